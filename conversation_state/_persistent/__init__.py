@@ -1,0 +1,32 @@
+"""
+Persistent collections: the log under every state, and small frozen maps.
+
+What lives here: `Log`, an append-only sequence whose every version stays
+readable and shares what it has in common with the others; and JSON values
+made immutable (`freeze`, `thaw`), on pyrsistent's `PMap`. What does not:
+anything that knows what a message is.
+"""
+
+from conversation_state._persistent.frozen import (
+    EMPTY_MAP,
+    Frozen,
+    PMap,
+    check_text,
+    freeze,
+    freeze_map,
+    pmap,
+    thaw,
+)
+from conversation_state._persistent.log import Log
+
+__all__ = [
+    "EMPTY_MAP",
+    "Frozen",
+    "Log",
+    "PMap",
+    "check_text",
+    "freeze",
+    "freeze_map",
+    "pmap",
+    "thaw",
+]

@@ -1,0 +1,171 @@
+"""
+JSON values made immutable, and what such a value may hold.
+
+Maps become `PMap`, lists become tuples; text, numbers, truth and null stay.
+This is the only file that names pyrsistent. (Its `PVector` is not used: see
+`conversation_state._persistent.log`.)
+
+Every check takes the class of the error to raise, so that a caller's users
+see the caller's own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from math import isfinite
+from typing import Any, TypeAlias
+
+from pyrsistent import PMap, pmap
+
+__all__ = [
+    "EMPTY_MAP",
+    "Frozen",
+    "PMap",
+    "check_text",
+    "freeze",
+    "freeze_map",
+    "pmap",
+    "thaw",
+]
+
+Frozen: TypeAlias = "PMap[str, Any] | tuple[Any, ...] | str | int | float | bool | None"
+
+EMPTY_MAP: PMap[str, Any] = pmap()
+
+# Deep enough for any JSON Schema met so far, shallow enough for every parser
+# that may have to read the value back.
+MOST_LEVELS = 100
+_LEAST, _MOST = -(2**63), 2**64 - 1
+
+
+def check_text(value: object, what: str, error: type[Exception] = ValueError) -> str:
+    """
+    *value* as a plain `str` of valid Unicode; *what* names it in the error.
+
+    Raises:
+        error:
+            If it is no `str`, or holds half of a surrogate pair, which no
+            UTF-8 can carry.
+    """
+    if not isinstance(value, str):
+        msg = f"{what} is {_short(value)}; expected a str"
+        raise error(msg)
+
+    if not value.isascii():
+        try:
+            value.encode()
+        except UnicodeEncodeError as found:
+            msg = (
+                f"{what} holds {value[found.start]!a} at position {found.start}, "
+                "half of a surrogate pair and no character; replace it, with "
+                "U+FFFD say"
+            )
+            raise error(msg) from None
+
+    return value if value.__class__ is str else str.__str__(value)
+
+
+def freeze(value: object, what: str, error: type[Exception] = ValueError) -> Frozen:
+    """
+    *value* as an immutable JSON value; *what* names it in the error.
+
+    O(size of the value).
+
+    Raises:
+        error:
+            If JSON can't hold it: a number that is not finite or needs more
+            than 64 bits, a key that is no text, a surrogate, a type JSON has
+            no word for, or more than 100 levels. The message says where.
+    """
+    return _freeze(value, what, error, 0)  # type: ignore[no-any-return]
+
+
+def freeze_map(
+    value: object, what: str, error: type[Exception] = ValueError
+) -> PMap[str, Any]:
+    """
+    The same for a mapping, which *value* must be.
+    """
+    if not isinstance(value, Mapping):
+        msg = f"{what} is {_short(value)}; expected a mapping of names to JSON values"
+        raise error(msg)
+
+    return _freeze_map(value, what, error, 0) if value else EMPTY_MAP
+
+
+def _freeze(value: Any, what: str, error: type[Exception], depth: int) -> Any:
+    if value is None or value.__class__ is bool:
+        return value
+
+    if isinstance(value, str):
+        return check_text(value, what, error)
+
+    if isinstance(value, int):
+        if _LEAST <= value <= _MOST:
+            return int(value)
+
+        msg = f"{what} is an integer that does not fit in 64 bits; make it a text"
+        raise error(msg)
+
+    if isinstance(value, float):
+        if isfinite(value):
+            return float(value)
+
+        msg = f"{what} is {value!r}, which JSON has no word for"
+        raise error(msg)
+
+    if depth == MOST_LEVELS:
+        msg = f"{what} is nested more than {MOST_LEVELS} levels deep"
+        raise error(msg)
+
+    if isinstance(value, Mapping):
+        return _freeze_map(value, what, error, depth)
+
+    if isinstance(value, (list, tuple)):
+        return tuple(
+            [
+                _freeze(item, f"{what}[{i}]", error, depth + 1)
+                for i, item in enumerate(value)
+            ]
+        )
+
+    msg = f"{what} is {_short(value)}, which JSON has no word for"
+    raise error(msg)
+
+
+def _freeze_map(
+    value: Mapping[Any, Any], what: str, error: type[Exception], depth: int
+) -> PMap[str, Any]:
+    frozen = {}
+    for key, item in value.items():
+        if not isinstance(key, str):
+            msg = f"{what} has the key {_short(key)}; keys of JSON are text"
+            raise error(msg)
+
+        name = check_text(key, f"a key of {what}", error)
+        frozen[name] = _freeze(item, f"{what}.{name}", error, depth + 1)
+
+    return pmap(frozen)
+
+
+def _short(value: object) -> str:
+    """
+    *value* for an error's message: never more than a line of it.
+    """
+    shown = repr(value)
+    return shown if len(shown) <= 80 else f"{shown[:77]}..."
+
+
+def thaw(value: Any) -> Any:
+    """
+    A frozen JSON value as plain dicts and lists, keys in sorted order.
+
+    Always a fresh copy: changing it changes nothing else.
+    """
+    if isinstance(value, Mapping):
+        return {key: thaw(value[key]) for key in sorted(value)}
+
+    if isinstance(value, (tuple, list)):
+        return [thaw(item) for item in value]
+
+    return value

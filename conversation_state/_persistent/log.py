@@ -1,0 +1,656 @@
+"""
+The persistent log: an append-only sequence, every version of which is kept.
+
+A version is one small cell: its last item, the version before it, and a
+reference to the *trunk*, where full blocks of 32 items hang in a 32-way trie
+of plain tuples. Appending makes one cell and copies nothing; every 32nd
+append collects the last cells into a block and copies one path of the trie.
+
+Why cells and not the usual tuple for a tail: a kept version then costs the
+collector one object to visit instead of one object and a tuple of up to 32
+references, and 80 bytes instead of 240. A cell refers only to versions before
+it, so nothing keeps an abandoned future alive.
+
+Nothing here is ever changed once another version can see it, with two
+exceptions that no reader can notice: a version remembers its newest items as
+a tuple once somebody asked for them, and blocks and cells remember folds
+(see `Log.fold`). Both are single stores of values that are equal whoever
+computes them, so threads may race to make them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
+from functools import reduce
+from itertools import chain, islice
+from operator import attrgetter, index
+from typing import Any, Generic, SupportsIndex, TypeVar, overload
+
+__all__ = ["Log"]
+
+T = TypeVar("T")
+S = TypeVar("S")
+
+_BITS = 5
+_WIDTH = 1 << _BITS
+_MASK = _WIDTH - 1
+
+# How many different folds a block remembers; more, and the oldest goes.
+_FOLDS = 4
+
+_new = object.__new__
+
+
+class _Block:
+    """
+    Thirty-two items, and what folds over everything up to their end gave.
+
+    A block hangs in the logs that grew from the one it was made for and in no
+    others, so what comes before it is the same wherever it is met. That is
+    what lets a fold be remembered here.
+    """
+
+    __slots__ = ("folds", "items")
+
+    items: tuple[Any, ...]
+    folds: tuple[tuple[Hashable, Any], ...]
+
+    def __init__(self, items: tuple[Any, ...]) -> None:
+        self.items = items
+        self.folds = ()
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _Block, (self.items,)
+
+
+_items_of = attrgetter("items")
+
+
+class _Trunk:
+    """
+    The full blocks of a log: a 32-way trie of tuples, all blocks equally deep.
+
+    Attributes:
+        full: How many items the blocks hold; a multiple of 32.
+
+        shift: Five bits for each level of the trie above the blocks.
+
+        root: A tuple of blocks (shift 5), of tuples of blocks (10), ...
+    """
+
+    __slots__ = ("full", "root", "shift")
+
+    full: int
+    shift: int
+    root: tuple[Any, ...]
+
+    def __init__(self, full: int, shift: int, root: tuple[Any, ...]) -> None:
+        self.full = full
+        self.shift = shift
+        self.root = root
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _Trunk, (self.full, self.shift, self.root)
+
+    def push(self, block: _Block) -> _Trunk:
+        """
+        The trunk with *block* at its end. O(log n): one path is copied.
+        """
+        number = self.full >> _BITS
+        if number >> self.shift:  # the root has no room left
+            root = (self.root, _path(self.shift, block))
+            return _Trunk(self.full + _WIDTH, self.shift + _BITS, root)
+
+        root = _with_block(self.root, self.shift - _BITS, number, block)
+        return _Trunk(self.full + _WIDTH, self.shift, root)
+
+    def block(self, number: int) -> _Block:
+        """
+        Block *number*, which must exist. O(log n).
+        """
+        shift = self.shift
+        node: Any = self.root
+        while shift:
+            shift -= _BITS
+            node = node[(number >> shift) & _MASK]
+
+        return node  # type: ignore[no-any-return]
+
+    def blocks(self, start: int = 0) -> Iterator[_Block]:
+        """
+        All blocks from number *start* on, walked at C speed.
+        """
+        level = self.shift - _BITS
+        node = self.root
+        if start >= self.full >> _BITS:
+            return iter(())
+
+        right: list[Iterator[Any]] = []
+        while level:
+            number = (start >> level) & _MASK
+            right.append(_flat(iter(node[number + 1 :]), level))
+            node = node[number]
+            level -= _BITS
+
+        return chain(node[start & _MASK :], *reversed(right))
+
+    def blocks_backwards(self) -> Iterator[_Block]:
+        """
+        All blocks, last first, walked at C speed.
+        """
+        nodes: Iterator[Any] = reversed(self.root)
+        for _ in range(_BITS, self.shift, _BITS):
+            nodes = chain.from_iterable(map(reversed, nodes))
+
+        return nodes
+
+    def take(self, count: int) -> _Trunk:
+        """
+        The trunk of the first *count* blocks. O(log n).
+        """
+        if not count:
+            return _BARE
+
+        shift, root = self.shift, self.root
+        while shift > _BITS and count <= 1 << (shift - _BITS):
+            shift -= _BITS
+            root = root[0]
+
+        return _Trunk(count << _BITS, shift, _cut(root, shift - _BITS, count - 1))
+
+    def shared(self, other: _Trunk) -> int:
+        """
+        How many leading blocks are the same objects here and there.
+
+        A node determines all that comes before it, so where two tries meet is
+        found by bisection on identity.
+        """
+        most = min(self.full, other.full) >> _BITS
+        if not most or self.block(most - 1) is other.block(most - 1):
+            return most
+
+        shift = min(self.shift, other.shift)
+        ours, theirs = self.root, other.root
+        for _ in range(shift, self.shift, _BITS):
+            ours = ours[0]
+
+        for _ in range(shift, other.shift, _BITS):
+            theirs = theirs[0]
+
+        count = 0
+        while shift:
+            shift -= _BITS
+            low, high = 0, min(len(ours), len(theirs))
+            end = high
+            while low < high:
+                middle = (low + high) >> 1
+                if ours[middle] is theirs[middle]:
+                    low = middle + 1
+                else:
+                    high = middle
+
+            count += low << shift
+            if low == end:
+                break
+
+            if shift:
+                ours, theirs = ours[low], theirs[low]
+
+        return min(count, most)
+
+
+_BARE = _Trunk(0, _BITS, ())
+
+
+def _path(shift: int, block: _Block) -> Any:
+    node: Any = block
+    for _ in range(0, shift, _BITS):
+        node = (node,)
+
+    return node
+
+
+def _with_block(
+    node: tuple[Any, ...], level: int, number: int, block: _Block
+) -> tuple[Any, ...]:
+    if not level:
+        return (*node, block)
+
+    if number >> level == len(node):
+        return (*node, _path(level, block))
+
+    rest = number & ((1 << level) - 1)
+    return (*node[:-1], _with_block(node[-1], level - _BITS, rest, block))
+
+
+def _cut(node: tuple[Any, ...], level: int, last: int) -> tuple[Any, ...]:
+    if not level:
+        return node[: last + 1]
+
+    at = last >> level
+    rest = last & ((1 << level) - 1)
+    return (*node[:at], _cut(node[at], level - _BITS, rest))
+
+
+def _flat(nodes: Iterator[Any], level: int) -> Iterator[Any]:
+    for _ in range(0, level, _BITS):
+        nodes = chain.from_iterable(nodes)
+
+    return nodes
+
+
+class _Notes:
+    """
+    What one version remembers of having been read.
+    """
+
+    __slots__ = ("folds", "tail")
+
+    tail: tuple[Any, ...] | None
+    folds: tuple[tuple[Hashable, Any], ...]
+
+    def __init__(self) -> None:
+        self.tail = None
+        self.folds = ()
+
+
+class Log(Sequence[T], Generic[T]):
+    """
+    An immutable sequence that grows at its end; all its versions live.
+
+    `append` gives the next version and leaves this one as it was. Appending
+    to an older version starts a branch; both share what they have in common.
+
+    Costs, n being the length: `append` O(log n) in the worst of 32 calls and
+    O(1) in the others, index and `take` O(log n), `extend` and slices O(k) for
+    k items written, iteration at C speed, `==` and `hash` O(n) unless asked of
+    one and the same object. A kept version takes 80 bytes.
+
+    Equal to another log of equal items, and to nothing else. Hashable if its
+    items are. Pickles share what the pickled versions share.
+
+    Source:
+        The trie is Clojure's persistent vector by way of pyrsistent's
+        `PVector`; the cells at its end are ours.
+
+    >>> first = Log("ab")
+    >>> first.append("c"), first.append("d"), first
+    (Log(['a', 'b', 'c']), Log(['a', 'b', 'd']), Log(['a', 'b']))
+    """
+
+    __slots__ = ("_before", "_fill", "_last", "_notes", "_trunk")
+
+    _trunk: _Trunk
+    # The version before this one, as far as the block reaches; where the
+    # block was not appended item by item, the items before `_last`.
+    _before: Log[T] | tuple[T, ...]
+    _last: T
+    _fill: int
+    _notes: _Notes | None
+
+    def __init__(self, items: Iterable[T] = ()) -> None:
+        built = items if isinstance(items, Log) else _EMPTY.extend(items)
+        self._trunk = built._trunk
+        self._before = built._before
+        self._last = built._last
+        self._fill = built._fill
+        self._notes = None
+
+    def append(self, item: T) -> Log[T]:
+        """
+        This log with *item* at its end.
+        """
+        # Attributes are set from outside instead of in an `__init__` with
+        # arguments: a third faster, and this line is run for every message.
+        log: Log[T] = _new(Log)
+        fill = self._fill
+        if 0 < fill < _WIDTH:
+            log._trunk = self._trunk
+            log._before = self
+            log._fill = fill + 1
+        else:
+            log._trunk = self._grown() if fill else self._trunk
+            log._before = ()
+            log._fill = 1
+
+        log._last = item
+        log._notes = None
+        return log
+
+    def extend(self, items: Iterable[T]) -> Log[T]:
+        """
+        This log with all *items* at its end; itself if there are none.
+        """
+        if not isinstance(items, (tuple, list, Log)):
+            items = tuple(items)
+
+        if isinstance(items, Log) and not self._fill:
+            return items
+
+        log, rest, left = self, iter(items), len(items)
+        if log._fill + left > 2 * _WIDTH:
+            tail = (*log._tail(), *islice(rest, _WIDTH - log._fill))
+            trunk = log._trunk.push(_Block(tail))
+            left -= _WIDTH - log._fill
+            while left > _WIDTH:
+                trunk = trunk.push(_Block(tuple(islice(rest, _WIDTH))))
+                left -= _WIDTH
+
+            log = _version(trunk, tuple(islice(rest, _WIDTH)))
+
+        for item in rest:
+            log = log.append(item)
+
+        return log
+
+    def take(self, count: int) -> Log[T]:
+        """
+        The first *count* items as a log that shares them. O(log n).
+
+        Asked for more than there are, it gives the log itself.
+        """
+        full = self._trunk.full
+        back = full + self._fill - count
+        if back <= 0:
+            return self
+
+        if count <= 0:
+            return _EMPTY
+
+        if count > full:
+            log = self
+            while back:
+                before = log._before
+                if before.__class__ is tuple:
+                    # `before` holds the items up to log's last one.
+                    return _version(log._trunk, before[: count - full])
+
+                log = before  # type: ignore[assignment]
+                back -= 1
+
+            return log
+
+        number = (count - 1) >> _BITS
+        items = self._trunk.block(number).items[: count - (number << _BITS)]
+        return _version(self._trunk.take(number), items)
+
+    def common_prefix(self, other: Log[T]) -> int:
+        """
+        How many leading items the two logs have in common.
+
+        O(log n) where they share structure, that is where one grew from the
+        other or both from a third. Items are compared only where they do not;
+        equal items count as common, identical ones are not asked.
+        """
+        if self is other:
+            return len(self)
+
+        ours, theirs = self._trunk, other._trunk
+        if ours is theirs:
+            least = min(self._fill, other._fill)
+            # A version and a later one of the same block: nothing to compare.
+            if self._ancestor(least) is other._ancestor(least) is not None:
+                return ours.full + least
+
+            return ours.full + _common(self._tail(), other._tail())
+
+        number = ours.shared(theirs)
+        while True:
+            common = _common(self._items_of(number), other._items_of(number))
+            if common < _WIDTH:
+                return (number << _BITS) + common
+
+            number += 1
+
+    def iterate(self, start: int = 0) -> Iterator[T]:
+        """
+        An iterator over the items from position *start* on. O(log n) to get.
+        """
+        full = self._trunk.full
+        if start >= full:
+            return iter(self._tail()[start - full :])
+
+        blocks = map(_items_of, self._trunk.blocks(start >> _BITS))
+        items = chain.from_iterable(chain(blocks, (self._tail(),)))
+        return islice(items, start & _MASK, None) if start & _MASK else items
+
+    def fold(self, step: Callable[[S, T], S], start: S, *, key: Hashable) -> S:
+        """
+        *step* folded over all items from the left, resumed where it was done.
+
+        What a fold gave is remembered under *key* at this version and at every
+        block, and shared with all versions that share them: folding the next
+        version costs one step for each item that came since, and folding any
+        older version, or a branch of one, at most 32 steps. *step* must be
+        pure, and *key* must stand for the same *step* and *start* always.
+
+        The last four keys are remembered; one more, and the first is folded
+        anew from the beginning when it is asked for again.
+        """
+        newer: list[T] = []
+        log: Log[T] | tuple[T, ...] = self
+        while isinstance(log, Log):
+            if not log._fill:
+                return start
+
+            notes = log._notes
+            if notes is not None and notes.folds:
+                for known, state in notes.folds:
+                    if known is key or known == key:
+                        return self._folded(step, state, newer, key)
+
+            newer.append(log._last)
+            log = log._before
+
+        newer.extend(reversed(log))
+        state = self._fold_trunk(step, start, key)
+        return self._folded(step, state, newer, key)
+
+    def _folded(
+        self, step: Callable[[S, T], S], state: S, newer: list[T], key: Hashable
+    ) -> S:
+        if newer:
+            state = reduce(step, reversed(newer), state)
+            notes = self._notes = self._notes or _Notes()
+            notes.folds = _remember(notes.folds, key, state)
+
+        return state
+
+    def _fold_trunk(self, step: Callable[[S, T], S], start: S, key: Hashable) -> S:
+        trunk = self._trunk
+        number = trunk.full >> _BITS
+        state = start
+        for block in trunk.blocks_backwards():
+            known = [kept for name, kept in block.folds if name is key or name == key]
+            if known:
+                state = known[0]
+                break
+
+            number -= 1
+
+        for block in trunk.blocks(number):
+            state = reduce(step, block.items, state)
+            block.folds = _remember(block.folds, key, state)
+
+        return state
+
+    def _grown(self) -> _Trunk:
+        """
+        The trunk with the full tail as its newest block.
+        """
+        block = _Block(self._tail())
+        if self._notes is not None:
+            block.folds = self._notes.folds
+
+        return self._trunk.push(block)
+
+    def _tail(self) -> tuple[T, ...]:
+        """
+        The items after the trunk's, remembered once asked for.
+        """
+        notes = self._notes
+        if notes is not None and notes.tail is not None:
+            return notes.tail
+
+        if not self._fill:
+            return ()
+
+        items = [self._last]
+        before = self._before
+        while before.__class__ is Log:
+            items.append(before._last)  # type: ignore[union-attr]
+            before = before._before  # type: ignore[union-attr]
+
+        items.extend(reversed(before))
+        items.reverse()
+        notes = self._notes = notes or _Notes()
+        notes.tail = tail = tuple(items)
+        return tail
+
+    def _ancestor(self, fill: int) -> object:
+        """
+        The version of this block with *fill* items; None if nobody has it.
+        """
+        log: Any = self
+        for _ in range(self._fill - fill):
+            log = log._before
+            if log.__class__ is tuple:
+                return None
+
+        return log
+
+    def _items_of(self, number: int) -> tuple[T, ...]:
+        """
+        The items of block *number*, counting the tail as the last block.
+        """
+        full = self._trunk.full >> _BITS
+        if number < full:
+            return self._trunk.block(number).items
+
+        return self._tail() if number == full else ()
+
+    def __len__(self) -> int:
+        return self._trunk.full + self._fill
+
+    def __bool__(self) -> bool:
+        return self._fill > 0
+
+    @overload
+    def __getitem__(self, at: SupportsIndex) -> T: ...
+    @overload
+    def __getitem__(self, at: slice) -> Log[T]: ...
+    def __getitem__(self, at: Any) -> Any:
+        if at.__class__ is not int:
+            if at.__class__ is slice:
+                return self._slice(at)
+
+            at = index(at)
+
+        trunk = self._trunk
+        full = trunk.full
+        end = full + self._fill
+        if at < 0:
+            at += end
+
+        if at >= full:
+            if at == end - 1:
+                return self._last
+
+            if at < end:
+                return self._tail()[at - full]
+
+        elif at >= 0:
+            shift = trunk.shift
+            number = at >> _BITS
+            # The first three levels reach 1,048,576 items; spelled out, they
+            # cost half of what the loop below costs.
+            if shift == _BITS:
+                return trunk.root[number].items[at & _MASK]
+
+            if shift == 2 * _BITS:
+                return trunk.root[number >> 5][number & _MASK].items[at & _MASK]
+
+            if shift == 3 * _BITS:
+                node = trunk.root[number >> 10][(number >> 5) & _MASK]
+                return node[number & _MASK].items[at & _MASK]
+
+            return trunk.block(number).items[at & _MASK]
+
+        msg = f"position {at if at >= 0 else at - end} of a log of {end} items"
+        raise IndexError(msg)
+
+    def _slice(self, at: slice) -> Log[T]:
+        start, stop, step = at.indices(len(self))
+        if step == 1:
+            if start >= stop:
+                return _EMPTY
+
+            log = self.take(stop)
+            return _EMPTY.extend(list(log.iterate(start))) if start else log
+
+        return _EMPTY.extend([self[i] for i in range(start, stop, step)])
+
+    def __iter__(self) -> Iterator[T]:
+        return self.iterate()
+
+    def __reversed__(self) -> Iterator[T]:
+        blocks = map(_items_of, self._trunk.blocks_backwards())
+        return chain(
+            reversed(self._tail()), chain.from_iterable(map(reversed, blocks))
+        )
+
+    def __eq__(self, other: object) -> bool:
+        if self is other:
+            return True
+
+        if not isinstance(other, Log):
+            return NotImplemented
+
+        return len(self) == len(other) == self.common_prefix(other)
+
+    def __hash__(self) -> int:
+        return hash(tuple(self))
+
+    def __repr__(self) -> str:
+        return f"Log({list(self)!r})"
+
+    def __copy__(self) -> Log[T]:
+        return self
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        if not self._fill:
+            return Log, ()
+
+        return _cell, (self._trunk, self._before, self._last, self._fill)
+
+
+def _cell(trunk: _Trunk, before: Any, last: Any, fill: int) -> Log[Any]:
+    log: Log[Any] = _new(Log)
+    log._trunk = trunk
+    log._before = before
+    log._last = last
+    log._fill = fill
+    log._notes = None
+    return log
+
+
+def _version(trunk: _Trunk, tail: tuple[Any, ...]) -> Log[Any]:
+    return _cell(trunk, tail[:-1], tail[-1], len(tail))
+
+
+def _remember(
+    folds: tuple[tuple[Hashable, Any], ...], key: Hashable, state: Any
+) -> tuple[tuple[Hashable, Any], ...]:
+    others = [pair for pair in folds if pair[0] != key]
+    return ((key, state), *others[: _FOLDS - 1])
+
+
+def _common(a: tuple[Any, ...], b: tuple[Any, ...]) -> int:
+    least = min(len(a), len(b))
+    if a[:least] == b[:least]:  # at C speed, and identity is asked first
+        return least
+
+    return next(i for i in range(least) if a[i] is not b[i] and a[i] != b[i])
+
+
+_EMPTY: Log[Any] = _cell(_BARE, (), None, 0)

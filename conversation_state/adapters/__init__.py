@@ -1,0 +1,3 @@
+"""
+Windows to providers' formats: a module for each, none needs its SDK.
+"""

@@ -1,0 +1,283 @@
+"""
+Parts: what a message is made of when it is more than one text.
+
+What lives here: text, media, reasoning, refusals, and what a newer writer
+said that this version has no word for. What does not: which role may hold
+which part (`messages`), and how a provider writes one (`adapters`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, ClassVar
+
+import attrs
+
+from conversation_state._persistent import (
+    EMPTY_MAP,
+    PMap,
+    check_text,
+    freeze_map,
+)
+from conversation_state.errors import InvalidPartError
+
+__all__ = [
+    "AudioPart",
+    "FilePart",
+    "ImagePart",
+    "MediaPart",
+    "Part",
+    "ReasoningPart",
+    "RefusalPart",
+    "TextPart",
+    "UnknownPart",
+    "VideoPart",
+]
+
+
+def _text(self: Part, field: attrs.Attribute[str], value: str) -> None:
+    text = check_text(value, f"{type(self).__name__}.{field.name}", InvalidPartError)
+    if text is not value:
+        object.__setattr__(self, field.name, text)
+
+
+def _map(self: Part, field: attrs.Attribute[Any], value: Any) -> None:
+    if value is not EMPTY_MAP:
+        what = f"{type(self).__name__}.{field.name}"
+        object.__setattr__(self, field.name, freeze_map(value, what, InvalidPartError))
+
+
+def _position(self: Part, _field: attrs.Attribute[Any], value: Any) -> None:
+    if value is not None and (value.__class__ is not int or not -1 < value < 2**63):
+        msg = (
+            f"{type(self).__name__}.index is {value!r}; expected a position in the "
+            "response, from 0 on, or None"
+        )
+        raise InvalidPartError(msg)
+
+
+@attrs.frozen(kw_only=True, repr=False)
+class Part:
+    """
+    What all parts have. Not made by itself.
+
+    Attributes:
+        kind: The name of this kind of part, also on the wire.
+
+        metadata: JSON values, frozen deeply.
+
+        index: The part's position in a streamed response, counted among parts
+            and tool calls; None if it was not streamed.
+
+        unknown: Fields that a newer version wrote beside the known ones; kept,
+            and written back.
+
+    Raises:
+        InvalidPartError:
+            If a value is not what its field holds, or text holds half of a
+            surrogate pair.
+    """
+
+    kind: ClassVar[str] = ""
+
+    metadata: PMap[str, Any] = attrs.field(default=EMPTY_MAP, validator=_map)
+    index: int | None = attrs.field(default=None, validator=_position)
+    unknown: PMap[str, Any] = attrs.field(default=EMPTY_MAP, validator=_map)
+
+    def __repr__(self) -> str:
+        # Defaults are left out, and bytes are told by their number: a repr is
+        # read by people, often many messages at a time.
+        shown = []
+        for field in attrs.fields(type(self)):
+            value = getattr(self, field.name)
+            if value != field.default:
+                show = f"<{len(value)} bytes>" if isinstance(value, bytes) else repr(value)
+                shown.append(f"{field.name}={show}")
+
+        return f"{type(self).__name__}({', '.join(shown)})"
+
+
+@attrs.frozen(repr=False)
+class TextPart(Part):
+    """
+    Text.
+
+    >>> TextPart("hello")
+    TextPart(text='hello')
+    """
+
+    kind: ClassVar[str] = "text"
+
+    text: str = attrs.field(validator=_text)
+
+
+@attrs.frozen(kw_only=True, repr=False)
+class MediaPart(Part):
+    """
+    What images, audio, video and files have. Not made by itself.
+
+    Attributes:
+        url: Where the content is.
+
+        data: The content, as bytes; base64 is for the wire only.
+
+        media_type: As in RFC 6838, ``image/png`` say; "" if nobody said.
+
+    Raises:
+        InvalidPartError:
+            Unless there is exactly one of *url* and *data*, and it is not
+            empty.
+    """
+
+    url: str | None = None
+    data: bytes | None = None
+    media_type: str = attrs.field(default="", validator=_text)
+
+    def __attrs_post_init__(self) -> None:
+        name = type(self).__name__
+        if (self.url is None) == (self.data is None):
+            given = "neither" if self.url is None else "both"
+            msg = f"{name} takes exactly one of url and data; got {given}"
+            raise InvalidPartError(msg)
+
+        if self.url is not None:
+            url = check_text(self.url, f"{name}.url", InvalidPartError)
+            object.__setattr__(self, "url", url)
+        elif isinstance(self.data, (bytearray, memoryview)):
+            object.__setattr__(self, "data", bytes(self.data))
+        elif type(self.data) is not bytes:
+            msg = f"{name}.data is a {type(self.data).__name__}; expected bytes"
+            raise InvalidPartError(msg)
+
+        if not (self.url or self.data):
+            field = "data" if self.url is None else "url"
+            msg = f"{name}.{field} is empty; there is nothing to show"
+            raise InvalidPartError(msg)
+
+
+@attrs.frozen(kw_only=True, repr=False)
+class ImagePart(MediaPart):
+    """
+    An image.
+
+    Attributes:
+        detail: How closely to look: ``high``, ``low``, ``auto``, or "".
+
+    Source:
+        *detail* and its words are OpenAI's.
+
+    >>> ImagePart(data=b"GIF89a", media_type="image/gif")
+    ImagePart(data=<6 bytes>, media_type='image/gif')
+    """
+
+    kind: ClassVar[str] = "image"
+
+    detail: str = attrs.field(default="", validator=_text)
+
+
+@attrs.frozen(kw_only=True, repr=False)
+class AudioPart(MediaPart):
+    """
+    Sound.
+    """
+
+    kind: ClassVar[str] = "audio"
+
+
+@attrs.frozen(kw_only=True, repr=False)
+class VideoPart(MediaPart):
+    """
+    Moving images.
+    """
+
+    kind: ClassVar[str] = "video"
+
+
+@attrs.frozen(kw_only=True, repr=False)
+class FilePart(MediaPart):
+    """
+    A file, a document say.
+
+    Attributes:
+        name: What the file is called.
+    """
+
+    kind: ClassVar[str] = "file"
+
+    name: str = attrs.field(default="", validator=_text)
+
+
+@attrs.frozen(repr=False)
+class ReasoningPart(Part):
+    """
+    What a model thought before it spoke.
+
+    Attributes:
+        text: The thoughts, as far as they were shown.
+
+        signature: What the provider signed them with, to be sent back as it
+            is; opaque.
+    """
+
+    kind: ClassVar[str] = "reasoning"
+
+    text: str = attrs.field(default="", validator=_text)
+    signature: str = attrs.field(default="", validator=_text)
+
+
+@attrs.frozen(repr=False)
+class RefusalPart(Part):
+    """
+    A model's saying that it will not.
+    """
+
+    kind: ClassVar[str] = "refusal"
+
+    text: str = attrs.field(validator=_text)
+
+
+# What the wire calls each kind; "unknown" is how a foreign part is wrapped.
+KINDS: dict[str, type[Part]] = {
+    part.kind: part
+    for part in (
+        TextPart,
+        ImagePart,
+        AudioPart,
+        VideoPart,
+        FilePart,
+        ReasoningPart,
+        RefusalPart,
+    )
+}
+
+
+@attrs.frozen(repr=False)
+class UnknownPart(Part):
+    """
+    What somebody said that this version has no word for, verbatim.
+
+    Attributes:
+        raw: Their JSON object.
+
+        source: Whose word it is, a provider's name. "" means a newer version
+            of this library, and then *raw* is written back in its own place.
+
+    Raises:
+        InvalidPartError:
+            If *source* is "" and *raw* is of a kind this version knows.
+    """
+
+    kind: ClassVar[str] = "unknown"
+
+    raw: PMap[str, Any] = attrs.field(validator=_map)
+    source: str = attrs.field(default="", kw_only=True, validator=_text)
+
+    def __attrs_post_init__(self) -> None:
+        kind = self.raw.get("type")
+        if not self.source and isinstance(kind, str) and kind in KINDS:
+            known = KINDS[kind].__name__
+            msg = (
+                f"UnknownPart.raw is of the known type {kind!r}; make a {known} of "
+                "it, or name the provider it is from as *source*"
+            )
+            raise InvalidPartError(msg)

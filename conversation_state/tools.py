@@ -1,0 +1,83 @@
+"""
+Tools: what a model may call, and the calls it made.
+
+What lives here: a call as the model wrote it. What does not: its result (a
+`ToolMessage` in `messages`).
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import attrs
+
+from conversation_state._persistent import (
+    EMPTY_MAP,
+    PMap,
+    check_text,
+    freeze_map,
+)
+from conversation_state.errors import InvalidMessageError
+
+__all__ = ["ToolCall"]
+
+
+@attrs.frozen
+class ToolCall:
+    """
+    One call of a tool, as the model wrote it.
+
+    Attributes:
+        id: What the result refers to. "" if the provider gave none.
+
+        name: The tool's name.
+
+        arguments: The JSON *text* the model wrote, byte for byte, valid or not.
+
+        index: The call's position in a streamed response, counted among parts
+            and tool calls; None if it was not streamed.
+
+        type: The kind of call; ``function`` for all but a provider's own tools.
+
+        metadata: JSON values, frozen deeply.
+
+        unknown: Fields that a newer version wrote beside the known ones; kept,
+            and written back.
+
+    Raises:
+        InvalidMessageError:
+            If a value is not what its field holds, or text holds half of a
+            surrogate pair.
+
+    >>> ToolCall("call_1", "search", '{"q": "trains"}').name
+    'search'
+    """
+
+    id: str
+    name: str
+    arguments: str = ""
+    index: int | None = attrs.field(default=None, kw_only=True)
+    type: str = attrs.field(default="function", kw_only=True)
+    metadata: PMap[str, Any] = attrs.field(default=EMPTY_MAP, kw_only=True)
+    unknown: PMap[str, Any] = attrs.field(default=EMPTY_MAP, kw_only=True)
+
+    def __attrs_post_init__(self) -> None:
+        for field in ("id", "name", "arguments", "type"):
+            value = getattr(self, field)
+            text = check_text(value, f"ToolCall.{field}", InvalidMessageError)
+            if text is not value:
+                object.__setattr__(self, field, text)
+
+        for field in ("metadata", "unknown"):
+            value = getattr(self, field)
+            if value is not EMPTY_MAP:
+                frozen = freeze_map(value, f"ToolCall.{field}", InvalidMessageError)
+                object.__setattr__(self, field, frozen)
+
+        at = self.index
+        if at is not None and (at.__class__ is not int or not -1 < at < 2**63):
+            msg = (
+                f"ToolCall.index is {at!r}; expected a position in the response, "
+                "from 0 on, or None"
+            )
+            raise InvalidMessageError(msg)

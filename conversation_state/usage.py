@@ -1,0 +1,263 @@
+"""
+What a conversation cost: tokens, as the provider counted them.
+
+What lives here: `Usage`, its two breakdowns, and how they add. What does not:
+our own estimates and prices (`counting`), and who spent what when (the ledger
+in `aggregator`).
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable, Mapping
+from typing import Any, ClassVar, Self
+
+import attrs
+
+from conversation_state._persistent import EMPTY_MAP, PMap, check_text, pmap
+from conversation_state.errors import InvalidUsageError
+
+__all__ = ["CompletionTokensDetails", "PromptTokensDetails", "Usage"]
+
+_MOST = 2**63 - 1
+
+
+def _check(name: str, count: Any) -> None:
+    if count.__class__ is not int or not 0 <= count <= _MOST:
+        msg = (
+            f"{name} is {count!r}; a count of tokens is an integer from 0 to "
+            "2**63 - 1. Leave it out if the provider did not say."
+        )
+        raise InvalidUsageError(msg)
+
+
+def _merged(ours: Any, theirs: Any, combine: Callable[[int, int], int]) -> Any:
+    if isinstance(ours, int):
+        return combine(ours, theirs)
+
+    if isinstance(ours, _Counts):
+        return ours._with(theirs, combine)
+
+    if not theirs:
+        return ours
+
+    names = {*ours, *theirs}
+    return {name: combine(ours.get(name, 0), theirs.get(name, 0)) for name in names}
+
+
+class _Counts:
+    """
+    Counts by name, which combine name by name.
+    """
+
+    __slots__ = ()
+
+    _names: ClassVar[tuple[str, ...]]
+    _nothing: ClassVar[Any]
+
+    def _with(self, other: Self, combine: Callable[[int, int], int]) -> Self:
+        kind = type(self)
+        if other == kind._nothing:
+            return self
+
+        return kind(
+            **{
+                name: _merged(getattr(self, name), getattr(other, name), combine)
+                for name in kind._names
+            }
+        )
+
+    def __add__(self, other: Self | None) -> Self:
+        if other is None:
+            return self
+
+        if type(other) is not type(self):
+            return NotImplemented
+
+        return self._with(other, operator.add)
+
+    __radd__ = __add__
+
+    def __or__(self, other: Self) -> Self:
+        if type(other) is not type(self):
+            return NotImplemented
+
+        return self._with(other, max)
+
+
+@attrs.frozen(kw_only=True)
+class PromptTokensDetails(_Counts):
+    """
+    What the tokens of a prompt were.
+
+    Counts are tokens as the *provider* reported them, never our estimate.
+    Both are parts of `Usage.prompt_tokens` and may overlap.
+
+    Attributes:
+        audio_tokens: Tokens of audio in the prompt.
+
+        cached_tokens: Tokens the provider served from its cache.
+
+    Raises:
+        InvalidUsageError:
+            If a count is negative, not an integer, or over 2**63 - 1.
+
+    Source:
+        OpenAI reports both. Anthropic reports cache reads *beside* its input
+        count; adapters add them in so that they are a part here too.
+
+    >>> PromptTokensDetails(cached_tokens=64) + PromptTokensDetails(audio_tokens=5)
+    PromptTokensDetails(audio_tokens=5, cached_tokens=64)
+    """
+
+    audio_tokens: int = 0
+    cached_tokens: int = 0
+
+    def __attrs_post_init__(self) -> None:
+        _check("audio_tokens", self.audio_tokens)
+        _check("cached_tokens", self.cached_tokens)
+
+
+@attrs.frozen(kw_only=True)
+class CompletionTokensDetails(_Counts):
+    """
+    What the tokens of a completion were.
+
+    Counts are tokens as the *provider* reported them; each is a part of
+    `Usage.completion_tokens`.
+
+    Attributes:
+        accepted_prediction_tokens: Predicted tokens that were used.
+
+        audio_tokens: Tokens of audio in the completion.
+
+        reasoning_tokens: Tokens the model reasoned with.
+
+        rejected_prediction_tokens: Predicted tokens that were not used; paid
+            for all the same.
+
+    Raises:
+        InvalidUsageError:
+            If a count is negative, not an integer, or over 2**63 - 1.
+
+    Source:
+        The names are OpenAI's.
+    """
+
+    accepted_prediction_tokens: int = 0
+    audio_tokens: int = 0
+    reasoning_tokens: int = 0
+    rejected_prediction_tokens: int = 0
+
+    def __attrs_post_init__(self) -> None:
+        _check("accepted_prediction_tokens", self.accepted_prediction_tokens)
+        _check("audio_tokens", self.audio_tokens)
+        _check("reasoning_tokens", self.reasoning_tokens)
+        _check("rejected_prediction_tokens", self.rejected_prediction_tokens)
+
+
+
+def _count(kind: type[_Counts]) -> None:
+    kind._names = tuple(field.name for field in attrs.fields(kind))  # type: ignore[arg-type]
+    kind._nothing = kind()
+
+
+_count(PromptTokensDetails)
+_count(CompletionTokensDetails)
+_NO_PROMPT = PromptTokensDetails()
+_NO_COMPLETION = CompletionTokensDetails()
+
+
+def _total(given: int | None) -> int:
+    return given  # type: ignore[return-value]  # None until the sum replaces it
+
+
+def _extra(counts: Mapping[str, int]) -> PMap[str, int]:
+    if not counts:
+        return EMPTY_MAP
+
+    if not isinstance(counts, Mapping):
+        msg = f"extra is {counts!r}; it maps names of token categories to counts"
+        raise InvalidUsageError(msg)
+
+    for name, count in counts.items():
+        check_text(name, "a category of extra", InvalidUsageError)
+        _check(f"extra[{name!r}]", count)
+
+    return counts if isinstance(counts, PMap) else pmap(dict(counts))
+
+
+@attrs.frozen
+class Usage(_Counts):
+    """
+    Tokens as the provider reported them.
+
+    Usages add field by field and form a commutative monoid: `sum(many,
+    Usage())` is their total. `a | b` takes the larger of each count, which is
+    how streams that report running totals combine.
+
+    Attributes:
+        prompt_tokens: Tokens the model read, cached ones included.
+
+        completion_tokens: Tokens the model wrote, reasoning included.
+
+        total_tokens: What the provider calls the total. None means prompt and
+            completion together, and is replaced by their sum.
+
+        prompt_tokens_details: What the prompt's tokens were.
+
+        completion_tokens_details: What the completion's tokens were.
+
+        extra: Counts that have no field here, by category.
+
+    Raises:
+        InvalidUsageError:
+            If a count is negative, not an integer, or over 2**63 - 1, here or
+            in a sum.
+
+    Source:
+        The names are OpenAI's. Its total is not always prompt plus completion,
+        so totals are added on their own and never recomputed.
+
+    >>> both = Usage(10, 5) + Usage(1, extra={"cache_write_tokens": 7})
+    >>> both.prompt_tokens, both.total_tokens, both.extra["cache_write_tokens"]
+    (11, 16, 7)
+    """
+
+    prompt_tokens: int = 0
+    completion_tokens: int = 0
+    total_tokens: int = attrs.field(default=None, converter=_total)
+    prompt_tokens_details: PromptTokensDetails = _NO_PROMPT
+    completion_tokens_details: CompletionTokensDetails = _NO_COMPLETION
+    extra: PMap[str, int] = attrs.field(default=EMPTY_MAP, converter=_extra)
+
+    def __attrs_post_init__(self) -> None:
+        _check("prompt_tokens", self.prompt_tokens)
+        _check("completion_tokens", self.completion_tokens)
+        if self.total_tokens is None:
+            both = self.prompt_tokens + self.completion_tokens
+            object.__setattr__(self, "total_tokens", both)
+
+        _check("total_tokens", self.total_tokens)
+        for name, kind in (
+            ("prompt_tokens_details", PromptTokensDetails),
+            ("completion_tokens_details", CompletionTokensDetails),
+        ):
+            given = getattr(self, name)
+            if not isinstance(given, kind):
+                msg = f"{name} is {given!r}; expected a {kind.__name__}"
+                raise InvalidUsageError(msg)
+
+    def minus(self, other: Usage) -> Usage:
+        """
+        What is left of this usage without *other*, which must be a part of it.
+
+        Raises:
+            InvalidUsageError:
+                If *other* is larger in any count.
+        """
+        left = self._with(other, operator.sub)
+        return attrs.evolve(left, extra={k: n for k, n in left.extra.items() if n})
+
+
+_count(Usage)
