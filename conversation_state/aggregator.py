@@ -15,6 +15,7 @@ bytes (`codec`), disks (`store`).
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from itertools import islice
 from operator import index, itemgetter
 from typing import Any, NamedTuple, SupportsIndex, overload
 from uuid import UUID
@@ -22,7 +23,7 @@ from uuid import UUID
 import attrs
 
 from conversation_state._identity import new_entry_id, new_uuid_number
-from conversation_state._persistent import Log, check_text
+from conversation_state._persistent import Log, View, check_text
 from conversation_state.errors import InvalidMessageError, InvalidUsageError
 from conversation_state.messages import (
     AssistantMessage,
@@ -82,23 +83,26 @@ _make = tuple.__new__
 _new = object.__new__
 
 
-class Messages(Sequence[Message]):
+class Messages(View[Message]):
     """
     The messages of a state: an immutable view, O(1) to get.
 
     Index O(log n), slices are views too. Equal to any view, tuple or list of
     equal messages.
+
+    Attributes:
+        entries: The same with the identity of each append.
     """
 
-    __slots__ = ("_entries",)
+    __slots__ = ("entries",)
 
-    _entries: Log[Entry]
+    entries: Log[Entry]
 
     def __init__(self, entries: Log[Entry]) -> None:
-        self._entries = entries
+        self.entries = entries
 
     def __len__(self) -> int:
-        return len(self._entries)
+        return len(self.entries)
 
     @overload
     def __getitem__(self, at: SupportsIndex) -> Message: ...
@@ -106,38 +110,18 @@ class Messages(Sequence[Message]):
     def __getitem__(self, at: slice) -> Messages: ...
     def __getitem__(self, at: Any) -> Message | Messages:
         if isinstance(at, slice):
-            return Messages(self._entries[at])
+            return Messages(self.entries[at])
 
-        return self._entries[at].message
+        return self.entries[at].message
 
     def __iter__(self) -> Iterator[Message]:
-        return map(_message_of, self._entries)
+        return map(_message_of, self.entries)
 
     def __reversed__(self) -> Iterator[Message]:
-        return map(_message_of, reversed(self._entries))
-
-    def __eq__(self, other: object) -> bool:
-        if not isinstance(other, (Messages, tuple, list)):
-            return NotImplemented
-
-        if isinstance(other, Messages) and self._entries is other._entries:
-            return True
-
-        return len(self) == len(other) and all(map(_equal, self, other))
-
-    def __hash__(self) -> int:
-        return hash(tuple(self))
-
-    def __repr__(self) -> str:
-        return f"Messages({list(self)!r})"
+        return map(_message_of, reversed(self.entries))
 
 
-def _equal(a: object, b: object) -> bool:
-    return a is b or a == b
-
-
-@attrs.frozen
-class _Ledger:
+class _Ledger(NamedTuple):
     """
     What was spent, in order, and the total of it.
     """
@@ -294,7 +278,8 @@ class Aggregator:
         )
         number = _number(id)
         parent = None if parent_id is None else _number(parent_id)
-        root = (parent or number) if root_id is None else _number(root_id)
+        first = number if parent is None else parent
+        root = first if root_id is None else _number(root_id)
         origin = _Origin(number, parent, root, init_len, init_ledger_len, inherited)
         return _state(origin, _UNSPENT.with_entries(ledger), _UNSAID.extend(entries))
 
@@ -600,16 +585,14 @@ class Aggregator:
             InvalidUsageError:
                 If the total gets over 2**63 - 1.
         """
-        state = self
+        log, spent = _Union(self._log), _Union(self._ledger.entries)
         for other in others:
             if isinstance(other, Aggregator):
-                log = _union(state._log, other._log)
-                spent = _union(state._ledger.entries, other._ledger.entries)
+                log.add(other._log)
+                spent.add(other._ledger.entries)
             elif isinstance(other, Turn):
-                log = _joined(state._log, other.entries, other._base_log())
-                spent = _joined(
-                    state._ledger.entries, other.ledger, other._base_ledger()
-                )
+                log.add_new(other.entries, other._base_log())
+                spent.add_new(other.ledger, other._base_ledger())
             else:
                 msg = (
                     "join takes Aggregators and Turns, got a "
@@ -617,15 +600,15 @@ class Aggregator:
                 )
                 raise TypeError(msg)
 
-            ledger = state._ledger
-            if spent is not ledger.entries:
-                new = [entry.usage for entry in spent.iterate(len(ledger.entries))]
-                ledger = _Ledger(spent, sum(new, ledger.total))
+        ledger = self._ledger
+        if spent.log is not ledger.entries:
+            new = [entry.usage for entry in spent.log.iterate(len(ledger.entries))]
+            ledger = _Ledger(spent.log, sum(new, ledger.total))
 
-            if log is not state._log or ledger is not state._ledger:
-                state = _state(self._origin, ledger, log)
+        if log.log is self._log and ledger is self._ledger:
+            return self
 
-        return state
+        return _state(self._origin, ledger, log.log)
 
     def is_related_to(self, other: Aggregator) -> bool:
         """
@@ -648,7 +631,7 @@ class Aggregator:
             TypeError:
                 If *label* is no text.
         """
-        return Checkpoint(self, check_text(label, "label", TypeError))
+        return Checkpoint(self, label)
 
     def __len__(self) -> int:
         return len(self._log)
@@ -719,35 +702,55 @@ def _not_a(verb: str, asked: str, given: object) -> str:
     return f"{verb} takes {asked}, got a {type(given).__name__}: {given!r:.80}"
 
 
-def _union(ours: Log[Any], theirs: Log[Any]) -> Log[Any]:
+class _Union:
     """
-    All of *ours*, then what only *theirs* has, by identity.
+    The ordered union of logs by identity, while it is being made.
+
+    Identities are collected from the end of the log backwards, only as far as
+    somebody parted from it, and once for all who join: a thousand siblings
+    cost what they said, not its square.
     """
-    parted = ours.common_prefix(theirs)
-    if parted == len(theirs):
-        return ours
 
-    if parted == len(ours):
-        return theirs
+    __slots__ = ("_ids", "_since", "log")
 
-    return _with_new(ours, parted, theirs.iterate(parted))
+    def __init__(self, log: Log[Any]) -> None:
+        self.log = log
+        self._since = len(log)
+        self._ids: set[str] = set()
 
+    def add(self, other: Log[Any]) -> None:
+        """
+        Everything in *other* that is not here yet.
+        """
+        parted = self.log.common_prefix(other)
+        if parted == len(other):
+            return
 
-def _joined(ours: Log[Any], added: Log[Any], base: Log[Any] | None) -> Log[Any]:
-    """
-    The same for what was *added* to a *base*, of which nothing is taken.
-    """
-    if not added:
-        return ours
+        if parted == len(self.log):
+            self._ids.update(map(_id_of, other.iterate(parted)))
+            self.log = other
+        else:
+            self._add(parted, other.iterate(parted))
 
-    # What was added is not in the base, so it can't be in what we share with it.
-    parted = 0 if base is None else ours.common_prefix(base)
-    return _with_new(ours, parted, iter(added))
+    def add_new(self, added: Log[Any], base: Log[Any] | None) -> None:
+        """
+        The same for what was *added* to a *base*, of which nothing is taken.
+        """
+        if added:
+            # Nothing added is in the base, nor in what we share with it.
+            parted = 0 if base is None else self.log.common_prefix(base)
+            self._add(parted, iter(added))
 
+    def _add(self, parted: int, entries: Iterator[Any]) -> None:
+        if parted < self._since:
+            missing = islice(self.log.iterate(parted), self._since - parted)
+            self._ids.update(map(_id_of, missing))
+            self._since = parted
 
-def _with_new(ours: Log[Any], parted: int, theirs: Iterator[Any]) -> Log[Any]:
-    ids = set(map(_id_of, ours.iterate(parted)))
-    return ours.extend([entry for entry in theirs if entry.id not in ids])
+        ids = self._ids
+        new = [entry for entry in entries if entry[0] not in ids]
+        ids.update(map(_id_of, new))
+        self.log = self.log.extend(new)
 
 
 def join(first: Aggregator, *others: Aggregator | Turn) -> Aggregator:
@@ -864,6 +867,15 @@ class Checkpoint:
 
     state: Aggregator
     label: str = ""
+
+    def __attrs_post_init__(self) -> None:
+        if not isinstance(self.state, Aggregator):
+            msg = f"a Checkpoint keeps an Aggregator, got a {type(self.state).__name__}"
+            raise TypeError(msg)
+
+        label = check_text(self.label, "label", TypeError)
+        if label is not self.label:
+            object.__setattr__(self, "label", label)
 
     @property
     def id(self) -> UUID:

@@ -10,10 +10,10 @@ calls they make (`tools`), and the order they were said in (`aggregator`).
 from __future__ import annotations
 
 import builtins
-import math
+import sys
 from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime, timezone
-from typing import Any, ClassVar, Self, TypedDict, Unpack
+from typing import Any, ClassVar, NamedTuple, Self, TypedDict, Unpack
 from uuid import UUID
 
 import attrs
@@ -59,8 +59,7 @@ class _CommonFields(TypedDict, total=False):
     unknown: Mapping[str, Any]
 
 
-@attrs.frozen
-class _Common:
+class _Common(NamedTuple):
     """
     What all messages may have, in one object.
 
@@ -78,7 +77,7 @@ class _Common:
 
 
 _PLAIN = _Common()
-_COMMON = tuple(field.name for field in attrs.fields(_Common))
+_COMMON = _Common._fields
 
 
 def _common(owner: str, given: _CommonFields) -> _Common:
@@ -137,9 +136,8 @@ def _aware(owner: str, value: object) -> datetime | None:
 
     # The offset is what is written, and zones by name compare in surprising
     # ways where clocks are set back; so the offset is what is kept.
-    return datetime(
-        *value.timetuple()[:6], value.microsecond, tzinfo=timezone(offset)
-    )
+    time = value.time().replace(fold=0)
+    return datetime.combine(value.date(), time, timezone(offset))
 
 
 # What is in none of the sets is in everybody's.
@@ -188,6 +186,8 @@ class _Weighable:
 _set = object.__setattr__
 
 
+# Messages write their own `__init__`, and one `__eq__` serves them all: what
+# attrs would generate for each class costs more at import than all the rest.
 @attrs.frozen(init=False, repr=False, eq=False, match_args=False)
 class Message(_Weighable):
     """
@@ -221,6 +221,13 @@ class Message(_Weighable):
     role: ClassVar[str] = ""
 
     _common: _Common
+
+    def __init__(self, *_given: object, **_fields: object) -> None:
+        msg = (
+            "Message is what all messages have in common; make a SystemMessage, "
+            "UserMessage, AssistantMessage, ToolMessage or UnknownMessage"
+        )
+        raise TypeError(msg)
 
     @property
     def name(self) -> str:
@@ -313,7 +320,22 @@ class Message(_Weighable):
     @classmethod
     def _own(cls) -> tuple[str, ...]:
         fields = attrs.fields(cls)  # type: ignore[misc]
-        return tuple(f.name for f in fields if f.name != "_common")
+        return tuple([f.name for f in fields if f.name != "_common"])
+
+    def _key(self) -> tuple[Any, ...]:
+        return (*[getattr(self, name) for name in self._own()], self._common)
+
+    def __eq__(self, other: object) -> bool:
+        if self is other:
+            return True
+
+        if type(other) is not type(self):
+            return NotImplemented
+
+        return self._key() == other._key()  # type: ignore[attr-defined]
+
+    def __hash__(self) -> int:
+        return hash((self.role, *self._key()))
 
     def __repr__(self) -> str:
         shown = [f"{name}={getattr(self, name)!r}" for name in self._own()]
@@ -357,7 +379,7 @@ def _shown(part: Part) -> str:
     return f"[{part.kind}] {part.text}" if hasattr(part, "text") else f"[{part.kind}]"
 
 
-@attrs.frozen(init=False, repr=False, match_args=False)
+@attrs.frozen(init=False, repr=False, eq=False, match_args=False)
 class _Spoken(Message):
     """
     A message with content.
@@ -398,7 +420,6 @@ class _Spoken(Message):
         return super().text
 
 
-@attrs.frozen(init=False, repr=False, match_args=False)
 class SystemMessage(_Spoken):
     """
     What the model is told to be.
@@ -413,6 +434,8 @@ class SystemMessage(_Spoken):
     system: Be brief.
     """
 
+    __slots__ = ()
+
     role: ClassVar[str] = "system"
     _holds: ClassVar[frozenset[str]] = frozenset({"text"})
 
@@ -422,7 +445,6 @@ class SystemMessage(_Spoken):
         self._say(content, common)
 
 
-@attrs.frozen(init=False, repr=False, match_args=False)
 class UserMessage(_Spoken):
     """
     What a user says.
@@ -437,12 +459,22 @@ class UserMessage(_Spoken):
     user (ann): When is the next train?
     """
 
+    __slots__ = ()
+
     role: ClassVar[str] = "user"
 
     def __init__(
         self, content: str | Iterable[Part], **common: Unpack[_CommonFields]
     ) -> None:
         self._say(content, common)
+
+
+def _tuple(items: Iterable[LogProb]) -> tuple[LogProb, ...]:
+    return tuple(items)
+
+
+# NaN is not between the largest float and its negative, and neither is infinity.
+_LARGEST = sys.float_info.max
 
 
 @attrs.frozen
@@ -466,14 +498,18 @@ class LogProb:
     token: str
     logprob: float
     bytes: builtins.bytes | None = None
-    top: tuple[LogProb, ...] = attrs.field(default=(), converter=tuple)
+    top: tuple[LogProb, ...] = attrs.field(default=(), converter=_tuple)
 
     def __attrs_post_init__(self) -> None:
-        check_text(self.token, "LogProb.token", InvalidMessageError)
-        number = isinstance(self.logprob, (int, float)) and self.logprob is not True
-        if not number or not math.isfinite(self.logprob):
-            msg = f"LogProb.logprob is {self.logprob!r}; expected a finite number"
+        token = check_text(self.token, "LogProb.token", InvalidMessageError)
+        _set(self, "token", token)
+        given: object = self.logprob
+        number = isinstance(given, (int, float)) and not isinstance(given, bool)
+        if not number or not -_LARGEST <= self.logprob <= _LARGEST:
+            msg = f"LogProb.logprob is {given!r}; expected a finite number"
             raise InvalidMessageError(msg)
+
+        _set(self, "logprob", float(self.logprob))
 
         if self.bytes is not None and type(self.bytes) is not builtins.bytes:
             msg = f"LogProb.bytes is {self.bytes!r}; expected bytes or None"
@@ -511,10 +547,11 @@ class ResponseMeta:
     unknown: PMap[str, Any] = attrs.field(default=EMPTY_MAP, kw_only=True)
 
     def __attrs_post_init__(self) -> None:
-        check_text(
-            self.finish_reason, "ResponseMeta.finish_reason", InvalidMessageError
-        )
-        check_text(self.model, "ResponseMeta.model", InvalidMessageError)
+        for field in ("finish_reason", "model"):
+            what = f"ResponseMeta.{field}"
+            text = check_text(getattr(self, field), what, InvalidMessageError)
+            _set(self, field, text)
+
         if self.usage is not None and not isinstance(self.usage, Usage):
             msg = f"ResponseMeta.usage is {self.usage!r}; expected a Usage or None"
             raise InvalidMessageError(msg)
@@ -532,7 +569,7 @@ class ResponseMeta:
             _set(self, "unknown", _frozen("ResponseMeta", "unknown", self.unknown))
 
 
-@attrs.frozen(init=False, repr=False, match_args=False)
+@attrs.frozen(init=False, repr=False, eq=False, match_args=False)
 class AssistantMessage(_Spoken):
     """
     What the model says, and which tools it calls.
@@ -586,9 +623,6 @@ class AssistantMessage(_Spoken):
         _set(self, "tool_calls", calls)
         _set(self, "response", response)
 
-    def __str__(self) -> str:
-        return _Spoken.__str__(self)
-
     def _tail(self) -> list[str]:
         lines = [
             f"  calls {call.name}({call.arguments}) as {call.id}"
@@ -600,7 +634,7 @@ class AssistantMessage(_Spoken):
         return lines
 
 
-@attrs.frozen(init=False, repr=False, match_args=False)
+@attrs.frozen(init=False, repr=False, eq=False, match_args=False)
 class ToolMessage(_Spoken):
     """
     What a tool answered.
@@ -665,7 +699,7 @@ class ToolMessage(_Spoken):
 _ROLES = {"system", "user", "assistant", "tool"}
 
 
-@attrs.frozen(init=False, repr=False, match_args=False)
+@attrs.frozen(init=False, repr=False, eq=False, match_args=False)
 class UnknownMessage(Message):
     """
     A message of a kind this version has no word for, verbatim.

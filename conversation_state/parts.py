@@ -56,7 +56,7 @@ def _position(self: Part, _field: attrs.Attribute[Any], value: Any) -> None:
         raise InvalidPartError(msg)
 
 
-@attrs.frozen(kw_only=True, repr=False)
+@attrs.frozen(kw_only=True, repr=False, init=False)
 class Part:
     """
     What all parts have. Not made by itself.
@@ -84,6 +84,29 @@ class Part:
     index: int | None = attrs.field(default=None, validator=_position)
     unknown: PMap[str, Any] = attrs.field(default=EMPTY_MAP, validator=_map)
 
+    def __init__(self, *_given: object, **_fields: object) -> None:
+        msg = (
+            f"{type(self).__name__} is what several kinds of part have in common; "
+            f"make one of {', '.join(part.__name__ for part in KINDS.values())}"
+        )
+        raise TypeError(msg)
+
+    def _key(self) -> tuple[Any, ...]:
+        fields = attrs.fields(type(self))
+        return tuple([getattr(self, field.name) for field in fields])
+
+    def __eq__(self, other: object) -> bool:
+        if self is other:
+            return True
+
+        if type(other) is not type(self):
+            return NotImplemented
+
+        return self._key() == other._key()  # type: ignore[attr-defined]
+
+    def __hash__(self) -> int:
+        return hash((self.kind, *self._key()))
+
     def __repr__(self) -> str:
         # Defaults are left out, and bytes are told by their number: a repr is
         # read by people, often many messages at a time.
@@ -97,7 +120,7 @@ class Part:
         return f"{type(self).__name__}({', '.join(shown)})"
 
 
-@attrs.frozen(repr=False)
+@attrs.frozen(repr=False, eq=False)
 class TextPart(Part):
     """
     Text.
@@ -111,7 +134,7 @@ class TextPart(Part):
     text: str = attrs.field(validator=_text)
 
 
-@attrs.frozen(kw_only=True, repr=False)
+@attrs.frozen(kw_only=True, repr=False, init=False)
 class MediaPart(Part):
     """
     What images, audio, video and files have. Not made by itself.
@@ -155,7 +178,7 @@ class MediaPart(Part):
             raise InvalidPartError(msg)
 
 
-@attrs.frozen(kw_only=True, repr=False)
+@attrs.frozen(kw_only=True, repr=False, eq=False)
 class ImagePart(MediaPart):
     """
     An image.
@@ -175,25 +198,27 @@ class ImagePart(MediaPart):
     detail: str = attrs.field(default="", validator=_text)
 
 
-@attrs.frozen(kw_only=True, repr=False)
 class AudioPart(MediaPart):
     """
     Sound.
     """
 
+    __slots__ = ()
+
     kind: ClassVar[str] = "audio"
 
 
-@attrs.frozen(kw_only=True, repr=False)
 class VideoPart(MediaPart):
     """
     Moving images.
     """
 
+    __slots__ = ()
+
     kind: ClassVar[str] = "video"
 
 
-@attrs.frozen(kw_only=True, repr=False)
+@attrs.frozen(kw_only=True, repr=False, eq=False)
 class FilePart(MediaPart):
     """
     A file, a document say.
@@ -207,7 +232,7 @@ class FilePart(MediaPart):
     name: str = attrs.field(default="", validator=_text)
 
 
-@attrs.frozen(repr=False)
+@attrs.frozen(repr=False, eq=False)
 class ReasoningPart(Part):
     """
     What a model thought before it spoke.
@@ -225,7 +250,7 @@ class ReasoningPart(Part):
     signature: str = attrs.field(default="", validator=_text)
 
 
-@attrs.frozen(repr=False)
+@attrs.frozen(repr=False, eq=False)
 class RefusalPart(Part):
     """
     A model's saying that it will not.
@@ -251,7 +276,7 @@ KINDS: dict[str, type[Part]] = {
 }
 
 
-@attrs.frozen(repr=False)
+@attrs.frozen(repr=False, eq=False)
 class UnknownPart(Part):
     """
     What somebody said that this version has no word for, verbatim.

@@ -57,7 +57,7 @@ class _Counts:
 
     def _with(self, other: Self, combine: Callable[[int, int], int]) -> Self:
         kind = type(self)
-        if other == kind._nothing:
+        if other is kind._nothing:
             return self
 
         return kind(
@@ -66,6 +66,22 @@ class _Counts:
                 for name in kind._names
             }
         )
+
+    def _key(self) -> tuple[Any, ...]:
+        return tuple([getattr(self, name) for name in self._names])
+
+    # One for all three: what attrs would generate for each costs more at import.
+    def __eq__(self, other: object) -> bool:
+        if self is other:
+            return True
+
+        if type(other) is not type(self):
+            return NotImplemented
+
+        return self._key() == other._key()  # type: ignore[attr-defined]
+
+    def __hash__(self) -> int:
+        return hash(self._key())
 
     def __add__(self, other: Self | None) -> Self:
         if other is None:
@@ -85,7 +101,7 @@ class _Counts:
         return self._with(other, max)
 
 
-@attrs.frozen(kw_only=True)
+@attrs.frozen(kw_only=True, eq=False)
 class PromptTokensDetails(_Counts):
     """
     What the tokens of a prompt were.
@@ -118,7 +134,7 @@ class PromptTokensDetails(_Counts):
         _check("cached_tokens", self.cached_tokens)
 
 
-@attrs.frozen(kw_only=True)
+@attrs.frozen(kw_only=True, eq=False)
 class CompletionTokensDetails(_Counts):
     """
     What the tokens of a completion were.
@@ -164,8 +180,8 @@ def _count(kind: type[_Counts]) -> None:
 
 _count(PromptTokensDetails)
 _count(CompletionTokensDetails)
-_NO_PROMPT = PromptTokensDetails()
-_NO_COMPLETION = CompletionTokensDetails()
+_NO_PROMPT: PromptTokensDetails = PromptTokensDetails._nothing
+_NO_COMPLETION: CompletionTokensDetails = CompletionTokensDetails._nothing
 
 
 def _total(given: int | None) -> int:
@@ -184,10 +200,13 @@ def _extra(counts: Mapping[str, int]) -> PMap[str, int]:
         check_text(name, "a category of extra", InvalidUsageError)
         _check(f"extra[{name!r}]", count)
 
-    return counts if isinstance(counts, PMap) else pmap(dict(counts))
+    if isinstance(counts, PMap) and all(counts.values()):
+        return counts
+
+    return pmap({name: count for name, count in counts.items() if count})
 
 
-@attrs.frozen
+@attrs.frozen(eq=False)
 class Usage(_Counts):
     """
     Tokens as the provider reported them.
@@ -208,7 +227,7 @@ class Usage(_Counts):
 
         completion_tokens_details: What the completion's tokens were.
 
-        extra: Counts that have no field here, by category.
+        extra: Counts that have no field here, by category; none that are 0.
 
     Raises:
         InvalidUsageError:
@@ -256,8 +275,7 @@ class Usage(_Counts):
             InvalidUsageError:
                 If *other* is larger in any count.
         """
-        left = self._with(other, operator.sub)
-        return attrs.evolve(left, extra={k: n for k, n in left.extra.items() if n})
+        return self._with(other, operator.sub)
 
 
 _count(Usage)

@@ -2,9 +2,9 @@
 Persistent collections: the log under every state, and small frozen maps.
 
 What lives here: `Log`, an append-only sequence whose every version stays
-readable and shares what it has in common with the others; and JSON values
-made immutable (`freeze`, `thaw`), on pyrsistent's `PMap`. What does not:
-anything that knows what a message is.
+readable and shares what it has in common with the others; `View`, for what
+shows a part of it; and JSON values made immutable (`freeze`, `thaw`), on
+pyrsistent's `PMap`. What does not: anything that knows what a message is.
 """
 
 from conversation_state._persistent.frozen import (
@@ -18,12 +18,14 @@ from conversation_state._persistent.frozen import (
     thaw,
 )
 from conversation_state._persistent.log import Log
+from conversation_state._persistent.view import View
 
 __all__ = [
     "EMPTY_MAP",
     "Frozen",
     "Log",
     "PMap",
+    "View",
     "check_text",
     "freeze",
     "freeze_map",

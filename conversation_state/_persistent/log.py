@@ -325,7 +325,7 @@ class Log(Sequence[T], Generic[T]):
             items = tuple(items)
 
         if isinstance(items, Log) and not self._fill:
-            return items
+            return items if items._fill else self
 
         log, rest, left = self, iter(items), len(items)
         if log._fill + left > 2 * _WIDTH:

@@ -1,0 +1,61 @@
+"""
+The command: all benchmarks, or those named.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import json
+import sys
+
+from benchmarks.measure import Row
+
+NAMES = ("log", "state", "langgraph", "trim", "codec", "imports")
+
+
+def shown(row: Row) -> str:
+    """
+    A line of the table.
+    """
+    peer = f"{row.peer:14,.4g} {row.unit:5} {row.beside}" if row.peer else ""
+    ratio = f"{row.ratio:10.3f}" if row.ratio is not None else " " * 10
+    return f"{row.claim:44} {row.n:>9,} {row.ours:12,.4g} {row.unit:5} {ratio} {peer}"
+
+
+def main(arguments: list[str]) -> int:
+    """
+    Run what was asked for; print a table, or JSON lines.
+    """
+    parser = argparse.ArgumentParser(prog="python -m benchmarks")
+    parser.add_argument("names", nargs="*", metavar="NAME", help=", ".join(NAMES))
+    parser.add_argument("--json", action="store_true", help="one JSON object a line")
+    asked = parser.parse_args(arguments)
+    unknown = [name for name in asked.names if name not in NAMES]
+    if unknown:
+        parser.error(f"no benchmark {unknown[0]!r}; there are {', '.join(NAMES)}")
+
+    if not asked.json:
+        head = f"{'claim':44} {'n':>9} {'ours':>12}       {'ratio':>10} {'peer':>14}"
+        print(f"{head}\n{'-' * len(head)}")
+
+    for name in asked.names or NAMES:
+        try:
+            module = importlib.import_module(f"benchmarks.{name}")
+            for row in module.rows():
+                if asked.json:
+                    print(json.dumps({**row._asdict(), "ratio": row.ratio}), flush=True)
+                else:
+                    print(shown(row), flush=True)
+        except ModuleNotFoundError as error:
+            if (error.name or "").split(".")[0] in {"benchmarks", "conversation_state"}:
+                raise
+
+            print(f"{name}: {error}; make bench installs it", file=sys.stderr)
+            return 1
+
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,96 @@
+"""
+Measuring: time and memory, with the garbage collector on.
+"""
+
+from __future__ import annotations
+
+import time
+import tracemalloc
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+__all__ = ["Row", "bytes_kept", "seconds", "seconds_each"]
+
+
+class Row(NamedTuple):
+    """
+    One comparison.
+
+    Attributes:
+        claim: What is done.
+
+        n: How large the thing is that it is done to.
+
+        ours: What we take, in *unit*.
+
+        beside: Who the peer is; "" if there is none.
+
+        peer: What it takes.
+
+        unit: ``ns``, ``µs``, ``ms``, ``s``, ``bytes``, ...
+    """
+
+    claim: str
+    n: int
+    ours: float
+    beside: str = ""
+    peer: float | None = None
+    unit: str = "ns"
+
+    @property
+    def ratio(self) -> float | None:
+        """
+        Ours by the peer's.
+        """
+        return self.ours / self.peer if self.peer else None
+
+
+def seconds(function: Callable[[], Any], *, least: int = 3, for_s: float = 0.3) -> float:
+    """
+    The shortest of several calls: what the machine can do when left alone.
+
+    Called *least* times, and on until *for_s* seconds are gone.
+    """
+    best, spent, calls = float("inf"), 0.0, 0
+    while calls < least or spent < for_s:
+        start = time.perf_counter()
+        function()
+        took = time.perf_counter() - start
+        best, spent, calls = min(best, took), spent + took, calls + 1
+
+    return best
+
+
+def seconds_each(function: Callable[[], Any], *, for_s: float = 0.2) -> float:
+    """
+    What one call takes, for calls too short to be timed alone.
+    """
+    times = 1
+    while True:
+        start = time.perf_counter()
+        for _ in range(times):
+            function()
+
+        if time.perf_counter() - start > for_s / 20:
+            break
+
+        times *= 4
+
+    def many() -> None:
+        for _ in range(times):
+            function()
+
+    return seconds(many, for_s=for_s) / times
+
+
+def bytes_kept(make: Callable[[], Any]) -> int:
+    """
+    How much memory what *make* gives keeps alive, in bytes.
+    """
+    tracemalloc.start()
+    before = tracemalloc.get_traced_memory()[0]
+    kept = make()
+    size = tracemalloc.get_traced_memory()[0] - before
+    tracemalloc.stop()
+    del kept
+    return size

@@ -1,0 +1,93 @@
+"""
+Fitting a talk into a budget, beside LangChain's `trim_messages`.
+
+A state whose messages have been counted is fitted in 20 µs, whether it has a
+hundred messages or a million, and whatever part of it fits.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import cycle, islice
+from typing import Any
+
+from benchmarks.measure import Row, seconds, seconds_each
+from conversation_state import (
+    Aggregator,
+    AssistantMessage,
+    SystemMessage,
+    TokenBudget,
+    ToolCall,
+    ToolMessage,
+    UserMessage,
+    fit,
+    trim,
+)
+
+SAID = (
+    UserMessage("When does the next train to Bern leave, and is it on time?"),
+    AssistantMessage(tool_calls=[ToolCall("a", "trains", '{"to": "Bern"}')]),
+    ToolMessage('{"departs": "12:30", "delay": 0}' * 4, tool_call_id="a"),
+    AssistantMessage("It leaves at 12:30, and it is on time."),
+)
+
+
+def _langchain(state: Aggregator, limit: int) -> Any:
+    from langchain_core.messages import (
+        AIMessage,
+        HumanMessage,
+        SystemMessage,
+        ToolMessage,
+        trim_messages,
+    )
+    from langchain_core.messages.utils import count_tokens_approximately
+
+    theirs: list[Any] = []
+    for said in state:
+        text = said.text
+        if said.role == "system":
+            theirs.append(SystemMessage(text))
+        elif said.role == "user":
+            theirs.append(HumanMessage(text))
+        elif said.role == "tool":
+            theirs.append(ToolMessage(text, tool_call_id="a"))
+        else:
+            made = [{"id": "a", "name": "trains", "args": {"to": "Bern"}}]
+            calls = made if said.tool_calls else []  # type: ignore[attr-defined]
+            theirs.append(AIMessage(text, tool_calls=calls))
+
+    return lambda: trim_messages(
+        theirs,
+        max_tokens=limit,
+        token_counter=count_tokens_approximately,
+        strategy="last",
+        include_system=True,
+    )
+
+
+def rows() -> Iterator[Row]:
+    """
+    The same state, and the next state of a talk, at several budgets.
+    """
+    for n in (100, 10_000, 1_000_000):
+        said = islice(cycle(SAID), n - 1)
+        state = Aggregator.new(messages=[SystemMessage("Be brief."), *said])
+        whole = trim(state, None).total_tokens
+        for part in (0.01, 0.5, 0.99):
+            limit = int(whole * part) + 100
+            budget, step = TokenBudget(context_window=limit), fit()
+            view = trim(state, budget, step)
+            assert view.total_tokens <= limit
+            assert () == view.problems()
+            took = seconds_each(lambda state=state, b=budget: trim(state, b, step)) * 1e6
+            if n <= 10_000:
+                beside = "trim_messages"
+                peer = seconds(_langchain(state, limit), least=1, for_s=0.1) * 1e6
+                yield Row(f"trim, {part:.0%} of it fits", n, took, beside, peer, "µs")
+            else:
+                yield Row(f"trim, {part:.0%} of it fits", n, took, unit="µs")
+
+            def turn(state: Aggregator = state, b: TokenBudget = budget) -> None:
+                trim(state.add(SAID[0]), b, step)
+
+            yield Row("add, then trim", n, seconds_each(turn) * 1e6, unit="µs")
