@@ -19,7 +19,7 @@ def shown(row: Row) -> str:
     A line of the table.
     """
     peer = f"{row.peer:14,.4g} {row.unit:5} {row.beside}" if row.peer else ""
-    ratio = f"{row.ratio:10.3f}" if row.ratio is not None else " " * 10
+    ratio = f"{row.ratio:10.2g}" if row.ratio is not None else " " * 10
     return f"{row.claim:44} {row.n:>9,} {row.ours:12,.4g} {row.unit:5} {ratio} {peer}"
 
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any
 
 from benchmarks.measure import Row, seconds
@@ -28,7 +29,7 @@ TEXT = "All work and no play makes Jack a dull boy. " * 9 + "Yes."
 def _msgspec(n: int) -> tuple[Callable[[], Any], Callable[[], Any]]:
     import msgspec
 
-    class Message(msgspec.Struct):
+    class Message(msgspec.Struct):  # type: ignore[misc]
         role: str
         content: str
 
@@ -66,7 +67,9 @@ def _pydantic_ai(n: int) -> tuple[Callable[[], Any], Callable[[], Any]]:
     )
 
     said: list[ModelMessage] = [
-        ModelResponse([TextPart(TEXT)]) if i % 2 else ModelRequest([UserPromptPart(TEXT)])
+        ModelResponse([TextPart(TEXT)])
+        if i % 2
+        else ModelRequest([UserPromptPart(TEXT)])
         for i in range(n)
     ]
     wire = ModelMessagesTypeAdapter.dump_json(said)
@@ -81,13 +84,15 @@ def rows() -> Iterator[Row]:
     A state of 100 and of 10,000 messages; times are for one message.
     """
     for n in (100, 10_000):
-        said = [AssistantMessage(TEXT) if i % 2 else UserMessage(TEXT) for i in range(n)]
+        said = [
+            AssistantMessage(TEXT) if i % 2 else UserMessage(TEXT) for i in range(n)
+        ]
         state = Aggregator.new(messages=said)
         wire = encode(state)
         assert state == decode(wire)
         each = 1e6 / n
-        ours = seconds(lambda state=state: encode(state)) * each
-        back = seconds(lambda wire=wire: decode(wire)) * each
+        ours = seconds(partial(encode, state)) * each
+        back = seconds(partial(decode, wire)) * each
         for beside, peer in (
             ("msgspec structs", _msgspec),
             ("LangChain", _langchain),

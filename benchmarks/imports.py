@@ -18,7 +18,9 @@ _TIMED = "import time; s = time.perf_counter(); {}; print(time.perf_counter() - 
 def _import_ms(statement: str) -> float:
     command = [sys.executable, "-c", _TIMED.format(statement)]
     times = [
-        float(subprocess.run(command, capture_output=True, check=True, text=True).stdout)
+        float(
+            subprocess.run(command, capture_output=True, check=True, text=True).stdout
+        )
         for _ in range(15)
     ]
     return min(times) * 1e3

@@ -9,7 +9,13 @@ hundreds of megabytes, because each checkpoint holds all messages again.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
+from functools import partial
+from typing import Annotated, Any, TypedDict
+
+from langchain_core.messages import AIMessage, AnyMessage, HumanMessage
+from langgraph.checkpoint.memory import InMemorySaver
+from langgraph.graph import START, StateGraph
+from langgraph.graph.message import add_messages
 
 from benchmarks.measure import Row, bytes_kept, seconds
 from conversation_state import Aggregator, AssistantMessage, UserMessage
@@ -18,23 +24,24 @@ from conversation_state import Aggregator, AssistantMessage, UserMessage
 def _ours(n: int) -> list[Any]:
     state, kept = Aggregator.new(), []
     for i in range(n):
-        said = UserMessage(f"question {i}") if i % 2 else AssistantMessage(f"answer {i}")
+        said = (
+            UserMessage(f"question {i}") if i % 2 else AssistantMessage(f"answer {i}")
+        )
         state = state.add(said)
         kept.append(state.checkpoint(str(i)))
 
     return kept
 
 
+class State(TypedDict):
+    """
+    LangGraph's state of a conversation.
+    """
+
+    messages: Annotated[list[AnyMessage], add_messages]
+
+
 def _theirs(n: int) -> Any:
-    from langchain_core.messages import AIMessage, AnyMessage, HumanMessage
-    from langgraph.checkpoint.memory import InMemorySaver
-    from langgraph.graph import START, StateGraph
-    from langgraph.graph.message import add_messages
-    from typing_extensions import Annotated, TypedDict
-
-    class State(TypedDict):
-        messages: Annotated[list[AnyMessage], add_messages]
-
     def step(state: State) -> dict[str, Any]:
         i = len(state["messages"])
         said = HumanMessage(f"question {i}") if i % 2 else AIMessage(f"answer {i}")
@@ -59,9 +66,9 @@ def rows() -> Iterator[Row]:
     """
     beside = "LangGraph InMemorySaver"
     for n in (100, 1_000):
-        ours = seconds(lambda n=n: _ours(n)) * 1e3
-        theirs = seconds(lambda n=n: _theirs(n), least=1, for_s=0) * 1e3
+        ours = seconds(partial(_ours, n)) * 1e3
+        theirs = seconds(partial(_theirs, n), least=1, for_s=0) * 1e3
         yield Row("steps with a checkpoint each", n, ours, beside, theirs, "ms")
-        kept = bytes_kept(lambda n=n: _ours(n)) / 1e6
-        held = bytes_kept(lambda n=n: _theirs(n)) / 1e6
+        kept = bytes_kept(partial(_ours, n)) / 1e6
+        held = bytes_kept(partial(_theirs, n)) / 1e6
         yield Row("memory they keep", n, kept, beside, held, "MB")

@@ -9,7 +9,8 @@ most 2.5 times as long as iterating a list. All of it flat in the length.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any
 
 from pyrsistent._pvector import python_pvector
@@ -37,104 +38,69 @@ def _kept(start: Any, n: int) -> list[Any]:
     return versions
 
 
+def _repeat(times: int, function: Callable[..., Any], *given: Any) -> None:
+    for _ in range(times):
+        function(*given)
+
+
+def _index_all(of: Any, at: list[int]) -> None:
+    for i in at:
+        of[i]
+
+
 def rows() -> Iterator[Row]:
     """
     A row for each line of the table in DESIGN, at sizes up to a million.
     """
-    empty: Log[int] = Log()
-    theirs = python_pvector()
-    pvector = "pvector, pure Python"
     for n in SIZES:
-        times = max(1, 2_000 // n)
-
-        def ours_alone(n: int = n, times: int = times) -> None:
-            for _ in range(times):
-                _grown(empty, n)
-
-        def theirs_alone(n: int = n, times: int = times) -> None:
-            for _ in range(times):
-                _grown(theirs, n)
-
-        def ours_kept(n: int = n, times: int = times) -> None:
-            for _ in range(times):
-                _kept(empty, n)
-
-        def theirs_kept(n: int = n, times: int = times) -> None:
-            for _ in range(times):
-                _kept(theirs, n)
-
-        each = 1e9 / (n * times)
-        yield Row(
-            "append",
-            n,
-            seconds(ours_alone) * each,
-            pvector,
-            seconds(theirs_alone) * each,
-        )
-        yield Row(
-            "append, every version kept",
-            n,
-            seconds(ours_kept) * each,
-            pvector,
-            seconds(theirs_kept) * each,
-        )
-        if n <= 100_000:
-            yield Row(
-                "memory of a kept version",
-                n,
-                bytes_kept(lambda n=n: _kept(empty, n)) / n,
-                pvector,
-                bytes_kept(lambda n=n: _kept(theirs, n)) / n,
-                "bytes",
-            )
+        yield from _writing(n)
 
     for n in SIZES:
-        log = _grown(empty, n)
-        plain = list(range(n))
-        assert plain == list(log)
-        vector = python_pvector(plain)
-        yield Row("take(n // 2)", n, seconds_each(lambda log=log, n=n: log.take(n // 2)) * 1e9)
-        yield Row(
-            "the last ten, [n - 10:]",
-            n,
-            seconds_each(lambda log=log, n=n: log[n - 10 :]) * 1e9,
-        )
-        yield Row(
-            "extend by ten", n, seconds_each(lambda log=log: log.extend(plain[:10])) * 1e9
-        )
-        at = [(i * 7919) % n for i in range(1_000)]
+        yield from _reading(n)
 
-        def indexed(of: Any, at: list[int] = at) -> None:
-            for i in at:
-                of[i]
 
-        yield Row(
-            "index",
-            n,
-            seconds_each(lambda log=log: indexed(log)) * 1e6,
-            pvector,
-            seconds_each(lambda vector=vector: indexed(vector)) * 1e6,
-        )
-        yield Row(
-            "list(...)",
-            n,
-            seconds_each(lambda log=log: list(log)) * 1e6,
-            "list(iter(a list))",
-            seconds_each(lambda plain=plain: list(iter(plain))) * 1e6,
-            "µs",
-        )
-        old = log.take(n // 2)
-        fork = old.append(-1)
-        assert n // 2 == fork.common_prefix(log)
-        yield Row("append to an old version", n, seconds_each(lambda old=old: old.append(0)) * 1e9)
-        yield Row(
-            "common_prefix with a fork",
-            n,
-            seconds_each(lambda log=log, fork=fork: fork.common_prefix(log)) * 1e9,
-        )
-        later = log.extend(plain[:10])
-        yield Row(
-            "common_prefix with a later version",
-            n,
-            seconds_each(lambda log=log, later=later: later.common_prefix(log)) * 1e9,
-        )
+def _writing(n: int) -> Iterator[Row]:
+    empty: Any = Log()
+    theirs: Any = python_pvector()  # type: ignore[no-untyped-call]
+    beside = "pvector, pure Python"
+    times = max(1, 2_000 // n)
+    each = 1e9 / (n * times)
+    for claim, grow in (("append", _grown), ("append, every version kept", _kept)):
+        ours = seconds(partial(_repeat, times, grow, empty, n))
+        peer = seconds(partial(_repeat, times, grow, theirs, n))
+        yield Row(claim, n, ours * each, beside, peer * each)
+
+    if n <= 100_000:
+        ours = bytes_kept(partial(_kept, empty, n)) / n
+        peer = bytes_kept(partial(_kept, theirs, n)) / n
+        yield Row("memory of a kept version", n, ours, beside, peer, "bytes")
+
+
+def _reading(n: int) -> Iterator[Row]:
+    log = Log(range(n))
+    plain = list(range(n))
+    assert plain == list(log)
+    vector: Any = python_pvector(plain)  # type: ignore[no-untyped-call]
+    # Not a multiple of 32, where one append in 32 has a block to make.
+    half, ten = n // 2 | 5, plain[:10]
+    old = log.take(half)
+    fork, later = old.append(-1), log.extend(ten)
+    assert half == fork.common_prefix(log)
+    assert n == later.common_prefix(log)
+    for claim, function in (
+        ("take half", partial(log.take, half)),
+        ("the last ten, [n - 10:]", partial(log.__getitem__, slice(n - 10, None))),
+        ("extend by ten", partial(log.extend, ten)),
+        ("append to an old version", partial(old.append, 0)),
+        ("common_prefix with a fork", partial(fork.common_prefix, log)),
+        ("common_prefix with a later version", partial(later.common_prefix, log)),
+    ):
+        yield Row(claim, n, seconds_each(function) * 1e9)
+
+    at = [(i * 7919) % n for i in range(1_000)]
+    ours = seconds_each(partial(_index_all, log, at)) * 1e6
+    peer = seconds_each(partial(_index_all, vector, at)) * 1e6
+    yield Row("index", n, ours, "pvector, pure Python", peer)
+    ours = seconds_each(partial(list, log)) * 1e6
+    peer = seconds_each(lambda: list(iter(plain))) * 1e6
+    yield Row("list(...)", n, ours, "list(iter(a list))", peer, "µs")

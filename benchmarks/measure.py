@@ -45,7 +45,9 @@ class Row(NamedTuple):
         return self.ours / self.peer if self.peer else None
 
 
-def seconds(function: Callable[[], Any], *, least: int = 3, for_s: float = 0.3) -> float:
+def seconds(
+    function: Callable[[], Any], *, least: int = 3, for_s: float = 0.3
+) -> float:
     """
     The shortest of several calls: what the machine can do when left alone.
 

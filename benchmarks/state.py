@@ -11,7 +11,8 @@ or deep, grows with the square of the talk.
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any
 
 from pyrsistent._pvector import python_pvector
@@ -37,7 +38,7 @@ def _states(n: int) -> list[Any]:
 
 
 def _vectors(n: int) -> list[Any]:
-    vector: Any = python_pvector()
+    vector: Any = python_pvector()  # type: ignore[no-untyped-call]
     vectors = [vector] * n
     for i in range(n):
         vector = vector.append(MESSAGE)
@@ -66,55 +67,59 @@ def _deep(n: int) -> list[Any]:
     return kept
 
 
+def _repeat(times: int, make: Callable[[int], Any], n: int) -> None:
+    for _ in range(times):
+        make(n)
+
+
 def rows() -> Iterator[Row]:
     """
     Rows for adding, forking and joining.
     """
     for n in SIZES:
-        times = max(1, 2_000 // n)
-        each = 1e9 / (n * times)
-        claim = "add, every state kept"
-        ours = seconds(lambda n=n, times=times: [_states(n) for _ in range(times)]) * each
-        for beside, make, most in (
-            ("pvector, pure Python", _vectors, 1_000_000),
-            ("copy of a list", _lists, 10_000),
-            ("copy.deepcopy of dicts", _deep, 1_000),
-        ):
-            if n <= most:
-                theirs = seconds(
-                    lambda n=n, times=times, make=make: [make(n) for _ in range(times)]
-                )
-                yield Row(claim, n, ours, beside, theirs * each)
-
-        if n <= 100_000:
-            theirs = bytes_kept(lambda n=n: _vectors(n)) / n
-            kept = bytes_kept(lambda n=n: _states(n)) / n
-            yield Row("memory of a kept state", n, kept, "pvector, pure Python", theirs, "bytes")
+        yield from _adding(n)
 
     for n in SIZES:
-        state = Aggregator.new(messages=[MESSAGE] * n)
-        yield Row("fork", n, seconds_each(state.fork) * 1e9)
-        yield Row("checkpoint", n, seconds_each(state.checkpoint) * 1e9)
-        one = state.fork().extend([MESSAGE] * 10)
-        two = state.fork().extend([MESSAGE] * 10)
-        joined = state.join(one, two)
-        assert n + 20 == len(joined)
-        assert joined is joined.join(one)
-        yield Row(
-            "join two forks that said ten each",
-            n,
-            seconds_each(lambda state=state, one=one, two=two: state.join(one, two)) * 1e6,
-            unit="µs",
-        )
-        yield Row(
-            "join what is there already",
-            n,
-            seconds_each(lambda joined=joined, two=two: joined.join(two)) * 1e6,
-            unit="µs",
-        )
+        yield from _branching(n)
 
-    state = Aggregator.new().extend([MESSAGE] * 10)
+    state = NOTHING.extend([MESSAGE] * 10)
     forks = [state.fork().extend([MESSAGE] * 10) for _ in range(1_000)]
     assert 10_010 == len(state.join(*forks))
     took = seconds(lambda: state.join(*forks)) * 1e3
     yield Row("join 1,000 forks that said ten each", 1_000, took, unit="ms")
+
+
+def _adding(n: int) -> Iterator[Row]:
+    times = max(1, 2_000 // n)
+    each = 1e9 / (n * times)
+    ours = seconds(partial(_repeat, times, _states, n)) * each
+    for beside, make, most in (
+        ("pvector, pure Python", _vectors, 1_000_000),
+        ("copy of a list", _lists, 10_000),
+        ("copy.deepcopy of dicts", _deep, 1_000),
+    ):
+        if n <= most:
+            peer = seconds(partial(_repeat, times, make, n)) * each
+            yield Row("add, every state kept", n, ours, beside, peer)
+
+    if n <= 100_000:
+        kept = bytes_kept(partial(_states, n)) / n
+        peer = bytes_kept(partial(_vectors, n)) / n
+        beside = "pvector, pure Python"
+        yield Row("memory of a kept state", n, kept, beside, peer, "bytes")
+
+
+def _branching(n: int) -> Iterator[Row]:
+    state = NOTHING.extend([MESSAGE] * n)
+    one = state.fork().extend([MESSAGE] * 10)
+    two = state.fork().extend([MESSAGE] * 10)
+    joined = state.join(one, two)
+    assert n + 20 == len(joined)
+    assert joined is joined.join(one)
+    for claim, function in (
+        ("fork", state.fork),
+        ("checkpoint", state.checkpoint),
+        ("join two forks that said ten each", partial(state.join, one, two)),
+        ("join what is there already", partial(joined.join, two)),
+    ):
+        yield Row(claim, n, seconds_each(function) * 1e9)

@@ -8,6 +8,7 @@ hundred messages or a million, and whatever part of it fits.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
 from itertools import cycle, islice
 from typing import Any
 
@@ -23,6 +24,7 @@ from conversation_state import (
     fit,
     trim,
 )
+from conversation_state.trimming import Step
 
 SAID = (
     UserMessage("When does the next train to Bern leave, and is it on time?"),
@@ -65,29 +67,32 @@ def _langchain(state: Aggregator, limit: int) -> Any:
     )
 
 
+def _turn(state: Aggregator, budget: TokenBudget, step: Step) -> None:
+    trim(state.add(SAID[0]), budget, step)
+
+
 def rows() -> Iterator[Row]:
     """
     The same state, and the next state of a talk, at several budgets.
     """
+    step = fit()
     for n in (100, 10_000, 1_000_000):
         said = islice(cycle(SAID), n - 1)
         state = Aggregator.new(messages=[SystemMessage("Be brief."), *said])
         whole = trim(state, None).total_tokens
         for part in (0.01, 0.5, 0.99):
             limit = int(whole * part) + 100
-            budget, step = TokenBudget(context_window=limit), fit()
+            budget = TokenBudget(context_window=limit)
             view = trim(state, budget, step)
             assert view.total_tokens <= limit
             assert () == view.problems()
-            took = seconds_each(lambda state=state, b=budget: trim(state, b, step)) * 1e6
+            claim = f"trim, {part:.0%} of it fits"
+            took = seconds_each(partial(trim, state, budget, step)) * 1e6
             if n <= 10_000:
-                beside = "trim_messages"
-                peer = seconds(_langchain(state, limit), least=1, for_s=0.1) * 1e6
-                yield Row(f"trim, {part:.0%} of it fits", n, took, beside, peer, "µs")
+                peer = seconds(_langchain(state, limit), least=2, for_s=0.1) * 1e6
+                yield Row(claim, n, took, "trim_messages", peer, "µs")
             else:
-                yield Row(f"trim, {part:.0%} of it fits", n, took, unit="µs")
+                yield Row(claim, n, took, unit="µs")
 
-            def turn(state: Aggregator = state, b: TokenBudget = budget) -> None:
-                trim(state.add(SAID[0]), b, step)
-
-            yield Row("add, then trim", n, seconds_each(turn) * 1e6, unit="µs")
+            took = seconds_each(partial(_turn, state, budget, step)) * 1e6
+            yield Row("add, then trim", n, took, unit="µs")

@@ -112,7 +112,8 @@ class Messages(View[Message]):
         if isinstance(at, slice):
             return Messages(self.entries[at])
 
-        return self.entries[at].message
+        entry: Entry = self.entries[at]
+        return entry.message
 
     def __iter__(self) -> Iterator[Message]:
         return map(_message_of, self.entries)
@@ -137,10 +138,14 @@ class _Ledger(NamedTuple):
         """
         The entry with the identity *key*. O(log n) if there is none.
         """
-        if not any(key in ids for ids in self.entries.fold(_seen, (), key=_seen)):
+        seen = self.entries.fold(_seen, _NO_IDS, key=_seen)
+        if not any(key in ids for ids in seen):
             return None
 
         return next(entry for entry in reversed(self.entries) if entry.id == key)
+
+
+_NO_IDS: tuple[frozenset[str], ...] = ()
 
 
 def _seen(
@@ -641,7 +646,7 @@ class Aggregator:
     @overload
     def __getitem__(self, at: slice) -> Messages: ...
     def __getitem__(self, at: Any) -> Message | Messages:
-        return Messages(self._log)[at]
+        return self.messages[at]  # type: ignore[no-any-return]  # *at* is either
 
     def __iter__(self) -> Iterator[Message]:
         return map(_message_of, self._log)

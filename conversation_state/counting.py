@@ -39,7 +39,11 @@ class TokenCounter(Protocol):
     being non-negative integers.
     """
 
-    def __call__(self, message: Message, /) -> int: ...
+    def __call__(self, message: Message, /) -> int:
+        """
+        How many tokens *message* fills.
+        """
+        ...
 
 
 # How many counters a message remembers; more, and the oldest goes.
@@ -73,7 +77,10 @@ def count(message: Message, counter: TokenCounter) -> int:
         tokens = -1
 
     if tokens < 0:
-        msg = f"{counter!r} gave {given!r} for {message!r:.80}; expected a count of tokens"
+        msg = (
+            f"{counter!r} gave {given!r} for {message!r:.80}; expected a count of "
+            "tokens, an integer from 0 on"
+        )
         raise ValueError(msg)
 
     kept = ((counter, tokens), *weights[: _COUNTERS - 1])

@@ -13,7 +13,7 @@ import builtins
 import sys
 from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime, timezone
-from typing import Any, ClassVar, NamedTuple, Self, TypedDict, Unpack
+from typing import Any, ClassVar, NamedTuple, Self, TypedDict, TypeVar, Unpack
 from uuid import UUID
 
 import attrs
@@ -48,6 +48,9 @@ __all__ = [
     "UnknownMessage",
     "UserMessage",
 ]
+
+
+M = TypeVar("M", bound="Message")
 
 
 class _CommonFields(TypedDict, total=False):
@@ -319,7 +322,7 @@ class Message(_Weighable):
 
     @classmethod
     def _own(cls) -> tuple[str, ...]:
-        fields = attrs.fields(cls)  # type: ignore[misc]
+        fields = attrs.fields(cls)
         return tuple([f.name for f in fields if f.name != "_common"])
 
     def _key(self) -> tuple[Any, ...]:
@@ -332,7 +335,7 @@ class Message(_Weighable):
         if type(other) is not type(self):
             return NotImplemented
 
-        return self._key() == other._key()  # type: ignore[attr-defined]
+        return self._key() == other._key()
 
     def __hash__(self) -> int:
         return hash((self.role, *self._key()))
@@ -376,11 +379,12 @@ def _shown(part: Part) -> str:
         kind = part.raw.get("type", "")
         return " ".join(filter(None, ["[unknown]", part.source, str(kind)]))
 
-    return f"[{part.kind}] {part.text}" if hasattr(part, "text") else f"[{part.kind}]"
+    text = getattr(part, "text", "")
+    return f"[{part.kind}] {text}" if text else f"[{part.kind}]"
 
 
 @attrs.frozen(init=False, repr=False, eq=False, match_args=False)
-class _Spoken(Message):
+class _Spoken(Message):  # type: ignore[override]  # attrs' own init
     """
     A message with content.
     """
@@ -392,7 +396,7 @@ class _Spoken(Message):
 
     def _say(self, content: str | Iterable[Part], common: _CommonFields) -> None:
         name = type(self).__name__
-        if content.__class__ is str and content.isascii():  # type: ignore[union-attr]
+        if type(content) is str and content.isascii():
             _set(self, "content", content)
         else:
             _set(self, "content", _content(name, self._holds, content))
@@ -570,7 +574,7 @@ class ResponseMeta:
 
 
 @attrs.frozen(init=False, repr=False, eq=False, match_args=False)
-class AssistantMessage(_Spoken):
+class AssistantMessage(_Spoken):  # type: ignore[override]  # attrs' own init
     """
     What the model says, and which tools it calls.
 
@@ -635,7 +639,7 @@ class AssistantMessage(_Spoken):
 
 
 @attrs.frozen(init=False, repr=False, eq=False, match_args=False)
-class ToolMessage(_Spoken):
+class ToolMessage(_Spoken):  # type: ignore[override]  # attrs' own init
     """
     What a tool answered.
 
@@ -700,7 +704,7 @@ _ROLES = {"system", "user", "assistant", "tool"}
 
 
 @attrs.frozen(init=False, repr=False, eq=False, match_args=False)
-class UnknownMessage(Message):
+class UnknownMessage(Message):  # type: ignore[override]  # attrs' own init
     """
     A message of a kind this version has no word for, verbatim.
 
@@ -895,7 +899,7 @@ class Envelope:
             )
         )
 
-    def _stamp(self, message: Any) -> Any:
+    def _stamp(self, message: M) -> M:
         # The message was made a line ago and nobody else has it yet.
         _set(message, "_common", self._common)
         return message

@@ -8,7 +8,6 @@ which part (`messages`), and how a provider writes one (`adapters`).
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any, ClassVar
 
 import attrs
@@ -80,9 +79,13 @@ class Part:
 
     kind: ClassVar[str] = ""
 
-    metadata: PMap[str, Any] = attrs.field(default=EMPTY_MAP, validator=_map)
-    index: int | None = attrs.field(default=None, validator=_position)
-    unknown: PMap[str, Any] = attrs.field(default=EMPTY_MAP, validator=_map)
+    metadata: PMap[str, Any] = attrs.field(
+        default=EMPTY_MAP, kw_only=True, validator=_map
+    )
+    index: int | None = attrs.field(default=None, kw_only=True, validator=_position)
+    unknown: PMap[str, Any] = attrs.field(
+        default=EMPTY_MAP, kw_only=True, validator=_map
+    )
 
     def __init__(self, *_given: object, **_fields: object) -> None:
         msg = (
@@ -102,7 +105,7 @@ class Part:
         if type(other) is not type(self):
             return NotImplemented
 
-        return self._key() == other._key()  # type: ignore[attr-defined]
+        return self._key() == other._key()
 
     def __hash__(self) -> int:
         return hash((self.kind, *self._key()))
@@ -114,7 +117,9 @@ class Part:
         for field in attrs.fields(type(self)):
             value = getattr(self, field.name)
             if value != field.default:
-                show = f"<{len(value)} bytes>" if isinstance(value, bytes) else repr(value)
+                show = (
+                    f"<{len(value)} bytes>" if isinstance(value, bytes) else repr(value)
+                )
                 shown.append(f"{field.name}={show}")
 
         return f"{type(self).__name__}({', '.join(shown)})"
@@ -198,22 +203,20 @@ class ImagePart(MediaPart):
     detail: str = attrs.field(default="", validator=_text)
 
 
+@attrs.frozen(kw_only=True, repr=False, eq=False)
 class AudioPart(MediaPart):
     """
     Sound.
     """
 
-    __slots__ = ()
-
     kind: ClassVar[str] = "audio"
 
 
+@attrs.frozen(kw_only=True, repr=False, eq=False)
 class VideoPart(MediaPart):
     """
     Moving images.
     """
-
-    __slots__ = ()
 
     kind: ClassVar[str] = "video"
 

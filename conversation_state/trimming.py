@@ -22,7 +22,7 @@ from typing import Any, NamedTuple, TypeAlias
 
 import attrs
 
-from conversation_state._persistent import EMPTY_MAP, Log, PMap, View
+from conversation_state._persistent import Log, PMap, View, pmap
 from conversation_state.aggregator import Aggregator, Entry, Messages
 from conversation_state.counting import (
     TokenBudget,
@@ -34,9 +34,7 @@ from conversation_state.errors import BudgetExceededError, InvalidTranscriptErro
 from conversation_state.messages import (
     AssistantMessage,
     Message,
-    SystemMessage,
     ToolMessage,
-    UserMessage,
 )
 
 __all__ = [
@@ -119,9 +117,7 @@ class _Group(NamedTuple):
 _NOBODY = _Group(-1, frozenset(), frozenset())
 
 
-def _pair(
-    group: _Group, seq: int, message: Message
-) -> tuple[_Group, tuple[Flaw, ...]]:
+def _pair(group: _Group, seq: int, message: Message) -> tuple[_Group, tuple[Flaw, ...]]:
     """
     The group after *message*, and what is wrong with it.
 
@@ -154,9 +150,7 @@ def _pair(
     return _Group(seq, called, called), flaws
 
 
-def _answer(
-    group: _Group, seq: int, call_id: str
-) -> tuple[_Group, tuple[Flaw, ...]]:
+def _answer(group: _Group, seq: int, call_id: str) -> tuple[_Group, tuple[Flaw, ...]]:
     if call_id in group.pending:
         return group._replace(pending=group.pending - {call_id}), ()
 
@@ -235,6 +229,7 @@ class _Survey(NamedTuple):
 
 
 _START = _Survey()
+_NONE: PMap[int, str] = pmap()
 _OVER_BUDGET, _NOT_VALID, _REMOVED = "over budget", "not valid", "removed"
 
 
@@ -378,9 +373,7 @@ class TrimContext:
 
         entries = _entries(said)
         survey = _surveyed(entries, counter)
-        return cls(
-            entries, budget, counter, survey.tokens, (), EMPTY_MAP, survey.size
-        )
+        return cls(entries, budget, counter, survey.tokens, (), _NONE, survey.size)
 
     @property
     def original(self) -> TrimContext:
@@ -447,18 +440,16 @@ class TrimContext:
         if not isinstance(seqs, Iterable):
             seqs = (seqs,)
 
-        removed, tokens, size = self._removed.evolver(), self.total_tokens, self._size
-        for given in seqs:
-            seq = index(given)
-            if self._shows(seq) and seq not in removed:
-                removed[seq] = _REMOVED
-                tokens -= count(self._entries[seq].message, self.counter)
-                size -= 1
-
-        if size == self._size:
+        gone = {seq for seq in map(index, seqs) if self._shows(seq)}
+        if not gone:
             return self
 
-        return self._next(tokens, self._ranges, removed.persistent(), size)
+        tokens = self.total_tokens
+        for seq in gone:
+            tokens -= count(self._entries[seq].message, self.counter)
+
+        removed = self._removed.update(dict.fromkeys(gone, _REMOVED))
+        return self._next(tokens, self._ranges, removed, self._size - len(gone))
 
     def _shows(self, seq: int) -> bool:
         return (
@@ -476,7 +467,8 @@ class TrimContext:
         something else has a result. Calls at the very end may be unanswered:
         the agent is about to run them. O(messages kept).
         """
-        group, found = _NOBODY, []
+        group = _NOBODY
+        found: list[Flaw] = []
         for seq in _Shown(self, int, kept=True):
             group, flaws = _pair(group, seq, self._entries[seq].message)
             found.extend(flaws)

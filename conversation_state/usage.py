@@ -78,7 +78,7 @@ class _Counts:
         if type(other) is not type(self):
             return NotImplemented
 
-        return self._key() == other._key()  # type: ignore[attr-defined]
+        return self._key() == other._key()
 
     def __hash__(self) -> int:
         return hash(self._key())
@@ -170,7 +170,6 @@ class CompletionTokensDetails(_Counts):
         _check("audio_tokens", self.audio_tokens)
         _check("reasoning_tokens", self.reasoning_tokens)
         _check("rejected_prediction_tokens", self.rejected_prediction_tokens)
-
 
 
 def _count(kind: type[_Counts]) -> None:
@@ -267,7 +266,7 @@ class Usage(_Counts):
                 msg = f"{name} is {given!r}; expected a {kind.__name__}"
                 raise InvalidUsageError(msg)
 
-    def minus(self, other: Usage) -> Usage:
+    def minus(self, other: Self) -> Self:
         """
         What is left of this usage without *other*, which must be a part of it.
 

@@ -35,6 +35,7 @@ EMPTY_MAP: PMap[str, Any] = pmap()
 # Deep enough for any JSON Schema met so far, shallow enough for every parser
 # that may have to read the value back.
 MOST_LEVELS = 100
+_LINE = 80
 _LEAST, _MOST = -(2**63), 2**64 - 1
 
 
@@ -153,7 +154,7 @@ def _short(value: object) -> str:
     *value* for an error's message: never more than a line of it.
     """
     shown = repr(value)
-    return shown if len(shown) <= 80 else f"{shown[:77]}..."
+    return shown if len(shown) <= _LINE else f"{shown[: _LINE - 3]}..."
 
 
 def thaw(value: Any) -> Any:

@@ -20,7 +20,7 @@ computes them, so threads may race to make them.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import reduce
 from itertools import chain, islice
 from operator import attrgetter, index
@@ -53,7 +53,7 @@ class _Block:
     __slots__ = ("folds", "items")
 
     items: tuple[Any, ...]
-    folds: tuple[tuple[Hashable, Any], ...]
+    folds: tuple[tuple[object, Any], ...]
 
     def __init__(self, items: tuple[Any, ...]) -> None:
         self.items = items
@@ -247,7 +247,7 @@ class _Notes:
     __slots__ = ("folds", "tail")
 
     tail: tuple[Any, ...] | None
-    folds: tuple[tuple[Hashable, Any], ...]
+    folds: tuple[tuple[object, Any], ...]
 
     def __init__(self) -> None:
         self.tail = None
@@ -358,17 +358,16 @@ class Log(Sequence[T], Generic[T]):
             return _EMPTY
 
         if count > full:
-            log = self
-            while back:
+            log: Any = self
+            for _ in range(back):
                 before = log._before
                 if before.__class__ is tuple:
                     # `before` holds the items up to log's last one.
                     return _version(log._trunk, before[: count - full])
 
-                log = before  # type: ignore[assignment]
-                back -= 1
+                log = before
 
-            return log
+            return log  # type: ignore[no-any-return]
 
         number = (count - 1) >> _BITS
         items = self._trunk.block(number).items[: count - (number << _BITS)]
@@ -414,7 +413,7 @@ class Log(Sequence[T], Generic[T]):
         items = chain.from_iterable(chain(blocks, (self._tail(),)))
         return islice(items, start & _MASK, None) if start & _MASK else items
 
-    def fold(self, step: Callable[[S, T], S], start: S, *, key: Hashable) -> S:
+    def fold(self, step: Callable[[S, T], S], start: S, *, key: object) -> S:
         """
         *step* folded over all items from the left, resumed where it was done.
 
@@ -428,6 +427,7 @@ class Log(Sequence[T], Generic[T]):
         anew from the beginning when it is asked for again.
         """
         newer: list[T] = []
+        state: S
         log: Log[T] | tuple[T, ...] = self
         while isinstance(log, Log):
             if not log._fill:
@@ -447,7 +447,7 @@ class Log(Sequence[T], Generic[T]):
         return self._folded(step, state, newer, key)
 
     def _folded(
-        self, step: Callable[[S, T], S], state: S, newer: list[T], key: Hashable
+        self, step: Callable[[S, T], S], state: S, newer: list[T], key: object
     ) -> S:
         if newer:
             state = reduce(step, reversed(newer), state)
@@ -456,7 +456,7 @@ class Log(Sequence[T], Generic[T]):
 
         return state
 
-    def _fold_trunk(self, step: Callable[[S, T], S], start: S, key: Hashable) -> S:
+    def _fold_trunk(self, step: Callable[[S, T], S], start: S, key: object) -> S:
         trunk = self._trunk
         number = trunk.full >> _BITS
         state = start
@@ -496,10 +496,10 @@ class Log(Sequence[T], Generic[T]):
             return ()
 
         items = [self._last]
-        before = self._before
+        before: Any = self._before
         while before.__class__ is Log:
-            items.append(before._last)  # type: ignore[union-attr]
-            before = before._before  # type: ignore[union-attr]
+            items.append(before._last)
+            before = before._before
 
         items.extend(reversed(before))
         items.reverse()
@@ -539,7 +539,7 @@ class Log(Sequence[T], Generic[T]):
     def __getitem__(self, at: SupportsIndex) -> T: ...
     @overload
     def __getitem__(self, at: slice) -> Log[T]: ...
-    def __getitem__(self, at: Any) -> Any:
+    def __getitem__(self, at: Any) -> Any:  # noqa: C901, PLR0911 - a return for each level is what makes it quick
         if at.__class__ is not int:
             if at.__class__ is slice:
                 return self._slice(at)
@@ -595,9 +595,7 @@ class Log(Sequence[T], Generic[T]):
 
     def __reversed__(self) -> Iterator[T]:
         blocks = map(_items_of, self._trunk.blocks_backwards())
-        return chain(
-            reversed(self._tail()), chain.from_iterable(map(reversed, blocks))
-        )
+        return chain(reversed(self._tail()), chain.from_iterable(map(reversed, blocks)))
 
     def __eq__(self, other: object) -> bool:
         if self is other:
@@ -639,8 +637,8 @@ def _version(trunk: _Trunk, tail: tuple[Any, ...]) -> Log[Any]:
 
 
 def _remember(
-    folds: tuple[tuple[Hashable, Any], ...], key: Hashable, state: Any
-) -> tuple[tuple[Hashable, Any], ...]:
+    folds: tuple[tuple[object, Any], ...], key: object, state: Any
+) -> tuple[tuple[object, Any], ...]:
     others = [pair for pair in folds if pair[0] != key]
     return ((key, state), *others[: _FOLDS - 1])
 
@@ -650,7 +648,11 @@ def _common(a: tuple[Any, ...], b: tuple[Any, ...]) -> int:
     if a[:least] == b[:least]:  # at C speed, and identity is asked first
         return least
 
-    return next(i for i in range(least) if a[i] is not b[i] and a[i] != b[i])
+    at = 0
+    while a[at] is b[at] or a[at] == b[at]:
+        at += 1
+
+    return at
 
 
 _EMPTY: Log[Any] = _cell(_BARE, (), None, 0)

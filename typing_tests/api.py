@@ -1,0 +1,111 @@
+"""
+What type checkers must infer, and what they must refuse. Checked, never run.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import assert_type
+from uuid import UUID
+
+from conversation_state import (
+    Aggregator,
+    AssistantMessage,
+    Checkpoint,
+    Envelope,
+    Message,
+    TextPart,
+    TokenBudget,
+    ToolCall,
+    ToolMessage,
+    TrimContext,
+    Turn,
+    Usage,
+    UserMessage,
+    by_characters,
+    fit,
+    join,
+    trim,
+)
+from conversation_state._persistent import Log
+from conversation_state.aggregator import Entry, LedgerEntry, Messages
+from conversation_state.counting import TokenCounter
+from conversation_state.trimming import Dropped, Element, Flaw
+
+# States
+
+talk = Aggregator.new(messages=[UserMessage("hi")])
+assert_type(talk, Aggregator)
+assert_type(talk.add(UserMessage("hi")), Aggregator)
+assert_type(talk.add_usage(None, key="k", model="m"), Aggregator)
+assert_type(talk.fork(), Aggregator)
+assert_type(talk.fork(at=3), Aggregator)
+assert_type(talk.join(talk.fork(), talk.turn), Aggregator)
+assert_type(join(talk, talk.fork()), Aggregator)
+assert_type(talk.turn, Turn)
+assert_type(talk.checkpoint("before"), Checkpoint)
+assert_type(talk.checkpoint().restore(), Aggregator)
+assert_type(talk.checkpoint().merge_into(talk), Aggregator)
+assert_type(talk.id, UUID)
+assert_type(talk.parent_id, UUID | None)
+assert_type(talk.messages, Messages)
+assert_type(talk.messages[0], Message)
+assert_type(talk.messages[1:], Messages)
+assert_type(talk[0], Message)
+assert_type(list(talk), list[Message])
+assert_type(talk.entries, Log[Entry])
+assert_type(talk.entries[0].id, str)
+assert_type(talk.ledger, Log[LedgerEntry])
+assert_type(talk.usage, Usage)
+assert_type(talk.usage + None, Usage)
+assert_type(talk.usage | Usage(), Usage)
+assert_type(sum([Usage(), Usage()], Usage()), Usage)
+
+talk.usage = Usage()  # type: ignore[misc]
+talk.messages = ()  # type: ignore[misc, assignment]
+talk.add("hi")  # type: ignore[arg-type]
+talk.add_user_prompt(AssistantMessage("hi"))  # type: ignore[arg-type]
+talk.join(talk.checkpoint())  # type: ignore[arg-type]
+talk.fork(3)  # type: ignore[call-arg]
+talk.add_usage(Usage(), "key")  # type: ignore[call-arg]
+
+# Messages
+
+said = AssistantMessage([TextPart("hi")], tool_calls=[ToolCall("1", "clock")])
+assert_type(said.text, str)
+assert_type(said.tool_calls, tuple[ToolCall, ...])
+assert_type(said.replace(name="ann"), AssistantMessage)
+assert_type(Envelope.new().user("hi"), UserMessage)
+assert_type(Envelope.new().tool_error("no", tool_call_id="1"), ToolMessage)
+assert_type(Envelope.new().run_id, UUID)
+
+said.content = "other"  # type: ignore[misc]
+UserMessage("hi", nmae="ann")  # type: ignore[call-arg]
+ToolMessage("12:30")  # type: ignore[call-arg]
+TextPart("hi", 3)  # type: ignore[call-arg]
+Usage(prompt_tokens="3")  # type: ignore[arg-type]
+
+# Views
+
+counter: TokenCounter = by_characters  # nobody has to subclass anything
+view = trim(talk, TokenBudget(context_window=8_000), fit(), counter=counter)
+assert_type(view, TrimContext)
+assert_type(view.messages, Sequence[Message])
+assert_type(view.elements, Sequence[Element])
+assert_type(view.dropped, Sequence[Dropped])
+assert_type(view.problems(), tuple[Flaw, ...])
+assert_type(view.remove(3), TrimContext)
+
+
+def no_pleasantries(context: TrimContext) -> TrimContext:
+    """
+    A step is any function from a view to a view.
+    """
+    short = [e.seq for e in context.elements if e.tokens == 1]
+    return context.remove(short)
+
+
+trim(talk, None, no_pleasantries)
+trim([UserMessage("hi")], None)
+trim(talk, 8_000)  # type: ignore[arg-type]
+view.total_tokens = 3  # type: ignore[misc]
