@@ -23,220 +23,28 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import reduce
 from itertools import chain, islice
-from operator import attrgetter, index
+from operator import index
 from typing import Any, Generic, SupportsIndex, TypeVar, overload
+
+from conversation_state._persistent.trunk import (
+    BARE,
+    BITS,
+    MASK,
+    WIDTH,
+    Block,
+    Trunk,
+    items_of,
+)
 
 __all__ = ["Log"]
 
 T = TypeVar("T")
 S = TypeVar("S")
 
-_BITS = 5
-_WIDTH = 1 << _BITS
-_MASK = _WIDTH - 1
-
 # How many different folds a block remembers; more, and the oldest goes.
 _FOLDS = 4
 
 _new = object.__new__
-
-
-class _Block:
-    """
-    Thirty-two items, and what folds over everything up to their end gave.
-
-    A block hangs in the logs that grew from the one it was made for and in no
-    others, so what comes before it is the same wherever it is met. That is
-    what lets a fold be remembered here.
-    """
-
-    __slots__ = ("folds", "items")
-
-    items: tuple[Any, ...]
-    folds: tuple[tuple[object, Any], ...]
-
-    def __init__(self, items: tuple[Any, ...]) -> None:
-        self.items = items
-        self.folds = ()
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return _Block, (self.items,)
-
-
-_items_of = attrgetter("items")
-
-
-class _Trunk:
-    """
-    The full blocks of a log: a 32-way trie of tuples, all blocks equally deep.
-
-    Attributes:
-        full: How many items the blocks hold; a multiple of 32.
-
-        shift: Five bits for each level of the trie above the blocks.
-
-        root: A tuple of blocks (shift 5), of tuples of blocks (10), ...
-    """
-
-    __slots__ = ("full", "root", "shift")
-
-    full: int
-    shift: int
-    root: tuple[Any, ...]
-
-    def __init__(self, full: int, shift: int, root: tuple[Any, ...]) -> None:
-        self.full = full
-        self.shift = shift
-        self.root = root
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return _Trunk, (self.full, self.shift, self.root)
-
-    def push(self, block: _Block) -> _Trunk:
-        """
-        The trunk with *block* at its end. O(log n): one path is copied.
-        """
-        number = self.full >> _BITS
-        if number >> self.shift:  # the root has no room left
-            root = (self.root, _path(self.shift, block))
-            return _Trunk(self.full + _WIDTH, self.shift + _BITS, root)
-
-        root = _with_block(self.root, self.shift - _BITS, number, block)
-        return _Trunk(self.full + _WIDTH, self.shift, root)
-
-    def block(self, number: int) -> _Block:
-        """
-        Block *number*, which must exist. O(log n).
-        """
-        shift = self.shift
-        node: Any = self.root
-        while shift:
-            shift -= _BITS
-            node = node[(number >> shift) & _MASK]
-
-        return node  # type: ignore[no-any-return]
-
-    def blocks(self, start: int = 0) -> Iterator[_Block]:
-        """
-        All blocks from number *start* on, walked at C speed.
-        """
-        level = self.shift - _BITS
-        node = self.root
-        if start >= self.full >> _BITS:
-            return iter(())
-
-        right: list[Iterator[Any]] = []
-        while level:
-            number = (start >> level) & _MASK
-            right.append(_flat(iter(node[number + 1 :]), level))
-            node = node[number]
-            level -= _BITS
-
-        return chain(node[start & _MASK :], *reversed(right))
-
-    def blocks_backwards(self) -> Iterator[_Block]:
-        """
-        All blocks, last first, walked at C speed.
-        """
-        nodes: Iterator[Any] = reversed(self.root)
-        for _ in range(_BITS, self.shift, _BITS):
-            nodes = chain.from_iterable(map(reversed, nodes))
-
-        return nodes
-
-    def take(self, count: int) -> _Trunk:
-        """
-        The trunk of the first *count* blocks. O(log n).
-        """
-        if not count:
-            return _BARE
-
-        shift, root = self.shift, self.root
-        while shift > _BITS and count <= 1 << (shift - _BITS):
-            shift -= _BITS
-            root = root[0]
-
-        return _Trunk(count << _BITS, shift, _cut(root, shift - _BITS, count - 1))
-
-    def shared(self, other: _Trunk) -> int:
-        """
-        How many leading blocks are the same objects here and there.
-
-        A node determines all that comes before it, so where two tries meet is
-        found by bisection on identity.
-        """
-        most = min(self.full, other.full) >> _BITS
-        if not most or self.block(most - 1) is other.block(most - 1):
-            return most
-
-        shift = min(self.shift, other.shift)
-        ours, theirs = self.root, other.root
-        for _ in range(shift, self.shift, _BITS):
-            ours = ours[0]
-
-        for _ in range(shift, other.shift, _BITS):
-            theirs = theirs[0]
-
-        count = 0
-        while shift:
-            shift -= _BITS
-            low, high = 0, min(len(ours), len(theirs))
-            end = high
-            while low < high:
-                middle = (low + high) >> 1
-                if ours[middle] is theirs[middle]:
-                    low = middle + 1
-                else:
-                    high = middle
-
-            count += low << shift
-            if low == end:
-                break
-
-            if shift:
-                ours, theirs = ours[low], theirs[low]
-
-        return min(count, most)
-
-
-_BARE = _Trunk(0, _BITS, ())
-
-
-def _path(shift: int, block: _Block) -> Any:
-    node: Any = block
-    for _ in range(0, shift, _BITS):
-        node = (node,)
-
-    return node
-
-
-def _with_block(
-    node: tuple[Any, ...], level: int, number: int, block: _Block
-) -> tuple[Any, ...]:
-    if not level:
-        return (*node, block)
-
-    if number >> level == len(node):
-        return (*node, _path(level, block))
-
-    rest = number & ((1 << level) - 1)
-    return (*node[:-1], _with_block(node[-1], level - _BITS, rest, block))
-
-
-def _cut(node: tuple[Any, ...], level: int, last: int) -> tuple[Any, ...]:
-    if not level:
-        return node[: last + 1]
-
-    at = last >> level
-    rest = last & ((1 << level) - 1)
-    return (*node[:at], _cut(node[at], level - _BITS, rest))
-
-
-def _flat(nodes: Iterator[Any], level: int) -> Iterator[Any]:
-    for _ in range(0, level, _BITS):
-        nodes = chain.from_iterable(nodes)
-
-    return nodes
 
 
 class _Notes:
@@ -280,7 +88,7 @@ class Log(Sequence[T], Generic[T]):
 
     __slots__ = ("_before", "_fill", "_last", "_notes", "_trunk")
 
-    _trunk: _Trunk
+    _trunk: Trunk
     # The version before this one, as far as the block reaches; where the
     # block was not appended item by item, the items before `_last`.
     _before: Log[T] | tuple[T, ...]
@@ -304,7 +112,7 @@ class Log(Sequence[T], Generic[T]):
         # arguments: a third faster, and this line is run for every message.
         log: Log[T] = _new(Log)
         fill = self._fill
-        if 0 < fill < _WIDTH:
+        if 0 < fill < WIDTH:
             log._trunk = self._trunk
             log._before = self
             log._fill = fill + 1
@@ -328,15 +136,15 @@ class Log(Sequence[T], Generic[T]):
             return items if items._fill else self
 
         log, rest, left = self, iter(items), len(items)
-        if log._fill + left > 2 * _WIDTH:
-            tail = (*log._tail(), *islice(rest, _WIDTH - log._fill))
-            trunk = log._trunk.push(_Block(tail))
-            left -= _WIDTH - log._fill
-            while left > _WIDTH:
-                trunk = trunk.push(_Block(tuple(islice(rest, _WIDTH))))
-                left -= _WIDTH
+        if log._fill + left > 2 * WIDTH:
+            tail = (*log._tail(), *islice(rest, WIDTH - log._fill))
+            trunk = log._trunk.push(Block(tail))
+            left -= WIDTH - log._fill
+            while left > WIDTH:
+                trunk = trunk.push(Block(tuple(islice(rest, WIDTH))))
+                left -= WIDTH
 
-            log = _version(trunk, tuple(islice(rest, _WIDTH)))
+            log = _version(trunk, tuple(islice(rest, WIDTH)))
 
         for item in rest:
             log = log.append(item)
@@ -369,8 +177,8 @@ class Log(Sequence[T], Generic[T]):
 
             return log  # type: ignore[no-any-return]
 
-        number = (count - 1) >> _BITS
-        items = self._trunk.block(number).items[: count - (number << _BITS)]
+        number = (count - 1) >> BITS
+        items = self._trunk.block(number).items[: count - (number << BITS)]
         return _version(self._trunk.take(number), items)
 
     def common_prefix(self, other: Log[T]) -> int:
@@ -396,8 +204,8 @@ class Log(Sequence[T], Generic[T]):
         number = ours.shared(theirs)
         while True:
             common = _common(self._items_of(number), other._items_of(number))
-            if common < _WIDTH:
-                return (number << _BITS) + common
+            if common < WIDTH:
+                return (number << BITS) + common
 
             number += 1
 
@@ -409,9 +217,9 @@ class Log(Sequence[T], Generic[T]):
         if start >= full:
             return iter(self._tail()[start - full :])
 
-        blocks = map(_items_of, self._trunk.blocks(start >> _BITS))
+        blocks = map(items_of, self._trunk.blocks(start >> BITS))
         items = chain.from_iterable(chain(blocks, (self._tail(),)))
-        return islice(items, start & _MASK, None) if start & _MASK else items
+        return islice(items, start & MASK, None) if start & MASK else items
 
     def fold(self, step: Callable[[S, T], S], start: S, *, key: object) -> S:
         """
@@ -458,7 +266,7 @@ class Log(Sequence[T], Generic[T]):
 
     def _fold_trunk(self, step: Callable[[S, T], S], start: S, key: object) -> S:
         trunk = self._trunk
-        number = trunk.full >> _BITS
+        number = trunk.full >> BITS
         state = start
         for block in trunk.blocks_backwards():
             known = [kept for name, kept in block.folds if name is key or name == key]
@@ -474,11 +282,11 @@ class Log(Sequence[T], Generic[T]):
 
         return state
 
-    def _grown(self) -> _Trunk:
+    def _grown(self) -> Trunk:
         """
         The trunk with the full tail as its newest block.
         """
-        block = _Block(self._tail())
+        block = Block(self._tail())
         if self._notes is not None:
             block.folds = self._notes.folds
 
@@ -523,7 +331,7 @@ class Log(Sequence[T], Generic[T]):
         """
         The items of block *number*, counting the tail as the last block.
         """
-        full = self._trunk.full >> _BITS
+        full = self._trunk.full >> BITS
         if number < full:
             return self._trunk.block(number).items
 
@@ -561,20 +369,20 @@ class Log(Sequence[T], Generic[T]):
 
         elif at >= 0:
             shift = trunk.shift
-            number = at >> _BITS
+            number = at >> BITS
             # The first three levels reach 1,048,576 items; spelled out, they
             # cost half of what the loop below costs.
-            if shift == _BITS:
-                return trunk.root[number].items[at & _MASK]
+            if shift == BITS:
+                return trunk.root[number].items[at & MASK]
 
-            if shift == 2 * _BITS:
-                return trunk.root[number >> 5][number & _MASK].items[at & _MASK]
+            if shift == 2 * BITS:
+                return trunk.root[number >> 5][number & MASK].items[at & MASK]
 
-            if shift == 3 * _BITS:
-                node = trunk.root[number >> 10][(number >> 5) & _MASK]
-                return node[number & _MASK].items[at & _MASK]
+            if shift == 3 * BITS:
+                node = trunk.root[number >> 10][(number >> 5) & MASK]
+                return node[number & MASK].items[at & MASK]
 
-            return trunk.block(number).items[at & _MASK]
+            return trunk.block(number).items[at & MASK]
 
         msg = f"position {at if at >= 0 else at - end} of a log of {end} items"
         raise IndexError(msg)
@@ -594,7 +402,7 @@ class Log(Sequence[T], Generic[T]):
         return self.iterate()
 
     def __reversed__(self) -> Iterator[T]:
-        blocks = map(_items_of, self._trunk.blocks_backwards())
+        blocks = map(items_of, self._trunk.blocks_backwards())
         return chain(reversed(self._tail()), chain.from_iterable(map(reversed, blocks)))
 
     def __eq__(self, other: object) -> bool:
@@ -622,7 +430,7 @@ class Log(Sequence[T], Generic[T]):
         return _cell, (self._trunk, self._before, self._last, self._fill)
 
 
-def _cell(trunk: _Trunk, before: Any, last: Any, fill: int) -> Log[Any]:
+def _cell(trunk: Trunk, before: Any, last: Any, fill: int) -> Log[Any]:
     log: Log[Any] = _new(Log)
     log._trunk = trunk
     log._before = before
@@ -632,7 +440,7 @@ def _cell(trunk: _Trunk, before: Any, last: Any, fill: int) -> Log[Any]:
     return log
 
 
-def _version(trunk: _Trunk, tail: tuple[Any, ...]) -> Log[Any]:
+def _version(trunk: Trunk, tail: tuple[Any, ...]) -> Log[Any]:
     return _cell(trunk, tail[:-1], tail[-1], len(tail))
 
 
@@ -655,4 +463,4 @@ def _common(a: tuple[Any, ...], b: tuple[Any, ...]) -> int:
     return at
 
 
-_EMPTY: Log[Any] = _cell(_BARE, (), None, 0)
+_EMPTY: Log[Any] = _cell(BARE, (), None, 0)

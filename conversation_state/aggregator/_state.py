@@ -1,29 +1,30 @@
 """
-The state: what has been said so far, and what it cost.
-
-An `Aggregator` is a value. Every verb returns a new one and leaves the old
-one as it was, so keeping a state *is* keeping a reference, and a fork costs
-one small object however long the talk has been.
-
-What lives here: making the next state from a state (`add`, `extend`,
-`add_usage`), the two verbs that relate a state to its own past (`fork`,
-`join`), and what can be kept or shipped of one (`Checkpoint`, `Turn`). What
-does not: order in time (`timeline`), what a model gets to see (`trimming`),
-bytes (`codec`), disks (`store`).
+The state, and what can be kept or shipped of one.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from itertools import islice
-from operator import index, itemgetter
+from operator import index
 from typing import Any, NamedTuple, SupportsIndex, overload
 from uuid import UUID
 
 import attrs
 
 from conversation_state._identity import new_entry_id, new_uuid_number
-from conversation_state._persistent import Log, View, check_text
+from conversation_state._persistent import Log, check_text
+from conversation_state.aggregator._entries import (
+    NOTHING,
+    UNSAID,
+    UNSPENT,
+    Entry,
+    Ledger,
+    LedgerEntry,
+    Messages,
+    id_of,
+    message_of,
+)
+from conversation_state.aggregator._union import Union
 from conversation_state.errors import InvalidMessageError, InvalidUsageError
 from conversation_state.messages import (
     AssistantMessage,
@@ -34,136 +35,10 @@ from conversation_state.messages import (
 from conversation_state.tools import ToolCall
 from conversation_state.usage import Usage
 
-__all__ = [
-    "Aggregator",
-    "Checkpoint",
-    "Entry",
-    "LedgerEntry",
-    "Messages",
-    "Turn",
-    "join",
-]
+__all__ = ["Aggregator", "Checkpoint", "Turn", "join"]
 
-
-class Entry(NamedTuple):
-    """
-    One appended message, and the identity of *that* append.
-
-    Attributes:
-        id: Opaque text, unique in the world; appending one message twice
-            makes two.
-
-        message: What was appended.
-    """
-
-    id: str
-    message: Message
-
-
-class LedgerEntry(NamedTuple):
-    """
-    One recorded usage, and its identity.
-
-    Attributes:
-        id: Opaque text: the key it was added with, or one unique in the world.
-
-        usage: What was spent.
-
-        model: The model it was spent on; "" if nobody said.
-    """
-
-    id: str
-    usage: Usage
-    model: str
-
-
-_id_of = itemgetter(0)
-_message_of = itemgetter(1)
 _make = tuple.__new__
 _new = object.__new__
-
-
-class Messages(View[Message]):
-    """
-    The messages of a state: an immutable view, O(1) to get.
-
-    Index O(log n), slices are views too. Equal to any view, tuple or list of
-    equal messages.
-
-    Attributes:
-        entries: The same with the identity of each append.
-    """
-
-    __slots__ = ("entries",)
-
-    entries: Log[Entry]
-
-    def __init__(self, entries: Log[Entry]) -> None:
-        self.entries = entries
-
-    def __len__(self) -> int:
-        return len(self.entries)
-
-    @overload
-    def __getitem__(self, at: SupportsIndex) -> Message: ...
-    @overload
-    def __getitem__(self, at: slice) -> Messages: ...
-    def __getitem__(self, at: Any) -> Message | Messages:
-        if isinstance(at, slice):
-            return Messages(self.entries[at])
-
-        entry: Entry = self.entries[at]
-        return entry.message
-
-    def __iter__(self) -> Iterator[Message]:
-        return map(_message_of, self.entries)
-
-    def __reversed__(self) -> Iterator[Message]:
-        return map(_message_of, reversed(self.entries))
-
-
-class _Ledger(NamedTuple):
-    """
-    What was spent, in order, and the total of it.
-    """
-
-    entries: Log[LedgerEntry]
-    total: Usage
-
-    def with_entries(self, entries: Sequence[LedgerEntry]) -> _Ledger:
-        total = sum([entry.usage for entry in entries], self.total)
-        return _Ledger(self.entries.extend(entries), total)
-
-    def find(self, key: str) -> LedgerEntry | None:
-        """
-        The entry with the identity *key*. O(log n) if there is none.
-        """
-        seen = self.entries.fold(_seen, _NO_IDS, key=_seen)
-        if not any(key in ids for ids in seen):
-            return None
-
-        return next(entry for entry in reversed(self.entries) if entry.id == key)
-
-
-_NO_IDS: tuple[frozenset[str], ...] = ()
-
-
-def _seen(
-    sets: tuple[frozenset[str], ...], entry: LedgerEntry
-) -> tuple[frozenset[str], ...]:
-    # Sets of 2^k identities, larger ones first, like the digits of a counter:
-    # a step costs O(log n) on average, and the log remembers them (`Log.fold`).
-    ids = frozenset((entry.id,))
-    while sets and len(sets[-1]) <= len(ids):
-        ids |= sets[-1]
-        sets = sets[:-1]
-
-    return (*sets, ids)
-
-
-_NOTHING = Usage()
-_UNSPENT = _Ledger(Log(), _NOTHING)
-_UNSAID: Log[Entry] = Log()
 
 
 class _Origin(NamedTuple):
@@ -210,7 +85,7 @@ class Aggregator:
     __slots__ = ("__weakref__", "_ledger", "_log", "_origin")
 
     _origin: _Origin
-    _ledger: _Ledger
+    _ledger: Ledger
     _log: Log[Entry]
 
     def __init__(self) -> None:
@@ -237,8 +112,8 @@ class Aggregator:
                 If *id* is no UUID.
         """
         number = new_uuid_number() if id is None else _number(id)
-        origin = _Origin(number, None, number, 0, 0, _NOTHING)
-        return _state(origin, _UNSPENT, _UNSAID).extend(messages)
+        origin = _Origin(number, None, number, 0, 0, NOTHING)
+        return _state(origin, UNSPENT, UNSAID).extend(messages)
 
     @classmethod
     def rebuild(
@@ -274,19 +149,19 @@ class Aggregator:
                 raise ValueError(msg)
 
         for name, items in (("entries", entries), ("ledger", ledger)):
-            if len(set(map(_id_of, items))) != len(items):
+            if len(set(map(id_of, items))) != len(items):
                 msg = f"{name} holds an identity more than once"
                 raise ValueError(msg)
 
         inherited = sum(
-            [entry.usage for entry in ledger[:init_ledger_len]], start=_NOTHING
+            [entry.usage for entry in ledger[:init_ledger_len]], start=NOTHING
         )
         number = _number(id)
         parent = None if parent_id is None else _number(parent_id)
         first = number if parent is None else parent
         root = first if root_id is None else _number(root_id)
         origin = _Origin(number, parent, root, init_len, init_ledger_len, inherited)
-        return _state(origin, _UNSPENT.with_entries(ledger), _UNSAID.extend(entries))
+        return _state(origin, UNSPENT.with_entries(ledger), UNSAID.extend(entries))
 
     @property
     def id(self) -> UUID:
@@ -590,7 +465,7 @@ class Aggregator:
             InvalidUsageError:
                 If the total gets over 2**63 - 1.
         """
-        log, spent = _Union(self._log), _Union(self._ledger.entries)
+        log, spent = Union(self._log), Union(self._ledger.entries)
         for other in others:
             if isinstance(other, Aggregator):
                 log.add(other._log)
@@ -608,7 +483,7 @@ class Aggregator:
         ledger = self._ledger
         if spent.log is not ledger.entries:
             new = [entry.usage for entry in spent.log.iterate(len(ledger.entries))]
-            ledger = _Ledger(spent.log, sum(new, ledger.total))
+            ledger = Ledger(spent.log, sum(new, ledger.total))
 
         if log.log is self._log and ledger is self._ledger:
             return self
@@ -625,8 +500,8 @@ class Aggregator:
         if self._origin.root == other._origin.root:
             return True
 
-        ours = set(map(_id_of, self._log))
-        return not ours.isdisjoint(map(_id_of, other._log))
+        ours = set(map(id_of, self._log))
+        return not ours.isdisjoint(map(id_of, other._log))
 
     def checkpoint(self, label: str = "") -> Checkpoint:
         """
@@ -649,7 +524,7 @@ class Aggregator:
         return self.messages[at]  # type: ignore[no-any-return]  # *at* is either
 
     def __iter__(self) -> Iterator[Message]:
-        return map(_message_of, self._log)
+        return map(message_of, self._log)
 
     def __eq__(self, other: object) -> bool:
         if self is other:
@@ -687,7 +562,7 @@ class Aggregator:
         return _state, (self._origin, self._ledger, self._log)
 
 
-def _state(origin: _Origin, ledger: _Ledger, log: Log[Entry]) -> Aggregator:
+def _state(origin: _Origin, ledger: Ledger, log: Log[Entry]) -> Aggregator:
     state = _new(Aggregator)
     state._origin = origin
     state._ledger = ledger
@@ -705,57 +580,6 @@ def _number(id: object) -> int:
 
 def _not_a(verb: str, asked: str, given: object) -> str:
     return f"{verb} takes {asked}, got a {type(given).__name__}: {given!r:.80}"
-
-
-class _Union:
-    """
-    The ordered union of logs by identity, while it is being made.
-
-    Identities are collected from the end of the log backwards, only as far as
-    somebody parted from it, and once for all who join: a thousand siblings
-    cost what they said, not its square.
-    """
-
-    __slots__ = ("_ids", "_since", "log")
-
-    def __init__(self, log: Log[Any]) -> None:
-        self.log = log
-        self._since = len(log)
-        self._ids: set[str] = set()
-
-    def add(self, other: Log[Any]) -> None:
-        """
-        Everything in *other* that is not here yet.
-        """
-        parted = self.log.common_prefix(other)
-        if parted == len(other):
-            return
-
-        if parted == len(self.log):
-            self._ids.update(map(_id_of, other.iterate(parted)))
-            self.log = other
-        else:
-            self._add(parted, other.iterate(parted))
-
-    def add_new(self, added: Log[Any], base: Log[Any] | None) -> None:
-        """
-        The same for what was *added* to a *base*, of which nothing is taken.
-        """
-        if added:
-            # Nothing added is in the base, nor in what we share with it.
-            parted = 0 if base is None else self.log.common_prefix(base)
-            self._add(parted, iter(added))
-
-    def _add(self, parted: int, entries: Iterator[Any]) -> None:
-        if parted < self._since:
-            missing = islice(self.log.iterate(parted), self._since - parted)
-            self._ids.update(map(_id_of, missing))
-            self._since = parted
-
-        ids = self._ids
-        new = [entry for entry in entries if entry[0] not in ids]
-        ids.update(map(_id_of, new))
-        self.log = self.log.extend(new)
 
 
 def join(first: Aggregator, *others: Aggregator | Turn) -> Aggregator:
@@ -827,7 +651,7 @@ class Turn:
         """
         What was spent. O(ledger entries).
         """
-        return sum([entry.usage for entry in self.ledger], _NOTHING)
+        return sum([entry.usage for entry in self.ledger], NOTHING)
 
     def _base_log(self) -> Log[Entry] | None:
         state = self._state

@@ -1,0 +1,217 @@
+"""
+The trunk of a log: full blocks of 32 items in a 32-way trie of plain tuples.
+
+What lives here: the trie, which knows blocks and their numbers. What does
+not: items at the end of a log, versions, folds (`log`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import chain
+from operator import attrgetter
+from typing import Any
+
+__all__ = ["BARE", "BITS", "MASK", "WIDTH", "Block", "Trunk", "items_of"]
+
+BITS = 5
+WIDTH = 1 << BITS
+MASK = WIDTH - 1
+
+
+class Block:
+    """
+    Thirty-two items, and what folds over everything up to their end gave.
+
+    A block hangs in the logs that grew from the one it was made for and in no
+    others, so what comes before it is the same wherever it is met. That is
+    what lets a fold be remembered here.
+    """
+
+    __slots__ = ("folds", "items")
+
+    items: tuple[Any, ...]
+    folds: tuple[tuple[object, Any], ...]
+
+    def __init__(self, items: tuple[Any, ...]) -> None:
+        self.items = items
+        self.folds = ()
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Block, (self.items,)
+
+
+items_of = attrgetter("items")
+
+
+class Trunk:
+    """
+    The full blocks of a log: a 32-way trie of tuples, all blocks equally deep.
+
+    Attributes:
+        full: How many items the blocks hold; a multiple of 32.
+
+        shift: Five bits for each level of the trie above the blocks.
+
+        root: A tuple of blocks (shift 5), of tuples of blocks (10), ...
+    """
+
+    __slots__ = ("full", "root", "shift")
+
+    full: int
+    shift: int
+    root: tuple[Any, ...]
+
+    def __init__(self, full: int, shift: int, root: tuple[Any, ...]) -> None:
+        self.full = full
+        self.shift = shift
+        self.root = root
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Trunk, (self.full, self.shift, self.root)
+
+    def push(self, block: Block) -> Trunk:
+        """
+        The trunk with *block* at its end. O(log n): one path is copied.
+        """
+        number = self.full >> BITS
+        if number >> self.shift:  # the root has no room left
+            root = (self.root, _path(self.shift, block))
+            return Trunk(self.full + WIDTH, self.shift + BITS, root)
+
+        root = _with_block(self.root, self.shift - BITS, number, block)
+        return Trunk(self.full + WIDTH, self.shift, root)
+
+    def block(self, number: int) -> Block:
+        """
+        Block *number*, which must exist. O(log n).
+        """
+        shift = self.shift
+        node: Any = self.root
+        while shift:
+            shift -= BITS
+            node = node[(number >> shift) & MASK]
+
+        return node  # type: ignore[no-any-return]
+
+    def blocks(self, start: int = 0) -> Iterator[Block]:
+        """
+        All blocks from number *start* on, walked at C speed.
+        """
+        level = self.shift - BITS
+        node = self.root
+        if start >= self.full >> BITS:
+            return iter(())
+
+        right: list[Iterator[Any]] = []
+        while level:
+            number = (start >> level) & MASK
+            right.append(_flat(iter(node[number + 1 :]), level))
+            node = node[number]
+            level -= BITS
+
+        return chain(node[start & MASK :], *reversed(right))
+
+    def blocks_backwards(self) -> Iterator[Block]:
+        """
+        All blocks, last first, walked at C speed.
+        """
+        nodes: Iterator[Any] = reversed(self.root)
+        for _ in range(BITS, self.shift, BITS):
+            nodes = chain.from_iterable(map(reversed, nodes))
+
+        return nodes
+
+    def take(self, count: int) -> Trunk:
+        """
+        The trunk of the first *count* blocks. O(log n).
+        """
+        if not count:
+            return BARE
+
+        shift, root = self.shift, self.root
+        while shift > BITS and count <= 1 << (shift - BITS):
+            shift -= BITS
+            root = root[0]
+
+        return Trunk(count << BITS, shift, _cut(root, shift - BITS, count - 1))
+
+    def shared(self, other: Trunk) -> int:
+        """
+        How many leading blocks are the same objects here and there.
+
+        A node determines all that comes before it, so where two tries meet is
+        found by bisection on identity.
+        """
+        most = min(self.full, other.full) >> BITS
+        if not most or self.block(most - 1) is other.block(most - 1):
+            return most
+
+        shift = min(self.shift, other.shift)
+        ours, theirs = self.root, other.root
+        for _ in range(shift, self.shift, BITS):
+            ours = ours[0]
+
+        for _ in range(shift, other.shift, BITS):
+            theirs = theirs[0]
+
+        count = 0
+        while shift:
+            shift -= BITS
+            low, high = 0, min(len(ours), len(theirs))
+            end = high
+            while low < high:
+                middle = (low + high) >> 1
+                if ours[middle] is theirs[middle]:
+                    low = middle + 1
+                else:
+                    high = middle
+
+            count += low << shift
+            if low == end:
+                break
+
+            if shift:
+                ours, theirs = ours[low], theirs[low]
+
+        return min(count, most)
+
+
+BARE = Trunk(0, BITS, ())
+
+
+def _path(shift: int, block: Block) -> Any:
+    node: Any = block
+    for _ in range(0, shift, BITS):
+        node = (node,)
+
+    return node
+
+
+def _with_block(
+    node: tuple[Any, ...], level: int, number: int, block: Block
+) -> tuple[Any, ...]:
+    if not level:
+        return (*node, block)
+
+    if number >> level == len(node):
+        return (*node, _path(level, block))
+
+    rest = number & ((1 << level) - 1)
+    return (*node[:-1], _with_block(node[-1], level - BITS, rest, block))
+
+
+def _cut(node: tuple[Any, ...], level: int, last: int) -> tuple[Any, ...]:
+    if not level:
+        return node[: last + 1]
+
+    at = last >> level
+    rest = last & ((1 << level) - 1)
+    return (*node[:at], _cut(node[at], level - BITS, rest))
+
+
+def _flat(nodes: Iterator[Any], level: int) -> Iterator[Any]:
+    for _ in range(0, level, BITS):
+        nodes = chain.from_iterable(nodes)
+
+    return nodes
