@@ -1,0 +1,1134 @@
+import gc
+import io
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import tracemalloc
+from itertools import accumulate
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+from hypothesis import given
+from hypothesis import strategies as st
+
+from conversation_state._persistent import Log
+from conversation_state.aggregator import Aggregator
+from conversation_state.cli import _reading
+from conversation_state.cli import replay as replaying
+from conversation_state.cli._commands import cli
+from conversation_state.cli._showing import plain
+from conversation_state.codec import decode
+from conversation_state.counting import TokenBudget
+from conversation_state.messages import (
+    AssistantMessage,
+    SystemMessage,
+    ToolMessage,
+    UserMessage,
+)
+from conversation_state.tools import ToolCall
+from conversation_state.trimming import TrimContext
+
+ROOT = Path(__file__).resolve().parent.parent
+EXAMPLE = ROOT / "examples" / "travel_desk.jsonl"
+
+BUDGET = TokenBudget(context_window=8_000, max_output_tokens=1_000)
+
+MAIN = [sys.executable, "-c", "from conversation_state.cli.main import main; main()"]
+
+SAID = [
+    {"role": "system", "content": "Be brief."},
+    {"role": "user", "content": "What time is it in Oslo, and in Lima?"},
+    {
+        "role": "assistant",
+        "content": None,
+        "tool_calls": [
+            {
+                "id": f"c{number}",
+                "type": "function",
+                "function": {"name": "clock", "arguments": f'{{"city": "{city}"}}'},
+            }
+            for number, city in enumerate(("Oslo", "Lima"), 1)
+        ],
+    },
+    {"role": "tool", "tool_call_id": "c1", "content": "12:30"},
+    {"role": "tool", "tool_call_id": "c2", "content": "05:30"},
+    {"role": "assistant", "content": "12:30 in Oslo, 05:30 in Lima."},
+]
+
+MESSAGES = (
+    SystemMessage("Be brief."),
+    UserMessage("What time is it in Oslo?"),
+    AssistantMessage(tool_calls=[ToolCall("c1", "clock", '{"city": "Oslo"}')]),
+    ToolMessage("12:30", tool_call_id="c1"),
+    AssistantMessage("12:30."),
+)
+
+
+def line(id="talk", messages=SAID):
+    return json.dumps({"id": id, "messages": messages}).encode()
+
+
+def run(*args, data=None):
+    return CliRunner().invoke(cli, ["replay", *map(str, args)], input=data)
+
+
+def outcomes(result):
+    """
+    What ``--json`` printed.
+    """
+    return [json.loads(each) for each in result.stdout.splitlines()]
+
+
+def unwrapped(result):
+    """
+    What was printed, on one line.
+    """
+    return " ".join(result.stdout.split())
+
+
+def names(result):
+    return [outcome["conversation"] for outcome in outcomes(result)]
+
+
+@pytest.fixture(autouse=True)
+def _usual_terminal(monkeypatch):
+    """
+    What somebody has set for their own terminal is not what is tested.
+    """
+    for name in ("FORCE_COLOR", "NO_COLOR", "TTY_COMPATIBLE", "TTY_INTERACTIVE"):
+        monkeypatch.delenv(name, raising=False)
+
+    monkeypatch.setenv("COLUMNS", "80")
+
+
+@pytest.fixture
+def write(tmp_path):
+    """
+    Writes lines into a file and gives its path.
+    """
+
+    def written(*lines, name="talks.jsonl", end=b"\n"):
+        path = tmp_path / name
+        path.write_bytes(b"".join(each + end for each in lines))
+        return path
+
+    return written
+
+
+class TestReplay:
+    def test_table(self, write):
+        """
+        One row for each conversation with what was measured, a row of totals,
+        and what was verified in words.
+        """
+        result = run(write(line("oslo"), line("lima")))
+
+        rows = [row.split() for row in result.stdout.splitlines()]
+        (oslo,), (total,) = (
+            [row for row in rows if row[:1] == [first]] for first in ("oslo", "Total")
+        )
+        assert 0 == result.exit_code
+        assert ["6", "17"] == oslo[1:3]
+        assert ["6", "0"] == oslo[5:7]
+        assert 8 == len(oslo)
+        assert ["12", "34"] == total[1:3]
+        assert ["12", "0"] == total[5:7]
+        assert "all 34 states kept on the way still hold" in unwrapped(result)
+        assert "" == result.stderr
+
+    def test_one_conversation_needs_no_total(self, write):
+        """
+        A total of one row would repeat it.
+        """
+        result = run(write(line()))
+
+        assert 0 == result.exit_code
+        assert "Total" not in result.stdout
+
+    def test_json(self, write):
+        """
+        One object on one line for each conversation, and nothing else on
+        stdout.
+        """
+        path = write(line("oslo"), line("lima"))
+
+        result = run("--json", path)
+
+        oslo, lima = outcomes(result)
+        assert 0 == result.exit_code
+        assert ["oslo", "lima"] == [oslo["conversation"], lima["conversation"]]
+        assert [1, 2] == [oslo["line"], lima["line"]]
+        assert str(path) == oslo["file"]
+        assert oslo["ok"] is True
+        assert [] == oslo["broken"]
+        assert (6, 17, 17) == (oslo["messages"], oslo["states"], oslo["states_read"])
+        assert (6, 0, []) == (oslo["kept"], oslo["dropped"], oslo["drops"])
+        assert 7_000 == oslo["limit_tokens"]
+        assert None is oslo["no_view"]
+        assert 0 < oslo["tokens"]
+        assert 0 < oslo["seconds"]
+        assert 100 < oslo["bytes_per_state"] < 1_000
+
+    @pytest.mark.parametrize(
+        ("roles", "states"),
+        [
+            ([], 7),
+            (["user"], 8),
+            (["system"], 9),
+            (["assistant", "assistant"], 10),
+            (["user", "user", "assistant"], 11),
+        ],
+    )
+    def test_unusual_shapes(self, write, roles, states):
+        """
+        Nothing said, nothing but a question, nobody who asked: all replayed.
+
+        States: the empty one, one a message, two forks and two bills, what was
+        retold and what was said instead, and the join.
+        """
+        said = [{"role": role, "content": "So."} for role in roles]
+
+        result = run("--json", write(line(messages=said)))
+
+        (outcome,) = outcomes(result)
+        assert [] == outcome["broken"]
+        assert len(roles) == outcome["messages"]
+        assert states == outcome["states"]
+
+    def test_many(self, write):
+        """
+        Where reading every state in full would take too long, some are, and
+        the table says so.
+        """
+        said = [{"role": "user", "content": ""}] * 4_000
+
+        result = run(write(line(messages=said)))
+        (outcome,) = outcomes(run("--json", write(line(messages=said))))
+
+        assert 0 == result.exit_code
+        assert 0 < outcome["states_read"] < outcome["states"]
+        assert "read in full" in unwrapped(result)
+
+    def test_bytes_per_state(self):
+        """
+        What is counted is the state, not the messages: it is the same for
+        long messages and short ones, and there is none without a message.
+        """
+        short = [UserMessage("x") for _ in range(100)]
+        long = [UserMessage("x" * 10_000) for _ in range(100)]
+
+        one, other = map(replaying.bytes_per_state, (short, long))
+
+        assert None is replaying.bytes_per_state([])
+        assert one == pytest.approx(other, rel=0.1)
+
+    def test_bytes_add_up(self):
+        """
+        It is what the objects that a hundred states consist of take, by their
+        own account.
+        """
+        messages = [UserMessage("x") for _ in range(100)]
+        start = Aggregator.new()
+        todo = [*accumulate(messages, Aggregator.add, initial=start)][1:]
+
+        shared = [start, start._origin, start._ledger, Aggregator, Log]
+        seen, size = {*map(id, [*shared, *messages])}, 0
+        while todo:
+            each = todo.pop()
+            if id(each) not in seen and not isinstance(each, (type, int)):
+                seen.add(id(each))
+                size += sys.getsizeof(each)
+                todo += gc.get_referents(each)
+
+        assert size / 100 == pytest.approx(replaying.bytes_per_state(messages), rel=0.1)
+
+    def test_tracing_goes_on(self):
+        """
+        Whoever traces the whole program is not interrupted.
+        """
+        tracemalloc.start()
+        try:
+            replaying.bytes_per_state(MESSAGES)
+
+            assert tracemalloc.is_tracing()
+        finally:
+            tracemalloc.stop()
+
+
+class TestTrim:
+    def test_drops(self, write):
+        """
+        What did not fit is counted in the row, listed in the JSON by position
+        from 0, and told in words by number from 1.
+        """
+        long = [{"role": "user", "content": "word " * 200}] * 4
+        path = write(line("long", [SAID[0], *long]))
+
+        result = run("--window", 700, "--max-output", 100, path)
+        (outcome,) = outcomes(run("--json", "--window", 700, "--max-output", 100, path))
+
+        assert 0 == result.exit_code
+        assert 600 == outcome["limit_tokens"]
+        assert (3, 2) == (outcome["kept"], outcome["dropped"])
+        assert [{"first": 1, "last": 2, "reason": "over budget"}] == outcome["drops"]
+        assert (
+            "Trimmed long: dropped messages 2 to 3 (over budget), kept the other 3."
+            in unwrapped(result)
+        )
+
+    def test_nothing_fits(self, write):
+        """
+        A conversation too big for the budget has its reason below the table;
+        the others are replayed, and this is no failure of the library.
+        """
+        huge = [{"role": "user", "content": "word " * 200}]
+        path = write(line("small"), line("huge", huge))
+
+        result = run("--window", 120, "--max-output", 20, path)
+
+        row = next(r for r in result.stdout.splitlines() if r.startswith("huge "))
+        assert 0 == result.exit_code
+        assert "no view        -" in row
+        assert "huge: can't fit this conversation" in result.stdout
+        assert "Verified" in result.stdout
+
+    def test_nothing_is_valid(self, write):
+        """
+        So has one of which no view would be accepted by a provider.
+        """
+        orphan = [{"role": "tool", "tool_call_id": "c9", "content": "12:30"}]
+        path = write(line("orphan", orphan), line("fine"))
+
+        orphaned, fine = outcomes(run("--json", path))
+
+        assert "c9" in orphaned["no_view"]
+        assert None is orphaned["kept"]
+        assert [] == orphaned["broken"]
+        assert 6 == fine["kept"]
+
+    def test_many_reasons(self, write):
+        """
+        Of many such conversations the first are told, so that the closing
+        words stay in sight.
+        """
+        huge = [{"role": "user", "content": "word " * 200}]
+        path = write(*[line(f"huge{number}", huge) for number in range(12)])
+
+        result = run("--window", 120, "--max-output", 20, path)
+
+        assert 5 == result.stdout.count("can't fit this conversation")
+        assert "and 7 more" in result.stdout
+
+    @pytest.mark.parametrize(
+        "options",
+        [
+            ("--window", "0"),
+            ("--window", "-5"),
+            ("--window", "many"),
+            ("--max-output", "-1"),
+            ("--window", "500", "--max-output", "500"),
+            ("--max-line", "0"),
+        ],
+    )
+    def test_impossible_options(self, write, options):
+        """
+        A budget of nothing is refused before anything is read.
+        """
+        result = run(*options, write(line()))
+
+        assert 2 == result.exit_code
+        assert options[-2] in result.stderr
+        assert "" == result.stdout
+
+
+class TestChecks:
+    """
+    The checks see what they should see.
+    """
+
+    def broken(self):
+        return " / ".join(replaying.replay(MESSAGES, BUDGET).broken)
+
+    def test_all_is_well(self):
+        """
+        Nothing is found where nothing is wrong.
+        """
+        assert "" == self.broken()
+
+    def test_changed_content(self, monkeypatch):
+        """
+        A message that changes under a state is seen in every state it is in.
+        """
+        told = UserMessage("Before.")
+
+        def meddling(data):
+            object.__setattr__(told, "content", "After.")
+            return decode(data)
+
+        monkeypatch.setattr(replaying, "decode", meddling)
+
+        broken = replaying.replay([told, *MESSAGES], BUDGET).broken
+
+        assert any("15 kept states do not hold" in each for each in broken)
+
+    def test_changed_state(self, monkeypatch):
+        """
+        A state that grows in place is seen.
+        """
+        add = Aggregator.add
+
+        def in_place(state, message):
+            after = add(state, message)
+            if isinstance(message, ToolMessage):
+                state._log = after._log
+
+            return after
+
+        monkeypatch.setattr(Aggregator, "add", in_place)
+
+        assert "kept states do not hold what they held" in self.broken()
+
+    def test_changed_identity(self, monkeypatch):
+        """
+        A state that says the same, but under other identities, is seen.
+        """
+
+        def meddling(data):
+            state = decode(data)
+            for kept in lives[0].trunk.kept[1:2]:
+                kept.state._log = Aggregator.new(messages=MESSAGES[:1])._log
+
+            return state
+
+        lives = []
+
+        def spied(messages):
+            lives.append(live(messages))
+            return lives[0]
+
+        live = replaying._live
+        monkeypatch.setattr(replaying, "_live", spied)
+        monkeypatch.setattr(replaying, "decode", meddling)
+
+        assert "1 kept states do not hold" in self.broken()
+
+    @pytest.mark.parametrize(
+        ("join", "promise"),
+        [
+            (lambda one, *others: one, "does not hold all of both branches"),
+            (
+                lambda one, *others: one.join(*reversed(others)),
+                "does not hold all of both branches",
+            ),
+            (
+                lambda one, *others: one.extend(m for o in others for m in o.turn),
+                "does not hold all of both branches",
+            ),
+            (
+                lambda one, *others: one.join(*others).add_usage(others[0].usage),
+                "does not cost what both branches cost",
+            ),
+            (lambda one, *others: one.join(*others).fork(), "made another state"),
+        ],
+        ids=["loses", "reorders", "repeats", "counts twice", "never the same"],
+    )
+    def test_bad_join(self, monkeypatch, join, promise):
+        """
+        A join that loses, reorders or repeats what was said, counts what was
+        spent twice, or is not idempotent, is seen.
+        """
+        right = Aggregator.join
+
+        def wrong(state, *others):
+            with monkeypatch.context() as patch:
+                patch.setattr(Aggregator, "join", right)
+                return join(state, *others)
+
+        monkeypatch.setattr(Aggregator, "join", wrong)
+
+        assert promise in self.broken()
+
+    @pytest.mark.parametrize(
+        ("seqs", "promise"),
+        [
+            ([4], "lacks the newest message"),
+            ([3], "a provider would refuse the trimmed view"),
+        ],
+    )
+    def test_bad_view(self, monkeypatch, seqs, promise):
+        """
+        A view without the newest message, or that no provider takes, is seen.
+        """
+        monkeypatch.setattr(
+            replaying,
+            "trim",
+            lambda state, budget, *steps: TrimContext.of(state, budget).remove(seqs),
+        )
+
+        assert promise in self.broken()
+
+    def test_view_over_budget(self, monkeypatch):
+        """
+        A view that does not fit is seen.
+        """
+        monkeypatch.setattr(
+            replaying,
+            "trim",
+            lambda state, budget, *steps: TrimContext.of(state, budget),
+        )
+        small = TokenBudget(context_window=10)
+
+        (broken,) = replaying.replay(MESSAGES, small).broken
+
+        assert "the trimmed view is over the budget" == broken
+
+    def test_bad_decoding(self, monkeypatch):
+        """
+        What is read back differently is seen.
+        """
+        monkeypatch.setattr(
+            replaying, "decode", lambda data: decode(data).add_user_prompt("More.")
+        )
+
+        assert "what was read back is not what was written" in self.broken()
+
+    def test_unreadable(self, monkeypatch):
+        """
+        What can't be read back at all is a broken promise, too, no crash.
+        """
+        monkeypatch.setattr(replaying, "decode", lambda _data: decode(b"{}"))
+
+        assert "can't be written and read back: can't decode" in self.broken()
+
+    def test_told(self, monkeypatch, write):
+        """
+        A broken promise is told with the conversation's name, and the status
+        is 1.
+        """
+        monkeypatch.setattr(replaying, "decode", lambda data: decode(data).fork())
+
+        result = run(write(line("oslo"), b"nonsense"))
+        (outcome,) = outcomes(run("--json", write(line("oslo"))))
+
+        assert 1 == result.exit_code
+        assert "BROKEN" in result.stdout
+        assert "oslo: what was read back is not what was written" in result.stdout
+        assert "Verified" not in result.stdout
+        assert outcome["ok"] is False
+        assert ["what was read back is not what was written"] == outcome["broken"]
+
+
+class TestInput:
+    def test_named(self, write):
+        """
+        A conversation is called by its id, a text or a number, else by its
+        line; with several files, by its file too.
+        """
+        bare = json.dumps(SAID).encode()
+        unnamed = json.dumps({"messages": SAID}).encode()
+        path = write(line("oslo"), line(7), bare, unnamed, line(None), line(""))
+
+        alone, twice = run("--json", path), run("--json", path, path)
+
+        lines = ["line 3", "line 4", "line 5", "line 6"]
+        assert ["oslo", "7", *lines] == names(alone)
+        assert f"{path}:3" == names(twice)[2]
+
+    def test_other_keys(self, write):
+        """
+        What else an object holds is nobody's business.
+        """
+        data = {"id": "oslo", "reward": 1.0, "tools": [], "messages": SAID}
+
+        assert ["oslo"] == names(run("--json", write(json.dumps(data).encode())))
+
+    def test_blank_lines(self, write):
+        """
+        Blank lines are skipped in silence, and counted as lines.
+        """
+        result = run("--json", write(b"", line("oslo"), b"  \t", b"", line("lima")))
+
+        assert 0 == result.exit_code
+        assert [2, 5] == [outcome["line"] for outcome in outcomes(result)]
+        assert "" == result.stderr
+
+    def test_windows(self, write):
+        """
+        Windows' newlines and its byte order mark are fine.
+        """
+        path = write(b"\xef\xbb\xbf" + line("oslo"), b"", line("lima"), end=b"\r\n")
+
+        result = run("--json", path)
+
+        assert 0 == result.exit_code
+        assert ["oslo", "lima"] == names(result)
+
+    def test_no_newline_at_the_end(self, write):
+        """
+        The last line needs no end.
+        """
+        assert ["oslo"] == names(run("--json", write(line("oslo"), end=b"")))
+
+    def test_standard_input(self):
+        """
+        A dash is standard input, and complaints call it that.
+        """
+        result = run("--json", "-", data=line("oslo") + b"\nnonsense\n")
+
+        assert 2 == result.exit_code
+        assert ["oslo"] == names(result)
+        assert result.stderr.startswith("standard input:2: ")
+
+    def test_standard_input_in_words(self):
+        """
+        The table tells where conversations came from.
+        """
+        result = run("-", data=line("oslo"))
+
+        assert "1 conversation from standard input" in result.stdout
+
+
+class TestBadInput:
+    @pytest.mark.parametrize(
+        ("bad", "why"),
+        [
+            (b"nonsense", "no JSON; Expecting value at column 1"),
+            (b'{"id": "x", "messages": [}', "no JSON; Expecting value at column 26"),
+            (b'{"id": "x", "messages": [', "a conversation is one line"),
+            (b"{", "a conversation is one line"),
+            (b'{"messages": [], "n": NaN}', "NaN is no JSON"),
+            (b"[" * 100_000, "no JSON that can be read"),
+            (b"9" * 10_000, "no JSON that can be read"),
+            (b"42", "no conversation; expected a list of messages"),
+            (b'"hello"', "no conversation; expected a list of messages"),
+            (b"null", "no conversation; expected a list of messages"),
+            (b"{}", "no conversation; expected a list of messages"),
+            (b'{"messages": {}}', "no conversation; expected a list of messages"),
+            (b"[1, 2, 3]", "(and 2 more)"),
+            (b'[{"role": "user"}, {"content": "hi"}]', "$.messages["),
+            (b'[{"role": "user", "content": 7}]', "$.messages[0].content"),
+            (b"\x89PNG\r\x1a\0\0\0\rIHDR", "binary data"),
+            (b"\xff\xfe[\0]\0", "UTF-16 text; save it as UTF-8"),
+            (b'["\xe9t\xe9"]', "no UTF-8 text from byte 3 of the line on"),
+        ],
+    )
+    def test_line(self, write, bad, why):
+        """
+        A line that is no conversation is told with file, number and reason;
+        those before and after it are replayed, and the status is 2.
+        """
+        path = write(line("before"), bad, line("after"))
+
+        result = run("--json", path)
+        shown = run(path)
+
+        assert 2 == result.exit_code == shown.exit_code
+        assert ["before", "after"] == names(result)
+        assert result.stderr.startswith(f"{path}:2: ")
+        assert why in result.stderr
+        assert 1 == result.stderr.count("\n")
+        assert "2 conversations" in shown.stdout
+
+    def test_missing_file(self, tmp_path, write):
+        """
+        A file that is not there is named; the others are replayed.
+        """
+        missing = tmp_path / "missing.jsonl"
+
+        result = run("--json", missing, write(line("oslo")))
+
+        assert 2 == result.exit_code
+        assert f"{missing}: No such file or directory\n" == result.stderr
+        assert ["oslo"] == names(result)
+
+    def test_directory(self, tmp_path):
+        """
+        A directory is no file.
+        """
+        result = run(tmp_path)
+
+        assert 2 == result.exit_code
+        assert f"{tmp_path}: " in result.stderr
+        assert "directory" in result.stderr.lower()
+        assert "" == result.stdout
+
+    @pytest.mark.parametrize("data", [b"", b"\n", b"\n  \r\n\n", b"\xef\xbb\xbf"])
+    def test_empty_file(self, write, data):
+        """
+        A file without any line that holds something is told to be empty.
+        """
+        path = write(data, end=b"")
+
+        result = run(path)
+
+        assert 2 == result.exit_code
+        assert f"{path}: empty; expected a conversation on each line\n" == result.stderr
+        assert "" == result.stdout
+
+    def test_binary_file(self, write):
+        """
+        A binary file is told once, not line by line.
+        """
+        path = write(b"\x7fELF\x02\x01" + bytes(range(256)) * 100)
+
+        result = run(path)
+
+        assert 2 == result.exit_code
+        first, rest = result.stderr.splitlines()
+        assert f"{path}:1: binary data; expected a line of JSON" == first
+        assert f"{path}: 100 more lines are no conversation either" == rest
+
+    def test_many_bad_lines(self, write):
+        """
+        Ten bad lines are told one by one, the others counted, and good ones
+        among them replayed.
+        """
+        bad = [b"nonsense"] * 15
+        path = write(*bad, line("oslo"), *bad)
+
+        result = run("--json", path)
+
+        assert ["oslo"] == names(result)
+        assert 11 == result.stderr.count("\n")
+        assert f"{path}: 20 more lines are no conversation either\n" in result.stderr
+
+    def test_long_line(self, write):
+        """
+        A line over ``--max-line`` is skipped, whatever it holds, with its size
+        and the option named.
+        """
+        long = line("long", [{"role": "user", "content": "x" * 1_500_000}])
+        path = write(line("before"), long, line("after"))
+
+        result = run("--json", "--max-line", 1, path)
+
+        assert 2 == result.exit_code
+        assert ["before", "after"] == names(result)
+        assert (
+            f"{path}:2: a line of 1.4 MiB was skipped; --max-line is 1 MiB\n"
+            == result.stderr
+        )
+        assert ["before", "long", "after"] == names(run("--json", path))
+
+    def test_line_of_100_mb(self, write):
+        """
+        A line of 100 MB, of one character or of zeros, takes no more memory
+        than twice the longest line allowed.
+        """
+        path = write(line("before"))
+        with path.open("ab") as file:
+            file.write(b"[" * 100_000_000)
+            file.write(b"\n" + line("between") + b"\n")
+            file.truncate(file.tell() + 100_000_000)
+            file.seek(0, os.SEEK_END)
+            file.write(b"\n" + line("after"))
+
+        run("--json", write(line(), name="warm.jsonl"))  # imports are not the line's
+        tracemalloc.start()
+        try:
+            result = run("--json", "--max-line", 1, path)
+            _, peak = tracemalloc.get_traced_memory()
+        finally:
+            tracemalloc.stop()
+
+        assert 2 == result.exit_code
+        assert ["before", "between", "after"] == names(result)
+        assert f"{path}:2: a line of 95.4 MiB was skipped" in result.stderr
+        assert f"{path}:4: a line of 95.4 MiB was skipped" in result.stderr
+        assert 4 * 2**20 > peak
+
+    def test_hostile_reasons(self, write):
+        """
+        What a bad line holds is quoted in part, and never obeyed by a terminal.
+        """
+        role = "\x1b[31m" + "x" * 5_000
+        path = write(line(messages=[{"role": role}]))
+
+        result = run(path)
+
+        assert "\x1b" not in result.stderr
+        assert 600 > len(result.stderr) - len(str(path))
+
+
+class TestLines:
+    @given(
+        st.lists(st.sampled_from([b"", b"a", b"ab" * 10, b"\n", b"\r\n", b"\0"])),
+        st.integers(1, 30),
+    )
+    def test_like_split(self, pieces, limit):
+        """
+        Those of a file as anybody would split it, but for the long ones; and
+        their sizes add up to the file's.
+        """
+        data = b"".join(pieces)
+
+        found = [*_reading.lines(io.BytesIO(data), limit=limit)]
+
+        expected = re.findall(rb"[^\n]*\n|[^\n]+", data)
+        assert len(data) == sum(size for _, size in found)
+        assert [
+            None if len(each.rstrip(b"\n")) > limit else each for each in expected
+        ] == [each for each, _ in found]
+
+    def test_endless(self):
+        """
+        What never ends is never held: a line ten thousand times as long as the
+        limit is read in pieces.
+        """
+
+        class Endless(io.RawIOBase):
+            left = 10_000 * 1_000
+
+            def readable(self):
+                return True
+
+            def readinto(self, buffer):
+                size = min(len(buffer), self.left)
+                self.left -= size
+                buffer[:size] = b"x" * size
+                return size
+
+        tracemalloc.start()
+        try:
+            ((found, size),) = _reading.lines(io.BufferedReader(Endless()), limit=1_000)
+            _, peak = tracemalloc.get_traced_memory()
+        finally:
+            tracemalloc.stop()
+
+        assert None is found
+        assert 10_000_000 == size
+        assert 1_000_000 > peak
+
+
+class TestShowing:
+    @pytest.mark.parametrize("columns", [40, 60, 80, 120, 200])
+    def test_widths(self, write, monkeypatch, columns):
+        """
+        No line is wider than the terminal, and from 80 columns on a row is a
+        row: nothing is cut or wrapped.
+        """
+        monkeypatch.setenv("COLUMNS", str(columns))
+        path = write(*[line(f"task{number}-trial0") for number in range(100)])
+
+        result = run(path)
+
+        rows = result.stdout.splitlines()
+        assert 0 == result.exit_code
+        assert columns >= max(map(len, rows))
+        if columns >= 80:
+            assert 100 == sum(
+                re.fullmatch(r"task\d+-trial0( +\S+){7}", row) is not None
+                for row in rows
+            )
+
+    def test_no_colour_off_terminals(self, write):
+        """
+        A pipe gets no escapes.
+        """
+        assert "\x1b" not in run(write(line("oslo"), b"nonsense")).output
+
+    def test_colour_on_terminals(self, write, monkeypatch):
+        """
+        Where somebody wants colour there is some.
+        """
+        monkeypatch.setenv("FORCE_COLOR", "1")
+        monkeypatch.setenv("TERM", "xterm")
+
+        result = CliRunner().invoke(cli, ["replay", str(write(line()))], color=True)
+
+        assert "\x1b[1m" in result.stdout
+
+    @pytest.mark.parametrize(
+        "name",
+        [
+            "\x1b]0;owned\x07",
+            "two\nlines",
+            "[red]markup[/red]",
+            ":smile:",
+            "\ud83d half a pair",
+            "käse 🧀 芝士",
+            "x" * 10_000,
+        ],
+    )
+    def test_hostile_names(self, write, name):
+        """
+        A conversation may be called anything: neither terminal nor table obey
+        it, and the JSON has it as it is.
+        """
+        path = write(line(name), line("fine"))
+
+        shown, told = run(path), run("--json", path)
+
+        assert 0 == shown.exit_code
+        assert not {"\x1b", "\x07"} & {*shown.stdout}
+        assert 80 >= max(map(len, shown.stdout.splitlines()))
+        assert [name, "fine"] == names(told)
+
+    def test_plain(self):
+        """
+        What can be seen stays, what cannot is written out.
+        """
+        assert "a b [c] é" == plain("a b [c] é")
+        assert r"\x1b\n\u202e" == plain("\x1b\n\u202e")
+
+    def test_few_letters(self, write):
+        """
+        Where stdout has few letters, names are written out.
+        """
+        result = subprocess.run(
+            [*MAIN, "replay", write(line("käse 芝士"))],
+            capture_output=True,
+            check=True,
+            cwd=ROOT,
+            env={**os.environ, "PYTHONIOENCODING": "latin-1"},
+        )
+
+        assert "käse \\u829d\\u58eb".encode("latin-1") in result.stdout
+        assert b"Verified" in result.stdout
+
+
+class TestHelp:
+    def test_lists_commands(self):
+        """
+        The help names the command and says what it is for.
+        """
+        result = CliRunner().invoke(cli, ["--help"])
+
+        assert 0 == result.exit_code
+        assert re.search(r"replay +Lead conversations", result.stdout)
+
+    def test_explains(self):
+        """
+        The help of the command explains its options, and what the figures are.
+        """
+        result = run("--help")
+
+        assert 0 == result.exit_code
+        for word in ("--window", "--max-output", "--max-line", "--json", "tracemalloc"):
+            assert word in result.stdout
+        assert "default: 8000" in result.stdout
+
+    def test_version(self):
+        """
+        The version is one line.
+        """
+        result = CliRunner().invoke(cli, ["--version"])
+
+        assert 0 == result.exit_code
+        assert re.fullmatch(r"conversation-state \S.*\n", result.stdout)
+
+    @pytest.mark.parametrize("args", [["replay"], ["replay", "--bogus"], ["bogus"]])
+    def test_wrong_usage(self, args):
+        """
+        Wrong usage is told on stderr, with status 2.
+        """
+        result = CliRunner().invoke(cli, args)
+
+        assert 2 == result.exit_code
+        assert "Usage: " in result.stderr
+
+
+class TestProcess:
+    """
+    The command as a shell sees it.
+    """
+
+    def test_statuses(self, write):
+        """
+        0 if all is well, 2 if something could not be read, and no traceback.
+        """
+        well, ill = (
+            subprocess.run(
+                [*MAIN, "replay", path], capture_output=True, cwd=ROOT, check=False
+            )
+            for path in (write(line()), write(b"nonsense", name="ill.jsonl"))
+        )
+
+        assert 0 == well.returncode
+        assert b"Verified" in well.stdout
+        assert b"" == well.stderr
+        assert 2 == ill.returncode
+        assert b"" == ill.stdout
+        assert b"Traceback" not in ill.stderr
+
+    def test_wrong_usage(self):
+        """
+        Wrong usage is told as click tells it.
+        """
+        result = subprocess.run(
+            [*MAIN, "replay"], capture_output=True, cwd=ROOT, check=False
+        )
+
+        assert 2 == result.returncode
+        assert b"Usage: conversation-state replay" in result.stderr
+        assert b"Traceback" not in result.stderr
+
+    @pytest.mark.parametrize("missing", ["click", "rich"])
+    def test_without_the_extra(self, missing):
+        """
+        Without click or rich it says what to install, with status 2.
+        """
+        script = f"import sys; sys.modules['{missing}'] = None; {MAIN[-1]}"
+        result = subprocess.run(
+            [sys.executable, "-c", script, "--help"],
+            capture_output=True,
+            check=False,
+            cwd=ROOT,
+            text=True,
+        )
+
+        assert 2 == result.returncode
+        assert 'pip install "conversation-state[cli]"' in result.stderr
+        assert "Traceback" not in result.stderr
+        assert "" == result.stdout
+
+    @pytest.mark.skipif(sys.platform == "win32", reason="no such terminals")
+    @pytest.mark.parametrize("options", [[], ["--json"]])
+    def test_progress(self, write, options):
+        """
+        On a terminal, stderr shows how far it is; stdout is the same.
+        """
+        path = write(line("oslo"), line("lima"))
+        shown, terminal = os.openpty()
+        try:
+            result = subprocess.run(
+                [*MAIN, "replay", *options, path],
+                check=True,
+                cwd=ROOT,
+                env={**os.environ, "TERM": "xterm"},
+                stderr=terminal,
+                stdout=subprocess.PIPE,
+            )
+            progress = os.read(shown, 100_000)
+        finally:
+            os.close(terminal)
+            os.close(shown)
+
+        assert b"Replaying" in progress
+        assert b"2 conversations" in progress
+        assert b"Replaying" not in result.stdout
+        assert b"oslo" in result.stdout
+
+    @pytest.mark.skipif(sys.platform == "win32", reason="pipes break differently")
+    @pytest.mark.parametrize("options", [[], ["--json"]])
+    def test_broken_pipe(self, write, options):
+        """
+        If nobody reads on, it ends quietly, as if by the signal.
+        """
+        path = write(*[line(f"talk{number}") for number in range(50)])
+        unread, stdout = os.pipe()
+        os.close(unread)
+        try:
+            result = subprocess.run(
+                [*MAIN, "replay", *options, path],
+                check=False,
+                cwd=ROOT,
+                stdout=stdout,
+                stderr=subprocess.PIPE,
+            )
+        finally:
+            os.close(stdout)
+
+        assert b"" == result.stderr
+        assert 141 == result.returncode
+
+    @pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full")
+    @pytest.mark.parametrize("options", [[], ["--json"]])
+    def test_full_disk(self, write, options):
+        """
+        If stdout takes nothing more, that is told, with status 2.
+        """
+        with Path("/dev/full").open("wb") as full:
+            result = subprocess.run(
+                [*MAIN, "replay", *options, write(line())],
+                check=False,
+                cwd=ROOT,
+                stdout=full,
+                stderr=subprocess.PIPE,
+            )
+
+        assert b"standard output: No space left on device\n" == result.stderr
+        assert 2 == result.returncode
+
+    @pytest.mark.skipif(sys.platform == "win32", reason="signals differ")
+    def test_interrupted(self):
+        """
+        Ctrl-C ends it with status 130 and without a traceback; what was done
+        until then has been printed.
+        """
+        with subprocess.Popen(
+            [*MAIN, "replay", "--json", "-"],
+            cwd=ROOT,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+        ) as process:
+            assert process.stdin
+            assert process.stdout
+            process.stdin.write(line("oslo") + b"\n")
+            process.stdin.flush()
+            first = process.stdout.readline()
+            process.send_signal(signal.SIGINT)
+            _, error = process.communicate()
+
+        assert "oslo" == json.loads(first)["conversation"]
+        assert b"Traceback" not in error
+        assert 130 == process.returncode
+
+
+class TestExample:
+    def test_shows_something(self):
+        """
+        The example has several agents, parallel and failing calls, and one
+        conversation that is too long for the default window.
+        """
+        result = run("--json", EXAMPLE)
+
+        talks = outcomes(result)
+        raw = EXAMPLE.read_text(encoding="utf-8")
+        assert 0 == result.exit_code
+        assert 3 == len(talks)
+        assert all(talk["ok"] and talk["kept"] for talk in talks)
+        assert 30 <= max(talk["messages"] for talk in talks) <= 60
+        assert any(talk["dropped"] for talk in talks)
+        assert {"triage_agent", "flight_agent", "hotel_agent"} == {
+            message["name"]
+            for each in raw.splitlines()
+            for message in json.loads(each)["messages"]
+            if message["role"] == "assistant"
+        }
+        assert '{\\"error\\": ' in raw
+        assert any(
+            len(message.get("tool_calls", ())) > 1
+            for each in raw.splitlines()
+            for message in json.loads(each)["messages"]
+        )
+
+    def test_fits_80_columns(self):
+        """
+        What a newcomer sees first fits the usual terminal.
+        """
+        result = run(EXAMPLE)
+
+        assert 80 >= max(map(len, result.stdout.splitlines()))
+        assert "Replayed 3 conversations from" in result.stdout
+        assert "Verified: " in result.stdout
+
+
+class TestRecorded:
+    def test_airline(self, shared_data):
+        """
+        A hundred real conversations come through.
+        """
+        result = run("--json", shared_data / "transcripts" / "airline.jsonl")
+
+        talks = outcomes(result)
+        assert 0 == result.exit_code
+        assert 100 == len(talks)
+        assert all(talk["ok"] and talk["no_view"] is None for talk in talks)
+        assert 2_658 == sum(talk["messages"] for talk in talks)
+        assert any(talk["dropped"] for talk in talks)
