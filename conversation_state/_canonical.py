@@ -18,10 +18,13 @@ __all__ = ["Data", "dump", "first_oversized", "load"]
 
 Data: TypeAlias = "bytes | bytearray | memoryview | str"
 
+# 2**63 has 19 digits, and 2**64 - 1 has 20.
+_FEWEST, _MOST = 19, 20
 _DIGITS = bytes.maketrans(b"123456789", b"0" * 9)
-# 2**63 has 19 digits; nothing shorter can be too big.
-_MANY_DIGITS = b"0" * 19
-_TOKEN = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"|-?\d+([.eE][\d.eE+-]*)?', re.DOTALL)
+# Texts are taken whole, and so are numbers that are no integers.
+_TOKEN = re.compile(
+    rb'"[^"\\]*(?:\\.[^"\\]*)*"|(?P<integer>-?\d++)(?![.eE])|-?\d[\d.eE+-]*', re.DOTALL
+)
 
 
 def dump(value: Any) -> bytes:
@@ -88,15 +91,20 @@ def first_oversized(data: Data) -> int | None:
         orjson reads such an integer as the nearest float, without a word.
     """
     text = data.encode() if isinstance(data, str) else bytes(data)
-    if text.translate(_DIGITS).find(_MANY_DIGITS) < 0:
+    if text.translate(_DIGITS).find(b"0" * _FEWEST) < 0:
         return None
 
     for token in _TOKEN.finditer(text):
-        found = token[0]
-        if len(found) > 18 and found[0] != 0x22 and token[1] is None:
-            # 21 characters are too many for any of them, and `int` is slow
-            # to find that out of a million.
-            if len(found) > 20 or not -(2**63) <= int(found) < 2**64:
-                return token.start()
+        if _is_oversized(token["integer"] or b""):
+            return token.start()
 
     return None
+
+
+def _is_oversized(integer: bytes) -> bool:
+    digits = integer.removeprefix(b"-")
+    if len(digits) < _FEWEST:
+        return False
+
+    # `int` takes long to say how large a million digits are, and refuses to.
+    return len(digits) > _MOST or not -(2**63) <= int(integer) < 2**64

@@ -110,6 +110,12 @@ def _frozen(owner: str, name: str, value: Mapping[str, Any]) -> PMap[str, Any]:
     return freeze_map(value, f"{owner}.{name}", InvalidMessageError)
 
 
+def _check_unknown(owner: str, own: Iterable[str], unknown: PMap[str, Any]) -> None:
+    for name in sorted(set(own).intersection(unknown)):
+        msg = f"{owner}.unknown has {name!r}, a field this version knows"
+        raise InvalidMessageError(msg)
+
+
 def _uuid(owner: str, name: str, value: object) -> UUID | None:
     if value is not None and not isinstance(value, UUID):
         msg = f"{owner}.{name} is {value!r}; expected a uuid.UUID or None"
@@ -213,7 +219,7 @@ class Message(_Weighable):
         metadata: JSON values, frozen deeply.
 
         unknown: Fields that a newer version wrote beside the known ones; kept,
-            and written back.
+            and written back. None has the name of a known one.
 
     Raises:
         InvalidMessageError:
@@ -320,6 +326,15 @@ class Message(_Weighable):
         fields = {name: getattr(self, name) for name in (*self._own(), *_COMMON)}
         return type(self)(**{**fields, **changes})
 
+    def _checked(self, given: _CommonFields) -> _Common:
+        owner = type(self).__name__
+        common = _common(owner, given)
+        if common.unknown:
+            own = ("role", "parts", *self._own(), *_COMMON[:-1])
+            _check_unknown(owner, own, common.unknown)
+
+        return common
+
     @classmethod
     def _own(cls) -> tuple[str, ...]:
         fields = attrs.fields(cls)
@@ -358,7 +373,7 @@ class Message(_Weighable):
 
         Deterministic; media are told by their size, never by their bytes.
         """
-        lines = [f"{self._head()}: {self.text}"]
+        lines = [f"{self._head()}: {self.text}" if self.text else f"{self._head()}:"]
         lines += [
             f"  {_shown(part)}" for part in self.parts if not isinstance(part, TextPart)
         ]
@@ -376,8 +391,9 @@ def _shown(part: Part) -> str:
         return " ".join(filter(None, [f"[{part.kind}]", name, part.media_type, size]))
 
     if isinstance(part, UnknownPart):
-        kind = part.raw.get("type", "")
-        return " ".join(filter(None, ["[unknown]", part.source, str(kind)]))
+        kind = part.raw.get("type")
+        named = kind if isinstance(kind, str) else ""
+        return " ".join(filter(None, ["[unknown]", part.source, named]))
 
     text = getattr(part, "text", "")
     return f"[{part.kind}] {text}" if text else f"[{part.kind}]"
@@ -391,6 +407,9 @@ class _Spoken(Message):  # type: ignore[override]  # attrs' own init
 
     _holds: ClassVar[frozenset[str]] = _MEDIA
     __match_args__: ClassVar[tuple[str, ...]] = ("content",)
+    # For `copy.replace`. What attrs makes instead knows nothing of our
+    # `__init__`, and it makes one for each class that has none of its own.
+    __replace__ = Message.replace
 
     content: str | tuple[Part, ...]
 
@@ -401,7 +420,7 @@ class _Spoken(Message):  # type: ignore[override]  # attrs' own init
         else:
             _set(self, "content", _content(name, self._holds, content))
 
-        _set(self, "_common", _common(name, common) if common else _PLAIN)
+        _set(self, "_common", self._checked(common) if common else _PLAIN)
 
     @property
     def parts(self) -> tuple[Part, ...]:
@@ -541,7 +560,7 @@ class ResponseMeta:
         model: Which model answered.
 
         unknown: Fields that a newer version wrote beside the known ones; kept,
-            and written back.
+            and written back. None has the name of a known one.
     """
 
     finish_reason: str = ""
@@ -571,6 +590,18 @@ class ResponseMeta:
 
         if self.unknown is not EMPTY_MAP:
             _set(self, "unknown", _frozen("ResponseMeta", "unknown", self.unknown))
+            own = ("finish_reason", "usage", "logprobs", "model")
+            _check_unknown("ResponseMeta", own, self.unknown)
+
+
+def _calls(given: Iterable[ToolCall]) -> tuple[ToolCall, ...]:
+    calls = tuple(given) if isinstance(given, Iterable) else (given,)
+    for at, call in enumerate(calls):
+        if not isinstance(call, ToolCall):
+            msg = f"AssistantMessage.tool_calls[{at}] is {call!r}; expected a ToolCall"
+            raise InvalidMessageError(msg)
+
+    return calls
 
 
 @attrs.frozen(init=False, repr=False, eq=False, match_args=False)
@@ -594,6 +625,7 @@ class AssistantMessage(_Spoken):  # type: ignore[override]  # attrs' own init
     """
 
     role: ClassVar[str] = "assistant"
+    __replace__ = Message.replace
     _holds: ClassVar[frozenset[str]] = _MEDIA | {"reasoning", "refusal"}
 
     tool_calls: tuple[ToolCall, ...]
@@ -608,15 +640,7 @@ class AssistantMessage(_Spoken):  # type: ignore[override]  # attrs' own init
         **common: Unpack[_CommonFields],
     ) -> None:
         self._say(content, common)
-        calls = tuple(tool_calls) if isinstance(tool_calls, Iterable) else (tool_calls,)
-        for at, call in enumerate(calls):
-            if not isinstance(call, ToolCall):
-                msg = (
-                    f"AssistantMessage.tool_calls[{at}] is {call!r}; expected a "
-                    "ToolCall"
-                )
-                raise InvalidMessageError(msg)
-
+        calls = () if tool_calls == () else _calls(tool_calls)
         if response is not None and not isinstance(response, ResponseMeta):
             msg = (
                 f"AssistantMessage.response is {response!r}; expected a "
@@ -660,6 +684,7 @@ class ToolMessage(_Spoken):  # type: ignore[override]  # attrs' own init
     """
 
     role: ClassVar[str] = "tool"
+    __replace__ = Message.replace
 
     tool_call_id: str
     tool_name: str
@@ -723,6 +748,7 @@ class UnknownMessage(Message):  # type: ignore[override]  # attrs' own init
     """
 
     role: ClassVar[str] = "unknown"
+    __replace__ = Message.replace
     __match_args__: ClassVar[tuple[str, ...]] = ("raw",)
 
     raw: PMap[str, Any]
@@ -738,7 +764,7 @@ class UnknownMessage(Message):  # type: ignore[override]  # attrs' own init
         _set(self, "raw", freeze_map(raw, "UnknownMessage.raw", InvalidMessageError))
         origin = check_text(source, "UnknownMessage.source", InvalidMessageError)
         _set(self, "source", origin)
-        _set(self, "_common", _common("UnknownMessage", common) if common else _PLAIN)
+        _set(self, "_common", self._checked(common) if common else _PLAIN)
         role = self.raw.get("role")
         if not origin and isinstance(role, str) and role in _ROLES:
             msg = (
@@ -749,8 +775,9 @@ class UnknownMessage(Message):  # type: ignore[override]  # attrs' own init
             raise InvalidMessageError(msg)
 
     def _head(self) -> str:
-        role = self.raw.get("role", self.raw.get("type", ""))
-        return " ".join(filter(None, ["unknown", self.source, str(role)]))
+        role = self.raw.get("role", self.raw.get("type"))
+        named = role if isinstance(role, str) else ""
+        return " ".join(filter(None, ["unknown", self.source, named]))
 
 
 @attrs.frozen

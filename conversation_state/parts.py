@@ -46,6 +46,17 @@ def _map(self: Part, field: attrs.Attribute[Any], value: Any) -> None:
         object.__setattr__(self, field.name, freeze_map(value, what, InvalidPartError))
 
 
+def _unknown(self: Part, field: attrs.Attribute[Any], value: Any) -> None:
+    if value is EMPTY_MAP:
+        return
+
+    _map(self, field, value)
+    own = {"type", *[each.name for each in attrs.fields(type(self))]} - {"unknown"}
+    for name in sorted(own.intersection(self.unknown)):
+        msg = f"{type(self).__name__}.unknown has {name!r}, a field this version knows"
+        raise InvalidPartError(msg)
+
+
 def _position(self: Part, _field: attrs.Attribute[Any], value: Any) -> None:
     if value is not None and (value.__class__ is not int or not -1 < value < 2**63):
         msg = (
@@ -69,7 +80,7 @@ class Part:
             and tool calls; None if it was not streamed.
 
         unknown: Fields that a newer version wrote beside the known ones; kept,
-            and written back.
+            and written back. None has the name of a known one.
 
     Raises:
         InvalidPartError:
@@ -84,7 +95,7 @@ class Part:
     )
     index: int | None = attrs.field(default=None, kw_only=True, validator=_position)
     unknown: PMap[str, Any] = attrs.field(
-        default=EMPTY_MAP, kw_only=True, validator=_map
+        default=EMPTY_MAP, kw_only=True, validator=_unknown
     )
 
     def __init__(self, *_given: object, **_fields: object) -> None:

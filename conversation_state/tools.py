@@ -42,7 +42,7 @@ class ToolCall:
         metadata: JSON values, frozen deeply.
 
         unknown: Fields that a newer version wrote beside the known ones; kept,
-            and written back.
+            and written back. None has the name of a known one.
 
     Raises:
         InvalidMessageError:
@@ -64,15 +64,23 @@ class ToolCall:
     def __attrs_post_init__(self) -> None:
         for field in ("id", "name", "arguments", "type"):
             value = getattr(self, field)
+            if value.__class__ is str and value.isascii():
+                continue  # most of them, and there are four a call
+
             text = check_text(value, f"ToolCall.{field}", InvalidMessageError)
-            if text is not value:
-                object.__setattr__(self, field, text)
+            object.__setattr__(self, field, text)
 
         for field in ("metadata", "unknown"):
             value = getattr(self, field)
             if value is not EMPTY_MAP:
                 frozen = freeze_map(value, f"ToolCall.{field}", InvalidMessageError)
                 object.__setattr__(self, field, frozen)
+
+        if self.unknown:
+            own = {each.name for each in attrs.fields(ToolCall)} - {"unknown"}
+            for name in sorted(own.intersection(self.unknown)):
+                msg = f"ToolCall.unknown has {name!r}, a field this version knows"
+                raise InvalidMessageError(msg)
 
         at = self.index
         if at is not None and (at.__class__ is not int or not -1 < at < 2**63):

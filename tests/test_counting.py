@@ -192,7 +192,9 @@ class TestTokenBudget:
             TokenBudget()
 
     @pytest.mark.parametrize("wrong", [-1, 1.0, "8192", True])
-    @pytest.mark.parametrize("name", ["context_window", "max_output_tokens", "overhead"])
+    @pytest.mark.parametrize(
+        "name", ["context_window", "max_output_tokens", "overhead"]
+    )
     def test_refuses_what_is_no_number_of_tokens(self, name, wrong):
         """
         Negative numbers and other types are refused by name.

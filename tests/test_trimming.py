@@ -290,7 +290,9 @@ class TestTrimContext:
 
         assert context.remove([1]) == context.remove(1) == context.remove(range(1, 9))
         assert context is context.remove([]) is context.remove([-1, 7])
-        assert context.remove(1) == context.remove([1, 1]) == context.remove(1).remove(1)
+        assert (
+            context.remove(1) == context.remove([1, 1]) == context.remove(1).remove(1)
+        )
         assert (Dropped(1, "removed"),) == context.remove(1).dropped
         with pytest.raises(TypeError):
             context.remove(["1"])
@@ -374,7 +376,9 @@ class TestTrimContext:
         """
         Its repr tells how much of what is shown.
         """
-        view = trim([UserMessage("a" * 9), UserMessage("b")], TokenBudget(context_window=1))
+        view = trim(
+            [UserMessage("a" * 9), UserMessage("b")], TokenBudget(context_window=1)
+        )
 
         assert "<TrimContext: 1 of 2 messages, 1 tokens, a limit of 1>" == repr(view)
 

@@ -1,15 +1,107 @@
 """
-For the tests of whoever uses this library: strategies and laws.
+For the tests of whoever uses this library: strategies, laws, a state machine.
+
+What lives here: `register`, which Hypothesis calls. What does not: the
+strategies (`strategies`), what they are held against (`laws`), and a machine
+that grows states beside plain lists (`machines`).
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from conversation_state.aggregator import (
+    Aggregator,
+    Checkpoint,
+    Entry,
+    LedgerEntry,
+    Turn,
+)
+from conversation_state.messages import (
+    AssistantMessage,
+    Envelope,
+    LogProb,
+    Message,
+    ResponseMeta,
+    SystemMessage,
+    ToolMessage,
+    UnknownMessage,
+    UserMessage,
+)
+from conversation_state.parts import (
+    AudioPart,
+    FilePart,
+    ImagePart,
+    MediaPart,
+    Part,
+    ReasoningPart,
+    RefusalPart,
+    TextPart,
+    UnknownPart,
+    VideoPart,
+)
+from conversation_state.tools import ToolCall
+from conversation_state.usage import (
+    CompletionTokensDetails,
+    PromptTokensDetails,
+    Usage,
+)
+
+if TYPE_CHECKING:
+    from hypothesis.strategies import SearchStrategy
+
 __all__ = ["register"]
+
+# Which strategy makes which class; named, for they are made when first asked.
+STRATEGIES: dict[type, str] = {
+    Aggregator: "aggregators",
+    AssistantMessage: "assistant_messages",
+    AudioPart: "audio_parts",
+    Checkpoint: "checkpoints",
+    CompletionTokensDetails: "completion_tokens_details",
+    Entry: "entries",
+    Envelope: "envelopes",
+    FilePart: "file_parts",
+    ImagePart: "image_parts",
+    LedgerEntry: "ledger_entries",
+    LogProb: "log_probs",
+    MediaPart: "media_parts",
+    Message: "messages",
+    Part: "parts",
+    PromptTokensDetails: "prompt_tokens_details",
+    ReasoningPart: "reasoning_parts",
+    RefusalPart: "refusal_parts",
+    ResponseMeta: "response_metas",
+    SystemMessage: "system_messages",
+    TextPart: "text_parts",
+    ToolCall: "tool_calls",
+    ToolMessage: "tool_messages",
+    Turn: "turns",
+    UnknownMessage: "unknown_messages",
+    UnknownPart: "unknown_parts",
+    Usage: "usages",
+    UserMessage: "user_messages",
+    VideoPart: "video_parts",
+}
 
 
 def register() -> None:
     """
     Tell Hypothesis how to make values of this library.
 
-    Called by Hypothesis itself, through its entry point.
+    Called by Hypothesis itself, through its entry point, at the end of its own
+    import. From then on ``st.from_type(Aggregator)``, ``st.builds`` and
+    annotations of test functions know every class of `STRATEGIES`.
     """
+    # Not above: Hypothesis loads this module while it is imported, which may
+    # be because this package's strategies asked for it.
+    from hypothesis import strategies as st  # noqa: PLC0415
+
+    from conversation_state.testing import strategies  # noqa: PLC0415
+
+    def made_by(name: str) -> Callable[[object], SearchStrategy[Any]]:
+        return lambda _: getattr(strategies, name)()
+
+    for cls, name in STRATEGIES.items():
+        st.register_type_strategy(cls, made_by(name))

@@ -1,0 +1,71 @@
+"""
+Chat Completions: OpenAI's older format, which most others speak, too.
+
+    payload = dump(messages).payload      # {"messages": [...]}
+    messages = load(payload)              # or a list of messages, or a response
+    usage = load_usage(response)
+
+Plain JSON values on both sides; no SDK is needed. What is loaded and dumped
+again is the same JSON value, key for key. Where our model has no word for
+something, `load` leaves a note in the metadata of the message, part or call,
+under ``openai_chat``, and `dump` reads it:
+
+keys
+    Keys no field of ours holds: unknown ones (``annotations``, ``prefix``,
+    ``cache_control``), and those that say nothing (``"refusal": null``).
+
+without
+    Keys that were missing where `dump` would write them: ``content``, a
+    call's ``type``. Missing, null and "" are told apart.
+
+role
+    ``developer`` or ``function``, for a system and a tool message.
+
+made_id
+    The id that was made up for a call, or for its result, that had none. It
+    is left out again, unless somebody gave it another one.
+
+under
+    The key that a part, or a call, stood under, beside the content or the
+    calls: ``reasoning_content`` (DeepSeek), ``reasoning`` (Groq), ``refusal``,
+    ``audio``, ``function_call`` (the format before ``tool_calls``).
+
+list, block, plain, text, format, thinking
+    How the content was written if not as `dump` would: as a list beside
+    reasoning, in a dialect's block, as a plain text where others have an
+    object, in unusual base64, with another word for audio, in pieces.
+
+mended
+    Where half of a surrogate pair stood: no UTF-8 can carry it, so U+FFFD
+    stands there now, and `dump` lists it as lost.
+
+response, choice
+    What a response told that `ResponseMeta` has no field for. Never sent.
+
+What a message says by now goes before what was noted: a note on what has been
+changed since does nothing. Not quite what was loaded is sent back of one
+thing: of audio that the provider made, which it takes by its id.
+
+What is not said in this format's own words is listed in `Export.lost`, see
+`dump`. Three things come back from a round trip in other words, and are not
+lost: bytes instead of a ``data:`` url, an id for a call that had none, and the
+usual name of an audio format (``audio/mpeg``).
+
+Source:
+    Recorded traffic of OpenAI, Groq, Mistral, DeepSeek, Cerebras and Gemini's
+    compatible API. A system message that holds more than text is a
+    `UnknownMessage` here: Mistral's examples of thoughts are.
+
+>>> from conversation_state.messages import UserMessage
+>>> dump([UserMessage("hi", name="ann")]).payload
+{'messages': [{'role': 'user', 'name': 'ann', 'content': 'hi'}]}
+>>> load({"messages": [{"role": "user", "content": "hi"}]})
+(UserMessage(content='hi'),)
+"""
+
+from conversation_state.adapters._export import Export, Lost
+from conversation_state.adapters.openai_chat._dump import dump
+from conversation_state.adapters.openai_chat._load import load
+from conversation_state.adapters.openai_chat._usage import load_usage
+
+__all__ = ["Export", "Lost", "dump", "load", "load_usage"]

@@ -1,0 +1,333 @@
+"""
+The blocks of a content, and the parts they are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from conversation_state.adapters._export import (
+    Writing,
+    list_of,
+    map_of,
+    notes_of,
+    written_over,
+)
+from conversation_state.adapters._reading import Place, is_list, is_map
+from conversation_state.adapters.openai_chat._words import (
+    MEDIA,
+    NATURAL,
+    SLOTS,
+    SOURCE,
+    WORDS,
+    Content,
+    block_of,
+    content_of,
+    format_of,
+    media_type_of,
+    text_of,
+)
+from conversation_state.parts import (
+    FilePart,
+    ImagePart,
+    MediaPart,
+    Part,
+    ReasoningPart,
+    RefusalPart,
+    TextPart,
+    UnknownPart,
+)
+
+__all__ = ["read_content", "write_part"]
+
+_TEXT = frozenset({"text", "type"})
+_REFUSAL = frozenset({"refusal", "type"})
+_THINKING = frozenset({"signature", "thinking", "type"})
+
+
+def read_content(place: Place, role: str) -> str | list[Part]:
+    """
+    What a message of *role* says: a text, "" if there is no content, or parts.
+    """
+    content = place.raw.get("content")
+    if isinstance(content, str):
+        return place.text("content")
+
+    if content is None:
+        return ""
+
+    if not is_list(content):
+        place.wrong("content", "a text, a list of parts or null")
+        return ""
+
+    parts: list[Part] = []
+    for at, raw in enumerate(content):
+        path = f"{place.path}.content[{at}]"
+        if not is_map(raw):
+            place.reading.wrong(path, raw, "an object")
+        elif raw.get("type") == "text" and len(raw) == len(_TEXT):
+            parts.append(TextPart(place.reading.text(raw, "text", path)))
+        elif not isinstance(raw.get("type"), str):
+            Place(place.reading, raw, path).wrong("type", "a text")
+        else:
+            parts.append(_part(Place(place.reading, raw, path), role))
+
+    # Alone, a refusal is usually beside the content, and so `dump` puts it.
+    if len(parts) == 1 and isinstance(parts[0], RefusalPart) and parts[0].text:
+        notes = {**parts[0].metadata.get(SOURCE, {}), "block": "refusal"}
+        metadata: Any = {SOURCE: notes}
+        return [RefusalPart(parts[0].text, metadata=metadata)]
+
+    return parts
+
+
+def _part(block: Place, role: str) -> Part:
+    kind: str = block.raw["type"]
+    part: Part | None = None
+    if kind == "text":
+        text = block.text("text")
+        block.keep(_TEXT)
+        part = TextPart(text, metadata=block.metadata(SOURCE))
+    elif kind in MEDIA:
+        part = _media(block, kind, role)
+    elif kind == "refusal" and role == "assistant":
+        text = block.text("refusal")
+        block.keep(_REFUSAL)
+        part = RefusalPart(text, metadata=block.metadata(SOURCE))
+    elif kind == "thinking" and role == "assistant":
+        part = _thinking(block)
+
+    if part is None:
+        return UnknownPart(block.reading.json(block.raw, block.path), source=SOURCE)
+
+    return part
+
+
+def _thinking(block: Place) -> Part | None:
+    """
+    Mistral's thoughts, a list of texts whose lengths are noted; None if they
+    are more than texts.
+    """
+    pieces = block.raw.get("thinking")
+    if not is_list(pieces) or not all(map(_is_plain_text, pieces)):
+        return None
+
+    texts = [
+        block.reading.text(piece, "text", f"{block.path}.thinking[{at}]")
+        for at, piece in enumerate(pieces)
+    ]
+    block.notes["thinking"] = [len(text) for text in texts]
+    block.keep(_THINKING)
+    signature = block.if_text("signature")
+    return ReasoningPart("".join(texts), signature, metadata=block.metadata(SOURCE))
+
+
+def _is_plain_text(piece: Any) -> bool:
+    return (
+        is_map(piece)
+        and len(piece) == len(_TEXT)
+        and piece.get("type") == "text"
+        and isinstance(piece.get("text"), str)
+    )
+
+
+def _media(block: Place, kind: str, role: str) -> Part | None:
+    """
+    A block of a *kind* that holds media; None for a file that is with the
+    provider, and for content that can't be read.
+    """
+    inside = Place(block.reading, {}, f"{block.path}.{kind}")
+    text, word = _media_words(block, inside, kind)
+    content = content_of(text, kind)
+    if content is None:
+        return None
+
+    known = {"type", kind}
+    if kind == "document_url":
+        known.add("document_name")
+        word = block.if_text("document_name")
+
+    block.keep(frozenset(known))
+    if inside.keys:
+        block.keys[kind] = inside.keys
+
+    if text_of(content, kind) != text:
+        block.notes["text"] = text
+
+    if kind != block_of(MEDIA[kind].kind, content, role):
+        block.notes["block"] = kind
+
+    if kind == "input_audio":
+        content = _heard(content, word, block.notes)
+        word = ""
+
+    fields = dict(zip(Content._fields, content, strict=True))
+    if word:
+        fields["detail" if MEDIA[kind] is ImagePart else "name"] = word
+
+    return MEDIA[kind](**fields, metadata=block.metadata(SOURCE))
+
+
+def _media_words(block: Place, inside: Place, kind: str) -> tuple[str, str]:
+    """
+    The content of a *block* as it is written, "" if there is none, and the
+    word beside it. What else there is goes into the keys of *inside*.
+    """
+    value = block.raw.get(kind)
+    if isinstance(value, str):
+        block.notes["plain"] = True
+        return block.text(kind), ""
+
+    slot = SLOTS.get(kind, "url")
+    by_id = kind == "file" and (
+        value.get(slot) is None if is_map(value) else kind not in block.raw
+    )
+    if not is_map(value):
+        if not by_id:
+            block.wrong(kind, "an object or a text")
+
+        return "", ""
+
+    inside.raw = value
+    text = "" if by_id else inside.text(slot)
+    word = inside.optional(WORDS[kind]) if kind in WORDS else ""
+    inside.keep(frozenset({slot, WORDS.get(kind, slot)}))
+    return text, word
+
+
+def _heard(content: Content, word: str, notes: dict[str, Any]) -> Content:
+    """
+    *content* of the media type that *word*, a format, is.
+    """
+    if not word:
+        if content.media_type:
+            notes["without"] = ["format"]
+
+        return content
+
+    media_type = media_type_of(word)
+    if format_of(media_type) != word:
+        notes["format"] = word
+
+    return content._replace(media_type=media_type)
+
+
+def write_part(
+    write: Writing, part: Part, path: str, role: str
+) -> dict[str, Any] | None:
+    """
+    The block that *part* is in a message of *role*; None if there is none, and
+    it is lost.
+    """
+    notes = write.notes(part, path)
+    block: dict[str, Any] | None = None
+    if isinstance(part, TextPart):
+        block = {"type": "text", "text": part.text}
+    elif isinstance(part, MediaPart):
+        block = _write_media(write, part, path, role)
+    elif isinstance(part, RefusalPart):
+        block = {"type": "refusal", "refusal": part.text}
+    elif isinstance(part, UnknownPart):
+        return write.unknown(part.raw, part.source, path, "type")  # type: ignore[no-any-return]
+    elif isinstance(part, ReasoningPart) and "thinking" in notes:
+        block = _write_thinking(part, list_of(notes, "thinking"))
+    else:
+        write.lose(path, part.kind, "goes back only in the dialect it came in")
+
+    return block and written_over(map_of(notes, "keys"), block)
+
+
+def _write_thinking(part: ReasoningPart, lengths: tuple[Any, ...]) -> dict[str, Any]:
+    texts: list[str] = []
+    start = 0
+    for length in lengths:
+        if isinstance(length, int) and length >= 0:
+            texts.append(part.text[start : start + length])
+            start += length
+
+    # The lengths are those of what was loaded.
+    if start != len(part.text):
+        texts = [part.text]
+
+    pieces = [{"type": "text", "text": text} for text in texts]
+    block: dict[str, Any] = {"type": "thinking", "thinking": pieces}
+    if part.signature:
+        block["signature"] = part.signature
+
+    return block
+
+
+def _write_media(
+    write: Writing, part: MediaPart, path: str, role: str
+) -> dict[str, Any] | None:
+    notes = notes_of(part.metadata, SOURCE)
+    kind: Any = notes.get("block")
+    if not isinstance(kind, str) or not isinstance(part, MEDIA.get(kind, ())):
+        kind = block_of(part.kind, _content(part), role)
+
+    if not kind:
+        known = part.kind in NATURAL[role]
+        how = "by its content, not by url" if known else "nowhere"
+        write.lose(path, part.kind, f"a message of role {role} takes it {how}")
+        return None
+
+    text, media_type = _written_text(part, kind, notes)
+    told = {SLOTS.get(kind, "url"): text}
+    block: dict[str, Any] = {"type": kind, kind: told}
+    typed = media_type == part.media_type
+    if kind == "input_audio":
+        word = _written_format(part, notes)
+        if word and not (typed and "format" in list_of(notes, "without")):
+            told["format"] = word
+            typed = True
+
+    if not typed:
+        write.lose(path, "media_type", f"has no place in {kind}")
+
+    if isinstance(part, ImagePart) and part.detail:
+        told["detail"] = part.detail
+    elif isinstance(part, FilePart) and part.name:
+        if kind == "document_url":
+            block["document_name"] = part.name
+        else:
+            told["filename"] = part.name
+
+    if notes.get("plain") is True and len(told) == 1:
+        block[kind] = text
+
+    return block
+
+
+def _written_text(
+    part: MediaPart, kind: str, notes: Mapping[str, Any]
+) -> tuple[str, str]:
+    """
+    The content of *part* as a text, and the media type that this text says.
+    """
+    noted: Any = notes.get("text")
+    found = content_of(noted, kind) if isinstance(noted, str) else None
+    content = Content(part.url, part.data, part.media_type)
+    # The format of audio is told beside it.
+    compared = slice(2) if kind == "input_audio" else slice(3)
+    if found is not None and found[compared] == content[compared]:
+        return noted, found.media_type
+
+    # A comma would end the head of a data: url.
+    if "," in part.media_type:
+        content = content._replace(media_type="")
+
+    said = kind != "input_audio" and content.data is not None
+    return text_of(content, kind), content.media_type if said else ""
+
+
+def _content(part: MediaPart) -> Content:
+    return Content(part.url, part.data, part.media_type)
+
+
+def _written_format(part: MediaPart, notes: Mapping[str, Any]) -> str:
+    word: Any = notes.get("format")
+    if isinstance(word, str) and media_type_of(word) == part.media_type:
+        return word
+
+    return format_of(part.media_type)

@@ -1,0 +1,208 @@
+"""
+What a response cost, in Chat Completions and its dialects.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from conversation_state.adapters._reading import Reading, is_list, is_map, mended
+from conversation_state.errors import InvalidUsageError
+from conversation_state.usage import (
+    CompletionTokensDetails,
+    PromptTokensDetails,
+    Usage,
+)
+
+__all__ = ["find_usage", "load_usage", "read_usage"]
+
+_MOST = 2**63 - 1
+_COUNTS = ("prompt_tokens", "completion_tokens", "total_tokens")
+_DETAILS = {
+    "prompt_tokens_details": ("audio_tokens", "cached_tokens"),
+    "completion_tokens_details": (
+        "accepted_prediction_tokens",
+        "audio_tokens",
+        "reasoning_tokens",
+        "rejected_prediction_tokens",
+    ),
+}
+
+# What others call `cached_tokens`: DeepSeek, and Moonshot.
+_CACHED = ("prompt_cache_hit_tokens", "cached_tokens")
+
+# What others call ``cache_write_tokens``.
+_CACHE_WRITES = frozenset({"cache_creation_tokens", "cache_write_tokens"})
+
+
+def load_usage(payload: Any) -> Usage | None:
+    """
+    What *payload*, a response, an event of a stream or a usage block, cost.
+
+    None if it does not say. Counts include what they are made of: cached
+    tokens are a part of the prompt's, reasoning of the completion's. Integers
+    that have no field are in `Usage.extra`, those of a breakdown with
+    ``prompt_`` or ``completion_`` before their name where it does not tell;
+    what is no count of tokens, Groq's seconds say, is left out.
+
+    Raises:
+        DecodeError:
+            If a count is negative, not an integer, or over 2**63 - 1.
+
+    Source:
+        DeepSeek and Moonshot have names of their own for cached tokens. xAI
+        counts reasoning beside the completion, which shows in its total.
+        Groq once had usage under ``x_groq`` only, and Moonshot's streams have
+        it in the choice.
+
+    >>> load_usage({"prompt_tokens": 9, "completion_tokens": 2}).total_tokens
+    11
+    """
+    read = Reading()
+    usage = None
+    if is_map(payload):
+        block, path = find_usage(payload)
+        if block is not None:
+            usage, _ = read_usage(read, block, path)
+    elif payload is not None:
+        read.wrong("$", payload, "a response, an event of a stream or a usage block")
+
+    read.finish()
+    return usage
+
+
+def find_usage(payload: Mapping[str, Any]) -> tuple[Any, str]:
+    """
+    What in *payload* says what it cost, None if nothing; and where it is.
+    """
+    if payload.get("usage") is not None:
+        return payload["usage"], "$.usage"
+
+    groq = payload.get("x_groq")
+    if is_map(groq) and groq.get("usage") is not None:
+        return groq["usage"], "$.x_groq.usage"
+
+    choices = payload.get("choices")
+    first = choices[0] if is_list(choices) and choices else None
+    if is_map(first) and first.get("usage") is not None:
+        return first["usage"], "$.choices[0].usage"
+
+    if any(name in payload for name in _COUNTS):
+        return payload, "$"
+
+    return None, "$"
+
+
+def read_usage(
+    read: Reading, block: Any, path: str
+) -> tuple[Usage | None, dict[str, Any]]:
+    """
+    The usage in *block*, None if there was a problem; and what else it says.
+    """
+    if not is_map(block):
+        read.wrong(path, block, "an object")
+        return None, {}
+
+    problems = len(read.problems)
+    counts, extra, left = _counts(read, block, _COUNTS, path)
+    details: dict[str, dict[str, int]] = {}
+    for name, known in _DETAILS.items():
+        left.pop(name, None)
+        within = block.get(name)
+        details[name] = {}
+        if is_map(within):
+            here = f"{path}.{name}"
+            details[name], others, rest = _counts(read, within, known, here)
+            for key, count in others.items():
+                # Another count of this name is no less true; this one is kept.
+                if extra.setdefault(_category(key, name), count) != count:
+                    rest[key] = count
+
+            if rest:
+                left[name] = rest
+        elif within is not None:
+            read.wrong(f"{path}.{name}", within, "an object or null")
+
+    usage = None
+    if len(read.problems) == problems:
+        usage = _usage(read, counts, details, extra, path)
+
+    return usage, read.rest(left, frozenset(), path)
+
+
+def _is_count(value: Any) -> bool:
+    return value.__class__ is int and 0 <= value <= _MOST
+
+
+def _counts(
+    read: Reading, block: Mapping[Any, Any], known: tuple[str, ...], path: str
+) -> tuple[dict[str, int], dict[str, int], dict[str, Any]]:
+    """
+    What *block* counts under *known* names and under others, and what in it
+    is no count.
+    """
+    counts: dict[str, int] = {}
+    others: dict[str, int] = {}
+    left: dict[str, Any] = {}
+    for key, value in block.items():
+        if key in known:
+            if _is_count(value):
+                counts[key] = value
+            elif value is not None:
+                read.wrong(f"{path}.{key}", value, "an integer from 0 to 2**63 - 1")
+        elif isinstance(key, str) and mended(key) == key and _is_count(value):
+            others[key] = value
+        else:
+            left[key] = value
+
+    return counts, others, left
+
+
+def _category(name: str, details: str) -> str:
+    """
+    What to call a count that is in a breakdown.
+
+    >>> _category("text_tokens", "prompt_tokens_details")
+    'prompt_text_tokens'
+    >>> _category("cache_creation_tokens", "prompt_tokens_details")
+    'cache_write_tokens'
+    """
+    if name in _CACHE_WRITES:
+        return "cache_write_tokens"
+
+    return f"{details.partition('_')[0]}_{name}"
+
+
+def _usage(
+    read: Reading,
+    counts: dict[str, int],
+    details: dict[str, dict[str, int]],
+    extra: dict[str, int],
+    path: str,
+) -> Usage | None:
+    within, written = details.values()
+    for name in _CACHED:
+        count = extra.get(name)
+        if count is not None and within.get("cached_tokens", 0) in {0, count}:
+            within["cached_tokens"] = extra.pop(name)
+
+    prompt = counts.get("prompt_tokens", 0)
+    completion = counts.get("completion_tokens", 0)
+    reasoning = written.get("reasoning_tokens", 0)
+    if reasoning and counts.get("total_tokens") == prompt + completion + reasoning:
+        completion += reasoning
+
+    try:
+        return Usage(
+            prompt,
+            completion,
+            counts.get("total_tokens"),
+            PromptTokensDetails(**within),
+            CompletionTokensDetails(**written),
+            extra,
+        )
+    except InvalidUsageError as found:
+        # Each count is one; only their sum can be too large.
+        read.problem(path, str(found))
+        return None

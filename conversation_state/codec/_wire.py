@@ -1,0 +1,124 @@
+"""
+What both directions have to agree on: the envelope, and how one scalar or
+the other is written.
+
+The whole format, version 1:
+
+    {"format": "conversation_state", "version": 1, "kind": "aggregator",
+     "id": uuid, "parent_id": uuid, "root_id": uuid,
+     "init_len": 0, "init_ledger_len": 0,
+     "entry_ids": [text, ...],          one for each message, opaque
+     "messages": [message, ...],
+     "ledger": [{"id": text, "usage": usage, "model": text}, ...]}
+
+    kind "turn": id, parent_id, entry_ids, messages, ledger
+    kind "checkpoint": label, state (what an aggregator has)
+    kinds "message", "messages", "part", "tool_call", "usage": one field of
+        that name
+    any other kind, of `Codec.register`: value
+
+    message: role, content (text) or parts (objects), name, run_id, turn_id,
+        timestamp, metadata; tool_calls, response (assistant);
+        tool_call_id, tool_name, is_error (tool)
+    part: type, and what a part of that type has; data is base64
+    tool call: id, name, arguments, index, type, metadata
+    response: finish_reason, usage, logprobs, model
+    usage: counts by name, two breakdowns; and any further counts beside them
+
+What has its default value is left out. A message, part, tool call or response
+may have further fields: they are kept (`unknown`) and written back beside the
+known ones. A message or part of a role or type this version does not know is
+kept verbatim. Where it can't be, because it is a provider's or has metadata
+of its own, it is wrapped: ``{"type": "unknown", "source": ..., "raw": ...}``.
+"""
+
+from __future__ import annotations
+
+import re
+from binascii import a2b_base64, b2a_base64
+from datetime import datetime
+from uuid import UUID
+
+__all__ = [
+    "ENVELOPE",
+    "FORMAT",
+    "SPREAD",
+    "UNKNOWN",
+    "VERSION",
+    "base64_of",
+    "bytes_of",
+    "text_of_time",
+    "time_of",
+    "uuid_of",
+]
+
+FORMAT = "conversation_state"
+VERSION = 1
+ENVELOPE = frozenset({"format", "version", "kind"})
+
+# Kinds whose fields stand in the document itself, and not in one of its fields.
+SPREAD = frozenset({"aggregator", "checkpoint", "turn"})
+
+# The role or type of what is wrapped.
+UNKNOWN = "unknown"
+
+_UUID = re.compile(
+    r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}", re.IGNORECASE
+)
+
+
+def base64_of(data: bytes) -> str:
+    """
+    *data* as base64 text.
+    """
+    return b2a_base64(data, newline=False).decode("ascii")
+
+
+def bytes_of(text: str) -> bytes:
+    """
+    The bytes that *text* is the base64 of.
+
+    Raises:
+        ValueError:
+            If it is no base64: another alphabet, white space, wrong padding.
+    """
+    return a2b_base64(text, strict_mode=True)
+
+
+def text_of_time(time: datetime) -> str:
+    """
+    ISO 8601 with microseconds and offset.
+    """
+    return time.isoformat(timespec="microseconds")
+
+
+def time_of(text: str) -> datetime:
+    """
+    The aware time that *text* is.
+
+    Raises:
+        ValueError:
+            If it is none, or has no offset.
+    """
+    time = datetime.fromisoformat(text)
+    if time.tzinfo is None:
+        msg = "no offset"
+        raise ValueError(msg)
+
+    return time
+
+
+def uuid_of(text: str) -> UUID:
+    """
+    The UUID that *text* is in its canonical form.
+
+    Raises:
+        ValueError:
+            If it is none. `UUID` itself takes much more than a UUID: braces,
+            prefixes, spaces, underscores.
+    """
+    if not _UUID.fullmatch(text):
+        msg = "not canonical"
+        raise ValueError(msg)
+
+    return UUID(int=int(text.replace("-", ""), 16))

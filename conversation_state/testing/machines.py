@@ -1,0 +1,446 @@
+"""
+A machine that grows states beside plain lists, and finds where they part.
+
+For Hypothesis: ``TestStates = AggregatorMachine.TestCase`` runs it. Whoever
+keeps or ships states overrides `AggregatorMachine.carried` to run it over
+their own way of doing so.
+
+What lives here: laws over many steps. What does not: laws over one
+(`laws`).
+"""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Iterable
+from typing import TypeVar
+from uuid import UUID
+
+import attrs
+from hypothesis import strategies as st
+from hypothesis.stateful import (
+    Bundle,
+    RuleBasedStateMachine,
+    initialize,
+    rule,
+)
+
+from conversation_state.aggregator import Aggregator, Checkpoint, Turn, join
+from conversation_state.errors import InvalidUsageError
+from conversation_state.messages import (
+    AssistantMessage,
+    Message,
+    ToolMessage,
+    UserMessage,
+)
+from conversation_state.testing.laws import equal_values_hash_alike, states_add_up
+from conversation_state.testing.strategies import (
+    messages,
+    texts,
+    tool_calls,
+    tool_messages,
+    usages,
+    uuids,
+)
+from conversation_state.tools import ToolCall
+from conversation_state.usage import Usage
+
+__all__ = ["AggregatorMachine", "Kept"]
+
+V = TypeVar("V", Aggregator, Turn, Checkpoint)
+
+Said = list[tuple[str, Message]]
+Spent = dict[str, tuple[Usage, str]]
+
+
+@attrs.frozen
+class Kept:
+    """
+    A state, and all it should hold, as plain lists.
+
+    Attributes:
+        state: The state.
+
+        id: Its id.
+
+        parent: Its parent's id, or None.
+
+        said: Its messages, each with the identity of its append.
+
+        spent: Its ledger: usage and model by identity, in order.
+
+        init_len: How many of *said* it inherited.
+
+        init_spent: How many of *spent* it inherited.
+    """
+
+    state: Aggregator
+    id: UUID
+    parent: UUID | None
+    said: Said
+    spent: Spent
+    init_len: int
+    init_spent: int
+
+    def grown(
+        self,
+        state: Aggregator,
+        *,
+        said: Iterable[tuple[str, Message]] = (),
+        spent: Spent | None = None,
+    ) -> Kept:
+        """
+        What this should be after *said* and *spent*, and the *state* it is.
+        """
+        return attrs.evolve(
+            self,
+            state=state,
+            said=[*self.said, *said],
+            spent={**self.spent, **(spent or {})},
+        )
+
+    def check(self) -> None:
+        """
+        The state is still what the lists say.
+        """
+        state = self.state
+        assert (state.id, state.parent_id) == (self.id, self.parent), "another state"
+        assert state.init_len == self.init_len, "forked elsewhere"
+        assert state.init_ledger_len == self.init_spent, "forked elsewhere"
+        assert [tuple(entry) for entry in state.entries] == self.said, "said otherwise"
+        ledger = {entry.id: (entry.usage, entry.model) for entry in state.ledger}
+        assert list(ledger.items()) == list(self.spent.items()), "spent otherwise"
+        total = sum([usage for usage, _ in self.spent.values()], Usage())
+        assert state.total_usage == total, f"{state.total_usage}, not {total}"
+        states_add_up(state)
+
+    def told(self) -> tuple[object, ...]:
+        """
+        What makes two states equal.
+        """
+        lists = self.said, list(self.spent.items())
+        return self.id, self.parent, self.init_len, self.init_spent, *lists
+
+
+@attrs.frozen
+class _KeptTurn:
+    turn: Turn
+    said: Said
+    spent: Spent
+
+
+class AggregatorMachine(RuleBasedStateMachine):
+    """
+    States grown by every verb, in every direction, and kept.
+
+    Keeps all states it ever made, and grows any of them next: so values grow
+    apart under one id, forks are forked, cousins meet twice, and parents join
+    their grandchildren. Each is compared with a model of plain lists when it
+    is made, and once more at the end, when it must be what it was.
+    """
+
+    states = Bundle[Kept]("states")
+    turns = Bundle[_KeptTurn]("turns")
+    checkpoints = Bundle[tuple[Checkpoint, Kept]]("checkpoints")
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._kept: list[Kept] = []
+        self._known: set[str] = set()
+
+    def carried(self, value: V) -> V:
+        """
+        *value* after a journey that shares nothing with it; here, pickled.
+
+        Called with states, turns and checkpoints. To be overridden.
+        """
+        copy: V = pickle.loads(pickle.dumps(value))  # noqa: S301 - our own
+        return copy
+
+    def _keep(self, kept: Kept) -> Kept:
+        kept.check()
+        self._kept.append(kept)
+        return kept
+
+    def _added(self, kept: Kept, state: Aggregator, *said: Message) -> Kept:
+        """
+        *kept* with *said* under identities that nobody had before.
+        """
+        ids = [entry.id for entry in state.entries][len(kept.said) :]
+        assert len(ids) == len(said), f"added {len(said)} messages, got {len(ids)}"
+        assert self._known.isdisjoint(ids), "an identity was handed out twice"
+        assert len({*ids}) == len(ids), "an identity was handed out twice"
+        self._known.update(ids)
+        return self._keep(kept.grown(state, said=zip(ids, said, strict=True)))
+
+    def _paid(self, kept: Kept) -> Spent:
+        """
+        What *kept* spent since its fork.
+        """
+        return dict(list(kept.spent.items())[kept.init_spent :])
+
+    @initialize(target=states)
+    def begin(self) -> Kept:
+        """
+        An empty root to start from.
+        """
+        state = Aggregator.new()
+        return self._keep(Kept(state, state.id, None, [], {}, 0, 0))
+
+    @rule(target=states, name=uuids(), said=st.lists(messages(), max_size=3))
+    def new(self, name: UUID, said: list[Message]) -> Kept:
+        """
+        Another root, which has nothing to do with the others.
+        """
+        state = Aggregator.new(id=name, messages=said)
+        return self._added(Kept(state, name, None, [], {}, 0, 0), state, *said)
+
+    @rule(target=states, kept=states, message=messages())
+    def add(self, kept: Kept, message: Message) -> Kept:
+        """
+        One message of any kind.
+        """
+        return self._added(kept, kept.state.add(message), message)
+
+    @rule(target=states, kept=states, text=texts())
+    def add_texts(self, kept: Kept, text: str) -> Kept:
+        """
+        A prompt and its answer, by the verbs that take texts.
+        """
+        state = kept.state.add_user_prompt(text).add_assistant_message(text)
+        return self._added(kept, state, UserMessage(text), AssistantMessage(text))
+
+    @rule(
+        target=states,
+        kept=states,
+        calls=st.lists(tool_calls(), min_size=1, max_size=2),
+        result=tool_messages(),
+    )
+    def add_tools(self, kept: Kept, calls: list[ToolCall], result: ToolMessage) -> Kept:
+        """
+        Calls and a result.
+        """
+        state = kept.state.add_tool_call(*calls).add_tool_response(result)
+        return self._added(kept, state, AssistantMessage(tool_calls=calls), result)
+
+    @rule(target=states, kept=states, said=st.lists(messages(), max_size=3))
+    def extend(self, kept: Kept, said: list[Message]) -> Kept:
+        """
+        Several messages, or none, which is the same state.
+        """
+        state = kept.state.extend(said)
+        assert said or state is kept.state, "nothing was added, and made another state"
+        return self._added(kept, state, *said)
+
+    @rule(
+        target=states,
+        kept=states,
+        message=messages(),
+        times=st.integers(1, 70),
+        at_once=st.booleans(),
+    )
+    def repeat(
+        self,
+        kept: Kept,
+        message: Message,
+        times: int,
+        at_once: bool,  # noqa: FBT001 - drawn
+    ) -> Kept:
+        """
+        One message many times, past the borders of the log's blocks.
+        """
+        state = kept.state
+        if at_once:
+            state = state.extend([message] * times)
+        else:
+            for _ in range(times):
+                state = state.add(message)
+
+        return self._added(kept, state, *[message] * times)
+
+    @rule(target=states, kept=states, usage=usages(), model=texts(max_size=3))
+    def add_usage(self, kept: Kept, usage: Usage, model: str) -> Kept:
+        """
+        A usage without a key, under an identity that nobody had before.
+        """
+        assert kept.state.add_usage(None) is kept.state, "None was spent"
+        state = kept.state.add_usage(usage, model=model)
+        paid = state.ledger[-1].id
+        assert paid not in self._known, "an identity was handed out twice"
+        self._known.add(paid)
+        return self._keep(kept.grown(state, spent={paid: (usage, model)}))
+
+    @rule(
+        target=states,
+        kept=states,
+        key=st.sampled_from(["first request", "second request"]),
+        usage=st.sampled_from([Usage(10, 5), Usage(1)]),
+    )
+    def add_usage_once(self, kept: Kept, key: str, usage: Usage) -> Kept:
+        """
+        A usage under a key: new, paid just so, or paid otherwise and refused.
+        """
+        paid = kept.spent.get(key)
+        try:
+            state = kept.state.add_usage(usage, key=key)
+        except InvalidUsageError:
+            assert paid is not None, "refused, though nothing was paid"
+            assert paid != (usage, ""), "refused, though just that was paid"
+            return kept
+
+        assert paid in {None, (usage, "")}, "paid twice under one key"
+        assert paid is None or state is kept.state, "a no-op made another state"
+        return self._keep(kept.grown(state, spent={key: (usage, "")}))
+
+    def _forked(self, kept: Kept, fork: Aggregator, at: int) -> Kept:
+        assert str(fork.id) not in self._known, "an id was handed out twice"
+        self._known.add(str(fork.id))
+        said, spent = kept.said[:at], kept.spent
+        return self._keep(Kept(fork, fork.id, kept.id, said, spent, at, len(spent)))
+
+    @rule(target=states, kept=states)
+    def fork(self, kept: Kept) -> Kept:
+        """
+        A fork from the end.
+        """
+        return self._forked(kept, kept.state.fork(), len(kept.said))
+
+    @rule(target=states, kept=states, data=st.data())
+    def fork_earlier(self, kept: Kept, data: st.DataObject) -> Kept:
+        """
+        A fork from anywhere.
+        """
+        at = data.draw(st.integers(0, len(kept.said)), "at")
+        return self._forked(kept, kept.state.fork(at=at), at)
+
+    def _joined(
+        self, kept: Kept, joined: Aggregator, *others: Kept | _KeptTurn
+    ) -> Kept:
+        """
+        *kept* with what *others* have and it lacks.
+        """
+        said, spent = list(kept.said), dict(kept.spent)
+        for other in others:
+            ids = {one[0] for one in said}
+            said += [one for one in other.said if one[0] not in ids]
+            for key, paid in other.spent.items():
+                spent.setdefault(key, paid)
+
+        nothing_new = len(said) == len(kept.said) and len(spent) == len(kept.spent)
+        assert (joined is kept.state) == nothing_new, "a join made a needless state"
+        return self._keep(attrs.evolve(kept, state=joined, said=said, spent=spent))
+
+    @rule(target=states, kept=states, other=states)
+    def join(self, kept: Kept, other: Kept) -> Kept:
+        """
+        Any two states, related or not, and once more.
+        """
+        both = self._joined(kept, kept.state.join(other.state), other)
+        assert both.state.join(other.state, kept.state) is both.state, "joined twice"
+        return both
+
+    @rule(target=states, kept=states, one=states, two=states)
+    def join_several(self, kept: Kept, one: Kept, two: Kept) -> Kept:
+        """
+        Any three at once, by the function.
+        """
+        return self._joined(kept, join(kept.state, one.state, two.state), one, two)
+
+    @rule(target=states, kept=states, one=messages(), two=messages())
+    def grow_apart(self, kept: Kept, one: Message, two: Message) -> Kept:
+        """
+        Two values under one id, which are branches too: a join keeps both.
+        """
+        ours = self._added(kept, kept.state.add(one), one)
+        theirs = self._added(kept, kept.state.add(two), two)
+        return self._joined(ours, ours.state.join(theirs.state), theirs)
+
+    @rule(target=states, kept=states, one=messages(), two=messages())
+    def meet_twice(self, kept: Kept, one: Message, two: Message) -> Kept:
+        """
+        A diamond: what two branches share comes back once.
+        """
+        left = self._forked(kept, kept.state.fork(), len(kept.said))
+        right = self._forked(kept, kept.state.fork(), len(kept.said))
+        left = self._added(left, left.state.add(one), one)
+        right = self._joined(right, right.state.join(left.state), left)
+        right = self._added(right, right.state.add(two), two)
+        return self._joined(kept, kept.state.join(left.state, right.state), left, right)
+
+    @rule(target=states, kept=states)
+    def carry(self, kept: Kept) -> Kept:
+        """
+        A copy that was somewhere else; it grows and joins like the original.
+        """
+        copy = self.carried(kept.state)
+        assert copy == kept.state, "changed on the way"
+        assert hash(copy) == hash(kept.state), "changed its hash on the way"
+        return self._keep(attrs.evolve(kept, state=copy))
+
+    @rule(target=turns, kept=states, far=st.booleans())
+    def take_turn(self, kept: Kept, far: bool) -> _KeptTurn:  # noqa: FBT001 - drawn
+        """
+        What was added since the fork, here or from *far* away.
+        """
+        turn = self.carried(kept.state.turn) if far else kept.state.turn
+        return _KeptTurn(turn, kept.said[kept.init_len :], self._paid(kept))
+
+    @rule(target=states, kept=states, turn=turns)
+    def join_turn(self, kept: Kept, turn: _KeptTurn) -> Kept:
+        """
+        A turn into any state, and once more.
+        """
+        both = self._joined(kept, kept.state.join(turn.turn), turn)
+        assert both.state.join(turn.turn) is both.state, "joined a turn twice"
+        return both
+
+    @rule(target=checkpoints, kept=states, label=texts(), far=st.booleans())
+    def checkpoint(
+        self,
+        kept: Kept,
+        label: str,
+        far: bool,  # noqa: FBT001 - drawn
+    ) -> tuple[Checkpoint, Kept]:
+        """
+        A state kept under a label, here or *far* away.
+        """
+        made = kept.state.checkpoint(label)
+        made = self.carried(made) if far else made
+        assert made.label == label, "another label"
+        return made, kept
+
+    @rule(target=states, checkpoint=checkpoints)
+    def restore(self, checkpoint: tuple[Checkpoint, Kept]) -> Kept:
+        """
+        The state that was kept, to go on from.
+        """
+        made, kept = checkpoint
+        assert made.restore() == kept.state, "another state was restored"
+        return self._keep(attrs.evolve(kept, state=made.restore()))
+
+    @rule(target=states, kept=states, checkpoint=checkpoints)
+    def merge(self, kept: Kept, checkpoint: tuple[Checkpoint, Kept]) -> Kept:
+        """
+        What a checkpoint's state had added, into any state.
+        """
+        made, source = checkpoint
+        said, spent = source.said[source.init_len :], self._paid(source)
+        added = _KeptTurn(made.state.turn, said, spent)
+        return self._joined(kept, made.merge_into(kept.state), added)
+
+    @rule(one=states, two=states)
+    def compare(self, one: Kept, two: Kept) -> None:
+        """
+        Equal if, and only if, the model says so; related if anything is common.
+        """
+        assert (one.state == two.state) == (one.told() == two.told()), "not equal"
+        equal_values_hash_alike(one.state, two.state)
+        if not {key for key, _ in one.said}.isdisjoint(key for key, _ in two.said):
+            assert one.state.is_related_to(two.state), "they have a past in common"
+
+    def teardown(self) -> None:
+        """
+        All states that were ever made are what they were.
+        """
+        for kept in self._kept:
+            kept.check()

@@ -1,0 +1,243 @@
+"""
+What every adapter promises, whatever its provider's format looks like.
+
+A test file of an adapter subclasses `AdapterContract`, names its adapter, and
+says what its format has other words for (`said`) and how requests and
+responses of its provider look (`documents`).
+"""
+
+import copy
+import json
+from collections.abc import Callable
+from typing import Any, ClassVar
+
+import attrs
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from conversation_state._persistent import EMPTY_MAP
+from conversation_state.adapters import Export, Lost
+from conversation_state.errors import DecodeError
+from conversation_state.messages import AssistantMessage, Message, UnknownMessage
+from conversation_state.testing.strategies import json_values, messages
+
+
+def as_json(value: Any) -> str:
+    """
+    *value* as JSON of which equal values have the same: 1 is no true there.
+    """
+    return json.dumps(value, sort_keys=True, allow_nan=False)
+
+
+def bare(message: Message) -> Message:
+    """
+    *message* without what no provider is told: times, runs, positions, what
+    the response said, and the caller's own metadata.
+    """
+    if isinstance(message, UnknownMessage):
+        return UnknownMessage(message.raw, source=message.source)
+
+    changes: dict[str, Any] = {
+        "run_id": None,
+        "turn_id": None,
+        "timestamp": None,
+        "metadata": EMPTY_MAP,
+    }
+    content = message.content  # type: ignore[attr-defined]
+    if not isinstance(content, str):
+        changes["content"] = [
+            attrs.evolve(part, index=None, metadata=EMPTY_MAP) for part in content
+        ]
+
+    if isinstance(message, AssistantMessage):
+        changes["response"] = None
+        changes["tool_calls"] = [
+            attrs.evolve(call, index=None, metadata=EMPTY_MAP)
+            for call in message.tool_calls
+        ]
+
+    return message.replace(**changes)
+
+
+def as_text(value: Any) -> str:
+    """
+    What a person sees of *value*, in which no surrogate may be left.
+    """
+    return str(value).encode().decode()
+
+
+def refusal(read: Callable[[Any], Any], document: Any) -> DecodeError | None:
+    """
+    Why *read* refuses *document*; None if it does not.
+    """
+    try:
+        read(document)
+    except DecodeError as error:
+        return error
+
+    return None
+
+
+def harmed(document: Any, path: list[int], junk: Any) -> Any:
+    """
+    *document* with *junk* somewhere in it; *path* says where, one number for
+    each level.
+    """
+    if not path or not isinstance(document, (dict, list)) or not document:
+        return junk
+
+    step, *rest = path
+    keys = list(document) if isinstance(document, dict) else range(len(document))
+    key = keys[step % len(keys)]
+    document[key] = harmed(document[key], rest, junk)
+    return document
+
+
+# What JSON has and no field of ours: too large, too deep, halves of pairs,
+# and what is no JSON at all.
+JUNK = st.one_of(
+    json_values(),
+    st.sampled_from(
+        [
+            "\ud800",
+            {"\udfff": "\ud83d"},
+            10**400,
+            -(2**64),
+            float("nan"),
+            float("inf"),
+            b"bytes",
+            {1: 2},
+            (1, 2),
+            object(),
+            {"type": "text"},
+            [[[]]],
+        ]
+    ),
+    st.text(max_size=3),
+    st.just(json.loads("[" * 200 + "]" * 200)),
+    st.just(json.loads('{"a":' * 200 + "1" + "}" * 200)),
+)
+
+
+class AdapterContract:
+    """
+    The promises. All that an adapter gives is plain JSON, and nothing is
+    dropped in silence.
+    """
+
+    adapter: ClassVar[Any]
+    documents: ClassVar[st.SearchStrategy[Any]]
+    responses: ClassVar[st.SearchStrategy[Any]]
+
+    def said(self, message: Message) -> Message:
+        """
+        *message* in the words that come back from this format's round trip.
+        """
+        return bare(message)
+
+    @given(data=st.data())
+    def test_dump_gives_plain_json(self, data):
+        """
+        Whatever the messages are, the payload is JSON, losses are texts, and
+        it is the same each time.
+        """
+        said = data.draw(st.lists(messages(), max_size=4))
+
+        export = self.adapter.dump(said)
+
+        assert isinstance(export, Export)
+        assert as_json(export.payload) == as_json(self.adapter.dump(said).payload)
+        assert export == self.adapter.dump(iter(said))
+        assert all(isinstance(lost, Lost) for lost in export.lost)
+        assert all(lost.why for lost in export.lost)
+        assert as_text(export.lost)
+
+    @given(data=st.data())
+    def test_loses_nothing_in_silence(self, data):
+        """
+        What was dumped loads as it was, or the loss is listed, with the
+        message it is in.
+        """
+        message = data.draw(messages())
+
+        export = self.adapter.dump([message])
+
+        assert all(lost.path.startswith("messages[0]") for lost in export.lost)
+        if not export.lost:
+            loaded = self.adapter.load(export.payload)
+            assert [self.said(message)] == [self.said(one) for one in loaded]
+
+    @given(data=st.data())
+    def test_dump_undoes_load(self, data):
+        """
+        What was loaded is written as it was, key for key.
+        """
+        document = data.draw(self.documents)
+
+        export = self.adapter.dump(self.adapter.load(copy.deepcopy(document)))
+
+        assert () == export.lost
+        assert as_json(document) == as_json(export.payload)
+
+    @given(data=st.data())
+    def test_load_changes_nothing(self, data):
+        """
+        A payload is only read, and gives the same messages each time.
+        """
+        document = data.draw(self.documents | self.responses)
+        before = as_json(document)
+
+        loaded = self.adapter.load(document)
+
+        assert isinstance(loaded, tuple)
+        assert loaded == self.adapter.load(copy.deepcopy(document))
+        assert before == as_json(document)
+
+    @given(data=st.data())
+    def test_refuses_in_one_way(self, data):
+        """
+        Of a document with something wrong in it comes a conversation or a
+        `DecodeError` with paths, and nothing else.
+        """
+        document = copy.deepcopy(data.draw(self.documents | self.responses))
+        path = data.draw(st.lists(st.integers(0, 9), max_size=7))
+        wrong = harmed(document, path, data.draw(JUNK))
+
+        for read in (self.adapter.load, self.adapter.load_usage):
+            refused = refusal(read, wrong)
+            assert refused is None or refused.problems
+            assert all(
+                one.path.startswith("$") and one.what and as_text(one)
+                for one in (refused.problems if refused else ())
+            )
+
+    @given(data=st.data())
+    def test_what_loads_can_be_dumped(self, data):
+        """
+        Whatever loads can be sent, too, even mended.
+        """
+        document = copy.deepcopy(data.draw(self.documents | self.responses))
+        path = data.draw(st.lists(st.integers(0, 9), max_size=7))
+        wrong = harmed(document, path, data.draw(JUNK))
+        if refusal(self.adapter.load, wrong) is None:
+            export = self.adapter.dump(self.adapter.load(wrong))
+
+            assert as_json(export.payload).encode()
+
+    @pytest.mark.parametrize("nothing", [None, 3, "text", True, b"", object()])
+    def test_refuses_what_is_no_document(self, nothing):
+        """
+        What is neither an object nor a list is refused at once.
+        """
+        with pytest.raises(DecodeError, match=r"\$"):
+            self.adapter.load(nothing)
+
+    def test_nothing_said(self):
+        """
+        No messages are no messages.
+        """
+        export = self.adapter.dump([])
+
+        assert () == export.lost
+        assert () == self.adapter.load(export.payload)

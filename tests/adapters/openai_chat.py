@@ -1,0 +1,249 @@
+"""
+Requests and responses in Chat Completions and its dialects, and short ways to
+write some.
+"""
+
+import base64
+
+from hypothesis import strategies as st
+
+from conversation_state.adapters.openai_chat import load
+from conversation_state.testing.strategies import json_values, texts
+
+PNG = b"\x89PNG\r\n\x1a\n"
+PNG_URL = "data:image/png;base64,iVBORw0KGgo="
+
+
+# Requests, in all dialects at once
+
+
+def some(**keys):
+    """
+    An object that has each of *keys*, or has it not.
+    """
+    return st.fixed_dictionaries({}, optional=keys)
+
+
+def both(*objects):
+    """
+    One object of several.
+    """
+    return st.tuples(*objects).map(
+        lambda made: {k: v for o in made for k, v in o.items()}
+    )
+
+
+def exactly(**keys):
+    """
+    An object that has all of *keys*.
+    """
+    return st.fixed_dictionaries(keys)
+
+
+NOTHING = st.sampled_from([None, ""])
+WORDS = st.sampled_from(["a", "low", "wav", "mp3", "mpeg", "x-wav"]) | texts(max_size=4)
+EXTRAS = st.just({}) | some(
+    annotations=st.just([]) | json_values(),
+    cache_control=st.just({"type": "ephemeral"}),
+    prefix=st.booleans(),
+    keys=json_values(),
+    index=st.integers(0, 3),
+)
+BYTES = st.binary(min_size=1, max_size=8)
+
+
+def unusual_base64(data):
+    """
+    *data* as some encoders have it: in lines, or without padding.
+    """
+    text = base64.b64encode(data).decode()
+    return st.sampled_from([text, text.rstrip("="), f"{text[:3]}\n{text[3:]}"])
+
+
+BASE64 = BYTES.flatmap(unusual_base64) | st.sampled_from(["", "?", "QUJ=", "===="])
+DATA_URLS = st.builds(
+    lambda media_type, text: f"data:{media_type};base64,{text}",
+    st.sampled_from(["image/png", "application/pdf", "", "a;charset=b", ";base64"]),
+    BASE64,
+)
+URLS = st.one_of(
+    st.sampled_from(["https://example.com/a", "http://b", "data:,x", "gs://c"]),
+    DATA_URLS,
+    texts(max_size=5),
+)
+
+
+def medium(kind, slot, content, **words):
+    """
+    A block of *kind*, with its content in an object or plainly.
+    """
+    inside = both(exactly(**{slot: content}), some(**words), EXTRAS)
+    return both(exactly(type=st.just(kind), **{kind: inside | content}), EXTRAS)
+
+
+TEXT = both(exactly(type=st.just("text"), text=texts()), EXTRAS)
+PLAIN_TEXT = exactly(type=st.just("text"), text=texts())
+WORD = WORDS | NOTHING
+BLOCKS = st.one_of(
+    PLAIN_TEXT,
+    TEXT,
+    both(exactly(type=st.just("refusal"), refusal=texts()), EXTRAS),
+    both(
+        exactly(
+            type=st.just("thinking"), thinking=st.lists(PLAIN_TEXT | TEXT, max_size=3)
+        ),
+        some(closed=st.booleans(), signature=WORD | json_values()),
+    ),
+    medium("image_url", "url", URLS, detail=WORD),
+    medium("video_url", "url", URLS),
+    medium("audio_url", "url", URLS),
+    both(
+        medium("document_url", "url", URLS),
+        some(document_name=WORD | json_values()),
+    ),
+    medium("input_audio", "data", BASE64 | URLS, format=WORD),
+    medium("file", "file_data", BASE64 | URLS, filename=WORD),
+    both(exactly(type=st.just("file"), file=some(file_id=WORD, filename=WORD))),
+    both(exactly(type=st.just("file")), some(file_id=WORD)),
+    both(exactly(type=texts(min_size=3, max_size=9)), EXTRAS),
+)
+CONTENTS = some(content=texts() | NOTHING | st.lists(BLOCKS, max_size=3))
+NAMES = some(name=texts(max_size=4) | NOTHING)
+
+ARGUMENTS = texts() | NOTHING | st.sampled_from(["{}", '{ "a" : 1 }', '{"a'])
+FUNCTIONS = both(exactly(name=texts(max_size=4)), some(arguments=ARGUMENTS), EXTRAS)
+IDS = st.sampled_from(["call_1", "call_2", "message_0"]) | NOTHING
+CALLS = st.one_of(
+    both(exactly(function=FUNCTIONS), some(id=IDS, type=st.just("function"))),
+    both(exactly(function=FUNCTIONS), some(id=IDS, type=st.none()), EXTRAS),
+    both(
+        exactly(
+            type=st.just("custom"),
+            custom=both(exactly(name=texts(max_size=4)), some(input=ARGUMENTS), EXTRAS),
+        ),
+        some(id=IDS, function=json_values()),
+        EXTRAS,
+    ),
+    both(
+        exactly(type=st.just("mcp") | texts(max_size=3)),
+        some(id=IDS, function=FUNCTIONS | json_values(), server=json_values()),
+    ).filter(lambda call: call["type"] not in {"custom", "function"}),
+)
+REASONING = texts(max_size=4) | NOTHING | json_values()
+SOUND = some(id=st.just("audio_1"), expires_at=st.just(1), transcript=texts())
+MESSAGES = st.one_of(
+    both(exactly(role=st.sampled_from(["system", "developer"])), CONTENTS, NAMES),
+    both(exactly(role=st.just("user")), CONTENTS, NAMES, EXTRAS),
+    both(
+        exactly(role=st.just("assistant")),
+        CONTENTS,
+        NAMES,
+        EXTRAS,
+        some(
+            tool_calls=st.lists(CALLS, max_size=3) | st.none(),
+            function_call=FUNCTIONS | st.none(),
+            refusal=texts() | st.none(),
+            reasoning_content=REASONING,
+            reasoning=REASONING,
+            audio=SOUND | st.none(),
+        ),
+    ),
+    both(
+        exactly(role=st.sampled_from(["tool", "function"])),
+        CONTENTS,
+        NAMES,
+        EXTRAS,
+        some(tool_call_id=IDS),
+    ),
+)
+REQUESTS = st.lists(MESSAGES, max_size=4).map(lambda said: {"messages": said})
+
+COUNTS = st.integers(0, 9) | st.none()
+USAGE_BLOCKS = both(
+    some(
+        prompt_tokens=COUNTS,
+        completion_tokens=COUNTS,
+        total_tokens=COUNTS,
+        prompt_cache_hit_tokens=COUNTS,
+        prompt_tokens_details=some(cached_tokens=COUNTS, audio_tokens=COUNTS),
+        completion_tokens_details=some(reasoning_tokens=COUNTS, text_tokens=COUNTS),
+        total_time=st.floats(0, 1),
+    ),
+    EXTRAS,
+)
+CHANCES = exactly(
+    token=texts(max_size=2),
+    logprob=st.floats(-9, 0) | st.integers(-9999, 0),
+    bytes=st.lists(st.integers(0, 255), max_size=2) | st.none(),
+)
+LOGPROBS = some(
+    content=st.none()
+    | st.lists(
+        both(CHANCES, some(top_logprobs=st.lists(both(CHANCES, EXTRAS), max_size=2))),
+        max_size=2,
+    ),
+    refusal=st.none() | json_values(),
+)
+ANSWERS = MESSAGES.filter(lambda message: message["role"] == "assistant")
+RESPONSES = both(
+    exactly(
+        choices=st.lists(
+            both(
+                exactly(message=ANSWERS),
+                some(
+                    finish_reason=WORDS | st.none(),
+                    logprobs=LOGPROBS | st.none(),
+                    index=st.integers(0, 1),
+                ),
+            ),
+            min_size=1,
+            max_size=2,
+        )
+    ),
+    some(id=WORDS, model=WORDS | st.none(), usage=USAGE_BLOCKS | st.none()),
+    EXTRAS,
+)
+
+
+def one(raw):
+    """
+    The message that *raw* is.
+    """
+    (message,) = load([raw])
+    return message
+
+
+def several(payload):
+    """
+    The messages that *payload* is, of whatever class.
+    """
+    return load(payload)
+
+
+def answer(**fields):
+    """
+    An assistant's message in JSON.
+    """
+    return {"role": "assistant", **fields}
+
+
+def call(name="f", **fields):
+    """
+    A call in JSON.
+    """
+    function = {"name": name, "arguments": "{}"}
+    return {"id": "c1", "type": "function", "function": function, **fields}
+
+
+def notes(value):
+    """
+    What was noted about *value*.
+    """
+    return value.metadata.get("openai_chat", {})
+
+
+def as_given(value):
+    """
+    What a caller gives where values are frozen: any mapping will do.
+    """
+    return value

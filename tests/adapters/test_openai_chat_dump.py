@@ -1,0 +1,415 @@
+"""
+From messages to Chat Completions.
+"""
+
+from typing import Any
+
+import attrs
+import pytest
+
+from conversation_state.adapters import Lost
+from conversation_state.adapters.openai_chat import dump, load
+from conversation_state.errors import InvalidMessageError
+from conversation_state.messages import (
+    AssistantMessage,
+    ResponseMeta,
+    ToolMessage,
+    UnknownMessage,
+    UserMessage,
+)
+from conversation_state.parts import (
+    AudioPart,
+    FilePart,
+    ImagePart,
+    ReasoningPart,
+    TextPart,
+    UnknownPart,
+    VideoPart,
+)
+from conversation_state.tools import ToolCall
+from conversation_state.usage import (
+    Usage,
+)
+from tests.adapters.contract import as_json
+from tests.adapters.openai_chat import (
+    PNG_URL,
+    answer,
+    as_given,
+    call,
+    one,
+)
+
+# What messages have beside their content, and how contents can be left out.
+ROLES: list[tuple[str, dict[str, Any]]] = [
+    ("system", {}),
+    ("developer", {}),
+    ("user", {"name": ""}),
+    ("assistant", {"name": None}),
+    ("assistant", {"tool_calls": None}),
+    ("assistant", {"tool_calls": [], "prefix": False}),
+    ("assistant", {"tool_calls": [call()]}),
+    ("assistant", {"function_call": None}),
+    ("assistant", {"function_call": {"name": "f", "arguments": ""}}),
+    ("assistant", {"refusal": None, "annotations": []}),
+    ("assistant", {"refusal": ""}),
+    ("assistant", {"refusal": "no"}),
+    ("assistant", {"reasoning": "hm"}),
+    ("assistant", {"reasoning": None, "reasoning_content": ""}),
+    ("assistant", {"reasoning": {"summary": "hm"}}),
+    ("assistant", {"audio": {"id": "audio_1"}}),
+    ("assistant", {"audio": None}),
+    ("tool", {"tool_call_id": "c1"}),
+    ("tool", {"tool_call_id": "c1", "name": None}),
+    ("function", {"name": "f"}),
+]
+
+CONTENTS: list[dict[str, Any]] = [
+    {},
+    {"content": None},
+    {"content": ""},
+    {"content": []},
+    {"content": "hi"},
+    {"content": [{"type": "text", "text": "hi"}]},
+]
+
+
+class TestWrittenAsItWas:
+    """
+    How something was not said is remembered, and forgotten when it is said.
+    """
+
+    @pytest.mark.parametrize(
+        "raw",
+        [
+            *[
+                {"role": role, **fields, **content}
+                for role, fields in ROLES
+                for content in CONTENTS
+            ],
+            *[
+                answer(content=None, tool_calls=[raw])
+                for raw in [
+                    call(id=None),
+                    call(id=""),
+                    call(index=0, extra_content={"google": {"thought": True}}),
+                    call(type=None),
+                    call(function={"name": "f", "arguments": ' {"a" :\n1.0}\t'}),
+                    {"id": "a", "function": {"name": "f"}},
+                    {"function": {"name": "f", "arguments": None}},
+                    call(function={"name": "f", "arguments": '{"a" :', "strict": True}),
+                    {"type": "custom", "custom": {"name": "run"}},
+                    {"id": "a", "type": "mcp", "server": "s", "function": 3},
+                    {"id": "a", "type": "builtin", "function": {"name": ""}},
+                    call(type="builtin_function"),
+                ]
+            ],
+            answer(content=[{"type": "refusal", "refusal": "no"}]),
+            answer(content=[{"type": "refusal", "refusal": ""}]),
+            answer(content=[{"type": "refusal", "refusal": "no"}], refusal="no"),
+            answer(content=[{"type": "image_url", "image_url": {"url": PNG_URL}}]),
+            answer(content=[{"type": "thinking", "thinking": "hm", "signature": "s"}]),
+            {
+                "role": "tool",
+                "tool_call_id": "c1",
+                "content": [{"type": "image_url", "image_url": {"url": PNG_URL}}],
+            },
+            {
+                "role": "user",
+                "content": [
+                    {
+                        "type": "image_url",
+                        "image_url": {"url": PNG_URL, "detail": None, "size": 2.0},
+                        "cache_control": {"type": "ephemeral"},
+                    }
+                ],
+            },
+        ],
+        ids=as_json,
+    )
+    def test_key_for_key(self, raw):
+        """
+        Missing, null and "" are told apart, and nothing is added.
+        """
+        export = dump(load([raw]))
+
+        assert as_json([raw]) == as_json(export.payload["messages"])
+        assert () == export.lost
+
+    @pytest.mark.parametrize(
+        ("raw", "changes", "changed"),
+        [
+            (answer(), {"content": "hi"}, {"content": "hi"}),
+            (
+                answer(content="", tool_calls=[call()]),
+                {"content": "hi"},
+                {"content": "hi"},
+            ),
+            (
+                answer(content="hi", tool_calls=[]),
+                {"tool_calls": [ToolCall("c1", "f", "{}")]},
+                {"tool_calls": [call()]},
+            ),
+            (
+                {"role": "user", "content": "hi", "name": None},
+                {"name": "ann"},
+                {"name": "ann"},
+            ),
+            (
+                {"role": "tool", "content": "hi"},
+                {"tool_call_id": "c2"},
+                {"tool_call_id": "c2"},
+            ),
+        ],
+    )
+    def test_what_is_said_now_goes_first(self, raw, changes, changed):
+        """
+        A note on what has been changed since does nothing.
+        """
+        message = one(raw).replace(**changes)
+
+        assert [{**raw, **changed}] == dump([message]).payload["messages"]
+
+    def test_changed_parts(self):
+        """
+        The same of parts and calls: remembered text never comes back.
+        """
+        raw = answer(
+            content=[
+                {"type": "thinking", "thinking": [{"type": "text", "text": "hm"}]},
+                {"type": "image_url", "image_url": {"url": PNG_URL.rstrip("=")}},
+            ],
+            tool_calls=[{"function": {"name": "f"}}],
+        )
+        message = one(raw)
+        thought, image = message.parts
+
+        changed = message.replace(
+            content=[
+                attrs.evolve(thought, text="aha!"),
+                attrs.evolve(image, data=b"GIF89a", media_type="image/gif"),
+            ],
+            tool_calls=[attrs.evolve(message.tool_calls[0], id="c1", arguments="{}")],
+        )
+
+        (sent,) = dump([changed]).payload["messages"]
+        assert [{"type": "text", "text": "aha!"}] == sent["content"][0]["thinking"]
+        assert (
+            "data:image/gif;base64,R0lGODlh" == sent["content"][1]["image_url"]["url"]
+        )
+        assert [{"id": "c1", "function": {"name": "f", "arguments": "{}"}}] == sent[
+            "tool_calls"
+        ]
+
+    def test_notes_are_anybodys_to_write(self):
+        """
+        Metadata that only looks like notes is no reason to fail.
+        """
+        for forged in ({"openai_chat": 3}, {"openai_chat": {"keys": 3, "under": "x"}}):
+            part = TextPart("hi", metadata=as_given(forged))
+            asked = ToolCall("c1", "f", metadata=as_given(forged))
+            message = AssistantMessage([part], tool_calls=[asked], metadata=forged)
+
+            assert as_json(
+                [
+                    answer(
+                        content=[{"type": "text", "text": "hi"}],
+                        tool_calls=[call(function={"name": "f", "arguments": ""})],
+                    )
+                ]
+            ) == as_json(dump([message]).payload["messages"])
+
+
+class TestDump:
+    """
+    What the format can't say is listed.
+    """
+
+    @pytest.mark.parametrize(
+        ("message", "lost"),
+        [
+            (
+                AssistantMessage([ReasoningPart("hm", "signed"), TextPart("hi")]),
+                [("messages[0].parts[0]", "reasoning")],
+            ),
+            (
+                ToolMessage("no", tool_call_id="c1", is_error=True),
+                [("messages[0]", "is_error")],
+            ),
+            (
+                ToolMessage("12", tool_call_id="c1", name="ann"),
+                [("messages[0]", "name")],
+            ),
+            (
+                ToolMessage([ImagePart(url="https://a.b/c")], tool_call_id="c1"),
+                [("messages[0].parts[0]", "image")],
+            ),
+            (
+                UserMessage([TextPart("see"), VideoPart(url="https://a.b/c")]),
+                [("messages[0].parts[1]", "video")],
+            ),
+            (
+                UserMessage([FilePart(url="https://a.b/c")]),
+                [("messages[0].parts[0]", "file")],
+            ),
+            (
+                UserMessage([AudioPart(url="https://a.b/c")]),
+                [("messages[0].parts[0]", "audio")],
+            ),
+            (
+                UserMessage([AudioPart(data=b"x", media_type="video/mp4")]),
+                [("messages[0].parts[0]", "media_type")],
+            ),
+            (
+                UserMessage([ImagePart(url="https://a.b/c", media_type="image/png")]),
+                [("messages[0].parts[0]", "media_type")],
+            ),
+            (
+                UserMessage([ImagePart(data=b"x", media_type="a,b")]),
+                [("messages[0].parts[0]", "media_type")],
+            ),
+            (
+                UserMessage(
+                    [UnknownPart(as_given({"type": "search"}), source="anthropic")]
+                ),
+                [("messages[0].parts[0]", "search")],
+            ),
+            (
+                UserMessage([UnknownPart(as_given({"type": "hologram"}))]),
+                [("messages[0].parts[0]", "hologram")],
+            ),
+            (
+                UnknownMessage({"role": "critic"}, source="gemini"),
+                [("messages[0]", "critic")],
+            ),
+            (UserMessage("hi", unknown={"mood": 1}), [("messages[0]", "mood")]),
+            (
+                UserMessage([TextPart("hi", unknown=as_given({"mood": 1}))]),
+                [("messages[0].parts[0]", "mood")],
+            ),
+            (
+                AssistantMessage(
+                    tool_calls=[ToolCall("c1", "f", unknown=as_given({"mood": 1}))]
+                ),
+                [("messages[0].tool_calls[0]", "mood")],
+            ),
+            (
+                UserMessage(
+                    "hi",
+                    metadata={
+                        "anthropic": {"keys": {"cache_control": {"a": 1}, "b": None}},
+                        "mine": {"keys": {"c": 1}},
+                        "gemini": "not a note",
+                    },
+                ),
+                [("messages[0]", "cache_control")],
+            ),
+        ],
+    )
+    def test_lost(self, message, lost):
+        """
+        Each loss has its place and its name; the rest of the message is sent.
+        """
+        export = dump([message])
+
+        assert lost == [(one.path, one.what) for one in export.lost]
+        assert all(one.why for one in export.lost)
+        assert as_json(export.payload)
+
+    def test_counts_from_what_was_given(self):
+        """
+        A message that can't be sent is left out, and still counted.
+        """
+        unknown = UnknownMessage({"role": "critic"}, source="gemini")
+        failed = ToolMessage("no", tool_call_id="c1", is_error=True)
+
+        export = dump([unknown, UserMessage("hi"), failed])
+
+        assert 2 == len(export.payload["messages"])
+        assert ["messages[0]", "messages[2]"] == [lost.path for lost in export.lost]
+        assert "messages[0]: critic: is gemini's own, and nobody else's word" == str(
+            export.lost[0]
+        )
+
+    def test_ours_is_not_lost(self):
+        """
+        What was never for a model to hear is neither sent nor listed.
+        """
+        message = AssistantMessage(
+            [TextPart("hi", index=3, metadata=as_given({"a": 1}))],
+            tool_calls=[
+                ToolCall("c1", "f", "{}", index=4, metadata=as_given({"b": 2}))
+            ],
+            response=ResponseMeta("stop", Usage(1, 2)),
+            metadata={"c": 3},
+        )
+
+        assert (
+            {
+                "messages": [
+                    answer(
+                        content=[{"type": "text", "text": "hi"}], tool_calls=[call()]
+                    )
+                ]
+            },
+            (),
+        ) == attrs.astuple(dump([message]), recurse=False)
+
+    def test_reasoning_has_one_place(self):
+        """
+        Reasoning that came later is sent with the rest, and listed.
+        """
+        message = one(answer(content="hi", reasoning_content="hm"))
+        thought, text = message.parts
+
+        export = dump([message.replace(content=[text, thought])])
+
+        assert [("messages[0].parts[1]", "reasoning")] == [
+            (lost.path, lost.what) for lost in export.lost
+        ]
+        assert "hm" == export.payload["messages"][0]["reasoning_content"]
+
+    def test_audio_goes_back_by_its_id(self):
+        """
+        Audio the provider made is bytes here, and an id to the provider.
+        """
+        sound = {"id": "audio_1", "data": "SUQz", "expires_at": 9, "transcript": "hi"}
+        message = one(answer(content=None, audio=sound))
+
+        assert b"ID3" == message.parts[0].data
+        assert [answer(content=None, audio={"id": "audio_1"})] == dump(
+            [message]
+        ).payload["messages"]
+
+    def test_the_payload_is_the_callers(self):
+        """
+        Changing a payload changes no message.
+        """
+        messages = load([{"role": "user", "content": "hi", "extra": {"a": [1]}}])
+
+        dump(messages).payload["messages"][0]["extra"]["a"].append(2)
+
+        assert [1] == dump(messages).payload["messages"][0]["extra"]["a"]
+
+    @pytest.mark.parametrize("wrong", ["hi", {"role": "user"}, None, TextPart("hi")])
+    def test_no_message(self, wrong):
+        """
+        What is no message is refused, by its place.
+        """
+        with pytest.raises(InvalidMessageError, match=r"messages\[1\]"):
+            dump([UserMessage("hi"), wrong])
+
+
+class TestExport:
+    """
+    What all adapters give back.
+    """
+
+    def test_is_a_value(self):
+        """
+        Equal by content; losses read as sentences.
+        """
+        lost = Lost("messages[0]", "is_error", "has no place")
+
+        assert "messages[0]: is_error: has no place" == str(lost)
+        assert dump([UserMessage("hi")]) == dump([UserMessage("hi")])
+        assert dump([UserMessage("hi")]) != dump([UserMessage("ho")])

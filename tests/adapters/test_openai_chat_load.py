@@ -1,0 +1,559 @@
+"""
+From Chat Completions to messages.
+"""
+
+import json
+import time
+from textwrap import dedent
+
+import attrs
+import pytest
+
+from conversation_state.adapters.openai_chat import dump, load
+from conversation_state.errors import DecodeError
+from conversation_state.messages import (
+    AssistantMessage,
+    SystemMessage,
+    ToolMessage,
+    UnknownMessage,
+    UserMessage,
+)
+from conversation_state.parts import (
+    AudioPart,
+    FilePart,
+    ImagePart,
+    ReasoningPart,
+    RefusalPart,
+    TextPart,
+    UnknownPart,
+    VideoPart,
+)
+from conversation_state.tools import ToolCall
+from tests.adapters.openai_chat import (
+    PNG,
+    PNG_URL,
+    answer,
+    call,
+    notes,
+    one,
+    several,
+)
+
+
+class TestLoad:
+    """
+    What our model has a word for is said in it.
+    """
+
+    @pytest.mark.parametrize(
+        ("raw", "message"),
+        [
+            ({"role": "system", "content": "Be brief."}, SystemMessage("Be brief.")),
+            (
+                {"role": "user", "content": "hi", "name": "ann"},
+                UserMessage("hi", name="ann"),
+            ),
+            ({"role": "user", "content": []}, UserMessage(())),
+            (
+                {"role": "user", "content": [{"type": "text", "text": "hi"}]},
+                UserMessage([TextPart("hi")]),
+            ),
+            (answer(content="hi"), AssistantMessage("hi")),
+            (
+                answer(content=None, tool_calls=[call()]),
+                AssistantMessage(tool_calls=[ToolCall("c1", "f", "{}")]),
+            ),
+            (
+                answer(content=None, refusal="I won't."),
+                AssistantMessage([RefusalPart("I won't.")]),
+            ),
+            (
+                answer(
+                    content=None,
+                    tool_calls=[
+                        {
+                            "id": "c1",
+                            "type": "custom",
+                            "custom": {"name": "run", "input": "ls"},
+                        }
+                    ],
+                ),
+                AssistantMessage(
+                    tool_calls=[ToolCall("c1", "run", "ls", type="custom")]
+                ),
+            ),
+            (
+                answer(content=None, tool_calls=[call(name="", type="mcp")]),
+                AssistantMessage(tool_calls=[ToolCall("c1", "", "{}", type="mcp")]),
+            ),
+            (
+                {"role": "tool", "tool_call_id": "c1", "name": "f", "content": "12"},
+                ToolMessage("12", tool_call_id="c1", tool_name="f"),
+            ),
+        ],
+    )
+    def test_usual(self, raw, message):
+        """
+        What everybody sends needs no notes, and is written as it was.
+        """
+        export = dump([message])
+
+        assert message == one(raw)
+        assert {"messages": [raw]} == export.payload
+        assert () == export.lost
+
+    @pytest.mark.parametrize(
+        ("block", "part"),
+        [
+            (
+                {
+                    "type": "image_url",
+                    "image_url": {"url": "https://a.b/c", "detail": "low"},
+                },
+                ImagePart(url="https://a.b/c", detail="low"),
+            ),
+            (
+                {"type": "image_url", "image_url": {"url": PNG_URL}},
+                ImagePart(data=PNG, media_type="image/png"),
+            ),
+            (
+                {
+                    "type": "input_audio",
+                    "input_audio": {"data": "UklGRg==", "format": "wav"},
+                },
+                AudioPart(data=b"RIFF", media_type="audio/wav"),
+            ),
+            (
+                {
+                    "type": "input_audio",
+                    "input_audio": {"data": "SUQz", "format": "mp3"},
+                },
+                AudioPart(data=b"ID3", media_type="audio/mpeg"),
+            ),
+            (
+                {
+                    "type": "file",
+                    "file": {
+                        "file_data": "data:application/pdf;base64,JVBERg==",
+                        "filename": "a.pdf",
+                    },
+                },
+                FilePart(data=b"%PDF", media_type="application/pdf", name="a.pdf"),
+            ),
+            (
+                {"type": "file", "file": {"file_data": "JVBERg=="}},
+                FilePart(data=b"%PDF"),
+            ),
+        ],
+    )
+    def test_media(self, block, part):
+        """
+        A user's media are bytes where bytes were sent, without notes.
+        """
+        raw = {"role": "user", "content": [block]}
+
+        assert UserMessage([part]) == one(raw)
+        assert {"messages": [raw]} == dump([UserMessage([part])]).payload
+
+    @pytest.mark.parametrize(
+        ("block", "kind", "field", "value"),
+        [
+            ({"type": "image_url", "image_url": PNG_URL}, ImagePart, "data", PNG),
+            (
+                {"type": "image_url", "image_url": {"url": "data:image/png,%89"}},
+                ImagePart,
+                "url",
+                "data:image/png,%89",
+            ),
+            (
+                {"type": "image_url", "image_url": {"url": PNG_URL.rstrip("=")}},
+                ImagePart,
+                "data",
+                PNG,
+            ),
+            (
+                {"type": "video_url", "video_url": {"url": "https://a.b/c"}},
+                VideoPart,
+                "url",
+                "https://a.b/c",
+            ),
+            (
+                {
+                    "type": "document_url",
+                    "document_url": "https://a.b/c",
+                    "document_name": "c.pdf",
+                },
+                FilePart,
+                "name",
+                "c.pdf",
+            ),
+            (
+                {"type": "file", "file": {"file_data": "https://a.b/c"}},
+                FilePart,
+                "url",
+                "https://a.b/c",
+            ),
+            (
+                {"type": "input_audio", "input_audio": "SUQz"},
+                AudioPart,
+                "data",
+                b"ID3",
+            ),
+            (
+                {
+                    "type": "input_audio",
+                    "input_audio": {"data": "data:;base64,SUQz", "format": "mpeg"},
+                },
+                AudioPart,
+                "media_type",
+                "audio/mpeg",
+            ),
+        ],
+    )
+    def test_media_of_dialects(self, block, kind, field, value):
+        """
+        So are media in another dialect's block or in unusual base64.
+        """
+        raw = {"role": "user", "content": [block]}
+
+        message = one(raw)
+
+        assert kind is type(message.parts[0])
+        assert value == getattr(message.parts[0], field)
+        assert ({"messages": [raw]}, ()) == attrs.astuple(
+            dump([message]), recurse=False
+        )
+
+    @pytest.mark.parametrize(
+        "block",
+        [
+            {"type": "hologram", "hologram": {"of": "you"}},
+            {"type": "file", "file": {"file_id": "file-1"}},
+            {"type": "file", "file_id": "file-1"},
+            {"type": "input_audio", "input_audio": {"data": "?", "format": "wav"}},
+            {"type": "image_url", "image_url": {"url": ""}},
+            {"type": "refusal", "refusal": "a user's"},
+        ],
+    )
+    def test_unknown_parts(self, block):
+        """
+        What there is no word for is kept as it is.
+        """
+        message = one({"role": "user", "content": [block]})
+
+        assert UserMessage([UnknownPart(block, source="openai_chat")]) == message
+        assert [block] == dump([message]).payload["messages"][0]["content"]
+
+    def test_system_message_of_more_than_text(self):
+        """
+        Mistral's example of thoughts can't be in a system message of ours, so
+        it is kept whole.
+        """
+        thoughts = [{"type": "thinking", "thinking": [{"type": "text", "text": "…"}]}]
+        raw = {"role": "system", "content": [*thoughts, {"type": "text", "text": "a"}]}
+
+        message = one(raw)
+
+        assert UnknownMessage(raw, source="openai_chat") == message
+        assert [raw] == dump([message]).payload["messages"]
+
+    @pytest.mark.parametrize(
+        ("raw", "reasoning"),
+        [
+            (answer(content="hi", reasoning_content="hm"), "hm"),
+            (answer(content=None, reasoning="hm", tool_calls=[call()]), "hm"),
+            (answer(content="hi", reasoning="hm", reasoning_content="hm"), "hm"),
+            (answer(content="hi", reasoning="b", reasoning_content="a"), "ab"),
+            (
+                answer(
+                    content=[
+                        {
+                            "type": "thinking",
+                            "thinking": [
+                                {"type": "text", "text": "h"},
+                                {"type": "text", "text": ""},
+                                {"type": "text", "text": "m"},
+                            ],
+                            "closed": True,
+                        },
+                        {"type": "text", "text": "hi"},
+                    ]
+                ),
+                "hm",
+            ),
+        ],
+    )
+    def test_reasoning(self, raw, reasoning):
+        """
+        Reasoning of each dialect is reasoning, and goes back in that dialect.
+        """
+        message = one(raw)
+
+        assert reasoning == message.reasoning
+        assert isinstance(message.parts[0], ReasoningPart)
+        assert ({"messages": [raw]}, ()) == attrs.astuple(
+            dump([message]), recurse=False
+        )
+
+    def test_function_calls(self):
+        """
+        The calls of the time before tools are calls, and are paired with their
+        results.
+        """
+        raws = [
+            answer(content=None, function_call={"name": "f", "arguments": "{}"}),
+            {"role": "function", "name": "f", "content": "12"},
+        ]
+
+        asked, told = several(raws)
+
+        assert ("f", "{}") == (asked.tool_calls[0].name, asked.tool_calls[0].arguments)
+        assert asked.tool_calls[0].id == told.tool_call_id
+        assert "f" == told.tool_name
+        assert {"messages": raws} == dump([asked, told]).payload
+
+    def test_calls_without_ids(self):
+        """
+        Results that don't say which call they answer are paired by the tool's
+        name, then by place; an orphan has an id all the same.
+        """
+        calls = [
+            {"type": "function", "function": {"name": name, "arguments": ""}}
+            for name in ("f", "g", "f")
+        ]
+        raws = [
+            answer(tool_calls=calls),
+            {"role": "tool", "name": "g", "content": "1"},
+            {"role": "tool", "content": "2"},
+            {"role": "tool", "content": "3", "tool_call_id": None},
+            {"role": "tool", "content": "4", "tool_call_id": ""},
+        ]
+
+        asked, *told = several(raws)
+
+        first, second, third = [call.id for call in asked.tool_calls]
+        assert [second, first, third] == [one.tool_call_id for one in told[:3]]
+        assert told[3].tool_call_id not in {first, second, third, ""}
+        assert {"messages": raws} == dump([asked, *told]).payload
+
+    def test_result_that_knows_its_call(self):
+        """
+        Who says which call it answers is believed, and that call is done.
+        """
+        raws = [
+            answer(content=None, tool_calls=[call(id="a"), call(id="b")]),
+            {"role": "tool", "tool_call_id": "a", "content": "1"},
+            {"role": "tool", "content": "2"},
+        ]
+
+        _, first, second = several(raws)
+
+        assert ("a", "b") == (first.tool_call_id, second.tool_call_id)
+
+    def test_ids_of_two_responses(self):
+        """
+        Ids that are made up for two responses differ.
+        """
+        first, second = (
+            several(
+                {"id": name, "choices": [{"message": answer(tool_calls=[call(id="")])}]}
+            )
+            for name in ("x", "y")
+        )
+
+        assert first[0].tool_calls[0].id != second[0].tool_calls[0].id
+
+    @pytest.mark.parametrize(
+        ("wrong", "right"),
+        [("a\ud800b", "a\ufffdb"), ("\ud83d\ude00", "😀"), ("\udc00", "\ufffd")],
+    )
+    def test_mends_text(self, wrong, right):
+        """
+        Halves of surrogate pairs are joined or replaced, noted, and listed as
+        lost when the message is sent.
+        """
+        raw = answer(
+            content=[{"type": "text", "text": wrong}],
+            tool_calls=[call(name=wrong)],
+            extra={"a": [wrong]},
+        )
+
+        message = one(raw)
+        export = dump([message])
+
+        places = ["content[0].text", "extra.a[0]", "tool_calls[0].function.name"]
+        assert right == message.text == message.tool_calls[0].name
+        assert {"a": (right,)} == notes(message)["keys"]["extra"]
+        assert places == sorted(notes(message)["mended"])
+        assert places == sorted(lost.what for lost in export.lost)
+        assert json.loads(json.dumps(raw).replace(json.dumps(wrong), json.dumps(right)))
+        assert right == export.payload["messages"][0]["content"][0]["text"]
+
+    def test_a_whole_request(self):
+        """
+        Of a request only the messages are read; the bare list will do.
+        """
+        said = [{"role": "user", "content": "hi"}]
+
+        assert load(said) == load({"model": "m", "messages": said, "tools": []})
+        assert load(said) == load(tuple(said))
+
+
+# Messages, and all that is wrong with them.
+WRONG = [
+    (
+        3,
+        """
+    : is 3; expected an object
+    """,
+    ),
+    (
+        {"content": "hi"},
+        """
+    .role: is missing; expected assistant, developer, function, system, tool, user
+    """,
+    ),
+    (
+        {"role": "critic"},
+        """
+    .role: is 'critic'; expected assistant, developer, function, system, tool, user
+    """,
+    ),
+    (
+        {"role": "user", "content": 3, "name": [], "x": float("nan")},
+        """
+    .x: is nan, which can't be kept as JSON
+    .content: is 3; expected a text, a list of parts or null
+    .name: is a list; expected a text
+    """,
+    ),
+    (
+        {
+            "role": "user",
+            "content": [
+                {"type": "text", "text": None},
+                "hi",
+                {"text": "hi"},
+                {"type": "text"},
+                {"type": "image_url", "image_url": 3},
+                {"type": "image_url", "image_url": {"url": False}},
+                {"type": "input_audio"},
+                {"type": "file", "file": {"file_data": 1, "filename": 2}},
+                {"type": "text", "text": "hi", "extra": 2**64},
+                {"type": "hologram", "of": {"you": -(2**64)}},
+            ],
+        },
+        """
+    .content[0].text: is null; expected a text
+    .content[1]: is 'hi'; expected an object
+    .content[2].type: is missing; expected a text
+    .content[3].text: is missing; expected a text
+    .content[4].image_url: is 3; expected an object or a text
+    .content[5].image_url.url: is false; expected a text
+    .content[6].input_audio: is missing; expected an object or a text
+    .content[7].file.file_data: is 1; expected a text
+    .content[7].file.filename: is 2; expected a text
+    .content[8].extra: is an integer beyond 64 bits, which can't be kept as JSON
+    .content[9].of.you: is an integer beyond 64 bits, which can't be kept as JSON
+    """,
+    ),
+    (
+        answer(tool_calls={"a": 1}, refusal={}, function_call="f"),
+        """
+    .tool_calls: is an object; expected a list or null
+    .function_call: is 'f'; expected an object or null
+    .refusal: is an object; expected a text
+    """,
+    ),
+    (
+        answer(
+            tool_calls=[
+                3,
+                {"id": 1, "function": {"name": None, "arguments": {}}},
+                {"type": "function"},
+                {"type": "custom", "custom": []},
+                {"type": 3, "function": {}},
+                call(extra=float("inf")),
+            ]
+        ),
+        """
+    .tool_calls[0]: is 3; expected an object
+    .tool_calls[1].function.name: is null; expected a text
+    .tool_calls[1].function.arguments: is an object; expected a text
+    .tool_calls[1].id: is 1; expected a text
+    .tool_calls[2].function: is missing; expected an object
+    .tool_calls[3].custom: is a list; expected an object
+    .tool_calls[4].type: is 3; expected a text
+    .tool_calls[5].extra: is inf, which can't be kept as JSON
+    """,
+    ),
+    (
+        {"role": "tool", "tool_call_id": 3, "x": {"y": [10**30, b""]}, 4: 5},
+        """
+    .x.y[0]: is an integer beyond 64 bits, which can't be kept as JSON
+    .x.y[1]: is a Python bytes, which can't be kept as JSON
+    : has the key 4; keys of JSON are text
+    .tool_call_id: is 3; expected a text
+    """,
+    ),
+]
+
+
+class TestRefuses:
+    """
+    A `DecodeError` names everything that is wrong, by its path.
+    """
+
+    @pytest.mark.parametrize(("raw", "problems"), WRONG)
+    def test_every_problem(self, raw, problems):
+        """
+        One mistake does not hide the next, and each says what it should be.
+        """
+        with pytest.raises(DecodeError) as found:
+            load({"messages": [raw, {"role": "user", "content": "hi"}, 4]})
+
+        lines = dedent(problems).split("\n")[1:-1]
+        assert [
+            *[f"$.messages[0]{line}" for line in lines],
+            "$.messages[2]: is 4; expected an object",
+        ] == [str(problem) for problem in found.value.problems]
+
+    @pytest.mark.parametrize("wrong", [None, 3, "hi", {"role": "user"}])
+    def test_messages_that_are_no_list(self, wrong):
+        """
+        Messages are a list.
+        """
+        with pytest.raises(DecodeError, match=r"\$\.messages: .* a list of messages"):
+            load({"messages": wrong})
+
+    def test_one_message_alone(self):
+        """
+        A message that is not in a list is told what is expected.
+        """
+        with pytest.raises(DecodeError, match="neither messages nor choices"):
+            load({"role": "user", "content": "hi"})
+
+    def test_bounded(self):
+        """
+        Very deep, very wide and very wrong documents are refused like others.
+        """
+        deep = json.loads('{"a":[' * 400 + "]}" * 400)
+        wide = [{"role": "user", "content": [3] * 100}] * 100
+        start = time.process_time()
+
+        with pytest.raises(DecodeError, match="nested more than 90 levels deep"):
+            load([{"role": "user", "content": "hi", "deep": deep}])
+
+        with pytest.raises(DecodeError) as found:
+            load(wide)
+
+        assert 10_000 == len(found.value.problems)
+        # Not a figure, only a bound: this takes a few hundredths of a second.
+        assert 10 > time.process_time() - start
+
+    def test_keys_that_are_mended_alike(self):
+        """
+        Two keys that would be one are not made one.
+        """
+        with pytest.raises(DecodeError, match="two keys"):
+            load([{"role": "user", "x": {chr(0xD800): 1, chr(0xFFFD): 2}}])

@@ -1,0 +1,422 @@
+"""
+Responses in Chat Completions, and what they cost.
+"""
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from conversation_state.adapters.openai_chat import dump, load, load_usage
+from conversation_state.errors import DecodeError
+from conversation_state.messages import (
+    AssistantMessage,
+    LogProb,
+    ResponseMeta,
+)
+from conversation_state.testing.strategies import json_values, texts
+from conversation_state.usage import (
+    CompletionTokensDetails,
+    PromptTokensDetails,
+    Usage,
+)
+from tests.adapters.contract import bare
+from tests.adapters.openai_chat import (
+    answer,
+    notes,
+    several,
+)
+
+RESPONSE: dict[str, Any] = {
+    "id": "chatcmpl-1",
+    "object": "chat.completion",
+    "created": 1,
+    "model": "gpt-4o",
+    "system_fingerprint": None,
+    "choices": [
+        {
+            "index": 0,
+            "finish_reason": "stop",
+            "logprobs": {
+                "content": [
+                    {
+                        "token": "hi",
+                        "logprob": -0.5,
+                        "bytes": [104, 105],
+                        "top_logprobs": [
+                            {"token": "yo", "logprob": -9999, "bytes": None}
+                        ],
+                    }
+                ],
+                "refusal": None,
+            },
+            "message": answer(content="hi", refusal=None, annotations=[]),
+        }
+    ],
+    "usage": {"prompt_tokens": 9, "completion_tokens": 2, "total_tokens": 11},
+}
+
+
+def response(**fields):
+    """
+    `RESPONSE` with other *fields*.
+    """
+    return {**RESPONSE, **fields}
+
+
+class TestResponse:
+    """
+    A response is its message, and what was told about it.
+    """
+
+    def test_meta(self):
+        """
+        Reason, usage, chances and model are the message's; the rest is noted.
+        """
+        (message,) = several(RESPONSE)
+
+        top = LogProb("yo", -9999.0)
+        assert "hi" == message.text
+        assert (
+            ResponseMeta(
+                "stop",
+                Usage(9, 2, 11),
+                (LogProb("hi", -0.5, b"hi", (top,)),),
+                "gpt-4o",
+            )
+            == message.response
+        )
+        assert {
+            "id": "chatcmpl-1",
+            "object": "chat.completion",
+            "created": 1,
+            "system_fingerprint": None,
+        } == dict(notes(message)["response"])
+
+    def test_goes_back(self):
+        """
+        The message is written as it came, without what was told about it.
+        """
+        assert [RESPONSE["choices"][0]["message"]] == dump(load(RESPONSE)).payload[
+            "messages"
+        ]
+
+    def test_several(self):
+        """
+        Of several answers each is a message, and the price is paid once.
+        """
+        choices = [{"index": at, "message": answer(content="hi")} for at in (0, 2)]
+
+        first, second = several(response(choices=choices))
+
+        assert (Usage(9, 2), None) == (first.response.usage, second.response.usage)
+        assert {"index": 2} == dict(notes(second)["choice"])
+        assert "choice" not in notes(first)
+
+    def test_price_elsewhere(self):
+        """
+        What it cost is found where `load_usage` finds it.
+        """
+        told = response(usage=None, x_groq={"usage": {"prompt_tokens": 9}})
+
+        (message,) = several(told)
+
+        assert Usage(9) == load_usage(told) == message.response.usage
+
+    def test_little_told(self):
+        """
+        Role, model, reason and usage may be missing or null.
+        """
+        (message,) = several(
+            {"choices": [{"message": {"content": "hi"}}], "model": None}
+        )
+
+        assert AssistantMessage("hi", response=ResponseMeta()) == bare(message).replace(
+            response=message.response
+        )
+
+    def test_words_of_its_own(self):
+        """
+        What a provider adds to usage, choice or chances is noted, too.
+        """
+        odd = {"token": "a", "logprob": 0, "top_logprobs": [], "id": 7}
+        (message,) = several(
+            response(
+                usage={"prompt_tokens": 1, "total_time": 0.5},
+                choices=[
+                    {
+                        "message": answer(content="a"),
+                        "content_filter_results": {},
+                        "logprobs": {"content": [odd], "refusal": []},
+                    }
+                ],
+            )
+        )
+
+        choice = notes(message)["choice"]
+        assert {"total_time": 0.5} == dict(notes(message)["response"]["usage"])
+        assert {} == dict(choice["content_filter_results"])
+        assert 7 == choice["logprobs"]["content"][0]["id"]
+        assert (LogProb("a", 0.0),) == message.response.logprobs
+
+    @pytest.mark.parametrize(
+        ("document", "path"),
+        [
+            ({"error": {"message": "overloaded"}}, "$.error"),
+            ({"error": "overloaded", "choices": None}, "$.error"),
+            ({"choices": None}, "$.choices"),
+            ({"choices": []}, "$.choices"),
+            ({"choices": [3]}, "$.choices[0]"),
+            ({"choices": [{}]}, "$.choices[0].message"),
+            ({"choices": [{"delta": {"content": "hi"}}]}, "$.choices[0]"),
+            ({"choices": [{"message": {"role": "user"}}]}, "$.choices[0].message.role"),
+            ({"choices": [], "messages": []}, "$"),
+            ({"contentType": "application/json"}, "$"),
+            (response(model=3), "$.model"),
+            (response(usage=3), "$.usage"),
+            (response(usage={"prompt_tokens": -1}), "$.usage.prompt_tokens"),
+        ],
+    )
+    def test_refused(self, document, path):
+        """
+        What is no response says so, in the provider's words if there are any.
+        """
+        with pytest.raises(DecodeError) as found:
+            load(document)
+
+        assert [path] == [problem.path for problem in found.value.problems]
+        if document.get("error"):
+            assert "overloaded" in str(found.value)
+
+    @pytest.mark.parametrize(
+        ("logprobs", "path"),
+        [
+            (3, ""),
+            ({"content": 3}, ".content"),
+            ({"content": [3]}, ".content[0]"),
+            ({"content": [{"logprob": 0}]}, ".content[0].token"),
+            ({"content": [{"token": "a"}]}, ".content[0].logprob"),
+            ({"content": [{"token": "a", "logprob": True}]}, ".content[0].logprob"),
+            ({"content": [{"token": "a", "logprob": 10**400}]}, ".content[0].logprob"),
+            (
+                {"content": [{"token": "a", "logprob": 0, "bytes": [256]}]},
+                ".content[0].bytes",
+            ),
+            (
+                {"content": [{"token": "a", "logprob": 0, "top_logprobs": 3}]},
+                ".content[0].top_logprobs",
+            ),
+            (
+                {"content": [{"token": "a", "logprob": 0, "top_logprobs": [3]}]},
+                ".content[0].top_logprobs[0]",
+            ),
+        ],
+    )
+    def test_chances_refused(self, logprobs, path):
+        """
+        So do chances that are none.
+        """
+        choice = {"message": answer(content="a"), "logprobs": logprobs}
+
+        with pytest.raises(DecodeError) as found:
+            load(response(choices=[choice]))
+
+        assert [f"$.choices[0].logprobs{path}"] == [
+            problem.path for problem in found.value.problems
+        ]
+
+
+class TestLoadUsage:
+    """
+    Tokens as the provider counted them, parts included in the whole.
+    """
+
+    @pytest.mark.parametrize(
+        ("block", "usage"),
+        [
+            ({"prompt_tokens": 9, "completion_tokens": 2}, Usage(9, 2, 11)),
+            (
+                {"prompt_tokens": 66, "completion_tokens": 6, "total_tokens": 100},
+                Usage(66, 6, 100),
+            ),
+            (
+                {
+                    "prompt_tokens": 9,
+                    "completion_tokens": 8,
+                    "prompt_tokens_details": {"cached_tokens": 4, "audio_tokens": None},
+                    "completion_tokens_details": {
+                        "reasoning_tokens": 3,
+                        "accepted_prediction_tokens": 1,
+                        "rejected_prediction_tokens": 2,
+                        "audio_tokens": 0,
+                    },
+                },
+                Usage(
+                    9,
+                    8,
+                    None,
+                    PromptTokensDetails(cached_tokens=4),
+                    CompletionTokensDetails(
+                        reasoning_tokens=3,
+                        accepted_prediction_tokens=1,
+                        rejected_prediction_tokens=2,
+                    ),
+                ),
+            ),
+            (
+                {
+                    "prompt_tokens": 9,
+                    "prompt_cache_hit_tokens": 4,
+                    "prompt_cache_miss_tokens": 5,
+                },
+                Usage(
+                    9,
+                    prompt_tokens_details=PromptTokensDetails(cached_tokens=4),
+                    extra={"prompt_cache_miss_tokens": 5},
+                ),
+            ),
+            (
+                {
+                    "prompt_tokens": 9,
+                    "cached_tokens": 5,
+                    "prompt_tokens_details": {"cached_tokens": 4},
+                },
+                Usage(
+                    9,
+                    prompt_tokens_details=PromptTokensDetails(cached_tokens=4),
+                    extra={"cached_tokens": 5},
+                ),
+            ),
+            (
+                {
+                    "prompt_tokens": 9,
+                    "prompt_tokens_details": {
+                        "text_tokens": 7,
+                        "cache_write_tokens": 2,
+                    },
+                    "completion_tokens_details": {"text_tokens": 0},
+                },
+                Usage(
+                    9,
+                    extra={
+                        "prompt_text_tokens": 7,
+                        "cache_write_tokens": 2,
+                        "completion_text_tokens": 0,
+                    },
+                ),
+            ),
+            (
+                {
+                    "prompt_tokens": 9,
+                    "completion_tokens": 2,
+                    "total_tokens": 31,
+                    "completion_tokens_details": {"reasoning_tokens": 20},
+                },
+                Usage(
+                    9,
+                    22,
+                    31,
+                    completion_tokens_details=CompletionTokensDetails(
+                        reasoning_tokens=20
+                    ),
+                ),
+            ),
+            (
+                {"prompt_tokens": 9, "total_time": 0.5, "is_byok": True, "cost": None},
+                Usage(9),
+            ),
+            (
+                {"prompt_tokens": 9, "num_searches": 1, "odd": -1},
+                Usage(9, extra={"num_searches": 1}),
+            ),
+        ],
+    )
+    def test_block(self, block, usage):
+        """
+        Whatever a provider counts, in its own way or another's.
+        """
+        assert usage == load_usage(block)
+        assert usage == load_usage({"usage": block, "choices": []})
+
+    @pytest.mark.parametrize(
+        "event",
+        [
+            {"usage": {"prompt_tokens": 9}, "choices": []},
+            {"usage": None, "x_groq": {"usage": {"prompt_tokens": 9}}},
+            {"choices": [{"delta": {}, "usage": {"prompt_tokens": 9}}]},
+        ],
+    )
+    def test_event(self, event):
+        """
+        An event of a stream may tell it in three places.
+        """
+        assert Usage(9) == load_usage(event)
+
+    @pytest.mark.parametrize(
+        "document",
+        [
+            None,
+            {},
+            {"usage": None},
+            {"choices": [{"delta": {"content": "hi"}}], "usage": None},
+            {"choices": [], "x_groq": {"id": "req_1"}},
+            {"error": {"message": "overloaded"}},
+        ],
+    )
+    def test_none(self, document):
+        """
+        None where nothing is told.
+        """
+        assert None is load_usage(document)
+
+    @pytest.mark.parametrize(
+        ("document", "paths"),
+        [
+            (3, ["$"]),
+            ([], ["$"]),
+            ({"usage": 3}, ["$.usage"]),
+            ({"usage": []}, ["$.usage"]),
+            ({"x_groq": {"usage": "free"}}, ["$.x_groq.usage"]),
+            (
+                {"prompt_tokens": -1, "completion_tokens": "2", "total_tokens": 2**63},
+                ["$.completion_tokens", "$.prompt_tokens", "$.total_tokens"],
+            ),
+            (
+                {"prompt_tokens": 9.5, "prompt_tokens_details": 3},
+                ["$.prompt_tokens", "$.prompt_tokens_details"],
+            ),
+            (
+                {"usage": {"completion_tokens_details": {"reasoning_tokens": True}}},
+                ["$.usage.completion_tokens_details.reasoning_tokens"],
+            ),
+            ({"prompt_tokens": 2**63 - 1, "completion_tokens": 1}, ["$"]),
+        ],
+    )
+    def test_refused(self, document, paths):
+        """
+        A count is a count, and every one that is none is named.
+        """
+        with pytest.raises(DecodeError) as found:
+            load_usage(document)
+
+        assert paths == sorted(problem.path for problem in found.value.problems)
+
+    @given(st.dictionaries(texts(max_size=4), json_values()))
+    def test_keeps_every_count(self, others):
+        """
+        What an unknown category counts is in `extra`; the message of a
+        response notes the rest.
+        """
+        block = {**others, "prompt_tokens": 9}
+        counts = {
+            key: value
+            for key, value in others.items()
+            if type(value) is int and 0 <= value < 2**63
+        }
+
+        (message,) = several({"choices": [{"message": answer()}], "usage": block})
+
+        left = notes(message).get("response", {}).get("usage", {})
+        assert Usage(9, extra=counts) == load_usage(block) == message.response.usage
+        assert {*others} == {*counts, *left}

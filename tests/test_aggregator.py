@@ -1,0 +1,1378 @@
+"""
+The state, verb by verb.
+
+See `test_aggregator_machine.py` for all verbs in any order, and `test_laws.py`
+for what holds for every state.
+"""
+
+import copy
+import multiprocessing
+import pickle
+import sys
+import threading
+import tracemalloc
+import weakref
+from collections.abc import Sequence
+from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
+from typing import Any
+from uuid import UUID
+
+import pytest
+
+from conversation_state import (
+    Aggregator,
+    AssistantMessage,
+    Checkpoint,
+    ConversationStateError,
+    SystemMessage,
+    ToolCall,
+    ToolMessage,
+    Turn,
+    Usage,
+    UserMessage,
+    join,
+)
+from conversation_state._persistent import Log
+from conversation_state.aggregator import Entry, LedgerEntry, Messages
+from conversation_state.errors import InvalidMessageError, InvalidUsageError
+from conversation_state.messages import UnknownMessage
+from conversation_state.testing.laws import states_add_up, unchanged
+
+NIL = UUID(int=0)
+ONE = UUID(int=1)
+MOST = 2**63 - 1
+
+
+def talk(*texts: str) -> Aggregator:
+    """
+    A root in which a user said *texts*.
+    """
+    return Aggregator.new(messages=map(UserMessage, texts))
+
+
+def said(state: Aggregator | Turn) -> str:
+    """
+    All that was said, in one text.
+    """
+    return " ".join(message.text for message in state)
+
+
+class TestNew:
+    def test_is_empty(self):
+        """
+        Nothing said, nothing spent, no past.
+        """
+        state = Aggregator.new()
+
+        assert 0 == len(state) == state.turn_len == state.init_len
+        assert [] == list(state) == list(state.messages) == list(state.entries)
+        assert [] == list(state.ledger)
+        assert Usage() == state.usage == state.total_usage
+        assert state.parent_id is None
+        assert state.id == state.root_id
+
+    def test_ids(self):
+        """
+        Each has an id of its own, a UUID of version 7, or the one it is given.
+        """
+        assert 7 == Aggregator.new().id.version
+        assert Aggregator.new().id != Aggregator.new().id
+        assert ONE == Aggregator.new(id=ONE).id
+        assert NIL == Aggregator.new(id=NIL).id
+        assert NIL == Aggregator.new(id=NIL).fork().parent_id
+
+    def test_messages(self):
+        """
+        What had been said already is said, by anybody.
+        """
+        messages = [
+            SystemMessage("s"),
+            UserMessage("u"),
+            AssistantMessage("a"),
+            ToolMessage("t", tool_call_id="1"),
+            UnknownMessage({"role": "narrator"}),
+        ]
+
+        assert messages == list(Aggregator.new(messages=messages))
+        assert messages == list(Aggregator.new(messages=iter(messages)))
+
+    def test_errors(self):
+        """
+        What is no id and what is no message is refused, and shown.
+        """
+        with pytest.raises(TypeError) as raised:
+            Aggregator.new(id="7")  # type: ignore[arg-type]
+
+        assert "id is '7'; expected a uuid.UUID or None" == str(raised.value)
+        with pytest.raises(InvalidMessageError, match="a str: 'hi'"):
+            Aggregator.new(messages=["hi"])  # type: ignore[list-item]
+
+    def test_not_by_its_class(self):
+        """
+        The class is not called; the error says what is.
+        """
+        with pytest.raises(TypeError) as raised:
+            Aggregator()
+
+        expected = "make states with Aggregator.new(), state.fork() or decode(data)"
+        assert expected == str(raised.value)
+
+
+class TestAdd:
+    def test_next_state(self):
+        """
+        The next state has one message more; this one is as it was.
+        """
+        state = talk("a")
+        message = UserMessage("b")
+        with unchanged(state):
+            after = state.add(message)
+
+        assert "a b" == said(after)
+        assert message is after[-1]
+        assert state.id == after.id
+        assert 2 == after.turn_len
+
+    def test_one_message_twice(self):
+        """
+        One message object appended twice makes two entries.
+        """
+        message = UserMessage("a")
+        state = Aggregator.new().add(message).add(message)
+
+        assert [message, message] == list(state)
+        assert 2 == len({entry.id for entry in state.entries})
+
+    @pytest.mark.parametrize(
+        "message", [None, "hi", {"role": "user"}, UserMessage], ids=repr
+    )
+    def test_messages_only(self, message):
+        """
+        Anything else is refused, and shown.
+        """
+        with pytest.raises(InvalidMessageError) as raised:
+            talk("a").add(message)
+
+        name = type(message).__name__
+        expected = f"add takes a Message, got a {name}: {message!r}"
+        assert expected == str(raised.value)
+        assert isinstance(raised.value, ConversationStateError)
+
+    def test_long_things_are_shown_short(self):
+        """
+        An error shows no more than a line of what it was given.
+        """
+        with pytest.raises(InvalidMessageError) as raised:
+            talk().add("x" * 1000)  # type: ignore[arg-type]
+
+        assert 150 > len(str(raised.value))
+
+
+class TestTypedAdds:
+    """
+    The verbs that say who speaks.
+    """
+
+    def test_user_prompt(self):
+        """
+        A text or a user's message.
+        """
+        message = UserMessage("b", name="ann")
+        state = Aggregator.new().add_user_prompt("a").add_user_prompt(message)
+
+        assert [UserMessage("a"), message] == list(state)
+
+    def test_assistant_message(self):
+        """
+        A text or an assistant's message.
+        """
+        message = AssistantMessage("b", name="bob")
+        state = Aggregator.new().add_assistant_message("a")
+
+        assert [AssistantMessage("a"), message] == list(
+            state.add_assistant_message(message)
+        )
+
+    def test_tool_call(self):
+        """
+        Calls make one message; a message that has calls is taken as it is.
+        """
+        one, two = ToolCall("1", "a"), ToolCall("2", "b")
+        message = AssistantMessage("let me see", tool_calls=[one])
+        state = Aggregator.new().add_tool_call(one, two).add_tool_call(one)
+
+        assert [
+            AssistantMessage(tool_calls=[one, two]),
+            AssistantMessage(tool_calls=[one]),
+            message,
+        ] == list(state.add_tool_call(message))
+
+    def test_tool_response(self):
+        """
+        A tool's message.
+        """
+        message = ToolMessage("12:30", tool_call_id="1")
+
+        assert [message] == list(Aggregator.new().add_tool_response(message))
+
+    @pytest.mark.parametrize(
+        ("verb", "given", "asked"),
+        [
+            ("add_user_prompt", AssistantMessage("a"), "a str or a UserMessage"),
+            ("add_user_prompt", None, "a str or a UserMessage"),
+            ("add_assistant_message", UserMessage("a"), "a str or an AssistantMessage"),
+            ("add_assistant_message", b"a", "a str or an AssistantMessage"),
+            ("add_tool_call", UserMessage("a"), "ToolCalls, or one AssistantMessage"),
+            ("add_tool_call", "c1", "ToolCalls, or one AssistantMessage that has"),
+            ("add_tool_response", "12:30", "a ToolMessage"),
+            ("add_tool_response", UserMessage("a"), "a ToolMessage"),
+        ],
+    )
+    def test_wrong_class(self, verb, given, asked):
+        """
+        A message of another kind is refused: what was asked, what was given.
+        """
+        state = talk("a")
+        with pytest.raises(InvalidMessageError) as raised, unchanged(state):
+            getattr(state, verb)(given)
+
+        assert f"{verb} takes {asked}" in str(raised.value)
+        assert f"got a {type(given).__name__}: {given!r:.40}" in str(raised.value)
+
+    def test_messages_among_calls(self):
+        """
+        A message is not one call of several.
+        """
+        message = AssistantMessage(tool_calls=[ToolCall("1", "a")])
+        with pytest.raises(InvalidMessageError, match="got a AssistantMessage"):
+            talk().add_tool_call(ToolCall("2", "b"), message)
+
+    @pytest.mark.parametrize("given", [(), (AssistantMessage("none"),)])
+    def test_no_calls(self, given):
+        """
+        Calling nothing is no call; the error says what to use instead.
+        """
+        with pytest.raises(InvalidMessageError) as raised:
+            talk().add_tool_call(*given)
+
+        assert str(raised.value) == (
+            "add_tool_call got no calls; use add_assistant_message for a message "
+            "without any"
+        )
+
+    def test_surrogates(self):
+        """
+        A text that no message can hold is refused.
+        """
+        with pytest.raises(InvalidMessageError, match="half of a surrogate pair"):
+            talk().add_user_prompt("\ud800")
+
+
+class TestExtend:
+    @pytest.mark.parametrize("count", [1, 2, 31, 32, 33, 100])
+    def test_all_at_once(self, count):
+        """
+        As if each was added.
+        """
+        state = talk("a")
+        messages = [UserMessage(str(n)) for n in range(count)]
+        with unchanged(state):
+            after = state.extend(iter(messages))
+
+        assert [UserMessage("a"), *messages] == list(after)
+        assert count + 1 == len({entry.id for entry in after.entries})
+
+    def test_by_nothing(self):
+        """
+        Extended by nothing, it is the same state.
+        """
+        state = talk("a")
+
+        assert state is state.extend([])
+        assert state is state.extend(iter(()))
+
+    def test_by_a_state(self):
+        """
+        A state can say what another has said; that is said anew.
+        """
+        state = talk("a", "b")
+        after = state.extend(state).extend(state.messages)
+
+        assert "a b a b a b" == said(after)
+        assert 6 == len({entry.id for entry in after.entries})
+
+    def test_all_or_nothing(self):
+        """
+        If one of them is no message, none is added.
+        """
+        state = talk("a")
+        with pytest.raises(InvalidMessageError) as raised, unchanged(state):
+            state.extend([UserMessage("b"), "c"])  # type: ignore[list-item]
+
+        assert "extend takes Messages, got a str: 'c'" == str(raised.value)
+
+
+class TestAddUsage:
+    def test_adds(self):
+        """
+        What was spent is in the ledger, with the model, and in the totals.
+        """
+        state = talk("a")
+        with unchanged(state):
+            after = state.add_usage(Usage(3, 4), model="gpt-5").add_usage(Usage(1))
+
+        assert Usage(4, 4) == after.usage == after.total_usage
+        assert [(Usage(3, 4), "gpt-5"), (Usage(1), "")] == [
+            (entry.usage, entry.model) for entry in after.ledger
+        ]
+        assert "a" == said(after)
+
+    def test_one_usage_twice(self):
+        """
+        Without a key, one usage added twice was spent twice.
+        """
+        spent = Usage(3, 4)
+        state = talk().add_usage(spent).add_usage(spent)
+
+        assert Usage(6, 8) == state.usage
+        assert 2 == len({entry.id for entry in state.ledger})
+
+    def test_none(self):
+        """
+        None, which providers send too, adds nothing.
+        """
+        state = talk("a")
+
+        assert state is state.add_usage(None)
+        assert state is state.add_usage(None, key="request 1", model="gpt-5")
+
+    def test_nothing(self):
+        """
+        A usage of no tokens is an entry all the same: a request was made.
+        """
+        assert 1 == len(talk().add_usage(Usage(), key="request 1").ledger)
+
+    def test_key(self):
+        """
+        The same key again is a no-op.
+        """
+        state = talk().add_usage(Usage(3), key="request 1", model="gpt-5")
+
+        assert state is state.add_usage(Usage(3), key="request 1", model="gpt-5")
+        assert ["request 1"] == [entry.id for entry in state.ledger]
+
+    @pytest.mark.parametrize(
+        ("usage", "model"), [(Usage(4), "gpt-5"), (Usage(3), "gpt-4"), (Usage(3), "")]
+    )
+    def test_key_paid_otherwise(self, usage, model):
+        """
+        The same key with another usage or model is refused: what was paid,
+        what was given, what to do.
+        """
+        state = talk().add_usage(Usage(3), key="request 1", model="gpt-5")
+        with pytest.raises(InvalidUsageError) as raised:
+            state.add_usage(usage, key="request 1", model=model)
+
+        assert str(raised.value) == (
+            f"'request 1' was paid with {Usage(3)} for model 'gpt-5' and can't be paid "
+            f"with {usage} for model {model!r}; use another key"
+        )
+
+    @pytest.mark.parametrize("count", [1, 31, 32, 33, 64, 65, 200])
+    def test_many_keys(self, count):
+        """
+        Every key is known, however many there are, in every later state.
+        """
+        state = talk()
+        for n in range(count):
+            state = state.add_usage(Usage(n), key=str(n)).add_usage(Usage(1))
+
+        for n in range(count):
+            assert state is state.add_usage(Usage(n), key=str(n))
+            with pytest.raises(InvalidUsageError):
+                state.add_usage(Usage(n + 1), key=str(n))
+
+        assert 2 * count + 1 == len(state.add_usage(Usage(1), key="new").ledger)
+
+    def test_keys_of_branches(self):
+        """
+        What one branch paid is not known to the other, until they are joined.
+        """
+        trunk = talk().add_usage(Usage(1), key="trunk")
+        ours = trunk.fork().add_usage(Usage(2), key="request 1")
+        theirs = trunk.fork().add_usage(Usage(3), key="request 1")
+
+        assert ours is ours.add_usage(Usage(1), key="trunk")
+        assert Usage(3) == ours.join(theirs).total_usage
+        assert Usage(4) == theirs.join(ours).total_usage
+
+    @pytest.mark.parametrize(
+        ("fields", "shown"),
+        [
+            ({"usage": 5}, "add_usage takes a Usage or None, got 5"),
+            ({"usage": {"prompt_tokens": 1}}, "got {'prompt_tokens': 1}"),
+            ({"key": ""}, "key is empty; leave it out if this usage has no identity"),
+            ({"key": 5}, "key is 5; expected a str"),
+            ({"key": "\ud800"}, "key holds '\\ud800' at position 0"),
+            ({"model": None}, "model is None; expected a str"),
+            ({"model": "\ud800"}, "model holds '\\ud800' at position 0"),
+        ],
+    )
+    def test_errors(self, fields, shown):
+        """
+        What can't be recorded is refused, and shown.
+        """
+        given: Any = {"usage": Usage(1), **fields}
+        with pytest.raises(InvalidUsageError) as raised:
+            talk().add_usage(given.pop("usage"), **given)
+
+        assert shown in str(raised.value)
+
+    def test_too_much(self):
+        """
+        A total over 2**63 - 1 is refused, when adding and when joining.
+        """
+        state = talk()
+        rich = state.fork().add_usage(Usage(MOST))
+        with pytest.raises(
+            InvalidUsageError, match="prompt_tokens is 9223372036854775"
+        ):
+            rich.add_usage(Usage(1))
+        with pytest.raises(
+            InvalidUsageError, match="prompt_tokens is 9223372036854775"
+        ):
+            state.add_usage(Usage(1)).join(rich)
+
+        assert Usage(MOST) == state.join(rich).total_usage
+
+
+class TestFork:
+    def test_inherits(self):
+        """
+        A fork has the past of its parent, under an id of its own.
+        """
+        parent = talk("a", "b").add_usage(Usage(5))
+        with unchanged(parent):
+            fork = parent.fork()
+
+        assert "a b" == said(fork)
+        assert parent.entries is fork.entries
+        assert (2, 0) == (fork.init_len, fork.turn_len)
+        assert (Usage(), Usage(5)) == (fork.usage, fork.total_usage)
+        assert (parent.id, parent.id) == (fork.parent_id, fork.root_id)
+        assert 7 == fork.id.version
+
+    def test_grows_apart(self):
+        """
+        What a fork says, its parent did not, and the other way around.
+        """
+        parent = talk("a")
+        fork = parent.fork()
+        one, two = parent.add_user_prompt("b"), fork.add_user_prompt("c")
+
+        assert ("a", "a") == (said(parent), said(fork))
+        assert ("a b", "a c") == (said(one), said(two))
+        assert 1 == two.turn_len
+        assert Usage(3) == fork.add_usage(Usage(3)).usage
+        assert Usage() == parent.total_usage
+
+    def test_generations(self):
+        """
+        Forks of forks know their parent and their root.
+        """
+        root = talk("a")
+        fork = root.fork().add_user_prompt("b")
+        fork_of_fork = fork.fork()
+
+        assert fork.id == fork_of_fork.parent_id
+        assert root.id == fork_of_fork.root_id
+        assert 2 == fork_of_fork.init_len
+
+    @pytest.mark.parametrize("at", range(4))
+    def test_earlier(self, at):
+        """
+        From the first messages only; the whole ledger is inherited all the same.
+        """
+        parent = talk("a", "b").add_usage(Usage(5)).add_user_prompt("c")
+        with unchanged(parent):
+            fork = parent.fork(at=at)
+
+        assert "a b c"[: max(0, 2 * at - 1)] == said(fork)
+        assert (at, 0) == (fork.init_len, fork.turn_len)
+        assert (Usage(), Usage(5)) == (fork.usage, fork.total_usage)
+        assert "d" == said(fork.add_user_prompt("d").turn)
+
+    @pytest.mark.parametrize("at", [-1, 4, -4, 100])
+    def test_outside(self, at):
+        """
+        Outside of what there is, an IndexError says what there is.
+        """
+        with pytest.raises(IndexError) as raised:
+            talk("a", "b", "c").fork(at=at)
+
+        assert f"can't fork at {at}: this state has 3 messages" == str(raised.value)
+
+    @pytest.mark.parametrize("at", ["1", 1.0])
+    def test_no_position(self, at):
+        """
+        What is no integer is no position.
+        """
+        with pytest.raises(TypeError):
+            talk("a", "b").fork(at=at)
+
+    def test_costs_one_small_object(self):
+        """
+        A fork weighs no more than a kilobyte, however long the talk is.
+        """
+        parent = Aggregator.new(messages=[UserMessage("a")] * 10_000)
+        tracemalloc.start()
+        try:
+            before, _ = tracemalloc.get_traced_memory()
+            forks = [parent.fork() for _ in range(500)]
+            after, _ = tracemalloc.get_traced_memory()
+        finally:
+            tracemalloc.stop()
+
+        assert 500 == len({fork.id for fork in forks})
+        assert 1_000 >= (after - before) / 500
+
+
+class TestJoin:
+    def test_brings_what_is_new(self):
+        """
+        All of this state in its order, then what the other has and it lacks;
+        usage likewise. Neither changes.
+        """
+        trunk = talk("a").add_usage(Usage(1))
+        fork = trunk.fork().add_user_prompt("c").add_usage(Usage(20))
+        moved_on = trunk.add_user_prompt("b").add_usage(Usage(300))
+        with unchanged(trunk, fork, moved_on):
+            joined = moved_on.join(fork)
+
+        assert "a b c" == said(joined)
+        assert Usage(321) == joined.usage == joined.total_usage
+        assert (moved_on.id, None, 0) == (joined.id, joined.parent_id, joined.init_len)
+        states_add_up(joined)
+
+    def test_keeps_messages(self):
+        """
+        Joined messages are the same objects, under the same identities.
+        """
+        trunk = talk("a")
+        fork = trunk.fork().add_user_prompt("b")
+        joined = trunk.join(fork)
+
+        assert fork[-1] is joined[-1]
+        assert list(fork.entries) == list(joined.entries)
+
+    def test_nothing_new(self):
+        """
+        If nothing is new, it is the same state.
+        """
+        state = talk("a").add_usage(Usage(1))
+        fork = state.fork()
+        joined = state.join(fork.add_user_prompt("b"))
+
+        assert state is state.join()
+        assert state is state.join(state)
+        assert state is state.join(fork, state, talk())
+        assert joined is joined.join(fork.add_usage(None), state)
+
+    def test_only_usage_is_new(self):
+        """
+        A branch that spent and said nothing is paid.
+        """
+        state = talk("a")
+        failed = state.fork().add_usage(Usage(7))
+
+        assert Usage(7) == state.join(failed).usage
+        assert "a" == said(state.join(failed, failed))
+
+    def test_fork_of_a_fork(self):
+        """
+        The generation between comes along.
+        """
+        root = talk("a")
+        fork = root.fork().add_user_prompt("b").add_usage(Usage(1))
+        fork_of_fork = fork.fork().add_user_prompt("c").add_usage(Usage(2))
+
+        assert "a b c" == said(root.join(fork_of_fork))
+        assert Usage(3) == root.join(fork_of_fork).usage
+        assert root.join(fork_of_fork) == root.join(fork, fork_of_fork)
+
+    def test_siblings(self):
+        """
+        In the order of the call, whoever was made or finished first.
+        """
+        root = talk("a")
+        one, two, three = (root.fork() for _ in range(3))
+        three = three.add_user_prompt("3")
+        one = one.add_user_prompt("1")
+        two = two.add_user_prompt("2")
+
+        assert "a 1 2 3" == said(root.join(one, two, three))
+        assert "a 3 1 2" == said(root.join(three).join(one).join(two))
+        assert join(root, two, one) == root.join(two, one)
+
+    def test_diamond(self):
+        """
+        What reaches a state over two branches is there, and paid, once.
+        """
+        root = talk("a")
+        shared = root.fork().add_user_prompt("b").add_usage(Usage(10), key="shared")
+        left = shared.fork().add_user_prompt("l").add_usage(Usage(1))
+        right = root.fork().join(shared).add_user_prompt("r").add_usage(Usage(2))
+        joined = root.join(left, right)
+
+        assert "a b l r" == said(joined)
+        assert Usage(13) == joined.usage
+        assert joined is joined.join(shared, right, left)
+
+    def test_parent_into_fork(self):
+        """
+        A fork that joins its parent has what that said since.
+        """
+        parent = talk("a")
+        fork = parent.fork().add_user_prompt("f")
+        parent = parent.add_user_prompt("p").add_usage(Usage(3))
+        joined = fork.join(parent)
+
+        assert "a f p" == said(joined)
+        assert (fork.id, 1, 2) == (joined.id, joined.init_len, joined.turn_len)
+        assert Usage(3) == joined.usage
+        assert "a p f" == said(parent.join(joined))
+
+    def test_values_grown_apart(self):
+        """
+        Two values of one id are branches, too.
+        """
+        state = talk("a")
+        one, two = state.add_user_prompt("1"), state.add_user_prompt("2")
+
+        assert "a 1 2" == said(one.join(two))
+        assert "a 2 1" == said(two.join(one))
+        assert one.id == one.join(two).id == two.id
+
+    def test_fork_from_earlier(self):
+        """
+        What is said on a fork from earlier on comes after what was there.
+        """
+        state = talk("a", "b", "c")
+        fork = state.fork(at=1).add_user_prompt("x")
+
+        assert "a b c x" == said(state.join(fork))
+        assert "a x b c" == said(fork.join(state))
+
+    @pytest.mark.parametrize("size", [0, 1, 31, 32, 33, 64, 1024, 1056])
+    def test_over_borders(self, size):
+        """
+        Wherever two branches parted, and however long they are.
+        """
+        trunk = Aggregator.new(messages=[UserMessage("t")] * size)
+        for count in (1, 31, 32, 33, 70):
+            one = trunk.extend([UserMessage("1")] * count)
+            two = trunk.fork().extend([UserMessage("2")] * 33)
+
+            joined = one.join(two)
+
+            expected = "t" * size + "1" * count + "2" * 33
+            assert expected == said(joined).replace(" ", "")
+            assert joined is joined.join(trunk, two, one)
+            assert joined == one.join(two, trunk, one)
+
+    def test_unrelated(self):
+        """
+        States that have nothing in common are joined by the same rule.
+        """
+        one, two = talk("a").add_usage(Usage(1)), talk("b").add_usage(Usage(2))
+
+        assert "a b" == said(one.join(two))
+        assert Usage(3) == one.join(two).usage
+        assert one.join(two).join(two) == one.join(two)
+
+    def test_same_words(self):
+        """
+        What two branches said alike was said twice.
+        """
+        root = talk("a")
+
+        assert "a b b" == said(
+            root.join(root.fork().add_user_prompt("b"), root.add_user_prompt("b"))
+        )
+
+    def test_copies(self):
+        """
+        What comes back from another process is joined like what stayed.
+        """
+        root = talk("a", "b")
+        fork = root.fork().add_user_prompt("c").add_usage(Usage(1))
+        copied = pickle.loads(pickle.dumps(fork)).add_user_prompt("d")
+
+        assert "a b c d" == said(root.join(copied))
+        assert "a b x c d" == said(root.add_user_prompt("x").join(fork, copied))
+        assert Usage(1) == root.join(fork, copied).usage
+        assert fork is fork.join(pickle.loads(pickle.dumps(fork)))
+
+    def test_one_identity_two_contents(self):
+        """
+        Where two sides hold different things under one identity, the
+        receiver's stands.
+        """
+
+        def state(text: str, spent: int, *more: str) -> Aggregator:
+            messages = [Entry("1", UserMessage(text)), *map(entry, more)]
+            ledger = [LedgerEntry("1", Usage(spent), "")]
+            return rebuilt(entries=messages, ledger=ledger)
+
+        joined = state("ours", 1).join(state("theirs", 2, "more"))
+
+        assert "ours more" == said(joined)
+        assert Usage(1) == joined.usage
+
+    @pytest.mark.parametrize("other", [None, [talk("b")], "b", UserMessage("b")])
+    def test_states_and_turns_only(self, other):
+        """
+        Anything else is a TypeError.
+        """
+        with pytest.raises(TypeError) as raised:
+            talk("a").join(other)
+
+        expected = f"join takes Aggregators and Turns, got a {type(other).__name__}; "
+        assert str(raised.value).startswith(expected)
+
+    def test_checkpoint(self):
+        """
+        The error for a checkpoint says what it has instead.
+        """
+        with pytest.raises(TypeError, match="a Checkpoint has merge_into"):
+            talk("a").join(talk("b").checkpoint())  # type: ignore[arg-type]
+
+    def test_frees_what_nobody_has(self):
+        """
+        A joined branch keeps alive what it brought, and nothing else.
+        """
+        root = talk("a")
+        messages = [UserMessage(text, metadata={"n": 1}) for text in "bc"]
+        watches = [weakref.ref(message.metadata) for message in messages]
+        branch, lost = (root.fork().add(message) for message in messages)
+        joined = root.join(branch)
+
+        assert watches[1]() is not None
+
+        del messages, branch, lost
+
+        assert [True, False] == [watch() is not None for watch in watches]
+        assert "a b" == said(joined)
+
+
+class TestIsRelatedTo:
+    def test_family(self):
+        """
+        All that was forked from one root is related.
+        """
+        root = talk("a")
+        fork = root.fork().fork().add_user_prompt("b")
+
+        assert root.is_related_to(fork)
+        assert fork.is_related_to(root.fork(at=0))
+        assert root.is_related_to(root)
+
+    def test_strangers(self):
+        """
+        Two roots are not, until they have an entry in common.
+        """
+        one, two = talk("a"), talk("a")
+
+        assert not one.is_related_to(two)
+        assert not one.is_related_to(Aggregator.new())
+        assert one.is_related_to(two.join(one))
+        assert two.join(one).is_related_to(one)
+
+
+class TestTurn:
+    def test_what_was_added(self):
+        """
+        What came since the fork; all of it, for a root.
+        """
+        root = talk("a", "b").add_usage(Usage(1))
+        fork = root.fork().add_user_prompt("c").add_usage(Usage(2))
+
+        assert ("a b", Usage(1)) == (said(root.turn), root.turn.usage)
+        assert ("c", Usage(2)) == (said(fork.turn), fork.turn.usage)
+        assert (2, 1) == (len(root.turn), len(fork.turn))
+        assert (fork.id, root.id) == (fork.turn.id, fork.turn.parent_id)
+        assert root.turn.parent_id is None
+
+    def test_joins_once(self):
+        """
+        Joined, it brings just that, exactly once.
+        """
+        root = talk("a", "b").add_usage(Usage(1))
+        fork = root.fork().add_user_prompt("c").add_usage(Usage(2))
+        joined = root.join(fork.turn)
+
+        assert root.join(fork) == joined
+        assert joined is joined.join(fork.turn, fork)
+        assert "x c" == said(talk("x").join(fork.turn))
+        assert Usage(2) == talk("x").join(fork.turn).usage
+
+    def test_without_the_generation_between(self):
+        """
+        A turn brings what its own state added, not what that inherited.
+        """
+        root = talk("a")
+        fork = root.fork().add_user_prompt("b")
+        fork_of_fork = fork.fork().add_user_prompt("c")
+
+        assert "a c" == said(root.join(fork_of_fork.turn))
+        assert "a b c" == said(root.join(fork.turn, fork_of_fork.turn))
+
+    def test_is_small(self):
+        """
+        Pickled, it holds no more than what was added, and is equal.
+        """
+        root = Aggregator.new(messages=[UserMessage("long ago " * 9)] * 1_000)
+        fork = root.fork().add_user_prompt("c")
+        shipped = pickle.dumps(fork.turn)
+
+        assert 2_000 > len(shipped)
+        assert b"long ago" not in shipped
+        assert fork.turn == pickle.loads(shipped)
+        assert hash(fork.turn) == hash(pickle.loads(shipped))
+        assert root.join(fork) == root.join(pickle.loads(shipped))
+
+    def test_of_nothing(self):
+        """
+        An empty turn brings nothing.
+        """
+        root = talk("a")
+
+        assert 0 == len(root.fork().turn)
+        assert root is root.join(root.fork().turn)
+
+    def test_equal(self):
+        """
+        Equal by id, parent, entries and ledger.
+        """
+        fork = talk("a").fork()
+
+        assert fork.turn == fork.turn
+        assert fork.turn != fork.add_user_prompt("b").turn
+        assert fork.turn != fork.fork().turn
+        assert fork.turn != fork.add_usage(Usage(1)).turn
+
+    def test_frozen(self):
+        """
+        Nothing can be set.
+        """
+        turn = talk("a").turn
+        for name in ("entries", "ledger", "id", "other"):
+            with pytest.raises(AttributeError):
+                setattr(turn, name, None)
+
+    def test_rebuild(self):
+        """
+        A turn from all that makes it one.
+        """
+        fork = talk("a").fork().add_user_prompt("b").add_usage(Usage(2))
+        turn = fork.turn
+
+        assert turn == Turn.rebuild(
+            id=turn.id,
+            parent_id=turn.parent_id,
+            entries=turn.entries,
+            ledger=turn.ledger,
+        )
+
+    def test_repr(self):
+        """
+        Shown by id, messages and tokens.
+        """
+        state = Aggregator.new(id=ONE).add_user_prompt("a").add_usage(Usage(1000, 234))
+
+        assert (
+            "<Turn of 00000000-0000-0000-0000-000000000001: 1 messages, 1,234 tokens "
+            "spent>"
+        ) == repr(state.turn)
+
+
+class TestCheckpoint:
+    def test_keeps(self):
+        """
+        A state, kept under a label, whatever comes later.
+        """
+        fork = talk("a").fork().add_user_prompt("b").add_usage(Usage(2))
+        kept = fork.checkpoint("before")
+        fork.add_user_prompt("c").add_usage(Usage(3))
+
+        assert fork is kept.state is kept.restore()
+        assert ("before", fork.id) == (kept.label, kept.id)
+        assert (["a", "b"], Usage(2)) == ([m.text for m in kept.messages], kept.usage)
+        assert "" == fork.checkpoint().label
+
+    def test_merge_into(self):
+        """
+        What was added after the fork point, exactly once, whether or not the
+        target knows the past.
+        """
+        root = talk("a").add_usage(Usage(1))
+        kept = root.fork().add_user_prompt("b").add_usage(Usage(2)).checkpoint()
+        stranger = talk("x")
+
+        assert "a b" == said(kept.merge_into(root))
+        assert Usage(3) == kept.merge_into(root).usage
+        assert "x b" == said(kept.merge_into(stranger))
+        assert Usage(2) == kept.merge_into(stranger).usage
+        assert kept.merge_into(root) == root.join(kept.state.turn)
+        merged = kept.merge_into(root)
+        assert merged is kept.merge_into(merged)
+        assert kept.state is kept.merge_into(kept.state)
+
+    def test_value(self):
+        """
+        Frozen, hashable, equal by state and label, picklable.
+        """
+        state = talk("a")
+        kept = state.checkpoint("one")
+
+        assert kept == state.checkpoint("one") == Checkpoint(state, "one")
+        assert kept != state.checkpoint("two")
+        assert kept != state.add_user_prompt("b").checkpoint("one")
+        assert hash(kept) == hash(state.checkpoint("one"))
+        assert kept == pickle.loads(pickle.dumps(kept)) == copy.deepcopy(kept)
+        for name in ("state", "label", "usage", "other"):
+            with pytest.raises(AttributeError):
+                setattr(kept, name, None)
+
+    @pytest.mark.parametrize("label", [None, 5, "\ud800"], ids=ascii)
+    def test_label(self, label):
+        """
+        A label is a text, whichever way the checkpoint is made.
+        """
+        with pytest.raises(TypeError, match="label"):
+            talk().checkpoint(label)
+        with pytest.raises(TypeError, match="label"):
+            Checkpoint(talk(), label)
+
+    def test_states_only(self):
+        """
+        Nothing else is kept.
+        """
+        with pytest.raises(TypeError) as raised:
+            Checkpoint("state")  # type: ignore[arg-type]
+
+        assert "a Checkpoint keeps an Aggregator, got a str" == str(raised.value)
+
+
+def entry(text: str) -> Entry:
+    """
+    A message under its own text as identity.
+    """
+    return Entry(text, UserMessage(text))
+
+
+def rebuilt(**fields: Any) -> Aggregator:
+    """
+    A state from *fields*, a root without anything but for them.
+    """
+    return Aggregator.rebuild(
+        **{
+            "id": ONE,
+            "parent_id": None,
+            "root_id": None,
+            "init_len": 0,
+            "init_ledger_len": 0,
+            "entries": [],
+            "ledger": [],
+            **fields,
+        }
+    )
+
+
+class TestRebuild:
+    @pytest.mark.parametrize("size", [0, 1, 33, 100])
+    def test_equal(self, size):
+        """
+        A state from all that makes it one is equal to it.
+        """
+        root = Aggregator.new(messages=[UserMessage("a")] * size).add_usage(Usage(5))
+        fork = root.fork().add_user_prompt("b").add_usage(Usage(7), key="k")
+        for state in (root, fork, fork.fork(), fork.fork(at=0)):
+            again = rebuilt(
+                id=state.id,
+                parent_id=state.parent_id,
+                root_id=state.root_id,
+                init_len=state.init_len,
+                init_ledger_len=state.init_ledger_len,
+                entries=list(state.entries),
+                ledger=list(state.ledger),
+            )
+
+            assert state == again
+            assert hash(state) == hash(again)
+            assert state.usage == again.usage
+            assert state.turn == again.turn
+            assert state is state.join(again)
+            states_add_up(again)
+
+    def test_root(self):
+        """
+        Left out, the root is the parent, or the state itself if it has none.
+        """
+        assert ONE == rebuilt().root_id
+        assert NIL == rebuilt(parent_id=NIL).root_id
+        assert UUID(int=7) == rebuilt(parent_id=NIL, root_id=UUID(int=7)).root_id
+
+    @pytest.mark.parametrize(
+        ("fields", "shown"),
+        [
+            ({"init_len": 2}, "init_len is 2; there are 1 to fork from"),
+            ({"init_len": -1}, "init_len is -1; there are 1 to fork from"),
+            ({"init_ledger_len": 2}, "init_ledger_len is 2; there are 1 to fork from"),
+            ({"entries": [entry("a")] * 2}, "entries holds an identity more than once"),
+            (
+                {"ledger": [LedgerEntry("1", Usage(n), "") for n in (1, 2)]},
+                "ledger holds an identity more than once",
+            ),
+            (
+                {"ledger": [LedgerEntry(str(n), Usage(MOST), "") for n in (1, 2)]},
+                "prompt_tokens is 18446744073709551614",
+            ),
+        ],
+    )
+    def test_what_is_no_state(self, fields, shown):
+        """
+        What can't be a state is refused when it is rebuilt, not later.
+        """
+        base = {"entries": [entry("a")], "ledger": [LedgerEntry("1", Usage(1), "")]}
+        with pytest.raises(ValueError, match=shown):
+            rebuilt(**{**base, **fields})
+
+
+class TestMessages:
+    def test_view(self):
+        """
+        What was said, as a sequence; slices are views, too.
+        """
+        state = talk(*"abcd")
+        view = state.messages
+
+        assert isinstance(view, Sequence)
+        assert 4 == len(view)
+        assert ("a", "d") == (view[0].text, view[-1].text)
+        assert "bc" == "".join(message.text for message in view[1:3])
+        assert isinstance(view[1:3], Messages)
+        assert "dcba" == "".join(message.text for message in reversed(view))
+        assert UserMessage("b") in view
+        assert 2 == view.index(UserMessage("c"))
+        with pytest.raises(IndexError, match="position 4 of a log of 4 items"):
+            view[4]
+
+    def test_of_the_state(self):
+        """
+        A state is read the same way itself.
+        """
+        state = talk(*"abcd")
+
+        assert list(state.messages) == list(state) == [state[at] for at in range(4)]
+        assert state.messages[1:] == state[1:]
+        assert state[-1] is state.messages[3]
+
+    def test_equal(self):
+        """
+        Equal to any view, tuple or list of equal messages, and to nothing else.
+        """
+        view = talk("a", "b").messages
+        same = [UserMessage("a"), UserMessage("b")]
+
+        assert view == talk("a", "b").messages
+        assert view == same
+        assert view == tuple(same)
+        assert hash(view) == hash(tuple(same))
+        assert view != same[:1]
+        assert view != "ab"
+        assert view != Log(same)
+
+    def test_cannot_be_changed(self):
+        """
+        Views can't be assigned to.
+        """
+        view: Any = talk("a").messages
+
+        with pytest.raises(TypeError):
+            view[0] = UserMessage("b")
+        with pytest.raises(TypeError):
+            del view[0]
+        with pytest.raises(AttributeError):
+            view.append(UserMessage("b"))
+        with pytest.raises(AttributeError):
+            view.other = 1
+
+    def test_repr(self):
+        """
+        Shown with its messages.
+        """
+        assert "Messages([UserMessage(content='a')])" == repr(talk("a").messages)
+
+
+class TestEqual:
+    def test_by_content(self):
+        """
+        A copy of a state is equal, and any verb that adds makes another.
+        """
+        state = talk("a").add_usage(Usage(1))
+        others = [
+            state.add_user_prompt("b"),
+            state.add_usage(Usage(1)),
+            state.fork(),
+            talk("a").add_usage(Usage(1)),
+        ]
+
+        assert state == pickle.loads(pickle.dumps(state))
+        assert 5 == len({state, pickle.loads(pickle.dumps(state)), *others})
+        assert state != list(state)
+
+    def test_by_identity(self):
+        """
+        Two that said the same are not equal: it was said twice.
+        """
+        state = talk("a")
+
+        assert state.add_user_prompt("b") != state.add_user_prompt("b")
+
+    def test_by_fork_point(self):
+        """
+        States that differ in nothing but their fork point are not equal.
+        """
+        entries = [entry("a"), entry("b")]
+
+        assert rebuilt(entries=entries) == rebuilt(entries=entries)
+        assert rebuilt(entries=entries) != rebuilt(entries=entries, init_len=1)
+        assert rebuilt(entries=entries) != rebuilt(entries=entries, parent_id=NIL)
+
+    def test_by_ledger(self):
+        """
+        States that differ in nothing but what was spent are not equal.
+        """
+
+        def spent(*ledger: LedgerEntry) -> Aggregator:
+            return rebuilt(ledger=ledger)
+
+        one, two = LedgerEntry("1", Usage(1), ""), LedgerEntry("2", Usage(2), "")
+
+        assert spent(one, two) == spent(one, two)
+        assert spent(one, two) != spent(two, one)
+        assert spent(one) != spent(one._replace(model="gpt-5"))
+
+    @pytest.mark.parametrize("size", [0, 1, 32, 33, 1057])
+    def test_copies(self, size):
+        """
+        A copy is the state itself; a pickled one is equal and grows on.
+        """
+        state = Aggregator.new(messages=[UserMessage("a")] * size).fork()
+        back = pickle.loads(pickle.dumps(state))
+
+        assert state is copy.copy(state) is copy.deepcopy(state)
+        assert state == back
+        assert (state.id, state.init_len) == (back.id, back.init_len)
+        assert size + 1 == len(back.add_user_prompt("b"))
+        assert "b" == said(back.add_user_prompt("b").turn)
+
+    def test_pickled_together(self):
+        """
+        States pickled together go on to share what they share.
+        """
+        root = Aggregator.new(messages=[UserMessage("x" * 80)] * 1_000)
+        forks = [root.fork().add_user_prompt(str(n)) for n in range(10)]
+        alone, together = pickle.dumps(root), pickle.dumps([root, *forks])
+        back = pickle.loads(together)
+
+        assert [root, *forks] == back
+        assert 1.2 * len(alone) > len(together)
+        assert back[1][0] is back[2][0]
+
+
+class TestFace:
+    """
+    There is no way to change a state but its private parts.
+    """
+
+    @pytest.mark.parametrize(
+        "name",
+        [
+            *("id", "parent_id", "root_id", "init_len", "init_ledger_len", "turn_len"),
+            *("messages", "entries", "ledger", "usage", "total_usage", "turn"),
+            *("add", "fork", "join", "other"),
+        ],
+    )
+    def test_nothing_can_be_set(self, name):
+        """
+        Nothing it shows can be set or deleted, and nothing added.
+        """
+        state = talk("a")
+        with pytest.raises(AttributeError):
+            setattr(state, name, None)
+        with pytest.raises(AttributeError):
+            delattr(state, name)
+
+    def test_entries(self):
+        """
+        Entries are frozen: identity, message; identity, usage, model.
+        """
+        state = talk("a").add_usage(Usage(1))
+
+        assert ("id", "message") == Entry._fields
+        assert ("id", "usage", "model") == LedgerEntry._fields
+        for one in (state.entries[0], state.ledger[0]):
+            with pytest.raises(AttributeError):
+                one.id = "other"  # type: ignore[misc]
+
+    def test_repr(self):
+        """
+        Shown by id, messages and tokens.
+        """
+        state = Aggregator.new(id=ONE).add_user_prompt("a").add_usage(Usage(1000, 234))
+        shown = "<Aggregator 00000000-0000-0000-0000-000000000001: 1 messages"
+
+        assert f"{shown}, 1,234 tokens spent>" == repr(state)
+        assert "2 messages, 1 inherited, 1,234" in repr(
+            state.fork().add_user_prompt("b")
+        )
+
+    def test_can_be_watched(self):
+        """
+        States are freed with the last reference, without a collector.
+        """
+        state = talk("a")
+        watch = weakref.ref(state)
+        fork = state.fork()
+        del state
+
+        assert watch() is None
+        assert "a" == said(fork)
+
+
+class TestWeight:
+    @pytest.mark.parametrize("size", [10, 10_000])
+    def test_of_a_kept_state(self, size):
+        """
+        At most 450 bytes for each state that is kept, however long it is.
+        """
+        state = Aggregator.new(messages=[UserMessage("a")] * size)
+        message = UserMessage("b")
+        tracemalloc.start()
+        try:
+            before, _ = tracemalloc.get_traced_memory()
+            kept = [state]
+            for _ in range(3_000):
+                state = state.add(message)
+                kept.append(state)
+
+            after, _ = tracemalloc.get_traced_memory()
+        finally:
+            tracemalloc.stop()
+
+        assert 450 >= (after - before) / 3_000
+        assert size + 3_000 == len(kept[-1])
+
+    def test_frees_abandoned_futures(self):
+        """
+        What was said after a state that is kept is freed with the last state
+        that has it.
+        """
+        state = talk(*"ab" * 40)
+        messages = [ToolMessage("x", tool_call_id=str(n)) for n in range(100)]
+        parts = [
+            message.replace(metadata={"n": n}) for n, message in enumerate(messages)
+        ]
+        watches = [weakref.ref(part.metadata) for part in parts]
+        future = state.extend(parts).fork().add_user_prompt("b")
+        hash(future), list(future), future[5]
+        del messages, parts, future
+
+        assert [] == [watch() for watch in watches if watch() is not None]
+        assert 80 == len(state)
+
+
+def grown(state: Aggregator, name: str) -> Aggregator:
+    """
+    A branch of *state* in which *name* speaks, for another process.
+    """
+    fork = state.fork()
+    for n in range(40):
+        fork = fork.add_user_prompt(f"{name}{n}").add_usage(Usage(1))
+
+    return fork
+
+
+class TestConcurrency:
+    def test_threads(self):
+        """
+        Any number of threads may fork one state at once; joined in call order,
+        nothing is lost, and the state is as it was.
+        """
+        state = talk(*"abc" * 30)
+        before = sys.getswitchinterval()
+        sys.setswitchinterval(1e-6)
+        try:
+            with ThreadPoolExecutor(6) as pool, unchanged(state):
+                forks = list(pool.map(grown, [state] * 6, "uvwxyz"))
+        finally:
+            sys.setswitchinterval(before)
+
+        joined = state.join(*forks)
+        names = [f"{name}{n}" for name in "uvwxyz" for n in range(40)]
+
+        assert [*"abc" * 30, *names] == [message.text for message in joined]
+        assert Usage(240) == joined.usage
+        states_add_up(joined)
+
+    def test_one_value_grown_by_many(self):
+        """
+        Threads that grow one value under one id lose nothing either.
+        """
+        state = talk("a")
+        grown_apart: list[Aggregator] = []
+        start = threading.Barrier(6)
+
+        def grow(name: str) -> None:
+            start.wait()
+            mine = state
+            for n in range(40):
+                mine = mine.add_user_prompt(f"{name}{n}")
+
+            grown_apart.append(mine)
+
+        threads = [threading.Thread(target=grow, args=(name,)) for name in "uvwxyz"]
+        for thread in threads:
+            thread.start()
+
+        for thread in threads:
+            thread.join()
+
+        joined = state.join(*grown_apart)
+
+        assert 241 == len(joined) == len({entry.id for entry in joined.entries})
+
+    def test_processes(self):
+        """
+        Branches grown in other processes come back with identities of their
+        own, and join in call order.
+        """
+        state = talk("a")
+        context = multiprocessing.get_context("spawn")
+        with ProcessPoolExecutor(2, mp_context=context) as pool:
+            branches = [
+                pool.submit(Aggregator.extend, state.fork(), [UserMessage(name)] * 3)
+                for name in "uvw"
+            ]
+            turns = [
+                pool.submit(Aggregator.add_usage, branch.result(), Usage(5))
+                for branch in branches
+            ]
+            joined = state.join(*[run.result().turn for run in turns])
+
+        assert "a u u u v v v w w w" == said(joined)
+        assert Usage(15) == joined.usage
+        assert 10 == len({entry.id for entry in joined.entries})
+        states_add_up(joined)

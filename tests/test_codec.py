@@ -1,0 +1,1491 @@
+# Parts take dicts where their annotations say `PMap`, and some values are wrong
+# on purpose.
+# mypy: disable-error-code="arg-type, dict-item"
+
+import json
+import subprocess
+import sys
+from contextlib import suppress
+from datetime import UTC, date, datetime, timedelta, timezone
+from enum import Enum
+from pathlib import Path
+from typing import Any
+from uuid import UUID
+
+import attrs
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from conversation_state.aggregator import Aggregator, Checkpoint, Turn
+from conversation_state.codec import Codec, _in, decode, encode, from_data, to_data
+from conversation_state.codec._reading import Reader
+from conversation_state.errors import (
+    DecodeError,
+    InvalidMessageError,
+    InvalidPartError,
+    Problem,
+)
+from conversation_state.messages import (
+    AssistantMessage,
+    Envelope,
+    LogProb,
+    Message,
+    ResponseMeta,
+    ToolMessage,
+    UnknownMessage,
+    UserMessage,
+)
+from conversation_state.parts import ImagePart, Part, TextPart, UnknownPart
+from conversation_state.testing.strategies import (
+    aggregators,
+    checkpoints,
+    json_values,
+    messages,
+    parts,
+    texts,
+    timestamps,
+    tool_calls,
+    turns,
+    usages,
+)
+from conversation_state.tools import ToolCall
+from conversation_state.usage import PromptTokensDetails, Usage
+
+GOLDEN = Path(__file__).parent / "golden" / "v1"
+
+# Whatever the codec writes without being told more.
+values = st.one_of(
+    messages(),
+    parts(),
+    tool_calls(),
+    usages(),
+    st.lists(messages(), max_size=4).map(tuple),
+    aggregators(),
+    turns(),
+    checkpoints(),
+)
+
+
+def wrong(data: Any, **options: Any) -> list[str]:
+    """
+    The problems of *data*, which is bytes, or JSON values.
+    """
+    read = (
+        decode if isinstance(data, (bytes, bytearray, memoryview, str)) else from_data
+    )
+    with pytest.raises(DecodeError) as caught:
+        read(data, **options)
+
+    return [str(problem) for problem in caught.value.problems]
+
+
+def document(kind: str, **fields: Any) -> dict[str, Any]:
+    """
+    A document of this version.
+    """
+    return {"format": "conversation_state", "version": 1, "kind": kind, **fields}
+
+
+def saying(**message: Any) -> dict[str, Any]:
+    """
+    The document of one message.
+    """
+    return document("message", message=message)
+
+
+def holding(**part: Any) -> dict[str, Any]:
+    """
+    The document of an assistant's message of one part.
+    """
+    return saying(role="assistant", parts=[part])
+
+
+def state(**changes: Any) -> dict[str, Any]:
+    """
+    The document of a state with two messages and two ledger entries.
+    """
+    talk = Aggregator.new().add_user_prompt("hi").add_assistant_message("hello")
+    talk = talk.add_usage(Usage(1, 2), key="one").add_usage(Usage(3, 4), key="two")
+    return {**to_data(talk), **changes}
+
+
+class TestEncode:
+    """
+    Values to bytes.
+    """
+
+    @given(values)
+    def test_is_undone_by_decode(self, value):
+        """
+        What was written is read: equal, and of the same class.
+        """
+        read = decode(encode(value))
+
+        assert value == read
+        assert type(value) is type(read)
+
+    @given(values)
+    def test_is_a_function_of_the_value(self, value):
+        """
+        What was read is written as the same bytes.
+        """
+        data = encode(value)
+
+        assert data == encode(decode(data))
+
+    def test_is_the_same_in_every_process(self):
+        """
+        The order of metadata is not that of hashes, which differ by process.
+        """
+        script = (
+            "from conversation_state import UserMessage, encode;"
+            "names = [f'name {i}' for i in range(40)];"
+            "more = dict.fromkeys(names, dict.fromkeys(names));"
+            "print(encode(UserMessage('', metadata=more, unknown=more)).decode())"
+        )
+        outputs = {
+            subprocess.run(
+                [sys.executable, "-c", script],
+                capture_output=True,
+                check=True,
+                cwd=GOLDEN.parents[2],
+                env={"PYTHONHASHSEED": seed},
+            ).stdout
+            for seed in ("1", "2", "3")
+        }
+
+        assert 1 == len(outputs)
+
+    def test_leaves_out_what_is_not_there(self):
+        """
+        A message is who says what, and no more if there is no more.
+        """
+        assert saying(role="user", content="hi") == to_data(UserMessage("hi"))
+        assert saying(role="assistant") == to_data(AssistantMessage())
+        assert document("usage", usage={}) == to_data(Usage())
+
+    def test_tells_no_parts_from_no_text(self):
+        """
+        A message without parts is not one with an empty text.
+        """
+        assert saying(role="user", content="") == to_data(UserMessage(""))
+        assert saying(role="user", parts=[]) == to_data(UserMessage([]))
+
+    def test_tells_an_empty_response_from_none(self):
+        """
+        A provider that told nothing is not the same as no provider, and no
+        probabilities are not the same as none told.
+        """
+        for response in (None, ResponseMeta(), ResponseMeta(logprobs=())):
+            message = AssistantMessage("", response=response)
+
+            assert response == decode(encode(message)).response
+
+    @given(timestamps())
+    def test_keeps_times_and_offsets(self, time):
+        """
+        Times are kept to the microsecond, and offsets as they are, not only
+        the moment they mean together.
+        """
+        read = decode(encode(UserMessage("", timestamp=time))).timestamp
+
+        assert time == read
+        assert time.utcoffset() == read.utcoffset()
+
+    @pytest.mark.parametrize(
+        ("time", "expected"),
+        [
+            (datetime(2025, 1, 2, tzinfo=UTC), "2025-01-02T00:00:00.000000+00:00"),
+            (
+                datetime(2025, 1, 2, 3, 4, 5, 6, UTC),
+                "2025-01-02T03:04:05.000006+00:00",
+            ),
+            (
+                datetime(1, 1, 1, 0, 0, 0, 1, timezone(-timedelta(seconds=1))),
+                "0001-01-01T00:00:00.000001-00:00:01",
+            ),
+        ],
+    )
+    def test_writes_times_one_way(self, time, expected):
+        """
+        Six digits and an offset, whatever they are.
+        """
+        data = to_data(UserMessage("", timestamp=time))
+
+        assert expected == data["message"]["timestamp"]
+
+    def test_keeps_what_was_shared(self):
+        """
+        Messages of one envelope share what they were stamped with, as they
+        did before they were written.
+        """
+        envelope = Envelope.new()
+        read = decode(encode((envelope.user("hi"), envelope.assistant("hello"))))
+
+        assert read[0]._common is read[1]._common
+
+    def test_tells_stamps_apart(self):
+        """
+        Messages one after another may have all but one thing in common.
+        """
+        noon = datetime(2025, 1, 2, 12, 0, 0, 1, UTC)
+        said = [
+            UserMessage("hi", name=name, run_id=run, turn_id=turn, timestamp=time)
+            for name in ("", "ann", "bob")
+            for run in (None, UUID(int=1), UUID(int=2))
+            for turn in (None, UUID(int=1), UUID(int=2))
+            for time in (None, noon, noon + timedelta(microseconds=1))
+        ]
+        for step in (1, 3, 9, 27):
+            mixed = tuple(said[i::step] for i in range(step))
+            read = tuple(decode(encode(tuple(some))) for some in mixed)
+
+            assert tuple(map(tuple, mixed)) == read
+
+    def test_keeps_the_deepest_json(self):
+        """
+        A hundred levels, as deep as metadata go, in a part of a checkpoint.
+        """
+        deep: Any = 1
+        for _ in range(99):
+            deep = [deep]
+
+        part = UnknownPart({"type": "new", "a": deep}, metadata={"a": deep})
+        kept = Aggregator.new(messages=[UserMessage([part])]).checkpoint()
+
+        assert kept == decode(encode(kept))
+
+    def test_keeps_large_numbers(self):
+        """
+        Integers of 64 bits, with sign or without, and the largest floats.
+        """
+        numbers = [-(2**63), 2**64 - 1, sys.float_info.max, sys.float_info.min]
+        message = UserMessage("12345678901234567890123", metadata={"n": numbers})
+
+        assert message == decode(encode(message))
+
+    def test_writes_any_sequence_of_messages(self):
+        """
+        A list and a state's view of its messages are read as a tuple.
+        """
+        said = [UserMessage("hi"), AssistantMessage("hello")]
+        view = Aggregator.new(messages=said).messages
+
+        assert tuple(said) == decode(encode(said))
+        assert tuple(said) == decode(encode(view))
+
+    @pytest.mark.parametrize("value", [5, {}, "text", None, object(), LogProb("a", 0)])
+    def test_refuses_what_it_does_not_know(self, value):
+        """
+        The error says what can be written, and what to do about the rest.
+        """
+        with pytest.raises(TypeError, match=r"Aggregator.*Codec\(\)\.register"):
+            encode(value)
+
+    def test_refuses_what_is_no_message(self):
+        """
+        A sequence is one of messages.
+        """
+        with pytest.raises(TypeError, match="can't encode a str"):
+            encode((UserMessage("hi"), "hello"))
+
+
+class TestDecode:
+    """
+    Bytes to values, where nothing is wrong.
+    """
+
+    @pytest.mark.parametrize(
+        "kind", [bytes, bytearray, memoryview, lambda data: memoryview(data * 2)[::2]]
+    )
+    def test_takes_bytes(self, kind):
+        """
+        Bytes of any kind, and text.
+        """
+        data = encode(UserMessage("Zürich"))
+        spread = b"".join(bytes([each, 0]) for each in data)
+
+        assert UserMessage("Zürich") == decode(bytes(data))
+        assert UserMessage("Zürich") == decode(bytearray(data))
+        assert UserMessage("Zürich") == decode(memoryview(data))
+        assert UserMessage("Zürich") == decode(memoryview(spread)[::2])
+        assert UserMessage("Zürich") == decode(data.decode())
+
+    @pytest.mark.parametrize("data", [None, 5, ["a"], object()])
+    def test_refuses_what_has_no_bytes(self, data):
+        """
+        Anything else is a mistake in the program, not in the data.
+        """
+        with pytest.raises(TypeError, match="expected bytes or a str"):
+            decode(data)
+
+    def test_takes_white_space(self):
+        """
+        A document may have been laid out for people.
+        """
+        value = Aggregator.new(messages=[UserMessage("hi")])
+
+        assert value == decode(json.dumps(to_data(value), indent=2))
+
+    def test_last_of_two_stands(self):
+        """
+        Of a key given twice the last value stands, as in most JSON parsers.
+        """
+        data = encode(UserMessage("hi")).replace(
+            b'"content"', b'"content":"no","content"'
+        )
+
+        assert UserMessage("hi") == decode(data)
+
+    @given(messages())
+    def test_short_way_is_the_long_way(self, message):
+        """
+        What is read by the shorter way for usual messages is what is read by
+        the way for all of them.
+        """
+        raw = to_data(message)["message"]
+        short = _in._usual_message(Reader(), raw, None)
+        long = _in._tagged(Reader(), raw, None, _in._MESSAGES)
+
+        assert message == long
+        assert short is None or message == short
+
+    @pytest.mark.parametrize(
+        "message",
+        [
+            UserMessage("hi", name="ann"),
+            ToolMessage("12:30", tool_call_id="c1", tool_name="clock"),
+            AssistantMessage("", tool_calls=[ToolCall("c1", "clock", "{}")]),
+            AssistantMessage("hello", response=ResponseMeta("stop", Usage(1, 2))),
+            Envelope.new().user("hi"),
+        ],
+    )
+    def test_short_way_is_for_usual_messages(self, message):
+        """
+        It is taken for what most messages are, or it would be for nothing.
+        """
+        raw = to_data(message)["message"]
+
+        assert message == _in._usual_message(Reader(), raw, None)
+
+
+class TestExpect:
+    """
+    Values of one class only.
+    """
+
+    @pytest.mark.parametrize(
+        ("value", "expect"),
+        [
+            (UserMessage("hi"), UserMessage),
+            (UserMessage("hi"), Message),
+            (UserMessage("hi"), object),
+            (TextPart("hi"), Part),
+            ((), tuple),
+            (Usage(), Usage),
+            (Aggregator.new(), Aggregator),
+            (Aggregator.new().turn, Turn),
+            (Aggregator.new().checkpoint(), Checkpoint),
+        ],
+    )
+    def test_takes_what_is_of_it(self, value, expect):
+        """
+        The class itself, or one it is derived from.
+        """
+        assert value == decode(encode(value), expect=expect)
+        assert value == from_data(to_data(value), expect=expect)
+
+    @pytest.mark.parametrize(
+        ("value", "expect", "problem"),
+        [
+            (
+                UserMessage("hi"),
+                AssistantMessage,
+                "$: expected AssistantMessage, got UserMessage",
+            ),
+            (
+                UserMessage("hi"),
+                Aggregator,
+                "$.kind: expected Aggregator, got 'message'",
+            ),
+            (TextPart("hi"), ImagePart, "$: expected ImagePart, got TextPart"),
+            ((UserMessage("hi"),), Message, "$.kind: expected Message, got 'messages'"),
+            (
+                Aggregator.new(),
+                Checkpoint,
+                "$.kind: expected Checkpoint, got 'aggregator'",
+            ),
+        ],
+    )
+    def test_refuses_others(self, value, expect, problem):
+        """
+        The problem says what is there and what was asked for.
+        """
+        assert [problem] == wrong(encode(value), expect=expect)
+
+
+class TestProblems:
+    """
+    Everything that is wrong is told, and where it is.
+    """
+
+    @pytest.mark.parametrize(
+        ("data", "problem"),
+        [
+            (b"", "$: not JSON: "),
+            (b"{", "$: not JSON: "),
+            (b'{"a": 1}\n{}', "$: not JSON: "),
+            (b"\xef\xbb\xbf{}", "$: not JSON: "),
+            (b'{"a":NaN}', "$: not JSON: "),
+            (b'{"a":-Infinity}', "$: not JSON: "),
+            (b'{"a":1e999}', "$: not JSON: "),
+            (b'"\\ud800"', "$: not JSON: "),
+            (b'{"a":\n"\x00"}', "$: not JSON: "),
+            (b'{"a":"\xff"}', "$: not UTF-8: byte 0xff at 6"),
+            ('{"a":"\ud800"}', "$: not text: half of a surrogate pair at 6"),
+            (b"[" * 100_000, "$: not JSON: "),
+            (b'{"a":' * 100_000, "$: not JSON: "),
+            (b"[]", "$: expected an object, got an array"),
+            (b"null", "$: expected an object, got null"),
+        ],
+    )
+    def test_no_document(self, data, problem):
+        """
+        What is no JSON, and what is no object.
+        """
+        (found,) = wrong(data)
+
+        assert found.startswith(problem)
+
+    def test_says_where_it_is_no_json(self):
+        """
+        By line and column.
+        """
+        (found,) = wrong(b'{\n  "format" "conversation_state"\n}')
+
+        assert "line 2, column" in found
+
+    @pytest.mark.parametrize(
+        ("changes", "problem"),
+        [
+            ({"format": "bubo"}, "$.format: expected 'conversation_state', got 'bubo'"),
+            ({"format": None}, "$.format: expected 'conversation_state', got null"),
+            ({"version": "1"}, "$.version: expected an integer from 1 on, got '1'"),
+            ({"version": True}, "$.version: expected an integer from 1 on, got true"),
+            ({"version": 0}, "$.version: expected an integer from 1 on, got 0"),
+            ({"version": 2}, "$.version: written by a newer version of conversation"),
+            ({"kind": "timetable"}, "$.kind: 'timetable' is no kind known here: aggr"),
+            ({"kind": ["message"]}, "$.kind: an array is no kind known here: aggrega"),
+            ({"more": 1}, "$.more: unknown field"),
+        ],
+    )
+    def test_envelope(self, changes, problem):
+        """
+        What is not ours, newer than us, or of no kind that is known.
+        """
+        (found,) = wrong({**to_data(UserMessage("hi")), **changes})
+
+        assert found.startswith(problem)
+
+    def test_empty_envelope(self):
+        """
+        All three of its fields are missed.
+        """
+        assert [
+            "$.format: missing",
+            "$.version: missing",
+            "$.kind: missing",
+        ] == wrong({})
+
+    @pytest.mark.parametrize(
+        ("data", "problem"),
+        [
+            (document("message"), "$.message: missing"),
+            (document("message", message=5), "$.message: expected an object, got 5"),
+            (saying(), "$.message.role: missing"),
+            (saying(role=None), "$.message.role: expected a text, got null"),
+            (saying(role=["user"]), "$.message.role: expected a text, got an array"),
+            (saying(role="user"), "$.message.content: missing"),
+            (saying(role="user", content=5), "$.message.content: expected a text, got"),
+            (saying(role="user", content=None), "$.message.content: expected a text, "),
+            (saying(role="assistant", content=None), "$.message.content: expected a "),
+            (
+                saying(role="assistant", tool_calls=None),
+                "$.message.tool_calls: expected an array, got null",
+            ),
+            (
+                saying(role="user", content="", parts=[]),
+                "$.message.parts: is there, and content is, too",
+            ),
+            (saying(role="user", parts={}), "$.message.parts: expected an array, got "),
+            (
+                saying(role="system", parts=[{"type": "audio", "url": "a"}]),
+                "$.message.parts[0]: system messages hold only parts of text",
+            ),
+            (
+                saying(role="user", content="\ud800"),
+                "$.message.content: it holds '\\ud800' at position 0",
+            ),
+            (
+                saying(role="user", content="", name="\ud800"),
+                "$.message.name: it holds '\\ud800' at position 0",
+            ),
+            (
+                saying(role="user", content="", run_id="{" + "0" * 32 + "}"),
+                "$.message.run_id: expected a UUID, like ",
+            ),
+            (
+                saying(role="user", content="", turn_id=5),
+                "$.message.turn_id: expected a UUID, like ",
+            ),
+            (
+                saying(role="user", content="", timestamp="2025-01-01T00:00:00"),
+                "$.message.timestamp: expected a time with an offset, like ",
+            ),
+            (
+                saying(role="user", content="", timestamp=""),
+                "$.message.timestamp: expected a time with an offset, like ",
+            ),
+            (
+                saying(role="user", content="", metadata=[]),
+                "$.message.metadata: expected an object, got an array",
+            ),
+            (
+                saying(
+                    role="user", content="", metadata={"a": {"b c": [float("nan")]}}
+                ),
+                "$.message.metadata.a['b c'][0]: it is nan, which JSON has no word for",
+            ),
+            (
+                saying(role="user", content="", metadata={"a": [2**64]}),
+                "$.message.metadata.a[0]: it is an integer that does not fit in 64",
+            ),
+            (
+                saying(role="user", content="", since_v2={"a": {1, 2}}),
+                "$.message.since_v2.a: it is {1, 2}, which JSON has no word for",
+            ),
+            (
+                saying(role="narrator", a=[{"b": float("inf")}]),
+                "$.message.a[0].b: it is inf, which JSON has no word for",
+            ),
+            (saying(role="tool", content=""), "$.message.tool_call_id: missing"),
+            (
+                saying(role="tool", content="", tool_call_id=""),
+                "$.message.tool_call_id: is empty; a result must say which call",
+            ),
+            (
+                saying(role="tool", content="", tool_call_id="c", is_error=1),
+                "$.message.is_error: expected true or false, got 1",
+            ),
+            (saying(role="unknown"), "$.message.raw: missing"),
+            (holding(), "$.message.parts[0].type: missing"),
+            (holding(type=None), "$.message.parts[0].type: expected a text, got null"),
+            (holding(type="text"), "$.message.parts[0].text: missing"),
+            (holding(type="text", text=1), "$.message.parts[0].text: expected a text,"),
+            (holding(type="image", url=""), "$.message.parts[0].url: is empty; there"),
+            (holding(type="image", data=""), "$.message.parts[0].data: is empty; ther"),
+            (
+                holding(type="image", url="a", data="YQ=="),
+                "$.message.parts[0]: ImagePart takes exactly one of url and data",
+            ),
+            (
+                holding(type="image", data="YQ"),
+                "$.message.parts[0].data: expected a text that is base64, got 'YQ'",
+            ),
+            (
+                holding(type="image", data="Zü=="),
+                "$.message.parts[0].data: expected a text that is base64, got",
+            ),
+            (
+                holding(type="text", text="", index=-1),
+                "$.message.parts[0].index: is -1; expected a position in the response",
+            ),
+            (
+                holding(type="text", text="", index=1.0),
+                "$.message.parts[0].index: expected an integer of at most 64 bits, got",
+            ),
+            (
+                holding(type="text", text="", index=10**5_000),
+                "$.message.parts[0].index: expected an integer of at most 64 bits, got",
+            ),
+            (
+                saying(role="assistant", tool_calls=[{"id": "a"}]),
+                "$.message.tool_calls[0].name: missing",
+            ),
+            (
+                saying(role="assistant", tool_calls=[[]]),
+                "$.message.tool_calls[0]: expected an object, got an array",
+            ),
+            (
+                saying(
+                    role="assistant",
+                    tool_calls=[{"id": "a", "name": "b", "arguments": {}}],
+                ),
+                "$.message.tool_calls[0].arguments: expected a text, got an object",
+            ),
+            (
+                saying(role="assistant", response={"logprobs": [{"token": "a"}]}),
+                "$.message.response.logprobs[0].logprob: missing",
+            ),
+            (
+                saying(
+                    role="assistant",
+                    response={"logprobs": [{"token": "a", "logprob": float("nan")}]},
+                ),
+                "$.message.response.logprobs[0].logprob: is nan; expected a finite",
+            ),
+            (
+                saying(
+                    role="assistant",
+                    response={
+                        "logprobs": [
+                            {
+                                "token": "a",
+                                "logprob": 0,
+                                "top": [{"token": "b", "logprob": 0, "top": []}],
+                            }
+                        ]
+                    },
+                ),
+                "$.message.response.logprobs[0].top[0].top: unknown field",
+            ),
+            (
+                document("usage", usage={"prompt_tokens": 1.0}),
+                "$.usage.prompt_tokens: expected an integer from 0 to 2**63 - 1, got 1",
+            ),
+            (
+                document("usage", usage={"prompt_tokens": -1, "completion_tokens": 1}),
+                "$.usage.prompt_tokens: expected an integer from 0 to 2**63 - 1, got -",
+            ),
+            (
+                document("usage", usage={"total_tokens": True}),
+                "$.usage.total_tokens: expected an integer from 0 to 2**63 - 1, got tr",
+            ),
+            (
+                document("usage", usage={"new_tokens": "7"}),
+                "$.usage.new_tokens: expected an integer from 0 to 2**63 - 1, got '7'",
+            ),
+            (
+                document("usage", usage={"extra": {"a": 1}, "a": 1}),
+                "$.usage.a: is in extra, too",
+            ),
+            (
+                document("usage", usage={"prompt_tokens_details": {"new": 1}}),
+                "$.usage.prompt_tokens_details.new: unknown field",
+            ),
+            (
+                document(
+                    "usage",
+                    usage={"prompt_tokens": 2**62, "completion_tokens": 2**62},
+                ),
+                "$.usage: total_tokens is 9223372036854775808; a count of tokens",
+            ),
+            (
+                document("usage", usage={"\ud800": 1}),
+                "$.usage.extra['\\ud800']: it holds '\\ud800' at position 0",
+            ),
+            (document("messages", messages={}), "$.messages: expected an array, got a"),
+            (document("messages", messages=[5]), "$.messages[0]: expected an object, "),
+            (document("part", part="text"), "$.part: expected an object, got 'text'"),
+            (document("tool_call", tool_call={"id": ""}), "$.tool_call.name: missing"),
+            (document("checkpoint", label="a"), "$.state: missing"),
+            (document("checkpoint", state=5, label="a"), "$.state: expected an objec"),
+        ],
+    )
+    def test_one(self, data, problem):
+        """
+        Each mistake is found in its place, and no other.
+        """
+        found = wrong(data)
+
+        assert found[0].startswith(problem)
+        assert [] == found[1:]
+
+    @pytest.mark.parametrize(
+        ("changes", "problem"),
+        [
+            ({"id": "0"}, "$.id: expected a UUID, like "),
+            ({"root_id": None}, "$.root_id: expected a UUID, like "),
+            ({"init_len": 3}, "$.init_len: is 3; there are 2 to fork from"),
+            ({"init_len": -1}, "$.init_len: is -1; there are 2 to fork from"),
+            ({"init_len": True}, "$.init_len: expected an integer"),
+            ({"init_ledger_len": 3}, "$.init_ledger_len: is 3; there are 2 to fork"),
+            ({"entry_ids": ["a"]}, "$.entry_ids: 1 identities for 2 messages"),
+            ({"entry_ids": ["a", "a"]}, "$.entry_ids[1]: the same as at 0"),
+            ({"entry_ids": ["a", 1]}, "$.entry_ids[1]: expected a text, got 1"),
+            ({"entry_ids": ["a", "\ud800"]}, "$.entry_ids[1]: it holds '\\ud800'"),
+            ({"entry_ids": None}, "$.entry_ids: expected an array, got null"),
+            (
+                {"ledger": [{"id": "a", "usage": {}}] * 2},
+                "$.ledger[1].id: the same as at 0",
+            ),
+            ({"ledger": [{"id": "a"}]}, "$.ledger[0].usage: missing"),
+            ({"ledger": [{"id": "a", "usage": {}, "b": 1}]}, "$.ledger[0].b: unknown"),
+            (
+                {"ledger": [{"id": "a", "usage": {}, "model": 1}]},
+                "$.ledger[0].model: expected a text, got 1",
+            ),
+            (
+                {
+                    "ledger": [
+                        {"id": f"{i}", "usage": {"total_tokens": 2**63 - 1}}
+                        for i in range(2)
+                    ]
+                },
+                "$.ledger: total_tokens is 18446744073709551614; a count of tokens",
+            ),
+            ({"since_v2": 1}, "$.since_v2: unknown field"),
+        ],
+    )
+    def test_state(self, changes, problem):
+        """
+        A state that does not fit together is none.
+        """
+        (found,) = wrong(state(**changes))
+
+        assert found.startswith(problem)
+
+    def test_turn(self):
+        """
+        Neither is a turn, whose usage would not add up later.
+        """
+        data = to_data(from_data(state()).turn)
+        data["entry_ids"] = ["a", "a"]
+        data["ledger"] = [{"id": i, "usage": {"total_tokens": 2**62}} for i in "abc"]
+
+        assert ["$.entry_ids[1]: the same as at 0"] == wrong(data)
+        data["entry_ids"] = ["a", "b"]
+        assert wrong(data)[0].startswith("$.ledger: total_tokens is ")
+
+    def test_missing_from_a_state(self):
+        """
+        Nothing of what makes a state is guessed.
+        """
+        found = wrong(document("aggregator"))
+
+        assert {
+            "$.id: missing",
+            "$.root_id: missing",
+            "$.init_len: missing",
+            "$.init_ledger_len: missing",
+            "$.entry_ids: missing",
+            "$.messages: missing",
+            "$.ledger: missing",
+        } == set(found)
+
+    def test_all_at_once(self):
+        """
+        What is wrong in one place hides nothing in another.
+        """
+        data = state(
+            init_len=5,
+            messages=[
+                {"role": "user", "content": 1, "name": 2, "metadata": 3},
+                {
+                    "role": "user",
+                    "parts": [
+                        {"type": "image", "url": "", "metadata": {"a": float("nan")}},
+                        {"type": "text"},
+                        {"type": "reasoning"},
+                    ],
+                },
+            ],
+        )
+
+        assert {
+            "$.init_len",
+            "$.messages[0].content",
+            "$.messages[0].name",
+            "$.messages[0].metadata",
+            "$.messages[1].parts[0].url",
+            "$.messages[1].parts[0].metadata.a",
+            "$.messages[1].parts[1].text",
+            "$.messages[1].parts[2]",
+        } == {line.partition(": ")[0] for line in wrong(data)}
+
+    def test_at_most_a_hundred(self):
+        """
+        A hundred are listed, the rest is counted.
+        """
+        found = wrong(document("messages", messages=[5] * 1_234))
+
+        assert 101 == len(found)
+        assert "$.messages[99]: expected an object, got 5" == found[99]
+        assert "$: and 1,134 more problems" == found[100]
+
+    def test_is_short(self):
+        """
+        However long what is wrong is, and wherever it is.
+        """
+        data = saying(
+            role="user",
+            content=["x" * 10_000] * 100,
+            name={"x" * 10_000: 1},
+            metadata={"k" * 10_000: {"k" * 10_000: float("nan")}},
+            run_id="x" * 10_000,
+        )
+        data["y" * 10_000] = 1
+
+        assert 500 > max(map(len, wrong(data)))
+
+    def test_numbers_beyond_64_bits(self):
+        """
+        A number orjson would read as a nearby float is a problem, and not
+        another number; in a text it is none.
+        """
+        digits = "18446744073709551616"
+        fine = UserMessage(digits, metadata={"a": digits, "b": -(2**63), "c": 1e300})
+        for number in (digits, "-9223372036854775809", "1" * 300):
+            data = encode(UserMessage(f'"{number}.', metadata={"a": 0.5, "b": number}))
+
+            assert number == decode(data).metadata["b"]
+            (found,) = wrong(data.replace(f'"{number}"'.encode(), number.encode()))
+            assert "takes more than 64 bits" in found
+
+        assert fine == decode(encode(fine))
+        # A float says that it is one.
+        data = encode(UserMessage("", metadata={"a": 5})).replace(b":5", b":1e300")
+        assert 1e300 == decode(data).metadata["a"]
+        data = data.replace(b"1e300", b"18446744073709551616.0")
+        assert 2.0**64 == decode(data).metadata["a"]
+
+    def test_deep_metadata(self):
+        """
+        More than a hundred levels are too many, and say where.
+        """
+        data = encode(UserMessage("", metadata={"a": 5}))
+        deep = data.replace(b":5", b":" + b"[" * 100 + b"]" * 100)
+        (found,) = wrong(deep)
+
+        assert (
+            f"$.message.metadata.a{'[0]' * 99}: nested more than 100 levels deep"
+            == (found)
+        )
+
+    def test_facts(self):
+        """
+        The error has the problems, each with its path.
+        """
+        with pytest.raises(DecodeError) as caught:
+            from_data(saying(role="user", content=5))
+
+        problem = Problem("$.message.content", "expected a text, got 5")
+        assert (problem,) == caught.value.problems
+        assert isinstance(caught.value, ValueError)
+
+
+class TestUnknown:
+    """
+    What a newer version wrote, and this one has no word for.
+    """
+
+    def test_message(self):
+        """
+        A message of an unknown role is kept as it is, in its place.
+        """
+        raw = {"role": "narrator", "content": {"b": [1], "a": None}, "name": 5}
+        (value,) = from_data(document("messages", messages=[raw]))
+
+        assert UnknownMessage(raw) == value
+        assert raw == to_data(value)["message"]
+
+    def test_part(self):
+        """
+        So is a part of an unknown type.
+        """
+        raw = {"type": "hologram", "metadata": 5, "index": -1, "raw": None}
+        value = from_data(saying(role="user", parts=[raw]))
+
+        assert (UnknownPart(raw),) == value.parts
+        assert [raw] == to_data(value)["message"]["parts"]
+
+    def test_fields(self):
+        """
+        Unknown fields of messages, parts, calls and responses are kept beside
+        the known ones.
+        """
+        more: dict[str, Any] = {"since_v2": {"a": None}, "": 0, "unknown": 1}
+        part = {"type": "text", "text": "hi", **more}
+        call = {"id": "c", "name": "f", **more}
+        message = saying(
+            role="assistant", parts=[part], tool_calls=[call], response=more, **more
+        )
+        value = from_data(message)
+
+        assert message == to_data(value)
+        assert value.response is not None
+        assert (
+            UserMessage("", unknown=more).unknown
+            == value.unknown
+            == value.parts[0].unknown
+            == value.tool_calls[0].unknown
+            == value.response.unknown
+        )
+
+    def test_counts(self):
+        """
+        Unknown counts of a usage are those of further categories.
+        """
+        data = document("usage", usage={"prompt_tokens": 1, "new_tokens": 7})
+        value = from_data(data)
+
+        assert Usage(1, extra={"new_tokens": 7}) == value
+        assert data == to_data(value)
+
+    def test_counts_named_like_fields(self):
+        """
+        A category may have the name of a field.
+        """
+        extra = {"prompt_tokens": 1, "extra": 2, "prompt_tokens_details": 3, "b": 4}
+        usage = Usage(5, extra=extra)
+
+        assert {"prompt_tokens": 5, "b": 4} == {
+            name: count
+            for name, count in to_data(usage)["usage"].items()
+            if name != "extra"
+        }
+        assert usage == decode(encode(usage))
+
+    @pytest.mark.parametrize(
+        "value",
+        [
+            UnknownMessage({}),
+            UnknownMessage({"role": 5}),
+            UnknownMessage({"role": ""}),
+            UnknownMessage({"role": "unknown"}),
+            UnknownMessage({"role": "unknown", "raw": {}, "source": "a"}),
+            UnknownMessage({"role": "user", "content": 5}, source="gemini"),
+            UnknownMessage({"role": "narrator"}, name="ann", unknown={"content": 1}),
+            UnknownPart({}),
+            UnknownPart({"type": None}),
+            UnknownPart({"type": ""}),
+            UnknownPart({"type": "unknown"}),
+            UnknownPart({"type": "unknown", "raw": {"type": "text"}}),
+            UnknownPart({"type": "text"}, source="gemini"),
+            UnknownPart({"type": "hologram"}, index=1, metadata={"a": 1}),
+        ],
+    )
+    def test_any(self, value):
+        """
+        Whatever they say, and whatever was said about them since.
+        """
+        held = AssistantMessage([value]) if isinstance(value, Part) else value
+
+        assert value == decode(encode(value))
+        assert held == decode(encode(held))
+
+    def test_wrapped_until_it_is_known(self):
+        """
+        What an older version wrapped is what it says, once that is known, and
+        keeps what was said about it in the meantime.
+        """
+        raw = {"type": "text", "text": "hi", "metadata": {"a": 1, "b": 1}}
+        about = {"metadata": {"b": 2}, "index": 3, "since_v2": 4}
+        part = from_data(
+            document("part", part={"type": "unknown", "raw": raw, **about})
+        )
+        raw = {"role": "user", "content": "hi", "name": "ann", "a": 1}
+        about = {"name": "bob", "metadata": {"b": 2}, "b": 2}
+        message = from_data(saying(role="unknown", raw=raw, **about))
+
+        assert (
+            TextPart("hi", metadata={"a": 1, "b": 2}, index=3, unknown={"since_v2": 4})
+            == part
+        )
+        assert (
+            UserMessage("hi", name="bob", metadata={"b": 2}, unknown={"a": 1, "b": 2})
+            == message
+        )
+
+    def test_wrapped_wrongly(self):
+        """
+        Then it has to be right, too.
+        """
+        found = wrong(saying(role="unknown", raw={"role": "user", "content": 5}))
+
+        assert ["$.message.raw.content: expected a text, got 5"] == found
+
+    @pytest.mark.parametrize(
+        ("make", "names"),
+        [
+            (
+                lambda **more: UserMessage("", **more),
+                "role content parts name metadata",
+            ),
+            (
+                lambda **more: AssistantMessage("", **more),
+                "tool_calls response timestamp run_id turn_id",
+            ),
+            (
+                lambda **more: ToolMessage("", tool_call_id="c", **more),
+                "tool_call_id tool_name is_error",
+            ),
+            (lambda **more: UnknownMessage({}, **more), "role raw source"),
+            (lambda **more: TextPart("", **more), "type text index metadata"),
+            (lambda **more: ImagePart(url="a", **more), "url data media_type detail"),
+            (lambda **more: UnknownPart({}, **more), "type raw source"),
+            (
+                lambda **more: ToolCall("", "", **more),
+                "id name arguments index type metadata",
+            ),
+            (ResponseMeta, "finish_reason usage logprobs model"),
+        ],
+    )
+    def test_known_is_not_unknown(self, make, names):
+        """
+        No unknown field has the name of a known one, or there would be two.
+        """
+        for name in names.split():
+            with pytest.raises((InvalidMessageError, InvalidPartError), match=name):
+                make(unknown={name: "x"})
+
+
+class TestToData:
+    """
+    Plain JSON values instead of bytes.
+    """
+
+    @given(values)
+    def test_is_what_encode_writes(self, value):
+        """
+        Nothing but what `json.loads` would give.
+        """
+        data = to_data(value)
+
+        assert json.loads(encode(value)) == data
+        assert json.loads(json.dumps(data)) == data
+        assert value == from_data(data)
+
+    def test_is_a_copy(self):
+        """
+        Changing it changes nothing else.
+        """
+        message = UserMessage("hi", metadata={"a": [1]})
+        to_data(message)["message"]["metadata"]["a"].append(2)
+
+        assert UserMessage("hi", metadata={"a": [1]}) == message
+
+    def test_is_not_changed(self):
+        """
+        Reading it leaves it as it was.
+        """
+        path = GOLDEN / "aggregator.json"
+        data = json.loads(path.read_bytes())
+        from_data(data)
+
+        assert json.loads(path.read_bytes()) == data
+
+
+# What may stand where something else was: of every type, empty or not.
+ATOMS: st.SearchStrategy[Any] = st.one_of(
+    st.sampled_from(
+        [
+            *(None, True, False, 0, -1, 1, 2**63, 1.5, "", "a", [], {}, [[]], [{}]),
+            *("user", "text", "unknown", "image", "2025-01-01T00:00:00+00:00"),
+            *({"type": "text", "text": "a"}, {"role": "user", "content": "a"}),
+            *({"raw": {}}, "01234567-89ab-7def-8123-456789abcdef", "YQ=="),
+        ]
+    ),
+    json_values(),
+)
+NAMES = st.sampled_from(
+    sorted(
+        {
+            *("format", "version", "kind", "role", "type", "unknown", "value", ""),
+            *_in._AGGREGATOR.fields,
+            *_in._CHECKPOINT.fields,
+            *_in._LEDGER_ENTRY.fields,
+            *_in._USAGE,
+            *_in._CALL,
+            *_in._TOLD,
+            *_in._LIKELY,
+            *(n for s in _in._MESSAGES.shapes.values() for n in s.fields),
+            *(n for s in _in._PARTS.shapes.values() for n in s.fields),
+            *_in.READS,
+        }
+    )
+)
+
+
+def look_alikes():
+    """
+    JSON of about the right shape: names we know, values we might mean.
+    """
+    return st.recursive(
+        ATOMS,
+        lambda inner: st.one_of(
+            st.lists(inner, max_size=3), st.dictionaries(NAMES, inner, max_size=5)
+        ),
+        max_leaves=12,
+    )
+
+
+def places(data, path=()):
+    """
+    The path of everything in *data*.
+    """
+    yield path
+    items = enumerate(data) if isinstance(data, list) else ()
+    for key, item in data.items() if isinstance(data, dict) else items:
+        yield from places(item, (*path, key))
+
+
+def changed(data, path, new, key=None):
+    """
+    *data* with *new* at *path*; as another field of what is there, if it has
+    a *key*.
+    """
+    if not path:
+        return {**data, key: new} if key and isinstance(data, dict) else new
+
+    copy = data.copy()
+    copy[path[0]] = changed(data[path[0]], path[1:], new, key)
+    return copy
+
+
+def is_read_or_refused(data, read):
+    """
+    Whether *data* is a value, and one that is written and read again, or a
+    `DecodeError`.
+    """
+    try:
+        value = read(data)
+    except DecodeError as error:
+        problems = error.problems
+    else:
+        problems = (Problem("$", ""),)
+        assert value == decode(encode(value))
+
+    assert 0 < len(problems) <= 101
+    assert all(problem.path.startswith("$") for problem in problems)
+
+
+def golden_bytes():
+    """
+    A document of each kind.
+    """
+    return st.sampled_from([path.read_bytes() for path in sorted(GOLDEN.iterdir())])
+
+
+class TestHostile:
+    """
+    Whatever the bytes are, they are a value or a `DecodeError`.
+    """
+
+    @given(st.data())
+    def test_mutated(self, data):
+        """
+        Bytes flipped, put in, taken out.
+        """
+        document = bytearray(data.draw(golden_bytes()))
+        for _ in range(data.draw(st.integers(1, 4))):
+            start = data.draw(st.integers(0, len(document)))
+            stop = start + data.draw(st.sampled_from([0, 0, 1, 1, 2, 8, 100]))
+            tokens = st.sampled_from(
+                [
+                    b"",
+                    b'"',
+                    b"[",
+                    b"{",
+                    b"}",
+                    b"]",
+                    b",",
+                    b":",
+                    b"0",
+                    b"-",
+                    b"null",
+                    b"e9",
+                ]
+            )
+            document[start:stop] = data.draw(tokens | st.binary(max_size=3))
+
+        is_read_or_refused(bytes(document), decode)
+
+    def test_truncated(self):
+        """
+        No beginning of a document is one.
+        """
+        document = (GOLDEN / "checkpoint.json").read_bytes().rstrip()
+
+        for end in range(0, len(document), 7):
+            with pytest.raises(DecodeError):
+                decode(document[:end])
+
+    @given(st.data())
+    def test_changed(self, data):
+        """
+        Any value in a document replaced by another, or given a field more.
+        """
+        document = json.loads(data.draw(golden_bytes()))
+        for _ in range(data.draw(st.integers(1, 3))):
+            path = data.draw(st.sampled_from(list(places(document))))
+            key = data.draw(st.none() | NAMES)
+            document = changed(document, path, data.draw(ATOMS), key)
+
+        is_read_or_refused(document, from_data)
+        is_read_or_refused(json.dumps(document), decode)
+
+    @given(st.sampled_from([*_in.READS]), st.dictionaries(NAMES, look_alikes()))
+    def test_look_alikes(self, kind, fields):
+        """
+        Documents of about the right shape.
+        """
+        data = {**fields, **document(kind)}
+
+        is_read_or_refused(data, from_data)
+        is_read_or_refused(json.dumps(data), decode)
+
+    @given(st.sampled_from([*_in.READS]), look_alikes())
+    def test_look_alikes_in_place(self, kind, value):
+        """
+        And what they hold, where it belongs.
+        """
+        data = document(kind, **{kind: value})
+
+        is_read_or_refused(data, from_data)
+
+    @given(st.binary() | texts())
+    def test_anything(self, data):
+        """
+        Bytes and texts of any kind.
+        """
+        is_read_or_refused(data, decode)
+
+    @pytest.mark.parametrize("depth", [99, 101, 500, 1_000, 1_100, 100_000])
+    def test_deep(self, depth):
+        """
+        However deep they are, wherever.
+        """
+        data = encode(UserMessage([UnknownPart({"type": "a", "b": 5})]))
+        for opening, closing in ((b"[", b"]"), (b'{"a":', b"}")):
+            deep = opening * depth + b"5" + closing * depth
+
+            is_read_or_refused(data.replace(b":5", b":" + deep), decode)
+            is_read_or_refused(data.replace(b"[{", b"[" + deep + b",{"), decode)
+            is_read_or_refused(deep, decode)
+
+    def test_top_of_top(self):
+        """
+        What could nest in itself does not.
+        """
+        opening = b'{"token":"a","logprob":0,"top":['
+        deep = opening * 400 + b"]}" * 400
+        data = encode(AssistantMessage(response=ResponseMeta(logprobs=[])))
+
+        assert ["$.message.response.logprobs[0].top[0].top: unknown field"] == wrong(
+            data.replace(b"[]", b"[" + deep + b"]")
+        )
+
+    def test_names_no_class(self):
+        """
+        Nothing is imported or called because of what a document says.
+        """
+        data = document("message", message={"role": "user", "content": "hi"})
+        data["message"] |= {"__class__": "os.system", "py/object": "antigravity"}
+        value = from_data(data)
+
+        assert {"__class__", "py/object"} == set(value.unknown)
+        assert "antigravity" not in sys.modules
+
+
+class Colour(Enum):
+    RED = "red"
+
+
+@attrs.frozen
+class Leaf:
+    value: float
+
+
+@attrs.frozen
+class Ticket:
+    number: int
+    talk: Aggregator
+    said: list[Message] = attrs.field(factory=list)
+    last: UserMessage | None = None
+    spent: Usage = attrs.field(factory=Usage)
+    colour: Colour = Colour.RED
+    due: datetime | None = None
+    day: date = date(2025, 1, 2)
+    key: UUID | None = None
+    blob: bytes = b""
+    leaves: tuple[Leaf, ...] = ()
+    extra: dict[str, Any] = attrs.field(factory=dict)
+    done: bool = False
+
+
+class TestRegister:
+    """
+    Classes of users' own.
+    """
+
+    CODEC = Codec().register(Ticket, "ticket").register(Leaf, "leaf")
+
+    def test_round_trip(self):
+        """
+        An instance is read as it was written, with the values of ours that it
+        holds, as bytes and as plain JSON values.
+        """
+        ticket = Ticket(
+            2**63,
+            Aggregator.new().add_user_prompt("hi").add_usage(Usage(1, 2)),
+            [UserMessage("hi"), AssistantMessage("hello")],
+            UserMessage("bye"),
+            Usage(3, prompt_tokens_details=PromptTokensDetails(cached_tokens=1)),
+            due=datetime(2025, 1, 2, tzinfo=timezone(timedelta(seconds=61))),
+            key=UUID(int=7),
+            blob=b"\xff\x00",
+            leaves=(Leaf(0.5), Leaf(1)),
+            extra={"a": [1, {"b": None}]},
+            done=True,
+        )
+
+        assert ticket == self.CODEC.decode(self.CODEC.encode(ticket), expect=Ticket)
+        assert ticket == self.CODEC.from_data(self.CODEC.to_data(ticket))
+        assert json.loads(self.CODEC.encode(ticket)) == self.CODEC.to_data(ticket)
+        assert document("leaf", value={"value": 1}) == self.CODEC.to_data(Leaf(1))
+
+    def test_still_writes_ours(self):
+        """
+        All of ours is written and read as ever.
+        """
+        value = Aggregator.new(messages=[UserMessage("hi")])
+
+        assert encode(value) == self.CODEC.encode(value)
+        assert value == self.CODEC.decode(encode(value))
+
+    def test_gives_another_codec(self):
+        """
+        A codec is a value: registering leaves it as it was.
+        """
+        codec = Codec()
+        codec.register(Leaf, "leaf")
+
+        assert Codec() == codec
+        with pytest.raises(TypeError, match="can't encode a Leaf"):
+            codec.encode(Leaf(1))
+
+        (found,) = wrong(self.CODEC.encode(Leaf(1)))
+        assert found.startswith("$.kind: 'leaf' is no kind known here")
+
+    def test_tells_all_that_is_wrong(self):
+        """
+        With paths, into values of ours and of theirs.
+        """
+        data = self.CODEC.to_data(Ticket(1, Aggregator.new()))
+        data["value"] |= {
+            "number": "1",
+            "done": "false",
+            "said": [{"role": "user", "content": 5}, {"role": "user", "content": ""}],
+            "last": {"role": "assistant"},
+            "leaves": [{"value": 1}, {"value": None}, {}],
+            "blob": "?",
+            "due": 5,
+            "colour": "blue",
+            "more": 1,
+        }
+        with pytest.raises(DecodeError) as caught:
+            self.CODEC.from_data(data)
+
+        assert {
+            "$.value.number: expected an integer, got '1'",
+            "$.value.done: expected true or false, got 'false'",
+            "$.value.said[0].content: expected a text, got 5",
+            "$.value.last: expected UserMessage, got AssistantMessage",
+            "$.value.leaves[1].value: expected a number, got null",
+            "$.value.leaves[2].value: missing",
+            "$.value.blob: expected a text that is base64, got '?'",
+            "$.value.due: expected a time, got 5",
+            "$.value.colour: 'blue' is not a valid Colour",
+            "$.value.more: unknown field",
+        } == {str(problem) for problem in caught.value.problems}
+
+    def test_tells_what_its_checks_say(self):
+        """
+        Whatever a class raises about what it is made of is a problem.
+        """
+
+        @attrs.frozen
+        class Even:
+            number: int = attrs.field()
+
+            @number.validator
+            def _check(self, _attribute, value):
+                if value % 2:
+                    raise RuntimeError("odd")
+
+        codec = Codec().register(Even, "even")
+
+        assert Even(2) == codec.decode(codec.encode(Even(2)))
+        with pytest.raises(DecodeError, match=r"\$\.value: odd"):
+            codec.from_data(document("even", value={"number": 1}))
+
+    def test_deep(self):
+        """
+        A class that holds itself is read as deep as it goes, or refused.
+        """
+        codec = Codec().register(Tree, "tree")
+        data = b'{"format":"conversation_state","version":1,"kind":"tree","value":'
+
+        assert Tree([Tree([])]) == codec.decode(codec.encode(Tree([Tree([])])))
+        for depth in (10, 200, 340, 600):
+            deep = b'{"trees":[' * depth + b"]}" * depth + b"}"
+            with suppress(DecodeError):
+                assert isinstance(codec.decode(data + deep), Tree)
+
+    @pytest.mark.parametrize("number", [float("nan"), float("inf")])
+    def test_refuses_what_json_has_no_word_for(self, number):
+        """
+        Before it is written.
+        """
+        with pytest.raises(ValueError, match="JSON has no word for"):
+            self.CODEC.encode(Leaf(number))
+
+    def test_numbers_beyond_64_bits(self):
+        """
+        Are told from floats in classes of users', too.
+        """
+        data = self.CODEC.encode(Leaf(5)).replace(b":5", b":18446744073709551616")
+
+        with pytest.raises(DecodeError, match="more than 64 bits"):
+            self.CODEC.decode(data)
+
+    @pytest.mark.parametrize(
+        ("cls", "kind", "error", "message"),
+        [
+            (Ticket, "message", ValueError, "kind is 'message'"),
+            (Ticket, "leaf", ValueError, "kind is 'leaf'"),
+            (Ticket, "", ValueError, "kind is ''"),
+            (Ticket, 5, ValueError, "kind is 5"),
+            (Ticket, "\ud800", ValueError, "surrogate"),
+            (Leaf, "ticket", ValueError, "Leaf is registered already"),
+            (UserMessage, "mine", ValueError, "UserMessage is registered already"),
+            (int, "int", TypeError, "neither an attrs class nor a dataclass"),
+            ("Leaf", "leaf_", TypeError, "neither an attrs class nor a dataclass"),
+        ],
+    )
+    def test_refuses(self, cls, kind, error, message):
+        """
+        What is taken, and what is no class of fields.
+        """
+        with pytest.raises(error, match=message):
+            Codec().register(Leaf, "leaf").register(cls, kind)
+
+    def test_refuses_fields_nobody_knows(self):
+        """
+        When it is registered, and not when the first document is read.
+        """
+
+        @attrs.frozen
+        class Odd:
+            thing: object
+            other: Codec | type[int]
+
+        with pytest.raises(TypeError, match="can't register Odd"):
+            Codec().register(Odd, "odd")
+
+
+@attrs.frozen
+class Tree:
+    trees: "list[Tree]"

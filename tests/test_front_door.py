@@ -1,0 +1,230 @@
+"""
+What programs do with nothing but `import conversation_state`: an agent's run,
+told as the programs that this library grew from tell it, without what they got
+wrong.
+"""
+
+import pickle
+from concurrent.futures import ThreadPoolExecutor
+from itertools import repeat
+
+import pytest
+
+import conversation_state
+from conversation_state import (
+    Aggregator,
+    AssistantMessage,
+    Envelope,
+    ResponseMeta,
+    SystemMessage,
+    ToolCall,
+    ToolMessage,
+    Usage,
+    join,
+)
+
+
+class Provider:
+    """
+    A provider that gives the answers it was made with, at 10 tokens each.
+    """
+
+    def __init__(self, *answers: AssistantMessage) -> None:
+        self.answers = iter(answers)
+        self.requests = 0
+
+    def answer(self, thread: Aggregator) -> Aggregator:
+        """
+        *thread* with the next answer, and what it cost.
+        """
+        self.requests += 1
+        return thread.add_assistant_message(next(self.answers)).add_usage(
+            Usage(8, 2), key=f"{thread.id} {self.requests}", model="gpt-5"
+        )
+
+
+def run_tool(thread: Aggregator, call: ToolCall) -> Aggregator:
+    """
+    A branch of *thread* in which a tool answers *call*.
+    """
+    if call.name == "fail":
+        return thread.fork().add_tool_response(
+            Envelope.new().tool_error(OSError("no network"), tool_call_id=call.id)
+        )
+
+    result = ToolMessage(call.arguments[::-1], tool_call_id=call.id)
+    return thread.fork().add_tool_response(result).add_usage(Usage(1))
+
+
+def run(thread: Aggregator, provider: Provider, *, max_turns: int = 5) -> Aggregator:
+    """
+    *thread* after an agent's run on a fork of it, joined back if all went well.
+    """
+    work = thread.fork()
+    while work.turn_len < max_turns:
+        work = provider.answer(work)
+        message = work[-1]
+        calls = message.tool_calls if isinstance(message, AssistantMessage) else ()
+        if not calls:
+            return thread.join(work)
+
+        with ThreadPoolExecutor(4) as pool:
+            branches = pool.map(run_tool, repeat(work), calls)
+            work = work.join(*branches)
+
+    msg = "max turns exceeded"
+    raise RuntimeError(msg)
+
+
+@pytest.fixture
+def thread():
+    """
+    A user asked something.
+    """
+    return Aggregator.new(messages=[SystemMessage("Be brief.")]).add_user_prompt("Hi?")
+
+
+CALLS = AssistantMessage(
+    tool_calls=[ToolCall("1", "reverse", "abc"), ToolCall("2", "fail", "")]
+)
+
+
+class TestRun:
+    def test_succeeds(self, thread):
+        """
+        The thread has all that was said in the run, tools included, in order
+        and once; and all it cost.
+        """
+        done = run(thread, Provider(CALLS, AssistantMessage("cba.")))
+
+        assert ["Be brief.", "Hi?", "", "cba", "OSError: no network", "cba."] == [
+            message.text for message in done
+        ]
+        assert Usage(17, 4) == done.usage
+        assert thread.id == done.id
+
+    def test_fails(self, thread):
+        """
+        A run that fails leaves the thread as it was, with nothing to undo.
+        """
+        with pytest.raises(RuntimeError, match="max turns exceeded"):
+            run(thread, Provider(*[CALLS] * 9))
+
+        assert ["Be brief.", "Hi?"] == [message.text for message in thread]
+        assert Usage() == thread.usage
+
+    def test_merges_its_own_checkpoint(self, thread):
+        """
+        A provider that reports back a checkpoint of the very thread it was
+        given, as one of the originals does, duplicates nothing.
+        """
+        work = thread.fork().add_assistant_message("a").add_usage(Usage(5))
+        reported = work.checkpoint()
+
+        assert work is reported.merge_into(work)
+        assert thread.join(work) == reported.merge_into(thread)
+        assert Usage(5) == reported.merge_into(reported.merge_into(thread)).usage
+
+    def test_far_away(self, thread):
+        """
+        Whoever works elsewhere gets the state, sends back a turn, and both
+        have the same; a turn that arrives twice changes nothing.
+        """
+        sent = pickle.dumps(thread.fork())
+        there = (
+            pickle.loads(sent).add_assistant_message("from afar").add_usage(Usage(5))
+        )
+        turn = pickle.loads(pickle.dumps(there.turn))
+        done = thread.join(turn)
+
+        assert "from afar" == done[-1].text
+        assert (3, Usage(5)) == (len(done), done.usage)
+        assert done is done.join(turn, turn)
+        assert list(there) == list(done)
+
+
+class TestRollback:
+    def test_restore(self, thread):
+        """
+        Going back is using the value that was kept: id, past, usage and fork
+        point are as they were.
+        """
+        fork = thread.fork().add_assistant_message("Booking ...").add_usage(Usage(5))
+        kept = fork.checkpoint("before booking")
+        wrong = fork.add_assistant_message("Booked twice.").add_usage(Usage(9))
+        back = kept.restore()
+
+        assert fork == back
+        assert (fork.id, 2, 1) == (back.id, back.init_len, back.turn_len)
+        assert Usage(5) == back.usage
+        assert "Booked twice." == wrong[-1].text
+
+    def test_edit_and_go_on(self, thread):
+        """
+        A question is put differently, on a fork from before it; what was
+        answered to the first is still there, and still paid.
+        """
+        first = thread.add_assistant_message("No.").add_usage(Usage(5))
+        second = first.fork(at=1).add_user_prompt("Please?")
+
+        assert ["Be brief.", "Please?"] == [message.text for message in second]
+        assert (Usage(), Usage(5)) == (second.usage, second.total_usage)
+        assert 3 == len(first)
+
+    def test_every_state_is_kept(self, thread):
+        """
+        Keeping the state after every message keeps them all, each as it was.
+        """
+        states = [thread]
+        for n in range(200):
+            states.append(states[-1].add_user_prompt(str(n)))
+
+        assert list(range(2, 203)) == [len(state) for state in states]
+        assert all(
+            str(n) == state[-1].text and state[0] is thread[0]
+            for n, state in enumerate(states[1:])
+        )
+
+
+class TestVote:
+    def test_best_of_three(self, thread):
+        """
+        Three answers are tried; one is kept, all are paid.
+        """
+        tried = [
+            thread.fork().add_assistant_message(text).add_usage(Usage(1, 2))
+            for text in ("A", "B", "C")
+        ]
+        paid = join(thread, *[one.fork(at=one.init_len) for one in tried])
+        best = paid.join(tried[1])
+
+        assert ["Be brief.", "Hi?", "B"] == [message.text for message in best]
+        assert Usage(3, 6) == best.usage
+
+
+class TestNames:
+    @pytest.mark.parametrize("name", conversation_state.__all__)
+    def test_documented(self, name):
+        """
+        Whatever is at the front door says what it is.
+        """
+        assert getattr(conversation_state, name).__doc__.strip()
+
+    def test_no_others(self):
+        """
+        A name there is not is an AttributeError that says so.
+        """
+        with pytest.raises(AttributeError, match="no attribute 'fold'"):
+            conversation_state.fold  # noqa: B018 - asking is the test
+
+    def test_response(self):
+        """
+        A turn made with nothing but names of the front door.
+        """
+        turn = Envelope.new(name="bob")
+        told = ResponseMeta("stop", Usage(3, 4), model="gpt-5")
+        message = turn.assistant("Hello.", response=told)
+        state = Aggregator.new().add(message).add_usage(told.usage, model=told.model)
+
+        assert "assistant (bob): Hello.\n  finish_reason: stop" == str(state[0])
+        assert 7 == state.usage.total_tokens

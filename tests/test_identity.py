@@ -1,0 +1,187 @@
+"""
+Identities are unique: across threads, processes, and `os.fork`.
+"""
+
+import itertools
+import multiprocessing
+import os
+import re
+import subprocess
+import sys
+import time
+from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
+from uuid import RFC_4122, UUID
+
+import pytest
+
+from conversation_state import Aggregator, Envelope
+from conversation_state._identity import (
+    _LockedCount,
+    _renew,
+    new_entry_id,
+    new_uuid_number,
+)
+
+# Forks while it has threads would be warned of in this process, which pytest
+# makes an error; so does a process of its own.
+FORKS = """
+import os
+from conversation_state import Aggregator
+from conversation_state._identity import new_entry_id, new_uuid_number
+
+def made():
+    state = Aggregator.new().add_user_prompt("hi")
+    return [
+        state.entries[0].id, str(state.id), str(state.fork().id),
+        *[new_entry_id() for _ in range(50)],
+        *[str(new_uuid_number()) for _ in range(50)],
+    ]
+
+before = made()
+readers = []
+for _ in range(3):
+    reader, writer = os.pipe()
+    if not os.fork():
+        # A child of a child, too.
+        grandchild = os.fork()
+        os.write(writer, " ".join(made() + [""]).encode())
+        if grandchild:
+            os.waitpid(grandchild, 0)
+        os._exit(0)
+    os.close(writer)
+    readers.append(reader)
+
+ids = before + made()
+for reader in readers:
+    with open(reader, "rb") as lines:
+        ids += lines.read().decode().split()
+print(len(ids), len(set(ids)))
+"""
+
+
+class TestEntryId:
+    def test_is_a_text(self):
+        """
+        Opaque ASCII of about thirty characters, which any JSON can hold.
+        """
+        assert re.fullmatch(r"[0-9a-f]{24}-[0-9a-f]+", new_entry_id())
+        assert 40 > len(new_entry_id())
+
+    def test_across_threads(self):
+        """
+        No two threads ever get the same.
+        """
+        with ThreadPoolExecutor(8) as pool:
+            runs = pool.map(lambda _: [new_entry_id() for _ in range(2_000)], range(8))
+            ids = [*itertools.chain(*runs)]
+
+        assert 16_000 == len(ids) == len(set(ids))
+
+    def test_across_processes(self):
+        """
+        No two processes ever get the same.
+        """
+        context = multiprocessing.get_context("spawn")
+        with ProcessPoolExecutor(2, mp_context=context) as pool:
+            entries = [pool.submit(new_entry_id) for _ in range(20)]
+            states = [pool.submit(new_uuid_number) for _ in range(20)]
+            ids = [run.result() for run in entries]
+            ids += [str(run.result()) for run in states]
+
+        ids += [new_entry_id(), str(new_uuid_number())]
+
+        assert 42 == len(set(ids))
+
+    @pytest.mark.skipif(not hasattr(os, "fork"), reason="no os.fork on this system")
+    def test_across_forks(self):
+        """
+        A process and what was forked from it, over generations, count on from
+        different places.
+        """
+        done = subprocess.run(
+            [sys.executable, "-c", FORKS], capture_output=True, check=True, text=True
+        )
+
+        # Before and after in the parent, three children, three grandchildren.
+        assert f"{8 * 103} {8 * 103}" == done.stdout.strip()
+
+
+class TestUuidNumber:
+    def test_is_version_7(self):
+        """
+        A UUID of version 7 in the variant of the RFC, of this very moment.
+        """
+        before = time.time_ns() // 1_000_000
+        made = UUID(int=new_uuid_number())
+        after = time.time_ns() // 1_000_000
+
+        assert 7 == made.version
+        assert RFC_4122 == made.variant
+        assert before <= made.int >> 80 <= after
+
+    def test_in_order(self):
+        """
+        Sorted in the order they were made, also within one millisecond.
+        """
+        made = [new_uuid_number() for _ in range(5_000)]
+
+        assert sorted(set(made)) == made
+        assert 5_000 > len({number >> 80 for number in made})
+
+    @pytest.mark.parametrize("chance", [b"\x00", b"\xff", b"\x5a"])
+    def test_in_order_from_anywhere(self, chance, monkeypatch):
+        """
+        Wherever counting starts, order, version and variant stay.
+        """
+        with monkeypatch.context() as patched:
+            patched.setattr(os, "urandom", lambda count: chance * count)
+            patched.setattr(time, "time_ns", lambda: 1_700_000_000_000_000_000)
+            _renew()
+            made = [UUID(int=new_uuid_number()) for _ in range(5_000)]
+
+        _renew()
+
+        assert sorted(set(made)) == made
+        assert {(7, RFC_4122)} == {(one.version, one.variant) for one in made}
+        assert {1_700_000_000_000} == {one.int >> 80 for one in made}
+
+    def test_who_has_them(self):
+        """
+        States, forks, runs and turns do.
+        """
+        state = Aggregator.new()
+        turn = Envelope.new()
+        made = [state.id, state.fork().id, turn.run_id, turn.turn_id]
+
+        assert {7} == {one.version for one in made}
+        assert 4 == len(set(made))
+        assert state.id < state.fork().id
+
+    def test_across_threads(self):
+        """
+        No two threads ever get the same.
+        """
+        with ThreadPoolExecutor(8) as pool:
+            runs = pool.map(
+                lambda _: [new_uuid_number() for _ in range(1_000)], range(8)
+            )
+            made = [*itertools.chain(*runs)]
+
+        assert 8_000 == len(made) == len(set(made))
+
+
+class TestLockedCount:
+    """
+    What free-threaded builds count with.
+    """
+
+    def test_counts(self):
+        """
+        Each number once, to any number of threads, none left out.
+        """
+        following = _LockedCount(5).__next__
+        with ThreadPoolExecutor(8) as pool:
+            runs = pool.map(lambda _: [following() for _ in range(1_000)], range(8))
+            numbers = sorted(itertools.chain(*runs))
+
+        assert list(range(numbers[0], numbers[0] + 8_000)) == numbers

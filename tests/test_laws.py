@@ -1,0 +1,632 @@
+"""
+The laws of this library hold for every value that its strategies make; the
+strategies make what they say; and the laws notice when they are broken.
+"""
+
+import os
+import subprocess
+import sys
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import Phase, find, given, settings
+from hypothesis import strategies as st
+
+from conversation_state import (
+    Aggregator,
+    AssistantMessage,
+    Message,
+    SystemMessage,
+    TextPart,
+    ToolCall,
+    ToolMessage,
+    Usage,
+    UserMessage,
+)
+from conversation_state.messages import UnknownMessage
+from conversation_state.parts import KINDS, Part, UnknownPart
+from conversation_state.testing import STRATEGIES, laws, register, strategies
+from conversation_state.testing.strategies import (
+    aggregators,
+    broken_transcripts,
+    checkpoints,
+    is_accepted,
+    json_values,
+    messages,
+    parts,
+    texts,
+    timestamps,
+    transcripts,
+    turns,
+    usages,
+)
+
+ROOT = Path(__file__).resolve().parent.parent
+
+SPEECHES = st.lists(texts().map(UserMessage), max_size=3)
+
+
+def simplest(strategy: Any) -> Any:
+    """
+    What examples shrink to.
+    """
+    phases = [Phase.generate, Phase.shrink]
+    alone = settings(max_examples=20, database=None, deadline=None, phases=phases)
+    return find(strategy, lambda _: True, settings=alone)
+
+
+def some(strategy: Any, condition: Any = lambda _: True) -> Any:
+    """
+    Any example that meets *condition*, as soon as there is one.
+    """
+    quick = settings(
+        max_examples=5_000, database=None, deadline=None, phases=[Phase.generate]
+    )
+    found = []
+
+    def met(value: Any) -> bool:
+        if condition(value):
+            found.append(value)
+
+        return bool(found)
+
+    find(strategy, met, settings=quick)
+    return found[0]
+
+
+class TestStates:
+    """
+    What holds for every state.
+    """
+
+    @given(aggregators())
+    def test_adds_up(self, state):
+        """
+        All ways to ask a state agree.
+        """
+        laws.states_add_up(state)
+
+    @given(aggregators(), st.data())
+    def test_forks(self, state, data):
+        """
+        Forks inherit, from the end and from anywhere.
+        """
+        laws.forks_inherit(state)
+        laws.forks_inherit_up_to(state, data.draw(st.integers(0, len(state))))
+
+    @given(aggregators(), aggregators())
+    def test_join_of_strangers(self, a, b):
+        """
+        Joining is the ordered union, and idempotent.
+        """
+        laws.join_keeps_both_orders(a, b)
+        laws.join_is_idempotent(a, b)
+        laws.join_pays_once(a, b)
+
+    @given(aggregators(), st.data())
+    def test_join_of_relatives(self, trunk, data):
+        """
+        Of branches of one state, too; and associative.
+        """
+        a, b, c = (branch(trunk, data) for _ in range(3))
+
+        laws.join_keeps_both_orders(a, b)
+        laws.join_is_idempotent(a, b)
+        laws.join_is_associative(a, b, c)
+        laws.join_pays_once(a, b, c)
+        laws.join_pays_once(trunk, a, b)
+
+    @given(aggregators(), aggregators(), aggregators())
+    def test_join_is_associative(self, a, b, c):
+        """
+        Strangers may be joined in any grouping.
+        """
+        laws.join_is_associative(a, b, c)
+        laws.join_is_associative(a, b, a)
+
+    @given(aggregators(), SPEECHES, SPEECHES)
+    def test_directions(self, state, one, two):
+        """
+        Up over two generations, and down into a fork.
+        """
+        laws.generations_flow_up(state, one, two)
+        laws.parents_flow_into_forks(state, one, two)
+
+    @given(aggregators(), st.lists(SPEECHES, max_size=4))
+    def test_siblings(self, state, branches):
+        """
+        In the order of the call.
+        """
+        laws.siblings_join_in_call_order(state, branches)
+
+    @given(aggregators(), aggregators())
+    def test_turns(self, target, state):
+        """
+        A turn brings what was added, once.
+        """
+        laws.turns_bring_what_was_added(target, state)
+        laws.turns_bring_what_was_added(target.join(state), state)
+        laws.turns_bring_what_was_added(target, target.join(state))
+
+    @given(aggregators(), checkpoints(), SPEECHES)
+    def test_checkpoints(self, state, checkpoint, later):
+        """
+        Checkpoints restore, and merge what was added.
+        """
+        laws.checkpoints_restore(state, later)
+        laws.checkpoints_merge_what_was_added(checkpoint, state)
+        laws.checkpoints_merge_what_was_added(checkpoint, checkpoint.state.fork())
+
+    @given(aggregators() | turns() | checkpoints())
+    def test_copies(self, value):
+        """
+        States, turns and checkpoints survive copying and pickling.
+        """
+        laws.copies_are_equal(value)
+
+    @given(aggregators(), st.data())
+    def test_equality(self, state, data):
+        """
+        Equal states have equal hashes.
+        """
+        laws.equal_values_hash_alike(state, branch(state, data))
+        laws.equal_values_hash_alike(state.turn, branch(state, data).turn)
+
+    @given(aggregators(), SPEECHES, usages(), aggregators())
+    def test_nothing_changes(self, state, more, spent, other):
+        """
+        No verb changes a state that somebody has.
+        """
+        with laws.unchanged(state, other):
+            grown = state.extend(more).add_usage(spent)
+            state.fork().extend(more).join(grown, other, state.turn)
+            other.join(state, grown).checkpoint().merge_into(state)
+            hash(state), list(state), state.turn, state == other
+
+
+def branch(trunk: Aggregator, data: st.DataObject) -> Aggregator:
+    """
+    Something that grew from *trunk*, or from a part of it.
+    """
+    state = trunk
+    for _ in range(data.draw(st.integers(0, 3))):
+        verb = data.draw(st.sampled_from(["say", "spend", "pay", "fork", "at", "join"]))
+        if verb == "say":
+            state = state.extend(data.draw(SPEECHES))
+        elif verb == "spend":
+            state = state.add_usage(data.draw(usages()))
+        elif verb == "pay":
+            key = data.draw(st.sampled_from(["one", "two"]))
+            if key not in {entry.id for entry in state.ledger}:
+                state = state.add_usage(Usage(len(state)), key=key)
+        elif verb == "fork":
+            state = state.fork()
+        elif verb == "at":
+            state = state.fork(at=data.draw(st.integers(0, len(state))))
+        else:
+            state = state.join(trunk, trunk.fork().add_user_prompt("cousin"))
+
+    return state
+
+
+class TestMessages:
+    """
+    What holds for every message.
+    """
+
+    @given(messages())
+    def test_replace(self, message):
+        """
+        Replacing nothing changes nothing.
+        """
+        laws.replacing_nothing_changes_nothing(message)
+        laws.copies_are_equal(message)
+
+
+class Liar:
+    """
+    Something that breaks laws.
+    """
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, int)
+
+    def __hash__(self) -> int:
+        return 7
+
+
+class TestLaws:
+    """
+    A law that is broken says so.
+    """
+
+    @pytest.mark.parametrize(
+        ("law", "arguments", "told"),
+        [
+            (laws.adding_is_a_commutative_monoid, "abc", "depends on the order"),
+            (laws.larger_is_a_semilattice, (1, 1, 4), "is not the larger"),
+            (laws.equal_values_hash_alike, (Liar(), 5), "is not equal to itself"),
+            (laws.copies_are_equal, (Liar(),), "a copy of"),
+        ],
+    )
+    def test_of_values(self, law, arguments, told):
+        """
+        Of values that are none of ours.
+        """
+        with pytest.raises(AssertionError, match=told):
+            law(*arguments)
+
+    def test_of_states(self, monkeypatch):
+        """
+        Of states whose verbs lie.
+        """
+        state = Aggregator.new(messages=[UserMessage("a")]).add_usage(Usage(1))
+        other = state.fork().add_user_prompt("b").add_usage(Usage(2))
+
+        def broken(verb: str, lie: Any, law: Any, *arguments: Any) -> str:
+            with monkeypatch.context() as patched:
+                patched.setattr(Aggregator, verb, lie)
+                with pytest.raises(AssertionError) as raised:
+                    law(*arguments)
+
+            return str(raised.value)
+
+        def twice(self: Aggregator, *others: Aggregator) -> Aggregator:
+            for one in others:
+                self = self.extend(one)
+
+            return self
+
+        def forget(self: Aggregator, *_others: Aggregator) -> Aggregator:
+            return self
+
+        def late(self: Aggregator, *, at: int = 0) -> Aggregator:
+            return Aggregator.new(messages=self)
+
+        said = [UserMessage("c")]
+        assert broken("join", twice, laws.join_is_idempotent, state, other)
+        assert broken("join", forget, laws.join_keeps_both_orders, state, other)
+        assert broken("join", forget, laws.join_pays_once, state, other)
+        assert broken("join", forget, laws.generations_flow_up, state, said, said)
+        assert broken("join", forget, laws.parents_flow_into_forks, state, said, said)
+        assert broken("join", forget, laws.siblings_join_in_call_order, state, [said])
+        assert broken("join", twice, laws.turns_bring_what_was_added, state, other)
+        assert broken("fork", late, laws.forks_inherit, state)
+        assert broken("fork", late, laws.forks_inherit_up_to, state, 0)
+        assert broken("init_len", 5, laws.states_add_up, state)
+        assert broken("total_usage", Usage(9), laws.states_add_up, state)
+
+    def test_unchanged(self, monkeypatch):
+        """
+        A state that changes is noticed.
+        """
+        state = Aggregator.new(messages=[UserMessage("a")])
+        with (
+            pytest.raises(AssertionError, match="a state changed"),
+            laws.unchanged(state),
+        ):
+            monkeypatch.setattr(state, "_log", state.add_user_prompt("b")._log)
+
+
+class TestTranscripts:
+    @given(transcripts())
+    def test_are_accepted(self, said):
+        """
+        A provider accepts all of them.
+        """
+        assert is_accepted(said)
+
+    @given(broken_transcripts())
+    def test_are_not_accepted(self, said):
+        """
+        A provider accepts none of the broken ones.
+        """
+        assert not is_accepted(said)
+
+    @given(st.integers(0, 6), st.integers(0, 6), st.data())
+    def test_size(self, least, more, data):
+        """
+        As long as asked for.
+        """
+        said = data.draw(transcripts(min_size=least, max_size=least + more))
+
+        assert least <= len(said) <= least + more
+
+    def test_simplest(self):
+        """
+        They shrink to few messages: nobody speaks, or one call goes wrong.
+        """
+        assert () == simplest(transcripts())
+        assert (UserMessage(""),) == simplest(transcripts(min_size=1))
+        assert 4 >= len(simplest(broken_transcripts(max_size=1)))
+
+    @pytest.mark.parametrize(
+        "holds",
+        [
+            lambda said: isinstance(said[0], SystemMessage),
+            lambda said: any(m.role == "tool" for m in said[:-1]),
+            lambda said: any(len(getattr(m, "tool_calls", ())) > 2 for m in said),
+            lambda said: getattr(said[-1], "tool_calls", ()),
+            lambda said: (
+                said[-1].role == "tool" and len(getattr(said[-2], "tool_calls", ())) > 1
+            ),
+            lambda said: 4 == len([m for m in said if m.role == "tool"]),
+        ],
+        ids=["system", "results", "parallel", "unanswered", "in part", "four"],
+    )
+    def test_reach(self, holds):
+        """
+        Everything that occurs in real ones occurs.
+        """
+        assert some(transcripts(min_size=2, max_size=8), holds)
+
+    @pytest.mark.parametrize(
+        ("name", "said", "accepted"),
+        [
+            ("nothing", "", True),
+            ("talk", "s u a u", True),
+            ("two systems", "s s u", True),
+            ("late system", "u s", False),
+            ("answered", "u 1 r1 a", True),
+            ("parallel", "u 12 r2 r1 a", True),
+            ("unanswered", "u 12", True),
+            ("answered in part", "u 12 r2", True),
+            ("dangling", "u 1 u", False),
+            ("dangling in part", "u 12 r1 a", False),
+            ("dangling before a call", "u 1 2 r2", False),
+            ("orphan", "u r1", False),
+            ("orphan first", "r1 u", False),
+            ("another's result", "u 1 r2", False),
+            ("twice", "u 1 r1 r1", False),
+            ("twice later", "u 1 r1 a r1", False),
+            ("apart", "u 1 u r1", False),
+            ("apart by a system", "u 1 s r1", False),
+            ("one id twice", "u 11 r1", False),
+            ("one id again", "u 1 r1 1 r1", False),
+        ],
+    )
+    def test_is_accepted(self, name, said, accepted):
+        """
+        What a provider makes of the order of messages, example by example.
+        """
+        made: list[Message] = []
+        for word in said.split():
+            if word.isdigit():
+                calls = [ToolCall(each, "clock") for each in word]
+                made.append(AssistantMessage(tool_calls=calls))
+            elif len(word) > 1:
+                made.append(ToolMessage("", tool_call_id=word[1:]))
+            else:
+                kinds = {"s": SystemMessage, "u": UserMessage, "a": AssistantMessage}
+                made.append(kinds[word](""))
+
+        assert accepted == is_accepted(made), name
+
+
+class TestStrategies:
+    @pytest.mark.parametrize("name", sorted(set(strategies.__all__) - {"is_accepted"}))
+    def test_gives_examples(self, name):
+        """
+        Each takes no argument, says what it gives and how that shrinks, and is
+        shown in a line.
+        """
+        make = getattr(strategies, name)
+
+        assert "hrink" in make.__doc__
+        assert 5_000 > len(repr(make()))
+        some(make())
+
+    @pytest.mark.parametrize("kind", [*KINDS.values(), UnknownPart])
+    def test_parts(self, kind):
+        """
+        Parts of every kind.
+        """
+        assert some(parts(), lambda part: type(part) is kind)
+
+    @pytest.mark.parametrize(
+        "kind",
+        [SystemMessage, UserMessage, AssistantMessage, ToolMessage, UnknownMessage],
+    )
+    def test_messages(self, kind):
+        """
+        Messages of every kind, as simple as can be and with all there is.
+        """
+        assert some(messages(), lambda message: type(message) is kind)
+        assert some(
+            messages(),
+            lambda message: (
+                type(message) is kind and message.timestamp and message.metadata
+            ),
+        )
+
+    @pytest.mark.parametrize("kind", [UnknownPart, UnknownMessage])
+    @pytest.mark.parametrize("sourced", [True, False])
+    def test_unknown(self, kind, sourced):
+        """
+        What nobody understands, from a provider and from a newer version.
+        """
+        strategy: Any = st.one_of(
+            strategies.unknown_parts(), strategies.unknown_messages()
+        )
+
+        assert some(
+            strategy,
+            lambda value: type(value) is kind and sourced == bool(value.source),
+        )
+
+    def test_unknown_fields(self):
+        """
+        Fields from the future are on messages, parts, calls and responses.
+        """
+        assert some(messages(), lambda message: message.unknown)
+        assert some(parts(), lambda part: part.unknown)
+        assert some(strategies.tool_calls(), lambda call: call.unknown)
+        assert some(strategies.response_metas(), lambda told: told.unknown)
+
+    def test_texts(self):
+        """
+        Empty ones, ones beyond the BMP; never half a pair.
+        """
+        assert "" == simplest(texts())
+        assert some(texts(), lambda text: any(c > "\uffff" for c in text))
+        assert "000" == simplest(texts(min_size=3))
+
+    def test_timestamps(self):
+        """
+        Of odd offsets, east and west.
+        """
+        odd = timedelta(minutes=1)
+
+        assert some(timestamps(), lambda when: when.utcoffset() % odd)
+        assert some(timestamps(), lambda when: when.utcoffset() < -odd)
+        assert "2000-01-01T00:00:00+00:00" == simplest(timestamps()).isoformat()
+
+    def test_json_values(self):
+        """
+        Large integers of either sign, floats, nesting.
+        """
+        assert 2**64 - 1 == some(json_values(), lambda value: value == 2**64 - 1)
+        assert -(2**63) == some(json_values(), lambda value: value == -(2**63))
+        assert float is type(some(json_values(), lambda n: type(n) is float))
+        assert some(json_values(), lambda value: value and type(value) is list)
+        assert None is simplest(json_values())
+
+    def test_usages(self):
+        """
+        Totals that are no sums, categories of a provider's own; small enough
+        to add a thousand million.
+        """
+        assert some(
+            usages(),
+            lambda usage: (
+                usage.total_tokens != usage.prompt_tokens + usage.completion_tokens
+            ),
+        )
+        assert some(usages(), lambda usage: usage.extra)
+        assert Usage() == simplest(usages())
+
+    @given(usages())
+    def test_usages_are_small(self, usage):
+        """
+        A thousand million of them can be added.
+        """
+        counts = [usage.prompt_tokens, usage.completion_tokens, usage.total_tokens]
+
+        assert 2**63 > 10**9 * max(*counts, *usage.extra.values(), 0)
+
+    @pytest.mark.parametrize(
+        "holds",
+        [
+            lambda state: state.parent_id and state.turn_len,
+            lambda state: 0 < state.init_len < len(state),
+            lambda state: state.parent_id not in {None, state.root_id},
+            lambda state: 64 < len(state),
+            lambda state: any(entry.id.startswith("request") for entry in state.ledger),
+            lambda state: 0 < state.init_ledger_len < len(state.ledger),
+        ],
+        ids=["fork", "middle", "fork of a fork", "long", "keyed", "spent"],
+    )
+    def test_aggregators(self, holds):
+        """
+        Forks, forks of forks, long ones, spent ones.
+        """
+        assert isinstance(some(aggregators(), holds), Aggregator)
+
+    def test_aggregators_shrink(self):
+        """
+        To an empty root.
+        """
+        state = simplest(aggregators())
+
+        assert (0, None) == (len(state), state.parent_id)
+
+
+class TestRegister:
+    @pytest.mark.parametrize("cls", STRATEGIES, ids=lambda cls: cls.__name__)
+    def test_types(self, cls):
+        """
+        Hypothesis makes every class of ours from its type alone.
+        """
+        register()
+
+        assert isinstance(some(st.from_type(cls)), cls)
+
+    def test_builds(self):
+        """
+        Annotations are enough.
+        """
+        register()
+
+        def talk(state: Aggregator, part: Part, message: Message) -> int:
+            return len(state) + len(part.kind) + len(message.role)
+
+        assert 5 <= some(st.builds(talk))
+
+    @pytest.mark.parametrize(
+        "first",
+        [
+            "hypothesis",
+            "conversation_state.testing",
+            "conversation_state.testing.strategies",
+            "conversation_state.testing.machines",
+        ],
+    )
+    def test_entry_point(self, first, tmp_path):
+        """
+        Hypothesis finds it by itself, whichever of the two is imported first.
+        """
+        info = tmp_path / "strategies_of_ours-1.0.dist-info"
+        info.mkdir()
+        (info / "METADATA").write_text(
+            "Metadata-Version: 2.1\nName: strategies-of-ours\n"
+        )
+        (info / "entry_points.txt").write_text(
+            "[hypothesis]\nours = conversation_state.testing:register\n"
+        )
+        script = (
+            f"import {first}\n"
+            "from hypothesis import strategies as st\n"
+            "from conversation_state import Aggregator\n"
+            "print('aggregators' in repr(st.from_type(Aggregator)))"
+        )
+        done = subprocess.run(
+            [sys.executable, "-W", "error", "-c", script],
+            capture_output=True,
+            check=True,
+            cwd=ROOT,
+            env={
+                **os.environ,
+                "PYTHONPATH": os.pathsep.join([str(ROOT), str(tmp_path)]),
+            },
+            text=True,
+        )
+
+        assert "True" == done.stdout.strip()
+
+    def test_is_light(self):
+        """
+        The package itself brings no Hypothesis along.
+        """
+        script = (
+            "import sys, conversation_state.testing; print('hypothesis' in sys.modules)"
+        )
+        done = subprocess.run(
+            [sys.executable, "-c", script],
+            capture_output=True,
+            check=True,
+            cwd=ROOT,
+            text=True,
+        )
+
+        assert "False" == done.stdout.strip()
+
+    def test_knows_every_class(self):
+        """
+        Every class a strategy is named for is registered.
+        """
+        made = set(strategies.__all__) & set(STRATEGIES.values())
+
+        assert set(STRATEGIES.values()) == made
+        assert {TextPart, Usage, Aggregator} <= set(STRATEGIES)

@@ -1,0 +1,671 @@
+"""
+`Log`, verb by verb, at the lengths where its insides change shape.
+
+See `test_log_machine.py` for long histories, `test_log_memory.py` for what a
+version keeps alive, and `test_log_peers.py` for why it isn't pyrsistent's.
+"""
+
+import copy
+import pickle
+from collections.abc import Iterable, Sequence
+from functools import reduce
+from itertools import accumulate
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from conversation_state._persistent import Log
+
+# Around one block, one node of blocks, and one node of nodes of blocks, each
+# with and without a full tail.
+SIZES = [0, 1, 2, 31, 32, 33, 63, 64, 65]
+LARGE = [1023, 1024, 1025, 1055, 1056, 1057, 1088, 1089, 2112]
+HUGE = [32_767, 32_768, 32_769, 32_799, 32_800, 32_801, 33_824, 33_825]
+
+
+def grown(items: Iterable[Any]) -> Log[Any]:
+    """
+    A log that was appended to item by item.
+    """
+    log: Log[Any] = Log()
+    return reduce(Log.append, items, log)
+
+
+def versions_of(items: Iterable[Any]) -> list[Log[Any]]:
+    """
+    The log of all *items* and every version before it, the empty one first.
+    """
+    log: Log[Any] = Log()
+    return list(accumulate(items, Log.append, initial=log))
+
+
+@pytest.fixture(params=["at once", "one by one"])
+def make(request):
+    """
+    Two ways to the same log, which leave different cells at its end.
+    """
+    return Log if request.param == "at once" else grown
+
+
+def assert_same(expected: Sequence[object], log: Log[Any]) -> None:
+    """
+    *log* holds *expected*, whichever way it is read.
+    """
+    assert len(expected) == len(log)
+    assert bool(expected) == bool(log)
+    assert list(expected) == list(log)
+    assert list(expected) == [log[at] for at in range(len(expected))]
+    assert list(reversed(expected)) == list(reversed(log))
+
+
+class TestNew:
+    @pytest.mark.parametrize("size", [*SIZES, *LARGE])
+    def test_holds_what_it_is_given(self, size):
+        """
+        A log of any iterable holds its items in order.
+        """
+        assert_same(range(size), Log(range(size)))
+        assert_same(range(size), Log(list(range(size))))
+        assert_same(range(size), Log(n for n in range(size)))
+
+    def test_of_a_log(self):
+        """
+        A log of a log is equal to it.
+        """
+        log = Log(range(40))
+
+        assert log == Log(log)
+        assert_same(range(40), Log(log))
+        assert_same(range(41), Log(log).append(40))
+
+
+class TestAppend:
+    @pytest.mark.parametrize("size", [*SIZES, *LARGE])
+    def test_next_version(self, make, size):
+        """
+        The next version has one item more, and this one is as it was.
+        """
+        log = make(range(size))
+
+        assert_same(range(size + 1), log.append(size))
+        assert_same(range(size), log)
+
+    @pytest.mark.parametrize("size", [*SIZES, *LARGE])
+    def test_branches(self, make, size):
+        """
+        Every version can be appended to more than once; branches share their
+        past and nothing else.
+        """
+        log = make(range(size))
+        one = log.append("one")
+        two = log.append("two").append("three")
+
+        assert_same([*range(size), "one"], one)
+        assert_same([*range(size), "two", "three"], two)
+        assert_same(range(size), log)
+
+    def test_every_version_stays(self):
+        """
+        All versions on the way to 1,100 items still hold what they held.
+        """
+        versions = versions_of(range(1100))
+
+        assert [list(range(n)) for n in range(1101)] == [*map(list, versions)]
+
+    def test_not_an_item_of_an_item(self):
+        """
+        Items are kept as they are, None and logs among them.
+        """
+        inner = Log([1])
+
+        assert_same([None, inner, ()], grown([None, inner, ()]))
+
+
+class TestExtend:
+    @pytest.mark.parametrize("more", [*SIZES, 96, 97, 1024, 1088])
+    @pytest.mark.parametrize("size", [*SIZES, 1024, 1056, 1057])
+    def test_appends_all(self, make, size, more):
+        """
+        As if each was appended; this version is as it was.
+        """
+        log = make(range(size))
+        new = range(size, size + more)
+
+        assert_same(range(size + more), log.extend(list(new)))
+        assert_same(range(size + more), log.extend(iter(new)))
+        assert_same(range(size + more), log.extend(Log(new)))
+        assert_same(range(size + more + 1), log.extend(new).append(size + more))
+        assert_same(range(size), log)
+
+    @pytest.mark.parametrize("size", [0, 1, 32, 1056])
+    def test_by_nothing(self, size):
+        """
+        A log extended by nothing is itself.
+        """
+        log = Log(range(size))
+
+        assert log is log.extend([])
+        assert log is log.extend(iter(()))
+        assert log is log.extend(Log())
+
+    def test_by_itself(self):
+        """
+        A log can be extended by itself.
+        """
+        log = Log(range(40))
+
+        assert_same([*range(40), *range(40)], log.extend(log))
+
+
+class TestTake:
+    @pytest.mark.parametrize("size", [*SIZES, *LARGE])
+    def test_first_items(self, make, size):
+        """
+        The first *count* items, for every count there is.
+        """
+        log = make(range(size))
+        for count in [*range(0, size + 1, 1 + size // 200), size]:
+            assert list(range(count)) == list(log.take(count))
+
+    @pytest.mark.parametrize("count", [*SIZES, *LARGE])
+    def test_grows_on(self, make, count):
+        """
+        What was taken grows like any log, and the one it came from does not.
+        """
+        log = make(range(2200))
+        taken = log.take(count)
+
+        assert_same([*range(count), *"abc" * 30], taken.extend("abc" * 30))
+        assert_same([*range(count), "a"], taken.append("a"))
+        assert_same(range(2200), log)
+
+    @pytest.mark.parametrize("size", [0, 1, 32, 33, 1056])
+    def test_more_than_there_are(self, make, size):
+        """
+        Asked for all or more, it gives the log itself.
+        """
+        log = make(range(size))
+
+        assert log is log.take(size)
+        assert log is log.take(size + 1)
+
+    @pytest.mark.parametrize("count", [0, -1, -40])
+    def test_nothing(self, count):
+        """
+        Asked for none or less, it gives an empty log.
+        """
+        assert_same([], Log(range(40)).take(count))
+
+    def test_twice(self):
+        """
+        Taking from what was taken is taking from the whole.
+        """
+        log = grown(range(100))
+
+        assert log.take(70).take(40) == log.take(40)
+        assert_same(range(40), log.take(70).take(40))
+
+
+class TestIndex:
+    @pytest.mark.parametrize("size", [*SIZES, *LARGE])
+    def test_from_both_ends(self, make, size):
+        """
+        Positions count from the start, negative ones from the end.
+        """
+        log = make(range(size))
+
+        assert list(range(size)) == [log[at] for at in range(size)]
+        assert list(range(size)) == [log[at] for at in range(-size, 0)]
+
+    @pytest.mark.parametrize("size", [0, 1, 32, 33, 1057])
+    def test_outside(self, make, size):
+        """
+        Positions outside are an IndexError that says what was asked of what.
+        """
+        log = make(range(size))
+        for at in (size, size + 40, -size - 1, -size - 40):
+            with pytest.raises(IndexError) as raised:
+                log[at]
+
+            assert f"position {at} of a log of {size} items" == str(raised.value)
+
+    def test_by_what_is_an_index(self):
+        """
+        Whatever has an ``__index__`` is a position; nothing else is.
+        """
+        log = Log("ab")
+
+        assert "b" == log[True]
+        with pytest.raises(TypeError):
+            log[1.0]  # type: ignore[call-overload]
+        with pytest.raises(TypeError):
+            log["1"]  # type: ignore[call-overload]
+
+
+class TestSlice:
+    @given(
+        st.integers(0, 110),
+        st.slices(110),
+        st.booleans(),
+    )
+    def test_like_a_list(self, size, at, at_once):
+        """
+        Slices are logs of what a list's slice holds.
+        """
+        log = Log(range(size)) if at_once else grown(range(size))
+
+        assert_same(list(range(size))[at], log[at])
+
+    @pytest.mark.parametrize("size", LARGE)
+    def test_tails(self, make, size):
+        """
+        The last items, over the borders of blocks.
+        """
+        log = make(range(size))
+        for start in (0, 1, 31, 32, 33, 1000, size - 33, size - 1, size):
+            assert_same(range(start, size), log[start:])
+
+    def test_from_the_start(self):
+        """
+        A slice of everything is the log itself.
+        """
+        log = Log(range(40))
+
+        assert log is log[:]
+        assert log is log[:99]
+        assert log is log[-99:]
+
+
+class TestIterate:
+    @pytest.mark.parametrize("size", [*SIZES, *LARGE])
+    def test_from_a_position(self, make, size):
+        """
+        An iterator over the items from a position on.
+        """
+        log = make(range(size))
+        for start in {0, 1, 31, 32, 33, 64, 1023, 1024, 1025, size - 1, size, size + 9}:
+            if start >= 0:
+                assert list(range(start, size)) == list(log.iterate(start))
+
+    def test_does_not_see_later_versions(self):
+        """
+        An iterator goes on over what it was made for.
+        """
+        log = grown(range(33))
+        items = iter(log)
+        next(items)
+        log.append("more")
+
+        assert list(range(1, 33)) == list(items)
+
+    def test_like_a_sequence(self):
+        """
+        What a Sequence can do: membership, count, index.
+        """
+        log = grown("banana")
+
+        assert "n" in log
+        assert "x" not in log
+        assert 3 == log.count("a")
+        assert 2 == log.index("n")
+
+
+class TestCommonPrefix:
+    @pytest.mark.parametrize("size", [*SIZES, *LARGE])
+    def test_with_a_branch(self, make, size):
+        """
+        Branches have in common what was there when they parted.
+        """
+        log = make(range(size))
+        one = log.extend(["one"] * 40)
+        two = log.extend(["two"] * 1100)
+
+        assert size == one.common_prefix(two)
+        assert size == two.common_prefix(one)
+        assert size == log.common_prefix(two)
+        assert size == two.common_prefix(log)
+        assert size + 40 == one.common_prefix(one)
+
+    @pytest.mark.parametrize("parted", [0, 1, 31, 32, 33, 1023, 1024, 1056, 1057])
+    def test_of_equal_items(self, parted):
+        """
+        Logs that share nothing have in common what is equal, and no more.
+        """
+        one = Log([*range(parted), "x", *range(1100)])
+        two = grown([*range(parted), "y", *range(1100)])
+
+        assert parted == one.common_prefix(two)
+        assert parted == two.common_prefix(one)
+
+    @pytest.mark.parametrize("size", [*SIZES, *LARGE])
+    def test_of_equal_branches(self, make, size):
+        """
+        What branches said alike after they parted is common, too.
+        """
+        log = make(range(size))
+        one = log.extend(range(100)).append("one")
+        two = reduce(Log.append, range(100), log).append("two")
+
+        assert size + 100 == one.common_prefix(two)
+        assert size + 100 == two.common_prefix(one)
+
+    @pytest.mark.parametrize("count", [*SIZES, *LARGE])
+    def test_with_what_was_taken(self, make, count):
+        """
+        A log has all of what was taken from it in common with it, and with
+        what that grew into no more than that.
+        """
+        log = make(range(2200))
+        taken = log.take(count)
+
+        assert count == log.common_prefix(taken)
+        assert count == taken.common_prefix(log)
+        assert count == taken.extend("a" * 50).common_prefix(log)
+        assert count == log.common_prefix(taken.append("a"))
+
+    def test_does_not_ask_what_is_shared(self):
+        """
+        Items that both logs got from a third are not compared at all.
+        """
+
+        class Silent:
+            def __eq__(self, other: object) -> bool:
+                raise AssertionError("compared")
+
+            __hash__ = None  # type: ignore[assignment]
+
+        log = grown([Silent() for _ in range(1090)])
+
+        assert 1090 == log.append(1).common_prefix(log.append(2))
+        assert 1090 == log.extend([1] * 99).common_prefix(log.extend([2] * 99))
+        assert 1060 == log.take(1060).common_prefix(log)
+        assert log == log.take(1090)
+
+
+def step(total: int, item: int) -> int:
+    """
+    A fold whose result depends on the order.
+    """
+    return (31 * total + item + 7) % 1_000_003
+
+
+class TestFold:
+    @pytest.mark.parametrize("size", [*SIZES, *LARGE])
+    def test_from_the_left(self, make, size):
+        """
+        The same as `functools.reduce`, asked once and again.
+        """
+        log = make(range(size))
+        expected = reduce(step, range(size), 5)
+
+        assert expected == log.fold(step, 5, key="sum")
+        assert expected == log.fold(step, 5, key="sum")
+
+    def test_of_every_version(self):
+        """
+        Versions folded in any order give what each of them holds.
+        """
+        versions = versions_of(range(200))
+        expected = list(accumulate(range(200), step, initial=5))
+
+        assert expected == [log.fold(step, 5, key="k") for log in versions]
+        assert expected[::-1] == [log.fold(step, 5, key="k") for log in versions[::-1]]
+
+    @pytest.mark.parametrize("size", [1, 31, 32, 33, 64, 1056])
+    def test_of_branches(self, size):
+        """
+        What one branch remembers is no other branch's.
+        """
+        log = grown(range(size))
+        log.fold(step, 5, key="k")
+        one = log.extend([1] * 40)
+        two = log.extend([2] * 40)
+
+        assert reduce(step, one, 5) == one.fold(step, 5, key="k")
+        assert reduce(step, two, 5) == two.fold(step, 5, key="k")
+        assert reduce(step, log, 5) == log.fold(step, 5, key="k")
+
+    def test_keys(self):
+        """
+        Each key has its own fold, also when there are more than are remembered.
+        """
+        log = grown(range(100))
+        for turn in range(3):
+            for key in range(7):
+                expected = reduce(step, log, key)
+
+                assert expected == log.fold(step, key, key=("key", key)), turn
+
+            log = log.append(turn)
+
+    def test_remembers(self):
+        """
+        The next version costs a step for each new item, an older version or a
+        branch of one at most a block of them.
+        """
+        calls = []
+
+        def counted(total: int, item: int) -> int:
+            calls.append(item)
+            return total + item
+
+        log = grown(range(1000))
+        later = log.extend(range(1000, 1010))
+
+        assert sum(range(1000)) == log.fold(counted, 0, key="k")
+        assert 1000 == len(calls)
+
+        calls.clear()
+        assert sum(range(1010)) == later.fold(counted, 0, key="k")
+        assert list(range(1000, 1010)) == calls[-10:]
+        assert 32 + 10 >= len(calls)
+
+        calls.clear()
+        later.fold(counted, 0, key="k")
+        log.fold(counted, 0, key="k")
+        assert [] == calls
+
+        for count in (999, 500, 512, 33, 32):
+            calls.clear()
+            log.take(count).append(1).fold(counted, 0, key="k")
+            assert 33 >= len(calls)
+
+    def test_forgets_the_oldest(self):
+        """
+        Four keys are remembered; the one asked for longest ago goes first.
+        """
+        calls = []
+
+        def counted(total: int, item: int) -> int:
+            calls.append(item)
+            return total + item
+
+        log = Log(range(64))
+        for key in range(5):
+            log.fold(counted, 0, key=key)
+
+        calls.clear()
+        for key in range(1, 5):
+            log.fold(counted, 0, key=key)
+
+        assert [] == calls
+        assert sum(range(64)) == log.fold(counted, 0, key=0)
+        assert [] != calls
+
+
+class TestEqual:
+    @pytest.mark.parametrize("size", [*SIZES, *LARGE])
+    def test_by_items(self, size):
+        """
+        Logs are equal if their items are, however they came to them.
+        """
+        assert Log(range(size)) == grown(range(size))
+        assert Log(range(size)) == Log(range(size + 5)).take(size)
+        assert hash(Log(range(size))) == hash(grown(range(size)))
+        assert Log(range(size)) != Log(range(size + 1))
+        assert Log([*range(size), 1]) != Log([*range(size), 2])
+
+    def test_to_nothing_else(self):
+        """
+        A log is no list and no tuple.
+        """
+        assert Log([1]) != [1]
+        assert Log([1]) != (1,)
+        assert Log() != ()
+
+    def test_hash_of_items(self):
+        """
+        A log of what can't be hashed can't be hashed.
+        """
+        with pytest.raises(TypeError):
+            hash(Log([[]]))
+
+
+class TestPickle:
+    @pytest.mark.parametrize("protocol", range(2, pickle.HIGHEST_PROTOCOL + 1))
+    @pytest.mark.parametrize("size", [*SIZES, *LARGE])
+    def test_round_trip(self, make, size, protocol):
+        """
+        What comes back is equal, and grows.
+        """
+        log = make(range(size))
+        back = pickle.loads(pickle.dumps(log, protocol))
+
+        assert log == back
+        assert_same(range(size + 1), back.append(size))
+
+    def test_shares(self):
+        """
+        Versions pickled together take little more than one, and share as much
+        afterwards as they did before.
+        """
+        items = ["x" * 50 + str(n) for n in range(1090)]
+        log = grown(items)
+        versions = [log.take(1000), log, log.append("one"), log.append("two")]
+        alone = len(pickle.dumps(log))
+        together = pickle.dumps(versions)
+        back = pickle.loads(together)
+
+        assert versions == back
+        assert alone * 1.1 > len(together)
+        assert back[2][0] is back[3][0]
+        assert 1090 == back[2].common_prefix(back[3])
+
+    def test_folds_stay_behind(self):
+        """
+        What was remembered of folds is not pickled, and so can't be wrong.
+        """
+        log = grown(range(100))
+        size = len(pickle.dumps(log))
+        log.fold(step, 0, key="k")
+
+        assert size == len(pickle.dumps(log))
+
+    def test_copies(self):
+        """
+        A copy is the log itself; a deep one is equal.
+        """
+        log = grown([[1], [2]])
+
+        assert log is copy.copy(log)
+        assert log == copy.deepcopy(log)
+        assert log[0] is not copy.deepcopy(log)[0]
+
+
+class TestFace:
+    """
+    There is no way to change a log but its private parts.
+    """
+
+    def test_no_item_assignment(self):
+        """
+        Items can be neither set nor deleted.
+        """
+        log = Log("abc")
+
+        with pytest.raises(TypeError):
+            log[0] = "x"  # type: ignore[index]
+        with pytest.raises(TypeError):
+            del log[0]  # type: ignore[attr-defined]
+
+        assert_same("abc", log)
+
+    def test_no_new_attributes(self):
+        """
+        A log takes no attributes that it does not have.
+        """
+        with pytest.raises(AttributeError):
+            Log().label = "mine"  # type: ignore[attr-defined]
+
+    def test_no_public_setters(self):
+        """
+        All it shows are methods, and these can't be replaced on a log.
+        """
+        log = Log("abc")
+        names = [name for name in dir(log) if not name.startswith("_")]
+
+        assert ["append", "common_prefix", "count", "extend", "fold"] == names[:5]
+        assert ["index", "iterate", "take"] == names[5:]
+        for name in names:
+            with pytest.raises(AttributeError):
+                setattr(log, name, None)
+
+    def test_no_list_verbs(self):
+        """
+        What changes a list in place is not there at all.
+        """
+        verbs = {"insert", "pop", "remove", "clear", "sort", "reverse", "__iadd__"}
+
+        assert set() == verbs & set(dir(Log))
+
+    def test_repr(self):
+        """
+        Shown with its items.
+        """
+        assert "Log(['a', 'b'])" == repr(Log("ab"))
+        assert "Log([])" == repr(Log())
+
+
+class TestHuge:
+    """
+    Where the trie gets its third and its fourth level.
+    """
+
+    @pytest.mark.parametrize("size", HUGE)
+    def test_third_level(self, size):
+        """
+        Beyond 32 * 32 * 32 items everything is where it was.
+        """
+        log: Log[object] = Log(range(size))
+        more = log.append(size).append(size + 1)
+
+        assert list(range(size)) == list(log)
+        assert list(range(size + 2)) == list(more)
+        assert list(range(size))[::-1] == list(reversed(log))
+        assert list(range(size)) == [log[at] for at in range(size)]
+        assert size == log.common_prefix(more)
+        assert 32_768 == more.take(32_768).append("x").common_prefix(
+            more.take(32_769)
+        ), "a branch before the border"
+        for count in (1, 1024, 1057, 32_766, 32_767, size - 1):
+            assert list(range(count)) == list(log.take(count))
+            assert list(range(count, size)) == list(log.iterate(count))
+
+    def test_fourth_level(self):
+        """
+        Beyond 32 to the 4th, too.
+        """
+        size = 32**4 + 33
+        log = Log(range(size))
+        grown_on = log.take(size - 34).extend(range(size - 34, size + 40))
+
+        assert size == len(log)
+        assert all(map(int.__eq__, log, range(size)))
+        assert all(map(int.__eq__, reversed(log), reversed(range(size))))
+        assert [0, 32**3, 32**4 - 1, 32**4, size - 1] == [
+            log[at] for at in (0, 32**3, 32**4 - 1, 32**4, -1)
+        ]
+        assert size == log.common_prefix(grown_on)
+        assert list(range(32**4 - 2, size)) == list(log.iterate(32**4 - 2))

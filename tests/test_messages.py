@@ -1,0 +1,994 @@
+"""
+Messages: who said what.
+"""
+
+import copy
+import os
+import pickle
+import subprocess
+import sys
+from datetime import UTC, datetime, timedelta, timezone, tzinfo
+from typing import Any
+from uuid import UUID
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from conversation_state import (
+    AssistantMessage,
+    AudioPart,
+    ConversationStateError,
+    Envelope,
+    FilePart,
+    ImagePart,
+    Message,
+    ReasoningPart,
+    RefusalPart,
+    ResponseMeta,
+    SystemMessage,
+    TextPart,
+    ToolCall,
+    ToolMessage,
+    Usage,
+    UserMessage,
+    VideoPart,
+)
+from conversation_state._persistent import EMPTY_MAP, PMap
+from conversation_state.errors import InvalidMessageError
+from conversation_state.messages import LogProb, UnknownMessage
+from conversation_state.parts import UnknownPart
+from conversation_state.testing.laws import (
+    copies_are_equal,
+    equal_values_hash_alike,
+    replacing_nothing_changes_nothing,
+)
+from conversation_state.testing.strategies import (
+    envelopes,
+    log_probs,
+    messages,
+    response_metas,
+    texts,
+    timestamps,
+)
+
+RUN = UUID("0190163d-8694-739b-aea5-966c26f8ad91")
+TURN = UUID("0190163d-8694-739b-aea5-966c26f8ad92")
+NOON = datetime(2026, 2, 28, 12, 0, tzinfo=UTC)
+HOLOGRAM: Any = {"type": "hologram"}
+
+
+def said(kind: Any, content: Any = "hi", **fields: Any) -> Any:
+    """
+    A message of *kind*, with what else that kind needs.
+    """
+    if kind is ToolMessage:
+        fields.setdefault("tool_call_id", "c1")
+    if kind is UnknownMessage:
+        content = {"role": "narrator"}
+
+    return kind(content, **fields)
+
+
+SPOKEN: list[Any] = [SystemMessage, UserMessage, AssistantMessage, ToolMessage]
+KINDS: list[Any] = [*SPOKEN, UnknownMessage]
+
+PARTS: list[Any] = [
+    TextPart("hi"),
+    ImagePart(url="https://example.com/a"),
+    AudioPart(data=b"RIFF"),
+    VideoPart(url="https://example.com/a"),
+    FilePart(data=b"%PDF", name="a.pdf"),
+    UnknownPart(HOLOGRAM),
+    ReasoningPart("hm"),
+    RefusalPart("no"),
+]
+MEDIA = {"text", "image", "audio", "video", "file", "unknown"}
+HOLDS = {
+    SystemMessage: {"text"},
+    UserMessage: MEDIA,
+    ToolMessage: MEDIA,
+    AssistantMessage: MEDIA | {"reasoning", "refusal"},
+}
+
+
+class TestNew:
+    @pytest.mark.parametrize(
+        ("kind", "role"),
+        [
+            (SystemMessage, "system"),
+            (UserMessage, "user"),
+            (AssistantMessage, "assistant"),
+            (ToolMessage, "tool"),
+            (UnknownMessage, "unknown"),
+        ],
+    )
+    def test_roles(self, kind, role):
+        """
+        Each kind has its role, and is a `Message`.
+        """
+        assert role == said(kind).role == kind.role
+        assert isinstance(said(kind), Message)
+
+    @pytest.mark.parametrize("kind", KINDS)
+    def test_defaults(self, kind):
+        """
+        What nobody said is empty or None.
+        """
+        message = said(kind)
+
+        assert "" == message.name
+        assert None is message.run_id is message.turn_id is message.timestamp
+        assert EMPTY_MAP == message.metadata == message.unknown
+
+    @pytest.mark.parametrize("kind", KINDS)
+    def test_common_fields(self, kind):
+        """
+        Every kind takes what messages have in common.
+        """
+        message = said(
+            kind,
+            name="ann",
+            run_id=RUN,
+            turn_id=TURN,
+            timestamp=NOON,
+            metadata={"a": [1]},
+            unknown={"mood": "good"},
+        )
+
+        assert ("ann", RUN, TURN) == (message.name, message.run_id, message.turn_id)
+        assert NOON == message.timestamp
+        assert {"a": (1,)} == message.metadata
+        assert {"mood": "good"} == message.unknown
+
+    @pytest.mark.parametrize("kind", KINDS)
+    def test_other_fields(self, kind):
+        """
+        A field there is not is a TypeError that says which there are.
+        """
+        with pytest.raises(TypeError) as raised:
+            said(kind, mood="good")
+
+        assert str(raised.value) == (
+            f"{kind.__name__} takes no 'mood'; beside its own fields it takes name, "
+            "run_id, turn_id, timestamp, metadata, unknown"
+        )
+
+    def test_what_is_common_is_no_message(self):
+        """
+        The class that messages have in common is not made by itself.
+        """
+        with pytest.raises(TypeError, match="make a SystemMessage, UserMessage"):
+            Message("hi")
+
+    @pytest.mark.parametrize("kind", SPOKEN)
+    @pytest.mark.parametrize("sequence", [list, tuple, iter])
+    def test_parts_are_kept_as_a_tuple(self, kind, sequence):
+        """
+        Any sequence of parts will do; later changes to it have no effect.
+        """
+        content = sequence([TextPart("a"), TextPart("b")])
+        message = said(kind, content)
+        if sequence is list:
+            content.clear()
+
+        assert (TextPart("a"), TextPart("b")) == message.content == message.parts
+
+    @pytest.mark.parametrize("kind", SPOKEN)
+    @pytest.mark.parametrize("part", PARTS, ids=lambda part: part.kind)
+    def test_which_role_holds_what(self, kind, part):
+        """
+        A part that a role can't hold is refused: where, what, and what it can.
+        """
+        holds = HOLDS[kind]
+        if part.kind in holds:
+            assert (TextPart(""), part) == said(kind, [TextPart(""), part]).parts
+            return
+
+        with pytest.raises(InvalidMessageError) as raised:
+            said(kind, [TextPart(""), part])
+
+        assert str(raised.value) == (
+            f"{kind.__name__}.content[1] is a {type(part).__name__}; {kind.__name__} "
+            f"holds parts of {', '.join(sorted(holds))}"
+        )
+
+    @pytest.mark.parametrize("kind", SPOKEN)
+    @pytest.mark.parametrize(
+        ("content", "shown"),
+        [
+            (None, " is a NoneType; expected a str or a sequence of parts"),
+            (5, " is a int; expected a str or a sequence of parts"),
+            (b"hi", " is a bytes; expected a str or a sequence of parts"),
+            ({"text": "hi"}, " is a dict; expected a str or a sequence of parts"),
+            (["hi"], "[0] is a str; "),
+            ([{"type": "text"}], "[0] is a dict; "),
+            ([TextPart("a"), None], "[1] is a NoneType; "),
+        ],
+    )
+    def test_content(self, kind, content, shown):
+        """
+        Content is a text or parts, and nothing else.
+        """
+        with pytest.raises(InvalidMessageError) as raised:
+            said(kind, content)
+
+        assert f"{kind.__name__}.content{shown}" in str(raised.value)
+        assert isinstance(raised.value, ValueError)
+        assert isinstance(raised.value, ConversationStateError)
+
+    @pytest.mark.parametrize("kind", SPOKEN)
+    @pytest.mark.parametrize("text", ["\ud800", "a\udfff", "\udc00\ud800"], ids=ascii)
+    def test_surrogates(self, kind, text):
+        """
+        Half of a surrogate pair is refused when the message is made, in text,
+        name and metadata alike.
+        """
+        for fields in (
+            {"content": text},
+            {"name": text},
+            {"metadata": {"a": [text]}},
+            {"unknown": {text: 1}},
+        ):
+            with pytest.raises(InvalidMessageError, match="half of a surrogate pair"):
+                said(kind, **fields)
+
+    def test_whole_surrogate_pair(self):
+        """
+        A character beyond the BMP is one character.
+        """
+        assert "\U0001f600" == UserMessage("\U0001f600").text
+
+    @pytest.mark.parametrize("kind", KINDS)
+    @pytest.mark.parametrize(
+        ("field", "value", "expected"),
+        [
+            ("name", None, "a str"),
+            ("name", 5, "a str"),
+            ("run_id", "0190163d-8694-739b-aea5-966c26f8ad91", "a uuid.UUID or None"),
+            ("turn_id", 7, "a uuid.UUID or None"),
+            ("timestamp", 1700000000, "an aware datetime or None"),
+            ("timestamp", NOON.date(), "an aware datetime or None"),
+            ("metadata", None, "a mapping of names to JSON values"),
+            ("unknown", ["a"], "a mapping of names to JSON values"),
+        ],
+    )
+    def test_common_errors(self, kind, field, value, expected):
+        """
+        What a field can't hold is refused: what was given, what is expected.
+        """
+        with pytest.raises(InvalidMessageError) as raised:
+            said(kind, **{field: value})
+
+        shown = f"{kind.__name__}.{field} is {value!r}; expected {expected}"
+        assert shown == str(raised.value)
+
+
+class TestMetadata:
+    @pytest.mark.parametrize("kind", KINDS)
+    @pytest.mark.parametrize("field", ["metadata", "unknown"])
+    def test_frozen_deeply(self, kind, field):
+        """
+        A caller's later changes have no effect, and there is no way to change
+        what is inside.
+        """
+        given: Any = {"a": [{"b": [1]}]}
+        message = said(kind, **{field: given})
+        given["a"][0]["b"].append(2)
+        given["a"].append(3)
+        given["c"] = 4
+        kept = getattr(message, field)
+
+        assert {"a": ({"b": (1,)},)} == kept
+        assert isinstance(kept, PMap)
+        assert isinstance(kept["a"][0], PMap)
+        with pytest.raises(TypeError):
+            kept["a"] = 1
+        with pytest.raises(TypeError):
+            kept["a"][0]["b"] = 1
+
+    @pytest.mark.parametrize(
+        ("value", "shown"),
+        [
+            ({"n": float("nan")}, "UserMessage.metadata.n is nan, which JSON has no"),
+            ({"n": 2**64}, "UserMessage.metadata.n is an integer that does not fit"),
+            ({"a": [{"b": {1}}]}, "UserMessage.metadata.a[0].b is {1}, which JSON"),
+            ({"at": NOON}, "UserMessage.metadata.at is datetime.datetime(2026"),
+            ({5: 1}, "UserMessage.metadata has the key 5; keys of JSON are text"),
+        ],
+    )
+    def test_json_only(self, value, shown):
+        """
+        What JSON has no word for is refused, with its place.
+        """
+        with pytest.raises(InvalidMessageError) as raised:
+            UserMessage("hi", metadata=value)
+
+        assert shown in str(raised.value)
+
+
+class Zone(tzinfo):
+    """
+    A zone by name, whose clocks are set back at noon; it knows no more than it
+    has to.
+    """
+
+    def utcoffset(self, when: datetime | None) -> timedelta:
+        return timedelta(hours=1 if when is not None and when.fold else 2)
+
+
+class TestTimestamp:
+    def test_naive(self):
+        """
+        A time without a zone is refused, with a way to get one.
+        """
+        with pytest.raises(InvalidMessageError) as raised:
+            UserMessage("hi", timestamp=datetime(2026, 2, 28))  # noqa: DTZ001 - naive on purpose
+
+        assert str(raised.value) == (
+            "UserMessage.timestamp is datetime.datetime(2026, 2, 28, 0, 0), which has "
+            "no time zone; datetime.now(timezone.utc) has one"
+        )
+
+    @pytest.mark.parametrize(("fold", "hours"), [(0, 2), (1, 1)])
+    def test_zone_becomes_an_offset(self, fold, hours):
+        """
+        Of a zone by name, the offset at that time is kept, and nothing else.
+        """
+        zone: Any = Zone
+        given = datetime(2026, 2, 28, 12, 1, 2, 345, tzinfo=zone(), fold=fold)
+        kept = UserMessage("hi", timestamp=given).timestamp
+
+        assert kept is not None
+        assert datetime is type(kept)
+        assert timezone is type(kept.tzinfo)
+        assert 0 == kept.fold
+        assert f"2026-02-28T12:01:02.000345+0{hours}:00" == kept.isoformat()
+
+    def test_subclass(self):
+        """
+        Of a subclass of `datetime`, the plain one is kept.
+        """
+
+        class Moment(datetime):
+            note = ""
+
+        given = Moment(2026, 2, 28, 12, tzinfo=UTC)
+        kept = UserMessage("hi", timestamp=given).timestamp
+
+        assert datetime is type(kept)
+        assert NOON == kept
+
+    @given(timestamps())
+    def test_any_offset(self, timestamp):
+        """
+        Times of any year and any offset are kept as they are.
+        """
+        kept = UserMessage("hi", timestamp=timestamp).timestamp
+
+        assert kept is not None
+        assert timestamp.isoformat() == kept.isoformat()
+
+    def test_same_moment(self):
+        """
+        Messages said at one moment are equal, whatever the clocks showed.
+        """
+        one = UserMessage("hi", timestamp=NOON)
+        two = UserMessage("hi", timestamp=NOON.astimezone(timezone(timedelta(hours=9))))
+
+        assert one == two
+        assert hash(one) == hash(two)
+
+
+class TestReading:
+    @given(texts())
+    def test_plain_text(self, text):
+        """
+        A plain text is one text part, or none if it is empty.
+        """
+        message = UserMessage(text)
+
+        assert text == message.content == message.text
+        assert ((TextPart(text),) if text else ()) == message.parts
+
+    def test_text_of_parts(self):
+        """
+        Texts, reasoning and refusals are joined, each with its like.
+        """
+        message = AssistantMessage(
+            [
+                ReasoningPart("h"),
+                TextPart("a"),
+                RefusalPart("n"),
+                ImagePart(url="https://example.com/a"),
+                ReasoningPart("m"),
+                TextPart("b"),
+                RefusalPart("o"),
+            ]
+        )
+
+        assert "ab" == message.text
+        assert "hm" == message.reasoning
+        assert "no" == message.refusal
+        assert 7 == len(message.parts)
+
+    def test_unknown(self):
+        """
+        A message nobody understands has no text and no parts.
+        """
+        message = UnknownMessage({"role": "narrator", "content": "Night fell."})
+
+        assert "" == message.text == message.reasoning == message.refusal
+        assert () == message.parts
+
+    def test_match(self):
+        """
+        Messages can be matched by their content.
+        """
+        match AssistantMessage("hello"):
+            case UserMessage(content):
+                found = f"user {content}"
+            case AssistantMessage(content):
+                found = f"assistant {content}"
+            case _:
+                found = ""
+
+        assert "assistant hello" == found
+
+
+class TestAssistant:
+    def test_calls(self):
+        """
+        Calls are kept in order, as a tuple.
+        """
+        calls = [ToolCall("1", "a"), ToolCall("2", "b")]
+        message = AssistantMessage(tool_calls=calls)
+        calls.pop()
+
+        assert (ToolCall("1", "a"), ToolCall("2", "b")) == message.tool_calls
+        assert "" == message.content
+
+    @pytest.mark.parametrize("calls", [["c1"], [None], [{"id": "c1"}], None])
+    def test_no_calls(self, calls):
+        """
+        What is no call is refused, and shown.
+        """
+        with pytest.raises(InvalidMessageError) as raised:
+            AssistantMessage(tool_calls=calls)
+
+        shown = calls[0] if calls else None
+        assert str(raised.value) == (
+            f"AssistantMessage.tool_calls[0] is {shown!r}; expected a ToolCall"
+        )
+
+    def test_response(self):
+        """
+        What the provider told is a `ResponseMeta`, or None.
+        """
+        told = ResponseMeta("stop", Usage(3, 4), model="gpt-5")
+
+        assert told is AssistantMessage("hi", response=told).response
+        assert AssistantMessage("hi").response is None
+        with pytest.raises(InvalidMessageError) as raised:
+            AssistantMessage("hi", response={"finish_reason": "stop"})  # type: ignore[arg-type]
+
+        assert str(raised.value) == (
+            "AssistantMessage.response is {'finish_reason': 'stop'}; expected a "
+            "ResponseMeta or None"
+        )
+
+
+class TestTool:
+    def test_fields(self):
+        """
+        A result says which call it answers, of which tool, and whether it failed.
+        """
+        message = ToolMessage("12:30", tool_call_id="c1", tool_name="clock")
+
+        assert ("c1", "clock") == (message.tool_call_id, message.tool_name)
+        assert message.is_error is False
+
+    def test_call_id(self):
+        """
+        A result that answers nothing is refused.
+        """
+        with pytest.raises(InvalidMessageError) as raised:
+            ToolMessage("12:30", tool_call_id="")
+
+        assert str(raised.value) == (
+            "ToolMessage.tool_call_id is empty; a result must say which call it "
+            "answers (ToolCall.id)"
+        )
+        with pytest.raises(TypeError):
+            ToolMessage("12:30")  # type: ignore[call-arg]
+
+    @pytest.mark.parametrize(
+        ("field", "value", "expected"),
+        [
+            ("tool_call_id", None, "a str"),
+            ("tool_call_id", 5, "a str"),
+            ("tool_name", None, "a str"),
+            ("is_error", 1, "True or False"),
+            ("is_error", None, "True or False"),
+        ],
+    )
+    def test_errors(self, field, value, expected):
+        """
+        What a field can't hold is refused: what was given, what is expected.
+        """
+        with pytest.raises(InvalidMessageError) as raised:
+            said(ToolMessage, **{field: value})
+
+        expected = f"ToolMessage.{field} is {value!r}; expected {expected}"
+        assert expected == str(raised.value)
+
+
+class TestUnknown:
+    def test_verbatim(self):
+        """
+        What somebody said is kept as it was said, and frozen.
+        """
+        raw: Any = {"role": "narrator", "content": [{"a": 1.5}]}
+        message = UnknownMessage(raw)
+        raw["content"].append(1)
+
+        assert {"role": "narrator", "content": ({"a": 1.5},)} == message.raw
+        assert "" == message.source
+
+    @pytest.mark.parametrize("role", ["system", "user", "assistant", "tool"])
+    def test_known_role(self, role):
+        """
+        What goes by one of our roles is one of ours, unless a provider named
+        it so.
+        """
+        with pytest.raises(InvalidMessageError) as raised:
+            UnknownMessage({"role": role})
+
+        shown = f"of the known role {role!r}; make a {role.title()}Message of it"
+        assert shown in str(raised.value)
+        assert role == UnknownMessage({"role": role}, source="openai").raw["role"]
+
+    @pytest.mark.parametrize(
+        "role", [None, 1, ["user"], "User", "", "unknown"], ids=repr
+    )
+    def test_any_other_role(self, role):
+        """
+        Anything else is unknown, whatever its role is.
+        """
+        assert "hi" == UnknownMessage({"role": role, "content": "hi"}).raw["content"]
+
+    @pytest.mark.parametrize("raw", [None, "narrator", [1]])
+    def test_objects_only(self, raw):
+        """
+        It is a JSON object.
+        """
+        with pytest.raises(InvalidMessageError) as raised:
+            UnknownMessage(raw)
+
+        assert f"UnknownMessage.raw is {raw!r}; expected a mapping" in str(raised.value)
+
+
+class TestLogProb:
+    @pytest.mark.parametrize("number", [0.0, -0.5, -9999.0, 5, True + 1])
+    def test_finite_numbers(self, number):
+        """
+        A finite number, kept as a float.
+        """
+        kept = LogProb("a", number).logprob
+
+        assert number == kept
+        assert float is type(kept)
+
+    @pytest.mark.parametrize(
+        "number",
+        [float("nan"), float("inf"), -float("inf"), 10**400, None, "0", True, False],
+        ids=lambda number: repr(number)[:9],
+    )
+    def test_what_json_cannot_hold(self, number):
+        """
+        Anything else is refused.
+        """
+        with pytest.raises(InvalidMessageError) as raised:
+            LogProb("a", number)
+
+        expected = f"LogProb.logprob is {number!r}; expected a finite number"
+        assert expected == str(raised.value)
+
+    def test_errors(self):
+        """
+        What a field can't hold is refused: what was given, what is expected.
+        """
+        nested = LogProb("b", 0, top=(LogProb("c", 0),))
+        wrong: list[tuple[Any, str]] = [
+            ({"token": 5}, "LogProb.token is 5; expected a str"),
+            ({"bytes": [97]}, "LogProb.bytes is [97]; expected bytes or None"),
+            ({"top": ["b"]}, "LogProb.top[0] is 'b'; expected a LogProb without top"),
+            ({"top": [nested]}, f"LogProb.top[0] is {nested!r}; expected a LogProb"),
+        ]
+        for fields, shown in wrong:
+            with pytest.raises(InvalidMessageError) as raised:
+                LogProb(**{"token": "a", "logprob": 0.0, **fields})
+
+            assert shown in str(raised.value)
+
+    @given(log_probs(), log_probs())
+    def test_value(self, a, b):
+        """
+        Frozen, hashable, equal by content, and copied.
+        """
+        equal_values_hash_alike(a, b)
+        copies_are_equal(a)
+        with pytest.raises(AttributeError):
+            a.token = "b"
+
+
+class TestResponseMeta:
+    def test_defaults(self):
+        """
+        A provider may tell nothing.
+        """
+        told = ResponseMeta()
+
+        assert ("", "") == (told.finish_reason, told.model)
+        assert told.usage is None
+        assert told.logprobs is None
+
+    def test_logprobs(self):
+        """
+        Log probabilities are kept as a tuple; none are not the same as None.
+        """
+        probs: Any = [LogProb("a", -0.5)]
+        told = ResponseMeta(logprobs=probs)
+        probs.append(LogProb("b", 0))
+
+        assert (LogProb("a", -0.5),) == told.logprobs
+        assert () == ResponseMeta(logprobs=()).logprobs
+
+    @pytest.mark.parametrize(
+        ("fields", "shown"),
+        [
+            ({"finish_reason": None}, "finish_reason is None; expected a str"),
+            ({"finish_reason": "\ud800"}, "finish_reason holds '\\ud800'"),
+            ({"model": 5}, "model is 5; expected a str"),
+            ({"usage": {}}, "usage is {}; expected a Usage or None"),
+            ({"logprobs": ["a"]}, "logprobs[0] is 'a'; expected a LogProb"),
+            ({"unknown": [1]}, "unknown is [1]; expected a mapping"),
+            ({"unknown": {"a": {1}}}, "unknown.a is {1}, which JSON"),
+        ],
+    )
+    def test_errors(self, fields, shown):
+        """
+        What a field can't hold is refused: what was given, what is expected.
+        """
+        with pytest.raises(InvalidMessageError) as raised:
+            ResponseMeta(**fields)
+
+        assert f"ResponseMeta.{shown}" in str(raised.value)
+
+    @given(response_metas(), response_metas())
+    def test_value(self, a, b):
+        """
+        Frozen, hashable, equal by content, and copied.
+        """
+        equal_values_hash_alike(a, b)
+        copies_are_equal(a)
+        with pytest.raises(AttributeError):
+            a.model = "b"
+
+
+class TestReplace:
+    @given(messages())
+    def test_nothing(self, message):
+        """
+        A message of which nothing is replaced is equal.
+        """
+        replacing_nothing_changes_nothing(message)
+
+    @pytest.mark.parametrize("kind", KINDS)
+    def test_common_fields(self, kind):
+        """
+        One field changes, the others stay, and so does the original.
+        """
+        message = said(kind, run_id=RUN, name="ann", metadata={"a": 1})
+        changed = message.replace(name="bob")
+
+        assert said(kind, run_id=RUN, name="bob", metadata={"a": 1}) == changed
+        assert type(message) is type(changed)
+        assert "ann" == message.name
+
+    def test_own_fields(self):
+        """
+        Content, calls and whatever else a kind has.
+        """
+        message = ToolMessage("a", tool_call_id="1", tool_name="t", name="ann")
+
+        assert ToolMessage(
+            "a", tool_call_id="2", tool_name="t", is_error=True, name="ann"
+        ) == message.replace(tool_call_id="2", is_error=True)
+        assert [ToolCall("1", "a")] == [
+            *AssistantMessage("a").replace(tool_calls=[ToolCall("1", "a")]).tool_calls
+        ]
+
+    @pytest.mark.parametrize("kind", KINDS)
+    def test_errors(self, kind):
+        """
+        What could not be made can't be made this way either.
+        """
+        with pytest.raises(InvalidMessageError):
+            said(kind).replace(name=5)
+        with pytest.raises(TypeError, match="mood"):
+            said(kind).replace(mood="good")
+
+    @pytest.mark.skipif(
+        sys.version_info < (3, 13), reason="copy.replace is new in 3.13"
+    )
+    @given(messages())
+    def test_of_the_standard_library(self, message):
+        """
+        `copy.replace` does the same.
+        """
+        replace = copy.replace  # type: ignore[attr-defined,unused-ignore]
+
+        assert message.replace(name="ann") == replace(message, name="ann")
+
+
+class TestValue:
+    @given(messages(), messages())
+    def test_equal_values_hash_alike(self, a, b):
+        """
+        Equal messages have equal hashes.
+        """
+        equal_values_hash_alike(a, b)
+        equal_values_hash_alike(a, a.replace())
+
+    @given(messages())
+    def test_copies(self, message):
+        """
+        Copied and pickled, it is equal, and shown the same.
+        """
+        copies_are_equal(message)
+        assert str(message) == str(pickle.loads(pickle.dumps(message)))
+
+    @pytest.mark.parametrize("kind", KINDS)
+    def test_equal_by_content(self, kind):
+        """
+        Messages that differ in any field are not equal.
+        """
+        message = said(kind)
+        others = [
+            message.replace(name="ann"),
+            message.replace(run_id=RUN),
+            message.replace(turn_id=RUN),
+            message.replace(timestamp=NOON),
+            message.replace(metadata={"a": 1}),
+            message.replace(unknown={"a": 1}),
+        ]
+
+        assert 7 == len({message, *others})
+        assert message == said(kind)
+
+    def test_equal_within_a_kind(self):
+        """
+        Messages of different kinds are never equal.
+        """
+        assert 5 == len({said(kind) for kind in KINDS})
+        assert UserMessage("hi") != "hi"
+
+    @given(messages(), st.sampled_from(["name", "run_id", "metadata", "role", "other"]))
+    def test_frozen(self, message, name):
+        """
+        Nothing can be set, deleted or added.
+        """
+        for field in (name, *message._own()):
+            with pytest.raises(AttributeError):
+                setattr(message, field, None)
+            with pytest.raises(AttributeError):
+                delattr(message, field)
+
+    @pytest.mark.parametrize("kind", KINDS)
+    def test_repr(self, kind):
+        """
+        Shown with what it has, and without what it has not.
+        """
+        shown = repr(said(kind, name="ann"))
+
+        assert shown.startswith(f"{kind.__name__}(")
+        assert shown.endswith(", name='ann')")
+        assert "run_id" not in shown
+
+    def test_subclass_of_str(self):
+        """
+        A subclass of `str` is kept as a plain one.
+        """
+
+        class Text(str):
+            __slots__ = ("note",)
+
+        message = said(ToolMessage, Text("a"), tool_call_id=Text("1"), name=Text("b"))
+
+        assert [str, str, str] == [
+            type(text) for text in (message.content, message.tool_call_id, message.name)
+        ]
+        assert str is type(ResponseMeta(Text("stop")).finish_reason)
+
+
+EVERYTHING = """
+from conversation_state import *
+from conversation_state.messages import UnknownMessage
+from conversation_state.parts import UnknownPart
+
+print(AssistantMessage(
+    [
+        TextPart("Look: "), ImagePart(data=b"x" * 5000, media_type="image/png"),
+        ReasoningPart("hm"), RefusalPart("no"), TextPart("there"),
+        UnknownPart({"type": {"a": 1, "b": 2, "c": 3}}, source="openai"),
+        FilePart(url="https://example.com/a.pdf", name="a.pdf"),
+    ],
+    tool_calls=[ToolCall("c1", "clock", "{}"), ToolCall("c2", "map", '{"at"')],
+    response=ResponseMeta("tool_calls", Usage(3, 4)),
+    name="bob", metadata={"a": 1, "b": 2, "c": 3},
+))
+print(UnknownMessage({"role": {"a": 1, "b": 2, "c": 3}}, source="openai"))
+"""
+
+SHOWN = """\
+assistant (bob): Look: there
+  [image] image/png 5,000 bytes
+  [reasoning] hm
+  [refusal] no
+  [unknown] openai
+  [file] a.pdf https://example.com/a.pdf
+  calls clock({}) as c1
+  calls map({"at") as c2
+  finish_reason: tool_calls
+unknown openai:
+"""
+
+
+class TestStr:
+    @pytest.mark.parametrize("seed", ["0", "1", "2"])
+    def test_is_deterministic(self, seed):
+        """
+        Role, text, parts (media by size), calls and finish reason; the same in
+        every process.
+        """
+        shown = subprocess.run(
+            [sys.executable, "-c", EVERYTHING],
+            capture_output=True,
+            check=True,
+            env={**os.environ, "PYTHONHASHSEED": seed},
+            text=True,
+        ).stdout
+
+        assert SHOWN == "".join(f"{line.rstrip()}\n" for line in shown.splitlines())
+
+    @pytest.mark.parametrize(
+        ("message", "shown"),
+        [
+            (SystemMessage("Be brief."), "system: Be brief."),
+            (UserMessage("hi\nthere", name="ann"), "user (ann): hi\nthere"),
+            (
+                ToolMessage("no clock", tool_call_id="c1", is_error=True),
+                "tool, for c1 (failed): no clock",
+            ),
+            (UnknownMessage({"role": "narrator"}), "unknown narrator:"),
+            (UnknownMessage({"type": "x"}, source="openai"), "unknown openai x:"),
+        ],
+    )
+    def test_examples(self, message, shown):
+        """
+        Who, then what.
+        """
+        assert shown == str(message)
+
+    @given(messages())
+    def test_never_fails(self, message):
+        """
+        Any message can be shown, and starts with its role.
+        """
+        assert str(message).startswith(message.role)
+
+
+class TestEnvelope:
+    def test_stamps(self):
+        """
+        All messages of one envelope have its name, ids, time and metadata.
+        """
+        turn = Envelope.new(
+            name="ann", run_id=RUN, turn_id=TURN, timestamp=NOON, metadata={"a": [1]}
+        )
+        common: Any = {
+            "name": "ann",
+            "run_id": RUN,
+            "turn_id": TURN,
+            "timestamp": NOON,
+            "metadata": {"a": [1]},
+        }
+        call = ToolCall("c1", "clock")
+        told = ResponseMeta("stop")
+
+        assert SystemMessage("s", **common) == turn.system("s")
+        assert UserMessage("u", **common) == turn.user("u")
+        assert AssistantMessage(
+            "a", tool_calls=[call], response=told, **common
+        ) == turn.assistant("a", tool_calls=[call], response=told)
+        assert AssistantMessage(tool_calls=[call, call], **common) == turn.tool_call(
+            call, call
+        )
+        assert ToolMessage(
+            "r", tool_call_id="c1", tool_name="clock", **common
+        ) == turn.tool_response("r", tool_call_id="c1", tool_name="clock")
+        assert ToolMessage(
+            "e", tool_call_id="c1", tool_name="clock", is_error=True, **common
+        ) == turn.tool_error("e", tool_call_id="c1", tool_name="clock")
+
+    def test_fills_in(self):
+        """
+        Missing ids are new UUIDs of version 7, a missing time is now in UTC.
+        """
+        before = datetime.now(UTC)
+        turn, other = Envelope.new(), Envelope.new()
+        after = datetime.now(UTC)
+
+        assert 7 == turn.run_id.version == turn.turn_id.version
+        assert 4 == len({turn.run_id, turn.turn_id, other.run_id, other.turn_id})
+        assert before <= turn.timestamp <= after
+        assert timedelta(0) == turn.timestamp.utcoffset()
+        assert ("", EMPTY_MAP) == (turn.name, turn.metadata)
+        assert turn.user("a").run_id is turn.assistant("b").run_id
+
+    def test_new_needs_valid_fields(self):
+        """
+        What no message could have, no envelope can.
+        """
+        with pytest.raises(
+            InvalidMessageError, match=r"Envelope\.timestamp is datetime"
+        ):
+            Envelope.new(timestamp=datetime(2026, 2, 28))  # noqa: DTZ001 - naive on purpose
+        with pytest.raises(InvalidMessageError, match=r"Envelope\.name is 5; expected"):
+            Envelope.new(name=5)  # type: ignore[arg-type]
+        with pytest.raises(InvalidMessageError, match=r"Envelope\.run_id is 'a'; exp"):
+            Envelope.new(run_id="a")  # type: ignore[arg-type]
+
+    def test_contents_are_checked(self):
+        """
+        A role that can't hold a part can't hold it in an envelope.
+        """
+        with pytest.raises(InvalidMessageError, match="SystemMessage holds parts of"):
+            Envelope.new().system([ImagePart(url="a")])
+        with pytest.raises(InvalidMessageError, match="tool_call_id is empty"):
+            Envelope.new().tool_response("a", tool_call_id="")
+
+    @pytest.mark.parametrize(
+        ("error", "text"),
+        [
+            ("no clock", "no clock"),
+            (ValueError("no clock"), "ValueError: no clock"),
+            (KeyError("clock"), "KeyError: 'clock'"),
+            (TimeoutError(), "TimeoutError: "),
+            (KeyboardInterrupt(), "KeyboardInterrupt: "),
+            (OSError("a\ud800b\udfffc"), "OSError: a\ufffdb\ufffdc"),
+            (OSError("\ud83d\ude00"), "OSError: \U0001f600"),
+        ],
+        ids=ascii,
+    )
+    def test_tool_error(self, error, text):
+        """
+        A text, or an exception, which becomes its class and what it says;
+        whatever it says is made valid text.
+        """
+        message = Envelope.new().tool_error(error, tool_call_id="c1")
+
+        assert text == message.text
+        assert message.is_error is True
+        assert "c1" == message.tool_call_id
+
+    @given(envelopes(), envelopes())
+    def test_value(self, a, b):
+        """
+        Envelopes are frozen, hashable, equal by content, and copied.
+        """
+        equal_values_hash_alike(a, b)
+        copies_are_equal(a)
+        with pytest.raises(AttributeError):
+            a.name = "other"

@@ -1,0 +1,434 @@
+"""
+Parts: what a message is made of when it is more than one text.
+"""
+
+from typing import Any
+
+import attrs
+import pytest
+from hypothesis import given
+
+from conversation_state._persistent import EMPTY_MAP, PMap
+from conversation_state.errors import InvalidMessageError, InvalidPartError
+from conversation_state.parts import (
+    KINDS,
+    AudioPart,
+    FilePart,
+    ImagePart,
+    MediaPart,
+    Part,
+    ReasoningPart,
+    RefusalPart,
+    TextPart,
+    UnknownPart,
+    VideoPart,
+)
+from conversation_state.testing.laws import copies_are_equal, equal_values_hash_alike
+from conversation_state.testing.strategies import parts, tool_calls
+from conversation_state.tools import ToolCall
+
+MEDIA: list[Any] = [ImagePart, AudioPart, VideoPart, FilePart]
+
+HOLOGRAM: Any = {"type": "hologram"}
+
+# One of each, with nothing that is not needed.
+SMALLEST: list[Any] = [
+    TextPart("hi"),
+    *[kind(url="https://example.com/a") for kind in MEDIA],
+    ReasoningPart(),
+    RefusalPart("no"),
+    UnknownPart(HOLOGRAM),
+]
+
+# Which fields of which part hold text.
+TEXTS = [
+    (TextPart, "text", {}),
+    (RefusalPart, "text", {}),
+    (ReasoningPart, "text", {}),
+    (ReasoningPart, "signature", {}),
+    (UnknownPart, "source", {"raw": {}}),
+    (ImagePart, "detail", {"url": "a"}),
+    (FilePart, "name", {"url": "a"}),
+    *[(kind, "media_type", {"url": "a"}) for kind in MEDIA],
+    *[(kind, "url", {}) for kind in MEDIA],
+]
+
+
+def by_name(value: object) -> str:
+    """
+    Classes and parts by the name of their class.
+    """
+    return value.__name__ if isinstance(value, type) else type(value).__name__
+
+
+class TestNew:
+    def test_text_goes_first(self):
+        """
+        What a part is about needs no name, but for media.
+        """
+        assert "hi" == TextPart("hi").text
+        assert "no" == RefusalPart("no").text
+        assert ("hm", "sig") == attrs.astuple(ReasoningPart("hm", "sig"))[-2:]
+        assert HOLOGRAM == UnknownPart(HOLOGRAM).raw
+        with pytest.raises(TypeError):
+            MEDIA[0]("https://example.com/a")
+
+    @pytest.mark.parametrize("part", SMALLEST, ids=by_name)
+    def test_defaults(self, part):
+        """
+        No metadata, no position, nothing unknown.
+        """
+        assert EMPTY_MAP == part.metadata == part.unknown
+        assert part.index is None
+
+    def test_kinds(self):
+        """
+        Every kind that the wire knows has its own class.
+        """
+        assert {
+            "text": TextPart,
+            "image": ImagePart,
+            "audio": AudioPart,
+            "video": VideoPart,
+            "file": FilePart,
+            "reasoning": ReasoningPart,
+            "refusal": RefusalPart,
+        } == KINDS
+        assert "unknown" == UnknownPart(EMPTY_MAP).kind
+
+    @pytest.mark.parametrize("kind", [Part, MediaPart], ids=by_name)
+    def test_what_is_common_is_no_part(self, kind):
+        """
+        The classes that parts have in common are not made by themselves.
+        """
+        with pytest.raises(TypeError) as raised:
+            kind(url="https://example.com/a")
+
+        assert f"{kind.__name__} is what several kinds of part" in str(raised.value)
+        assert "make one of TextPart, ImagePart" in str(raised.value)
+
+    @pytest.mark.parametrize(("kind", "field", "rest"), TEXTS)
+    def test_text_only(self, kind, field, rest):
+        """
+        What holds text holds a `str`, and valid Unicode.
+        """
+        with pytest.raises(InvalidPartError) as raised:
+            kind(**rest, **{field: 5})
+
+        assert f"{kind.__name__}.{field} is 5; expected a str" == str(raised.value)
+
+        with pytest.raises(InvalidPartError) as raised:
+            kind(**rest, **{field: "so\udc00"})
+
+        said = f"{kind.__name__}.{field} holds '\\udc00' at position 2, half of a"
+        assert said in str(raised.value)
+
+    @pytest.mark.parametrize("part", SMALLEST, ids=by_name)
+    @pytest.mark.parametrize("index", [-1, 2**63, 1.0, "1", True], ids=repr)
+    def test_index(self, part, index):
+        """
+        A position is an integer from 0 on, or None.
+        """
+        with pytest.raises(InvalidPartError) as raised:
+            attrs.evolve(part, index=index)
+
+        assert str(raised.value) == (
+            f"{type(part).__name__}.index is {index!r}; expected a position in the "
+            "response, from 0 on, or None"
+        )
+        assert 7 == attrs.evolve(part, index=7).index
+
+    @pytest.mark.parametrize("part", SMALLEST, ids=by_name)
+    @pytest.mark.parametrize("field", ["metadata", "unknown"])
+    def test_maps_are_frozen(self, part, field):
+        """
+        Maps hold JSON values, and a caller's later changes have no effect.
+        """
+        given = {"a": [{"b": 1}]}
+        made = attrs.evolve(part, **{field: given})
+        given["a"][0]["b"] = 2
+        given["c"] = []
+
+        assert {"a": ({"b": 1},)} == getattr(made, field)
+        assert isinstance(getattr(made, field)["a"][0], PMap)
+
+    @pytest.mark.parametrize("part", SMALLEST, ids=by_name)
+    @pytest.mark.parametrize("field", ["metadata", "unknown"])
+    def test_maps_of_json(self, part, field):
+        """
+        What JSON has no word for is refused, with its place.
+        """
+        with pytest.raises(InvalidPartError) as raised:
+            attrs.evolve(part, **{field: {"a": [0, {1}]}})
+
+        name = type(part).__name__
+        assert f"{name}.{field}.a[1] is {{1}}, which JSON" in str(raised.value)
+
+        with pytest.raises(InvalidPartError) as raised:
+            attrs.evolve(part, **{field: [1]})
+
+        assert f"{name}.{field} is [1]; expected a mapping" in str(raised.value)
+
+
+@pytest.mark.parametrize("kind", MEDIA, ids=by_name)
+class TestMedia:
+    def test_by_url(self, kind):
+        """
+        A url is kept as it is, whatever its scheme.
+        """
+        for url in ("https://example.com/ä", "data:,hi", "gs://bucket/file", "x"):
+            part = kind(url=url)
+
+            assert (url, None) == (part.url, part.data)
+
+    @pytest.mark.parametrize("wrap", [bytes, bytearray, memoryview])
+    def test_by_data(self, kind, wrap):
+        """
+        Data are kept as bytes of our own.
+        """
+        given = wrap(b"abc")
+        part = kind(data=given, media_type="a/b")
+        if wrap is bytearray:
+            given[:] = b"xyz"
+
+        assert (None, b"abc") == (part.url, part.data)
+        assert type(part.data) is bytes
+        assert "a/b" == part.media_type
+
+    def test_one_of_both(self, kind):
+        """
+        Exactly one of url and data.
+        """
+        with pytest.raises(InvalidPartError) as raised:
+            kind()
+
+        expected = f"{kind.__name__} takes exactly one of url and data; got neither"
+        assert expected == str(raised.value)
+
+        with pytest.raises(InvalidPartError) as raised:
+            kind(url="a", data=b"a")
+
+        expected = f"{kind.__name__} takes exactly one of url and data; got both"
+        assert expected == str(raised.value)
+
+    @pytest.mark.parametrize(
+        ("field", "empty"), [("url", ""), ("data", b""), ("data", bytearray())]
+    )
+    def test_empty(self, kind, field, empty):
+        """
+        Neither may be empty.
+        """
+        with pytest.raises(InvalidPartError) as raised:
+            kind(**{field: empty})
+
+        expected = f"{kind.__name__}.{field} is empty; there is nothing to show"
+        assert expected == str(raised.value)
+
+    def test_not_base64(self, kind):
+        """
+        Text is no data: base64 is for the wire.
+        """
+        with pytest.raises(InvalidPartError) as raised:
+            kind(data="aGk=")
+
+        expected = f"{kind.__name__}.data is a str; expected bytes"
+        assert expected == str(raised.value)
+
+
+class TestUnknown:
+    def test_verbatim(self):
+        """
+        What somebody said is kept as it was said.
+        """
+        raw: Any = {"type": "hologram", "layers": [{"z": 1.5}, None]}
+
+        assert {"type": "hologram", "layers": ({"z": 1.5}, None)} == UnknownPart(
+            raw
+        ).raw
+
+    @pytest.mark.parametrize("kind", sorted(KINDS))
+    def test_known_kind(self, kind):
+        """
+        What goes by one of our names is one of ours, unless a provider named
+        it so.
+        """
+        raw: Any = {"type": kind}
+        with pytest.raises(InvalidPartError) as raised:
+            UnknownPart(raw)
+
+        assert (
+            f"of the known type {kind!r}; make a {KINDS[kind].__name__} of it"
+            in str(raised.value)
+        )
+        assert kind == UnknownPart(raw, source="openai").raw["type"]
+
+    @pytest.mark.parametrize(
+        "kind", [None, 1, ["text"], "Text", "", "unknown"], ids=repr
+    )
+    def test_any_other_kind(self, kind):
+        """
+        Anything else is unknown, whatever its type is.
+        """
+        raw: Any = {"type": kind, "text": "hi"}
+
+        assert "hi" == UnknownPart(raw).raw["text"]
+
+    @pytest.mark.parametrize("raw", [None, "hologram", [1]])
+    def test_objects_only(self, raw):
+        """
+        It is a JSON object.
+        """
+        with pytest.raises(InvalidPartError) as raised:
+            UnknownPart(raw)
+
+        assert f"UnknownPart.raw is {raw!r}; expected a mapping" in str(raised.value)
+
+
+class TestToolCall:
+    def test_arguments_are_text(self):
+        """
+        Arguments are what the model wrote, valid or not, byte for byte.
+        """
+        for written in ('{"q": "a\\u0020b"}', '{"q":', "", " \n"):
+            assert written == ToolCall("c1", "search", written).arguments
+
+    def test_defaults(self):
+        """
+        A function without arguments.
+        """
+        call = ToolCall("c1", "clock")
+
+        assert ("", None, "function") == (call.arguments, call.index, call.type)
+        assert EMPTY_MAP == call.metadata == call.unknown
+
+    @pytest.mark.parametrize("field", ["id", "name", "arguments", "type"])
+    @pytest.mark.parametrize(
+        ("value", "said"),
+        [
+            ({"q": 1}, "is {'q': 1}; expected a str"),
+            (None, "is None; expected a str"),
+            ("\ud83d", "holds '\\ud83d' at position 0, half of a surrogate pair"),
+        ],
+    )
+    def test_text_only(self, field, value, said):
+        """
+        What holds text holds a `str`, and valid Unicode.
+        """
+        fields: Any = {"id": "c1", "name": "clock", field: value}
+        with pytest.raises(InvalidMessageError) as raised:
+            ToolCall(**fields)
+
+        assert f"ToolCall.{field} {said}" in str(raised.value)
+
+    @pytest.mark.parametrize("index", [-1, 2**63, 1.0, True], ids=repr)
+    def test_index(self, index):
+        """
+        A position is an integer from 0 on, or None.
+        """
+        with pytest.raises(InvalidMessageError) as raised:
+            ToolCall("c1", "clock", index=index)
+
+        assert f"ToolCall.index is {index!r}; expected a position" in str(raised.value)
+
+    @pytest.mark.parametrize("field", ["metadata", "unknown"])
+    def test_maps(self, field):
+        """
+        Maps hold JSON values, frozen deeply.
+        """
+        given: Any = {field: {"a": [1]}}
+        call = ToolCall("c1", "clock", **given)
+        given[field]["a"].append(2)
+
+        assert {"a": (1,)} == getattr(call, field)
+
+        given[field]["a"].append(object)
+        with pytest.raises(InvalidMessageError) as raised:
+            ToolCall("c1", "clock", **given)
+
+        assert f"ToolCall.{field}.a[2] is <class 'object'>" in str(raised.value)
+
+    @given(tool_calls(), tool_calls())
+    def test_value(self, a, b):
+        """
+        Calls are frozen, hashable, equal by content, and survive copying.
+        """
+        equal_values_hash_alike(a, b)
+        equal_values_hash_alike(a, attrs.evolve(a))
+        copies_are_equal(a)
+        with pytest.raises(AttributeError):
+            a.name = "other"
+        with pytest.raises(AttributeError):
+            a.other = "other"
+
+
+class TestValue:
+    @given(parts(), parts())
+    def test_equal_values_hash_alike(self, a, b):
+        """
+        Equal parts have equal hashes.
+        """
+        equal_values_hash_alike(a, b)
+        equal_values_hash_alike(a, attrs.evolve(a))
+        assert a == attrs.evolve(a)
+
+    @given(parts())
+    def test_copies(self, part):
+        """
+        Copied and pickled, it is equal.
+        """
+        copies_are_equal(part)
+
+    @pytest.mark.parametrize("part", SMALLEST, ids=by_name)
+    def test_equal_by_content(self, part):
+        """
+        Parts that differ in any field are not equal.
+        """
+        assert part == attrs.evolve(part)
+        assert part != attrs.evolve(part, index=0)
+        assert part != attrs.evolve(part, metadata={"a": 1})
+        assert part != attrs.evolve(part, unknown={"a": 1})
+
+    def test_equal_within_a_kind(self):
+        """
+        Parts of different kinds are never equal.
+        """
+        assert TextPart("a") != RefusalPart("a")
+        assert TextPart("a") != ReasoningPart("a")
+        assert AudioPart(url="a") != VideoPart(url="a")
+        assert 8 == len(set(SMALLEST))
+
+    @given(parts())
+    def test_frozen(self, part):
+        """
+        Nothing can be set, deleted or added.
+        """
+        for field in attrs.fields(type(part)):
+            with pytest.raises(AttributeError):
+                setattr(part, field.name, None)
+            with pytest.raises(AttributeError):
+                delattr(part, field.name)
+
+        with pytest.raises(AttributeError):
+            part.other = 1
+
+    def test_repr(self):
+        """
+        Shown without defaults, and data by their size.
+        """
+        assert "TextPart(text='hi')" == repr(TextPart("hi"))
+        assert "ReasoningPart()" == repr(ReasoningPart())
+        assert "ImagePart(index=2, data=<5000 bytes>, detail='low')" == repr(
+            ImagePart(data=b"x" * 5000, detail="low", index=2)
+        )
+
+    def test_subclass_of_str(self):
+        """
+        A subclass of `str` is kept as a plain one.
+        """
+
+        class Text(str):
+            __slots__ = ("note",)
+
+        assert str is type(TextPart(Text("a")).text)
+        assert str is type(ImagePart(url=Text("a")).url)
+        assert str is type(ToolCall(Text("a"), "b").id)

@@ -1,0 +1,361 @@
+"""
+Usage: tokens as the provider reported them, and how they add.
+"""
+
+from typing import Any
+
+import attrs
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from conversation_state import Usage
+from conversation_state._persistent import PMap
+from conversation_state.errors import ConversationStateError, InvalidUsageError
+from conversation_state.testing.laws import (
+    adding_is_a_commutative_monoid,
+    copies_are_equal,
+    equal_values_hash_alike,
+    larger_is_a_semilattice,
+)
+from conversation_state.testing.strategies import (
+    completion_tokens_details,
+    prompt_tokens_details,
+    usages,
+)
+from conversation_state.usage import CompletionTokensDetails, PromptTokensDetails
+
+MOST = 2**63 - 1
+
+COUNTS = {
+    Usage: ["prompt_tokens", "completion_tokens", "total_tokens"],
+    PromptTokensDetails: ["audio_tokens", "cached_tokens"],
+    CompletionTokensDetails: [
+        "accepted_prediction_tokens",
+        "audio_tokens",
+        "reasoning_tokens",
+        "rejected_prediction_tokens",
+    ],
+}
+FIELDS = [(kind, name) for kind, names in COUNTS.items() for name in names]
+
+
+class TestNew:
+    def test_counts_nothing(self):
+        """
+        By default, nothing was spent.
+        """
+        usage = Usage()
+
+        assert 0 == usage.prompt_tokens == usage.completion_tokens
+        assert 0 == usage.total_tokens
+        assert PromptTokensDetails() == usage.prompt_tokens_details
+        assert CompletionTokensDetails() == usage.completion_tokens_details
+        assert {} == usage.extra
+
+    def test_total(self):
+        """
+        The total is prompt and completion unless the provider says otherwise.
+        """
+        assert 15 == Usage(10, 5).total_tokens
+        assert Usage(10, 5) == Usage(10, 5, None) == Usage(10, 5, 15)
+        assert 99 == Usage(10, 5, 99).total_tokens
+        assert 0 == Usage(10, 5, 0).total_tokens
+
+    @pytest.mark.parametrize(("kind", "name"), FIELDS)
+    @pytest.mark.parametrize("count", [-1, 2**63, 1.0, "1", True, [1]], ids=repr)
+    def test_what_no_provider_can_mean(self, kind, name, count):
+        """
+        A count is an integer from 0 to 2**63 - 1; the error says which was
+        what, and is a ValueError.
+        """
+        with pytest.raises(InvalidUsageError) as raised:
+            kind(**{name: count})
+
+        expected = (
+            f"{name} is {count!r}; a count of tokens is an integer from 0 to "
+            "2**63 - 1. Leave it out if the provider did not say."
+        )
+        assert expected == str(raised.value)
+        assert isinstance(raised.value, ValueError)
+        assert isinstance(raised.value, ConversationStateError)
+
+    @pytest.mark.parametrize(("kind", "name"), FIELDS)
+    def test_largest(self, kind, name):
+        """
+        2**63 - 1 is a count.
+        """
+        assert MOST == getattr(kind(**{name: MOST}), name)
+
+    def test_sum_too_large(self):
+        """
+        Also where the total was left out.
+        """
+        with pytest.raises(InvalidUsageError, match="total_tokens is 922337203685"):
+            Usage(MOST, 1)
+
+    @pytest.mark.parametrize("name", ["prompt", "completion"])
+    def test_details(self, name):
+        """
+        Details are of their class.
+        """
+        details: Any = {f"{name}_tokens_details": {"audio_tokens": 1}}
+        with pytest.raises(InvalidUsageError) as raised:
+            Usage(**details)
+
+        expected = f"{name}_tokens_details is {{'audio_tokens': 1}}; expected a "
+        assert expected in str(raised.value)
+
+    @pytest.mark.parametrize(
+        ("extra", "said"),
+        [
+            ({"a": -1}, "extra['a'] is -1; a count of tokens is"),
+            ({"a": 1.5}, "extra['a'] is 1.5; a count of tokens is"),
+            ({"a": None}, "extra['a'] is None; a count of tokens is"),
+            ({1: 1}, "a category of extra is 1; expected a str"),
+            ({"\ud800": 1}, "a category of extra holds '\\ud800'"),
+            ([("a", 1)], "extra is [('a', 1)]; it maps names of token categories"),
+        ],
+    )
+    def test_extra_errors(self, extra, said):
+        """
+        What is no map of counts by category is refused, and shown.
+        """
+        with pytest.raises(InvalidUsageError) as raised:
+            Usage(extra=extra)
+
+        assert said in str(raised.value)
+
+    def test_extra_is_frozen(self):
+        """
+        A caller's later changes have no effect.
+        """
+        extra = {"cache_write_tokens": 3}
+        usage = Usage(extra=extra)
+        extra["cache_write_tokens"] = 4
+
+        assert isinstance(usage.extra, PMap)
+        assert {"cache_write_tokens": 3} == usage.extra
+
+    def test_extra_zero(self):
+        """
+        No tokens of a category are the same as no such category, as with
+        categories that have fields.
+        """
+        assert Usage() == Usage(extra={"cache_write_tokens": 0})
+        assert Usage(extra={"a": 1}) == Usage(extra={"a": 1, "b": 0})
+
+
+class TestAdd:
+    @given(usages(), usages(), usages())
+    def test_usage(self, a, b, c):
+        """
+        Usages are a commutative monoid.
+        """
+        adding_is_a_commutative_monoid(a, b, c)
+
+    @given(*[prompt_tokens_details()] * 3)
+    def test_prompt(self, a, b, c):
+        """
+        So are details of prompts.
+        """
+        adding_is_a_commutative_monoid(a, b, c)
+
+    @given(*[completion_tokens_details()] * 3)
+    def test_completion(self, a, b, c):
+        """
+        So are details of completions.
+        """
+        adding_is_a_commutative_monoid(a, b, c)
+
+    def test_field_by_field(self):
+        """
+        Every count is added to its like; totals are added, not recomputed.
+        """
+        one = Usage(
+            1,
+            2,
+            30,
+            PromptTokensDetails(audio_tokens=4, cached_tokens=5),
+            CompletionTokensDetails(
+                accepted_prediction_tokens=6,
+                audio_tokens=7,
+                reasoning_tokens=8,
+                rejected_prediction_tokens=9,
+            ),
+            {"a": 10, "b": 11},
+        )
+        two = Usage(
+            100,
+            200,
+            3000,
+            PromptTokensDetails(audio_tokens=400, cached_tokens=500),
+            CompletionTokensDetails(
+                accepted_prediction_tokens=600,
+                audio_tokens=700,
+                reasoning_tokens=800,
+                rejected_prediction_tokens=900,
+            ),
+            {"b": 1100, "c": 1200},
+        )
+        both = Usage(
+            101,
+            202,
+            3030,
+            PromptTokensDetails(audio_tokens=404, cached_tokens=505),
+            CompletionTokensDetails(
+                accepted_prediction_tokens=606,
+                audio_tokens=707,
+                reasoning_tokens=808,
+                rejected_prediction_tokens=909,
+            ),
+            {"a": 10, "b": 1111, "c": 1200},
+        )
+
+        assert both == one + two
+
+    @given(usages())
+    def test_nothing_is_the_same_object(self, usage):
+        """
+        Adding None makes no new value.
+        """
+        assert usage is usage + None
+        assert usage is None + usage
+
+    @pytest.mark.parametrize(
+        "other", [1, "2", {}, PromptTokensDetails(), CompletionTokensDetails()]
+    )
+    def test_other_kinds(self, other):
+        """
+        Anything else can't be added.
+        """
+        with pytest.raises(TypeError):
+            Usage() + other
+        with pytest.raises(TypeError):
+            other + Usage()
+
+    @pytest.mark.parametrize(
+        "usage",
+        [
+            Usage(MOST),
+            Usage(0, MOST),
+            Usage(0, 0, MOST),
+            Usage(prompt_tokens_details=PromptTokensDetails(cached_tokens=MOST)),
+            Usage(extra={"a": MOST}),
+        ],
+    )
+    def test_too_large(self, usage):
+        """
+        A sum over 2**63 - 1 is refused, never wrapped around.
+        """
+        with pytest.raises(InvalidUsageError, match="is 18446744073709551614; a count"):
+            usage + usage
+
+
+class TestOr:
+    @given(usages(), usages(), usages())
+    def test_usage(self, a, b, c):
+        """
+        Taking the larger counts is idempotent, commutative, associative.
+        """
+        larger_is_a_semilattice(a, b, c)
+
+    @given(*[prompt_tokens_details()] * 3)
+    def test_prompt(self, a, b, c):
+        """
+        Of details of prompts, too.
+        """
+        larger_is_a_semilattice(a, b, c)
+
+    @given(*[completion_tokens_details()] * 3)
+    def test_completion(self, a, b, c):
+        """
+        Of details of completions, too.
+        """
+        larger_is_a_semilattice(a, b, c)
+
+    def test_field_by_field(self):
+        """
+        The larger of each count, from either side.
+        """
+        one = Usage(1, 20, 21, PromptTokensDetails(audio_tokens=4), extra={"a": 10})
+        two = Usage(
+            10, 2, 99, PromptTokensDetails(cached_tokens=5), extra={"a": 1, "b": 2}
+        )
+        expected = Usage(
+            10,
+            20,
+            99,
+            PromptTokensDetails(audio_tokens=4, cached_tokens=5),
+            extra={"a": 10, "b": 2},
+        )
+
+        assert expected == one | two
+
+    @pytest.mark.parametrize("other", [None, 1, PromptTokensDetails()])
+    def test_other_kinds(self, other):
+        """
+        There is no larger of a usage and something else.
+        """
+        with pytest.raises(TypeError):
+            Usage() | other
+
+
+class TestMinus:
+    @given(usages(), usages())
+    def test_undoes_add(self, a, b):
+        """
+        What is left of a sum without one part is the other.
+        """
+        assert a == (a + b).minus(b)
+        assert b == (a + b).minus(a)
+
+    @pytest.mark.parametrize(
+        "larger",
+        [Usage(2), Usage(0, 2, 0), Usage(0, 0, 9), Usage(extra={"a": 1})],
+    )
+    def test_more_than_there_is(self, larger):
+        """
+        Something larger in any count is no part.
+        """
+        with pytest.raises(InvalidUsageError, match="is -"):
+            Usage(1, 1, 2).minus(larger)
+
+
+class TestValue:
+    @given(usages(), usages())
+    def test_equal_values_hash_alike(self, a, b):
+        """
+        Equal usages have equal hashes.
+        """
+        equal_values_hash_alike(a, b)
+        equal_values_hash_alike(a, attrs.evolve(a))
+
+    @given(usages() | prompt_tokens_details() | completion_tokens_details())
+    def test_copies(self, value):
+        """
+        Copied and pickled, it is equal.
+        """
+        copies_are_equal(value)
+
+    @pytest.mark.parametrize(("kind", "name"), FIELDS)
+    def test_frozen(self, kind, name):
+        """
+        Nothing can be set or added.
+        """
+        with pytest.raises(AttributeError):
+            setattr(kind(), name, 1)
+        with pytest.raises(AttributeError):
+            kind().other = 1
+
+    @given(st.data())
+    def test_no_two_fields_are_one(self, data):
+        """
+        Usages that differ in any one count are not equal.
+        """
+        usage = data.draw(usages(max_count=5))
+        name = data.draw(st.sampled_from(COUNTS[Usage]))
+        count = data.draw(st.integers(0, 9))
+        other = attrs.evolve(usage, **{name: count})
+
+        assert (count == getattr(usage, name)) == (usage == other)
