@@ -17,6 +17,7 @@ from conversation_state._persistent import (
     PMap,
     check_text,
     freeze_map,
+    given_map,
 )
 from conversation_state.errors import InvalidPartError
 
@@ -91,11 +92,11 @@ class Part:
     kind: ClassVar[str] = ""
 
     metadata: PMap[str, Any] = attrs.field(
-        default=EMPTY_MAP, kw_only=True, validator=_map
+        default=EMPTY_MAP, kw_only=True, converter=given_map, validator=_map
     )
     index: int | None = attrs.field(default=None, kw_only=True, validator=_position)
     unknown: PMap[str, Any] = attrs.field(
-        default=EMPTY_MAP, kw_only=True, validator=_unknown
+        default=EMPTY_MAP, kw_only=True, converter=given_map, validator=_unknown
     )
 
     def __init__(self, *_given: object, **_fields: object) -> None:
@@ -308,7 +309,7 @@ class UnknownPart(Part):
 
     kind: ClassVar[str] = "unknown"
 
-    raw: PMap[str, Any] = attrs.field(validator=_map)
+    raw: PMap[str, Any] = attrs.field(converter=given_map, validator=_map)
     source: str = attrs.field(default="", kw_only=True, validator=_text)
 
     def __attrs_post_init__(self) -> None:

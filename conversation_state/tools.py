@@ -16,6 +16,7 @@ from conversation_state._persistent import (
     PMap,
     check_text,
     freeze_map,
+    given_map,
 )
 from conversation_state.errors import InvalidMessageError
 
@@ -58,8 +59,12 @@ class ToolCall:
     arguments: str = ""
     index: int | None = attrs.field(default=None, kw_only=True)
     type: str = attrs.field(default="function", kw_only=True)
-    metadata: PMap[str, Any] = attrs.field(default=EMPTY_MAP, kw_only=True)
-    unknown: PMap[str, Any] = attrs.field(default=EMPTY_MAP, kw_only=True)
+    metadata: PMap[str, Any] = attrs.field(
+        default=EMPTY_MAP, kw_only=True, converter=given_map
+    )
+    unknown: PMap[str, Any] = attrs.field(
+        default=EMPTY_MAP, kw_only=True, converter=given_map
+    )
 
     def __attrs_post_init__(self) -> None:
         for field in ("id", "name", "arguments", "type"):

@@ -394,6 +394,29 @@ class TestAddUsage:
 
         assert 2 * count + 1 == len(state.add_usage(Usage(1), key="new").ledger)
 
+    def test_keys_cost(self):
+        """
+        Whether a key is new is known without asking every entry.
+        """
+        state = talk()
+        for n in range(1_000):
+            state = state.add_usage(Usage(1), key=str(n))
+
+        calls = 0
+
+        def count(_frame: object, event: str, _arg: object) -> None:
+            nonlocal calls
+            calls += event in {"call", "c_call"}
+
+        before = sys.getprofile()
+        sys.setprofile(count)
+        try:
+            state.add_usage(Usage(1), key="new")
+        finally:
+            sys.setprofile(before)
+
+        assert 300 > calls
+
     def test_keys_of_branches(self):
         """
         What one branch paid is not known to the other, until they are joined.

@@ -7,10 +7,11 @@ version keeps alive, and `test_log_peers.py` for why it isn't pyrsistent's.
 
 import copy
 import pickle
-from collections.abc import Iterable, Sequence
+import sys
+from collections.abc import Callable, Iterable, Sequence
 from functools import reduce
 from itertools import accumulate
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 from hypothesis import given
@@ -413,6 +414,17 @@ class TestFold:
         assert expected == [log.fold(step, 5, key="k") for log in versions]
         assert expected[::-1] == [log.fold(step, 5, key="k") for log in versions[::-1]]
 
+    def test_while_it_grows(self):
+        """
+        Folded after every append, or after some, it is right every time.
+        """
+        for every in (1, 2, 3, 31, 32, 33):
+            log: Log[int] = Log()
+            for n in range(200):
+                log = log.append(n)
+                if not n % every:
+                    assert reduce(step, range(n + 1), 5) == log.fold(step, 5, key="k")
+
     @pytest.mark.parametrize("size", [1, 31, 32, 33, 64, 1056])
     def test_of_branches(self, size):
         """
@@ -493,6 +505,62 @@ class TestFold:
         assert [] == calls
         assert sum(range(64)) == log.fold(counted, 0, key=0)
         assert [] != calls
+
+
+def steps(run: Callable[[], object]) -> int:
+    """
+    How many functions are called in a *run*: what it costs, but for noise.
+    """
+    calls = 0
+
+    def count(_frame: object, event: str, _arg: object) -> None:
+        nonlocal calls
+        calls += event in {"call", "c_call"}
+
+    before = sys.getprofile()
+    sys.setprofile(count)
+    try:
+        run()
+    finally:
+        sys.setprofile(before)
+
+    return calls
+
+
+class TestCost:
+    """
+    What should not depend on the length does not; what may, does by a level.
+    """
+
+    VERBS: ClassVar[dict[str, Callable[[Log[int]], object]]] = {
+        "append": lambda log: log.append(1),
+        "extend": lambda log: log.extend([1] * 20),
+        "take near the end": lambda log: log.take(len(log) - 1),
+        "take half": lambda log: log.take(len(log) // 2 + 5),
+        "index near the start": lambda log: log[5],
+        "index near the end": lambda log: log[-50],
+        "iterate": lambda log: next(log.iterate(len(log) // 2)),
+        "reversed": lambda log: next(reversed(log)),
+        "slice": lambda log: log[-50:],
+        "common prefix": lambda log: log.append(1).common_prefix(log.append(2)),
+        "common prefix of half": lambda log: log.take(len(log) // 2).common_prefix(log),
+        "fold": lambda log: log.append(1).fold(max, 0, key="largest"),
+    }
+
+    @pytest.mark.parametrize("verb", VERBS)
+    def test_in_length(self, make, verb):
+        """
+        A hundred times as many items, and a few calls more.
+        """
+        run = self.VERBS[verb]
+        short, long = make(range(1_100)), make(range(110_000))
+        for log in (short, long):
+            log.fold(max, 0, key="largest")
+
+        few, more = steps(lambda: run(short)), steps(lambda: run(long))
+
+        assert 200 > more
+        assert 60 > more - few
 
 
 class TestEqual:

@@ -84,7 +84,7 @@ class TestFreed:
         assert [] == alive(watches)
         assert list(range(size)) == [item.name for item in kept]
 
-    @pytest.mark.parametrize("count", SIZES)
+    @pytest.mark.parametrize("count", [*SIZES, 1088, 1089, 1090, 1099])
     def test_what_was_not_taken(self, extend, count):
         """
         A shorter version keeps its own items, and nothing of the longer one it

@@ -51,7 +51,7 @@ def is_valid(view: Sequence[Message]) -> bool:
         while behind < len(view) and view[behind].role == "tool":
             behind += 1
 
-        given_ids = [one.tool_call_id for one in view[at + 1 : behind]]
+        given_ids = [getattr(one, "tool_call_id", "") for one in view[at + 1 : behind]]
         if message.role == "tool":
             continue
 
@@ -295,7 +295,7 @@ class TestTrimContext:
         )
         assert (Dropped(1, "removed"),) == context.remove(1).dropped
         with pytest.raises(TypeError):
-            context.remove(["1"])
+            context.remove(["1"])  # type: ignore[list-item]
 
     @given(anything)
     def test_problems_are_what_a_provider_refuses(self, said):
@@ -361,16 +361,16 @@ class TestTrimContext:
         assert again == context
         assert context == pickle.loads(pickle.dumps(context))
         with pytest.raises(AttributeError):
-            context.budget = None
+            context.budget = None  # type: ignore[misc]
 
     def test_says_what_is_wrong_with_its_arguments(self):
         """
         A number is no budget and a text no message; the error says what is.
         """
         with pytest.raises(TypeError, match="expected a TokenBudget"):
-            TrimContext.of([UserMessage("a")], 8_000)
+            TrimContext.of([UserMessage("a")], 8_000)  # type: ignore[arg-type]
         with pytest.raises(TypeError, match="a view shows messages, got a str"):
-            TrimContext.of(["a"])
+            TrimContext.of(["a"])  # type: ignore[list-item]
 
     def test_is_readable(self):
         """
@@ -403,7 +403,7 @@ class TestTrim:
         A step that forgot its return is named.
         """
         with pytest.raises(TypeError, match="gave None; a step takes"):
-            trim([], None, lambda _: None)
+            trim([], None, lambda _: None)  # type: ignore[arg-type, return-value]
 
     @given(our.aggregators(), st.integers(0, 50))
     def test_never_touches_the_state(self, state, limit):
@@ -484,7 +484,7 @@ class TestRealConversations:
         """
         draw = random.Random(7)
         lines = (shared_data / "transcripts" / "airline.jsonl").read_text().splitlines()
-        fitted = 0
+        fitted, needed = 0, []
         for line in lines:
             said = [_plain(one) for one in json.loads(line)["messages"]]
             context = TrimContext.of(Aggregator.new(messages=said))
@@ -493,7 +493,7 @@ class TestRealConversations:
                 try:
                     view = trim(said, budget)
                 except BudgetExceededError as error:
-                    assert limit < error.needed_tokens <= context.total_tokens
+                    needed.append(limit < error.needed_tokens <= context.total_tokens)
                     continue
 
                 fitted += 1
@@ -501,6 +501,7 @@ class TestRealConversations:
                 assert is_valid(list(view.messages))
                 assert said[-1] == view.messages[-1]
 
+        assert all(needed)
         assert fitted > len(lines)
 
 

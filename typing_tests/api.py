@@ -13,6 +13,7 @@ from conversation_state import (
     AssistantMessage,
     Checkpoint,
     Envelope,
+    ImagePart,
     Message,
     TextPart,
     TokenBudget,
@@ -79,10 +80,13 @@ assert_type(Envelope.new().user("hi"), UserMessage)
 assert_type(Envelope.new().tool_error("no", tool_call_id="1"), ToolMessage)
 assert_type(Envelope.new().run_id, UUID)
 
+TextPart("hi", metadata={"any": ["JSON"]})
+ToolCall("1", "clock", metadata={"any": ["JSON"]})
+
 said.content = "other"  # type: ignore[misc]
 UserMessage("hi", nmae="ann")  # type: ignore[call-arg]
 ToolMessage("12:30")  # type: ignore[call-arg]
-TextPart("hi", 3)  # type: ignore[call-arg]
+ImagePart(url=3)  # type: ignore[arg-type]
 Usage(prompt_tokens="3")  # type: ignore[arg-type]
 
 # Views

@@ -14,6 +14,7 @@ from conversation_state._persistent.frozen import (
     check_text,
     freeze,
     freeze_map,
+    given_map,
     pmap,
     thaw,
 )
@@ -29,6 +30,7 @@ __all__ = [
     "check_text",
     "freeze",
     "freeze_map",
+    "given_map",
     "pmap",
     "thaw",
 ]

@@ -24,6 +24,7 @@ __all__ = [
     "check_text",
     "freeze",
     "freeze_map",
+    "given_map",
     "pmap",
     "thaw",
 ]
@@ -79,6 +80,15 @@ def freeze(value: object, what: str, error: type[Exception] = ValueError) -> Fro
             no word for, or more than 100 levels. The message says where.
     """
     return _freeze(value, what, error, 0)  # type: ignore[no-any-return]
+
+
+def given_map(value: Mapping[str, Any]) -> PMap[str, Any]:
+    """
+    *value* as it is, which whoever asks is about to freeze.
+
+    A converter that only tells type checkers what may be given.
+    """
+    return value  # type: ignore[return-value]
 
 
 def freeze_map(

@@ -19,6 +19,7 @@ __all__ = ["Place", "Reading", "is_list", "is_map", "mended"]
 
 # Ten less than a frozen value may have: what is kept is wrapped in notes.
 _MOST_LEVELS = 90
+_MOST_LISTED = 100
 _MOST_SHOWN = 40  # characters of a text in an error
 _LEAST, _MOST = -(2**63), 2**64 - 1
 _NONE: frozenset[str] = frozenset()
@@ -89,20 +90,25 @@ class Reading:
     One document while it is read. Never leaves the function that reads it.
 
     Attributes:
-        problems: All that is wrong so far.
+        problems: What is wrong so far, the first hundred things of it.
+
+        count: How many things are wrong so far.
 
         mended: The paths of texts that held half of a surrogate pair.
     """
 
     def __init__(self) -> None:
         self.problems: list[Problem] = []
+        self.count = 0
         self.mended: list[str] = []
 
     def problem(self, path: str, what: str) -> None:
         """
         Note that *what* is wrong at *path*.
         """
-        self.problems.append(Problem(path, what))
+        self.count += 1
+        if self.count <= _MOST_LISTED:
+            self.problems.append(Problem(path, what))
 
     def wrong(self, path: str, value: object, expected: str) -> None:
         """
@@ -114,8 +120,14 @@ class Reading:
         """
         Raises:
             DecodeError:
-                If anything was wrong; with all of it.
+                If anything was wrong; with all of it, up to a hundred
+                problems and the number of the others.
         """
+        more = self.count - len(self.problems)
+        if more:
+            what = f"and {more:,} more problem{'s'[: more != 1]}"
+            self.problems.append(Problem("$", what))
+
         if self.problems:
             raise DecodeError(tuple(self.problems))
 

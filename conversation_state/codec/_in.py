@@ -40,9 +40,8 @@ from conversation_state.messages import (
     ToolMessage,
     UnknownMessage,
     UserMessage,
-    _Common,
-    _set,
 )
+from conversation_state.messages._base import Common
 from conversation_state.parts import (
     AudioPart,
     FilePart,
@@ -62,6 +61,8 @@ from conversation_state.usage import (
 )
 
 __all__ = ["READS", "read_document"]
+
+_set = object.__setattr__
 
 
 def _strict(make: Callable[..., Any], *required: str, **fields: Read) -> Shape:
@@ -339,7 +340,7 @@ def _usual_answer(
 
 def _usual_common(
     reader: Reader, raw: dict[str, Any], left: int, at: At
-) -> _Common | None:
+) -> Common | None:
     """
     What any message may have, if the *left* fields are of that, and are not
     metadata.
@@ -351,12 +352,12 @@ def _usual_common(
     if left + stamp.count(None) != len(stamp):
         return None
 
-    common: _Common
+    common: Common
     last, common = reader.last_stamp
     if stamp != last:
         name, run_id, turn_id, time = stamp
         before = reader.problems.count
-        common = _Common(
+        common = Common(
             "" if name is None else reader.text(name, at),
             None if run_id is None else reader.uuid(run_id, at),
             None if turn_id is None else reader.uuid(turn_id, at),
@@ -391,9 +392,6 @@ def _settle_content(reader: Reader, given: dict[str, Any], at: At, kind: Any) ->
             reader.problems.add(((at, "parts"), i), what)
 
 
-_TEXT_ALONE = ("role", "content")
-
-
 def _messages(reader: Reader, raw: Any, at: At) -> list[Any] | None:
     if not reader.is_array(raw, at):
         return None
@@ -401,7 +399,7 @@ def _messages(reader: Reader, raw: Any, at: At) -> list[Any] | None:
     made: list[Any] = []
     for i, item in enumerate(raw):
         # Most messages are a text and nothing else.
-        if item.__class__ is dict and len(item) == len(_TEXT_ALONE):
+        if item.__class__ is dict and len(item) == _TEXT_ALONE:
             role, content = item.get("role"), item.get("content")
             if content.__class__ is str and content.isascii():
                 if role == "user":
@@ -415,6 +413,10 @@ def _messages(reader: Reader, raw: Any, at: At) -> list[Any] | None:
         made.append(_message(reader, item, (at, i)))
 
     return made
+
+
+# Two fields: role and content.
+_TEXT_ALONE = 2
 
 
 def _message_of(kind: type[Message], *required: str, **fields: Read) -> Shape:

@@ -27,7 +27,6 @@ from conversation_state.aggregator import (
 )
 from conversation_state.codec._wire import UNKNOWN, base64_of, text_of_time
 from conversation_state.messages import (
-    _PLAIN,
     AssistantMessage,
     LogProb,
     Message,
@@ -36,8 +35,8 @@ from conversation_state.messages import (
     ToolMessage,
     UnknownMessage,
     UserMessage,
-    _Common,
 )
+from conversation_state.messages._base import PLAIN, Common
 from conversation_state.parts import (
     KINDS,
     FilePart,
@@ -256,7 +255,7 @@ def _said(message: UserMessage | SystemMessage | ToolMessage) -> Object:
     return {"role": message.role, "parts": [_part_out(part) for part in content]}  # type: ignore[arg-type]
 
 
-def _put_common(data: Object, common: _Common) -> None:
+def _put_common(data: Object, common: Common) -> None:
     name, run_id, turn_id, time, metadata, unknown = common
     if name:
         data["name"] = name
@@ -281,7 +280,7 @@ def _put_common(data: Object, common: _Common) -> None:
 
 def _spoken_out(message: UserMessage | SystemMessage) -> Object:
     data = _said(message)
-    if message._common is not _PLAIN:
+    if message._common is not PLAIN:
         _put_common(data, message._common)
 
     return data
@@ -302,7 +301,7 @@ def _assistant_out(message: AssistantMessage) -> Object:
     if message.response is not None:
         data["response"] = _response_out(message.response)
 
-    if message._common is not _PLAIN:
+    if message._common is not PLAIN:
         _put_common(data, message._common)
 
     return data
@@ -317,7 +316,7 @@ def _tool_out(message: ToolMessage) -> Object:
     if message.is_error:
         data["is_error"] = True
 
-    if message._common is not _PLAIN:
+    if message._common is not PLAIN:
         _put_common(data, message._common)
 
     return data
@@ -325,7 +324,7 @@ def _tool_out(message: ToolMessage) -> Object:
 
 def _unknown_message_out(message: UnknownMessage) -> Object:
     common = message._common
-    if common == _PLAIN and _stands_by_itself(message.raw, "role", message.source):
+    if common == PLAIN and _stands_by_itself(message.raw, "role", message.source):
         return thaw(message.raw)  # type: ignore[no-any-return]
 
     data = _wrapped("role", message.raw, message.source)

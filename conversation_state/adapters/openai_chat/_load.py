@@ -172,7 +172,7 @@ class _Loading(Reading):
         if said != role:
             place.notes["role"] = said
 
-        problems, harmed = len(self.problems), len(self.mended)
+        problems, harmed = self.count, len(self.mended)
         place.keep(_KNOWN[role])
         content = read_content(place, role)
         if role == "assistant":
@@ -184,7 +184,7 @@ class _Loading(Reading):
         else:
             found = self._user(place, content)
 
-        if len(self.problems) > problems:
+        if self.count > problems:
             return None
 
         if len(self.mended) > harmed:

@@ -104,7 +104,7 @@ def read_usage(
         read.wrong(path, block, "an object")
         return None, {}
 
-    problems = len(read.problems)
+    problems = read.count
     counts, extra, left = _counts(read, block, _COUNTS, path)
     details: dict[str, dict[str, int]] = {}
     for name, known in _DETAILS.items():
@@ -125,7 +125,7 @@ def read_usage(
             read.wrong(f"{path}.{name}", within, "an object or null")
 
     usage = None
-    if len(read.problems) == problems:
+    if read.count == problems:
         usage = _usage(read, counts, details, extra, path)
 
     return usage, read.rest(left, frozenset(), path)

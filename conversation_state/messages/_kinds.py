@@ -1,0 +1,346 @@
+"""
+The kinds of message, one for each role.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any, ClassVar, Unpack
+
+import attrs
+
+from conversation_state._persistent import (
+    PMap,
+    check_text,
+    freeze_map,
+)
+from conversation_state.errors import InvalidMessageError
+from conversation_state.messages._base import (
+    PLAIN,
+    CommonFields,
+    Message,
+)
+from conversation_state.messages._response import ResponseMeta
+from conversation_state.parts import (
+    Part,
+    TextPart,
+)
+from conversation_state.tools import ToolCall
+
+__all__ = [
+    "AssistantMessage",
+    "SystemMessage",
+    "ToolMessage",
+    "UnknownMessage",
+    "UserMessage",
+]
+
+_set = object.__setattr__
+
+
+# What is in none of the sets is in everybody's.
+_MEDIA = frozenset({"text", "image", "audio", "video", "file", "unknown"})
+
+
+def _content(
+    owner: str, holds: frozenset[str], content: str | Iterable[Part]
+) -> str | tuple[Part, ...]:
+    if isinstance(content, str):
+        return check_text(content, f"{owner}.content", InvalidMessageError)
+
+    if not isinstance(content, Iterable) or isinstance(content, (bytes, Mapping)):
+        msg = (
+            f"{owner}.content is a {type(content).__name__}; expected a str or a "
+            "sequence of parts"
+        )
+        raise InvalidMessageError(msg)
+
+    parts = tuple(content)
+    for at, part in enumerate(parts):
+        kind = part.kind if isinstance(part, Part) else None
+        if kind not in holds:
+            msg = (
+                f"{owner}.content[{at}] is a {type(part).__name__}; "
+                f"{owner} holds parts of {', '.join(sorted(holds))}"
+            )
+            raise InvalidMessageError(msg)
+
+    return parts
+
+
+@attrs.frozen(init=False, repr=False, eq=False, match_args=False)
+class _Spoken(Message):  # type: ignore[override]  # attrs' own init
+    """
+    A message with content.
+    """
+
+    _holds: ClassVar[frozenset[str]] = _MEDIA
+    __match_args__: ClassVar[tuple[str, ...]] = ("content",)
+    # For `copy.replace`. What attrs makes instead knows nothing of our
+    # `__init__`, and it makes one for each class that has none of its own.
+    __replace__ = Message.replace
+
+    content: str | tuple[Part, ...]
+
+    def _say(self, content: str | Iterable[Part], common: CommonFields) -> None:
+        if type(content) is not str or not content.isascii():
+            content = _content(type(self).__name__, self._holds, content)
+
+        _set(self, "content", content)
+
+        _set(self, "_common", self._checked(common) if common else PLAIN)
+
+    @property
+    def parts(self) -> tuple[Part, ...]:
+        """
+        The content as parts, a plain text as one.
+        """
+        if not isinstance(self.content, str):
+            return self.content
+
+        return (TextPart(self.content),) if self.content else ()
+
+    @property
+    def text(self) -> str:
+        """
+        All text parts, joined.
+        """
+        if isinstance(self.content, str):
+            return self.content
+
+        return super().text
+
+
+class SystemMessage(_Spoken):
+    """
+    What the model is told to be.
+
+    Args:
+        content: A text, or text parts.
+
+        **common: *name*, *run_id*, *turn_id*, *timestamp*, *metadata*; see
+            `Message`.
+
+    >>> print(SystemMessage("Be brief."))
+    system: Be brief.
+    """
+
+    __slots__ = ()
+
+    role: ClassVar[str] = "system"
+    _holds: ClassVar[frozenset[str]] = frozenset({"text"})
+
+    def __init__(
+        self, content: str | Iterable[Part], **common: Unpack[CommonFields]
+    ) -> None:
+        self._say(content, common)
+
+
+class UserMessage(_Spoken):
+    """
+    What a user says.
+
+    Args:
+        content: A text, or parts: text, images, audio, video, files, unknown.
+
+        **common: *name*, *run_id*, *turn_id*, *timestamp*, *metadata*; see
+            `Message`.
+
+    >>> print(UserMessage("When is the next train?", name="ann"))
+    user (ann): When is the next train?
+    """
+
+    __slots__ = ()
+
+    role: ClassVar[str] = "user"
+
+    def __init__(
+        self, content: str | Iterable[Part], **common: Unpack[CommonFields]
+    ) -> None:
+        self._say(content, common)
+
+
+def _calls(given: Iterable[ToolCall]) -> tuple[ToolCall, ...]:
+    calls = tuple(given) if isinstance(given, Iterable) else (given,)
+    for at, call in enumerate(calls):
+        if not isinstance(call, ToolCall):
+            msg = f"AssistantMessage.tool_calls[{at}] is {call!r}; expected a ToolCall"
+            raise InvalidMessageError(msg)
+
+    return calls
+
+
+@attrs.frozen(init=False, repr=False, eq=False, match_args=False)
+class AssistantMessage(_Spoken):  # type: ignore[override]  # attrs' own init
+    """
+    What the model says, and which tools it calls.
+
+    Args:
+        content: A text, or parts of any kind.
+
+        tool_calls: The calls, in the order the model made them.
+
+        response: What the provider told about the response.
+
+        **common: *name*, *run_id*, *turn_id*, *timestamp*, *metadata*; see
+            `Message`.
+
+    >>> print(AssistantMessage(tool_calls=[ToolCall("c1", "clock", "{}")]))
+    assistant:
+      calls clock({}) as c1
+    """
+
+    role: ClassVar[str] = "assistant"
+    __replace__ = Message.replace
+    _holds: ClassVar[frozenset[str]] = _MEDIA | {"reasoning", "refusal"}
+
+    tool_calls: tuple[ToolCall, ...]
+    response: ResponseMeta | None
+
+    def __init__(
+        self,
+        content: str | Iterable[Part] = "",
+        *,
+        tool_calls: Iterable[ToolCall] = (),
+        response: ResponseMeta | None = None,
+        **common: Unpack[CommonFields],
+    ) -> None:
+        self._say(content, common)
+        calls = () if tool_calls == () else _calls(tool_calls)
+        if response is not None and not isinstance(response, ResponseMeta):
+            msg = (
+                f"AssistantMessage.response is {response!r}; expected a "
+                "ResponseMeta or None"
+            )
+            raise InvalidMessageError(msg)
+
+        _set(self, "tool_calls", calls)
+        _set(self, "response", response)
+
+    def _tail(self) -> list[str]:
+        lines = [
+            f"  calls {call.name}({call.arguments}) as {call.id}"
+            for call in self.tool_calls
+        ]
+        if self.response is not None and self.response.finish_reason:
+            lines.append(f"  finish_reason: {self.response.finish_reason}")
+
+        return lines
+
+
+@attrs.frozen(init=False, repr=False, eq=False, match_args=False)
+class ToolMessage(_Spoken):  # type: ignore[override]  # attrs' own init
+    """
+    What a tool answered.
+
+    Args:
+        content: A text, or parts: text, images, audio, video, files, unknown.
+
+        tool_call_id: The id of the call it answers; not empty.
+
+        tool_name: The tool's name; "" if nobody said.
+
+        is_error: Whether the tool failed, and *content* tells how.
+
+        **common: *name*, *run_id*, *turn_id*, *timestamp*, *metadata*; see
+            `Message`.
+
+    >>> print(ToolMessage("12:30", tool_call_id="c1", tool_name="clock"))
+    tool clock, for c1: 12:30
+    """
+
+    role: ClassVar[str] = "tool"
+    __replace__ = Message.replace
+
+    tool_call_id: str
+    tool_name: str
+    is_error: bool
+
+    def __init__(
+        self,
+        content: str | Iterable[Part],
+        *,
+        tool_call_id: str,
+        tool_name: str = "",
+        is_error: bool = False,
+        **common: Unpack[CommonFields],
+    ) -> None:
+        self._say(content, common)
+        call_id = check_text(
+            tool_call_id, "ToolMessage.tool_call_id", InvalidMessageError
+        )
+        if not call_id:
+            msg = (
+                "ToolMessage.tool_call_id is empty; a result must say which call it "
+                "answers (ToolCall.id)"
+            )
+            raise InvalidMessageError(msg)
+
+        if not isinstance(is_error, bool):
+            msg = f"ToolMessage.is_error is {is_error!r}; expected True or False"
+            raise InvalidMessageError(msg)
+
+        name = check_text(tool_name, "ToolMessage.tool_name", InvalidMessageError)
+        _set(self, "tool_call_id", call_id)
+        _set(self, "tool_name", name)
+        _set(self, "is_error", is_error)
+
+    def _head(self) -> str:
+        tool = f"tool {self.tool_name}" if self.tool_name else "tool"
+        failed = " (failed)" if self.is_error else ""
+        return f"{tool}, for {self.tool_call_id}{failed}"
+
+
+_ROLES = {"system", "user", "assistant", "tool"}
+
+
+@attrs.frozen(init=False, repr=False, eq=False, match_args=False)
+class UnknownMessage(Message):  # type: ignore[override]  # attrs' own init
+    """
+    A message of a kind this version has no word for, verbatim.
+
+    Args:
+        raw: Their JSON object.
+
+        source: Whose word it is, a provider's name. "" means a newer version
+            of this library, and then *raw* is written back in its own place.
+
+        **common: *name*, *run_id*, *turn_id*, *timestamp*, *metadata*; see
+            `Message`.
+
+    Raises:
+        InvalidMessageError:
+            If *source* is "" and *raw* is of a role this version knows.
+    """
+
+    role: ClassVar[str] = "unknown"
+    __replace__ = Message.replace
+    __match_args__: ClassVar[tuple[str, ...]] = ("raw",)
+
+    raw: PMap[str, Any]
+    source: str
+
+    def __init__(
+        self,
+        raw: Mapping[str, Any],
+        *,
+        source: str = "",
+        **common: Unpack[CommonFields],
+    ) -> None:
+        _set(self, "raw", freeze_map(raw, "UnknownMessage.raw", InvalidMessageError))
+        origin = check_text(source, "UnknownMessage.source", InvalidMessageError)
+        _set(self, "source", origin)
+        _set(self, "_common", self._checked(common) if common else PLAIN)
+        role = self.raw.get("role")
+        if not origin and isinstance(role, str) and role in _ROLES:
+            msg = (
+                f"UnknownMessage.raw is of the known role {role!r}; make a "
+                f"{role.title()}Message of it, or name the provider it is from as "
+                "*source*"
+            )
+            raise InvalidMessageError(msg)
+
+    def _head(self) -> str:
+        role = self.raw.get("role", self.raw.get("type"))
+        named = role if isinstance(role, str) else ""
+        return " ".join(filter(None, ["unknown", self.source, named]))
