@@ -71,8 +71,8 @@ __all__ = [
 ]
 
 
-# Not every program trims or writes, and the codec alone brings as much as all
-# the rest: these rooms are opened when somebody asks for something in them.
+# Not every program trims or writes, and these rooms bring half as much again as
+# all the others: they are opened when somebody asks for something in them.
 _LATER = {
     "TokenBudget": "counting",
     "TrimContext": "trimming",

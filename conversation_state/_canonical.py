@@ -23,7 +23,8 @@ _FEWEST, _MOST = 19, 20
 _DIGITS = bytes.maketrans(b"123456789", b"0" * 9)
 # Texts are taken whole, and so are numbers that are no integers.
 _TOKEN = re.compile(
-    rb'"[^"\\]*(?:\\.[^"\\]*)*"|(?P<integer>-?\d++)(?![.eE])|-?\d[\d.eE+-]*', re.DOTALL
+    rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"|(?P<integer>-?\d++)(?![.eE])|-?\d[\d.eE+-]*',
+    re.DOTALL,
 )
 
 

@@ -1,7 +1,3 @@
-# Parts take dicts where their annotations say `PMap`, and some values are wrong
-# on purpose.
-# mypy: disable-error-code="arg-type, dict-item"
-
 import json
 import subprocess
 import sys
@@ -754,9 +750,40 @@ class TestProblems:
         data["entry_ids"] = ["a", "a"]
         data["ledger"] = [{"id": i, "usage": {"total_tokens": 2**62}} for i in "abc"]
 
-        assert ["$.entry_ids[1]: the same as at 0"] == wrong(data)
-        data["entry_ids"] = ["a", "b"]
-        assert wrong(data)[0].startswith("$.ledger: total_tokens is ")
+        found = wrong(data)
+
+        assert 2 == len(found)
+        assert found[0].startswith("$.ledger: total_tokens is ")
+        assert "$.entry_ids[1]: the same as at 0" == found[1]
+
+    @pytest.mark.parametrize(
+        "text",
+        [
+            "",
+            "0123456789ab7def8123456789abcdef",
+            "{01234567-89ab-7def-8123-456789abcdef}",
+            "urn:uuid:01234567-89ab-7def-8123-456789abcdef",
+            "01234567-89ab-7def-8123-456789abcde",
+            "01234567-89ab-7def-8123-456789abcdeg",
+            "01234567-89ab-7def-8123-456789abcd  ",
+            "01234567-89ab-7def-8123-456789abcd_f",
+            "01234567-89ab-7def-8123-456789abcd１２",
+            "012345678-9ab-7def-8123-456789abcdef",
+            "01234567-89ab-7def-8123-4567-89abcde",
+        ],
+    )
+    def test_no_uuid(self, text):
+        """
+        A UUID is written one way, in capitals perhaps, though `UUID` takes
+        many more.
+        """
+        (found,) = wrong(saying(role="user", content="", run_id=text))
+        fine = saying(
+            role="user", content="", run_id="01234567-89AB-7DEF-8123-" + "0" * 12
+        )
+
+        assert found.startswith("$.message.run_id: expected a UUID, like ")
+        assert from_data(fine).run_id == UUID("01234567-89ab-7def-8123-000000000000")
 
     def test_missing_from_a_state(self):
         """
@@ -980,8 +1007,12 @@ class TestUnknown:
         What an older version wrapped is what it says, once that is known, and
         keeps what was said about it in the meantime.
         """
-        raw = {"type": "text", "text": "hi", "metadata": {"a": 1, "b": 1}}
-        about = {"metadata": {"b": 2}, "index": 3, "since_v2": 4}
+        raw: dict[str, Any] = {
+            "type": "text",
+            "text": "hi",
+            "metadata": {"a": 1, "b": 1},
+        }
+        about: dict[str, Any] = {"metadata": {"b": 2}, "index": 3, "since_v2": 4}
         part = from_data(
             document("part", part={"type": "unknown", "raw": raw, **about})
         )
@@ -1271,7 +1302,7 @@ class TestHostile:
         """
         opening = b'{"token":"a","logprob":0,"top":['
         deep = opening * 400 + b"]}" * 400
-        data = encode(AssistantMessage(response=ResponseMeta(logprobs=[])))
+        data = encode(AssistantMessage(response=ResponseMeta(logprobs=())))
 
         assert ["$.message.response.logprobs[0].top[0].top: unknown field"] == wrong(
             data.replace(b"[]", b"[" + deep + b"]")

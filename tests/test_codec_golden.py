@@ -5,9 +5,6 @@ A golden file is never changed and never removed. A new version of the format
 gets a folder of its own beside `v1`, and `v1` must go on being read.
 """
 
-# Parts take dicts where their annotations say `PMap`.
-# mypy: disable-error-code="arg-type"
-
 import json
 from collections import defaultdict
 from datetime import UTC, datetime, timedelta, timezone

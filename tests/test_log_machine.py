@@ -76,8 +76,12 @@ class LogMachine(RuleBasedStateMachine):
         self.kept.append(version)
         return version
 
-    @initialize(target=versions, item=ITEMS, count=COUNTS)
-    def begin(self, item: str, count: int) -> Version:
+    @initialize(target=versions)
+    def begin(self) -> Version:
+        return self.keep(Log(), [], pvector())
+
+    @rule(target=versions, item=ITEMS, count=COUNTS)
+    def begin_anew(self, item: str, count: int) -> Version:
         return self.keep(Log(item * count), [item] * count, pvector(item * count))
 
     @rule(target=versions, version=versions, item=ITEMS)
@@ -122,7 +126,8 @@ class LogMachine(RuleBasedStateMachine):
     @rule(target=versions, version=versions, data=st.data())
     def take(self, version: Version, data: st.DataObject) -> Version:
         log, items, vector = version
-        count = data.draw(st.integers(0, len(items)), "count")
+        borders = st.integers(0, len(items) // 32).map(lambda n: 32 * n)
+        count = data.draw(st.integers(0, len(items)) | borders, "count")
         return self.keep(log.take(count), items[:count], vector[:count])
 
     @rule(target=versions, version=versions, data=st.data())

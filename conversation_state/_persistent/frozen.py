@@ -40,7 +40,7 @@ _LINE = 80
 _LEAST, _MOST = -(2**63), 2**64 - 1
 
 
-def check_text(value: object, what: str, error: type[Exception] = ValueError) -> str:
+def check_text(value: object, what: object, error: type[Exception] = ValueError) -> str:
     """
     *value* as a plain `str` of valid Unicode; *what* names it in the error.
 
@@ -104,57 +104,84 @@ def freeze_map(
     return _freeze_map(value, what, error, 0) if value else EMPTY_MAP
 
 
-def _freeze(value: Any, what: str, error: type[Exception], depth: int) -> Any:
+class _Place:
+    """
+    Where in a value something is, told only if something is wrong there.
+
+    A text for each place would be as long as all keys on the way to it, and
+    hostile JSON has many places behind long keys.
+    """
+
+    __slots__ = ("_at", "_before")
+
+    def __init__(self, at: Any, before: str = "") -> None:
+        self._at = at
+        self._before = before
+
+    def __str__(self) -> str:
+        at, steps = self._at, []
+        while isinstance(at, tuple):
+            at, step = at
+            steps.append(f"[{step}]" if isinstance(step, int) else f".{step}")
+
+        return "".join([self._before, str(at), *reversed(steps)])
+
+
+def _freeze(value: Any, at: Any, error: type[Exception], depth: int) -> Any:
+    """
+    *value* frozen; *at* is what names it, or the place it is in and its key.
+    """
     if value is None or value.__class__ is bool:
         return value
 
     if isinstance(value, str):
-        return check_text(value, what, error)
+        plain = value.__class__ is str and value.isascii()
+        return value if plain else check_text(value, _Place(at), error)
 
     if isinstance(value, int):
         if _LEAST <= value <= _MOST:
             return int(value)
 
-        msg = f"{what} is an integer that does not fit in 64 bits; make it a text"
+        msg = f"{_Place(at)} is an integer that does not fit in 64 bits; make it a text"
         raise error(msg)
 
     if isinstance(value, float):
         if isfinite(value):
             return float(value)
 
-        msg = f"{what} is {value!r}, which JSON has no word for"
+        msg = f"{_Place(at)} is {value!r}, which JSON has no word for"
         raise error(msg)
 
     if depth == MOST_LEVELS:
-        msg = f"{what} is nested more than {MOST_LEVELS} levels deep"
+        msg = f"{_Place(at)} is nested more than {MOST_LEVELS} levels deep"
         raise error(msg)
 
     if isinstance(value, Mapping):
-        return _freeze_map(value, what, error, depth)
+        return _freeze_map(value, at, error, depth)
 
     if isinstance(value, (list, tuple)):
         return tuple(
-            [
-                _freeze(item, f"{what}[{i}]", error, depth + 1)
-                for i, item in enumerate(value)
-            ]
+            [_freeze(item, (at, i), error, depth + 1) for i, item in enumerate(value)]
         )
 
-    msg = f"{what} is {_short(value)}, which JSON has no word for"
+    msg = f"{_Place(at)} is {_short(value)}, which JSON has no word for"
     raise error(msg)
 
 
 def _freeze_map(
-    value: Mapping[Any, Any], what: str, error: type[Exception], depth: int
+    value: Mapping[Any, Any], at: Any, error: type[Exception], depth: int
 ) -> PMap[str, Any]:
     frozen = {}
     for key, item in value.items():
         if not isinstance(key, str):
-            msg = f"{what} has the key {_short(key)}; keys of JSON are text"
+            msg = f"{_Place(at)} has the key {_short(key)}; keys of JSON are text"
             raise error(msg)
 
-        name = check_text(key, f"a key of {what}", error)
-        frozen[name] = _freeze(item, f"{what}.{name}", error, depth + 1)
+        name = key
+        if key.__class__ is not str or not key.isascii():
+            name = check_text(key, _Place(at, "a key of "), error)
+
+        frozen[name] = _freeze(item, (at, name), error, depth + 1)
 
     return pmap(frozen)
 

@@ -135,7 +135,7 @@ class Aggregator:
         Raises:
             ValueError:
                 If a fork point lies outside of what there is, or an identity
-                occurs twice.
+                occurs twice or is no text.
 
             InvalidUsageError:
                 If the ledger adds up to more than 2**63 - 1 tokens.
@@ -149,19 +149,25 @@ class Aggregator:
                 raise ValueError(msg)
 
         for name, items in (("entries", entries), ("ledger", ledger)):
-            if len(set(map(id_of, items))) != len(items):
+            ids = set(map(id_of, items))
+            if len(ids) != len(items):
                 msg = f"{name} holds an identity more than once"
                 raise ValueError(msg)
 
-        inherited = sum(
-            [entry.usage for entry in ledger[:init_ledger_len]], start=NOTHING
-        )
+            if not {*map(type, ids)} <= {str}:
+                msg = f"{name} holds an identity that is no text"
+                raise ValueError(msg)
+
+        inherited = UNSPENT.with_entries(ledger[:init_ledger_len])
+        spent = inherited.with_entries(ledger[init_ledger_len:])
         number = _number(id)
         parent = None if parent_id is None else _number(parent_id)
         first = number if parent is None else parent
         root = first if root_id is None else _number(root_id)
-        origin = _Origin(number, parent, root, init_len, init_ledger_len, inherited)
-        return _state(origin, UNSPENT.with_entries(ledger), UNSAID.extend(entries))
+        forked = init_len, init_ledger_len, inherited.total
+        return _state(
+            _Origin(number, parent, root, *forked), spent, UNSAID.extend(entries)
+        )
 
     @property
     def id(self) -> UUID:

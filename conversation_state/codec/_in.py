@@ -486,20 +486,22 @@ def _state(reader: Reader, raw: Any, at: At, shape: Shape) -> Any:
             what = f"is {length}; there are {len(items)} to fork from"
             reader.problems.add((at, name), what)
 
+    what = ""
+    if reader.problems.count == before:
+        pairs = zip(ids or (), messages or (), strict=True)
+        given = {"parent_id": None, **given, "entries": list(map(_entry, pairs))}
+        try:
+            return shape.make(**given)
+        except InvalidUsageError as error:
+            reader.problems.add((at, "ledger"), str(error))
+        except ValueError as error:
+            what = str(error)  # an identity more than once
+
     _check_once(reader, ids or [], (at, "entry_ids"))
     paid = [entry and entry.id for entry in ledger or ()]
     _check_once(reader, paid, (at, "ledger"), "id")
-    if reader.problems.count != before:
-        return None
-
-    pairs = zip(ids or (), messages or (), strict=True)
-    given = {"parent_id": None, **given, "entries": list(map(_entry, pairs))}
-    try:
-        return shape.make(**given)
-    except InvalidUsageError as error:
-        reader.problems.add((at, "ledger"), str(error))
-    except ValueError as error:
-        reader.problems.add(at, str(error))
+    if reader.problems.count == before:
+        reader.problems.add(at, what)
 
     return None
 
@@ -508,9 +510,6 @@ def _check_once(reader: Reader, ids: list[Any], at: At, field: str = "") -> None
     """
     Add each of *ids* that was there before.
     """
-    if len(set(ids)) == len(ids):
-        return
-
     first: dict[str, int] = {}
     for i, id in enumerate(ids):
         if id is not None and first.setdefault(id, i) != i:
@@ -538,10 +537,17 @@ def _make_ledger_entry(*, id: str, usage: Usage, model: str = "") -> LedgerEntry
     return LedgerEntry(id, usage, model)
 
 
-def _make_turn(**given: Any) -> Turn:
-    turn = Turn.rebuild(**given)
+def _make_turn(
+    *, entries: list[Entry], ledger: list[LedgerEntry], **given: Any
+) -> Turn:
+    turn = Turn.rebuild(entries=entries, ledger=ledger, **given)
     # What does not add up is found here, and not where somebody joins it.
     _ = turn.usage
+    for items in (entries, ledger):
+        if len({item.id for item in items}) != len(items):
+            msg = "an identity is there more than once"
+            raise ValueError(msg)
+
     return turn
 
 

@@ -16,6 +16,7 @@ At: TypeAlias = "tuple[At, str | int] | None"
 
 _MOST_LISTED = 100
 _MOST_SHOWN = 60
+_MOST_PATH = 500
 _MOST_BITS = 128
 _NAMES: dict[type, str] = {dict: "an object", list: "an array"}
 
@@ -54,7 +55,12 @@ def _rendered(at: At) -> str:
         else:
             steps.append(f"[{shown(step)}]")
 
-    return "".join(["$", *reversed(steps)])
+    path = "".join(["$", *reversed(steps)])
+    if len(path) > _MOST_PATH:
+        # Hostile: a hundred levels of long keys, a hundred times.
+        path = f"{path[: _MOST_PATH // 2]}[...]{path[-_MOST_PATH // 2 :]}"
+
+    return path
 
 
 def _is_name(key: Any) -> bool:
