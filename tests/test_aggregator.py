@@ -1053,7 +1053,10 @@ class TestRebuild:
             ({"init_len": -1}, "init_len is -1; there are 1 to fork from"),
             ({"init_ledger_len": 2}, "init_ledger_len is 2; there are 1 to fork from"),
             ({"entries": [entry("a")] * 2}, "entries holds an identity more than once"),
-            ({"entries": [entry(7)]}, "entries holds an identity that is no text"),
+            (
+                {"entries": [entry("a")._replace(id=7)]},
+                "entries holds an identity that is no text",
+            ),
             (
                 {"ledger": [LedgerEntry("1", Usage(n), "") for n in (1, 2)]},
                 "ledger holds an identity more than once",
