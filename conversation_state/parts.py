@@ -14,6 +14,7 @@ import attrs
 
 from conversation_state._persistent import (
     EMPTY_MAP,
+    ByContent,
     PMap,
     check_text,
     freeze_map,
@@ -68,7 +69,7 @@ def _position(self: Part, _field: attrs.Attribute[Any], value: Any) -> None:
 
 
 @attrs.frozen(kw_only=True, repr=False, init=False)
-class Part:
+class Part(ByContent):
     """
     What all parts have. Not made by itself.
 
@@ -109,18 +110,6 @@ class Part:
     def _key(self) -> tuple[Any, ...]:
         fields = attrs.fields(type(self))
         return tuple([getattr(self, field.name) for field in fields])
-
-    def __eq__(self, other: object) -> bool:
-        if self is other:
-            return True
-
-        if type(other) is not type(self):
-            return NotImplemented
-
-        return self._key() == other._key()
-
-    def __hash__(self) -> int:
-        return hash((self.kind, *self._key()))
 
     def __repr__(self) -> str:
         # Defaults are left out, and bytes are told by their number: a repr is

@@ -14,7 +14,7 @@ from typing import Any, ClassVar, Self
 
 import attrs
 
-from conversation_state._persistent import EMPTY_MAP, PMap, check_text, pmap
+from conversation_state._persistent import EMPTY_MAP, ByContent, PMap, check_text, pmap
 from conversation_state.errors import InvalidUsageError
 
 __all__ = ["CompletionTokensDetails", "PromptTokensDetails", "Usage"]
@@ -45,7 +45,7 @@ def _merged(ours: Any, theirs: Any, combine: Callable[[int, int], int]) -> Any:
     return {name: combine(ours.get(name, 0), theirs.get(name, 0)) for name in names}
 
 
-class _Counts:
+class _Counts(ByContent):
     """
     Counts by name, which combine name by name.
     """
@@ -69,19 +69,6 @@ class _Counts:
 
     def _key(self) -> tuple[Any, ...]:
         return tuple([getattr(self, name) for name in self._names])
-
-    # One for all three: what attrs would generate for each costs more at import.
-    def __eq__(self, other: object) -> bool:
-        if self is other:
-            return True
-
-        if type(other) is not type(self):
-            return NotImplemented
-
-        return self._key() == other._key()
-
-    def __hash__(self) -> int:
-        return hash(self._key())
 
     def __add__(self, other: Self | None) -> Self:
         if other is None:

@@ -1054,7 +1054,7 @@ class TestRebuild:
             ({"init_ledger_len": 2}, "init_ledger_len is 2; there are 1 to fork from"),
             ({"entries": [entry("a")] * 2}, "entries holds an identity more than once"),
             (
-                {"entries": [entry("a")._replace(id=7)]},
+                {"entries": [entry("a")._replace(id=7)]},  # type: ignore[arg-type]
                 "entries holds an identity that is no text",
             ),
             (

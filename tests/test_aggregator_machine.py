@@ -18,7 +18,7 @@ class DecodedMachine(AggregatorMachine):
 
 
 TestPickled = AggregatorMachine.TestCase
-TestPickled.settings = settings(stateful_step_count=30)
+TestPickled.settings = settings(stateful_step_count=50)
 
 TestDecoded = DecodedMachine.TestCase
-TestDecoded.settings = settings(stateful_step_count=30)
+TestDecoded.settings = settings(stateful_step_count=50)

@@ -3,10 +3,12 @@ Persistent collections: the log under every state, and small frozen maps.
 
 What lives here: `Log`, an append-only sequence whose every version stays
 readable and shares what it has in common with the others; `View`, for what
-shows a part of it; and JSON values made immutable (`freeze`, `thaw`), on
-pyrsistent's `PMap`. What does not: anything that knows what a message is.
+shows a part of it; equality by content; and JSON values made immutable
+(`freeze`, `thaw`), on pyrsistent's `PMap`. What does not: anything that knows
+what a message is.
 """
 
+from conversation_state._persistent.content import ByContent
 from conversation_state._persistent.frozen import (
     EMPTY_MAP,
     Frozen,
@@ -23,6 +25,7 @@ from conversation_state._persistent.view import View
 
 __all__ = [
     "EMPTY_MAP",
+    "ByContent",
     "Frozen",
     "Log",
     "PMap",

@@ -13,6 +13,7 @@ import attrs
 
 from conversation_state._persistent import (
     EMPTY_MAP,
+    ByContent,
     PMap,
     check_text,
     freeze_map,
@@ -142,10 +143,9 @@ class _Weighable:
 _set = object.__setattr__
 
 
-# Messages write their own `__init__`, and one `__eq__` serves them all: what
-# attrs would generate for each class costs more at import than all the rest.
+# Messages write their own `__init__`: most have nothing of what all may have.
 @attrs.frozen(init=False, repr=False, eq=False, match_args=False)
-class Message(_Weighable):
+class Message(_Weighable, ByContent):
     """
     What all messages have. Not made by itself.
 
@@ -288,18 +288,6 @@ class Message(_Weighable):
 
     def _key(self) -> tuple[Any, ...]:
         return (*[getattr(self, name) for name in self._own()], self._common)
-
-    def __eq__(self, other: object) -> bool:
-        if self is other:
-            return True
-
-        if type(other) is not type(self):
-            return NotImplemented
-
-        return self._key() == other._key()
-
-    def __hash__(self) -> int:
-        return hash((self.role, *self._key()))
 
     def __repr__(self) -> str:
         shown = [f"{name}={getattr(self, name)!r}" for name in self._own()]

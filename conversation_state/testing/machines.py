@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import pickle
 from collections.abc import Iterable
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 from uuid import UUID
 
 import attrs
@@ -65,6 +65,8 @@ class Kept:
 
         parent: Its parent's id, or None.
 
+        root: The id of the state that the first of its forks was taken from.
+
         said: Its messages, each with the identity of its append.
 
         spent: Its ledger: usage and model by identity, in order.
@@ -77,6 +79,7 @@ class Kept:
     state: Aggregator
     id: UUID
     parent: UUID | None
+    root: UUID
     said: Said
     spent: Spent
     init_len: int
@@ -105,6 +108,7 @@ class Kept:
         """
         state = self.state
         assert (state.id, state.parent_id) == (self.id, self.parent), "another state"
+        assert state.root_id == self.root, "of another root"
         assert state.init_len == self.init_len, "forked elsewhere"
         assert state.init_ledger_len == self.init_spent, "forked elsewhere"
         assert [tuple(entry) for entry in state.entries] == self.said, "said otherwise"
@@ -119,12 +123,11 @@ class Kept:
         What makes two states equal.
         """
         lists = self.said, list(self.spent.items())
-        return self.id, self.parent, self.init_len, self.init_spent, *lists
+        origin = self.id, self.parent, self.root, self.init_len, self.init_spent
+        return *origin, *lists
 
 
-@attrs.frozen
-class _KeptTurn:
-    turn: Turn
+class _Added(NamedTuple):
     said: Said
     spent: Spent
 
@@ -140,8 +143,6 @@ class AggregatorMachine(RuleBasedStateMachine):
     """
 
     states = Bundle[Kept]("states")
-    turns = Bundle[_KeptTurn]("turns")
-    checkpoints = Bundle[tuple[Checkpoint, Kept]]("checkpoints")
 
     def __init__(self) -> None:
         super().__init__()
@@ -173,19 +174,13 @@ class AggregatorMachine(RuleBasedStateMachine):
         self._known.update(ids)
         return self._keep(kept.grown(state, said=zip(ids, said, strict=True)))
 
-    def _paid(self, kept: Kept) -> Spent:
-        """
-        What *kept* spent since its fork.
-        """
-        return dict(list(kept.spent.items())[kept.init_spent :])
-
     @initialize(target=states)
     def begin(self) -> Kept:
         """
         An empty root to start from.
         """
         state = Aggregator.new()
-        return self._keep(Kept(state, state.id, None, [], {}, 0, 0))
+        return self._keep(Kept(state, state.id, None, state.id, [], {}, 0, 0))
 
     @rule(target=states, name=uuids(), said=st.lists(messages(), max_size=3))
     def new(self, name: UUID, said: list[Message]) -> Kept:
@@ -193,7 +188,7 @@ class AggregatorMachine(RuleBasedStateMachine):
         Another root, which has nothing to do with the others.
         """
         state = Aggregator.new(id=name, messages=said)
-        return self._added(Kept(state, name, None, [], {}, 0, 0), state, *said)
+        return self._added(Kept(state, name, None, name, [], {}, 0, 0), state, *said)
 
     @rule(target=states, kept=states, message=messages())
     def add(self, kept: Kept, message: Message) -> Kept:
@@ -275,28 +270,31 @@ class AggregatorMachine(RuleBasedStateMachine):
         kept=states,
         key=st.sampled_from(["first request", "second request"]),
         usage=st.sampled_from([Usage(10, 5), Usage(1)]),
+        model=st.sampled_from(["", "", "another"]),
     )
-    def add_usage_once(self, kept: Kept, key: str, usage: Usage) -> Kept:
+    def add_usage_once(self, kept: Kept, key: str, usage: Usage, model: str) -> Kept:
         """
         A usage under a key: new, paid just so, or paid otherwise and refused.
         """
         paid = kept.spent.get(key)
         try:
-            state = kept.state.add_usage(usage, key=key)
+            state = kept.state.add_usage(usage, key=key, model=model)
         except InvalidUsageError:
             assert paid is not None, "refused, though nothing was paid"
-            assert paid != (usage, ""), "refused, though just that was paid"
+            assert paid != (usage, model), "refused, though just that was paid"
             return kept
 
-        assert paid in {None, (usage, "")}, "paid twice under one key"
+        assert paid in {None, (usage, model)}, "paid twice under one key"
         assert paid is None or state is kept.state, "a no-op made another state"
-        return self._keep(kept.grown(state, spent={key: (usage, "")}))
+        return self._keep(kept.grown(state, spent={key: (usage, model)}))
 
     def _forked(self, kept: Kept, fork: Aggregator, at: int) -> Kept:
         assert str(fork.id) not in self._known, "an id was handed out twice"
         self._known.add(str(fork.id))
         said, spent = kept.said[:at], kept.spent
-        return self._keep(Kept(fork, fork.id, kept.id, said, spent, at, len(spent)))
+        return self._keep(
+            Kept(fork, fork.id, kept.id, kept.root, said, spent, at, len(spent))
+        )
 
     @rule(target=states, kept=states)
     def fork(self, kept: Kept) -> Kept:
@@ -313,9 +311,7 @@ class AggregatorMachine(RuleBasedStateMachine):
         at = data.draw(st.integers(0, len(kept.said)), "at")
         return self._forked(kept, kept.state.fork(at=at), at)
 
-    def _joined(
-        self, kept: Kept, joined: Aggregator, *others: Kept | _KeptTurn
-    ) -> Kept:
+    def _joined(self, kept: Kept, joined: Aggregator, *others: Kept | _Added) -> Kept:
         """
         *kept* with what *others* have and it lacks.
         """
@@ -377,56 +373,49 @@ class AggregatorMachine(RuleBasedStateMachine):
         assert hash(copy) == hash(kept.state), "changed its hash on the way"
         return self._keep(attrs.evolve(kept, state=copy))
 
-    @rule(target=turns, kept=states, far=st.booleans())
-    def take_turn(self, kept: Kept, far: bool) -> _KeptTurn:  # noqa: FBT001 - drawn
+    def _added_by(self, source: Kept) -> _Added:
         """
-        What was added since the fork, here or from *far* away.
+        What *source* said and spent since its fork.
         """
-        turn = self.carried(kept.state.turn) if far else kept.state.turn
-        return _KeptTurn(turn, kept.said[kept.init_len :], self._paid(kept))
+        spent = dict(list(source.spent.items())[source.init_spent :])
+        return _Added(source.said[source.init_len :], spent)
 
-    @rule(target=states, kept=states, turn=turns)
-    def join_turn(self, kept: Kept, turn: _KeptTurn) -> Kept:
+    @rule(target=states, kept=states, source=states, far=st.booleans())
+    def join_turn(self, kept: Kept, source: Kept, far: bool) -> Kept:  # noqa: FBT001 - drawn
         """
-        A turn into any state, and once more.
+        Any state's turn into any other, here or from *far* away; once more
+        changes nothing.
         """
-        both = self._joined(kept, kept.state.join(turn.turn), turn)
-        assert both.state.join(turn.turn) is both.state, "joined a turn twice"
+        turn = self.carried(source.state.turn) if far else source.state.turn
+        both = self._joined(kept, kept.state.join(turn), self._added_by(source))
+        assert both.state.join(turn) is both.state, "joined a turn twice"
         return both
 
-    @rule(target=checkpoints, kept=states, label=texts(), far=st.booleans())
-    def checkpoint(
+    @rule(target=states, kept=states, source=states, label=texts(), far=st.booleans())
+    def merge(
         self,
         kept: Kept,
+        source: Kept,
         label: str,
         far: bool,  # noqa: FBT001 - drawn
-    ) -> tuple[Checkpoint, Kept]:
+    ) -> Kept:
         """
-        A state kept under a label, here or *far* away.
+        Any state's checkpoint into any other, here or from *far* away.
+        """
+        made = source.state.checkpoint(label)
+        made = self.carried(made) if far else made
+        assert made.label == label, "another label"
+        return self._joined(kept, made.merge_into(kept.state), self._added_by(source))
+
+    @rule(target=states, kept=states, label=texts(), far=st.booleans())
+    def restore(self, kept: Kept, label: str, far: bool) -> Kept:  # noqa: FBT001 - drawn
+        """
+        A state from its checkpoint, to go on from.
         """
         made = kept.state.checkpoint(label)
         made = self.carried(made) if far else made
-        assert made.label == label, "another label"
-        return made, kept
-
-    @rule(target=states, checkpoint=checkpoints)
-    def restore(self, checkpoint: tuple[Checkpoint, Kept]) -> Kept:
-        """
-        The state that was kept, to go on from.
-        """
-        made, kept = checkpoint
         assert made.restore() == kept.state, "another state was restored"
         return self._keep(attrs.evolve(kept, state=made.restore()))
-
-    @rule(target=states, kept=states, checkpoint=checkpoints)
-    def merge(self, kept: Kept, checkpoint: tuple[Checkpoint, Kept]) -> Kept:
-        """
-        What a checkpoint's state had added, into any state.
-        """
-        made, source = checkpoint
-        said, spent = source.said[source.init_len :], self._paid(source)
-        added = _KeptTurn(made.state.turn, said, spent)
-        return self._joined(kept, made.merge_into(kept.state), added)
 
     @rule(one=states, two=states)
     def compare(self, one: Kept, two: Kept) -> None:
