@@ -651,6 +651,19 @@ class TestJoin:
         assert Usage(13) == joined.usage
         assert joined is joined.join(shared, right, left)
 
+    def test_diamond_in_another_order(self):
+        """
+        Also where the second branch said something before it met the first.
+        """
+        root = talk("a")
+        left = root.fork().add_user_prompt("l").add_usage(Usage(1))
+        right = root.fork().add_user_prompt("r").add_usage(Usage(2)).join(left)
+
+        assert "a l r" == said(root.join(left, right))
+        assert "a r l" == said(root.join(right, left))
+        assert Usage(3) == root.join(left, right).usage
+        assert root.join(left, right) == root.join(left).join(right)
+
     def test_parent_into_fork(self):
         """
         A fork that joins its parent has what that said since.

@@ -359,8 +359,8 @@ class AggregatorMachine(RuleBasedStateMachine):
         left = self._forked(kept, kept.state.fork(), len(kept.said))
         right = self._forked(kept, kept.state.fork(), len(kept.said))
         left = self._added(left, left.state.add(one), one)
-        right = self._joined(right, right.state.join(left.state), left)
         right = self._added(right, right.state.add(two), two)
+        right = self._joined(right, right.state.join(left.state), left)
         return self._joined(kept, kept.state.join(left.state, right.state), left, right)
 
     @rule(target=states, kept=states)
