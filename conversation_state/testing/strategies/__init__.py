@@ -1,0 +1,97 @@
+"""
+Hypothesis strategies: examples of every value this library has.
+
+Each is a function with keyword-only options that gives a strategy, and says
+how its examples shrink. Between them they make every value that can be
+constructed, so what holds for their examples holds for what users bring:
+text beyond the BMP, clocks of odd zones, parts from the future.
+
+What lives here: values up to the state. What does not: what is true of them
+(`laws`), and growing states step by step beside a model (`machines`).
+"""
+
+from conversation_state.testing.strategies._messages import (
+    assistant_messages,
+    audio_parts,
+    envelopes,
+    file_parts,
+    image_parts,
+    log_probs,
+    media_parts,
+    messages,
+    parts,
+    reasoning_parts,
+    refusal_parts,
+    response_metas,
+    system_messages,
+    text_parts,
+    tool_calls,
+    tool_messages,
+    unknown_messages,
+    unknown_parts,
+    user_messages,
+    video_parts,
+)
+from conversation_state.testing.strategies._states import (
+    aggregators,
+    checkpoints,
+    entries,
+    ledger_entries,
+    turns,
+)
+from conversation_state.testing.strategies._talks import (
+    broken_transcripts,
+    is_accepted,
+    transcripts,
+)
+from conversation_state.testing.strategies._values import (
+    completion_tokens_details,
+    json_values,
+    metadata,
+    prompt_tokens_details,
+    texts,
+    timestamps,
+    unknown_fields,
+    usages,
+    uuids,
+)
+
+__all__ = [
+    "aggregators",
+    "assistant_messages",
+    "audio_parts",
+    "broken_transcripts",
+    "checkpoints",
+    "completion_tokens_details",
+    "entries",
+    "envelopes",
+    "file_parts",
+    "image_parts",
+    "is_accepted",
+    "json_values",
+    "ledger_entries",
+    "log_probs",
+    "media_parts",
+    "messages",
+    "metadata",
+    "parts",
+    "prompt_tokens_details",
+    "reasoning_parts",
+    "refusal_parts",
+    "response_metas",
+    "system_messages",
+    "text_parts",
+    "texts",
+    "timestamps",
+    "tool_calls",
+    "tool_messages",
+    "transcripts",
+    "turns",
+    "unknown_fields",
+    "unknown_messages",
+    "unknown_parts",
+    "usages",
+    "user_messages",
+    "uuids",
+    "video_parts",
+]

@@ -1,0 +1,498 @@
+"""
+Parts, calls and messages.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, Generic
+
+from hypothesis import strategies as st
+from hypothesis.strategies import DrawFn, SearchStrategy
+
+from conversation_state.messages import (
+    AssistantMessage,
+    Envelope,
+    LogProb,
+    Message,
+    ResponseMeta,
+    SystemMessage,
+    ToolMessage,
+    UnknownMessage,
+    UserMessage,
+)
+from conversation_state.parts import (
+    KINDS,
+    AudioPart,
+    FilePart,
+    ImagePart,
+    MediaPart,
+    Part,
+    ReasoningPart,
+    RefusalPart,
+    TextPart,
+    UnknownPart,
+    VideoPart,
+)
+from conversation_state.testing.strategies._values import (
+    ROLES,
+    Fields,
+    T,
+    json_values,
+    metadata,
+    once,
+    seldom,
+    texts,
+    timestamps,
+    unknown_fields,
+    usages,
+    uuids,
+)
+from conversation_state.tools import ToolCall
+
+__all__ = [
+    "assistant_messages",
+    "audio_parts",
+    "envelopes",
+    "file_parts",
+    "image_parts",
+    "log_probs",
+    "media_parts",
+    "messages",
+    "parts",
+    "reasoning_parts",
+    "refusal_parts",
+    "response_metas",
+    "system_messages",
+    "text_parts",
+    "tool_calls",
+    "tool_messages",
+    "unknown_messages",
+    "unknown_parts",
+    "user_messages",
+    "video_parts",
+]
+
+
+@once
+def _positions() -> SearchStrategy[int | None]:
+    return st.none() | st.integers(0, 40) | st.just(2**63 - 1)
+
+
+@once
+def _part_fields() -> SearchStrategy[Fields]:
+    """
+    What all parts may have; mostly nothing.
+    """
+    fields = st.fixed_dictionaries(
+        {},
+        optional={
+            "metadata": metadata(),
+            "index": _positions(),
+            "unknown": unknown_fields(),
+        },
+    )
+    return seldom(st.just({}), fields)
+
+
+class _Recipe(Generic[T]):
+    """
+    A class, and where its arguments come from.
+    """
+
+    # No attrs class: Hypothesis would show what is in it, which fills pages,
+    # and warn that it did.
+    __slots__ = ("fields", "kind")
+
+    def __init__(
+        self, kind: Callable[..., T], fields: tuple[SearchStrategy[Fields], ...]
+    ) -> None:
+        self.kind = kind
+        self.fields = fields
+
+    def __repr__(self) -> str:
+        return self.kind.__name__
+
+
+@st.composite
+def _values(draw: DrawFn, recipe: _Recipe[T]) -> T:
+    drawn = [draw(some) for some in recipe.fields]
+    return recipe.kind(**{name: some[name] for some in drawn for name in some})
+
+
+def _made(
+    kind: Callable[..., T], *fields: SearchStrategy[Fields], **own: SearchStrategy[Any]
+) -> SearchStrategy[T]:
+    """
+    What *kind* makes of all *fields* and its *own*.
+    """
+    return _values(_Recipe(kind, (st.fixed_dictionaries(own), *fields)))
+
+
+@once
+def text_parts() -> SearchStrategy[TextPart]:
+    """
+    Text parts.
+
+    Shrink to an empty text and nothing beside it.
+    """
+    return _made(TextPart, _part_fields(), text=texts())
+
+
+def _media(
+    kind: Callable[..., T], media_type: str, **own: SearchStrategy[Any]
+) -> SearchStrategy[T]:
+    urls = st.one_of(
+        st.just("https://example.com/a"),
+        st.just("data:text/plain;base64,aGk="),
+        texts(min_size=1),
+    )
+    content = st.one_of(
+        st.fixed_dictionaries({"url": urls}),
+        st.fixed_dictionaries({"data": st.binary(min_size=1, max_size=64)}),
+    )
+    types = st.one_of(st.just(""), st.just(media_type), texts(max_size=8))
+    return _made(kind, content, _part_fields(), media_type=types, **own)
+
+
+@once
+def image_parts() -> SearchStrategy[ImagePart]:
+    """
+    Images, by url or by data.
+
+    Shrink to a short url.
+    """
+    details = st.sampled_from(["", "low", "high", "auto"]) | texts(max_size=6)
+    return _media(ImagePart, "image/png", detail=details)
+
+
+@once
+def audio_parts() -> SearchStrategy[AudioPart]:
+    """
+    Sound, by url or by data.
+
+    Shrinks to a short url.
+    """
+    return _media(AudioPart, "audio/wav")
+
+
+@once
+def video_parts() -> SearchStrategy[VideoPart]:
+    """
+    Video, by url or by data.
+
+    Shrinks to a short url.
+    """
+    return _media(VideoPart, "video/mp4")
+
+
+@once
+def file_parts() -> SearchStrategy[FilePart]:
+    """
+    Files, by url or by data, with a name or without.
+
+    Shrink to a short url.
+    """
+    return _media(FilePart, "application/pdf", name=texts(max_size=12))
+
+
+@once
+def media_parts() -> SearchStrategy[MediaPart]:
+    """
+    Images, sound, video and files.
+
+    Shrink to images.
+    """
+    return st.one_of(image_parts(), audio_parts(), video_parts(), file_parts())
+
+
+@once
+def reasoning_parts() -> SearchStrategy[ReasoningPart]:
+    """
+    Reasoning, signed or not.
+
+    Shrinks to an empty text without a signature.
+    """
+    signatures = texts(max_size=12)
+    return _made(ReasoningPart, _part_fields(), text=texts(), signature=signatures)
+
+
+@once
+def refusal_parts() -> SearchStrategy[RefusalPart]:
+    """
+    Refusals.
+
+    Shrink to an empty text.
+    """
+    return _made(RefusalPart, _part_fields(), text=texts())
+
+
+def _foreign(key: str, known: Iterable[str]) -> SearchStrategy[Fields]:
+    """
+    JSON objects of somebody else's, and whose they are; those of nobody are of
+    no *known* kind.
+    """
+    taken = frozenset(known)
+    words: SearchStrategy[Any] = st.one_of(
+        st.sampled_from(["hologram", "unknown", "Text", ""]),
+        texts(max_size=8),
+        json_values(max_leaves=2),
+    )
+
+    def raws(words: SearchStrategy[Any]) -> SearchStrategy[Fields]:
+        rest = metadata().map(lambda rest: {k: rest[k] for k in rest if k != key})
+        return _made(Fields, rest, st.fixed_dictionaries({}, optional={key: words}))
+
+    newer = words.filter(lambda word: not isinstance(word, str) or word not in taken)
+    sources = st.sampled_from(["openai", "anthropic"]) | texts(min_size=1, max_size=8)
+    return st.one_of(
+        st.fixed_dictionaries({"raw": raws(newer), "source": st.just("")}),
+        st.fixed_dictionaries(
+            {"raw": raws(st.sampled_from(sorted(taken)) | words), "source": sources}
+        ),
+    )
+
+
+@once
+def unknown_parts() -> SearchStrategy[UnknownPart]:
+    """
+    Parts that this version has no word for: a newer one's (no source), or a
+    provider's, which may go by a name that we use for something else.
+
+    Shrink to an empty object without a source.
+    """
+    return _made(UnknownPart, _foreign("type", KINDS), _part_fields())
+
+
+@once
+def parts(*, role: str = "assistant") -> SearchStrategy[Part]:
+    """
+    Parts of every kind that a message of *role* may hold; an assistant's may
+    hold any.
+
+    Shrink to text parts.
+    """
+    if role == "system":
+        return text_parts()
+
+    kinds: list[SearchStrategy[Part]] = [text_parts(), media_parts(), unknown_parts()]
+    if role == "assistant":
+        kinds += [reasoning_parts(), refusal_parts()]
+
+    return st.one_of(kinds)
+
+
+# Messages
+
+
+@once
+def tool_calls(
+    *, ids: SearchStrategy[str] | None = None, names: SearchStrategy[str] | None = None
+) -> SearchStrategy[ToolCall]:
+    """
+    Calls, whose arguments are JSON or whatever else the model wrote.
+
+    Args:
+        ids: Where ids come from; by default any text, "" included.
+
+        names: Where names come from; likewise.
+
+    Shrink to empty texts.
+    """
+    arguments = (
+        st.sampled_from(["", "{}", '{"city": "Bern"}', '{"city": "Be']) | texts()
+    )
+    fields = st.fixed_dictionaries(
+        {},
+        optional={
+            "index": _positions(),
+            "type": st.just("custom") | texts(max_size=8),
+            "metadata": metadata(),
+            "unknown": unknown_fields(),
+        },
+    )
+    return _made(
+        ToolCall,
+        seldom(st.just({}), fields),
+        id=texts(max_size=12) if ids is None else ids,
+        name=texts(max_size=12) if names is None else names,
+        arguments=arguments,
+    )
+
+
+@once
+def log_probs(*, max_top: int = 2) -> SearchStrategy[LogProb]:
+    """
+    Log probabilities of tokens, with up to *max_top* likelier ones.
+
+    Shrink to the empty token at 0.
+    """
+    tops = st.lists(log_probs(max_top=0), max_size=max_top) if max_top else st.just([])
+    return st.builds(
+        LogProb,
+        texts(max_size=6),
+        st.floats(-9999, 0) | st.floats(allow_nan=False, allow_infinity=False),
+        st.none() | st.binary(max_size=4),
+        tops,
+    )
+
+
+@once
+def response_metas() -> SearchStrategy[ResponseMeta]:
+    """
+    What a provider told about a response.
+
+    Shrink to nothing told.
+    """
+    reasons = st.sampled_from(["", "stop", "tool_calls", "interrupted"])
+    return st.builds(
+        ResponseMeta,
+        reasons | texts(max_size=8),
+        st.none() | usages(),
+        seldom(st.none(), st.lists(log_probs(), max_size=2)),
+        st.just("") | texts(max_size=8),
+        unknown=seldom(st.just({}), unknown_fields()),
+    )
+
+
+@once
+def _common_fields() -> SearchStrategy[Fields]:
+    """
+    What all messages may have; mostly nothing.
+    """
+    fields = st.fixed_dictionaries(
+        {},
+        optional={
+            "name": texts(max_size=8),
+            "run_id": st.none() | uuids(),
+            "turn_id": st.none() | uuids(),
+            "timestamp": st.none() | timestamps(),
+            "metadata": metadata(),
+            "unknown": unknown_fields(),
+        },
+    )
+    return seldom(st.just({}), fields)
+
+
+@once
+def _contents(role: str) -> SearchStrategy[str | Sequence[Part]]:
+    listed: SearchStrategy[str | Sequence[Part]] = st.lists(
+        parts(role=role), max_size=3
+    )
+    return seldom(texts(), listed)
+
+
+@once
+def system_messages() -> SearchStrategy[SystemMessage]:
+    """
+    What the model is told to be.
+
+    Shrinks to an empty text and nothing beside it.
+    """
+    return _made(SystemMessage, _common_fields(), content=_contents("system"))
+
+
+@once
+def user_messages() -> SearchStrategy[UserMessage]:
+    """
+    What users say: texts, and parts of every kind a user may send.
+
+    Shrinks to an empty text and nothing beside it.
+    """
+    return _made(UserMessage, _common_fields(), content=_contents("user"))
+
+
+@once
+def assistant_messages(
+    *, calls: SearchStrategy[Sequence[ToolCall]] | None = None
+) -> SearchStrategy[AssistantMessage]:
+    """
+    What models say: texts, parts of every kind, calls, and what the provider
+    told about the response.
+
+    Args:
+        calls: Where the calls of a message come from; by default up to three
+            of any kind, whose ids may be empty or the same.
+
+    Shrinks to an empty text without calls.
+    """
+    if calls is None:
+        calls = seldom(st.just([]), st.lists(tool_calls(), max_size=3))
+
+    return _made(
+        AssistantMessage,
+        _common_fields(),
+        content=_contents("assistant"),
+        tool_calls=calls,
+        response=seldom(st.none(), response_metas()),
+    )
+
+
+@once
+def tool_messages(
+    *, call_ids: SearchStrategy[str] | None = None
+) -> SearchStrategy[ToolMessage]:
+    """
+    What tools answered, and how they failed.
+
+    Args:
+        call_ids: Where the ids of the calls come from; by default any text
+            but the empty one.
+
+    Shrinks to an empty text in answer to "0".
+    """
+    return _made(
+        ToolMessage,
+        _common_fields(),
+        content=_contents("tool"),
+        tool_call_id=texts(min_size=1, max_size=12) if call_ids is None else call_ids,
+        tool_name=texts(max_size=12),
+        is_error=st.booleans(),
+    )
+
+
+@once
+def unknown_messages() -> SearchStrategy[UnknownMessage]:
+    """
+    Messages that this version has no word for: a newer one's (no source), or
+    a provider's, whose role may be one of ours.
+
+    Shrink to an empty object without a source.
+    """
+    return _made(UnknownMessage, _foreign("role", ROLES), _common_fields())
+
+
+@once
+def messages() -> SearchStrategy[Message]:
+    """
+    Messages of all five kinds.
+
+    Shrink to a user's empty text.
+    """
+    return st.one_of(
+        user_messages(),
+        system_messages(),
+        assistant_messages(),
+        tool_messages(),
+        unknown_messages(),
+    )
+
+
+@once
+def envelopes() -> SearchStrategy[Envelope]:
+    """
+    What the messages of one turn share.
+
+    Shrink to fewer and emptier fields; ids that are not drawn are new ones.
+    """
+    fields: SearchStrategy[Fields] = st.fixed_dictionaries(
+        {},
+        optional={
+            "name": texts(max_size=8),
+            "run_id": uuids(),
+            "turn_id": uuids(),
+            "timestamp": timestamps(),
+            "metadata": metadata(),
+        },
+    )
+    return fields.map(lambda given: Envelope.new(**given))

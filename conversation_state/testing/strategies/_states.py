@@ -1,0 +1,169 @@
+"""
+States, turns and checkpoints.
+"""
+
+from __future__ import annotations
+
+import pickle
+
+import attrs
+from hypothesis import strategies as st
+from hypothesis.strategies import DrawFn, SearchStrategy
+
+from conversation_state._identity import new_entry_id
+from conversation_state.aggregator import (
+    Aggregator,
+    Checkpoint,
+    Entry,
+    LedgerEntry,
+    Turn,
+)
+from conversation_state.messages import (
+    Message,
+    UserMessage,
+)
+from conversation_state.testing.strategies._messages import (
+    messages,
+)
+from conversation_state.testing.strategies._values import (
+    T,
+    once,
+    seldom,
+    texts,
+    usages,
+    uuids,
+)
+from conversation_state.usage import (
+    Usage,
+)
+
+__all__ = [
+    "aggregators",
+    "checkpoints",
+    "entries",
+    "ledger_entries",
+    "turns",
+]
+
+
+@once
+def entries() -> SearchStrategy[Entry]:
+    """
+    Entries, as a state holds them; their identities are new ones.
+
+    Shrink as their messages do.
+    """
+    return st.builds(Entry, st.builds(new_entry_id), messages())
+
+
+@once
+def ledger_entries() -> SearchStrategy[LedgerEntry]:
+    """
+    Ledger entries, keyed or with new identities.
+
+    Shrink to nothing spent on no model.
+    """
+    ids = st.builds(new_entry_id) | texts(min_size=1, max_size=8)
+    return st.builds(LedgerEntry, ids, usages(), texts(max_size=6))
+
+
+def _shipped(value: T) -> T:
+    """
+    A copy of *value* that shares nothing with it.
+    """
+    copy: T = pickle.loads(pickle.dumps(value))  # noqa: S301 - our own
+    return copy
+
+
+# Few keys and few usages, so that branches meet under one key, sometimes with
+# different usages.
+_KEYS = ("request 1", "request 2", "request 3")
+_PAID = (Usage(10, 5), Usage(1))
+
+
+@attrs.frozen
+class _Steps:
+    """
+    What states are grown with.
+    """
+
+    messages: SearchStrategy[Message]
+    usages: SearchStrategy[Usage]
+    models: SearchStrategy[str]
+
+
+@st.composite
+def _aggregators(draw: DrawFn, max_steps: int, steps: _Steps) -> Aggregator:
+    states = [Aggregator.new(id=draw(st.none() | uuids()))]
+    for _ in range(draw(st.integers(0, max_steps))):
+        state = states[draw(st.integers(-len(states), -1))]
+        step = draw(
+            st.sampled_from(
+                ["add", "usage", "key", "fork", "at", "join", "many", "ship"]
+            )
+        )
+        if step == "add":
+            state = state.add(draw(steps.messages))
+        elif step == "usage":
+            state = state.add_usage(draw(steps.usages), model=draw(steps.models))
+        elif step == "key":
+            key, usage = draw(st.sampled_from(_KEYS)), draw(st.sampled_from(_PAID))
+            if key not in [entry.id for entry in state.ledger]:
+                state = state.add_usage(usage, key=key)
+        elif step == "fork":
+            state = state.fork()
+        elif step == "at":
+            state = state.fork(at=draw(st.integers(0, len(state))))
+        elif step == "join":
+            state = state.join(draw(st.sampled_from(states)))
+        elif step == "many":
+            # Past the borders of the log's blocks, at the price of one draw.
+            state = state.extend([draw(steps.messages)] * draw(st.integers(1, 70)))
+        else:
+            state = _shipped(state)
+
+        states.append(state)
+
+    return states[-1]
+
+
+@once
+def aggregators(*, max_steps: int = 6) -> SearchStrategy[Aggregator]:
+    """
+    States with a past: roots, forks and forks of forks, from the end or from
+    earlier on; joined with their relatives; usage with keys and without; some
+    longer than a block of the log, some unpickled.
+
+    Args:
+        max_steps: The most verbs it took to get there.
+
+    Shrink to fewer steps, and to a root without messages. Identities are new
+    ones each time, and do not shrink.
+    """
+    usual: SearchStrategy[Message] = texts().map(UserMessage)
+    steps = _Steps(seldom(usual, messages()), usages(), texts(max_size=6))
+    return _aggregators(max_steps, steps)
+
+
+@once
+def turns(*, max_steps: int = 6) -> SearchStrategy[Turn]:
+    """
+    What was added to a state since its fork; some shipped, and so without it.
+
+    Shrink to empty turns of roots.
+    """
+
+    def turn(state: Aggregator, shipped: bool) -> Turn:  # noqa: FBT001 - drawn
+        return _shipped(state.turn) if shipped else state.turn
+
+    return st.builds(turn, aggregators(max_steps=max_steps), st.booleans())
+
+
+@once
+def checkpoints(*, max_steps: int = 6) -> SearchStrategy[Checkpoint]:
+    """
+    States somebody kept, under any label.
+
+    Shrink to an empty root without a label.
+    """
+    return st.builds(Checkpoint, aggregators(max_steps=max_steps), texts(max_size=8))

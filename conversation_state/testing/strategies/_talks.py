@@ -1,0 +1,288 @@
+"""
+Conversations a provider accepts, and conversations it refuses.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import attrs
+from hypothesis import strategies as st
+from hypothesis.strategies import DrawFn, SearchStrategy
+
+from conversation_state.messages import (
+    AssistantMessage,
+    Message,
+    SystemMessage,
+    ToolMessage,
+    UserMessage,
+)
+from conversation_state.testing.strategies._messages import (
+    assistant_messages,
+    system_messages,
+    tool_calls,
+    tool_messages,
+    user_messages,
+)
+from conversation_state.testing.strategies._values import (
+    once,
+)
+from conversation_state.tools import ToolCall
+
+__all__ = [
+    "broken_transcripts",
+    "is_accepted",
+    "transcripts",
+]
+
+
+def is_accepted(conversation: Iterable[Message]) -> bool:
+    """
+    Whether a provider accepts *conversation*, as far as its order goes.
+
+    True if system messages come first, no two calls have one id, and the
+    results that directly follow a message answer its calls: each at most once,
+    and all of them unless nothing comes after. What `transcripts` gives, and
+    `broken_transcripts` does not; says nothing about contents.
+    """
+    seen: set[str] = set()
+    open_calls: set[str] = set()
+    started = False
+    for message in conversation:
+        if isinstance(message, ToolMessage):
+            if message.tool_call_id not in open_calls:
+                return False
+
+            open_calls.remove(message.tool_call_id)
+        elif open_calls or (started and isinstance(message, SystemMessage)):
+            return False
+
+        started = started or not isinstance(message, SystemMessage)
+        if isinstance(message, AssistantMessage):
+            open_calls = {call.id for call in message.tool_calls}
+            new = len(message.tool_calls) == len(open_calls) and "" not in open_calls
+            if not new or open_calls & seen:
+                return False
+
+            seen |= open_calls
+
+    return True
+
+
+@attrs.frozen
+class _Speakers:
+    """
+    What transcripts are drawn from.
+    """
+
+    systems: SearchStrategy[SystemMessage]
+    users: SearchStrategy[UserMessage]
+    answers: SearchStrategy[AssistantMessage]
+    calls: SearchStrategy[list[ToolCall]]
+    results: SearchStrategy[ToolMessage]
+
+
+@st.composite
+def _transcripts(
+    draw: DrawFn, min_size: int, max_size: int, speakers: _Speakers
+) -> tuple[Message, ...]:
+    said: list[Message] = []
+    seen: set[str] = set()
+    size = draw(st.integers(min_size, max_size))
+    said += draw(st.lists(speakers.systems, max_size=min(2, size)))
+    while len(said) < size:
+        kind = draw(st.sampled_from(["user", "assistant", "calls"]))
+        if kind == "user":
+            said.append(draw(speakers.users))
+        elif kind == "assistant":
+            said.append(draw(speakers.answers))
+        else:
+            made: list[ToolCall] = []
+            for call in draw(speakers.calls):
+                name = call.id
+                while not name or name in seen:
+                    name = f"{name}{len(seen)}"
+
+                seen.add(name)
+                made.append(attrs.evolve(call, id=name))
+
+            said.append(draw(speakers.answers).replace(tool_calls=made))
+            # At the very end, an agent may have been stopped before its tools
+            # were done; and where there is no more room, it was.
+            answered = draw(st.permutations(made))
+            if len(said) + len(made) >= size and draw(st.booleans()):
+                least = max(0, min_size - len(said))
+                answered = answered[: draw(st.integers(least, len(made)))]
+
+            for call in answered[: size - len(said)]:
+                result = draw(speakers.results)
+                said.append(result.replace(tool_call_id=call.id, tool_name=call.name))
+
+            if len(answered) < len(made):
+                break
+
+    return tuple(said)
+
+
+def _is_result(message: Message) -> bool:
+    return isinstance(message, ToolMessage)
+
+
+@once
+def transcripts(
+    *, min_size: int = 0, max_size: int = 8
+) -> SearchStrategy[tuple[Message, ...]]:
+    """
+    Conversations a provider accepts: system messages first, every call
+    answered directly after it, parallel calls in any order. Only at the very
+    end may calls be unanswered, some or all: an agent is about to run them.
+
+    Args:
+        min_size: The fewest messages.
+
+        max_size: The most.
+
+    Shrink to fewer messages, and these to a user's empty text.
+    """
+    speakers = _Speakers(
+        system_messages(),
+        user_messages(),
+        assistant_messages(calls=st.just([])),
+        st.lists(tool_calls(), min_size=1, max_size=3),
+        tool_messages(call_ids=st.just("0")),
+    )
+    return _transcripts(min_size, max_size, speakers)
+
+
+def _position_of(draw: DrawFn, said: list[Message], kind: type[Message]) -> int:
+    return draw(
+        st.sampled_from([at for at, one in enumerate(said) if isinstance(one, kind)])
+    )
+
+
+def _orphan(draw: DrawFn, said: list[Message]) -> None:
+    """
+    A result whose call is gone, or was never there.
+    """
+    at = _position_of(draw, said, ToolMessage)
+    result = said[at]
+    said[at] = result.replace(tool_call_id=f"{result.tool_call_id}, not made")  # type: ignore[attr-defined]
+
+
+def _dangle(draw: DrawFn, said: list[Message]) -> None:
+    """
+    A call in the middle without a result.
+    """
+    del said[_position_of(draw, said, ToolMessage)]
+    said.append(UserMessage("go on"))
+
+
+def _duplicate(draw: DrawFn, said: list[Message]) -> None:
+    """
+    A result given twice, at once or later.
+    """
+    at = _position_of(draw, said, ToolMessage)
+    said.insert(draw(st.integers(at + 1, len(said))), said[at])
+
+
+def _separate(draw: DrawFn, said: list[Message]) -> None:
+    """
+    Something said between a call and its result.
+    """
+    at = _position_of(draw, said, ToolMessage)
+    said.insert(at, UserMessage("are you done?"))
+
+
+def _delay(draw: DrawFn, said: list[Message]) -> None:
+    """
+    A result that comes after something else was said.
+    """
+    late = said.pop(_position_of(draw, said, ToolMessage))
+    said += [UserMessage("are you done?"), late]
+
+
+def _repeat(draw: DrawFn, said: list[Message]) -> None:
+    """
+    Two calls with one id: in one message, or in two that are both answered.
+    """
+    at = _position_of(draw, said, ToolMessage)
+    result = said[at]
+    call = ToolCall(result.tool_call_id, "again")  # type: ignore[attr-defined]
+    if draw(st.booleans()):
+        said += [AssistantMessage(tool_calls=[call]), result]
+    else:
+        for n in range(at, -1, -1):
+            caller = said[n]
+            if isinstance(caller, AssistantMessage):
+                said[n] = caller.replace(tool_calls=[*caller.tool_calls, call])
+                break
+
+
+def _command(draw: DrawFn, said: list[Message]) -> None:
+    """
+    A system message after somebody spoke.
+    """
+    said.append(UserMessage("hi"))
+    said.insert(draw(st.integers(0, len(said))), SystemMessage("be brief"))
+    said.append(SystemMessage("be brief"))
+
+
+_BREAKS = (_orphan, _dangle, _duplicate, _separate, _delay, _repeat, _command)
+
+
+@st.composite
+def _broken_transcripts(
+    draw: DrawFn, whole: SearchStrategy[tuple[Message, ...]]
+) -> tuple[Message, ...]:
+    said = list(draw(whole))
+    call = ToolCall("call", "clock", "{}")
+    said += [
+        AssistantMessage(tool_calls=[call]),
+        ToolMessage("12:30", tool_call_id="call"),
+    ]
+    if draw(st.booleans()):
+        said.append(AssistantMessage("It is half past twelve."))
+
+    for harm in draw(st.lists(st.sampled_from(_BREAKS), min_size=1, max_size=3)):
+        if any(map(_is_result, said)):
+            harm(draw, said)
+
+    return tuple(said)
+
+
+@once
+def broken_transcripts(*, max_size: int = 6) -> SearchStrategy[tuple[Message, ...]]:
+    """
+    Conversations that a provider refuses, as crashes, cancelled tools and
+    clumsy trimming leave them: results without a call, twice, too late or
+    apart from it, calls without a result in the middle, one id for two calls,
+    system messages in the middle; up to three of these.
+
+    Args:
+        max_size: The most messages before the harm is done, which adds some.
+
+    Shrink to a call, its result, and one harm.
+    """
+    return _broken_transcripts(_ended(max_size)).filter(
+        lambda said: not is_accepted(said)
+    )
+
+
+@once
+def _ended(max_size: int) -> SearchStrategy[tuple[Message, ...]]:
+    """
+    Transcripts without open calls, which something can be added to.
+    """
+
+    def answered(said: tuple[Message, ...]) -> tuple[Message, ...]:
+        done = {one.tool_call_id for one in said if isinstance(one, ToolMessage)}
+        open_calls = [
+            call
+            for one in said
+            if isinstance(one, AssistantMessage)
+            for call in one.tool_calls
+            if call.id not in done
+        ]
+        return (*said, *[ToolMessage("", tool_call_id=call.id) for call in open_calls])
+
+    return transcripts(max_size=max_size).map(answered)

@@ -1,0 +1,237 @@
+"""
+Texts, JSON, times, usages: what messages are made of.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import datetime, timedelta, timezone
+from functools import cache, wraps
+from typing import Any, ParamSpec, TypeAlias, TypeVar
+from uuid import UUID
+
+from hypothesis import strategies as st
+from hypothesis.strategies import SearchStrategy
+
+from conversation_state.usage import (
+    CompletionTokensDetails,
+    PromptTokensDetails,
+    Usage,
+)
+
+__all__ = [
+    "MAX_COUNT",
+    "ROLES",
+    "completion_tokens_details",
+    "json_values",
+    "metadata",
+    "once",
+    "prompt_tokens_details",
+    "seldom",
+    "texts",
+    "timestamps",
+    "unknown_fields",
+    "usages",
+    "uuids",
+]
+
+P = ParamSpec("P")
+T = TypeVar("T")
+Fields: TypeAlias = dict[str, Any]
+
+# A thousand million of them add up to no more than 2**63 - 1.
+MAX_COUNT = 2**32
+
+ROLES = ("system", "user", "assistant", "tool")
+
+
+def once(make: Callable[P, T]) -> Callable[P, T]:
+    """
+    *make*, which gives the same strategy for the same arguments: a strategy
+    for messages is made of hundreds.
+    """
+    kept: Any = cache(make)
+
+    @wraps(make)
+    def once(*args: P.args, **options: P.kwargs) -> T:
+        strategy: T = kept(*args, **options)
+        return strategy
+
+    return once
+
+
+def seldom(usual: SearchStrategy[T], rare: SearchStrategy[T]) -> SearchStrategy[T]:
+    """
+    *rare* about every fourth time, shrinking to *usual*.
+    """
+    return st.sampled_from([usual, usual, usual, rare]).flatmap(lambda chosen: chosen)
+
+
+# Values without a home of their own
+
+
+@once
+def texts(*, min_size: int = 0, max_size: int | None = None) -> SearchStrategy[str]:
+    """
+    Any text that UTF-8 can carry: empty, NUL, beyond the BMP; no surrogates.
+
+    Shrinks to shorter texts, and to zeros: "", "0", "00".
+    """
+    return st.text(st.characters(codec="utf-8"), min_size=min_size, max_size=max_size)
+
+
+@once
+def uuids() -> SearchStrategy[UUID]:
+    """
+    UUIDs of any version, the nil one included.
+
+    Shrink to those with more zeros.
+    """
+    return st.integers(0, 2**128 - 1).map(lambda number: UUID(int=number))
+
+
+@once
+def timestamps() -> SearchStrategy[datetime]:
+    """
+    Aware datetimes of any year; offsets go down to the microsecond, as
+    Python's do.
+
+    Shrink to 2000-01-01 00:00 UTC.
+    """
+    day = timedelta(days=1) - timedelta(microseconds=1)
+    odd = st.timedeltas(-day, day)
+    hours = st.integers(-12, 14).map(lambda n: timedelta(hours=n))
+    minutes = st.integers(-56, 56).map(lambda n: timedelta(minutes=15 * n))
+    zones = st.one_of(hours, minutes, odd).map(timezone)
+    return st.datetimes(timezones=zones)
+
+
+@once
+def json_values(*, max_leaves: int = 6) -> SearchStrategy[Any]:
+    """
+    Whatever JSON can hold, as plain dicts, lists and scalars: integers of 64
+    bits with sign or without, finite floats, nesting.
+
+    Shrinks to scalars, and these to null.
+    """
+    scalars = st.one_of(
+        st.none(),
+        st.booleans(),
+        st.integers(-(2**63), 2**64 - 1),
+        # Seldom drawn otherwise, and where readers of JSON differ.
+        st.sampled_from([2**53 + 1, -(2**63), 2**64 - 1]),
+        st.floats(allow_nan=False, allow_infinity=False),
+        texts(max_size=8),
+    )
+    return st.recursive(
+        scalars,
+        lambda inner: st.one_of(
+            st.lists(inner, max_size=3),
+            st.dictionaries(texts(max_size=6), inner, max_size=3),
+        ),
+        max_leaves=max_leaves,
+    )
+
+
+@once
+def metadata(*, max_size: int = 3) -> SearchStrategy[Fields]:
+    """
+    What a caller may give as *metadata*: plain dicts of JSON values.
+
+    Shrinks to {}.
+    """
+    return st.dictionaries(texts(max_size=6), json_values(), max_size=max_size)
+
+
+# What the fields of messages, parts, calls and responses are called, and what
+# the wire adds; one text, for a set would take forty lines.
+_NAMES = (
+    " arguments content data detail finish_reason format id index is_error kind "
+    "logprobs media_type metadata model name parts raw response role run_id "
+    "signature source text timestamp tool_call_id tool_calls tool_name turn_id "
+    "type unknown url usage version "
+)
+
+
+@once
+def unknown_fields(*, max_size: int = 2) -> SearchStrategy[Fields]:
+    """
+    Fields that a newer version may write: names that no field of ours has.
+
+    Shrinks to {}.
+    """
+    names = st.one_of(
+        st.sampled_from(["since_v2", "new", "Content"]),
+        texts(max_size=6).filter(lambda name: f" {name} " not in _NAMES),
+    )
+    return st.dictionaries(names, json_values(max_leaves=3), max_size=max_size)
+
+
+# Usage
+
+
+def _counts(max_count: int) -> SearchStrategy[int]:
+    return st.integers(0, max_count)
+
+
+@once
+def prompt_tokens_details(
+    *, max_count: int = MAX_COUNT
+) -> SearchStrategy[PromptTokensDetails]:
+    """
+    Breakdowns of a prompt's tokens.
+
+    Shrink to zeros.
+    """
+    counts = _counts(max_count)
+    return st.builds(PromptTokensDetails, audio_tokens=counts, cached_tokens=counts)
+
+
+@once
+def completion_tokens_details(
+    *, max_count: int = MAX_COUNT
+) -> SearchStrategy[CompletionTokensDetails]:
+    """
+    Breakdowns of a completion's tokens.
+
+    Shrink to zeros.
+    """
+    counts = _counts(max_count)
+    return st.builds(
+        CompletionTokensDetails,
+        accepted_prediction_tokens=counts,
+        audio_tokens=counts,
+        reasoning_tokens=counts,
+        rejected_prediction_tokens=counts,
+    )
+
+
+@once
+def usages(*, max_count: int = MAX_COUNT) -> SearchStrategy[Usage]:
+    """
+    Usages, with totals that are no sums and categories of a provider's own.
+
+    Args:
+        max_count: The largest count; by default so small that a thousand
+            million usages can be added.
+
+    Shrink to zeros, totals to the sum, and no categories.
+    """
+    counts = _counts(max_count)
+    names = st.sampled_from(["cache_write_tokens", "tool_use_prompt_tokens"])
+    return st.builds(
+        Usage,
+        _counts(max_count // 2),
+        _counts(max_count // 2),
+        st.none() | counts,
+        seldom(
+            st.just(PromptTokensDetails()), prompt_tokens_details(max_count=max_count)
+        ),
+        seldom(
+            st.just(CompletionTokensDetails()),
+            completion_tokens_details(max_count=max_count),
+        ),
+        seldom(
+            st.just({}), st.dictionaries(names | texts(max_size=6), counts, max_size=3)
+        ),
+    )
