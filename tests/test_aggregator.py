@@ -1154,6 +1154,15 @@ class TestMessages:
         """
         assert "Messages([UserMessage(content='a')])" == repr(talk("a").messages)
 
+    def test_messages_cannot_be_changed(self):
+        """
+        The view has no way to be made a view of something else.
+        """
+        view = talk("a").messages
+
+        with pytest.raises(AttributeError):
+            view.entries = talk("b").entries  # type: ignore[misc]
+
 
 class TestEqual:
     def test_by_content(self):

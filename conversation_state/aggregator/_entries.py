@@ -66,21 +66,33 @@ class Messages(View[Message]):
     The messages of a state: an immutable view, O(1) to get.
 
     Index O(log n), slices are views too. Equal to any view, tuple or list of
-    equal messages.
-
-    Attributes:
-        entries: The same with the identity of each append.
+    equal messages; O(1) to see for two views of one state.
     """
 
-    __slots__ = ("entries",)
+    __slots__ = ("_entries",)
 
-    entries: Log[Entry]
+    _entries: Log[Entry]
 
     def __init__(self, entries: Log[Entry]) -> None:
-        self.entries = entries
+        self._entries = entries
+
+    @property
+    def entries(self) -> Log[Entry]:
+        """
+        The same with the identity of each append.
+        """
+        return self._entries
 
     def __len__(self) -> int:
-        return len(self.entries)
+        return len(self._entries)
+
+    def __eq__(self, other: object) -> bool:
+        if isinstance(other, Messages) and self._entries is other._entries:
+            return True
+
+        return super().__eq__(other)
+
+    __hash__ = View.__hash__
 
     @overload
     def __getitem__(self, at: SupportsIndex) -> Message: ...
@@ -88,16 +100,16 @@ class Messages(View[Message]):
     def __getitem__(self, at: slice) -> Messages: ...
     def __getitem__(self, at: Any) -> Message | Messages:
         if isinstance(at, slice):
-            return Messages(self.entries[at])
+            return Messages(self._entries[at])
 
-        entry: Entry = self.entries[at]
+        entry: Entry = self._entries[at]
         return entry.message
 
     def __iter__(self) -> Iterator[Message]:
-        return map(message_of, self.entries)
+        return map(message_of, self._entries)
 
     def __reversed__(self) -> Iterator[Message]:
-        return map(message_of, reversed(self.entries))
+        return map(message_of, reversed(self._entries))
 
 
 class Ledger(NamedTuple):
