@@ -64,7 +64,7 @@ class Aggregator:
     by id, fork point, ledger, and content *and* identity of entries; hashable;
     picklable.
 
-    Costs, flat in the length of the talk: `add` one to three microseconds and 300
+    Costs, up to a million messages: `add` one to three microseconds and 300
     bytes for each state that is kept, `fork` and `checkpoint` less; `join`
     grows with what both sides said since they parted.
 
