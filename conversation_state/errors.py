@@ -5,8 +5,16 @@ Everything this library raises on purpose, as one tree.
     ├── InvalidUsageError (ValueError)         a count no provider can mean
     ├── InvalidPartError (ValueError)          a part that can't be what it says
     ├── InvalidMessageError (ValueError)       a message, a tool call or metadata
+    ├── InvalidToolError (ValueError)          a tool no model could be told of
+    ├── InvalidDocumentError (ValueError)      a document that can't be what it says
     ├── InvalidTranscriptError (ValueError)    no valid view with the newest message
     ├── BudgetExceededError (ValueError)       no valid view is small enough
+    ├── ConcatError (ValueError)               pieces of different messages
+    ├── TemplateError (ValueError)             a template that can't be rendered
+    │   └── MissingVariableError (LookupError) ... because it needs one more value
+    ├── StreamClosedError (RuntimeError)       sent or read after the end
+    ├── ProviderStreamError (RuntimeError)     the provider broke off, and said why
+    ├── ParseError (ValueError)                a message that doesn't say what it should
     ├── MissingExtraError (ImportError)        install conversation-state[...]
     └── DecodeError (ValueError)               bytes that are no value of ours
 
@@ -20,14 +28,22 @@ from typing import NamedTuple
 
 __all__ = [
     "BudgetExceededError",
+    "ConcatError",
     "ConversationStateError",
     "DecodeError",
+    "InvalidDocumentError",
     "InvalidMessageError",
     "InvalidPartError",
+    "InvalidToolError",
     "InvalidTranscriptError",
     "InvalidUsageError",
     "MissingExtraError",
+    "MissingVariableError",
+    "ParseError",
     "Problem",
+    "ProviderStreamError",
+    "StreamClosedError",
+    "TemplateError",
 ]
 
 
@@ -52,6 +68,18 @@ class InvalidPartError(ConversationStateError, ValueError):
 class InvalidMessageError(ConversationStateError, ValueError):
     """
     A message, tool call or piece of metadata that can't be what it says it is.
+    """
+
+
+class InvalidToolError(ConversationStateError, ValueError):
+    """
+    A tool, or a parameter of one, that no model could be told of.
+    """
+
+
+class InvalidDocumentError(ConversationStateError, ValueError):
+    """
+    A document that can't be what it says it is.
     """
 
 
@@ -101,6 +129,117 @@ class BudgetExceededError(ConversationStateError, ValueError):
             f"{self.limit_tokens:,}. Shorten its longest messages or raise "
             "context_window."
         )
+
+
+class ConcatError(ConversationStateError, ValueError):
+    """
+    Pieces that can't be of one message.
+
+    Attributes:
+        field: What they disagree about: ``name``, ``tool_calls[0].name``, ...;
+            "" if there are no pieces at all.
+
+        ours: What the pieces before say.
+
+        theirs: What this piece says.
+
+        chunk: The number of this piece, from 0 on; None if there is none.
+    """
+
+    field: str
+    ours: object
+    theirs: object
+    chunk: int | None
+
+    def __init__(
+        self,
+        field: str = "",
+        ours: object = None,
+        theirs: object = None,
+        chunk: int | None = None,
+    ) -> None:
+        super().__init__(field, ours, theirs, chunk)
+        self.field = field
+        self.ours = ours
+        self.theirs = theirs
+        self.chunk = chunk
+
+    def __str__(self) -> str:
+        if not self.field:
+            return "can't concatenate no chunks at all; a message needs at least one"
+
+        return (
+            f"can't concatenate: {self.field} is {self.ours!r} so far and "
+            f"{self.theirs!r} in chunk {self.chunk}. Are these chunks of one message?"
+        )
+
+
+class TemplateError(ConversationStateError, ValueError):
+    """
+    A template that can't be rendered.
+
+    Attributes:
+        problem: What is wrong.
+
+        template: The template's text, shortened.
+    """
+
+    problem: str
+    template: str
+
+    def __init__(self, problem: str, template: str) -> None:
+        super().__init__(problem, template)
+        self.problem = problem
+        self.template = template
+
+    def __str__(self) -> str:
+        return f"can't render {self.template!r}: {self.problem}"
+
+
+class MissingVariableError(TemplateError, LookupError):
+    """
+    A template that needs a variable nobody gave.
+
+    Attributes:
+        variable: The variable's name.
+
+        template: The template's text, shortened.
+    """
+
+    variable: str
+
+    def __init__(self, variable: str, template: str) -> None:
+        super().__init__(f"there is no variable {variable!r}", template)
+        self.args = (variable, template)
+        self.variable = variable
+
+
+class StreamClosedError(ConversationStateError, RuntimeError):
+    """
+    Something was sent into a stream, or read from one, that is closed.
+    """
+
+
+class ProviderStreamError(ConversationStateError, RuntimeError):
+    """
+    A provider broke off in the middle of a response, and said why.
+
+    Attributes:
+        said: The provider's words.
+
+        event: The event that said so, as plain JSON.
+    """
+
+    said: str
+    event: object
+
+    def __init__(self, said: str, event: object = None) -> None:
+        super().__init__(said, event)
+        self.said = said
+        self.event = event
+
+    def __str__(self) -> str:
+        return f"the provider broke off: {self.said}"
 
 
 class MissingExtraError(ConversationStateError, ImportError):
@@ -163,3 +302,23 @@ class DecodeError(ConversationStateError, ValueError):
         count = len(self.problems)
         lines = "\n".join(f"  {problem}" for problem in self.problems)
         return f"can't decode: {count} problem{'s'[: count != 1]}\n{lines}"
+
+
+class ParseError(ConversationStateError, ValueError):
+    """
+    A message that does not say what it should.
+
+    Attributes:
+        problems: All that is wrong, each with its path; never empty.
+    """
+
+    problems: tuple[Problem, ...]
+
+    def __init__(self, problems: tuple[Problem, ...]) -> None:
+        super().__init__(problems)
+        self.problems = problems
+
+    def __str__(self) -> str:
+        count = len(self.problems)
+        lines = "\n".join(f"  {problem}" for problem in self.problems)
+        return f"can't parse this message: {count} problem{'s'[: count != 1]}\n{lines}"
