@@ -168,6 +168,9 @@ class ConcatError(ConversationStateError, ValueError):
         if not self.field:
             return "can't concatenate no chunks at all; a message needs at least one"
 
+        if self.field == "chunk":
+            return f"chunk {self.chunk} is {self.theirs!r}; expected a message"
+
         return (
             f"can't concatenate: {self.field} is {self.ours!r} so far and "
             f"{self.theirs!r} in chunk {self.chunk}. Are these chunks of one message?"

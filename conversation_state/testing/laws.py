@@ -5,7 +5,7 @@ For Hypothesis and for anyone who makes values of their own: a store that
 loads states, an executor that ships turns. A law returns nothing, or raises
 an `AssertionError` that tells what should have been equal.
 
-What lives here: laws of usages, messages and states. What does not: examples
+What lives here: laws of usages, messages, chunks and states. What does not: examples
 to hold them against (`strategies`), and laws over many steps (`machines`).
 """
 
@@ -23,13 +23,17 @@ from conversation_state.aggregator import (
     Turn,
     join,
 )
+from conversation_state.chunks import Accumulator, concat
 from conversation_state.messages import Message
 from conversation_state.usage import Usage
 
 __all__ = [
     "adding_is_a_commutative_monoid",
+    "accumulators_concat",
     "checkpoints_merge_what_was_added",
     "checkpoints_restore",
+    "concat_is_associative",
+    "concat_of_one_is_itself",
     "copies_are_equal",
     "equal_values_hash_alike",
     "forks_inherit",
@@ -132,6 +136,53 @@ def replacing_nothing_changes_nothing(message: Message) -> None:
     assert type(same) is type(message), f"{message!r} became a {type(same).__name__}"
     assert same == message, f"{message!r} became {same!r}"
     assert str(same) == str(message), f"{message!s} became {same!s}"
+
+
+# Chunks
+
+
+def concat_of_one_is_itself(message: Message) -> None:
+    """
+    A message that is not in pieces is its own concatenation; one that is, is
+    once they are joined.
+    """
+    whole = concat([message])
+    calls, joined = (getattr(each, "tool_calls", ()) for each in (message, whole))
+
+    assert concat([whole]) == whole, f"concatenating {whole!r} changes it"
+    if len(calls) == len(joined) and len(message.parts) == len(whole.parts):
+        assert whole == message, f"concatenating {message!r} gives {whole!r}"
+
+
+def concat_is_associative(chunks: Sequence[Message], at: int) -> None:
+    """
+    It does not matter which chunks are joined first: those before *at*, or
+    those from there on.
+    """
+    whole = concat(chunks)
+    before, after = chunks[:at], chunks[at:]
+
+    if before:
+        first = concat([concat(before), *after])
+        assert first == whole, f"joining the first {at} gives {first!r}, not {whole!r}"
+
+    if after:
+        last = concat([*before, concat(after)])
+        assert last == whole, f"joining from {at} on gives {last!r}, not {whole!r}"
+
+
+def accumulators_concat(chunks: Sequence[Message]) -> None:
+    """
+    Every moment of an accumulator says what `concat` says of its chunks, and
+    goes on saying it.
+    """
+    moments = [Accumulator()]
+    for chunk in chunks:
+        moments.append(moments[-1].add(chunk))
+
+    for count in (*range(1, len(moments), 2), *range(1, len(moments))):
+        got, expected = moments[count].message, concat(chunks[:count])
+        assert got == expected, f"after {count}: {got!r}, not {expected!r}"
 
 
 # States

@@ -10,6 +10,7 @@ What lives here: values up to the state. What does not: what is true of them
 (`laws`), and growing states step by step beside a model (`machines`).
 """
 
+from conversation_state.testing.strategies._chunks import chunks
 from conversation_state.testing.strategies._messages import (
     assistant_messages,
     audio_parts,
@@ -62,6 +63,7 @@ __all__ = [
     "audio_parts",
     "broken_transcripts",
     "checkpoints",
+    "chunks",
     "completion_tokens_details",
     "entries",
     "envelopes",

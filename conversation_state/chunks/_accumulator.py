@@ -1,0 +1,176 @@
+"""
+A message that is still being received.
+"""
+
+from __future__ import annotations
+
+from collections import ChainMap
+from collections.abc import Sequence
+from typing import Any
+
+from conversation_state._persistent import EMPTY_MAP, ByContent, Log, PMap
+from conversation_state.chunks._facts import continued, meet, meet_call
+from conversation_state.chunks._merging import UsageMode
+from conversation_state.chunks._pieces import Pieces
+from conversation_state.errors import ConcatError
+from conversation_state.messages import AssistantMessage, Message
+from conversation_state.messages._base import PLAIN
+from conversation_state.tools import ToolCall
+
+__all__ = ["Accumulator", "checked"]
+
+_new = object.__new__
+
+
+def checked(mode: object) -> UsageMode:
+    """
+    *mode* if it is one.
+    """
+    if mode in ("cumulative", "delta"):
+        return mode
+
+    msg = f"usage is {mode!r}; expected 'cumulative' or 'delta'"
+    raise ValueError(msg)
+
+
+class Accumulator(ByContent):
+    """
+    A message that is still being received: the chunks so far, as a value.
+
+    Adding gives the next accumulator and leaves this one as it was, so every
+    moment of a response stays readable: `message` is `concat` of the chunks
+    added until then. Equal to one that was given equal chunks; picklable.
+
+    Args:
+        usage: ``cumulative`` or ``delta``, see `concat`.
+
+        regroup_by_index: See `concat`.
+
+    >>> hel = Accumulator().add(AssistantMessage("Hel"))
+    >>> hel.add(AssistantMessage("lo")).message.text, hel.message.text
+    ('Hello', 'Hel')
+    """
+
+    __slots__ = ("_base", "_chunks", "_facts", "_made", "_options")
+
+    _chunks: Log[Message]
+    # The latest message somebody asked for, and of how many chunks it is.
+    _base: tuple[Message | None, int]
+    # What no later chunk may contradict.
+    _facts: PMap[Any, Any]
+    _made: Message | None
+    _options: tuple[UsageMode, bool]
+
+    def __init__(
+        self, *, usage: UsageMode = "cumulative", regroup_by_index: bool = False
+    ) -> None:
+        self._options = (checked(usage), bool(regroup_by_index))
+        self._chunks = Log()
+        self._base = (None, 0)
+        self._facts = EMPTY_MAP
+        self._made = None
+
+    def __len__(self) -> int:
+        return len(self._chunks)
+
+    def __bool__(self) -> bool:
+        return True
+
+    @property
+    def chunks(self) -> Sequence[Message]:
+        """
+        All chunks, in the order they came; immutable.
+        """
+        return self._chunks
+
+    def add(self, chunk: Message) -> Accumulator:
+        """
+        This accumulator and *chunk*. O(log n), n being the chunks so far.
+
+        Raises:
+            ConcatError:
+                If *chunk* is of another message, see `concat`. This
+                accumulator stays as it was, and takes other chunks.
+        """
+        after: Accumulator = _new(Accumulator)
+        after._options = self._options
+        after._facts = self._facts
+        chunks = self._chunks
+        if not (
+            chunk.__class__ is AssistantMessage
+            and chunk._common is PLAIN
+            and chunks._last.__class__ is AssistantMessage
+            and _is_more(self._facts, chunk.tool_calls)
+        ):
+            after._facts = _met(self._facts, chunk, len(chunks))
+
+        after._chunks = chunks.append(chunk)
+        made = self._made
+        after._base = self._base if made is None else (made, len(chunks))
+        after._made = None
+        return after
+
+    @property
+    def message(self) -> Message:
+        """
+        What was received so far: `concat` of the chunks.
+
+        Linear in the chunks since the message was last asked for, here or of
+        an earlier moment, and in the length of the text; asked again, O(1).
+
+        Raises:
+            ConcatError:
+                If there are no chunks.
+        """
+        made = self._made
+        if made is None:
+            message, count = self._base
+            mode, regroup = self._options
+            pieces = Pieces(mode, regroup=regroup)
+            if message is not None:
+                pieces.read([message])
+
+            pieces.read(list(self._chunks.iterate(count)))
+            made = self._made = pieces.message()
+            self._base = (None, 0)
+
+        return made
+
+    def _key(self) -> tuple[Any, ...]:
+        return (self._options, self._chunks)
+
+    def __repr__(self) -> str:
+        return f"<Accumulator of {len(self._chunks):,} chunks>"
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return (_rebuilt, (self._options, tuple(self._chunks)))
+
+
+def _rebuilt(options: tuple[UsageMode, bool], chunks: tuple[Message, ...]) -> Any:
+    mode, regroup = options
+    accumulator = Accumulator(usage=mode, regroup_by_index=regroup)
+    for chunk in chunks:
+        accumulator = accumulator.add(chunk)
+
+    return accumulator
+
+
+def _is_more(facts: PMap[Any, Any], calls: tuple[ToolCall, ...]) -> bool:
+    """
+    Whether there is nothing in *calls* but more arguments of open ones.
+    """
+    return not calls or all(continued(facts, call) is not None for call in calls)
+
+
+def _met(facts: PMap[Any, Any], chunk: Message, number: int) -> PMap[Any, Any]:
+    if not isinstance(chunk, Message):
+        raise ConcatError("chunk", None, chunk, number)
+
+    new: dict[Any, Any] = {}
+    layered = ChainMap[Any, Any](new, facts)  # type: ignore[arg-type]  # never changed
+    meet(layered, chunk, number)
+    for call in getattr(chunk, "tool_calls", ()):
+        if call.index is not None:
+            meet_call(layered, call, number)
+
+    return facts.update(new) if new else facts

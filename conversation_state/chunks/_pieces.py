@@ -1,0 +1,247 @@
+"""
+Many chunks, sorted by what they are pieces of.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from conversation_state.chunks._facts import Facts, continued, meet, meet_call
+from conversation_state.chunks._merging import (
+    UsageMode,
+    continues,
+    merged_calls,
+    merged_maps,
+    merged_parts,
+    merged_responses,
+)
+from conversation_state.errors import ConcatError
+from conversation_state.messages import (
+    AssistantMessage,
+    Message,
+    ResponseMeta,
+    ToolMessage,
+    UnknownMessage,
+)
+from conversation_state.messages._base import PLAIN, Common
+from conversation_state.parts import Part, TextPart
+from conversation_state.tools import ToolCall
+
+__all__ = ["Pieces"]
+
+# How many chunks are looked at at once, and how many if there is more than text
+# among them.
+_MANY, _FEW = 1024, 32
+
+
+class Pieces:
+    """
+    The chunks of one message, as far as they were read.
+
+    Never leaves the function that makes it.
+    """
+
+    def __init__(self, mode: UsageMode, *, regroup: bool) -> None:
+        self._mode = mode
+        self._regroup = regroup
+        self._facts: Facts = {}
+        self._first: Message | None = None
+        self._count = 0
+        # Text that was said as `str`, as far as no part has come after it.
+        self._texts: list[str] = []
+        self._in_parts = False
+        self._groups: list[list[Part]] = []
+        self._spots: dict[tuple[str, int], list[Part]] = {}
+        self._whole_calls: list[ToolCall] = []
+        self._calls: list[list[ToolCall]] = []
+        self._commons: list[Common] = []
+        self._responses: list[ResponseMeta] = []
+        self._is_error = False
+
+    def read(self, chunks: Sequence[Message]) -> None:
+        """
+        Read *chunks*, the next ones.
+
+        Raises:
+            ConcatError:
+                If one of them is not of this message.
+        """
+        if self._first is None and chunks:
+            self._read(chunks[0])
+            chunks = chunks[1:]
+
+        if not isinstance(self._first, AssistantMessage):
+            for chunk in chunks:
+                self._read(chunk)
+
+            return
+
+        for at in range(0, len(chunks), _MANY):
+            self._read_many(chunks[at : at + _MANY])
+
+    def _read_many(self, chunks: Sequence[Message]) -> None:
+        text = _plain_text(chunks)
+        if text is not None:
+            self._count += len(chunks)
+            self._texts.append(text)
+        elif len(chunks) > _FEW:
+            for at in range(0, len(chunks), _FEW):
+                self._read_many(chunks[at : at + _FEW])
+        else:
+            for chunk in chunks:
+                self._read(chunk)
+
+    def _read(self, chunk: Message) -> None:
+        number = self._count
+        if not isinstance(chunk, Message):
+            raise ConcatError("chunk", None, chunk, number)
+
+        if self._first is None:
+            self._first = chunk
+
+        plain = chunk.__class__ is AssistantMessage and chunk._common is PLAIN
+        if not plain or chunk.__class__ is not self._first.__class__ or not number:
+            meet(self._facts, chunk, number)
+            self._commons.append(chunk._common)
+
+        self._count += 1
+        if isinstance(chunk, AssistantMessage):
+            if chunk.tool_calls:
+                self._add_calls(chunk.tool_calls, number)
+
+            if chunk.response is not None:
+                self._responses.append(chunk.response)
+        elif isinstance(chunk, ToolMessage):
+            self._is_error = self._is_error or chunk.is_error
+
+        if not isinstance(chunk, UnknownMessage):
+            self._add_content(chunk)
+
+    def _add_content(self, chunk: Message) -> None:
+        content: Any = chunk.content  # type: ignore[attr-defined]  # all others have it
+        if content.__class__ is str:
+            self._texts.append(content)
+        else:
+            self._in_parts = True
+            for part in content:
+                self._add(part)
+
+    def _add(self, part: Part) -> None:
+        self._close_text()
+        groups = self._groups
+        if self._regroup and part.index is not None:
+            spot = (part.kind, part.index)
+            group = self._spots.get(spot)
+            if group is None or not continues(part, group[0]):
+                group = self._spots[spot] = []
+                groups.append(group)
+
+            group.append(part)
+        elif groups and continues(part, groups[-1][0]):
+            groups[-1].append(part)
+        else:
+            groups.append([part])
+
+    def _close_text(self) -> None:
+        if self._texts:
+            text = "".join(self._texts)
+            self._texts.clear()
+            if text:
+                self._add(TextPart(text))
+
+    def _add_calls(self, calls: Sequence[ToolCall], number: int) -> None:
+        for call in calls:
+            if call.index is None:
+                self._whole_calls.append(call)
+                continue
+
+            at = continued(self._facts, call)
+            if at is None:
+                at = meet_call(self._facts, call, number)
+
+            if at == len(self._calls):
+                self._calls.append([call])
+            else:
+                self._calls[at].append(call)
+
+    def message(self) -> Message:
+        """
+        What all of them are together.
+
+        Raises:
+            ConcatError:
+                If there were none.
+        """
+        first = self._first
+        if first is None:
+            raise ConcatError
+
+        content = self._content()
+        if self._count == 1 and not self._is_in_pieces():
+            return first
+
+        fields = self._common()
+        if isinstance(first, UnknownMessage):
+            return UnknownMessage(first.raw, source=first.source, **fields)
+
+        if isinstance(first, AssistantMessage):
+            fields["tool_calls"] = self._tool_calls()
+            fields["response"] = merged_responses(self._responses, self._mode)
+        elif isinstance(first, ToolMessage):
+            fields["tool_call_id"] = first.tool_call_id
+            fields["tool_name"] = self._facts.get("tool_name", "")
+            fields["is_error"] = self._is_error
+
+        kind: Any = type(first)
+        return kind(content, **fields)  # type: ignore[no-any-return]
+
+    def _is_in_pieces(self) -> bool:
+        return any(len(parts) > 1 for parts in self._groups) or any(
+            len(calls) > 1 for calls in self._calls
+        )
+
+    def _content(self) -> str | list[Part]:
+        if not self._in_parts:
+            return "".join(self._texts)
+
+        self._close_text()
+        return [merged_parts(group) for group in self._groups]
+
+    def _tool_calls(self) -> list[ToolCall]:
+        calls = [merged_calls(pieces) for pieces in self._calls]
+        calls.sort(key=lambda call: call.index or 0)  # stable
+        return [*self._whole_calls, *calls]
+
+    def _common(self) -> dict[str, Any]:
+        fields: dict[str, Any] = {}
+        if self._commons:
+            for field in ("name", "run_id", "turn_id"):
+                if field in self._facts:
+                    fields[field] = self._facts[field]
+
+            times = [each.timestamp for each in self._commons]
+            fields["timestamp"] = next((time for time in times if time), None)
+            fields["metadata"] = merged_maps(each.metadata for each in self._commons)
+            fields["unknown"] = merged_maps(each.unknown for each in self._commons)
+
+        return fields
+
+
+def _plain_text(chunks: Sequence[Any]) -> str | None:
+    """
+    The text of *chunks* if they are nothing but text, as nearly all are.
+    """
+    # Only an assistant's message has all these attributes, and only texts can
+    # be joined: nothing else is asked, for all this takes is the asking.
+    try:
+        texts = [
+            chunk.content
+            for chunk in chunks
+            if chunk._common is PLAIN
+            and chunk.response is None
+            and not chunk.tool_calls
+        ]
+        return "".join(texts) if len(texts) == len(chunks) else None
+    except (AttributeError, TypeError):
+        return None

@@ -1,0 +1,874 @@
+"""
+Chunks become one message: nothing is lost, and no grouping matters.
+"""
+
+import copy
+import pickle
+from datetime import UTC, datetime
+from uuid import UUID
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from conversation_state.chunks import Accumulator, concat, concat_rows
+from conversation_state.errors import ConcatError
+from conversation_state.messages import (
+    AssistantMessage,
+    Envelope,
+    LogProb,
+    ResponseMeta,
+    SystemMessage,
+    ToolMessage,
+    UnknownMessage,
+    UserMessage,
+)
+from conversation_state.parts import (
+    AudioPart,
+    FilePart,
+    ImagePart,
+    ReasoningPart,
+    RefusalPart,
+    TextPart,
+    UnknownPart,
+    VideoPart,
+)
+from conversation_state.testing import laws
+from conversation_state.testing.strategies import chunks, messages
+from conversation_state.tools import ToolCall
+from conversation_state.usage import Usage
+
+ROLES = ["system", "user", "assistant", "tool"]
+anybody = st.sampled_from(ROLES).flatmap(lambda role: chunks(role=role))
+
+
+def said(*parts):
+    """
+    What concatenating one chunk for each of *parts* says.
+    """
+    return concat([AssistantMessage([part]) for part in parts]).content
+
+
+def called(*calls):
+    """
+    The calls after one chunk for each of *calls*.
+    """
+    return concat([AssistantMessage(tool_calls=[call]) for call in calls]).tool_calls
+
+
+def told(*metas, **options):
+    """
+    The response after one chunk for each of *metas*.
+    """
+    return concat([AssistantMessage(response=meta) for meta in metas], **options)
+
+
+def outcome(function, *arguments):
+    """
+    What *function* gives, or that it refuses.
+    """
+    try:
+        return function(*arguments)
+    except ConcatError:
+        return ConcatError
+
+
+class TestLaws:
+    @given(messages())
+    def test_of_one(self, message):
+        """
+        A message that is in no pieces is its own concatenation.
+        """
+        laws.concat_of_one_is_itself(message)
+
+    @given(anybody, st.data())
+    def test_associative(self, pieces, data):
+        """
+        Which chunks are joined first does not matter.
+        """
+        at = data.draw(st.integers(0, len(pieces)))
+
+        laws.concat_is_associative(pieces, at)
+
+    @given(anybody)
+    def test_accumulator(self, pieces):
+        """
+        Every moment of an accumulator is the concatenation until then.
+        """
+        laws.accumulators_concat(pieces)
+
+    @given(st.lists(messages(), min_size=2, max_size=4), st.data())
+    def test_of_strangers(self, strangers, data):
+        """
+        Whatever does not belong together is refused in every grouping, and by
+        accumulators too.
+        """
+        at = data.draw(st.integers(1, len(strangers) - 1))
+        whole = outcome(concat, strangers)
+
+        def grouped():
+            return concat([concat(strangers[:at]), concat(strangers[at:])])
+
+        def one_by_one():
+            accumulator = Accumulator()
+            for stranger in strangers:
+                accumulator = accumulator.add(stranger)
+
+            return accumulator.message
+
+        assert whole == outcome(one_by_one)
+        assert whole == outcome(grouped)
+
+    @given(anybody, st.sampled_from(["cumulative", "delta"]), st.booleans())
+    def test_options(self, pieces, usage, regroup):
+        """
+        Options hold for accumulators as for `concat`, and for every grouping.
+        """
+        options = {"usage": usage, "regroup_by_index": regroup}
+        accumulator = Accumulator(**options)
+        for piece in pieces:
+            accumulator = accumulator.add(piece)
+
+        half = len(pieces) // 2
+        groups = [each for each in (pieces[:half], pieces[half:]) if each]
+        grouped = concat([concat(each, **options) for each in groups], **options)
+
+        assert concat(pieces, **options) == accumulator.message
+        assert concat(pieces, **options) == grouped
+
+    @given(anybody)
+    def test_inputs_stay(self, pieces):
+        """
+        Chunks are as they were.
+        """
+        before = copy.deepcopy(pieces)
+
+        concat(pieces)
+
+        assert before == pieces
+
+    @given(anybody)
+    def test_text(self, pieces):
+        """
+        All that was said is said.
+        """
+        whole = concat(pieces)
+
+        assert "".join([piece.text for piece in pieces]) == whole.text
+        assert "".join([piece.reasoning for piece in pieces]) == whole.reasoning
+        assert "".join([piece.refusal for piece in pieces]) == whole.refusal
+
+
+class TestContent:
+    def test_texts(self):
+        """
+        Plain texts make a plain text.
+        """
+        pieces = [AssistantMessage(text) for text in ("Hel", "", "lo")]
+
+        assert AssistantMessage("Hello") == concat(pieces)
+
+    def test_many(self):
+        """
+        However many there are, and whatever stands among them.
+        """
+        texts = [f"{at} " for at in range(3000)]
+        pieces = [AssistantMessage(text) for text in texts]
+        last = AssistantMessage("end", response=ResponseMeta("stop"))
+        thought = AssistantMessage([ReasoningPart("hm")])
+
+        assert "".join(texts) == concat(pieces).content
+        assert "".join([*texts, "end"]) == concat([*pieces, last]).content
+        assert (
+            TextPart("".join(texts)),
+            ReasoningPart("hm"),
+            TextPart("".join(texts)),
+        ) == concat([*pieces, thought, *pieces]).content
+
+    def test_a_stranger_among_many(self):
+        """
+        Is found, and told by its number.
+        """
+        pieces = [AssistantMessage("a")] * 3000
+        pieces[2500] = UserMessage("b")
+
+        with pytest.raises(ConcatError) as caught:
+            concat(pieces)
+
+        assert 2500 == caught.value.chunk
+
+    def test_text_and_parts(self):
+        """
+        Beside parts, a plain text is a part; no text is none.
+        """
+        pieces = [AssistantMessage("a"), AssistantMessage([TextPart("b")])]
+
+        assert (TextPart("ab"),) == concat(pieces).content
+        assert (TextPart("a"),) == concat([pieces[0], AssistantMessage(())]).content
+        assert () == concat([AssistantMessage(""), AssistantMessage(())]).content
+
+    def test_adjacent_only(self):
+        """
+        A part between others keeps them apart, and an index does.
+        """
+        a, b, image = TextPart("a"), TextPart("b"), ImagePart(url="https://x")
+
+        assert (a, image, b) == said(a, image, b)
+        assert (a, TextPart("b", index=0)) == said(a, TextPart("b", index=0))
+        assert (TextPart("ab", index=1),) == said(
+            TextPart("a", index=1), TextPart("b", index=1)
+        )
+
+    def test_kinds_stay_apart(self):
+        """
+        Text, reasoning and refusals do not mix.
+        """
+        parts = (TextPart("a"), ReasoningPart("b"), RefusalPart("c"))
+
+        assert parts == said(*parts)
+        assert (RefusalPart("no way"),) == said(RefusalPart("no "), RefusalPart("way"))
+
+    def test_reasoning(self):
+        """
+        Of signatures, the last one stands.
+        """
+        pieces = [
+            ReasoningPart("a", "one"),
+            ReasoningPart("b", "two"),
+            ReasoningPart("c"),
+        ]
+
+        assert (ReasoningPart("abc", "two"),) == said(*pieces)
+
+    def test_audio(self):
+        """
+        Data is joined while it is of one media type.
+        """
+        wav = AudioPart(data=b"RIFF", media_type="audio/wav")
+        more = AudioPart(data=b"data")
+        mp3 = AudioPart(data=b"ID3", media_type="audio/mpeg")
+        both = AudioPart(data=b"RIFFdata", media_type="audio/wav")
+
+        assert (both,) == said(wav, more)
+        assert (both, mp3) == said(wav, more, mp3)
+
+    def test_urls_stay(self):
+        """
+        What has a url is whole, before data and after it.
+        """
+        url, data = AudioPart(url="https://x"), AudioPart(data=b"x")
+
+        assert (url, url) == said(url, url)
+        assert (data, url, data) == said(data, url, data)
+
+    @pytest.mark.parametrize("kind", [FilePart, ImagePart, VideoPart])
+    def test_other_media(self, kind):
+        """
+        Are whole.
+        """
+        part = kind(data=b"x")
+
+        assert (part, part) == said(part, part)
+
+    def test_unknown_parts(self):
+        """
+        Are whole.
+        """
+        part = UnknownPart({"type": "hologram"})
+
+        assert (part, part) == said(part, part)
+
+    def test_metadata_of_parts(self):
+        """
+        What is known of pieces is known of the whole.
+        """
+        a = TextPart("a", metadata={"x": 1}, unknown={"new": "f"})
+        b = TextPart("b", metadata={"y": 2}, unknown={"new": "oo"})
+
+        (part,) = said(a, b)
+
+        assert {"x": 1, "y": 2} == part.metadata
+        assert {"new": "foo"} == part.unknown
+
+    def test_regroup(self):
+        """
+        On demand, what has one index is joined across others.
+        """
+        pieces = [
+            AssistantMessage([TextPart(text, index=at)])
+            for text, at in [("a", 0), ("x", 1), ("b", 0), ("y", 1)]
+        ]
+
+        assert 4 == len(concat(pieces).parts)
+        assert (TextPart("ab", index=0), TextPart("xy", index=1)) == concat(
+            pieces, regroup_by_index=True
+        ).content
+
+    def test_regroup_adjacent(self):
+        """
+        What has no index is joined where it is adjacent, all the same.
+        """
+        pieces = [TextPart("a"), TextPart("b"), TextPart("x", index=0), TextPart("c")]
+        whole = concat([AssistantMessage(pieces)], regroup_by_index=True)
+
+        assert ["ab", "x", "c"] == [part.text for part in whole.parts]
+
+
+class TestToolCalls:
+    def test_pieces(self):
+        """
+        Pieces with one index are one call, also when they are interleaved.
+        """
+        calls = called(
+            ToolCall("a", "search", '{"q": ', index=0),
+            ToolCall("b", "clock", "", index=1),
+            ToolCall("", "", '"trains"', index=0),
+            ToolCall("", "", "{}", index=1),
+            ToolCall("", "", "}", index=0),
+        )
+
+        assert (
+            ToolCall("a", "search", '{"q": "trains"}', index=0),
+            ToolCall("b", "clock", "{}", index=1),
+        ) == calls
+
+    def test_without_index(self):
+        """
+        Calls without an index are whole, and come first; others by index.
+        """
+        one, two = ToolCall("a", "f"), ToolCall("a", "f")
+        last, first = ToolCall("c", "f", index=2), ToolCall("d", "f", index=1)
+
+        assert (one, two, first, last) == called(last, one, first, two)
+
+    def test_one_message_keeps_its_order(self):
+        """
+        A message that is in no pieces is not sorted either.
+        """
+        message = AssistantMessage(
+            tool_calls=[ToolCall("b", "f", index=1), ToolCall("a", "f", index=0)]
+        )
+
+        assert message is concat([message])
+
+    def test_another_id(self):
+        """
+        Starts another call at the same index; pieces without an id go on with
+        the call opened last.
+        """
+        calls = called(
+            ToolCall("a", "f", "1", index=0),
+            ToolCall("b", "g", "2", index=0),
+            ToolCall("", "", "3", index=0),
+            ToolCall("b", "g", "4", index=0),
+            ToolCall("a", "f", "5", index=0),
+        )
+
+        assert [("a", "1"), ("b", "234"), ("a", "5")] == [
+            (call.id, call.arguments) for call in calls
+        ]
+
+    def test_an_id_that_comes_late(self):
+        """
+        A piece that holds something waits for no id, one that holds nothing
+        says nothing.
+        """
+        piece = ToolCall("", "", "1", index=0)
+        empty = ToolCall("", "", index=0, type="custom")
+        call = ToolCall("a", "f", "2", index=0)
+
+        assert (piece, call) == called(piece, call)
+        assert (call,) == called(empty, call)
+        assert (call,) == called(call, empty)
+
+    def test_type_of_a_piece(self):
+        """
+        Does not matter if it has no id.
+        """
+        call = ToolCall("a", "f", "1", index=0, type="custom")
+        piece = ToolCall("", "", "2", index=0, type="function")
+
+        (whole,) = called(call, piece)
+
+        assert ("custom", "12") == (whole.type, whole.arguments)
+
+    def test_a_name_that_comes_late(self):
+        """
+        Names may come with any piece, and again.
+        """
+        pieces = [
+            ToolCall("a", "", index=0),
+            ToolCall("", "f", index=0),
+            ToolCall("", "f", "1", index=0),
+        ]
+
+        assert (ToolCall("a", "f", "1", index=0),) == called(*pieces)
+
+    def test_metadata(self):
+        """
+        That of later pieces is kept, too.
+        """
+        a = ToolCall("a", "f", index=0, metadata={"x": "1"}, unknown={"u": [1]})
+        b = ToolCall("", "", index=0, metadata={"x": "2", "y": 3}, unknown={"u": [2]})
+
+        (call,) = called(a, b)
+
+        assert {"x": "12", "y": 3} == call.metadata
+        assert {"u": (1, 2)} == call.unknown
+
+    @pytest.mark.parametrize(
+        ("piece", "field", "ours", "theirs"),
+        [
+            (
+                ToolCall("", "g", index=0),
+                "tool_calls[index=0].name",
+                "f",
+                "g",
+            ),
+            (
+                ToolCall("a", "f", index=0, type="custom"),
+                "tool_calls[index=0].type",
+                "function",
+                "custom",
+            ),
+        ],
+    )
+    def test_conflicts(self, piece, field, ours, theirs):
+        """
+        Names and types of one call don't change.
+        """
+        with pytest.raises(ConcatError) as caught:
+            called(ToolCall("a", "f", index=0), piece)
+
+        assert (field, ours, theirs, 1) == caught.value.args
+
+    def test_malformed_arguments(self):
+        """
+        Nobody reads the arguments: ten thousand pieces of no JSON are joined
+        like others.
+        """
+        texts = ["{", '"', "\\"] * 3000
+        calls = called(
+            ToolCall("a", "f", index=0),
+            *[ToolCall("", "", text, index=0) for text in texts],
+        )
+
+        assert ["".join(texts)] == [call.arguments for call in calls]
+
+
+class TestResponse:
+    def test_words(self):
+        """
+        The last reason to finish stands, and the last model.
+        """
+        metas = ResponseMeta("stop", model="a"), ResponseMeta("length"), ResponseMeta()
+
+        assert ResponseMeta("length", model="a") == told(*metas).response
+
+    def test_usage(self):
+        """
+        Running totals give the largest counts, deltas the sum.
+        """
+        metas = [ResponseMeta(usage=Usage(9, 2)), ResponseMeta(usage=Usage(9, 5))]
+
+        assert Usage(9, 5, 14) == told(*metas).response.usage
+        assert Usage(18, 7) == told(*metas, usage="delta").response.usage
+        assert Usage(9, 2) == told(metas[0], ResponseMeta()).response.usage
+
+    def test_logprobs(self):
+        """
+        Are appended; none said is not the same as none.
+        """
+        a, b = LogProb("a", -1.0), LogProb("b", -2.0)
+        metas = [ResponseMeta(logprobs=[a]), ResponseMeta(), ResponseMeta(logprobs=[b])]
+
+        assert (a, b) == told(*metas).response.logprobs
+        assert None is told(ResponseMeta(), ResponseMeta()).response.logprobs
+        assert () == told(ResponseMeta(), ResponseMeta(logprobs=[])).response.logprobs
+
+    def test_unknown(self):
+        """
+        What a newer version wrote is merged.
+        """
+        metas = [ResponseMeta(unknown={"a": "x"}), ResponseMeta(unknown={"a": "y"})]
+
+        assert {"a": "xy"} == told(*metas).response.unknown
+
+    def test_mode(self):
+        """
+        There are two ways to read usage.
+        """
+        with pytest.raises(ValueError, match="'cumulative' or 'delta'"):
+            concat([AssistantMessage("")], usage="sum")
+
+        with pytest.raises(ValueError, match="'cumulative' or 'delta'"):
+            Accumulator(usage="sum")
+
+        with pytest.raises(ValueError, match="'cumulative' or 'delta'"):
+            concat_rows([], usage=None)
+
+
+class TestMetadata:
+    @pytest.mark.parametrize(
+        ("values", "expected"),
+        [
+            (["a", "b"], "ab"),
+            ([[1], [2, "a"]], (1, 2, "a")),
+            ([1, 2], 2),
+            ([2, True], True),
+            ([{"x": "a", "y": 1}, {"x": "b"}], {"x": "ab", "y": 1}),
+            ([None, "a"], "a"),
+            (["a", None], "a"),
+            ([None, None], None),
+            ([1, "a"], "a"),
+            (["a", 1, "b"], "ab"),
+            (["a", [1], "b"], (1,)),
+            ([[1], {"x": 1}, [2]], {"x": 1}),
+        ],
+    )
+    def test_values(self, values, expected):
+        """
+        Texts are joined, lists appended, maps joined key by key; the poorer
+        gives way to the richer, and of numbers the last one stands.
+        """
+        pieces = [AssistantMessage("", metadata={"k": value}) for value in values]
+
+        assert expected == concat(pieces).metadata["k"]
+
+    def test_keys(self):
+        """
+        What only one chunk says stays as it is, null included.
+        """
+        pieces = [
+            AssistantMessage("", metadata={"a": None}),
+            AssistantMessage("", metadata={"b": [1]}, unknown={"new": 1}),
+        ]
+
+        assert {"a": None, "b": (1,)} == concat(pieces).metadata
+        assert {"new": 1} == concat(pieces).unknown
+
+    def test_who_and_when(self):
+        """
+        Who speaks, in which run and turn; since when.
+        """
+        run, turn = UUID(int=1), UUID(int=2)
+        first, second = (datetime(2026, 1, day, tzinfo=UTC) for day in (1, 2))
+        pieces = [
+            AssistantMessage("a", name="ann"),
+            AssistantMessage("b", run_id=run, timestamp=first),
+            AssistantMessage("c", turn_id=turn, name="ann", timestamp=second),
+        ]
+
+        assert (
+            AssistantMessage(
+                "abc", name="ann", run_id=run, turn_id=turn, timestamp=first
+            )
+        ) == concat(pieces)
+
+    def test_envelope(self):
+        """
+        The messages of one envelope concatenate.
+        """
+        envelope = Envelope.new(name="ann")
+        whole = concat([envelope.assistant("Hel"), envelope.assistant("lo")])
+
+        assert envelope.assistant("Hello") == whole
+
+
+class TestToolResults:
+    def test_texts(self):
+        """
+        A result may come in pieces, and fail late.
+        """
+        pieces = [
+            ToolMessage("12", tool_call_id="c"),
+            ToolMessage(":30", tool_call_id="c", tool_name="clock", is_error=True),
+        ]
+
+        assert (
+            ToolMessage("12:30", tool_call_id="c", tool_name="clock", is_error=True)
+        ) == concat(pieces)
+
+    def test_media(self):
+        """
+        One chunk may bring several images, and others none.
+        """
+        image = ImagePart(url="https://x")
+        pieces = [
+            ToolMessage("a", tool_call_id="c"),
+            ToolMessage([image, image], tool_call_id="c"),
+            ToolMessage("b", tool_call_id="c"),
+        ]
+
+        assert (TextPart("a"), image, image, TextPart("b")) == concat(pieces).content
+
+    def test_media_in_two_chunks(self):
+        """
+        Is refused: nobody could tell a second image from a second version.
+        """
+        images = [ImagePart(url=url) for url in ("https://x", "https://y")]
+        pieces = [ToolMessage([image], tool_call_id="c") for image in images]
+
+        with pytest.raises(ConcatError) as caught:
+            concat(pieces)
+
+        assert ("the image of a tool result", *images, 1) == caught.value.args
+
+
+class TestConflicts:
+    @pytest.mark.parametrize(
+        ("ours", "theirs", "field"),
+        [
+            (AssistantMessage("a"), UserMessage("b"), "role"),
+            (UserMessage("a"), AssistantMessage("b"), "role"),
+            (SystemMessage("a"), UnknownMessage({"role": "oracle"}), "role"),
+            (UserMessage("", name="ann"), UserMessage("", name="bob"), "name"),
+            (
+                UserMessage("", run_id=UUID(int=1)),
+                UserMessage("", run_id=UUID(int=2)),
+                "run_id",
+            ),
+            (
+                UserMessage("", turn_id=UUID(int=1)),
+                UserMessage("", turn_id=UUID(int=2)),
+                "turn_id",
+            ),
+            (
+                ToolMessage("", tool_call_id="a"),
+                ToolMessage("", tool_call_id="b"),
+                "tool_call_id",
+            ),
+            (
+                ToolMessage("", tool_call_id="a", tool_name="f"),
+                ToolMessage("", tool_call_id="a", tool_name="g"),
+                "tool_name",
+            ),
+            (
+                UnknownMessage({"role": "oracle"}),
+                UnknownMessage({"role": "muse"}),
+                "raw",
+            ),
+            (
+                UnknownMessage({"role": "oracle"}, source="x"),
+                UnknownMessage({"role": "oracle"}, source="y"),
+                "source",
+            ),
+        ],
+    )
+    def test_fields(self, ours, theirs, field):
+        """
+        What must not differ: named, with both values and the number of the
+        chunk; by accumulators just so, and the accumulator takes others.
+        """
+        with pytest.raises(ConcatError) as caught:
+            concat([ours, ours, theirs])
+
+        accumulator = Accumulator().add(ours).add(ours)
+        with pytest.raises(ConcatError) as refused:
+            accumulator.add(theirs)
+
+        expected = (field, getattr(ours, field), getattr(theirs, field), 2)
+
+        assert expected == caught.value.args == refused.value.args
+        assert field in str(caught.value)
+        assert "in chunk 2" in str(caught.value)
+        assert accumulator.add(ours).message == concat([ours] * 3)
+
+    def test_nothing(self):
+        """
+        No chunks are no message.
+        """
+        with pytest.raises(ConcatError, match="no chunks at all"):
+            concat([])
+
+        with pytest.raises(ConcatError, match="no chunks at all"):
+            Accumulator().message  # noqa: B018 - asking is the point
+
+    @pytest.mark.parametrize("stranger", [None, "text", {"role": "user"}])
+    def test_no_message(self, stranger):
+        """
+        What is no message is told by its number.
+        """
+        for give in (
+            lambda: concat([AssistantMessage("a"), stranger]),
+            lambda: Accumulator().add(AssistantMessage("a")).add(stranger),
+        ):
+            with pytest.raises(ConcatError, match="chunk 1 is") as caught:
+                give()
+
+            assert ("chunk", None, stranger, 1) == caught.value.args
+
+    def test_first_is_no_message(self):
+        """
+        Also if there is no other.
+        """
+        with pytest.raises(ConcatError, match="chunk 0 is None"):
+            concat([None])
+
+        with pytest.raises(ConcatError, match="chunk 0 is None"):
+            Accumulator().add(None)
+
+    def test_one_message(self):
+        """
+        A lone message is no list of chunks.
+        """
+        with pytest.raises(TypeError, match="takes chunks"):
+            concat(AssistantMessage("a"))
+
+    def test_lowest_first(self):
+        """
+        Of several conflicts, that of the first chunk is told.
+        """
+        pieces = [UserMessage("", name=name) for name in ("ann", "", "bob", "cy")]
+
+        with pytest.raises(ConcatError) as caught:
+            concat(pieces)
+
+        assert ("name", "ann", "bob", 2) == caught.value.args
+
+    def test_errors_are_shipped(self):
+        """
+        As all errors of ours.
+        """
+        error = ConcatError("name", "ann", "bob", 2)
+
+        assert error.args == pickle.loads(pickle.dumps(error)).args
+        assert str(error) == str(pickle.loads(pickle.dumps(error)))
+
+
+class TestUnknownMessages:
+    def test_repeated(self):
+        """
+        The same thing said twice is said once.
+        """
+        message = UnknownMessage({"role": "oracle"})
+
+        assert message == concat([message, message])
+
+
+class TestConcatRows:
+    def test_columns(self):
+        """
+        One message a column; None is no chunk.
+        """
+        rows = [
+            [UserMessage("a"), None, None],
+            [UserMessage("b"), AssistantMessage("c"), None],
+        ]
+
+        assert (UserMessage("ab"), AssistantMessage("c"), None) == concat_rows(rows)
+
+    def test_nothing(self):
+        """
+        No rows have no columns, and neither have empty ones.
+        """
+        assert () == concat_rows([])
+        assert () == concat_rows([[], []])
+
+    def test_lengths(self):
+        """
+        Rows are equally long.
+        """
+        row = [AssistantMessage("a")]
+
+        with pytest.raises(ConcatError, match="length of a row is 1") as caught:
+            concat_rows([row, row, row * 3])
+
+        assert ("the length of a row", 1, 3, 2) == caught.value.args
+
+    def test_conflict(self):
+        """
+        Is told by column and row.
+        """
+        rows = [[None, UserMessage("")], [None, None], [None, AssistantMessage("")]]
+
+        with pytest.raises(ConcatError) as caught:
+            concat_rows(rows)
+
+        assert ("role in column 1", "user", "assistant", 2) == caught.value.args
+
+    def test_usage(self):
+        """
+        The mode is for every column.
+        """
+        meta = ResponseMeta(usage=Usage(1, 1))
+        rows = [[AssistantMessage("", response=meta)]] * 3
+
+        (message,) = concat_rows(rows, usage="delta")
+
+        assert Usage(3, 3) == message.response.usage
+
+
+class TestAccumulator:
+    def test_moments_stay(self):
+        """
+        Adding changes nothing that was there; two futures of one moment do
+        not know each other.
+        """
+        start = Accumulator().add(AssistantMessage("a"))
+        one, two = start.add(AssistantMessage("b")), start.add(AssistantMessage("c"))
+
+        assert ["ab", "ac", "a"] == [each.message.text for each in (one, two, start)]
+        assert "acd" == two.add(AssistantMessage("d")).message.text
+
+    def test_message_is_kept(self):
+        """
+        Asked again, it is the same object.
+        """
+        accumulator = Accumulator().add(AssistantMessage("a"))
+
+        assert accumulator.message is accumulator.message
+
+    def test_length(self):
+        """
+        The number of chunks; also an empty one is true.
+        """
+        accumulator = Accumulator()
+
+        assert 0 == len(accumulator)
+        assert accumulator
+        assert 1 == len(accumulator.add(AssistantMessage("")))
+
+    def test_chunks(self):
+        """
+        They can be read.
+        """
+        pieces = [AssistantMessage("a"), AssistantMessage("b")]
+        accumulator = Accumulator().add(pieces[0]).add(pieces[1])
+
+        assert pieces == list(accumulator.chunks)
+
+    def test_frozen(self):
+        """
+        It is a value: nothing of it can be set.
+        """
+        accumulator = Accumulator()
+
+        with pytest.raises(AttributeError):
+            accumulator.chunks = ()
+        with pytest.raises(AttributeError):
+            accumulator.more = 1
+        with pytest.raises(AttributeError):
+            del accumulator.chunks
+
+    @given(chunks())
+    def test_equality(self, pieces):
+        """
+        By chunks and options, also after shipping.
+        """
+        one, two = Accumulator(), Accumulator()
+        for piece in pieces:
+            one, two = one.add(piece), two.add(piece)
+
+        laws.equal_values_hash_alike(one, two)
+        laws.copies_are_equal(one)
+        assert one != Accumulator()
+        assert Accumulator() != Accumulator(usage="delta")
+
+    def test_shown(self):
+        """
+        In a line.
+        """
+        accumulator = Accumulator().add(AssistantMessage("a" * 1000))
+
+        assert "<Accumulator of 1 chunks>" == repr(accumulator)
