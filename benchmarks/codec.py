@@ -29,7 +29,7 @@ TEXT = "All work and no play makes Jack a dull boy. " * 9 + "Yes."
 def _msgspec(n: int) -> tuple[Callable[[], Any], Callable[[], Any]]:
     import msgspec
 
-    class Message(msgspec.Struct):  # type: ignore[misc]
+    class Message(msgspec.Struct):
         role: str
         content: str
 

@@ -43,17 +43,22 @@ Source:
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from conversation_state.chunks._accumulator import Accumulator, checked
+from conversation_state.chunks._alike import plain_text
 from conversation_state.chunks._merging import UsageMode
 from conversation_state.chunks._pieces import Pieces
 from conversation_state.errors import ConcatError
-from conversation_state.messages import Message
+from conversation_state.messages import AssistantMessage, Message
 
 __all__ = ["Accumulator", "concat", "concat_rows"]
 
 M = TypeVar("M", bound=Message)
+
+# Sorting pieces takes ten microseconds before there is a piece: worth avoiding
+# for this many.
+_SHORT = 1000
 
 
 def concat(
@@ -92,8 +97,15 @@ def concat(
         msg = f"concat takes chunks, [message] if there is one; got {chunks!r}"
         raise TypeError(msg)
 
-    pieces = Pieces(checked(usage), regroup=regroup_by_index)
-    pieces.read(chunks if isinstance(chunks, list) else list(chunks))
+    mode = checked(usage)
+    given: list[Any] = list(chunks)
+    if 1 < len(given) < _SHORT:
+        text = plain_text(given)
+        if text is not None:
+            return AssistantMessage(text)  # type: ignore[return-value]  # as they are
+
+    pieces = Pieces(mode, regroup=regroup_by_index)
+    pieces.read(given)
     return pieces.message()  # type: ignore[return-value]  # of the chunks' kind
 
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from conversation_state.chunks._alike import more_arguments, more_of, plain_text
 from conversation_state.chunks._facts import Facts, continued, meet, meet_call
 from conversation_state.chunks._merging import (
     UsageMode,
@@ -81,16 +82,47 @@ class Pieces:
             self._read_many(chunks[at : at + _MANY])
 
     def _read_many(self, chunks: Sequence[Message]) -> None:
-        text = _plain_text(chunks)
-        if text is not None:
+        if self._read_alike(chunks):
             self._count += len(chunks)
-            self._texts.append(text)
         elif len(chunks) > _FEW:
             for at in range(0, len(chunks), _FEW):
                 self._read_many(chunks[at : at + _FEW])
         else:
             for chunk in chunks:
                 self._read(chunk)
+
+    def _read_alike(self, chunks: Sequence[Any]) -> bool:
+        """
+        Read *chunks* if all are of the kind that nearly all are: nothing but
+        more text, more of the part before, or more arguments of an open call.
+        """
+        first = chunks[0]
+        if first.__class__ is not AssistantMessage:
+            return False
+
+        if first.tool_calls:
+            at = first.tool_calls[0].index
+            opened = continued(self._facts, first.tool_calls[0])
+            arguments = None if opened is None else more_arguments(chunks, at)
+            if opened is None or arguments is None:
+                return False
+
+            self._calls[opened].append(ToolCall("", "", arguments, index=at))
+        elif isinstance(first.content, str):
+            text = plain_text(chunks)
+            if text is None:
+                return False
+
+            self._texts.append(text)
+        else:
+            before = self._groups[-1][0] if self._groups else None
+            part = None if before is None else more_of(chunks, before)
+            if part is None:
+                return False
+
+            self._add(part)
+
+        return True
 
     def _read(self, chunk: Message) -> None:
         number = self._count
@@ -226,22 +258,3 @@ class Pieces:
             fields["unknown"] = merged_maps(each.unknown for each in self._commons)
 
         return fields
-
-
-def _plain_text(chunks: Sequence[Any]) -> str | None:
-    """
-    The text of *chunks* if they are nothing but text, as nearly all are.
-    """
-    # Only an assistant's message has all these attributes, and only texts can
-    # be joined: nothing else is asked, for all this takes is the asking.
-    try:
-        texts = [
-            chunk.content
-            for chunk in chunks
-            if chunk._common is PLAIN
-            and chunk.response is None
-            and not chunk.tool_calls
-        ]
-        return "".join(texts) if len(texts) == len(chunks) else None
-    except (AttributeError, TypeError):
-        return None

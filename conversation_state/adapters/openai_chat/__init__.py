@@ -4,6 +4,7 @@ Chat Completions: OpenAI's older format, which most others speak, too.
     payload = dump(messages).payload      # {"messages": [...]}
     messages = load(payload)              # or a list of messages, or a response
     usage = load_usage(response)
+    message = concat(load_chunks(events))
 
 Plain JSON values on both sides; no SDK is needed. What is loaded and dumped
 again is the same JSON value, key for key. Where our model has no word for
@@ -64,8 +65,17 @@ Source:
 """
 
 from conversation_state.adapters._export import Export, Lost
+from conversation_state.adapters.openai_chat._chunks import aload_chunks, load_chunks
 from conversation_state.adapters.openai_chat._dump import dump
 from conversation_state.adapters.openai_chat._load import load
 from conversation_state.adapters.openai_chat._usage import load_usage
 
-__all__ = ["Export", "Lost", "dump", "load", "load_usage"]
+__all__ = [
+    "Export",
+    "Lost",
+    "aload_chunks",
+    "dump",
+    "load",
+    "load_chunks",
+    "load_usage",
+]

@@ -12,7 +12,7 @@ from conversation_state.adapters._reading import Place, Reading, is_list, is_map
 from conversation_state.adapters.openai_chat._usage import find_usage, read_usage
 from conversation_state.messages import LogProb, ResponseMeta
 
-__all__ = ["Told", "read_response"]
+__all__ = ["Told", "read_logprobs", "read_response"]
 
 _RESPONSE = frozenset({"choices", "model", "usage"})
 _CHOICE = frozenset({"finish_reason", "logprobs", "message"})
@@ -69,7 +69,7 @@ def read_response(read: Reading, payload: Mapping[str, Any]) -> list[Told]:
             if kept.get("index") == at:
                 del kept["index"]
 
-            logprobs = _logprobs(here, kept)
+            logprobs = read_logprobs(here, kept)
             meta = ResponseMeta(reason, None if at else usage, logprobs, model)
             told.append(
                 Told(
@@ -84,7 +84,7 @@ def read_response(read: Reading, payload: Mapping[str, Any]) -> list[Told]:
     return told
 
 
-def _logprobs(choice: Place, kept: dict[str, Any]) -> tuple[LogProb, ...] | None:
+def read_logprobs(choice: Place, kept: dict[str, Any]) -> tuple[LogProb, ...] | None:
     """
     How likely the tokens of the content were; what else is told goes into
     *kept*.

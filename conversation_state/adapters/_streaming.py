@@ -1,0 +1,246 @@
+"""
+Reading a stream of events that somebody else writes.
+
+What lives here: what all adapters share when they load chunks: how a stream
+ends, and text that is cut in the middle of a character. What does not: what
+any provider means by an event.
+"""
+
+from __future__ import annotations
+
+from collections.abc import (
+    AsyncIterable,
+    AsyncIterator,
+    Callable,
+    Iterable,
+    Iterator,
+    Mapping,
+)
+from operator import itemgetter
+from typing import Any, Protocol
+
+from conversation_state.adapters._reading import Place, mended
+from conversation_state.messages import AssistantMessage
+
+__all__ = ["Cut", "News", "Shell", "Streaming", "achunks_of", "chunks_of"]
+
+
+class Streaming(Protocol):
+    """
+    **Protocol:** one stream while it is read.
+    """
+
+    def quick(self, event: Any) -> AssistantMessage | None:
+        """
+        The chunk that *event* brings if it is one of the usual ones, which
+        say nothing but the next piece; else None, and `read` reads it.
+        """
+
+    def read(self, event: Any) -> Iterable[AssistantMessage]:
+        """
+        The chunks that *event*, the next one, brings.
+        """
+
+    def end(self, *, broken: bool) -> Iterable[AssistantMessage]:
+        """
+        The last chunks; *broken* says that the stream did not come to its end.
+        """
+
+
+# How OpenAI and its dialects end a stream; no JSON, but not all parsers know.
+_DONE = "[DONE]"
+_NOTHING = object()
+
+
+def chunks_of(
+    streaming: Streaming, events: Iterable[Any]
+) -> Iterator[AssistantMessage]:
+    """
+    The chunks of *events*, as they come.
+
+    Whatever goes wrong, in the source as in an event, is raised after the
+    chunks before it, and after a last one that says so.
+    """
+    failure: Exception | None = None
+    ended = False
+    try:
+        for event in events:
+            if isinstance(event, str) and event == _DONE:
+                ended = True
+                break
+
+            chunk = streaming.quick(event)
+            if chunk is not None:
+                yield chunk
+            else:
+                yield from streaming.read(event)
+    except Exception as error:  # noqa: BLE001 - it is raised below
+        failure = error
+
+    yield from streaming.end(broken=not ended)
+    if failure is not None:
+        raise failure
+
+
+async def achunks_of(
+    streaming: Streaming, events: AsyncIterable[Any]
+) -> AsyncIterator[AssistantMessage]:
+    """
+    The same, of events that are waited for.
+    """
+    failure: Exception | None = None
+    ended = False
+    try:
+        async for event in events:
+            if isinstance(event, str) and event == _DONE:
+                ended = True
+                break
+
+            quick = streaming.quick(event)
+            if quick is not None:
+                yield quick
+            else:
+                for chunk in streaming.read(event):
+                    yield chunk
+    except Exception as error:  # noqa: BLE001 - it is raised below
+        failure = error
+
+    for chunk in streaming.end(broken=not ended):
+        yield chunk
+
+    if failure is not None:
+        raise failure
+
+
+class Cut:
+    """
+    A text that comes in pieces, which may be cut in the middle of a pair of
+    surrogates: the first half is held back until the second one comes.
+    """
+
+    __slots__ = ("_held",)
+
+    def __init__(self) -> None:
+        self._held = ""
+
+    def next(self, piece: str) -> str:
+        """
+        *piece* as valid Unicode, but for what has to wait.
+        """
+        if not self._held and piece.isascii():
+            return piece
+
+        text = self._held + piece
+        self._held = text[-1] if text and "\ud800" <= text[-1] <= "\udbff" else ""
+        return mended(text[:-1] if self._held else text)
+
+    def whole(self, piece: str) -> str:
+        """
+        *piece* if it is valid as it is, and nothing waits for it; else "",
+        and `next` takes it.
+        """
+        if self._held:
+            return ""
+
+        if not piece.isascii():
+            try:
+                piece.encode()
+            except UnicodeEncodeError:
+                return ""
+
+        return piece
+
+    def rest(self) -> str:
+        """
+        What still waits, as valid Unicode.
+        """
+        rest, self._held = mended(self._held), ""
+        return rest
+
+
+class Shell:
+    """
+    What stands around the pieces, which is nearly always the same.
+
+    Remembers one object that was read, and tells whether another one says the
+    same, but for some keys.
+    """
+
+    __slots__ = ("_asked", "_but", "_get", "_size")
+
+    def __init__(self, *but: str) -> None:
+        self._but = but
+        self._size = -1
+        self._get: Callable[[Any], Any] = len
+        self._asked: Any = None
+
+    def remember(self, raw: Mapping[str, Any]) -> None:
+        """
+        Remember *raw*, in which nothing was wrong.
+        """
+        keys = [key for key in raw if key not in self._but]
+        self._size = len(raw)
+        self._get = itemgetter(*keys) if keys else bool
+        self._asked = self._get(raw)
+
+    def forget(self) -> None:
+        """
+        Remember nothing: the next one has to be read.
+        """
+        self._size = -1
+
+    def is_around(self, raw: Any) -> bool:
+        """
+        Whether *raw* is like the one remembered.
+
+        Raises what asking it for keys raises, if it has others.
+        """
+        return len(raw) == self._size and self._get(raw) == self._asked
+
+
+class News:
+    """
+    What was said beside what our model has words for: most of it is said again
+    with every event, and is new once.
+    """
+
+    __slots__ = ("_seen",)
+
+    def __init__(self) -> None:
+        self._seen: dict[Any, Any] = {}
+
+    def of(self, place: Place, known: frozenset[str], kind: object) -> dict[str, Any]:
+        """
+        All but the *known* keys of *place*, one of a *kind*, as far as they
+        say what was not said last.
+        """
+        if place.raw.keys() <= known:
+            return {}
+
+        seen = self._seen
+        news: dict[str, Any] = {}
+        told = place.reading.rest(place.raw, known, place.path)
+        for key, value in told.items():
+            if value is not None and seen.get((kind, key)) != value:
+                seen[kind, key] = news[key] = value
+
+        return news
+
+    def is_none(self, key: str, value: object, kind: object) -> bool:
+        """
+        Whether *value* under *key*, of a *kind*, is what was said last.
+        """
+        return bool(value == self._seen.get((kind, key), _NOTHING))
+
+    def add(
+        self, notes: dict[str, Any], place: Place, known: frozenset[str], kind: object
+    ) -> None:
+        """
+        Add the same to *notes*, where the last word stands.
+        """
+        for key, value in self.of(place, known, kind).items():
+            before = notes.get(key)
+            if isinstance(before, dict) and isinstance(value, dict):
+                notes[key] = {**before, **value}
+            else:
+                notes[key] = value

@@ -1,0 +1,238 @@
+"""
+Which call a piece of a streamed response belongs to.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from conversation_state._persistent import EMPTY_MAP
+from conversation_state.adapters._reading import Place, is_list, is_map
+from conversation_state.adapters._streaming import Cut, News
+from conversation_state.adapters.openai_chat._words import SOURCE
+from conversation_state.tools import ToolCall
+
+__all__ = ["Calls"]
+
+_CALL = frozenset({"custom", "function", "id", "index", "type"})
+_FUNCTION = frozenset({"arguments", "name"})
+_CUSTOM = frozenset({"input", "name"})
+_LEAST = frozenset({"function", "index"})
+_LEGACY = "function_call"
+
+
+class _Call:
+    """
+    A call that has been opened.
+    """
+
+    def __init__(self, index: int, call_id: str, made_id: str) -> None:
+        self.index = index
+        self.id = call_id or made_id
+        self.made_id = "" if call_id else made_id
+        self.late_id = ""
+        self.name = ""
+        self.pieces = 0
+        self.first = ""
+        self.arguments = Cut()
+
+    def goes_by(self, call_id: str) -> bool:
+        """
+        Whether this may be the call of *call_id*: an id may come late, once.
+        """
+        if self.made_id and not self.late_id:
+            return True
+
+        return call_id in {self.id, self.late_id}
+
+    def is_whole(self) -> bool:
+        """
+        Whether one piece had all arguments.
+        """
+        try:
+            return self.pieces == 1 and isinstance(json.loads(self.first), dict)
+        except ValueError:
+            return False
+
+
+class Calls:
+    """
+    The calls of one stream while it is read, numbered as they are opened.
+    """
+
+    def __init__(self, news: News) -> None:
+        self._news = news
+        self._opened: list[_Call] = []
+        self._at: dict[int | str, _Call] = {}
+
+    def read(self, delta: Place, prefix: str) -> list[ToolCall]:
+        """
+        The pieces that *delta* brings. Ids that are made up begin with *prefix*.
+        """
+        pieces: list[ToolCall] = []
+        given = delta.raw.get("tool_calls")
+        if is_list(given):
+            for at, raw in enumerate(given):
+                path = f"{delta.path}.tool_calls[{at}]"
+                if is_map(raw):
+                    place = Place(delta.reading, raw, path)
+                    pieces.append(self._read(place, prefix))
+                else:
+                    delta.reading.wrong(path, raw, "an object")
+        elif given is not None:
+            delta.wrong("tool_calls", "a list or null")
+
+        legacy = delta.raw.get(_LEGACY)
+        if is_map(legacy):
+            place = Place(delta.reading, legacy, f"{delta.path}.{_LEGACY}")
+            pieces.append(self._read_legacy(place, prefix))
+        elif legacy is not None:
+            delta.wrong(_LEGACY, "an object or null")
+
+        return pieces
+
+    def quick(self, pieces: Any) -> ToolCall | None:
+        """
+        The piece in *pieces* if it is one, of nothing but arguments, of a call
+        that is open; else None.
+
+        Raises what asking for keys raises, if there are others.
+        """
+        (raw,) = pieces
+        body = raw["function"]
+        call = self._at.get(raw["index"])
+        if call is None or len(raw) != len(_LEAST) or len(body) != 1:
+            return None
+
+        arguments = body["arguments"]
+        if arguments.__class__ is not str or not call.arguments.whole(arguments):
+            return None
+
+        call.pieces += 1
+        return ToolCall("", "", arguments, index=call.index)
+
+    def rest(self) -> list[ToolCall]:
+        """
+        What still waits for the second half of a character.
+        """
+        pieces = [
+            ToolCall("", "", call.arguments.rest(), index=call.index)
+            for call in self._opened
+        ]
+        return [piece for piece in pieces if piece.arguments]
+
+    def _read(self, place: Place, prefix: str) -> ToolCall:
+        raw = place.raw
+        at = raw.get("index")
+        if at is not None and (at.__class__ is not int or not 0 <= at < 2**63):
+            place.wrong("index", "the number of a call, from 0 on, or null")
+            at = None
+
+        word, known = (
+            ("custom", _CUSTOM) if "custom" in raw else ("function", _FUNCTION)
+        )
+        body = raw.get(word)
+        name = arguments = ""
+        inside = None
+        if is_map(body):
+            inside = Place(place.reading, body, f"{place.path}.{word}")
+            name = _text(inside, "name")
+            arguments = _text(inside, "input" if word == "custom" else "arguments")
+        elif body is not None:
+            place.wrong(word, "an object or null")
+
+        call_id = _text(place, "id")
+        call = self._continued(at, call_id, name) or self._open(at, call_id, prefix)
+        if at is not None:
+            self._at[at] = call
+
+        keys = self._news.of(place, _CALL, call.index)
+        if call.made_id and call_id and not call.late_id:
+            call.late_id = keys["id"] = call_id
+
+        news = self._news.of(inside, known, (call.index, word)) if inside else {}
+        if news:
+            keys[word] = news
+
+        return _piece(call, name, arguments, {}, keys, kind=_text(place, "type"))
+
+    def _read_legacy(self, body: Place, prefix: str) -> ToolCall:
+        notes = {}
+        call = self._at.get(_LEGACY)
+        if call is None:
+            call = self._at[_LEGACY] = self._open(None, "", prefix)
+            notes = {"under": {_LEGACY: True}}
+
+        keys = self._news.of(body, _FUNCTION, _LEGACY)
+        name, arguments = _text(body, "name"), _text(body, "arguments")
+        return _piece(call, name, arguments, notes, keys)
+
+    def _continued(self, at: int | None, call_id: str, name: str) -> _Call | None:
+        """
+        The call that a piece goes on with; None if it opens one.
+        """
+        last = self._opened[-1] if self._opened else None
+        call = last if at is None else self._at.get(at)
+        if call is None or (call_id and not call.goes_by(call_id)):
+            return None
+
+        # Nothing but its name tells a whole call without an id from a piece of
+        # the call before it.
+        if name and call.name and (not call_id or call.made_id):
+            return None if name != call.name or call.is_whole() else call
+
+        return call
+
+    def _open(self, at: int | None, call_id: str, prefix: str) -> _Call:
+        most = max((call.index for call in self._opened), default=-1)
+        taken = at is None or any(call.index == at for call in self._opened)
+        index = most + 1 if at is None or taken else at
+        call = _Call(index, call_id, f"{prefix}_call_{len(self._opened)}")
+        self._opened.append(call)
+        return call
+
+
+def _text(place: Place, key: str) -> str:
+    """
+    The text under *key*, as it is; "" if there is none.
+    """
+    value = place.raw.get(key)
+    if value is None or isinstance(value, str):
+        return value or ""
+
+    place.wrong(key, "a text or null")
+    return ""
+
+
+def _piece(
+    call: _Call,
+    name: str,
+    arguments: str,
+    notes: dict[str, Any],
+    keys: dict[str, Any],
+    *,
+    kind: str = "",
+) -> ToolCall:
+    opens = not call.pieces
+    call.pieces += 1
+    if opens:
+        call.first = arguments
+        if call.made_id:
+            notes = {"made_id": call.made_id, **notes}
+
+    # Some repeat the name with every piece, which is nothing new.
+    new = name if name != call.name else ""
+    call.name = call.name or name
+    if keys:
+        notes = {**notes, "keys": keys}
+
+    metadata: Any = {SOURCE: notes} if notes else EMPTY_MAP
+    return ToolCall(
+        call.id if opens else "",
+        new,
+        call.arguments.next(arguments),
+        index=call.index,
+        type=(opens and kind) or "function",
+        metadata=metadata,
+    )
