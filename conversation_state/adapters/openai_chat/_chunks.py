@@ -38,9 +38,12 @@ __all__ = ["aload_chunks", "load_chunks"]
 # `obfuscation` is padding against those who measure the length of messages.
 _RESPONSE = frozenset({"choices", "error", "model", "obfuscation", "object", "usage"})
 _CHOICE = frozenset({"delta", "finish_reason", "index", "logprobs", "usage"})
+# Groq says with every piece in which `channel` it is, and refuses messages that
+# say so.
 _DELTA = frozenset(
     {
         "audio",
+        "channel",
         "content",
         "function_call",
         "refusal",
@@ -150,19 +153,28 @@ class _Stream:
 
         return None
 
-    def _quick(self, delta: Any) -> AssistantMessage | None:
+    def _only(self, delta: Any) -> tuple[str, Any]:
+        """
+        The one thing that is new in *delta*; "" if there is not just one.
+        """
         found, piece = "", None
         for key, value in delta.items():
-            if value is None or (
-                key not in _DELTA and self._news.is_none(key, value, "delta")
+            if (
+                value is None
+                or key == "channel"
+                or (key not in _DELTA and self._news.is_none(key, value, "delta"))
             ):
                 continue
 
             if found:
-                return None
+                return "", None
 
             found, piece = key, value
 
+        return found, piece
+
+    def _quick(self, delta: Any) -> AssistantMessage | None:
+        found, piece = self._only(delta)
         if found == "tool_calls":
             call = self._calls.quick(piece)
             return AssistantMessage(tool_calls=(call,)) if call else None
@@ -307,7 +319,7 @@ class _Stream:
         The text under *key*, as far as no half of a character waits.
         """
         piece = delta.raw.get(key)
-        if not piece:
+        if piece is None:
             return ""
 
         if not isinstance(piece, str):
@@ -362,7 +374,7 @@ class _Stream:
             for name, told in (
                 ("response", self._of_response),
                 ("choice", self._of_choice),
-                ("keys", self._sound.rest()),
+                (self._sound.place, self._sound.rest()),
             )
             if told
         }
@@ -386,6 +398,8 @@ class _Sound:
         self._said = Cut()
         self._encoded = ""
         self._keys: dict[str, Any] = {}
+        # Where to note what is told of audio that is no part.
+        self.place = "keys"
 
     def read(self, delta: Place) -> list[Part]:
         """
@@ -417,6 +431,7 @@ class _Sound:
             notes["keys"] = self._keys
             self._keys = {}
 
+        self.place = "audio"
         metadata: Any = {SOURCE: notes}
         return [AudioPart(data=octets, metadata=metadata)]
 
@@ -433,7 +448,7 @@ class _Sound:
 
     def rest(self) -> dict[str, Any]:
         """
-        What was told without any audio to tell it with.
+        What was told after the last piece of audio, or without any.
         """
         return {"audio": self._keys} if self._keys else {}
 

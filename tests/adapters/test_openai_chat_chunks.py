@@ -1,0 +1,876 @@
+"""
+Streams of Chat Completions: chunks that concatenate to what was said.
+"""
+
+import asyncio
+import base64
+import copy
+import json
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from conversation_state.adapters.openai_chat import (
+    aload_chunks,
+    dump,
+    load,
+    load_chunks,
+)
+from conversation_state.chunks import Accumulator, concat
+from conversation_state.errors import DecodeError, ProviderStreamError
+from conversation_state.messages import AssistantMessage, LogProb
+from conversation_state.parts import AudioPart, ReasoningPart, RefusalPart, TextPart
+from conversation_state.testing.strategies import texts
+from conversation_state.usage import Usage
+from tests.adapters.contract import JUNK, as_text, bare, harmed
+from tests.adapters.openai_chat import several
+
+STREAMS = Path(__file__).parents[3] / "shared" / "data" / "streams" / "openai_chat"
+
+recorded = pytest.mark.skipif(
+    not STREAMS.is_dir(), reason="the recorded streams are not beside this checkout"
+)
+
+
+def event(*, reason=None, **delta):
+    """
+    An event with a *delta*.
+    """
+    return {
+        "id": "chatcmpl-1",
+        "object": "chat.completion.chunk",
+        "model": "gpt-4o",
+        "choices": [{"index": 0, "delta": delta, "finish_reason": reason}],
+        "usage": None,
+    }
+
+
+def call(at=0, arguments=None, **fields):
+    """
+    A piece of a call.
+    """
+    function = {} if arguments is None else {"arguments": arguments}
+    if "name" in fields:
+        function["name"] = fields.pop("name")
+
+    index = {} if at is None else {"index": at}
+    return {**index, **fields, "function": function}
+
+
+def called(*pieces):
+    """
+    The calls after an event for each of *pieces*.
+    """
+    return collected(*[event(tool_calls=[piece]) for piece in pieces]).tool_calls
+
+
+def collected(*events):
+    """
+    The message that *events* make.
+    """
+    return concat(load_chunks(events))
+
+
+def given_before(events, error):
+    """
+    The chunks that come before *error*, and the error.
+    """
+    chunks: list[Any] = []
+    with pytest.raises(error) as caught:
+        chunks.extend(load_chunks(events))
+
+    return chunks, caught.value
+
+
+class TestText:
+    def test_pieces(self):
+        """
+        The text of all events, the reason of the last one, the model.
+        """
+        message = collected(
+            event(role="assistant", content=""),
+            event(content="Hel"),
+            event(content="lo"),
+            event(content=None),
+            event(reason="stop"),
+        )
+
+        assert "Hello" == message.content
+        assert ("stop", "gpt-4o") == (
+            message.response.finish_reason,
+            message.response.model,
+        )
+
+    def test_one_chunk_a_piece(self):
+        """
+        Pieces are given as they come, what is told of the whole at the end.
+        """
+        chunks = list(load_chunks([event(content="a"), event(content="b")]))
+
+        assert ["a", "b", ""] == [chunk.text for chunk in chunks]
+        assert [None, None] == [chunk.response for chunk in chunks[:2]]
+
+    def test_lazily(self):
+        """
+        No event is read before its chunk is asked for.
+        """
+
+        def source():
+            yield event(content="a")
+            raise AssertionError
+
+        assert AssistantMessage("a") == next(load_chunks(source()))
+
+    def test_surrogates(self):
+        """
+        A character cut in two is put together again; half of one that is left
+        is mended.
+        """
+        whole = [event(content="a\ud83d"), event(content="\ude00b"), event(content="")]
+        broken = [event(content="a\ud83d"), event(content="b"), event(content="\ud83d")]
+
+        assert "a😀b" == collected(*whole).text
+        assert "a\ufffdb\ufffd" == collected(*broken).text
+
+    def test_surrogates_in_arguments(self):
+        """
+        Also in the arguments of a call, and each call by itself.
+        """
+        calls = called(
+            call(0, '"\ud83d', id="a", name="f"),
+            call(1, "\ud83d", id="b", name="f"),
+            call(0, '\ude00"'),
+        )
+
+        assert ['"😀"', "\ufffd"] == [each.arguments for each in calls]
+
+    def test_whole_characters(self):
+        """
+        Text beyond ASCII goes the quick way, too.
+        """
+        pieces = ["größe", "漢字", "😀", "\ud83d", "\ude00", "é"]
+
+        assert "größe漢字😀😀é" == collected(*[event(content=p) for p in pieces]).text
+
+    def test_lists(self):
+        """
+        Mistral's thoughts and texts, a block each.
+        """
+        thinking = {"type": "thinking", "thinking": [{"type": "text", "text": "hm"}]}
+        message = collected(
+            event(content=[thinking]),
+            event(content=[thinking]),
+            event(content=[{"type": "text", "text": "a"}]),
+            event(content="b"),
+        )
+
+        assert "hmhm" == message.reasoning
+        assert "ab" == message.text
+        assert [2, 2] == list(message.parts[0].metadata["openai_chat"]["thinking"])
+
+    def test_refusal(self):
+        """
+        A refusal, alone and after a text.
+        """
+        refused = [event(refusal="I "), event(refusal="won't")]
+
+        assert (RefusalPart("I won't"),) == collected(*refused).content
+        assert ("a", "I won't") == (
+            collected(event(content="a"), *refused).text,
+            collected(event(content="a"), *refused).refusal,
+        )
+
+
+class TestReasoning:
+    @pytest.mark.parametrize("key", ["reasoning", "reasoning_content"])
+    def test_pieces(self, key):
+        """
+        Thoughts under either key, before the text, noted where they stood.
+        """
+        message = collected(
+            event(**{key: "h"}),
+            event(**{key: "m", "channel": "analysis"}),
+            event(**{key: "."}),
+            event(content="a", **{key: None}),
+            event(content="b"),
+        )
+        noted = {"openai_chat": {"under": {key: True}}}
+
+        assert (ReasoningPart("hm.", metadata=noted), TextPart("ab")) == message.content
+        assert {"role": "assistant", key: "hm.", "content": "ab"} == (
+            dump([message]).payload["messages"][0]
+        )
+
+    def test_twice(self):
+        """
+        What is said under both keys is said once.
+        """
+        events = [event(reasoning=text, reasoning_content=text) for text in "ab"]
+
+        assert "ab" == collected(*events).reasoning
+
+    def test_again_after_text(self):
+        """
+        Thoughts after text are others.
+        """
+        message = collected(
+            event(reasoning="a"), event(content="b"), event(reasoning="c")
+        )
+
+        assert ["a", "b", "c"] == [part.text for part in message.parts]
+
+
+class TestCalls:
+    def test_pieces(self):
+        """
+        Arguments byte for byte, in the order the calls were opened.
+        """
+        calls = called(
+            call(0, "", id="a", type="function", name="search"),
+            call(0, '{"q":'),
+            call(1, '{ "x" ', id="b", type="function", name="clock"),
+            call(0, ' "\\u00e9"}'),
+            call(1, ": 1 }"),
+        )
+
+        assert [
+            ("a", "search", '{"q": "\\u00e9"}', 0),
+            ("b", "clock", '{ "x" : 1 }', 1),
+        ] == [(each.id, each.name, each.arguments, each.index) for each in calls]
+
+    def test_one_index_for_all(self):
+        """
+        Another id is another call, whatever its index.
+        """
+        calls = called(
+            call(0, "{}", id="a", name="f"), call(0, "[]", id="b", name="f"), call(0)
+        )
+
+        assert [("a", "{}", 0), ("b", "[]", 1)] == [
+            (each.id, each.arguments, each.index) for each in calls
+        ]
+
+    def test_no_index(self):
+        """
+        Pieces without an index are told by their ids, or go on with the last.
+        """
+        calls = called(
+            call(None, "1", id="a", name="f"),
+            call(None, "2"),
+            call(None, "3", id="b", name="g"),
+            call(None, "4", id="b"),
+        )
+
+        assert [("a", "12"), ("b", "34")] == [(c.id, c.arguments) for c in calls]
+
+    def test_no_ids(self):
+        """
+        Whole calls without ids are calls of their own, under ids made up.
+        """
+        calls = called(
+            call(0, '{"q": 1}', name="f"),
+            call(0, '{"q": 2}', name="f"),
+            call(0, "{}", name="g"),
+        )
+
+        assert ["chatcmpl-1_call_0", "chatcmpl-1_call_1", "chatcmpl-1_call_2"] == [
+            each.id for each in calls
+        ]
+        assert ['{"q": 1}', '{"q": 2}', "{}"] == [each.arguments for each in calls]
+        assert all(each.metadata["openai_chat"]["made_id"] == each.id for each in calls)
+
+    def test_made_up_ids_are_not_sent(self):
+        """
+        As those that `load` makes.
+        """
+        message = collected(event(tool_calls=[call(0, "{}", name="f")]))
+        (sent,) = dump([message]).payload["messages"][0]["tool_calls"]
+
+        assert "id" not in sent
+
+    def test_no_ids_in_pieces(self):
+        """
+        Pieces without ids belong together while they are no whole calls.
+        """
+        calls = called(
+            call(0, "", name="f"), call(0, '{"q"', name="f"), call(0, ": 1}")
+        )
+
+        assert [("f", '{"q": 1}')] == [(each.name, each.arguments) for each in calls]
+
+    def test_a_late_id(self):
+        """
+        An id that comes after the first piece is noted, and opens nothing.
+        """
+        calls = called(
+            call(0, "", name="f"), call(0, "{", id="a"), call(0, "}", id="a")
+        )
+
+        assert ["{}"] == [each.arguments for each in calls]
+        assert "a" == calls[0].metadata["openai_chat"]["keys"]["id"]
+
+    def test_repeated_names(self):
+        """
+        A name that comes with every piece is one name.
+        """
+        calls = called(
+            call(0, "{", id="a", name="f"),
+            call(0, "}", id="a", name="f"),
+            call(0, " ", id="a", name=None),
+        )
+
+        assert [("a", "f", "{} ")] == [(c.id, c.name, c.arguments) for c in calls]
+
+    def test_custom(self):
+        """
+        Custom tools have an input that is no JSON.
+        """
+        calls = called(
+            {
+                "index": 0,
+                "id": "a",
+                "type": "custom",
+                "custom": {"name": "f", "input": "x"},
+            },
+            {"index": 0, "custom": {"input": "y"}},
+        )
+
+        assert [("custom", "f", "xy")] == [(c.type, c.name, c.arguments) for c in calls]
+
+    def test_function_call(self):
+        """
+        The format before `tool_calls`.
+        """
+        message = collected(
+            event(function_call={"name": "f", "arguments": ""}),
+            event(function_call={"arguments": "{}"}),
+        )
+
+        assert {"name": "f", "arguments": "{}"} == (
+            dump([message]).payload["messages"][0]["function_call"]
+        )
+
+    def test_extras(self):
+        """
+        What a provider adds to a call is kept with it, once.
+        """
+        signed = {"extra_content": {"google": {"thought_signature": "x"}}}
+        calls = called(
+            call(0, "{", id="a", name="f", **signed),
+            call(0, "}", **signed),
+            call(1, "{}", id="b", name="f", **signed),
+        )
+
+        assert [signed, signed] == [c.metadata["openai_chat"]["keys"] for c in calls]
+
+    def test_indexes_apart(self):
+        """
+        Indexes may start anywhere.
+        """
+        calls = called(call(7, "a", id="a"), call(3, "b", id="b"), call(7, "c"))
+
+        assert [("b", "b", 3), ("a", "ac", 7)] == [
+            (each.id, each.arguments, each.index) for each in calls
+        ]
+
+
+class TestAudio:
+    def test_pieces(self):
+        """
+        Data is decoded however it is cut; the transcript is noted.
+        """
+        text = base64.b64encode(b"RIFF-data!").decode()
+        message = collected(
+            event(audio={"id": "audio_1"}),
+            event(audio={"transcript": "Hel"}),
+            event(audio={"data": text[:5], "transcript": "l"}),
+            event(audio={"data": text[5:], "transcript": "o"}),
+            event(audio={"expires_at": 5}),
+        )
+        (part,) = message.parts
+
+        assert b"RIFF-data!" == part.data
+        assert "Hello" == part.metadata["openai_chat"]["keys"]["transcript"]
+        assert {"id": "audio_1"} == dump([message]).payload["messages"][0]["audio"]
+
+    def test_transcript_alone(self):
+        """
+        Without data there is no part, and nothing is lost.
+        """
+        message = collected(event(audio={"transcript": "Hello"}))
+
+        assert "" == message.content
+        assert {"audio": {"transcript": "Hello"}} == (
+            message.metadata["openai_chat"]["keys"]
+        )
+
+    def test_no_base64(self):
+        """
+        Is told with its path.
+        """
+        _, error = given_before([event(audio={"data": "????"})], DecodeError)
+
+        assert "$[0].choices[0].delta.audio.data" == error.problems[0].path
+
+
+class TestResponse:
+    def test_usage_once(self):
+        """
+        With the provider's last numbers, also smaller ones.
+        """
+        used = [
+            {**event(content=text), "usage": {"prompt_tokens": 9, "total_tokens": n}}
+            for text, n in [("a", 20), ("b", 12)]
+        ]
+        chunks = list(load_chunks([*used, event(content="c")]))
+        told = [chunk.response.usage for chunk in chunks if chunk.response]
+
+        assert [Usage(9, 0, 12)] == told
+
+    def test_usage_without_choices(self):
+        """
+        An event of its own.
+        """
+        usage = {"choices": [], "usage": {"prompt_tokens": 1, "completion_tokens": 2}}
+
+        assert Usage(1, 2) == collected(event(content="a"), usage).response.usage
+
+    def test_logprobs(self):
+        """
+        Are appended, also equal ones.
+        """
+        token = {"token": "a", "logprob": -1.0, "bytes": None, "top_logprobs": []}
+        events = [event(content="a") for _ in range(3)]
+        for each in events:
+            each["choices"][0]["logprobs"] = {"content": [token]}
+
+        assert (LogProb("a", -1.0),) * 3 == collected(*events).response.logprobs
+
+    def test_notes(self):
+        """
+        What has no field is noted, without padding and nulls.
+        """
+        events = [
+            {**event(content="a"), "system_fingerprint": "fp", "obfuscation": "xx"},
+            {**event(content="b"), "system_fingerprint": None, "obfuscation": "x"},
+            {**event(), "moderation": {"flagged": False}},
+        ]
+        events[1]["choices"][0]["content_filter"] = {"hate": False}
+        notes = collected(*events).metadata["openai_chat"]
+
+        assert {
+            "id": "chatcmpl-1",
+            "system_fingerprint": "fp",
+            "moderation": {"flagged": False},
+        } == notes["response"]
+        assert {"content_filter": {"hate": False}} == notes["choice"]
+
+    def test_keys_of_deltas(self):
+        """
+        What a dialect adds to a message is sent back to it; what is said with
+        every piece is said once.
+        """
+        events = [event(content=text, annotations=[{"url": "x"}]) for text in "abc"]
+
+        assert [{"url": "x"}] == (
+            dump([collected(*events)]).payload["messages"][0]["annotations"]
+        )
+
+    def test_choices(self):
+        """
+        Of several answers, the one asked for.
+        """
+        events = [event(content=text) for text in "abcd"]
+        for at, each in enumerate(events):
+            each["choices"][0]["index"] = at % 2
+
+        assert "ac" == concat(load_chunks(events)).text
+        assert "bd" == concat(load_chunks(events, choice=1)).text
+
+    @pytest.mark.parametrize("choice", [-1, None, "0", True])
+    def test_no_choice(self, choice):
+        """
+        Answers are numbered; told at once, not with the first chunk.
+        """
+        with pytest.raises(ValueError, match="number of an answer"):
+            load_chunks([], choice=choice)
+
+
+class TestEnds:
+    @pytest.mark.parametrize(
+        ("events", "reason"),
+        [
+            ([], "interrupted"),
+            ([event(content="a")], "interrupted"),
+            ([event(content="a"), "[DONE]"], ""),
+            ([event(content="a"), event(reason="stop")], "stop"),
+            ([event(content="a"), event(reason="stop"), "[DONE]"], "stop"),
+        ],
+    )
+    def test_reason(self, events, reason):
+        """
+        A stream without its end was interrupted.
+        """
+        assert reason == collected(*events).response.finish_reason
+
+    def test_after_the_end(self):
+        """
+        Nothing is read after the end.
+        """
+        events = iter([event(content="a"), "[DONE]", event(content="b")])
+
+        assert "a" == concat(load_chunks(events)).text
+        assert "b" == next(events)["choices"][0]["delta"]["content"]
+
+    @pytest.mark.parametrize(
+        ("said", "told"),
+        [
+            ({"message": "overloaded", "code": 5}, "overloaded"),
+            ("overloaded", "overloaded"),
+            ({"code": 5}, "did not say why"),
+            (["what"], "did not say why"),
+        ],
+    )
+    def test_provider_fails(self, said, told):
+        """
+        In its own words, after all it said before.
+        """
+        events = [event(content="a"), event(content="b"), {"error": said}]
+        chunks, error = given_before(events, ProviderStreamError)
+
+        assert told in str(error)
+        assert {"error": said} == error.event
+        assert "ab" == concat(chunks).text
+        assert "interrupted" == concat(chunks).response.finish_reason
+
+    def test_provider_fails_with_a_piece(self):
+        """
+        What comes with the error comes before it.
+        """
+        last = {**event(content="b", reason="error"), "error": {"message": "no"}}
+        chunks, _ = given_before([event(content="a"), last], ProviderStreamError)
+
+        assert "ab" == concat(chunks).text
+        assert "error" == concat(chunks).response.finish_reason
+
+    def test_source_fails(self):
+        """
+        So does whatever the source raises.
+        """
+
+        def source():
+            yield event(content="a")
+            raise TimeoutError
+
+        chunks, _ = given_before(source(), TimeoutError)
+
+        assert "a" == concat(chunks).text
+        assert "interrupted" == concat(chunks).response.finish_reason
+
+    def test_nothing_is_given_after_an_error(self):
+        """
+        The stream is over.
+        """
+        stream = load_chunks([{"error": "x"}, event(content="a")])
+        next(stream)
+
+        with pytest.raises(ProviderStreamError):
+            next(stream)
+        with pytest.raises(StopIteration):
+            next(stream)
+
+
+class TestRefuses:
+    @pytest.mark.parametrize(
+        ("wrong", "path"),
+        [
+            (None, "$[1]"),
+            (b"data: {}", "$[1]"),
+            ({"choices": {}}, "$[1].choices"),
+            ({"choices": [5]}, "$[1].choices[0]"),
+            ({"choices": [{"delta": []}]}, "$[1].choices[0].delta"),
+            ({"choices": [{"message": {}}]}, "$[1].choices[0]"),
+            ({"choices": [], "model": 5}, "$[1].model"),
+            ({"usage": {"prompt_tokens": -1}}, "$[1].usage.prompt_tokens"),
+            (event(content=5), "$[1].choices[0].delta.content"),
+            (event(role="user"), "$[1].choices[0].delta.role"),
+            (event(reasoning={}), "$[1].choices[0].delta.reasoning"),
+            (event(refusal=5), "$[1].choices[0].delta.refusal"),
+            (event(audio=5), "$[1].choices[0].delta.audio"),
+            (event(tool_calls={}), "$[1].choices[0].delta.tool_calls"),
+            (event(tool_calls=[5]), "$[1].choices[0].delta.tool_calls[0]"),
+            (
+                event(tool_calls=[{"index": -1}]),
+                "$[1].choices[0].delta.tool_calls[0].index",
+            ),
+            (
+                event(tool_calls=[{"index": 0, "id": 5}]),
+                "$[1].choices[0].delta.tool_calls[0].id",
+            ),
+            (
+                event(tool_calls=[call(0, {})]),
+                "$[1].choices[0].delta.tool_calls[0].function.arguments",
+            ),
+            (
+                event(tool_calls=[{"index": 0, "function": []}]),
+                "$[1].choices[0].delta.tool_calls[0].function",
+            ),
+            (event(function_call=5), "$[1].choices[0].delta.function_call"),
+        ],
+    )
+    def test_what_is_no_event(self, wrong, path):
+        """
+        With the number of the event and the path in it, after what came
+        before.
+        """
+        chunks, error = given_before([event(content="a"), wrong], DecodeError)
+
+        assert path == error.problems[0].path
+        assert "a" == concat(chunks).text
+
+    def test_all_of_an_event(self):
+        """
+        All that is wrong with an event is told at once.
+        """
+        _, error = given_before([event(role="user", content=5)], DecodeError)
+
+        assert 2 == len(error.problems)
+
+    def test_an_event_of_the_sdk(self):
+        """
+        Objects are no JSON; the message says what was given.
+        """
+        _, error = given_before([object()], DecodeError)
+
+        assert "a Python object" in str(error)
+        assert "plain JSON" in str(error)
+
+
+class TestAsync:
+    def test_alike(self):
+        """
+        The same chunks of events that are waited for, errors included.
+        """
+        events = [event(content="a"), event(content="b"), {"error": "no"}]
+
+        async def source():
+            for each in events:
+                yield each
+
+        async def read():
+            chunks = []
+            try:
+                async for chunk in aload_chunks(source()):
+                    chunks.append(chunk)  # noqa: PERF401 - kept when it raises
+            except ProviderStreamError:
+                return chunks
+
+        assert given_before(events, ProviderStreamError)[0] == asyncio.run(read())
+
+
+# A response, whole and cut into events
+
+
+@st.composite
+def cut(draw, text):
+    """
+    *text* in pieces.
+    """
+    at = sorted(draw(st.sets(st.integers(0, len(text)), max_size=4)))
+    return [text[a:b] for a, b in zip([0, *at], [*at, len(text)], strict=True)]
+
+
+@st.composite
+def responses_and_events(draw):
+    """
+    A response, and the events it may have come in.
+    """
+    message = {"role": "assistant", "content": draw(st.none() | texts())}
+    events = [event(role="assistant")]
+    thought = draw(texts())
+    if thought:
+        message["reasoning_content"] = thought
+        events += [event(reasoning_content=p) for p in draw(cut(thought))]
+
+    if message["content"]:
+        events += [event(content=p) for p in draw(cut(message["content"]))]
+
+    calls = []
+    pieces = []
+    for at in range(draw(st.integers(0, 3))):
+        arguments = draw(texts())
+        head = {"id": f"c{at}", "type": "function"}
+        calls.append({**head, "function": {"name": "f", "arguments": arguments}})
+        first, *rest = draw(cut(arguments))
+        of_call = [call(at, first, **head, name="f"), *[call(at, p) for p in rest]]
+        pieces.append(of_call)
+
+    if calls:
+        message["tool_calls"] = calls
+
+    while any(pieces):
+        of_call = draw(st.sampled_from([each for each in pieces if each]))
+        events.append(event(tool_calls=[of_call.pop(0)]))
+
+    usage = {"prompt_tokens": 3, "completion_tokens": 4, "total_tokens": 7}
+    reason = "tool_calls" if calls else "stop"
+    events += [event(reason=reason), {"choices": [], "usage": usage}]
+    choice = {"index": 0, "message": message, "finish_reason": reason}
+    return {"model": "gpt-4o", "choices": [choice], "usage": usage}, events
+
+
+class TestLaws:
+    @given(responses_and_events())
+    def test_a_stream_is_its_response(self, made):
+        """
+        Cut into events and collected, a response says what it says whole.
+        """
+        response, events = made
+        (whole,) = several(response)
+        message = collected(*events)
+
+        assert bare(whole) == bare(message)
+        assert whole.response == message.response
+
+    @given(responses_and_events(), st.data())
+    def test_refuses_in_one_way(self, made, data):
+        """
+        Whatever is wrong with a stream, it is told as such, after chunks that
+        make a message; and nothing is changed.
+        """
+        _, events = made
+        path = data.draw(st.lists(st.integers(0, 9), max_size=8))
+        wrong = harmed(copy.deepcopy(events), path, data.draw(JUNK))
+        wrong = wrong if isinstance(wrong, list) else [wrong]
+        accumulator: Any = Accumulator()
+        failure: Any = None
+        try:
+            for chunk in load_chunks(wrong):
+                accumulator = accumulator.add(chunk)
+        except (DecodeError, ProviderStreamError) as error:
+            failure = error
+
+        paths = [each.path for each in getattr(failure, "problems", ())]
+        assert as_text(failure)
+        assert all(path.startswith("$[") for path in paths)
+        assert accumulator.message.response is not None
+
+
+# Real traffic
+
+
+def events_of(path):
+    """
+    The events recorded at *path*.
+    """
+    for line in path.read_text(encoding="utf-8").splitlines():
+        kind, _, data = line.partition(": ")
+        if kind == "data":
+            yield data if data == "[DONE]" else json.loads(data)
+
+
+def straightforward(events):
+    """
+    What anybody would read of *events*.
+    """
+    told: dict[str, Any] = {"text": "", "reasoning": "", "calls": {}, "usage": None}
+    for each in events:
+        if each == "[DONE]" or "error" in each:
+            continue
+
+        told["usage"] = each.get("usage") or told["usage"]
+        for choice in each["choices"]:
+            told["reason"] = choice.get("finish_reason") or told.get("reason")
+            delta = choice["delta"]
+            content = delta.get("content") or ""
+            for block in content if isinstance(content, list) else ():
+                told["reasoning"] += "".join(t["text"] for t in block["thinking"])
+
+            told["text"] += content if isinstance(content, str) else ""
+            told["reasoning"] += delta.get("reasoning_content") or ""
+            told["reasoning"] += delta.get("reasoning") or ""
+            for piece in delta.get("tool_calls") or ():
+                call = told["calls"].setdefault(piece["index"], ["", "", ""])
+                call[0] = piece.get("id") or call[0]
+                call[1] = piece["function"].get("name") or call[1]
+                call[2] += piece["function"].get("arguments") or ""
+
+    return told
+
+
+@recorded
+@pytest.mark.parametrize(
+    "path", sorted(STREAMS.glob("*.sse")), ids=lambda path: path.stem
+)
+class TestRecorded:
+    def test_collects(self, path):
+        """
+        Recorded streams collect to what their events say.
+        """
+        told = straightforward(events_of(path))
+        chunks: list[Any] = []
+        failed = False
+        try:
+            chunks.extend(load_chunks(events_of(path)))
+        except ProviderStreamError:
+            failed = True
+
+        message = concat(chunks)
+        used = told["usage"] or {}
+
+        assert failed == any("error" in each for each in events_of(path))
+        assert told["text"] == message.text
+        assert told["reasoning"] == message.reasoning
+        assert [tuple(each) for each in told["calls"].values()] == [
+            (each.id, each.name, each.arguments) for each in message.tool_calls
+        ]
+        assert (told["reason"] or "interrupted") == message.response.finish_reason
+        assert bool(used) == (message.response.usage is not None)
+        for name in ("prompt_tokens", "completion_tokens", "total_tokens"):
+            assert used.get(name) == getattr(message.response.usage, name, None)
+
+    def test_chunk_by_chunk(self, path):
+        """
+        An accumulator shows the same, and every moment of it.
+        """
+        accumulator: Any = Accumulator()
+        chunks: list[Any] = []
+        try:
+            for chunk in load_chunks(events_of(path)):
+                chunks.append(chunk)
+                accumulator = accumulator.add(chunk)
+                assert accumulator.message.text.endswith(chunk.text)
+        except ProviderStreamError:
+            pass
+
+        assert concat(chunks) == accumulator.message
+
+    def test_goes_back(self, path):
+        """
+        What was collected can be sent again, and nothing is lost.
+        """
+        chunks: list[Any] = []
+        with suppress(ProviderStreamError):
+            chunks.extend(load_chunks(events_of(path)))
+
+        message = concat(chunks)
+        export = dump([message])
+
+        assert () == export.lost
+        assert bare(message) == bare(load(export.payload)[0])
+
+
+class TestKinds:
+    def test_audio_part(self):
+        """
+        Sound has no media type here: nobody says what it is.
+        """
+        message = collected(event(audio={"data": base64.b64encode(b"x" * 3).decode()}))
+
+        assert [""] == [
+            part.media_type for part in message.parts if isinstance(part, AudioPart)
+        ]
