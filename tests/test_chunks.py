@@ -386,6 +386,10 @@ class TestToolCalls:
         assert (piece, call) == called(piece, call)
         assert (call,) == called(empty, call)
         assert (call,) == called(call, empty)
+        assert ["1", "2"] == [c.arguments for c in called(empty, piece, call)]
+        assert (
+            "12" == called(empty, ToolCall("a", "f", "1", index=0), call)[0].arguments
+        )
 
     def test_type_of_a_piece(self):
         """
