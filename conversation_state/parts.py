@@ -68,7 +68,7 @@ def _position(self: Part, _field: attrs.Attribute[Any], value: Any) -> None:
         raise InvalidPartError(msg)
 
 
-@attrs.frozen(kw_only=True, repr=False, init=False)
+@attrs.frozen(kw_only=True, repr=False, eq=False, init=False)
 class Part(ByContent):
     """
     What all parts have. Not made by itself.
@@ -140,7 +140,7 @@ class TextPart(Part):
     text: str = attrs.field(validator=_text)
 
 
-@attrs.frozen(kw_only=True, repr=False, init=False)
+@attrs.frozen(kw_only=True, repr=False, eq=False, init=False)
 class MediaPart(Part):
     """
     What images, audio, video and files have. Not made by itself.

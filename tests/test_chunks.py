@@ -254,6 +254,34 @@ class TestContent:
         assert (both,) == said(wav, more)
         assert (both, mp3) == said(wav, more, mp3)
 
+    @pytest.mark.parametrize(
+        "odd",
+        [
+            AssistantMessage("text"),
+            AssistantMessage([ReasoningPart("!", "signed")]),
+            AssistantMessage([ReasoningPart("!", index=1)]),
+            AssistantMessage([ReasoningPart("!", metadata={"x": 1})]),
+            AssistantMessage([ReasoningPart("!", unknown={"x": 1})]),
+            AssistantMessage([RefusalPart("!")]),
+            AssistantMessage([ReasoningPart("!"), ReasoningPart("!")]),
+            AssistantMessage([ReasoningPart("!")], response=ResponseMeta("stop")),
+            AssistantMessage([ReasoningPart("!")], name="ann"),
+            AssistantMessage([ReasoningPart("!")], tool_calls=[ToolCall("a", "f")]),
+        ],
+    )
+    def test_many_parts(self, odd):
+        """
+        Among many alike, one that is not says what it says, wherever it is.
+        """
+        alike = [AssistantMessage([ReasoningPart("x")])] * 100
+        pieces = [*alike, odd, *alike]
+        one_by_one = alike[0]
+        for piece in pieces[1:]:
+            one_by_one = concat([one_by_one, piece])
+
+        assert one_by_one == concat(pieces)
+        assert 200 <= len(concat(pieces).reasoning)
+
     def test_urls_stay(self):
         """
         What has a url is whole, before data and after it.
@@ -419,12 +447,51 @@ class TestToolCalls:
         That of later pieces is kept, too.
         """
         a = ToolCall("a", "f", index=0, metadata={"x": "1"}, unknown={"u": [1]})
-        b = ToolCall("", "", index=0, metadata={"x": "2", "y": 3}, unknown={"u": [2]})
+        b = ToolCall("", "", "1", index=0, metadata={"x": "2", "y": 3})
+        c = ToolCall("", "", "2", index=0, unknown={"u": [2]})
 
-        (call,) = called(a, b)
+        (call,) = called(a, b, c)
 
+        assert "12" == call.arguments
         assert {"x": "12", "y": 3} == call.metadata
         assert {"u": (1, 2)} == call.unknown
+
+    @pytest.mark.parametrize(
+        "odd",
+        [
+            AssistantMessage("text"),
+            AssistantMessage([TextPart("part")]),
+            AssistantMessage(response=ResponseMeta("stop")),
+            AssistantMessage("", name="ann"),
+            AssistantMessage(tool_calls=[ToolCall("", "", "!", index=1)]),
+            AssistantMessage(tool_calls=[ToolCall("", "", "!")]),
+            AssistantMessage(tool_calls=[ToolCall("b", "", "!", index=0)]),
+            AssistantMessage(tool_calls=[ToolCall("", "f", "!", index=0)]),
+            AssistantMessage(
+                tool_calls=[ToolCall("", "", "!", index=0, metadata={"x": 1})]
+            ),
+            AssistantMessage(
+                tool_calls=[ToolCall("", "", "!", index=0, unknown={"x": 1})]
+            ),
+            AssistantMessage(tool_calls=[ToolCall("", "", "!", index=0)] * 2),
+        ],
+    )
+    def test_many(self, odd):
+        """
+        Among many alike, one that is not says what it says, wherever it is.
+        """
+        opening = [
+            AssistantMessage(tool_calls=[ToolCall(word, "f", index=at)])
+            for at, word in enumerate("ac")
+        ]
+        alike = [AssistantMessage(tool_calls=[ToolCall("", "", "x", index=0)])] * 100
+        pieces = [*opening, *alike, odd, *alike]
+        one_by_one = opening[0]
+        for piece in pieces[1:]:
+            one_by_one = concat([one_by_one, piece])
+
+        assert one_by_one == concat(pieces)
+        assert 200 <= sum(len(call.arguments) for call in concat(pieces).tool_calls)
 
     @pytest.mark.parametrize(
         ("piece", "field", "ours", "theirs"),
@@ -479,11 +546,11 @@ class TestResponse:
         """
         Running totals give the largest counts, deltas the sum.
         """
-        metas = [ResponseMeta(usage=Usage(9, 2)), ResponseMeta(usage=Usage(9, 5))]
+        metas = [ResponseMeta(usage=Usage(9, 5)), ResponseMeta(usage=Usage(9, 2))]
 
-        assert Usage(9, 5, 14) == told(*metas).response.usage
+        assert Usage(9, 5) == told(*metas).response.usage
         assert Usage(18, 7) == told(*metas, usage="delta").response.usage
-        assert Usage(9, 2) == told(metas[0], ResponseMeta()).response.usage
+        assert Usage(9, 5) == told(metas[0], ResponseMeta()).response.usage
 
     def test_logprobs(self):
         """
@@ -599,9 +666,10 @@ class TestToolResults:
             ToolMessage(":30", tool_call_id="c", tool_name="clock", is_error=True),
         ]
 
-        assert (
-            ToolMessage("12:30", tool_call_id="c", tool_name="clock", is_error=True)
-        ) == concat(pieces)
+        whole = ToolMessage("12:30", tool_call_id="c", tool_name="clock", is_error=True)
+
+        assert whole == concat(pieces)
+        assert concat(pieces[::-1]).is_error
 
     def test_media(self):
         """
@@ -637,6 +705,7 @@ class TestConflicts:
             (UserMessage("a"), AssistantMessage("b"), "role"),
             (SystemMessage("a"), UnknownMessage({"role": "oracle"}), "role"),
             (UserMessage("", name="ann"), UserMessage("", name="bob"), "name"),
+            (AssistantMessage("", name="x"), AssistantMessage("", name="y"), "name"),
             (
                 UserMessage("", run_id=UUID(int=1)),
                 UserMessage("", run_id=UUID(int=2)),

@@ -388,6 +388,38 @@ class TestValue:
         assert part != attrs.evolve(part, metadata={"a": 1})
         assert part != attrs.evolve(part, unknown={"a": 1})
 
+    @pytest.mark.parametrize("kind", [*KINDS.values(), UnknownPart])
+    def test_every_field_counts(self, kind):
+        """
+        Parts that differ in any field are different.
+        """
+        least: dict[str, Any] = {
+            "text": "a",
+            "raw": {"type": "new"},
+            "url": "https://a",
+        }
+        other: dict[str, Any] = {
+            "index": 1,
+            "metadata": {"x": 1},
+            "unknown": {"new": 1},
+            "raw": {"type": "newer"},
+            "url": "https://b",
+        }
+        fields = {field.name for field in attrs.fields(kind)}
+        part = kind(**{name: least[name] for name in fields & set(least)})
+
+        for name in fields - {"data"}:
+            changed = attrs.evolve(part, **{name: other.get(name, "b")})
+
+            assert part != changed, name
+            assert hash(part) != hash(changed), name
+
+        if "data" in fields:
+            a, b = kind(data=b"a"), kind(data=b"b")
+
+            assert a != b
+            assert a != part
+
     def test_equal_within_a_kind(self):
         """
         Parts of different kinds are never equal.
