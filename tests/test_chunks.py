@@ -514,10 +514,17 @@ class TestToolCalls:
         """
         Names and types of one call don't change.
         """
-        with pytest.raises(ConcatError) as caught:
-            called(ToolCall("a", "f", index=0), piece)
+        first = AssistantMessage(tool_calls=[ToolCall("a", "f", index=0)])
+        second = AssistantMessage(tool_calls=[piece])
+        accumulator = Accumulator().add(first)
 
-        assert (field, ours, theirs, 1) == caught.value.args
+        with pytest.raises(ConcatError) as caught:
+            concat([first, second])
+        with pytest.raises(ConcatError) as refused:
+            accumulator.add(second)
+
+        assert (field, ours, theirs, 1) == caught.value.args == refused.value.args
+        assert first == accumulator.message
 
     def test_malformed_arguments(self):
         """
