@@ -217,11 +217,15 @@ class TestReasoning:
         """
         Thoughts after text are others.
         """
-        message = collected(
-            event(reasoning="a"), event(content="b"), event(reasoning="c")
-        )
+        noted = {"openai_chat": {"under": {"reasoning": True}}}
+        for text in (event(content="b"), {**event(content="b"), "served_by": "x"}):
+            message = collected(event(reasoning="a"), text, event(reasoning="c"))
 
-        assert ["a", "b", "c"] == [part.text for part in message.parts]
+            assert (
+                ReasoningPart("a", metadata=noted),
+                TextPart("b"),
+                ReasoningPart("c", metadata=noted),
+            ) == message.parts
 
 
 class TestCalls:
