@@ -17,6 +17,7 @@ import pytest
 from conversation_state.aggregator import Aggregator, Entry, LedgerEntry
 from conversation_state.codec import _in, decode, encode, from_data, to_data
 from conversation_state.codec._reading import Shape
+from conversation_state.documents import Document
 from conversation_state.messages import (
     AssistantMessage,
     LogProb,
@@ -36,7 +37,7 @@ from conversation_state.parts import (
     UnknownPart,
     VideoPart,
 )
-from conversation_state.tools import ToolCall
+from conversation_state.tools import Parameter, ToolCall, ToolInfo
 from conversation_state.usage import (
     CompletionTokensDetails,
     PromptTokensDetails,
@@ -184,13 +185,45 @@ STATE = Aggregator.rebuild(
         LedgerEntry("ü", Usage(), ""),
     ],
 )
+TOOL = ToolInfo(
+    "trains",
+    "Trains that leave soon.",
+    {
+        "to": Parameter("string", "Where to", required=True, enum=["Bern", "Zürich"]),
+        "via": Parameter("array", items=Parameter("string")),
+        "type": Parameter(
+            "object",
+            properties={
+                "speed": Parameter("number", enum=[-0.5, 0, 2**64 - 1]),
+                "night": Parameter("boolean", required=True),
+                "none": Parameter("null"),
+            },
+        ),
+        "seats": Parameter("integer", enum=[2, 1]),
+        "any": Parameter("array"),
+        "thing": Parameter("object"),
+    },
+    metadata=JSON,
+    unknown={"since_v2": [1]},
+)
+DOCUMENT = (
+    Document("doc-1", "Trains to Bern leave at 12:30.", JSON, unknown={"since_v2": 1})
+    .with_score(0.75)
+    .with_sub_indexes(["timetable", "東京"])
+    .with_dense_vector([0.5, -1.25, 3.0])
+    .with_sparse_vector({-1: 0.5, 30522: 2.0})
+    .with_dsl({"match": {"text": ["Bern"]}})
+    .with_extra_info("page 3")
+)
 VALUES = {
     "aggregator": STATE,
     "checkpoint": STATE.checkpoint("before booking: 東京"),
+    "document": DOCUMENT,
     "message": MESSAGES[9],
     "messages": MESSAGES,
     "part": PARTS[3],
     "tool_call": CALL,
+    "tool_info": TOOL,
     "turn": STATE.turn,
     "usage": USAGE,
 }

@@ -41,7 +41,8 @@ class Codec:
 
     Kinds of its own, and what they are written from: ``aggregator``, ``turn``,
     ``checkpoint``, ``message``, ``messages`` (a tuple, a list or a state's view
-    of messages; read as a tuple), ``part``, ``tool_call``, ``usage``.
+    of messages; read as a tuple), ``part``, ``tool_call``, ``usage``,
+    ``tool_info``, ``document``.
 
     >>> @attrs.frozen
     ... class Ticket:

@@ -26,6 +26,7 @@ from conversation_state.aggregator import (
     Turn,
 )
 from conversation_state.codec._wire import UNKNOWN, base64_of, text_of_time
+from conversation_state.documents import Document
 from conversation_state.messages import (
     AssistantMessage,
     LogProb,
@@ -48,7 +49,8 @@ from conversation_state.parts import (
     TextPart,
     UnknownPart,
 )
-from conversation_state.tools import ToolCall
+from conversation_state.tools import Parameter, ToolCall, ToolInfo
+from conversation_state.tools._infos import is_schema
 from conversation_state.usage import Usage
 
 __all__ = ["Object", "WRITES", "Write", "bare"]
@@ -150,6 +152,60 @@ def _tool_call_out(call: ToolCall) -> Object:
 
     _put_map(data, "metadata", call.metadata)
     _put_unknown(data, call.unknown)
+    return data
+
+
+def _tool_info_out(tool: ToolInfo) -> Object:
+    """
+    A tool; its parameters as they were given.
+
+    Nobody who reads it takes one for the other: what a schema has for ``type``
+    is a text, and what parameters have for any name is an object.
+    """
+    data: Object = {"name": tool.name}
+    if tool.description:
+        data["description"] = tool.description
+
+    given = tool.parameters
+    if given is not None:
+        data["parameters"] = thaw(given) if is_schema(given) else _each_out(given)
+
+    _put_map(data, "metadata", tool.metadata)
+    _put_unknown(data, tool.unknown)
+    return data
+
+
+def _each_out(parameters: PMap[str, Parameter]) -> Object:
+    return {name: _parameter_out(parameters[name]) for name in sorted(parameters)}
+
+
+def _parameter_out(parameter: Parameter) -> Object:
+    data: Object = {"type": parameter.type}
+    if parameter.description:
+        data["description"] = parameter.description
+
+    if parameter.required:
+        data["required"] = True
+
+    if parameter.enum:
+        data["enum"] = list(parameter.enum)
+
+    if parameter.items is not None:
+        data["items"] = _parameter_out(parameter.items)
+
+    if parameter.properties:
+        data["properties"] = _each_out(parameter.properties)
+
+    return data
+
+
+def _document_out(document: Document) -> Object:
+    """
+    A document, its vectors in its metadata.
+    """
+    data: Object = {"id": document.id, "content": document.content}
+    _put_map(data, "metadata", document.metadata)
+    _put_unknown(data, document.unknown)
     return data
 
 
@@ -405,8 +461,10 @@ WRITES: dict[type, tuple[str, Write]] = {
     **dict.fromkeys(_PARTS, ("part", _part_out)),
     Aggregator: ("aggregator", _aggregator_out),
     Checkpoint: ("checkpoint", _checkpoint_out),
+    Document: ("document", _document_out),
     Messages: ("messages", _messages_out),
     ToolCall: ("tool_call", _tool_call_out),
+    ToolInfo: ("tool_info", _tool_info_out),
     Turn: ("turn", _turn_out),
     Usage: ("usage", _usage_out),
     list: ("messages", _messages_out),

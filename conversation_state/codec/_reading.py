@@ -18,8 +18,10 @@ from conversation_state._persistent.frozen import MOST_LEVELS
 from conversation_state.codec._problems import At, Problems, shown
 from conversation_state.codec._wire import bytes_of, time_of, uuid_of
 from conversation_state.errors import (
+    InvalidDocumentError,
     InvalidMessageError,
     InvalidPartError,
+    InvalidToolError,
     InvalidUsageError,
 )
 
@@ -28,6 +30,16 @@ __all__ = ["Read", "Reader", "Shape", "many", "one"]
 # Makes a value of what is there. Where something is wrong, it is added to the
 # reader's problems, and what is given back is of no use.
 Read: TypeAlias = "Callable[[Reader, Any, At], Any]"
+
+
+# What constructors say where something can't be what it says it is.
+_REFUSED = (
+    InvalidDocumentError,
+    InvalidMessageError,
+    InvalidPartError,
+    InvalidToolError,
+    InvalidUsageError,
+)
 
 
 class Shape(NamedTuple):
@@ -277,7 +289,7 @@ class Reader:
         """
         try:
             return make(**given)
-        except (InvalidMessageError, InvalidPartError, InvalidUsageError) as error:
+        except _REFUSED as error:
             what = str(error)
 
         before = self.problems.count

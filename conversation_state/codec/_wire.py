@@ -13,8 +13,8 @@ The whole format, version 1:
 
     kind "turn": id, parent_id, entry_ids, messages, ledger
     kind "checkpoint": label, state (what an aggregator has)
-    kinds "message", "messages", "part", "tool_call", "usage": one field of
-        that name
+    kinds "document", "message", "messages", "part", "tool_call", "tool_info",
+        "usage": one field of that name
     any other kind, of `Codec.register`: value
 
     message: role, content (text) or parts (objects), name, run_id, turn_id,
@@ -22,14 +22,19 @@ The whole format, version 1:
         tool_call_id, tool_name, is_error (tool)
     part: type, and what a part of that type has; data is base64
     tool call: id, name, arguments, index, type, metadata
+    tool info: name, description, parameters, metadata; parameters are a JSON
+        Schema, whose type is the text "object", or an object of parameters
+    parameter: type, description, required, enum, items, properties
+    document: id, content, metadata
     response: finish_reason, usage, logprobs, model
     usage: counts by name, two breakdowns; and any further counts beside them
 
-What has its default value is left out. A message, part, tool call or response
-may have further fields: they are kept (`unknown`) and written back beside the
-known ones. A message or part of a role or type this version does not know is
-kept verbatim. Where it can't be, because it is a provider's or has metadata
-of its own, it is wrapped: ``{"type": "unknown", "source": ..., "raw": ...}``.
+What has its default value is left out. A message, part, tool call, tool
+info, document or response may have further fields: they are kept (`unknown`)
+and written back beside the known ones. A message or part of a role or type
+this version does not know is kept verbatim. Where it can't be, because it is a
+provider's or has metadata of its own, it is wrapped: ``{"type": "unknown",
+"source": ..., "raw": ...}``.
 """
 
 from __future__ import annotations

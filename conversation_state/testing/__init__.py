@@ -18,6 +18,7 @@ from conversation_state.aggregator import (
     LedgerEntry,
     Turn,
 )
+from conversation_state.documents import Document
 from conversation_state.messages import (
     AssistantMessage,
     Envelope,
@@ -41,7 +42,7 @@ from conversation_state.parts import (
     UnknownPart,
     VideoPart,
 )
-from conversation_state.tools import ToolCall
+from conversation_state.tools import Parameter, ToolCall, ToolInfo
 from conversation_state.usage import (
     CompletionTokensDetails,
     PromptTokensDetails,
@@ -60,6 +61,7 @@ STRATEGIES: dict[type, str] = {
     AudioPart: "audio_parts",
     Checkpoint: "checkpoints",
     CompletionTokensDetails: "completion_tokens_details",
+    Document: "documents",
     Entry: "entries",
     Envelope: "envelopes",
     FilePart: "file_parts",
@@ -68,6 +70,7 @@ STRATEGIES: dict[type, str] = {
     LogProb: "log_probs",
     MediaPart: "media_parts",
     Message: "messages",
+    Parameter: "parameters",
     Part: "parts",
     PromptTokensDetails: "prompt_tokens_details",
     ReasoningPart: "reasoning_parts",
@@ -76,6 +79,7 @@ STRATEGIES: dict[type, str] = {
     SystemMessage: "system_messages",
     TextPart: "text_parts",
     ToolCall: "tool_calls",
+    ToolInfo: "tool_infos",
     ToolMessage: "tool_messages",
     Turn: "turns",
     UnknownMessage: "unknown_messages",

@@ -45,6 +45,11 @@ from conversation_state.testing.strategies._talks import (
     is_accepted,
     transcripts,
 )
+from conversation_state.testing.strategies._tools import (
+    documents,
+    parameters,
+    tool_infos,
+)
 from conversation_state.testing.strategies._values import (
     completion_tokens_details,
     json_values,
@@ -65,6 +70,7 @@ __all__ = [
     "checkpoints",
     "chunks",
     "completion_tokens_details",
+    "documents",
     "entries",
     "envelopes",
     "file_parts",
@@ -76,6 +82,7 @@ __all__ = [
     "media_parts",
     "messages",
     "metadata",
+    "parameters",
     "parts",
     "prompt_tokens_details",
     "reasoning_parts",
@@ -86,6 +93,7 @@ __all__ = [
     "texts",
     "timestamps",
     "tool_calls",
+    "tool_infos",
     "tool_messages",
     "transcripts",
     "turns",

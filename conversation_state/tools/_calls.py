@@ -1,8 +1,5 @@
 """
-Tools: what a model may call, and the calls it made.
-
-What lives here: a call as the model wrote it. What does not: its result (a
-`ToolMessage` in `messages`).
+A call as the model wrote it.
 """
 
 from __future__ import annotations

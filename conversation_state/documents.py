@@ -1,0 +1,377 @@
+"""
+Documents: texts that were found, with what a search knows of them.
+
+What lives here: a document as a value, and what retrievers and indexes write
+into its metadata. What does not: how one becomes a message (`templates`), and
+finding any.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from math import isfinite
+from operator import index
+from typing import Any
+
+import attrs
+
+from conversation_state._persistent import (
+    EMPTY_MAP,
+    PMap,
+    check_text,
+    freeze_map,
+    given_map,
+    pmap,
+)
+from conversation_state.errors import InvalidDocumentError
+
+__all__ = ["Document"]
+
+_SCORE = "_score"
+_SUB_INDEXES = "_sub_indexes"
+_DENSE = "_dense_vector"
+_SPARSE = "_sparse_vector"
+_DSL = "_dsl"
+_EXTRA_INFO = "_extra_info"
+
+_LEAST, _MOST = -(2**63), 2**63 - 1
+_DIGITS = 20  # of 64 bits, and a sign
+_SHOWN = 60
+
+
+def _short(value: object) -> str:
+    shown = repr(value)
+    return shown if len(shown) <= _SHOWN else f"{shown[: _SHOWN - 3]}..."
+
+
+@attrs.frozen
+class Document:
+    """
+    A text, and what is known of it.
+
+    What a search has to say stands in the metadata, under names that begin with
+    an underscore. Each has a property that reads it and a verb that gives a
+    document with it. What another system wrote there is kept, whatever it is;
+    the property is None if it is not what it should be, and if there is none.
+
+    Attributes:
+        id: What names it where it is kept; "" if nothing does yet.
+
+        content: Its text.
+
+        metadata: JSON values, frozen deeply.
+
+        unknown: Fields that a newer version wrote beside the known ones; kept,
+            and written back. None has the name of a known one.
+
+    Raises:
+        InvalidDocumentError:
+            If a value is not what its field holds, or text holds half of a
+            surrogate pair.
+
+    Source:
+        eino's `schema.Document` and the names of its metadata, ``_score`` and so
+        on. There, vectors and sub-indexes are lost on the way through JSON.
+
+    >>> found = Document("1", "Trains to Bern leave at 12:30.").with_score(0.9)
+    >>> found.score, found.dense_vector, str(found)
+    (0.9, None, 'Trains to Bern leave at 12:30.')
+    """
+
+    id: str
+    content: str
+    metadata: PMap[str, Any] = attrs.field(default=EMPTY_MAP, converter=given_map)
+    unknown: PMap[str, Any] = attrs.field(
+        default=EMPTY_MAP, kw_only=True, converter=given_map
+    )
+
+    def __attrs_post_init__(self) -> None:
+        for field in ("id", "content"):
+            text = check_text(
+                getattr(self, field), f"Document.{field}", InvalidDocumentError
+            )
+            object.__setattr__(self, field, text)
+
+        for field in ("metadata", "unknown"):
+            value = getattr(self, field)
+            if value is not EMPTY_MAP:
+                frozen = freeze_map(value, f"Document.{field}", InvalidDocumentError)
+                object.__setattr__(self, field, frozen)
+
+        if self.unknown:
+            own = {each.name for each in attrs.fields(Document)} - {"unknown"}
+            for name in sorted(own.intersection(self.unknown)):
+                msg = f"Document.unknown has {name!r}, a field this version knows"
+                raise InvalidDocumentError(msg)
+
+    def __str__(self) -> str:
+        return self.content
+
+    def _with(self, key: str, value: Any) -> Document:
+        """
+        This document with *value*, which is frozen, under *key*; None is none.
+        """
+        metadata = self.metadata
+        if value is not None:
+            metadata = metadata.set(key, value)
+        elif key in metadata:
+            metadata = metadata.remove(key)
+        else:
+            return self
+
+        # Not by the constructor, which would freeze a long vector once more.
+        changed = object.__new__(Document)
+        for field in ("id", "content", "unknown"):
+            object.__setattr__(changed, field, getattr(self, field))
+
+        object.__setattr__(changed, "metadata", metadata)
+
+        return changed
+
+    @property
+    def score(self) -> float | None:
+        """
+        How well it fits what was asked; larger is better. None if nobody said,
+        which is not the same as 0.
+        """
+        score: Any = self.metadata.get(_SCORE)
+        return float(score) if type(score) in _NUMBERS else None
+
+    def with_score(self, score: float | None) -> Document:
+        """
+        This document with that score, or without any.
+
+        Raises:
+            InvalidDocumentError:
+                If it is no finite number.
+        """
+        if score is None:
+            return self._with(_SCORE, None)
+
+        (number,) = _floats([score], "score is")
+        return self if number == self.score else self._with(_SCORE, number)
+
+    @property
+    def sub_indexes(self) -> tuple[str, ...] | None:
+        """
+        The parts of an index that it is in; None if nobody said.
+        """
+        names: Any = self.metadata.get(_SUB_INDEXES)
+        if names.__class__ is tuple and {*map(type, names)} <= {str}:
+            return names
+
+        return None
+
+    def with_sub_indexes(self, names: Iterable[str] | None) -> Document:
+        """
+        This document in those parts of an index, or without a word of them.
+
+        Raises:
+            InvalidDocumentError:
+                If they are not texts, or are one text instead of several.
+        """
+        if names is None:
+            return self._with(_SUB_INDEXES, None)
+
+        if isinstance(names, (str, Mapping)) or not isinstance(names, Iterable):
+            msg = f"sub_indexes are {_short(names)}; expected several names"
+            raise InvalidDocumentError(msg)
+
+        kept = tuple(
+            check_text(name, "one of the sub_indexes", InvalidDocumentError)
+            for name in names
+        )
+        return self if kept == self.sub_indexes else self._with(_SUB_INDEXES, kept)
+
+    @property
+    def dense_vector(self) -> tuple[float, ...] | None:
+        """
+        Its place in an embedding space; None if nobody said. O(dimensions).
+        """
+        vector: Any = self.metadata.get(_DENSE)
+        if vector.__class__ is not tuple:
+            return None
+
+        kinds = {*map(type, vector)}
+        if kinds <= {float}:
+            return vector
+
+        return tuple(map(float, vector)) if kinds <= _NUMBERS else None
+
+    def with_dense_vector(self, vector: Iterable[float] | None) -> Document:
+        """
+        This document at that place, or without any. O(dimensions).
+
+        Any numbers will do, those of an array of NumPy's too.
+
+        Raises:
+            InvalidDocumentError:
+                If one of them is no finite number.
+        """
+        if vector is None:
+            return self._with(_DENSE, None)
+
+        if isinstance(vector, (str, bytes, Mapping)) or not _is_iterable(vector):
+            msg = f"dense_vector is {_short(vector)}; expected a sequence of numbers"
+            raise InvalidDocumentError(msg)
+
+        kept = _floats(vector, "dense_vector has")
+        return self if kept == self.dense_vector else self._with(_DENSE, kept)
+
+    @property
+    def sparse_vector(self) -> PMap[int, float] | None:
+        """
+        The dimensions in which it is not zero, with what it is there; None if
+        nobody said. O(dimensions).
+        """
+        vector = self.metadata.get(_SPARSE)
+        if not isinstance(vector, Mapping):
+            return None
+
+        if not {*map(type, vector.values())} <= _NUMBERS:
+            return None
+
+        read = {_dimension(key): float(vector[key]) for key in vector}
+        dimensions = {key: each for key, each in read.items() if key is not None}
+        return pmap(dimensions) if len(dimensions) == len(read) else None
+
+    def with_sparse_vector(self, vector: Mapping[int, float] | None) -> Document:
+        """
+        This document with those dimensions, or without any. O(dimensions).
+
+        They are integers of at most 64 bits, and texts in the metadata, for so
+        are the keys of JSON.
+
+        Raises:
+            InvalidDocumentError:
+                If a dimension is no integer, or one is no finite number.
+        """
+        if vector is None:
+            return self._with(_SPARSE, None)
+
+        if not isinstance(vector, Mapping):
+            msg = (
+                f"sparse_vector is {_short(vector)}; expected a mapping of dimensions "
+                "to numbers"
+            )
+            raise InvalidDocumentError(msg)
+
+        keys = [str(_checked_dimension(each)) for each in vector]
+        numbers = _floats(vector.values(), "sparse_vector has")
+        kept = pmap(dict(zip(keys, numbers, strict=True)))
+        return self if kept == self.metadata.get(_SPARSE) else self._with(_SPARSE, kept)
+
+    @property
+    def dsl(self) -> PMap[str, Any] | None:
+        """
+        The query that finds it, in a search engine's own language; None if
+        nobody said.
+        """
+        dsl = self.metadata.get(_DSL)
+        return dsl if isinstance(dsl, PMap) else None
+
+    def with_dsl(self, dsl: Mapping[str, Any] | None) -> Document:
+        """
+        This document with that query, or without any.
+
+        Raises:
+            InvalidDocumentError:
+                If it is no mapping of JSON values.
+        """
+        if dsl is None:
+            return self._with(_DSL, None)
+
+        kept = freeze_map(dsl, "dsl", InvalidDocumentError)
+        return self if kept == self.dsl else self._with(_DSL, kept)
+
+    @property
+    def extra_info(self) -> str | None:
+        """
+        Whatever else is to be said of it; None if nobody said anything.
+        """
+        info = self.metadata.get(_EXTRA_INFO)
+        return info if info.__class__ is str else None
+
+    def with_extra_info(self, info: str | None) -> Document:
+        """
+        This document with that, or without any.
+
+        Raises:
+            InvalidDocumentError:
+                If it is no text.
+        """
+        if info is None:
+            return self._with(_EXTRA_INFO, None)
+
+        kept = check_text(info, "extra_info", InvalidDocumentError)
+        return self if kept == self.extra_info else self._with(_EXTRA_INFO, kept)
+
+
+_NUMBERS = {int, float}
+
+
+def _is_iterable(value: object) -> bool:
+    return isinstance(value, Iterable) or hasattr(value, "__getitem__")
+
+
+def _is_number(kind: type) -> bool:
+    return not issubclass(kind, (str, bytes, bool)) and (
+        hasattr(kind, "__float__") or hasattr(kind, "__index__")
+    )
+
+
+def _floats(given: Iterable[Any], what: str) -> tuple[float, ...]:
+    """
+    All of *given* as finite floats.
+    """
+    values = tuple(given)
+    kinds = {*map(type, values)}
+    if kinds - {float}:
+        for value in values if not all(map(_is_number, kinds)) else ():
+            if not _is_number(type(value)):
+                msg = f"{what} {_short(value)}, which is no number"
+                raise InvalidDocumentError(msg)
+
+        try:
+            values = tuple(map(float, values))
+        except (TypeError, ValueError, OverflowError) as error:
+            msg = f"{what} what is no number: {error}"
+            raise InvalidDocumentError(msg) from None
+
+    if not all(map(isfinite, values)):
+        wrong = next(value for value in values if not isfinite(value))
+        msg = f"{what} {wrong!r}, which JSON has no word for"
+        raise InvalidDocumentError(msg)
+
+    return values
+
+
+def _dimension(key: str) -> int | None:
+    """
+    The integer that *key* is the text of, if it is one as `str` writes it.
+    """
+    try:
+        number = int(key) if len(key) <= _DIGITS else None
+    except ValueError:
+        return None
+
+    if number is None or str(number) != key or not _LEAST <= number <= _MOST:
+        return None
+
+    return number
+
+
+def _checked_dimension(given: Any) -> int:
+    try:
+        number = None if given.__class__ is bool else index(given)
+    except TypeError:
+        number = None
+
+    if number is None or not _LEAST <= number <= _MOST:
+        msg = (
+            f"sparse_vector has the dimension {_short(given)}; expected an integer of "
+            "at most 64 bits"
+        )
+        raise InvalidDocumentError(msg)
+
+    return number

@@ -1,0 +1,169 @@
+"""
+Tools, what they take, and documents.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from hypothesis import strategies as st
+from hypothesis.strategies import DrawFn, SearchStrategy
+
+from conversation_state.documents import Document
+from conversation_state.testing.strategies._values import (
+    json_values,
+    metadata,
+    once,
+    seldom,
+    texts,
+    unknown_fields,
+)
+from conversation_state.tools import Parameter, ToolInfo
+
+__all__ = ["documents", "parameters", "tool_infos"]
+
+_NUMBERS = st.floats(allow_nan=False, allow_infinity=False)
+_INTEGERS = st.integers(-(2**63), 2**64 - 1)
+_VALUES: dict[str, SearchStrategy[Any]] = {
+    "string": texts(max_size=6),
+    "integer": _INTEGERS,
+    "number": _NUMBERS | _INTEGERS,
+    "boolean": st.booleans(),
+    "null": st.none(),
+}
+
+
+@once
+def _names() -> SearchStrategy[str]:
+    # `type` is what a JSON Schema has, too.
+    return st.sampled_from(["city", "when", "type"]) | texts(min_size=1, max_size=6)
+
+
+@st.composite
+def _scalars(draw: DrawFn, required: SearchStrategy[bool]) -> Parameter:
+    kind = draw(st.sampled_from(list(_VALUES)))
+    values = st.lists(_VALUES[kind], max_size=3, unique=True)
+    enum = draw(seldom(st.just([]), values))
+    return Parameter(kind, draw(texts(max_size=8)), draw(required), enum)
+
+
+@st.composite
+def _nested(draw: DrawFn, required: SearchStrategy[bool], levels: int) -> Parameter:
+    said, needed = draw(texts(max_size=8)), draw(required)
+    if draw(st.booleans()):
+        inner = _parameters(st.just(value=False), levels - 1)
+        items = draw(st.none() | inner)
+        return Parameter("array", said, needed, items=items)
+
+    inner = st.dictionaries(
+        _names(), _parameters(st.booleans(), levels - 1), max_size=3
+    )
+    return Parameter("object", said, needed, properties=draw(inner))
+
+
+def _parameters(required: SearchStrategy[bool], levels: int) -> SearchStrategy[Any]:
+    if not levels:
+        return _scalars(required)
+
+    return seldom(_scalars(required), _nested(required, levels))
+
+
+@once
+def parameters() -> SearchStrategy[Parameter]:
+    """
+    Parameters of every type, up to four levels of them.
+
+    Shrink to an optional text without a description.
+    """
+    return _parameters(st.booleans(), 3)
+
+
+@once
+def _json_schemas() -> SearchStrategy[dict[str, Any]]:
+    return st.builds(
+        lambda more: {**more, "type": "object"},
+        st.dictionaries(
+            st.sampled_from(["properties", "required", "$defs", "title"])
+            | texts(max_size=6),
+            json_values(max_leaves=4),
+            max_size=3,
+        ),
+    )
+
+
+@once
+def tool_infos() -> SearchStrategy[ToolInfo]:
+    """
+    Tools that take nothing, parameters, none of them, or what a JSON Schema says.
+
+    Shrink to one named "city" that takes nothing.
+    """
+    takes = st.one_of(
+        st.none(),
+        st.dictionaries(_names(), parameters(), max_size=3),
+        _json_schemas(),
+    )
+    beside = st.fixed_dictionaries(
+        {},
+        optional={
+            "metadata": metadata(),
+            "unknown": unknown_fields().map(
+                lambda fields: {k: v for k, v in fields.items() if k not in _OURS}
+            ),
+        },
+    )
+    return st.builds(
+        lambda name, said, takes, beside: ToolInfo(name, said, takes, **beside),
+        _names(),
+        texts(max_size=12),
+        takes,
+        seldom(st.just({}), beside),
+    )
+
+
+_OURS = {"description", "parameters"}
+
+
+@once
+def documents() -> SearchStrategy[Document]:
+    """
+    Documents, some with what a search says of them, some with something else in
+    its place.
+
+    Shrink to empty ones.
+    """
+    said = st.fixed_dictionaries(
+        {},
+        optional={
+            "score": _NUMBERS,
+            "sub_indexes": st.lists(texts(max_size=6), max_size=3),
+            "dense_vector": st.lists(_NUMBERS, max_size=4),
+            "sparse_vector": st.dictionaries(
+                st.integers(-(2**63), 2**63 - 1), _NUMBERS, max_size=3
+            ),
+            "dsl": metadata(),
+            "extra_info": texts(max_size=8),
+        },
+    )
+    foreign = st.dictionaries(
+        st.sampled_from(["_score", "_sub_indexes", "_dense_vector", "_sparse_vector"])
+        | texts(max_size=6),
+        json_values(),
+        max_size=3,
+    )
+    return st.builds(_document, _fields(foreign), seldom(st.just({}), said))
+
+
+def _fields(foreign: SearchStrategy[Any]) -> SearchStrategy[dict[str, Any]]:
+    return st.fixed_dictionaries(
+        {"id": texts(max_size=8), "content": texts()},
+        optional={"metadata": foreign, "unknown": unknown_fields()},
+    )
+
+
+def _document(fields: dict[str, Any], said: dict[str, Any]) -> Document:
+    document = Document(**fields)
+    for name, value in said.items():
+        document = getattr(document, f"with_{name}")(value)
+
+    return document
