@@ -1,0 +1,321 @@
+"""
+Tools and documents on the wire.
+"""
+
+import json
+import subprocess
+import sys
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from conversation_state.codec import decode, encode, from_data, to_data
+from conversation_state.documents import Document
+from conversation_state.errors import DecodeError
+from conversation_state.testing.strategies import documents, tool_infos
+from conversation_state.tools import Parameter, ToolInfo
+
+ROOT = Path(__file__).parent.parent
+
+# What the fields of tools, parameters and documents are called.
+NAMES = st.sampled_from(
+    [
+        *("name", "description", "parameters", "metadata", "id", "content", "_score"),
+        *("type", "required", "enum", "items", "properties", "a"),
+    ]
+)
+
+
+def document(kind: str, **fields: Any) -> dict[str, Any]:
+    """
+    A document of *kind* as plain JSON values.
+    """
+    return {
+        "format": "conversation_state",
+        "version": 1,
+        "kind": kind,
+        kind: fields,
+    }
+
+
+def wrong(kind: str, **fields: Any) -> list[str]:
+    """
+    The problems of a document of *kind*, the same whichever way it is read.
+    """
+    data = document(kind, **fields)
+    with pytest.raises(DecodeError) as caught:
+        decode(json.dumps(data))
+
+    with pytest.raises(DecodeError) as again:
+        from_data(data)
+
+    assert caught.value.problems == again.value.problems
+    return [str(problem) for problem in caught.value.problems]
+
+
+class TestRoundTrip:
+    @given(tool_infos() | documents())
+    def test_every_value(self, value):
+        """
+        Decoding undoes encoding, and equal values are equal bytes.
+        """
+        data = encode(value)
+
+        assert value == decode(data)
+        assert value == from_data(to_data(value))
+        assert data == encode(decode(data))
+
+    @pytest.mark.parametrize(
+        ("written", "parameters"),
+        [
+            ({}, None),
+            ({"parameters": {}}, {}),
+            (
+                {"parameters": {"type": {"type": "string"}}},
+                {"type": Parameter("string")},
+            ),
+            ({"parameters": {"type": "object"}}, {"type": "object"}),
+        ],
+    )
+    def test_what_a_tool_takes(self, written, parameters):
+        """
+        Nothing, no parameters, parameters and a schema are kept apart.
+        """
+        tool = ToolInfo("t", parameters=parameters)
+
+        assert document("tool_info", name="t", **written) == to_data(tool)
+        assert tool.parameters == decode(encode(tool)).parameters
+        assert type(tool.parameters) is type(decode(encode(tool)).parameters)
+
+    def test_leaves_defaults_out(self):
+        """
+        A parameter says no more than it has to.
+        """
+        tool = ToolInfo("t", "d", {"b": Parameter("object"), "a": Parameter("null")})
+
+        assert (
+            b'{"format":"conversation_state","version":1,"kind":"tool_info","tool_info"'
+            b':{"name":"t","description":"d","parameters":{"a":{"type":"null"},'
+            b'"b":{"type":"object"}}}}'
+        ) == encode(tool)
+
+    def test_keeps_what_is_new(self):
+        """
+        Fields of a newer version are kept, and written back in their place.
+        """
+        tool = document("tool_info", name="t", strict=True)
+        text = document("document", id="1", content="", chunk=3)
+
+        assert {"strict": True} == dict(from_data(tool).unknown)
+        assert tool == to_data(from_data(tool))
+        assert {"chunk": 3} == dict(from_data(text).unknown)
+        assert text == to_data(from_data(text))
+
+    def test_same_bytes_in_every_process(self):
+        """
+        Neither the seed of hashes nor the order of names makes a difference.
+        """
+        script = (
+            "from conversation_state import encode\n"
+            "from conversation_state.tools import Parameter, ToolInfo\n"
+            "each = {n: Parameter('string', required=True) for n in 'dbca'}\n"
+            "tool = ToolInfo('t', '', each)\n"
+            "print(encode(tool), encode(ToolInfo('t', '', tool.schema)))"
+        )
+        seen = {
+            subprocess.run(
+                [sys.executable, "-c", script],
+                capture_output=True,
+                check=True,
+                cwd=ROOT,
+                env={"PYTHONHASHSEED": seed},
+            ).stdout
+            for seed in ("1", "2", "3")
+        }
+
+        assert 1 == len(seen)
+
+    def test_expected(self):
+        """
+        What was expected is asked of both kinds.
+        """
+        tool = encode(ToolInfo("t"))
+
+        assert "t" == decode(tool, expect=ToolInfo).name
+        with pytest.raises(DecodeError, match="expected Document, got 'tool_info'"):
+            decode(tool, expect=Document)
+
+
+class TestWrong:
+    def test_all_at_once(self):
+        """
+        Everything wrong with a tool is told, each with its path.
+        """
+        found = wrong(
+            "tool_info",
+            description=5,
+            metadata=[],
+            parameters={
+                "a": {"type": "text"},
+                "b": {"type": "string", "enum": "ab", "required": 1},
+                "c": {"description": "x", "default": 3},
+                "d": {"type": "array", "items": {"type": "string", "required": True}},
+                "e f": {"type": "object", "properties": {"g": None, "": {}}},
+            },
+        )
+
+        types = "array, boolean, integer, null, number, object, string"
+        at = "$.tool_info.parameters"
+        required = (
+            "are required; an array holds any number of items, so only the array "
+            "itself can be"
+        )
+        assert [
+            "$.tool_info.description: expected a text, got 5",
+            "$.tool_info.metadata: expected an object, got an array",
+            f"{at}.a.type: is 'text'; expected one of {types}",
+            f"{at}.b.enum: expected an array, got 'ab'",
+            f"{at}.b.required: expected true or false, got 1",
+            f"{at}.c.type: missing",
+            f"{at}.c.default: unknown field",
+            f"{at}.d.items: {required}",
+            f"{at}['e f'].properties.g: expected an object, got null",
+            f"{at}['e f'].properties[''].type: missing",
+            "$.tool_info.name: missing",
+        ] == found
+
+    @pytest.mark.parametrize(
+        ("parameters", "where", "what"),
+        [
+            (5, "", "expected an object, got 5"),
+            (None, "", "expected an object, got null"),
+            ({"a": "string"}, ".a", "expected an object, got 'string'"),
+            ({"type": 5}, ".type", "expected an object, got 5"),
+            ({"type": "string"}, "", "has \"type\": 'string'; a tool takes an object"),
+            ({"": {"type": "null"}}, "", "has a parameter without a name"),
+            (
+                {"a": {"type": "integer", "enum": [1, True]}},
+                ".a.enum",
+                "has True, which is no integer",
+            ),
+            (
+                {"a": {"type": "string", "items": {"type": "null"}}},
+                ".a.items",
+                "are given for a string; only an array has items",
+            ),
+            (
+                {"a": {"type": "null", "properties": {"b": {"type": "null"}}}},
+                ".a.properties",
+                "are given for a null; only an object has properties",
+            ),
+        ],
+    )
+    def test_parameters(self, parameters, where, what):
+        """
+        What no tool can take is refused where it stands.
+        """
+        (found,) = wrong("tool_info", name="t", parameters=parameters)
+
+        assert found.startswith(f"$.tool_info.parameters{where}: {what}")
+
+    def test_schema_json_can_not_hold(self):
+        """
+        What is wrong inside of a schema has a path, too.
+        """
+        data = document(
+            "tool_info", name="", parameters={"type": "object", "a": [2**70]}
+        )
+        with pytest.raises(DecodeError) as caught:
+            from_data(data)
+
+        where = [problem.path for problem in caught.value.problems]
+        assert ["$.tool_info.parameters.a[0]", "$.tool_info.name"] == where
+
+    @pytest.mark.parametrize("place", ["enum", "default"])
+    def test_oversized_integers(self, place):
+        """
+        An integer that is too large is no float.
+        """
+        parameters = {
+            "enum": {"a": {"type": "number", "enum": [2**70]}},
+            "default": {"type": "object", "default": 2**70},
+        }[place]
+        data = document("tool_info", name="t", parameters=parameters)
+
+        with pytest.raises(DecodeError, match="64 bits"):
+            decode(json.dumps(data))
+
+    @pytest.mark.parametrize("key", ["items", "properties"])
+    @pytest.mark.parametrize("levels", [44, 45, 46, 300, 100_000])
+    def test_deep(self, key, levels):
+        """
+        Parameters in parameters are read as deep as they can be made, and
+        refused below.
+        """
+        kind = {"items": "array", "properties": "object"}[key]
+        deep: dict[str, Any] = {"type": "null"}
+        for _ in range(levels - 1):
+            deep = {"type": kind, key: deep if key == "items" else {"a": deep}}
+
+        data = document("tool_info", name="t", parameters={"a": deep})
+        if levels <= 45:
+            tool = from_data(data)
+
+            assert tool == decode(encode(tool))
+            assert tool.schema == ToolInfo("t", "", tool.schema).parameters
+            return
+
+        with pytest.raises(DecodeError) as caught:
+            from_data(data)
+
+        (problem,) = caught.value.problems
+        assert "nested more than 45 levels deep" == problem.what
+
+    def test_documents(self):
+        """
+        Everything wrong with a document is told, each with its path.
+        """
+        assert [
+            "$.document.id: expected a text, got 5",
+            "$.document.metadata: expected an object, got null",
+            "$.document.content: missing",
+        ] == wrong("document", id=5, metadata=None)
+
+    def test_of_documents_of_other_systems(self):
+        """
+        What they say of scores and vectors is kept, right or wrong.
+        """
+        data = document("document", id="", content="", metadata={"_score": "high"})
+
+        assert from_data(data).score is None
+        assert data == to_data(from_data(data))
+
+    @given(
+        st.recursive(
+            st.none() | st.integers() | st.sampled_from(["", "object", "string", "a"]),
+            lambda inner: (
+                st.lists(inner, max_size=3)
+                | st.dictionaries(
+                    NAMES,
+                    inner,
+                    max_size=6,
+                )
+            ),
+            max_leaves=15,
+        ),
+        st.sampled_from(["tool_info", "document"]),
+    )
+    def test_look_alikes(self, value, kind):
+        """
+        Whatever it is, it is a value, which is written and read again, or a
+        `DecodeError`.
+        """
+        data: dict[str, Any] = {**document(kind), kind: value}
+        with suppress(DecodeError):
+            read = from_data(data)
+
+            assert read == decode(encode(read))
