@@ -76,7 +76,8 @@ def of_class(cls: type[Any]) -> Told:
     told = Told()
     for each in reversed(cls.__mro__):
         own = vars(each).get("__doc__")
-        if each.__module__ not in _OTHERS and isinstance(own, str):
+        # That of `msgspec.Struct` is about options, which fields may be named as.
+        if isinstance(own, str) and each.__module__ != "msgspec":
             told = of_text(own)
             fields.update(told.fields)
 
@@ -86,6 +87,3 @@ def of_class(cls: type[Any]) -> Told:
         summary = told.summary
 
     return Told(summary, "", fields)
-
-
-_OTHERS = {"builtins", "enum", "typing", "msgspec", "collections.abc"}

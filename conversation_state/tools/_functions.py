@@ -5,7 +5,7 @@ From functions to what a model is told of them.
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterable
 from functools import partial
 from inspect import Parameter, getattr_static
 from types import FunctionType, SimpleNamespace
@@ -66,7 +66,10 @@ def told_of(
 
     docstring = inspect.getdoc(bare)
     if not hasattr(bare, "__name__"):
-        docstring = inspect.getdoc(vars(kind).get("__call__")) or docstring
+        calls = [vars(each).get("__call__") for each in kind.__mro__]
+        docstring = next(
+            (each.__doc__ for each in calls if each and each.__doc__), docstring
+        )
 
     told = of_text(docstring)
     schema = _Signature(function, f"{own}()").schema(told, without)
@@ -163,10 +166,12 @@ class _Signature:
 
     def _kept(self, without: Any) -> dict[str, Parameter]:
         parameters = self._parameters
-        if isinstance(without, str):
-            msg = f"without is {without!r}; expected names, like ({without!r},)"
+        if isinstance(without, str) or not isinstance(without, Iterable):
+            like = without if isinstance(without, str) else "ctx"
+            msg = f"without is {without!r:.60}; expected names, like ({like!r},)"
             raise InvalidToolError(msg)
 
+        without = list(without)
         for name in without:
             if name not in parameters:
                 known = ", ".join(parameters) or "none"

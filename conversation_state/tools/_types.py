@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import re
 import types
+import typing
 from collections import Counter, deque
 from collections import abc as of
 from collections.abc import Callable, Iterator, Mapping
@@ -57,6 +58,7 @@ Variables: TypeAlias = "dict[Any, Any]"
 
 _NONE: Variables = {}
 _MOST = 5_000
+_MOST_LEVELS = 50
 
 # What each scalar is in JSON; of several, the first that a class is one of.
 _PLAIN: dict[type, str] = {
@@ -67,6 +69,7 @@ _PLAIN: dict[type, str] = {
     types.NoneType: "null",
 }
 _TEXTS = (date, time, timedelta, Decimal, UUID)
+_ANY_TUPLE = (tuple, typing.Tuple)  # noqa: UP006 - is not `tuple[()]`
 _LISTS = (list, set, frozenset, tuple, deque)
 _LISTS_ABSTRACT = (
     of.Collection,
@@ -106,6 +109,7 @@ class Schemas:
     def __init__(self, function: str) -> None:
         self.definitions: dict[str, Schema] = {}
         self._function = function
+        self._depth = 0
         self._left = _MOST
         self._open: list[Any] = []
         self._names: list[tuple[Any, str]] = []  # a type need not be hashable
@@ -119,13 +123,24 @@ class Schemas:
                 If JSON has no word for it.
         """
         self._left -= 1
-        if self._left < 0:
+        if self._left < 0 or self._depth == _MOST_LEVELS:
+            what = f"has more than {_MOST:,} parts"
+            if self._left >= 0:
+                what = f"is more than {_MOST_LEVELS} levels deep"
+
             msg = (
-                f"can't describe {self._function}: its schema has more than {_MOST:,} "
-                "parts; take something simpler, or leave parameters out (without=...)"
+                f"can't describe {self._function}: its schema {what} at {at:.60}; take "
+                "something simpler, or leave the parameter out (without=...)"
             )
             raise InvalidToolError(msg)
 
+        self._depth += 1
+        try:
+            return self._of(kind, at, variables)
+        finally:
+            self._depth -= 1
+
+    def _of(self, kind: Any, at: str, variables: Variables) -> Schema:
         free = getattr(kind, "__parameters__", ())
         if variables and free and not isinstance(kind, type):
             kind = kind[tuple(variables.get(each, each) for each in free)]
@@ -201,7 +216,7 @@ class Schemas:
         self, base: type, args: tuple[Any, ...], kind: Any, at: str
     ) -> Schema:
         if issubclass(base, _LISTS) or base in _LISTS_ABSTRACT:
-            return self._array(base, args, at)
+            return self._array(kind, base, args, at)
 
         if issubclass(base, dict) or base in _MAPS_ABSTRACT:
             return self._map(base, args, at)
@@ -294,10 +309,10 @@ class Schemas:
         said = "\n".join(lines if not told.summary else [told.summary, *lines])
         return {**schema, "description": said} if said else schema
 
-    def _array(self, base: type, args: tuple[Any, ...], at: str) -> Schema:
+    def _array(self, kind: Any, base: type, args: tuple[Any, ...], at: str) -> Schema:
         schema: Schema = {"type": "array"}
         inside = f"{at}[]"
-        if base is tuple and args[1:] != (...,) and (args or base.__name__ != "tuple"):
+        if base is tuple and args[1:] != (...,) and kind not in _ANY_TUPLE:
             return self._tuple([self.of(each, inside) for each in args])
 
         items = self.of(args[0], inside) if args else {}

@@ -1,0 +1,442 @@
+"""
+Tools: what a model is told of them, and which of them.
+"""
+
+import copy
+import json
+import math
+import pickle
+import subprocess
+import sys
+import typing
+from collections.abc import Callable
+from pathlib import Path
+from typing import (
+    Any,
+)
+
+import attrs
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from jsonschema import Draft202012Validator  # type: ignore[import-untyped]
+
+from conversation_state._persistent import thaw
+from conversation_state.errors import (
+    ConversationStateError,
+    InvalidToolError,
+)
+from conversation_state.testing.strategies import (
+    parameters,
+    texts,
+    tool_infos,
+)
+from conversation_state.tools import (
+    Parameter,
+    ToolCall,
+    ToolChoice,
+    ToolInfo,
+    parameters_schema,
+)
+
+ROOT = Path(__file__).parent.parent
+TYPES = "array, boolean, integer, null, number, object, string"
+TEXT = Parameter("string")
+
+
+def refused(make: Callable[[], object]) -> str:
+    """
+    What the error says that *make* raises.
+    """
+    with pytest.raises(InvalidToolError) as raised:
+        make()
+
+    assert isinstance(raised.value, ValueError)
+    assert isinstance(raised.value, ConversationStateError)
+    return str(raised.value)
+
+
+def nested(levels: int) -> Parameter:
+    """
+    A parameter of so many levels.
+    """
+    made = TEXT
+    for _ in range(levels - 1):
+        made = Parameter("object", properties={"a": made})
+
+    return made
+
+
+class TestToolChoice:
+    def test_values(self):
+        """
+        Each is its own word in lower case, and may stand where a text may.
+        """
+        assert ["forbidden", "allowed", "forced"] == list(ToolChoice)
+        assert '"forced"' == json.dumps(ToolChoice.FORCED)
+        assert ToolChoice.FORBIDDEN is ToolChoice("forbidden")
+
+
+class TestRoom:
+    def test_names(self):
+        """
+        The room gives what it says it has, and nothing else.
+        """
+        from conversation_state import tools  # noqa: PLC0415 - the module itself
+
+        assert {*tools.__all__} <= {*dir(tools)}
+        assert ToolCall is tools.ToolCall
+        with pytest.raises(AttributeError, match="no attribute 'Tool'"):
+            _ = tools.Tool
+
+    def test_is_light(self):
+        """
+        Nobody pays for the extra who does not ask a function.
+        """
+        script = (
+            "import sys, conversation_state.tools as t; t.ToolInfo('t');"
+            "print({'msgspec', 'docstring_parser'} & {*sys.modules})"
+        )
+        done = subprocess.run(
+            [sys.executable, "-c", script],
+            capture_output=True,
+            check=True,
+            cwd=ROOT,
+            text=True,
+        )
+
+        assert "set()" == done.stdout.strip()
+
+
+class TestParameter:
+    @pytest.mark.parametrize("kind", TYPES.split(", "))
+    def test_types(self, kind):
+        """
+        All types of JSON, and nothing but their name is needed.
+        """
+        made = Parameter(kind)
+
+        assert (kind, "", False, ()) == attrs.astuple(made)[:4]
+        assert (None, {}) == (made.items, dict(made.properties))
+
+    @pytest.mark.parametrize(
+        "kind", ["", None, "text", "String", str, 5, [], "obj\ud800"]
+    )
+    def test_other_types(self, kind):
+        """
+        Anything else is refused, and the error has those there are.
+        """
+        said = refused(lambda: Parameter(kind))
+
+        assert f"Parameter.type is {kind!r}; expected one of {TYPES}" == said
+
+    @pytest.mark.parametrize(
+        ("given", "message"),
+        [
+            ({"description": None}, "Parameter.description is None; expected a str"),
+            ({"description": "\ud800"}, "Parameter.description holds '\\ud800' at"),
+            ({"required": 1}, "Parameter.required is 1; expected a bool"),
+            ({"enum": "abc"}, "Parameter.enum is 'abc'; expected a sequence of"),
+            ({"enum": 5}, "Parameter.enum is 5; expected a sequence of values"),
+            ({"enum": {"a": 1}}, "Parameter.enum is {'a': 1}; expected a sequence"),
+            ({"enum": None}, "Parameter.enum is None; expected a sequence of values"),
+            ({"enum": ["a", 1]}, "Parameter.enum has 1, which is no string"),
+            ({"enum": ["a", None]}, "Parameter.enum has None, which is no string"),
+            ({"enum": ["a", "b", "a"]}, "Parameter.enum has 'a' more than once"),
+            ({"enum": ["\udfff"]}, "Parameter.enum has a value that holds '\\udfff'"),
+            ({"enum": [b""]}, "Parameter.enum has a value that is b'', which JSON"),
+            ({"items": TEXT}, "Parameter.items are given for a string; only an array"),
+            ({"properties": {"a": TEXT}}, "Parameter.properties are given for a str"),
+            ({"properties": {"": TEXT}}, "Parameter.properties has a parameter withou"),
+            ({"properties": {5: TEXT}}, "Parameter.properties has a name that is 5; e"),
+            ({"properties": {"\ud800": TEXT}}, "Parameter.properties has a name that "),
+            ({"properties": [TEXT]}, "Parameter.properties is [Parameter(type='string"),
+            ({"properties": None}, "Parameter.properties is None; expected a mapping"),
+            ({"properties": {"a": None}}, "Parameter.properties has None for 'a'; exp"),
+            ({"properties": {"a": {}}}, "Parameter.properties has {} for 'a'; expecte"),
+        ],
+    )
+    def test_refuses(self, given, message):
+        """
+        What makes no sense is refused where it is made.
+        """
+        assert refused(lambda: Parameter("string", **given)).startswith(message)
+
+    @pytest.mark.parametrize(
+        ("kind", "wrong"),
+        [
+            ("integer", True),
+            ("integer", 1.0),
+            ("integer", "1"),
+            ("number", False),
+            ("number", "1"),
+            ("boolean", 0),
+            ("null", False),
+            ("string", None),
+        ],
+    )
+    def test_enum_fits_the_type(self, kind, wrong):
+        """
+        JSON's types are kept apart, also where Python's are not.
+        """
+        said = refused(lambda: Parameter(kind, enum=[wrong]))
+
+        assert f"Parameter.enum has {wrong!r}, which is no {kind}" == said
+
+    @pytest.mark.parametrize(
+        ("kind", "values"),
+        [
+            ("integer", [1, 0, 2**64 - 1]),
+            ("number", [1, 0.5, -(2**63)]),
+            ("boolean", [True, False]),
+            ("null", [None]),
+            ("string", ["b", "", "a"]),
+        ],
+    )
+    def test_enum_keeps_its_order(self, kind, values):
+        """
+        Values are kept as given.
+        """
+        assert tuple(values) == Parameter(kind, enum=values).enum
+
+    @pytest.mark.parametrize("values", [[1, 1.0], [0.0, -0.0], [math.nan], [2**64]])
+    def test_enum_of_numbers(self, values):
+        """
+        JSON knows no difference between 1 and 1.0, and no NaN.
+        """
+        assert "Parameter.enum has " in refused(
+            lambda: Parameter("number", enum=values)
+        )
+
+    @pytest.mark.parametrize("kind", ["array", "object"])
+    def test_enum_of_what_has_parts(self, kind):
+        """
+        An array's values are those of its items.
+        """
+        said = refused(lambda: Parameter(kind, enum=[[]]))
+
+        assert f"Parameter.enum has values for an {kind}; put those that" in said
+
+    def test_items(self):
+        """
+        Items are a parameter that is not required.
+        """
+        needed = Parameter("string", required=True)
+
+        assert TEXT == Parameter("array", items=TEXT).items
+        assert "only the array itself can be" in refused(
+            lambda: Parameter("array", items=needed)
+        )
+        assert "Parameter.items is 'string'; expected a Parameter or None" == refused(
+            lambda: Parameter("array", items=typing.cast("Any", "string"))
+        )
+
+    def test_levels(self):
+        """
+        As deep as a schema may be that somebody gives as JSON, and no deeper.
+        """
+        tool = ToolInfo("t", "", {"a": nested(45)})
+
+        assert tool.schema == ToolInfo("t", "", tool.schema).parameters
+        assert "Parameter is nested more than 45 levels deep" == refused(
+            lambda: nested(46)
+        )
+
+    @given(parameters())
+    def test_is_a_value(self, parameter):
+        """
+        Equal by content, hashable, pickled and copied.
+        """
+        again = attrs.evolve(parameter)
+
+        assert parameter == again
+        assert hash(parameter) == hash(again)
+        assert parameter == pickle.loads(pickle.dumps(parameter))
+        assert parameter == copy.deepcopy(parameter)
+        assert parameter != attrs.evolve(parameter, description="\0other")
+
+    def test_is_frozen(self):
+        """
+        Neither it nor what it was made of can be changed.
+        """
+        values, properties = ["a"], {"a": TEXT}
+        choice = Parameter("string", enum=values)
+        thing = Parameter("object", properties=properties)
+        values.append("b")
+        properties.clear()
+
+        assert ("a",) == choice.enum
+        assert {"a": TEXT} == dict(thing.properties)
+        with pytest.raises(AttributeError):
+            choice.type = "null"  # type: ignore[misc]
+
+
+class TestParametersSchema:
+    def test_empty(self):
+        """
+        No parameters are an object without properties.
+        """
+        assert {"type": "object", "properties": {}} == thaw(parameters_schema({}))
+
+    def test_all(self):
+        """
+        Everything a parameter says is in its schema, and nothing else.
+        """
+        schema = parameters_schema(
+            {
+                "z": Parameter("integer", "how many", required=True, enum=[3, 1]),
+                "a": Parameter(
+                    "array",
+                    required=True,
+                    items=Parameter(
+                        "object",
+                        "a leg",
+                        properties={
+                            "to": Parameter("string", required=True),
+                            "by": Parameter("array"),
+                            "at": Parameter("null", required=True),
+                        },
+                    ),
+                ),
+                "m": Parameter("object"),
+            }
+        )
+
+        leg = {
+            "type": "object",
+            "description": "a leg",
+            "properties": {
+                "at": {"type": "null"},
+                "by": {"type": "array"},
+                "to": {"type": "string"},
+            },
+            "required": ["at", "to"],
+        }
+        assert {
+            "type": "object",
+            "properties": {
+                "a": {"type": "array", "items": leg},
+                "m": {"type": "object"},
+                "z": {"type": "integer", "description": "how many", "enum": [3, 1]},
+            },
+            "required": ["a", "z"],
+        } == thaw(schema)
+
+    @given(st.dictionaries(texts(min_size=1), parameters(), max_size=4))
+    def test_is_a_schema(self, given):
+        """
+        What it gives is JSON Schema 2020-12, frozen, the same each time.
+        """
+        schema = parameters_schema(given)
+        backwards = parameters_schema(dict(reversed(given.items())))
+
+        Draft202012Validator.check_schema(thaw(schema))
+        assert schema == backwards
+        assert hash(schema) == hash(backwards)
+        assert given.keys() == schema["properties"].keys()
+        assert json.dumps(thaw(schema)) == json.dumps(thaw(backwards))
+
+    @pytest.mark.parametrize(
+        ("given", "message"),
+        [
+            (None, "parameters is None; expected a mapping of names to Parameter"),
+            ({"a": {"type": "string"}}, "parameters has {'type': 'string'} for 'a'; "),
+            ({"": TEXT}, "parameters has a parameter without a name; name it as a "),
+        ],
+    )
+    def test_refuses(self, given, message):
+        """
+        What is no mapping of names to parameters.
+        """
+        assert refused(lambda: parameters_schema(given)).startswith(message)
+
+
+class TestToolInfo:
+    @pytest.mark.parametrize(
+        ("given", "message"),
+        [
+            ({"name": ""}, "ToolInfo.name is empty; a model calls a tool by its name"),
+            ({"name": None}, "ToolInfo.name is None; expected a str"),
+            ({"name": "\ud800"}, "ToolInfo.name holds '\\ud800' at position 0"),
+            ({"description": None}, "ToolInfo.description is None; expected a str"),
+            ({"metadata": None}, "ToolInfo.metadata is None; expected a mapping"),
+            ({"metadata": {"a": {1}}}, "ToolInfo.metadata.a is {1}, which JSON has n"),
+            ({"unknown": {"name": 1}}, "ToolInfo.unknown has 'name', a field this ve"),
+            (
+                {"parameters": 5},
+                "ToolInfo.parameters is 5; expected a mapping of names",
+            ),
+            ({"parameters": [TEXT]}, "ToolInfo.parameters is [Parameter(type='string'"),
+            ({"parameters": {"": TEXT}}, "ToolInfo.parameters has a parameter without"),
+            (
+                {"parameters": {"a": TEXT, "b": "string"}},
+                "ToolInfo.parameters has a Parameter for some names and something else",
+            ),
+            (
+                {"parameters": {"type": "string"}},
+                "ToolInfo.parameters has \"type\": 'string'; a tool takes an object,",
+            ),
+            (
+                {"parameters": {"city": {"type": "string"}}},
+                'ToolInfo.parameters has no "type"; a tool takes an object, so a JSON ',
+            ),
+            ({"parameters": {"city": str}}, 'ToolInfo.parameters has no "type"; a too'),
+            ({"parameters": {"type": "object", "a": 2**70}}, "ToolInfo.parameters.a i"),
+        ],
+    )
+    def test_refuses(self, given, message):
+        """
+        What no model could be told of is refused where it is made.
+        """
+        assert refused(lambda: ToolInfo(**{"name": "t", **given})).startswith(message)
+
+    def test_takes_nothing(self):
+        """
+        Nothing is not the same as nothing in particular.
+        """
+        nothing, empty = ToolInfo("t"), ToolInfo("t", "", {})
+
+        assert nothing.parameters is None
+        assert nothing.schema is None
+        assert nothing != empty
+        assert {"type": "object", "properties": {}} == thaw(empty.schema)
+
+    def test_takes_parameters(self):
+        """
+        Parameters are kept, whatever their names, and their schema is made.
+        """
+        each = {"type": TEXT, "properties": TEXT}
+        tool = ToolInfo("t", "", each)
+
+        assert each == dict(tool.parameters or {})
+        assert parameters_schema(each) == tool.schema
+
+    def test_takes_a_schema(self):
+        """
+        A JSON Schema is kept as it is, what nobody here understands included.
+        """
+        given = {"type": "object", "properties": {"a": {"$ref": "#/x"}}, "x": [1, None]}
+        tool = ToolInfo("t", "", given)
+
+        assert given == thaw(tool.schema)
+        assert tool.schema is tool.parameters
+
+    @given(tool_infos())
+    def test_is_a_value(self, tool):
+        """
+        Equal by content, hashable, pickled and copied; frozen.
+        """
+        again = ToolInfo(
+            tool.name,
+            tool.description,
+            tool.parameters,
+            metadata=tool.metadata,
+            unknown=tool.unknown,
+        )
+
+        assert tool == again
+        assert hash(tool) == hash(again)
+        assert tool == pickle.loads(pickle.dumps(tool))
+        assert tool == copy.deepcopy(tool)
+        with pytest.raises(AttributeError):
+            tool.name = "other"

@@ -1,0 +1,1377 @@
+"""
+What functions say of themselves to a model.
+"""
+
+import asyncio
+import dataclasses
+import functools
+import inspect
+import json
+import math
+import pickle
+import subprocess
+import sys
+import typing
+from collections import Counter, OrderedDict, defaultdict, deque
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
+from datetime import UTC, date, datetime, time, timedelta
+from decimal import Decimal
+from enum import Enum, Flag, IntEnum, StrEnum
+from pathlib import Path, PurePosixPath
+from typing import (
+    Annotated,
+    Any,
+    Generic,
+    Literal,
+    NamedTuple,
+    NewType,
+    NotRequired,
+    Optional,
+    Required,
+    TypedDict,
+    TypeVar,
+    Union,
+    Unpack,
+)
+from uuid import UUID
+
+import attrs
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from jsonschema import Draft202012Validator  # type: ignore[import-untyped]
+
+from conversation_state._persistent import thaw
+from conversation_state.errors import (
+    InvalidToolError,
+    MissingExtraError,
+)
+from conversation_state.testing.strategies import (
+    json_values,
+    texts,
+)
+from conversation_state.tools import (
+    ToolInfo,
+)
+
+ROOT = Path(__file__).parent.parent
+
+
+def refused(make: Callable[[], object]) -> str:
+    """
+    What the error says that *make* raises.
+    """
+    with pytest.raises(InvalidToolError) as raised:
+        make()
+
+    return str(raised.value)
+
+
+class Comfort(Enum):
+    """
+    How one sits.
+
+    Attributes:
+        FIRST: Quiet.
+
+        SECOND: Cheap.
+    """
+
+    SECOND = "second"
+    FIRST = "first"
+
+
+class Colour(StrEnum):
+    RED = "r"
+    GREEN = "g"
+
+
+class Size(IntEnum):
+    SMALL = 1
+    LARGE = 9
+
+
+class Odd(Enum):
+    TEXT = "a"
+    NUMBER = 2.5
+    NOTHING = None
+
+
+class Bits(Flag):
+    ONE = 1
+
+
+class Unfit(Enum):
+    POINT = (1, 2)
+
+
+@attrs.frozen
+class Place:
+    """
+    Somewhere on earth, as GPS
+    has it.
+
+    Never mind the height.
+
+    Attributes:
+        lat: Degrees north.
+
+        lon: Degrees east.
+    """
+
+    lat: float
+    lon: float = 0.0
+    _hint: str = ""
+    tags: list[str] = attrs.field(factory=list)
+    made: int = attrs.field(init=False, default=0)
+
+
+@dataclasses.dataclass
+class Leg:
+    start: Place
+    end: "Place | str"
+    seats: dataclasses.InitVar[int] = 1
+    cost: float = dataclasses.field(init=False, default=0.0)
+    notes: list[str] = dataclasses.field(default_factory=list)
+
+
+T = TypeVar("T")
+Word = TypeVar("Word", bound=str)
+Either = TypeVar("Either", int, str)
+Number = NewType("Number", int)
+
+
+@dataclasses.dataclass
+class Tree(Generic[T]):
+    """A tree."""
+
+    value: T
+    branches: "list[Tree[T]]" = dataclasses.field(default_factory=list)
+
+
+@dataclasses.dataclass
+class Numbered(Tree[int]):
+    """
+    Numbers.
+
+    Args:
+        value: The number.
+    """
+
+    name: str = ""
+
+
+@attrs.frozen
+class Husband:
+    wife: "Wife | None" = None
+
+
+@attrs.frozen
+class Wife:
+    husband: "Husband | None" = None
+
+
+class Options(TypedDict, total=False):
+    """
+    Options.
+
+    Attributes:
+        speed: How fast.
+    """
+
+    speed: Required[float]
+    colour: Colour
+
+
+class More(Options):
+    deep: bool
+    wide: NotRequired[bool]
+
+
+class Range(NamedTuple):
+    """
+    From and to.
+
+    Attributes:
+        low: The lowest.
+    """
+
+    low: int
+    high: int = 9
+
+
+class Record(msgspec.Struct):
+    number: int
+    places: list[Place] = []
+
+
+class Plain:
+    def __init__(self, a: int) -> None:
+        self.a = a
+
+
+PLACE = {
+    "type": "object",
+    "description": "Somewhere on earth, as GPS has it.",
+    "properties": {
+        "lat": {"type": "number", "description": "Degrees north."},
+        "lon": {"type": "number", "description": "Degrees east.", "default": 0.0},
+        "hint": {"type": "string", "default": ""},
+        "tags": {"type": "array", "items": {"type": "string"}},
+    },
+    "required": ["lat"],
+    "additionalProperties": False,
+}
+COMFORT = {
+    "type": "string",
+    "enum": ["second", "first"],
+    "description": "How one sits.\nsecond: Cheap.\nfirst: Quiet.",
+}
+NULL = {"type": "null"}
+STRING = {"type": "string"}
+INTEGER = {"type": "integer"}
+NUMBER = {"type": "number"}
+
+# A type, its schema, values it takes and values it does not.
+KINDS: list[tuple[Any, Any, list[Any], list[Any]]] = [
+    (int, INTEGER, [0, -5], ["1", 1.5, True, None]),
+    (float, NUMBER, [0, 1.5], ["1", True]),
+    (str, STRING, ["", "a"], [1, None]),
+    (bool, {"type": "boolean"}, [True], [1, "true"]),
+    (None, NULL, [None], [0, ""]),
+    (Any, {}, [None, 1, []], []),
+    (object, {}, [None, 1, []], []),
+    (type("MyText", (str,), {}), STRING, ["a"], [1]),
+    (Number, INTEGER, [1], ["1"]),
+    (Word, STRING, ["a"], [1]),
+    (Either, {"anyOf": [INTEGER, STRING]}, [1, "a"], [None]),
+    (T, {}, [1], []),
+    (int | None, {"anyOf": [INTEGER, NULL]}, [1, None], ["a"]),
+    (None | int, {"anyOf": [INTEGER, NULL]}, [1, None], ["a"]),
+    (Optional[str], {"anyOf": [STRING, NULL]}, ["a", None], [1]),  # noqa: UP045 - both
+    (Union[int, str], {"anyOf": [INTEGER, STRING]}, [1, "a"], [None]),  # noqa: UP007
+    (int | float, NUMBER, [1, 1.5], ["a"]),
+    (int | Any, {}, ["a"], []),
+    (str | Path, STRING, ["a"], [1]),
+    (
+        str | datetime,
+        {"anyOf": [STRING, {"type": "string", "format": "date-time"}]},
+        ["a"],
+        [1],
+    ),
+    (
+        list[int] | list[str],
+        {
+            "anyOf": [
+                {"type": "array", "items": INTEGER},
+                {"type": "array", "items": STRING},
+            ]
+        },
+        [[1], ["a"]],
+        [[1, "a"]],
+    ),
+    (Literal["b", "a"], {"type": "string", "enum": ["b", "a"]}, ["a"], ["c", 1]),
+    (
+        Literal[2, True, "a", None],  # noqa: PYI061 - null among others
+        {"enum": [2, True, "a", None]},
+        [None, True],
+        [1],
+    ),
+    (Literal[Comfort.FIRST], {"type": "string", "enum": ["first"]}, ["first"], ["x"]),
+    (Comfort, COMFORT, ["first"], ["FIRST", 1]),
+    (Colour, {"type": "string", "enum": ["r", "g"]}, ["r"], ["b"]),
+    (Size, {"type": "integer", "enum": [1, 9]}, [9], [2, "1"]),
+    (Odd, {"enum": ["a", 2.5, None]}, ["a", 2.5, None], ["b"]),
+    (list, {"type": "array"}, [[], [1]], [{}]),
+    (list[int], {"type": "array", "items": INTEGER}, [[1]], [["a"], 1]),
+    (typing.List[int], {"type": "array", "items": INTEGER}, [[1]], [["a"]]),  # noqa: UP006
+    (deque[int], {"type": "array", "items": INTEGER}, [[1]], [["a"]]),
+    (Sequence[int], {"type": "array", "items": INTEGER}, [[1]], [["a"]]),
+    (Iterable[int], {"type": "array", "items": INTEGER}, [[1]], [["a"]]),
+    (Collection[Any], {"type": "array"}, [[1]], [{}]),
+    (tuple[int, ...], {"type": "array", "items": INTEGER}, [[], [1, 2]], [["a"]]),
+    (tuple, {"type": "array"}, [[1]], [1]),
+    (
+        tuple[int, str],
+        {
+            "type": "array",
+            "prefixItems": [INTEGER, STRING],
+            "items": False,
+            "minItems": 2,
+            "maxItems": 2,
+        },
+        [[1, "a"]],
+        [[1], [1, "a", 2], ["a", 1]],
+    ),
+    (tuple[()], {"type": "array", "items": False, "maxItems": 0}, [[]], [[1]]),
+    (
+        set[int],
+        {"type": "array", "items": INTEGER, "uniqueItems": True},
+        [[1, 2]],
+        [[1, 1]],
+    ),
+    (frozenset, {"type": "array", "uniqueItems": True}, [[1]], [[1, 1]]),
+    (
+        AbstractSet[str],
+        {"type": "array", "items": STRING, "uniqueItems": True},
+        [["a"]],
+        [["a", "a"]],
+    ),
+    (dict, {"type": "object"}, [{}, {"a": 1}], [[]]),
+    (
+        dict[str, int],
+        {"type": "object", "additionalProperties": INTEGER},
+        [{"a": 1}],
+        [{"a": "b"}],
+    ),
+    (Mapping[str, Any], {"type": "object"}, [{"a": "b"}], [[]]),
+    (OrderedDict[Any, Any], {"type": "object"}, [{"a": "b"}], [[]]),
+    (
+        defaultdict[str, int],
+        {"type": "object", "additionalProperties": INTEGER},
+        [{"a": 1}],
+        [{"a": "b"}],
+    ),
+    (
+        Counter[str],
+        {"type": "object", "additionalProperties": INTEGER},
+        [{"a": 1}],
+        [{"a": "b"}],
+    ),
+    (
+        dict[int, Any],
+        {"type": "object", "propertyNames": {"pattern": "^-?[0-9]+$"}},
+        [{"-1": 1}],
+        [{"a": 1}],
+    ),
+    (
+        dict[Colour, Any],
+        {"type": "object", "propertyNames": {"enum": ["r", "g"]}},
+        [{"r": 1}],
+        [{"b": 1}],
+    ),
+    (datetime, {"type": "string", "format": "date-time"}, ["2025-01-01T00:00Z"], [1]),
+    (date, {"type": "string", "format": "date"}, ["2025-01-01"], [1]),
+    (time, {"type": "string", "format": "time"}, ["12:30"], [1]),
+    (timedelta, {"type": "string", "format": "duration"}, ["P1D"], [1]),
+    (UUID, {"type": "string", "format": "uuid"}, [str(UUID(int=1))], [1]),
+    (Decimal, {"type": "string", "format": "decimal"}, ["0.10"], [1]),
+    (PurePosixPath, STRING, ["/tmp"], [1]),
+    (Annotated[int, "how many"], {**INTEGER, "description": "how many"}, [1], ["a"]),
+    (
+        Annotated[int, msgspec.Meta(ge=1, le=9, description="how many")],
+        {**INTEGER, "minimum": 1, "maximum": 9, "description": "how many"},
+        [1, 9],
+        [0, 10],
+    ),
+    (
+        list[Annotated[str, msgspec.Meta(pattern="^a", max_length=2)]],
+        {"type": "array", "items": {**STRING, "pattern": "^a", "maxLength": 2}},
+        [["ab"]],
+        [["b"], ["abc"]],
+    ),
+    (
+        Annotated[list[int], msgspec.Meta(min_length=1)],
+        {"type": "array", "items": INTEGER, "minItems": 1},
+        [[1]],
+        [[], ["a"]],
+    ),
+    (
+        Annotated[int | None, msgspec.Meta(description="maybe")],
+        {"anyOf": [INTEGER, NULL], "description": "maybe"},
+        [None],
+        ["a"],
+    ),
+    (Place, PLACE, [{"lat": 1}, {"lat": 1, "hint": "a"}], [{}, {"lat": 1, "made": 1}]),
+    (
+        Leg,
+        {
+            "type": "object",
+            "properties": {
+                "start": PLACE,
+                "end": {"anyOf": [PLACE, STRING]},
+                "seats": {"type": "integer", "default": 1},
+                "notes": {"type": "array", "items": STRING},
+            },
+            "required": ["end", "start"],
+            "additionalProperties": False,
+        },
+        [{"start": {"lat": 1}, "end": "a", "seats": 2}],
+        [{"start": {"lat": 1}, "end": "a", "cost": 2}, {"end": "a"}],
+    ),
+    (
+        Place | Range,
+        {
+            "anyOf": [
+                PLACE,
+                {
+                    "type": "array",
+                    "description": "From and to.",
+                    "prefixItems": [
+                        {"type": "integer", "description": "low: The lowest."},
+                        {"type": "integer", "description": "high", "default": 9},
+                    ],
+                    "items": False,
+                    "minItems": 1,
+                    "maxItems": 2,
+                },
+            ]
+        },
+        [[1], [1, 2], {"lat": 1}],
+        [[], [1, 2, 3]],
+    ),
+    (
+        More,
+        {
+            "type": "object",
+            "properties": {
+                "speed": {"type": "number"},
+                "colour": {"type": "string", "enum": ["r", "g"]},
+                "deep": {"type": "boolean"},
+                "wide": {"type": "boolean"},
+            },
+            "required": ["deep", "speed"],
+            "additionalProperties": False,
+        },
+        [{"speed": 1, "deep": True}],
+        [{"deep": True}, {"speed": 1}],
+    ),
+    (
+        Record,
+        {
+            "type": "object",
+            "properties": {
+                "number": INTEGER,
+                "places": {"type": "array", "items": PLACE},
+            },
+            "required": ["number"],
+            "additionalProperties": False,
+        },
+        [{"number": 1, "places": [{"lat": 1}]}],
+        [{"number": "a"}],
+    ),
+]
+
+
+def of_kind(kind: Any) -> Any:
+    """
+    The schema of a function that takes an *x* of that kind.
+    """
+
+    def f(x): ...
+
+    f.__annotations__["x"] = kind
+    return thaw(ToolInfo.from_function(f).schema)
+
+
+def takes(schema: Any, value: Any) -> bool:
+    """
+    Whether *schema*, which is one, takes *value*.
+    """
+    Draft202012Validator.check_schema(schema)
+    valid: bool = Draft202012Validator(schema).is_valid(json.loads(json.dumps(value)))
+    return valid
+
+
+class TestKinds:
+    """
+    What types are in JSON.
+    """
+
+    @pytest.mark.parametrize(
+        ("kind", "schema", "right", "wrong"), KINDS, ids=[repr(k[0]) for k in KINDS]
+    )
+    def test_schema(self, kind, schema, right, wrong):
+        """
+        Each has a schema that takes its values, and no others.
+        """
+        whole = of_kind(kind)
+
+        assert {
+            "type": "object",
+            "properties": {"x": schema},
+            "required": ["x"],
+            "additionalProperties": False,
+        } == whole
+        assert json.dumps(schema, sort_keys=True) == json.dumps(
+            whole["properties"]["x"]
+        )
+        assert [] == [value for value in right if not takes(whole, {"x": value})]
+        assert [] == [value for value in wrong if takes(whole, {"x": value})]
+
+    @pytest.mark.parametrize(
+        ("kind", "shown"),
+        [
+            (bytes, "bytes"),
+            (complex, "complex"),
+            (type, "type"),
+            (Plain, "Plain"),
+            (Bits, "Bits"),
+            (Unfit, "Unfit"),
+            (Callable[[], int], "collections.abc.Callable[[], int]"),
+            (typing.Callable, "Callable"),
+            (Literal[b"a"], "Literal[b'a']"),
+            (typing.Never, "Never"),
+            (dict[float, int], "dict[float, int]"),
+            (dict[Odd, int], "dict[test_tools.Odd, int]"),
+            (5, "5"),
+        ],
+    )
+    def test_no_word(self, kind, shown):
+        """
+        What JSON has no word for is named with its parameter, and what to do.
+        """
+        said = refused(lambda: of_kind(kind))
+
+        assert "can't describe f(): JSON has no word for " in said
+        assert shown.rpartition(".")[2] in said
+        assert "the type of x" in said
+        assert "without=('x',)" in said
+
+    def test_no_word_inside(self):
+        """
+        The way there is told.
+        """
+
+        @attrs.frozen
+        class Inside:
+            deep: dict[str, list[bytes]]
+
+        said = refused(lambda: of_kind(list[Inside]))
+
+        assert "JSON has no word for bytes, the type of x[].deep[][]; " in said
+        assert "without=('x',)" in said
+
+    @pytest.mark.parametrize(
+        ("kind", "right", "wrong"),
+        [
+            (
+                Tree[str],
+                {"value": "a", "branches": [{"value": "b", "branches": []}]},
+                {"value": "a", "branches": [{"value": 1}]},
+            ),
+            (
+                Numbered,
+                {"value": 1, "branches": [{"value": 1}], "name": "a"},
+                {"value": 1, "branches": [{"value": "a"}], "name": "a"},
+            ),
+            (
+                Husband,
+                {"wife": {"husband": {"wife": None}}},
+                {"wife": {"husband": {"wife": 5}}},
+            ),
+            (Wife, {"husband": {"wife": None}}, {"husband": {"husband": None}}),
+        ],
+    )
+    def test_recursive(self, kind, right, wrong):
+        """
+        What refers to itself is defined once and referred to.
+        """
+        schema = of_kind(kind)
+
+        assert takes(schema, {"x": right})
+        assert not takes(schema, {"x": wrong})
+        assert 1 == len(schema["$defs"])
+
+    def test_recursive_and_not(self):
+        """
+        Of the same name and different, each is defined; what does not refer to
+        itself is written where it is used.
+        """
+
+        def f(a: Tree[int], b: Tree[str], c: Husband | None, d: Place): ...
+
+        schema = thaw(ToolInfo.from_function(f).schema)
+
+        assert {"Tree", "Tree_2", "Husband"} == schema["$defs"].keys()
+        assert {"$ref": "#/$defs/Tree"} == schema["properties"]["a"]
+        assert {"$ref": "#/$defs/Tree_2"} == schema["properties"]["b"]
+        assert PLACE == schema["properties"]["d"]
+        place = {"lat": 1}
+        assert takes(
+            schema, {"a": {"value": 1}, "b": {"value": "a"}, "c": None, "d": place}
+        )
+        assert not takes(
+            schema, {"a": {"value": "a"}, "b": {"value": 1}, "c": None, "d": place}
+        )
+
+    def test_too_large(self):
+        """
+        A schema that doubles with every level is refused, in bounded time.
+        """
+        kind: Any = int
+        for i in range(40):
+            kind = attrs.make_class(
+                f"C{i}", {"a": attrs.field(type=kind), "b": attrs.field(type=kind)}
+            )
+
+        assert "its schema has more than 5,000 parts" in refused(lambda: of_kind(kind))
+
+    def test_grows_forever(self):
+        """
+        So is one that never ends.
+        """
+
+        @dataclasses.dataclass
+        class Growing(Generic[T]):
+            more: Any
+
+        Growing.__annotations__["more"] = Growing[list[T]]  # type: ignore[valid-type]
+
+        assert (
+            "can't describe f(): its schema is more than 50 levels deep at x.more.more."
+        ) in refused(lambda: of_kind(Growing[int]))
+
+    def test_bounds_that_do_not_fit(self):
+        """
+        A text has no least value.
+        """
+        said = refused(lambda: of_kind(Annotated[str, msgspec.Meta(ge=1)]))
+
+        assert "can't describe f(): msgspec.Meta(ge=1) does not fit str" in said
+
+
+# In the styles there are; what is said of them is the same.
+
+
+def ours(to, seats=1):
+    """
+    Books a train.
+
+    The cheapest one.
+
+    Args:
+        to: Where to:
+            a city.
+
+        seats: How many.
+
+    Raises:
+        ValueError:
+            If there is none.
+
+    Source:
+        The railway.
+
+    >>> ours("Bern")
+    """
+
+
+def google(to, seats=1):
+    """Books a train.
+
+    The cheapest one.
+
+    Args:
+        to (str): Where to:
+            a city.
+        seats (int, optional): How many.
+
+    Returns:
+        str: The booking.
+
+    Raises:
+        ValueError: If there is none.
+    """  # noqa: D213 - as Google has it
+
+
+def numpy(to, seats=1):
+    """
+    Books a train.
+
+    The cheapest one.
+
+    Parameters
+    ----------
+    to : str
+        Where to:
+        a city.
+    seats : int, optional
+        How many.
+
+    Returns
+    -------
+    str
+        The booking.
+    """
+
+
+def sphinx(to, seats=1):
+    """Books a train.
+
+    The cheapest one.
+
+    :param to: Where to:
+        a city.
+    :param int seats: How many.
+    :returns: The booking.
+    :raises ValueError: If there is none.
+    """  # noqa: D213 - as Sphinx has it
+
+
+def wrapped(function):
+    @functools.wraps(function)
+    def wrapper(*args, **kwargs):
+        return function(*args, **kwargs)
+
+    return wrapper
+
+
+class Desk:
+    """
+    A desk.
+    """
+
+    def book(self, to: str) -> None:
+        """
+        Books.
+        """
+
+    @classmethod
+    def cancel(cls, number: int) -> None:
+        """
+        Cancels.
+        """
+
+    @staticmethod
+    def ask(question: str) -> None:
+        """
+        Asks.
+        """
+
+    @functools.lru_cache  # noqa: B019 - is called by nobody
+    def find(self, name: str) -> None:
+        """
+        Finds.
+        """
+
+    def __call__(self, question: str) -> None:
+        """
+        Answers.
+
+        Args:
+            question: In words.
+        """
+
+
+class Night(Desk):
+    """
+    A desk at night.
+    """
+
+    def book(self, to: str) -> None: ...
+
+
+class Silent:
+    """
+    Says nothing.
+    """
+
+    def __call__(self, word: str) -> None: ...
+
+
+class TestFromFunction:
+    @pytest.mark.parametrize("function", [ours, google, numpy, sphinx])
+    def test_docstrings(self, function):
+        """
+        What a function does, and what each parameter means, whatever the style.
+        """
+        tool = ToolInfo.from_function(function)
+        said = {
+            name: " ".join(each["description"].split())
+            for name, each in thaw(tool.schema)["properties"].items()
+        }
+
+        assert function.__name__ == tool.name
+        assert "Books a train.\n\nThe cheapest one." == tool.description
+        assert {"to": "Where to: a city.", "seats": "How many."} == said
+        assert ["to"] == thaw(tool.schema)["required"]
+
+    def test_several_in_one_line(self):
+        """
+        NumPy's style documents several parameters at once, and writes stars.
+        """
+
+        def f(x, y, **more):
+            """
+            Draws.
+
+            Parameters
+            ----------
+            x, y : float
+                Coordinates.
+            **more
+                Colours.
+            """
+
+        schema = thaw(ToolInfo.from_function(f).schema)
+
+        assert {"description": "Coordinates."} == schema["properties"]["x"]
+        assert {"description": "Coordinates."} == schema["properties"]["y"]
+        assert {"description": "Colours."} == schema["additionalProperties"]
+
+    def test_silent(self):
+        """
+        A function that says nothing of itself is told of by its name, and an
+        argument without a hint is any JSON value.
+        """
+
+        def f(a, b=2): ...
+
+        tool = ToolInfo.from_function(f)
+
+        assert ("f", "") == (tool.name, tool.description)
+        assert {
+            "type": "object",
+            "properties": {"a": {}, "b": {"default": 2}},
+            "required": ["a"],
+            "additionalProperties": False,
+        } == thaw(tool.schema)
+
+    def test_takes_nothing(self):
+        """
+        A function without parameters takes an empty object.
+        """
+        tool = ToolInfo.from_function(lambda: 5, name="five", description="Five.")
+
+        assert ("five", "Five.") == (tool.name, tool.description)
+        assert {
+            "type": "object",
+            "properties": {},
+            "additionalProperties": False,
+        } == thaw(tool.schema)
+
+    def test_description_in_both(self):
+        """
+        What a parameter is for, then what its type is.
+        """
+
+        def f(comfort: Comfort = Comfort.FIRST, place: Annotated[int, "A."] = 0):
+            """
+            F.
+
+            Args:
+                comfort: Which class.
+                place: A.
+            """
+
+        properties = thaw(ToolInfo.from_function(f).schema)["properties"]
+
+        assert (
+            f"Which class.\n{COMFORT['description']}"
+            == (properties["comfort"]["description"])
+        )
+        assert "A." == properties["place"]["description"]
+        assert "first" == properties["comfort"]["default"]
+
+    def test_description_of_others(self):
+        """
+        A description in Annotated may be of another library's making.
+        """
+        field = type("Field", (), {"description": "Where to."})()
+        kind = Annotated[str, field]
+
+        assert "Where to." == of_kind(kind)["properties"]["x"]["description"]
+
+    @pytest.mark.parametrize(
+        ("default", "shown"),
+        [
+            (5, 5),
+            (None, None),
+            ("", ""),
+            ((1, "a"), [1, "a"]),
+            ({"a": [1]}, {"a": [1]}),
+            (Comfort.FIRST, "first"),
+            (Size.LARGE, 9),
+            ([Colour.RED], ["r"]),
+        ],
+    )
+    def test_defaults(self, default, shown):
+        """
+        A default is shown as the JSON it is.
+        """
+
+        def f(x=default): ...
+
+        schema = thaw(ToolInfo.from_function(f).schema)
+
+        assert {"x": {"default": shown}} == schema["properties"]
+        assert "required" not in schema
+
+    @pytest.mark.parametrize(
+        "default",
+        [
+            math.nan,
+            {1},
+            b"a",
+            object(),
+            datetime(2025, 1, 1, tzinfo=UTC),
+            2**64,
+            {1: 2},
+        ],
+    )
+    def test_defaults_without_a_word(self, default):
+        """
+        What JSON has no word for is not shown; it need not be given all the same.
+        """
+
+        def f(x=default): ...
+
+        schema = thaw(ToolInfo.from_function(f).schema)
+
+        assert {"x": {}} == schema["properties"]
+        assert "required" not in schema
+
+    def test_default_its_type_does_not_take(self):
+        """
+        None that stands for nothing given is none a model may give.
+        """
+
+        def f(x: int = None, y: int | None = None, z: Odd = None): ...  # type: ignore[assignment] # noqa: RUF013
+
+        properties = thaw(ToolInfo.from_function(f).schema)["properties"]
+
+        assert INTEGER == properties["x"]
+        assert {"anyOf": [INTEGER, NULL], "default": None} == properties["y"]
+        assert {"enum": ["a", 2.5, None], "default": None} == properties["z"]
+
+    def test_keyword_only_and_async(self):
+        """
+        A model gives arguments by name anyway, and does not wait.
+        """
+
+        async def f(*, a: int, b: str = "") -> None: ...
+
+        tool = ToolInfo.from_function(f)
+
+        assert inspect.iscoroutinefunction(f)
+        assert {"a", "b"} == thaw(tool.schema)["properties"].keys()
+        asyncio.run(f(**json.loads('{"a": 1}')))
+
+    @pytest.mark.parametrize(
+        ("function", "name", "description", "takes"),
+        [
+            (Desk().book, "book", "Books.", "to"),
+            (Desk.cancel, "cancel", "Cancels.", "number"),
+            (Desk().cancel, "cancel", "Cancels.", "number"),
+            (Desk.ask, "ask", "Asks.", "question"),
+            (Desk().ask, "ask", "Asks.", "question"),
+            (Desk().find, "find", "Finds.", "name"),
+            (Desk(), "Desk", "Answers.", "question"),
+            (Night().book, "book", "Books.", "to"),
+            (Night(), "Night", "Answers.", "question"),
+            (Silent(), "Silent", "Says nothing.", "word"),
+            (wrapped(Desk().book), "book", "Books.", "to"),
+            (wrapped(wrapped(Desk.ask)), "ask", "Asks.", "question"),
+            (functools.partial(Desk.book, Desk()), "book", "Books.", "to"),
+            (functools.partial(Desk()), "Desk", "Answers.", "question"),
+        ],
+        ids=map(str, range(14)),
+    )
+    def test_what_can_be_called(self, function, name, description, takes):
+        """
+        Methods, instances, partials and what decorators made of them.
+        """
+        tool = ToolInfo.from_function(function)
+        properties = thaw(tool.schema)["properties"]
+
+        assert (name, description) == (tool.name, tool.description)
+        assert [takes] == list(properties)
+        assert ("integer" if takes == "number" else "string") == (
+            properties[takes]["type"]
+        )
+
+    def test_partial(self):
+        """
+        What is bound already is no model's to give, by place or by name.
+        """
+
+        def f(a: int, b: int, c: int, d: int = 4): ...
+
+        partial = functools.partial(functools.partial(f, 1), b=2)
+        tool = ToolInfo.from_function(functools.partial(partial, d=5))
+
+        assert "f" == tool.name
+        assert {"c": INTEGER} == thaw(tool.schema)["properties"]
+
+    def test_partial_of_a_partial(self):
+        """
+        Of what is bound twice, too, whatever wraps it.
+        """
+
+        def f(a: int, b: int, c: int = 3): ...
+
+        inner = wrapped(functools.partial(f, b=2))
+        schema = thaw(ToolInfo.from_function(inner, name="f").schema)
+
+        assert ["a"] == schema["required"]
+
+    def test_signature_of_a_decorator(self):
+        """
+        A signature that a decorator declared is the one that counts.
+        """
+
+        def f(a: int): ...
+
+        declared = inspect.Parameter(
+            "b", inspect.Parameter.KEYWORD_ONLY, annotation=str
+        )
+        f.__signature__ = inspect.Signature([declared])  # type: ignore[attr-defined]
+
+        assert {"b": STRING} == thaw(ToolInfo.from_function(f).schema)["properties"]
+
+    def test_further_arguments(self):
+        """
+        Those of any name, if the function takes them.
+        """
+
+        def untyped(a: int, **more): ...
+        def typed(a: int, **more: int | str): ...
+        def named(a: int, **more: Unpack[Options]): ...
+
+        first, second, third = (
+            thaw(ToolInfo.from_function(each).schema)
+            for each in (untyped, typed, named)
+        )
+
+        assert takes(first, {"a": 1, "b": [1]})
+        assert takes(second, {"a": 1, "b": "a"})
+        assert not takes(second, {"a": 1, "b": [1]})
+        assert takes(third, {"a": 1, "speed": 1.5, "colour": "r"})
+        assert not takes(third, {"a": 1, "colour": "r"})
+        assert not takes(third, {"a": 1, "speed": 1.5, "b": 1})
+        assert True is first["additionalProperties"]
+
+    def test_without(self):
+        """
+        Parameters may be hidden, whatever they are: nobody looks at them.
+        """
+
+        def f(ctx: "Nobody", /, to: str, *rest: bytes, db: bytes): ...  # type: ignore[name-defined] # noqa: F821
+
+        tool = ToolInfo.from_function(f, without=("ctx", "rest", "db"))
+
+        assert {"to": STRING} == thaw(tool.schema)["properties"]
+        assert ["to"] == thaw(tool.schema)["required"]
+
+    @pytest.mark.parametrize(
+        ("without", "message"),
+        [
+            (("b",), "can't leave 'b' out of f(), which has no such parameter; its"),
+            ("a", "without is 'a'; expected names, like ('a',)"),
+            ((5,), "can't leave 5 out of f(), which has no such parameter; its param"),
+            (5, "without is 5; expected names, like ('ctx',)"),
+        ],
+    )
+    def test_without_what_is_not_there(self, without, message):
+        """
+        Hidden can only be what is there.
+        """
+
+        def f(a): ...
+
+        said = refused(lambda: ToolInfo.from_function(f, without=without))
+
+        assert said.startswith(message)
+
+    def test_can_not_be_called_by_name(self):
+        """
+        A model gives arguments by name.
+        """
+
+        def positional(a, /, b): ...
+        def several(*numbers): ...
+
+        assert (
+            "can't describe positional(): a is positional-only, and a model gives "
+            "arguments by name; remove the / after it, or leave it out: without=('a',)"
+        ) == refused(lambda: ToolInfo.from_function(positional))
+        assert (
+            "can't describe several(): *numbers has no names for what it takes, and a "
+            "model gives arguments by name; take a list, numbers: list[...], or leave "
+            "it out: without=('numbers',)"
+        ) == refused(lambda: ToolInfo.from_function(several))
+
+    @pytest.mark.parametrize(
+        ("function", "message"),
+        [
+            (5, "expected a function, got 5; give something that is called with"),
+            (Place, "expected a function, got a class; give something that is called"),
+            (None, "expected a function, got None; give something that is called wit"),
+            (lambda x: x, "<lambda> is no name to call a tool by; give one: name=..."),
+            (
+                Desk.book,
+                "can't describe book(): it is not bound; give the method of an",
+            ),
+            (dict.fromkeys, "can't describe fromkeys(): "),
+            (math.sqrt, "can't describe sqrt(): x is positional-only, and a model gi"),
+            (min, "can't describe min(): nobody knows what it takes (no signature"),
+        ],
+    )
+    def test_refuses(self, function, message):
+        """
+        What a model could not call.
+        """
+        assert refused(lambda: ToolInfo.from_function(function)).startswith(message)
+
+    def test_unresolved(self):
+        """
+        A hint that means nothing is told with what it may be.
+        """
+
+        def f(a: "list[Nobody]"): ...  # type: ignore[name-defined] # noqa: F821
+        def g(a: "1 / 0"): ...  # type: ignore[valid-type]
+
+        assert (
+            "can't describe f(): nobody knows what the type of a is (NameError: name "
+            "'Nobody' is not defined); define or import it in the module itself, "
+        ) in refused(lambda: ToolInfo.from_function(f))
+        assert "ZeroDivisionError" in refused(lambda: ToolInfo.from_function(g))
+
+    def test_result_is_not_looked_at(self):
+        """
+        What a function gives is nothing a model has to know to call it.
+        """
+
+        def f(a: int) -> "Nobody": ...  # type: ignore[name-defined] # noqa: F821
+
+        assert {"a": INTEGER} == thaw(ToolInfo.from_function(f).schema)["properties"]
+
+    def test_missing_extra(self, monkeypatch):
+        """
+        Without the extra it says which one it is.
+        """
+        for name in ("_functions", "_types", "_docstrings"):
+            monkeypatch.delitem(
+                sys.modules, f"conversation_state.tools.{name}", raising=False
+            )
+            monkeypatch.delattr(f"conversation_state.tools.{name}", raising=False)
+
+        monkeypatch.setitem(sys.modules, "docstring_parser", None)
+
+        with pytest.raises(MissingExtraError) as raised:
+            ToolInfo.from_function(ours)
+
+        assert ("ToolInfo.from_function", "tools") == raised.value.args
+
+    def test_same_in_every_process(self):
+        """
+        Neither the seed of hashes nor the call makes a difference.
+        """
+        script = (
+            "from tests.test_tools_functions import *\n"
+            "def f(a: Leg, b: set[Literal['x', 'y']], c: Tree[int] | Options): ...\n"
+            "tool = ToolInfo.from_function(f)\n"
+            "assert tool == ToolInfo.from_function(f)\n"
+            "print(json.dumps(thaw(tool.schema)))"
+        )
+        seen = {
+            subprocess.run(
+                [sys.executable, "-c", script],
+                capture_output=True,
+                check=True,
+                cwd=ROOT,
+                env={"PYTHONHASHSEED": seed},
+            ).stdout
+            for seed in ("1", "2", "3")
+        }
+
+        assert 1 == len(seen)
+
+    @pytest.mark.skipif(sys.version_info < (3, 12), reason="syntax of Python 3.12")
+    def test_new_syntax(self):
+        """
+        Type aliases and type parameters of Python 3.12.
+        """
+        names: dict[str, Any] = {"Place": Place}
+        exec(  # older Pythons could not even parse it
+            "type Pair[X] = tuple[X, X]\n"
+            "type Json = int | list[Json]\n"
+            "def f[Y: str](a: Pair[int], b: Json, c: Y, d: 'list[Y]'): ...\n",
+            names,
+        )
+        schema = thaw(ToolInfo.from_function(names["f"]).schema)
+        right = {"a": [1, 2], "b": [[1], 2], "c": "x", "d": ["x"]}
+
+        assert takes(schema, right)
+        for key, wrong in {"a": [1], "b": ["x"], "c": 1, "d": [1]}.items():
+            assert not takes(schema, {**right, key: wrong})
+
+
+# Types with values of theirs.
+
+SCALARS: Any = st.sampled_from(
+    [
+        (int, st.integers(-(2**63), 2**63)),
+        (str, texts(max_size=4)),
+        (bool, st.booleans()),
+        (None, st.none()),
+        (float, st.floats(allow_nan=False, allow_infinity=False)),
+        (Literal["a", 1], st.sampled_from(["a", 1])),
+        (Size, st.sampled_from([each.value for each in Size])),
+        (Odd, st.sampled_from([each.value for each in Odd])),
+        (Range, st.lists(st.integers(), min_size=1, max_size=2)),
+        (Options, st.fixed_dictionaries({"speed": st.integers()})),
+        (
+            Place,
+            st.fixed_dictionaries({"lat": st.integers()}, optional={"hint": texts()}),
+        ),
+        (Any, json_values()),
+    ]
+)
+
+
+def of(generic: Any, *kinds: Any) -> Any:
+    """
+    *generic* of those kinds.
+    """
+    return generic[kinds if len(kinds) > 1 else kinds[0]]
+
+
+def composed(inner):
+    """
+    Types that are made of others, with values.
+    """
+    pairs = st.tuples(inner, inner)
+    return st.one_of(
+        inner.map(lambda t: (of(list, t[0]), st.lists(t[1], max_size=3))),
+        inner.map(
+            lambda t: (of(dict, str, t[0]), st.dictionaries(texts(), t[1], max_size=3))
+        ),
+        inner.map(lambda t: (of(Union, t[0], None), st.none() | t[1])),
+        inner.map(lambda t: (of(Tree, t[0]), st.fixed_dictionaries({"value": t[1]}))),
+        inner.map(lambda t: (of(Annotated, t[0], "words"), t[1])),
+        pairs.map(lambda p: (of(Union, p[0][0], p[1][0]), p[0][1] | p[1][1])),
+        pairs.map(lambda p: (of(tuple, p[0][0], p[1][0]), st.tuples(p[0][1], p[1][1]))),
+    )
+
+
+KINDS_WITH_VALUES = st.recursive(SCALARS, composed, max_leaves=5)
+
+
+class TestLaws:
+    """
+    Whatever the function, its schema is one, and takes its arguments.
+    """
+
+    @given(
+        st.dictionaries(
+            st.from_regex(r"[a-z_][a-z0-9_]{0,5}", fullmatch=True).filter(
+                lambda name: name.isidentifier() and name != "self"
+            ),
+            st.tuples(KINDS_WITH_VALUES, st.booleans()),
+            max_size=4,
+        ),
+        st.data(),
+    )
+    def test_any_signature(self, described, data):
+        """
+        All required arguments and some of the others are taken; without one
+        that is required, or with one of another name, they are not.
+        """
+        import keyword  # noqa: PLC0415 - used here only
+
+        described = {
+            n: each for n, each in described.items() if not keyword.iskeyword(n)
+        }
+
+        def f(**_given): ...
+
+        f.__signature__ = inspect.Signature(  # type: ignore[attr-defined]
+            [
+                inspect.Parameter(
+                    name,
+                    inspect.Parameter.KEYWORD_ONLY,
+                    annotation=kind,
+                    default=inspect.Parameter.empty if needed else None,
+                )
+                for name, ((kind, _), needed) in described.items()
+            ]
+        )
+        tool = ToolInfo.from_function(f)
+        schema = thaw(tool.schema)
+        arguments = {
+            name: data.draw(values)
+            for name, ((_, values), needed) in described.items()
+            if needed or data.draw(st.booleans())
+        }
+
+        assert takes(schema, arguments)
+        assert not takes(schema, {**arguments, "UNKNOWN": 1})
+        for name, (_, needed) in described.items():
+            if needed:
+                less = {n: each for n, each in arguments.items() if n != name}
+                assert not takes(schema, less)
+
+        assert tool == ToolInfo.from_function(f)
+        assert tool == pickle.loads(pickle.dumps(tool))
+
+    @given(KINDS_WITH_VALUES, json_values())
+    def test_refuses_what_does_not_fit(self, described, value):
+        """
+        A schema takes of any JSON what our own reading of the type takes.
+        """
+        kind, _ = described
+
+        assert fits(kind, value) == takes(of_kind(kind), {"x": value})
+
+
+def fits(kind: Any, value: Any) -> bool:  # noqa: C901, PLR0911, PLR0912 - one by one
+    """
+    Whether *value* is JSON of *kind*: the plainest reading of the types that
+    these tests make.
+    """
+    origin, args = typing.get_origin(kind), typing.get_args(kind)
+    if kind is Any:
+        return True
+
+    if kind is None or kind is type(None):
+        return value is None
+
+    if kind is float:
+        return type(value) in (int, float)
+
+    if kind is int:  # a number is one if it has no fraction
+        return type(value) is int or (type(value) is float and value.is_integer())
+
+    if isinstance(kind, type) and kind in (str, bool):
+        return type(value) is kind
+
+    if origin is Literal:
+        return type(value) is not bool and value in args
+
+    if isinstance(kind, type) and issubclass(kind, Enum):
+        return type(value) is not bool and value in [each.value for each in kind]
+
+    if kind is Range:
+        return (
+            isinstance(value, list)
+            and 1 <= len(value) <= 2
+            and all(fits(int, each) for each in value)
+        )
+
+    if origin is list:
+        return isinstance(value, list) and all(fits(args[0], each) for each in value)
+
+    if origin is dict:
+        return isinstance(value, dict) and all(
+            fits(args[1], each) for each in value.values()
+        )
+
+    if origin is tuple:
+        return (
+            isinstance(value, list)
+            and len(value) == len(args)
+            and all(map(fits, args, value))
+        )
+
+    if origin is Annotated:
+        return fits(args[0], value)
+
+    if origin is Union or origin is type(int | str):
+        return any(fits(each, value) for each in args)
+
+    assert kind in (Place, Options) or origin is Tree  # all have required fields
+    return False  # whose names no drawn JSON has
