@@ -9,6 +9,7 @@ finding any.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from collections.abc import Set as AbstractSet
 from math import isfinite
 from operator import index
 from typing import Any
@@ -211,7 +212,7 @@ class Document:
         if vector is None:
             return self._with(_DENSE, None)
 
-        if isinstance(vector, (str, bytes, Mapping)) or not _is_iterable(vector):
+        if isinstance(vector, _NO_SEQUENCES) or not _is_iterable(vector):
             msg = f"dense_vector is {_short(vector)}; expected a sequence of numbers"
             raise InvalidDocumentError(msg)
 
@@ -308,6 +309,7 @@ class Document:
 
 
 _NUMBERS = {int, float}
+_NO_SEQUENCES = (str, bytes, Mapping, AbstractSet)
 
 
 def _is_iterable(value: object) -> bool:

@@ -372,6 +372,7 @@ class TestDenseVector:
             (b"abc", "dense_vector is b'abc'; expected a sequence of numbers"),
             ({1: 0.5}, "dense_vector is {1: 0.5}; expected a sequence of numbers"),
             (5, "dense_vector is 5; expected a sequence of numbers"),
+            ({0.5}, "dense_vector is {0.5}; expected a sequence of numbers"),
             ([0.5, "1"], "dense_vector has '1', which is no number"),
             ([0.5, True], "dense_vector has True, which is no number"),
             ([0.5, None], "dense_vector has None, which is no number"),

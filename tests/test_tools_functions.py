@@ -185,6 +185,11 @@ class Options(TypedDict, total=False):
     colour: Colour
 
 
+class Nested(TypedDict):
+    depth: int
+    inner: "NotRequired[Nested]"
+
+
 class More(Options):
     deep: bool
     wide: NotRequired[bool]
@@ -530,6 +535,45 @@ class TestKinds:
         assert "the type of x" in said
         assert "without=('x',)" in said
 
+    def test_refers_to_itself_without_a_name(self):
+        """
+        What has no name can't be referred to, and the error says how to name it.
+        """
+        names: dict[str, Any] = {}
+        alias = int | list["Json"]  # type: ignore[name-defined] # noqa: F821
+        exec("def f(x: Json): ...", {"Json": alias}, names)
+
+        said = refused(lambda: ToolInfo.from_function(names["f"]))
+
+        assert "can't describe f(): nobody knows what Json is, the type of x[" in said
+        assert "as a class, or as `type Json = ...` (Python 3.12)" in said
+
+    def test_choice_that_is_no_text(self):
+        """
+        A value that no UTF-8 can carry is told with its parameter.
+        """
+        assert "can't describe f(): a value of x holds '\\ud800'" in refused(
+            lambda: of_kind(Literal["\ud800"])
+        )
+
+    def test_variables_of_bases(self):
+        """
+        What a base's type variable stands for is known however far away it is.
+        """
+
+        @dataclasses.dataclass
+        class Deeper(Numbered): ...
+
+        @dataclasses.dataclass
+        class Lists(Tree[list[Word]], Generic[Word]): ...
+
+        assert INTEGER.items() <= (
+            of_kind(Deeper)["properties"]["x"]["properties"]["value"].items()
+        )
+        assert {"type": "array", "items": STRING} == (
+            of_kind(Lists[str])["properties"]["x"]["properties"]["value"]
+        )
+
     def test_no_word_inside(self):
         """
         The way there is told.
@@ -762,6 +806,17 @@ class Night(Desk):
     """
 
     def book(self, to: str) -> None: ...
+
+
+class Proxy:
+    """
+    Knows whatever it is asked for, and it is no name.
+    """
+
+    def __getattr__(self, name):
+        return self
+
+    def __call__(self, a: int) -> None: ...
 
 
 class Silent:
@@ -1044,6 +1099,19 @@ class TestFromFunction:
         assert not takes(third, {"a": 1, "speed": 1.5, "b": 1})
         assert True is first["additionalProperties"]
 
+    def test_further_arguments_that_refer_to_themselves(self):
+        """
+        Those of a TypedDict that holds its like.
+        """
+
+        def f(**more: Unpack[Nested]): ...
+
+        schema = thaw(ToolInfo.from_function(f).schema)
+
+        assert takes(schema, {"depth": 1, "inner": {"depth": 2}})
+        assert not takes(schema, {"depth": 1, "inner": {}})
+        assert not takes(schema, {})
+
     def test_without(self):
         """
         Parameters may be hidden, whatever they are: nobody looks at them.
@@ -1101,6 +1169,7 @@ class TestFromFunction:
             (Place, "expected a function, got a class; give something that is called"),
             (None, "expected a function, got None; give something that is called wit"),
             (lambda x: x, "<lambda> is no name to call a tool by; give one: name=..."),
+            (Proxy(), "<"),
             (
                 Desk.book,
                 "can't describe book(): it is not bound; give the method of an",

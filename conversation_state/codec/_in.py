@@ -20,7 +20,6 @@ from typing import Any, NamedTuple
 
 import attrs
 
-from conversation_state._persistent import pmap
 from conversation_state.aggregator import (
     Aggregator,
     Checkpoint,
@@ -30,6 +29,7 @@ from conversation_state.aggregator import (
 )
 from conversation_state.codec._problems import At, shown
 from conversation_state.codec._reading import Read, Reader, Shape, many, one
+from conversation_state.codec._tools_in import DOCUMENT, TOOL_INFO
 from conversation_state.codec._wire import ENVELOPE, FORMAT, SPREAD, UNKNOWN, VERSION
 from conversation_state.documents import Document
 from conversation_state.errors import InvalidMessageError, InvalidUsageError
@@ -55,8 +55,7 @@ from conversation_state.parts import (
     UnknownPart,
     VideoPart,
 )
-from conversation_state.tools import Parameter, ToolCall, ToolInfo
-from conversation_state.tools._infos import MOST_LEVELS
+from conversation_state.tools import ToolCall, ToolInfo
 from conversation_state.usage import (
     CompletionTokensDetails,
     PromptTokensDetails,
@@ -172,65 +171,6 @@ _TOLD: dict[str, Read] = {
     "model": Reader.text,
 }
 _RESPONSE = Shape(ResponseMeta, _TOLD)
-
-
-# Tools and documents
-
-
-def _parameters(reader: Reader, raw: Any, at: At) -> Any:
-    """
-    What a tool takes: a JSON Schema, or parameters by name.
-    """
-    reader.has_maps = True
-    if raw.__class__ is dict and raw.get("type").__class__ is str:
-        return raw
-
-    return _by_name(reader, raw, at, MOST_LEVELS)
-
-
-def _by_name(reader: Reader, raw: Any, at: At, levels: int) -> Any:
-    if not reader.is_object(raw, at):
-        return None
-
-    # No dict: that is what JSON is, and not ours to understand.
-    return pmap({key: _parameter(reader, raw[key], (at, key), levels) for key in raw})
-
-
-def _parameter(reader: Reader, raw: Any, at: At, levels: int) -> Any:
-    if not levels:
-        what = f"nested more than {MOST_LEVELS} levels deep"
-        return reader.problems.add(at, what)
-
-    fields: dict[str, Read] = {
-        "type": Reader.text,
-        "description": Reader.text,
-        "required": Reader.truth,
-        "enum": _enum,
-        "items": partial(_parameter, levels=levels - 1),
-        "properties": partial(_by_name, levels=levels - 1),
-    }
-    return reader.object(raw, at, Shape(Parameter, fields, ("type",), grows=False))
-
-
-def _enum(reader: Reader, raw: Any, at: At) -> Any:
-    return raw if reader.is_array(raw, at) else None
-
-
-_TOOL_INFO = Shape(
-    ToolInfo,
-    {
-        "name": Reader.text,
-        "description": Reader.text,
-        "parameters": _parameters,
-        "metadata": Reader.json_map,
-    },
-    ("name",),
-)
-_DOCUMENT = Shape(
-    Document,
-    {"id": Reader.text, "content": Reader.text, "metadata": Reader.json_map},
-    ("id", "content"),
-)
 
 
 # Parts
@@ -646,12 +586,12 @@ _CHECKPOINT = _strict(Checkpoint, "state", state=_aggregator, label=Reader.text)
 READS: dict[str, tuple[type, Read]] = {
     "aggregator": (Aggregator, _aggregator),
     "checkpoint": (Checkpoint, one(_CHECKPOINT)),
-    "document": (Document, one(_DOCUMENT)),
+    "document": (Document, one(DOCUMENT)),
     "message": (Message, _message),
     "messages": (tuple, _messages),
     "part": (Part, _part),
     "tool_call": (ToolCall, _tool_call),
-    "tool_info": (ToolInfo, one(_TOOL_INFO)),
+    "tool_info": (ToolInfo, one(TOOL_INFO)),
     "turn": (Turn, _turn),
     "usage": (Usage, _usage),
 }

@@ -8,7 +8,7 @@ import inspect
 from collections.abc import Callable, Collection, Iterable
 from functools import partial
 from inspect import Parameter, getattr_static
-from types import FunctionType, SimpleNamespace
+from types import FunctionType, MethodType, SimpleNamespace
 from typing import Any, NamedTuple, Unpack, get_args, get_origin
 
 from conversation_state.errors import InvalidToolError
@@ -56,7 +56,7 @@ def told_of(
     while isinstance(bare, partial):
         bare = bare.func
 
-    kind = type(bare)
+    kind: type = type(bare)
     own = getattr(bare, "__name__", kind.__name__)
     if name is None:
         name = str(own)
@@ -86,12 +86,10 @@ def _innermost(function: Any) -> Any:
     while not isinstance(function, FunctionType):
         if isinstance(function, partial):
             function = function.func
-            continue
-
-        for name in ("__func__", "__wrapped__"):
-            if hasattr(function, name):
-                function = getattr(function, name)
-                break
+        elif isinstance(function, MethodType):
+            function = function.__func__
+        elif hasattr(function, "__wrapped__"):
+            function = inspect.unwrap(function)
         else:
             call = getattr_static(type(function), "__call__", None)
             if not isinstance(call, FunctionType):
@@ -108,11 +106,11 @@ class _Signature:
     """
 
     def __init__(self, function: Any, shown: str) -> None:
-        self._inner = _innermost(function)
         self._shown = shown
         self._schemas = Schemas(shown)
         try:
             parameters = dict(inspect.signature(function).parameters)
+            self._inner = _innermost(function)
         except (ValueError, TypeError, NameError) as error:
             msg = f"can't describe {shown}: nobody knows what it takes ({error})"
             raise InvalidToolError(msg) from None
@@ -136,7 +134,7 @@ class _Signature:
             kind = self._hint(parameter)
             if parameter.kind is Parameter.VAR_KEYWORD:
                 if get_origin(kind) is Unpack:
-                    fields = self._schemas.of(get_args(kind)[0], name)
+                    fields = self._schemas.written(get_args(kind)[0], name)
                     properties |= fields["properties"]
                     required += fields.get("required", ())
                 else:

@@ -19,7 +19,7 @@ import typing
 from collections import Counter, deque
 from collections import abc as of
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import InitVar, is_dataclass
+from dataclasses import InitVar
 from datetime import date, datetime, time, timedelta
 from decimal import Decimal
 from enum import Enum, Flag
@@ -30,7 +30,6 @@ from typing import (
     Annotated,
     Any,
     ForwardRef,
-    Generic,
     Literal,
     NotRequired,
     Required,
@@ -49,12 +48,19 @@ import msgspec
 
 from conversation_state._persistent import freeze
 from conversation_state.errors import InvalidToolError
+from conversation_state.tools._classes import (
+    Variables,
+    filled,
+    has_fields,
+    is_named_tuple,
+    name_of,
+    variables_of,
+)
 from conversation_state.tools._docstrings import of_class
 
 __all__ = ["Schema", "Schemas", "with_words"]
 
 Schema: TypeAlias = "dict[str, Any]"
-Variables: TypeAlias = "dict[Any, Any]"
 
 _NONE: Variables = {}
 _MOST = 5_000
@@ -140,11 +146,16 @@ class Schemas:
         finally:
             self._depth -= 1
 
-    def _of(self, kind: Any, at: str, variables: Variables) -> Schema:
-        free = getattr(kind, "__parameters__", ())
-        if variables and free and not isinstance(kind, type):
-            kind = kind[tuple(variables.get(each, each) for each in free)]
+    def written(self, kind: Any, at: str) -> Schema:
+        """
+        The schema of *kind* itself, also if it refers to itself.
+        """
+        schema = self.of(kind, at)
+        name = schema.get("$ref", "").rpartition("/")[2]
+        return self.definitions[name] if name else schema
 
+    def _of(self, kind: Any, at: str, variables: Variables) -> Schema:
+        kind = filled(kind, variables)
         if kind is Any or kind is object or kind is Parameter.empty:
             return {}
 
@@ -161,7 +172,8 @@ class Schemas:
             name = kind if isinstance(kind, str) else kind.__forward_arg__
             msg = (
                 f"can't describe {self._function}: nobody knows what {name} is, the "
-                f"type of {at}; {_WHERE}"
+                f"type of {at}; if it is an alias that refers to itself, write it as "
+                f"a class, or as `type {name} = ...` (Python 3.12)"
             )
             raise InvalidToolError(msg)
 
@@ -207,7 +219,7 @@ class Schemas:
         if issubclass(base, Enum):
             return self._enum(base, at)
 
-        if _has_fields(base):
+        if has_fields(base):
             return self._named(kind, lambda: self._fields(base, args, at))
 
         return self._of_builtin(base, args, kind, at)
@@ -294,7 +306,8 @@ class Schemas:
         if not plain or not {*map(type, plain)} <= {*_PLAIN}:
             raise self._no_word(kind, at)
 
-        frozen = [freeze(each, at, InvalidToolError) for each in plain]
+        what = f"can't describe {self._function}: a value of {at}"
+        frozen = [freeze(each, what, InvalidToolError) for each in plain]
         words = {_PLAIN[type(each)] for each in frozen}
         return {**({"type": words.pop()} if len(words) == 1 else {}), "enum": frozen}
 
@@ -381,7 +394,7 @@ class Schemas:
         return next((name for known, name in self._names if known == kind), "")
 
     def _new_name(self, kind: Any) -> str:
-        name = wanted = re.sub(r"\W+", "_", _name(kind))
+        name = wanted = re.sub(r"\W+", "_", name_of(kind))
         taken = {each for _, each in self._names}
         count = 1
         while name in taken:
@@ -392,7 +405,7 @@ class Schemas:
         return name
 
     def _fields(self, cls: type, args: tuple[Any, ...], at: str) -> Schema:
-        variables = _variables(cls, args)
+        variables = variables_of(cls, args)
         told = of_class(cls)
         if is_typeddict(cls):
             fields = [*self._typed_dict_fields(cls, at)]
@@ -414,7 +427,7 @@ class Schemas:
             "properties": properties,
             "additionalProperties": False,
         }
-        if _is_named_tuple(cls):
+        if is_named_tuple(cls):
             schema = self._tuple(
                 [_labelled(name, each) for name, each in properties.items()],
                 len(required),
@@ -481,44 +494,12 @@ _WHERE = (
 _LEFT_OUT: Any = object()
 
 
-def _has_fields(cls: type) -> bool:
-    return (
-        attrs.has(cls)
-        or is_dataclass(cls)
-        or is_typeddict(cls)
-        or issubclass(cls, msgspec.Struct)
-        or _is_named_tuple(cls)
-    )
-
-
-def _is_named_tuple(cls: type) -> bool:
-    return issubclass(cls, tuple) and hasattr(cls, "_fields")
-
-
-def _name(kind: Any) -> str:
-    return str(getattr(kind, "__name__", "") or get_origin(kind).__name__)
-
-
 def _labelled(name: str, schema: Schema) -> Schema:
     """
     *schema* of a place in a tuple, which has no name but that it is told.
     """
     said = schema.get("description")
     return {**schema, "description": f"{name}: {said}" if said else name}
-
-
-def _variables(cls: Any, args: tuple[Any, ...]) -> Variables:
-    """
-    What the type variables of *cls* and of its bases stand for.
-    """
-    found = dict(zip(getattr(cls, "__parameters__", ()), args, strict=False))
-    for base in vars(cls).get("__orig_bases__", ()):
-        origin = get_origin(base)
-        if isinstance(origin, type) and origin is not Generic:
-            inner = tuple(found.get(each, each) for each in get_args(base))
-            found = {**_variables(origin, inner), **found}
-
-    return found
 
 
 def _shown(kind: Any) -> str:
