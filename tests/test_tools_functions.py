@@ -138,6 +138,7 @@ class Leg:
 
 
 T = TypeVar("T")
+Other = TypeVar("Other")
 Word = TypeVar("Word", bound=str)
 Either = TypeVar("Either", int, str)
 Number = NewType("Number", int)
@@ -318,6 +319,12 @@ KINDS: list[tuple[Any, Any, list[Any], list[Any]]] = [
         [[1, 1]],
     ),
     (frozenset, {"type": "array", "uniqueItems": True}, [[1]], [[1, 1]]),
+    (
+        type("MySet", (set,), {}),
+        {"type": "array", "uniqueItems": True},
+        [[1]],
+        [[1, 1]],
+    ),
     (
         AbstractSet[str],
         {"type": "array", "items": STRING, "uniqueItems": True},
@@ -565,7 +572,7 @@ class TestKinds:
         class Deeper(Numbered): ...
 
         @dataclasses.dataclass
-        class Lists(Tree[list[Word]], Generic[Word]): ...
+        class Lists(Tree[list[Other]], Generic[Other]): ...
 
         assert INTEGER.items() <= (
             of_kind(Deeper)["properties"]["x"]["properties"]["value"].items()
@@ -866,6 +873,39 @@ class TestFromFunction:
         assert {"description": "Coordinates."} == schema["properties"]["x"]
         assert {"description": "Coordinates."} == schema["properties"]["y"]
         assert {"description": "Colours."} == schema["additionalProperties"]
+
+    def test_doctests_are_left_out(self):
+        """
+        What is written for programmers, not for models.
+        """
+
+        def f():
+            """
+            Adds.
+
+            >>> f()
+            ... # nothing
+            5
+
+            Slowly.
+            """
+
+        described = ToolInfo.from_function(f).description
+
+        assert ["Adds.", "Slowly."] == described.split()
+
+    def test_decorated_elsewhere(self):
+        """
+        Hints are what they are where the function was written, and not its
+        decorator.
+        """
+        elsewhere: dict[str, Any] = {"functools": functools}
+        exec(inspect.getsource(wrapped), elsewhere)
+
+        @elsewhere["wrapped"]
+        def f(a: "Place"): ...
+
+        assert {"a": PLACE} == thaw(ToolInfo.from_function(f).schema)["properties"]
 
     def test_silent(self):
         """

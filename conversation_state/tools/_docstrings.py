@@ -76,8 +76,7 @@ def of_class(cls: type[Any]) -> Told:
     told = Told()
     for each in reversed(cls.__mro__):
         own = vars(each).get("__doc__")
-        # That of `msgspec.Struct` is about options, which fields may be named as.
-        if isinstance(own, str) and each.__module__ != "msgspec":
+        if isinstance(own, str):
             told = of_text(own)
             fields.update(told.fields)
 
