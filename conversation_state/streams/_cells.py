@@ -1,0 +1,241 @@
+"""
+Cells: a list that is computed while it is read.
+
+A cell holds an item and the next cell, or nothing yet and the source it will
+get them from. Only the last cell of a list holds the source, so a source that
+nobody can read from any more is freed, and says so to whoever feeds it.
+
+Who reads a cell that is empty takes the source's turn and polls it. A turn is
+held for a moment, never across an `await`, and never while waiting, except in
+a thread while somebody else's code runs: a source that blocks, or a function.
+"""
+
+from __future__ import annotations
+
+from _thread import allocate_lock, get_ident
+from collections import deque
+from types import TracebackType
+from typing import Any
+
+from conversation_state.errors import StreamClosedError
+from conversation_state.streams._waiting import Waiter, wake_all
+
+__all__ = [
+    "END",
+    "LAST",
+    "MARKS",
+    "PENDING",
+    "Cell",
+    "Ended",
+    "Fault",
+    "Source",
+    "fault",
+    "pull",
+]
+
+
+class Fault:
+    """
+    An error with a place in a stream.
+
+    Attributes:
+        error: The error.
+
+        traceback: What it came with, lest it grow with every reader.
+    """
+
+    __slots__ = ("context", "error", "traceback")
+
+    def __init__(self, error: Exception) -> None:
+        self.error = error
+        self.context = error.__context__
+        self.traceback: TracebackType | None = error.__traceback__
+
+
+class Ended:
+    """
+    The place where a source of a named merge ended.
+    """
+
+    __slots__ = ("name",)
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+
+class _End:
+    """
+    The place after the last item.
+    """
+
+    __slots__ = ()
+
+
+END = _End()
+MARKS = frozenset({Fault, Ended, _End})
+
+# What polling gives if there is nothing yet.
+PENDING = object()
+
+
+def fault(error: Exception) -> Fault:
+    """
+    An error that was just caught, without the frame that caught it.
+
+    Frames hold what their functions had in hand, here cells; an error that is
+    kept would keep a stream.
+    """
+    traceback = error.__traceback__
+    if traceback is not None:
+        error.__traceback__ = traceback.tb_next
+
+    if isinstance(error, (StopIteration, StopAsyncIteration)):
+        # It would end the reader's loop instead of reaching them.
+        stopped = RuntimeError(f"{type(error).__name__} was raised inside a stream")
+        stopped.__cause__ = error
+        return Fault(stopped)
+
+    return Fault(error)
+
+
+class Source:
+    """
+    Where the next item comes from.
+
+    Attributes:
+        busy: Who found the turn taken, and can't block.
+
+        owner: The thread that has the turn; 0 if nobody.
+
+        turn: Held by the one who polls.
+    """
+
+    __slots__ = ("busy", "owner", "turn")
+
+    def __init__(self) -> None:
+        self.busy: deque[Waiter] = deque()
+        self.owner = 0
+        self.turn = allocate_lock()
+
+    def poll(self, cell: Cell, waiter: Waiter | None, *, block: bool) -> Any:
+        """
+        The next item, a mark, or `PENDING`.
+
+        Called by the one who has the turn, for the *cell* to be filled. If it
+        gives `PENDING`, *waiter* will be woken as soon as asking again is
+        worthwhile. May block in code that is not ours if *block* is true.
+        """
+        raise NotImplementedError
+
+
+class Cell:
+    """
+    A place in a stream.
+
+    Attributes:
+        item: The item, or a mark.
+
+        next: The next cell; None while there is no item.
+
+        source: Where to get it; None as soon as there is one.
+    """
+
+    __slots__ = ("item", "next", "source")
+
+    item: Any
+    next: Any  # lest whoever just had it filled has to say so
+    source: Source | None
+
+    def __init__(self, source: Source | None) -> None:
+        self.next = None
+        self.source = source
+
+
+LAST = Cell(None)
+LAST.item = END
+LAST.next = LAST
+
+
+def pull(cell: Cell, waiter: Waiter | None, *, block: bool) -> bool:
+    """
+    Whether *cell* is filled; if not, *waiter* will be woken.
+
+    Raises:
+        StreamClosedError:
+            If this very call is made by code that the cell waits for.
+    """
+    source = cell.source
+    if source is None:
+        return True
+
+    turn = source.turn
+    if not turn.acquire(False):  # noqa: FBT003 - positional only
+        if source.owner == get_ident():
+            raise StreamClosedError(_CIRCLE)
+
+        if block:
+            _take_turn(source)
+        elif waiter is None:
+            return cell.next is not None
+        else:
+            waiter.enter(source.busy)
+            if not turn.acquire(False):  # noqa: FBT003 - positional only
+                return cell.next is not None
+
+    source.owner = get_ident()
+    try:
+        if cell.next is None:  # nobody was faster
+            item = source.poll(cell, waiter, block=block)
+            if item is PENDING:
+                return False
+
+            cell.item = item
+            cell.next = LAST if item is END else Cell(source)
+            cell.source = None
+
+        return True
+    finally:
+        source.owner = 0
+        turn.release()
+        if source.busy:
+            wake_all(source.busy)
+
+
+_CIRCLE = (
+    "this stream is read by the source or function that makes its next element, "
+    "which would wait for itself for ever; let it read another stream"
+)
+
+# The source whose turn a thread waits for.
+_wanted: dict[int, Source] = {}
+
+
+def _take_turn(source: Source) -> None:
+    me = get_ident()
+    # Everybody says what they want before they look, so that of all threads in
+    # a circle at least one sees it.
+    _wanted[me] = source
+    try:
+        # Twice: what was seen once may have been seen while it changed, but
+        # threads in a circle stay there.
+        if _in_circle(source, me) and _in_circle(source, me):
+            raise StreamClosedError(_CIRCLE)
+
+        source.turn.acquire()
+    finally:
+        del _wanted[me]
+
+
+def _in_circle(source: Source | None, me: int) -> bool:
+    seen = set()
+    while source is not None:
+        owner = source.owner
+        if owner == me:
+            return True
+        if owner in seen:
+            return False
+
+        seen.add(owner)
+        source = _wanted.get(owner)
+
+    return False

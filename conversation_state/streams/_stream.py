@@ -1,0 +1,530 @@
+"""
+The stream itself, and who reads it.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections import deque
+from collections.abc import (
+    AsyncIterable,
+    Callable,
+    Collection,
+    Iterable,
+    Mapping,
+)
+from types import TracebackType
+from typing import Any, Generic, Self, TypeVar, overload
+from weakref import WeakSet
+
+from conversation_state.errors import StreamClosedError
+from conversation_state.streams._cells import END, MARKS, Cell, Fault, pull
+from conversation_state.streams._derived import (
+    Converted,
+    Failed,
+    Merged,
+    Ok,
+    Results,
+    Skip,
+    SourceEnd,
+)
+from conversation_state.streams._pipe import Pipe, PipeSource, Sender
+from conversation_state.streams._sources import (
+    AsyncSource,
+    BlockingSource,
+    ReadySource,
+    closing,
+)
+from conversation_state.streams._waiting import (
+    TaskWaiter,
+    ThreadWaiter,
+    Waiter,
+    the_anyio,
+)
+
+__all__ = ["Reader", "Stream", "merge", "merge_named", "pipe"]
+
+T = TypeVar("T")
+T_co = TypeVar("T_co", covariant=True)
+U = TypeVar("U")
+V = TypeVar("V")
+
+# So many elements in a row are read without giving way to other tasks.
+_IN_A_ROW = 64
+
+# Copied, because a stream's elements don't change.
+_MUTABLE = (bytearray, deque, dict, list, set)
+
+
+class Stream(Generic[T_co]):
+    """
+    A sequence that is computed while it is read, once for all who read it.
+
+    A value: it can be read any number of times, by threads and tasks at once,
+    and always has the same elements. Each is taken from the source when the
+    first reader asks for it, and kept as long as somebody holds a place before
+    it; so a long stream is best read from the only name it has::
+
+        for element in Stream.of(source): ...
+
+    Errors are elements, too: `for` raises them at their place, `results` goes
+    on after them.
+
+    Closing a stream closes this value and the readers it gave, not the streams
+    made of it. When nobody can read a source any more it is closed: senders
+    learn it, and iterators that have `close` or `aclose` get it called.
+    """
+
+    __slots__ = ("__weakref__", "_cell", "_readers")
+
+    _cell: Cell | None
+    _readers: WeakSet[Reader[Any]] | None
+
+    def __init__(self, *_: object, **__: object) -> None:
+        raise TypeError(
+            "can't make a Stream alone; Stream.of(iterable), pipe(capacity) and "
+            "merge(...) give one"
+        )
+
+    @staticmethod
+    def of(source: Iterable[T] | AsyncIterable[T]) -> Stream[T]:
+        """
+        The elements of *source*, an iterable or async iterable.
+
+        An iterator is taken over: nobody else should ask it, and it is closed
+        when nobody reads the stream any more. What async code reads from an
+        iterator, which may block, takes a thread's turn for each element;
+        lists, ranges and other collections are read on the spot. An async
+        iterator is asked by a task of its own in the first loop that reads it.
+
+        Raises:
+            TypeError:
+                If *source* is neither.
+        """
+        given: Any = source
+        if isinstance(given, Stream):
+            return _stream(given._here())
+        if isinstance(given, Reader):
+            return given.rest
+        if isinstance(given, _MUTABLE):
+            return _stream(Cell(ReadySource(iter(tuple(given)))))
+        if isinstance(given, Collection) and not hasattr(given, "__next__"):
+            return _stream(Cell(ReadySource(iter(given))))
+        if hasattr(given, "__iter__") or hasattr(given, "__getitem__"):
+            return _stream(Cell(BlockingSource(iter(given))))
+        if hasattr(given, "__aiter__"):
+            return _stream(Cell(AsyncSource(aiter(given))))  # pyright: ignore[reportArgumentType]  # asked for
+
+        raise TypeError(
+            f"can't make a stream of {source!r:.80}; expected an iterable or async "
+            f"iterable{_hint(source)}"
+        )
+
+    @overload
+    def convert(self, function: Callable[[T_co], U | Skip]) -> Stream[U]: ...
+    @overload
+    def convert(
+        self,
+        function: Callable[[T_co], U | Skip],
+        *,
+        on_error: Callable[[Exception], V | Skip] | None,
+    ) -> Stream[U | V]: ...
+    def convert(
+        self,
+        function: Callable[[T_co], Any],
+        *,
+        on_error: Callable[[Exception], Any] | None = None,
+    ) -> Stream[Any]:
+        """
+        What *function* makes of each element; `SKIP` leaves it out.
+
+        Called once for each element, by whoever reads it first, in their
+        thread and, if they are a task, in their event loop. What it raises is
+        an error in the stream, which goes on after it.
+
+        *on_error* is given each error, the source's and the function's, and
+        returns what stands in its place; `SKIP` leaves it out, too. What it
+        raises is an error in the stream.
+
+        Raises:
+            TypeError:
+                If one of them can't be called, or is an async function.
+
+        >>> from conversation_state.streams import SKIP
+        >>> even = Stream.of(range(5)).convert(lambda n: n if n % 2 == 0 else SKIP)
+        >>> list(even)
+        [0, 2, 4]
+        """
+        _check_function("function", function)
+        if on_error is not None:
+            _check_function("on_error", on_error)
+
+        return _stream(Cell(Converted(self._here(), function, on_error)))
+
+    def results(self) -> Stream[Ok[T_co] | Failed | SourceEnd]:
+        """
+        Every element as a value: `Ok`, or `Failed` at the place of an error.
+
+        Below `merge_named`, `SourceEnd` where a source ended. Reading it
+        raises none of the source's errors.
+        """
+        return _stream(Cell(Results(self._here())))
+
+    def close(self) -> None:
+        """
+        Let go: neither this value nor its readers can be read after this.
+
+        Streams made of it can. Again changes nothing.
+        """
+        readers = list(self._readers or ())
+        self._cell = None
+        self._readers = None
+        for reader in readers:
+            reader.close()
+
+    async def aclose(self) -> None:
+        """
+        Like `close`, and wait until async sources nobody reads are closed.
+        """
+        the_anyio()
+        with closing() as pumps:
+            self.close()
+
+        for pump in pumps:
+            await pump.stopped()
+
+    def __iter__(self) -> Reader[T_co]:
+        reader: Reader[T_co] = Reader(self._here(), _made=True)
+        if self._readers is None:
+            self._readers = WeakSet()
+
+        self._readers.add(reader)
+        return reader
+
+    def __aiter__(self) -> Reader[T_co]:
+        the_anyio()
+        return iter(self)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    async def __aenter__(self) -> Self:
+        the_anyio()
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        await self.aclose()
+
+    def __reduce__(self) -> Any:
+        raise TypeError(
+            "can't pickle a Stream: its source belongs to this process. Read it, and "
+            "pickle what it gave."
+        )
+
+    def __repr__(self) -> str:
+        return f"<Stream: {'open' if self._cell is not None else 'closed'}>"
+
+    def _here(self) -> Cell:
+        cell = self._cell
+        if cell is None:
+            raise StreamClosedError(_CLOSED)
+
+        return cell
+
+
+_CLOSED = (
+    "can't read this stream: it was closed. Read before you close it, or read a "
+    "stream of its own: Stream.of(stream)."
+)
+
+
+def _stream(cell: Cell) -> Stream[Any]:
+    stream: Stream[Any] = Stream.__new__(Stream)
+    stream._cell = cell
+    stream._readers = None
+    return stream
+
+
+def _hint(source: object) -> str:
+    if inspect.isgeneratorfunction(source) or inspect.isasyncgenfunction(source):
+        return ": what calling it gives, perhaps"
+
+    return ""
+
+
+def _check_function(name: str, function: object) -> None:
+    if not callable(function):
+        raise TypeError(f"{name} is {function!r:.80}; expected a function")
+
+    if inspect.iscoroutinefunction(function):
+        raise TypeError(
+            f"{name} is {function!r:.80}, an async function; expected one that "
+            "returns the value. To await things for each element, write an async "
+            "generator over the stream and make a stream of that."
+        )
+
+
+class Reader(Generic[T_co]):
+    """
+    Somebody who reads a stream; made by `iter(stream)` and `aiter(stream)`.
+
+    Belongs to one thread or task; others have readers of their own. It holds
+    its own place only: what it has read is freed if nobody else holds it.
+    After an error it can be read on.
+
+    Attributes:
+        rest: The stream from here on.
+    """
+
+    __slots__ = ("__weakref__", "_cell", "_in_a_row", "_is_closed", "_waiter")
+
+    _cell: Cell | None
+    _waiter: Waiter | None
+
+    def __init__(self, cell: Cell, *, _made: bool = False) -> None:
+        if not _made:
+            raise TypeError("can't make a Reader alone; iter(stream) gives one")
+
+        self._cell = cell
+        self._in_a_row = 0
+        self._is_closed = False
+        self._waiter = None
+
+    @property
+    def rest(self) -> Stream[T_co]:
+        """
+        The stream from here on.
+
+        Raises:
+            StreamClosedError:
+                If this reader, or the stream it reads, was closed.
+        """
+        cell = self._cell
+        if cell is None:
+            raise StreamClosedError(_CLOSED)
+
+        return _stream(cell)
+
+    def close(self) -> None:
+        """
+        Let go; again changes nothing.
+
+        If its thread or task is waiting, it gets a `StreamClosedError`.
+        """
+        self._is_closed = True
+        self._cell = None
+        waiter = self._waiter
+        if waiter is not None:
+            waiter.wake()
+
+    def __iter__(self) -> Self:
+        return self
+
+    def __next__(self) -> T_co:
+        while True:
+            cell = self._cell
+            if cell is None or (
+                cell.source is not None and not pull(cell, None, block=True)
+            ):
+                cell = self._wait()
+
+            item = cell.item
+            if item is not END:
+                self._cell = cell.next
+
+            if self._is_closed:  # perhaps before the line above opened it again
+                self._cell = None
+                raise StreamClosedError(_CLOSED)
+
+            if type(item) not in MARKS:
+                return item  # type: ignore[no-any-return]
+            if item is END:
+                raise StopIteration
+            if type(item) is Fault:
+                break
+
+        error, context = item.error, item.context
+        try:
+            # The error is everybody's, and this way it is the same for all.
+            raise error.with_traceback(item.traceback)
+        finally:
+            error.__context__ = context
+            # An error holds the frames it went through, and they what they name.
+            del cell, context, error, item, self
+
+    def _wait(self) -> Cell:
+        while True:
+            waiter = self._waiter = ThreadWaiter()
+            try:
+                cell = self._cell
+                if cell is None:
+                    raise StreamClosedError(_CLOSED)
+                if pull(cell, waiter, block=True):
+                    return cell
+
+                waiter.wait()
+            finally:
+                self._waiter = None
+                waiter.leave()
+
+    def __aiter__(self) -> Self:
+        the_anyio()
+        return self
+
+    async def __anext__(self) -> T_co:
+        while True:
+            cell = self._cell
+            if cell is None or (
+                cell.source is not None and not pull(cell, None, block=False)
+            ):
+                cell = await self._await()
+                self._in_a_row = 0
+            elif self._in_a_row >= _IN_A_ROW:
+                await the_anyio().lowlevel.checkpoint()
+                self._in_a_row = 0
+
+            self._in_a_row += 1
+            item = cell.item
+            if item is not END:
+                self._cell = cell.next
+
+            if self._is_closed:
+                self._cell = None
+                raise StreamClosedError(_CLOSED)
+
+            if type(item) not in MARKS:
+                return item  # type: ignore[no-any-return]
+            if item is END:
+                raise StopAsyncIteration
+            if type(item) is Fault:
+                break
+
+        error, context = item.error, item.context
+        try:
+            raise error.with_traceback(item.traceback)
+        finally:
+            error.__context__ = context
+            del cell, context, error, item, self
+
+    async def _await(self) -> Cell:
+        while True:
+            waiter = self._waiter = TaskWaiter()
+            try:
+                cell = self._cell
+                if cell is None:
+                    raise StreamClosedError(_CLOSED)
+                if pull(cell, waiter, block=False):
+                    return cell
+
+                del cell  # closing this reader must let go of it
+                await waiter.wait()
+            finally:
+                self._waiter = None
+                waiter.leave()
+
+
+@overload
+def pipe(capacity: int) -> tuple[Sender[Any], Stream[Any]]: ...
+@overload
+def pipe(capacity: int, *, of: type[T]) -> tuple[Sender[T], Stream[T]]: ...
+def pipe(
+    capacity: int,
+    *,
+    of: type[Any] | None = None,  # noqa: ARG001 - for type checkers
+) -> tuple[Sender[Any], Stream[Any]]:
+    """
+    Two ends: what is sent into one is read from the other.
+
+    At most *capacity* elements wait between them, and senders wait while there
+    is no room; with 0, a sender waits until its element is read. *of* tells
+    type checkers what is sent, and is not checked.
+
+    Readers may be threads and tasks, and senders, too. What the quicker reader
+    took and a slower one did not read yet is kept for it, without bounds.
+
+    Raises:
+        ValueError:
+            If *capacity* is negative, or no integer.
+
+    >>> sender, stream = pipe(2)
+    >>> sender.send("one"), sender.fail(ValueError("two")), sender.close()
+    (True, True, None)
+    >>> list(stream.results())
+    [Ok(value='one'), Failed(error=ValueError('two'))]
+    """
+    if capacity.__class__ is not int or capacity < 0:
+        raise ValueError(
+            f"capacity is {capacity!r}; expected a number of elements, 0 or more"
+        )
+
+    shared = Pipe(capacity)
+    return Sender(shared), _stream(Cell(PipeSource(shared)))
+
+
+def merge(*streams: Stream[T]) -> Stream[T]:
+    """
+    The elements of several streams, as they come.
+
+    Each stream keeps its order, and nothing is lost. Where several have an
+    element ready they take turns, so streams of collections are always merged
+    the same way. Of a stream that has to be waited for at most one element is
+    read ahead. One stream is returned as it is; none give an empty one.
+
+    Iterators that may block are asked by a thread each, while somebody waits.
+
+    Raises:
+        TypeError:
+            If something else than a stream is given.
+    """
+    for stream in streams:
+        _check_stream(stream)
+
+    if len(streams) == 1:
+        return streams[0]
+
+    return _stream(Cell(Merged([(None, stream._here()) for stream in streams])))
+
+
+def merge_named(streams: Mapping[str, Stream[T]]) -> Stream[T]:
+    """
+    Like `merge`, and `Stream.results` gives a `SourceEnd` where one ends.
+
+    The ends of inner named merges are kept.
+
+    Raises:
+        TypeError:
+            If something else than streams by names is given.
+    """
+    if not isinstance(streams, Mapping):
+        raise TypeError(
+            f"can't merge {streams!r:.80}; expected a mapping of names to streams"
+        )
+
+    for name, stream in streams.items():
+        if not isinstance(name, str):
+            raise TypeError(f"a stream's name is {name!r:.80}; expected a str")
+
+        _check_stream(stream)
+
+    branches = [(name, stream._here()) for name, stream in streams.items()]
+    return _stream(Cell(Merged(branches)))
+
+
+def _check_stream(stream: object) -> None:
+    if not isinstance(stream, Stream):
+        raise TypeError(
+            f"can't merge {stream!r:.80}; expected a stream, Stream.of(...) perhaps"
+        )
