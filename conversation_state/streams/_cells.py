@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from _thread import allocate_lock, get_ident
 from collections import deque
+from collections.abc import Callable, Generator
 from types import TracebackType
 from typing import Any
 
@@ -29,6 +30,7 @@ __all__ = [
     "Ended",
     "Fault",
     "Source",
+    "calling",
     "fault",
     "pull",
 ]
@@ -80,15 +82,16 @@ PENDING = object()
 
 def fault(error: Exception) -> Fault:
     """
-    An error that was just caught, without the frame that caught it.
+    An error that was just caught, without the frames of this room.
 
     Frames hold what their functions had in hand, here cells; an error that is
     kept would keep a stream.
     """
     traceback = error.__traceback__
-    if traceback is not None:
-        error.__traceback__ = traceback.tb_next
+    while traceback is not None and _is_ours(traceback):
+        traceback = traceback.tb_next
 
+    error.with_traceback(traceback)
     if isinstance(error, (StopIteration, StopAsyncIteration)):
         # It would end the reader's loop instead of reaching them.
         stopped = RuntimeError(f"{type(error).__name__} was raised inside a stream")
@@ -96,6 +99,34 @@ def fault(error: Exception) -> Fault:
         return Fault(stopped)
 
     return Fault(error)
+
+
+def _is_ours(traceback: TracebackType) -> bool:
+    name: str = traceback.tb_frame.f_globals.get("__name__", "")
+    return name.startswith("conversation_state.streams.")
+
+
+def calling(function: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    """
+    *function*, but what it raises is returned as a `Fault`.
+    """
+    calls = _calls(function)
+    next(calls)
+    return calls.send
+
+
+def _calls(function: Callable[[Any], Any]) -> Generator[Any, Any, None]:
+    # A frame that raised keeps all its callers' frames, and so whatever the
+    # reader has in hand. A generator's frame that waits has no caller.
+    gave: list[Any] = [None]
+    while True:
+        item = yield gave.pop()
+        try:
+            gave.append(function(item))
+        except Exception as error:  # noqa: BLE001 - in-band
+            gave.append(fault(error))
+
+        del item
 
 
 class Source:

@@ -19,7 +19,7 @@ from conversation_state.streams._cells import (
     Ended,
     Fault,
     Source,
-    fault,
+    calling,
     pull,
 )
 from conversation_state.streams._waiting import Waiter
@@ -95,7 +95,10 @@ class Converted(Source):
     What a function makes of each item, called once for each.
     """
 
-    __slots__ = ("_at", "_function", "_on_error")
+    __slots__ = ("_at", "_convert", "_functions", "_handle")
+
+    _convert: Callable[[Any], Any]
+    _handle: Callable[[Any], Any] | None
 
     def __init__(
         self,
@@ -105,8 +108,13 @@ class Converted(Source):
     ) -> None:
         super().__init__()
         self._at = at
-        self._function = function
-        self._on_error = on_error
+        self._functions = (function, on_error)
+        self._arm()
+
+    def _arm(self) -> None:
+        function, on_error = self._functions
+        self._convert = calling(function)
+        self._handle = None if on_error is None else calling(on_error)
 
     def poll(self, cell: Cell, waiter: Waiter | None, *, block: bool) -> Any:  # noqa: ARG002 - other cells are asked
         left = _IN_A_ROW
@@ -116,10 +124,14 @@ class Converted(Source):
                 return PENDING
 
             item = at.item
-            if type(item) not in MARKS:
-                item = self._converted(item)
-            elif self._on_error is not None and type(item) is Fault:
-                item = self._handled(item)
+            try:
+                if type(item) not in MARKS:
+                    item = self._convert(item)
+                if self._handle is not None and type(item) is Fault:
+                    item = self._handle(item.error)
+            except BaseException:
+                self._arm()
+                raise
 
             # Not before: who is interrupted in a function has got nothing.
             self._at = at.next
@@ -135,20 +147,6 @@ class Converted(Source):
                     return PENDING
 
                 left = _IN_A_ROW
-
-    def _converted(self, item: Any) -> Any:
-        try:
-            return self._function(item)
-        except Exception as error:  # noqa: BLE001 - in-band
-            failed = fault(error)
-
-        return failed if self._on_error is None else self._handled(failed)
-
-    def _handled(self, failed: Fault) -> Any:
-        try:
-            return self._on_error(failed.error)  # type: ignore[misc]  # asked before
-        except Exception as error:  # noqa: BLE001 - in-band
-            return fault(error)
 
 
 class Results(Source):

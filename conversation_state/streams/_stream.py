@@ -339,6 +339,7 @@ class Reader(Generic[T_co]):
             if cell is None or (
                 cell.source is not None and not pull(cell, None, block=True)
             ):
+                del cell  # closing this reader must let go of it
                 cell = self._wait()
 
             item = cell.item
@@ -347,6 +348,7 @@ class Reader(Generic[T_co]):
 
             if self._is_closed:  # perhaps before the line above opened it again
                 self._cell = None
+                del cell, item
                 raise StreamClosedError(_CLOSED)
 
             if type(item) not in MARKS:
@@ -361,7 +363,7 @@ class Reader(Generic[T_co]):
             # The error is everybody's, and this way it is the same for all.
             raise error.with_traceback(item.traceback)
         finally:
-            error.__context__ = context
+            BaseException.__setattr__(error, "__context__", context)
             # An error holds the frames it went through, and they what they name.
             del cell, context, error, item, self
 
@@ -375,6 +377,7 @@ class Reader(Generic[T_co]):
                 if pull(cell, waiter, block=True):
                     return cell
 
+                del cell
                 waiter.wait()
             finally:
                 self._waiter = None
@@ -390,6 +393,7 @@ class Reader(Generic[T_co]):
             if cell is None or (
                 cell.source is not None and not pull(cell, None, block=False)
             ):
+                del cell
                 cell = await self._await()
                 self._in_a_row = 0
             elif self._in_a_row >= _IN_A_ROW:
@@ -403,6 +407,7 @@ class Reader(Generic[T_co]):
 
             if self._is_closed:
                 self._cell = None
+                del cell, item
                 raise StreamClosedError(_CLOSED)
 
             if type(item) not in MARKS:
@@ -416,7 +421,7 @@ class Reader(Generic[T_co]):
         try:
             raise error.with_traceback(item.traceback)
         finally:
-            error.__context__ = context
+            BaseException.__setattr__(error, "__context__", context)
             del cell, context, error, item, self
 
     async def _await(self) -> Cell:
@@ -429,7 +434,7 @@ class Reader(Generic[T_co]):
                 if pull(cell, waiter, block=False):
                     return cell
 
-                del cell  # closing this reader must let go of it
+                del cell
                 await waiter.wait()
             finally:
                 self._waiter = None

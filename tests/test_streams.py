@@ -1,0 +1,1506 @@
+"""
+Streams in threads: what is read once, kept while held, and never waits for ever.
+"""
+
+import copy
+import gc
+import itertools
+import pickle
+import sys
+import threading
+import time
+import traceback
+import types
+import weakref
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from conversation_state import errors, streams
+from conversation_state.errors import ConcatError, StreamClosedError
+from conversation_state.messages import AssistantMessage
+from conversation_state.streams import (
+    SKIP,
+    Failed,
+    Ok,
+    SourceEnd,
+    Stream,
+    collect,
+    merge,
+    merge_named,
+    pipe,
+)
+
+
+class Thing:
+    """
+    Something that can be weakly referred to.
+    """
+
+
+class Boom(Exception):
+    """
+    An error of a source's own.
+    """
+
+
+def in_threads(*functions):
+    """
+    What each gave, or raised, run at once; none may take five seconds.
+    """
+    gave = [None] * len(functions)
+
+    def run(n, function):
+        try:
+            gave[n] = function()
+        except BaseException as error:
+            gave[n] = error
+
+    threads = [
+        threading.Thread(target=run, args=pair, daemon=True)
+        for pair in enumerate(functions)
+    ]
+    for thread in threads:
+        thread.start()
+
+    for thread in threads:
+        thread.join(5)
+        assert not thread.is_alive(), "hangs"
+
+    return gave
+
+
+def until(condition):
+    """
+    Return once *condition* holds; in five seconds at most.
+    """
+    for _ in range(5_000):
+        if condition():
+            return
+        time.sleep(0.001)
+
+    pytest.fail("never happened")
+
+
+def breaking_off(*items, error):
+    """
+    A generator that gives *items*, then raises.
+    """
+    yield from items
+    raise error
+
+
+def sent(*items, capacity=None):
+    """
+    A closed pipe's stream: exceptions among *items* are sent as errors.
+    """
+    sender, stream = pipe(len(items) if capacity is None else capacity)
+    for item in items:
+        if isinstance(item, Exception):
+            sender.fail(item)
+        else:
+            sender.send(item)
+
+    sender.close()
+    return stream
+
+
+# Items of pipes and what `results` makes of them.
+said = st.lists(st.integers() | st.builds(Boom, st.integers()), max_size=20)
+
+
+def told(items):
+    """
+    What `results` has to give for *items*.
+    """
+    return [Failed(x) if isinstance(x, Exception) else Ok(x) for x in items]
+
+
+class TestOf:
+    """
+    `Stream.of`, and reading with `for`.
+    """
+
+    @given(st.lists(st.integers()))
+    def test_gives_every_element_to_every_reader(self, items):
+        """
+        A stream can be read again and again, whatever it is made of.
+        """
+        for source in (items, tuple(items), iter(items), (x for x in items)):
+            stream = Stream.of(source)
+
+            assert items == list(stream)
+            assert items == list(stream)
+
+    def test_takes_each_element_once_and_late(self):
+        """
+        The source is asked when an element is read for the first time.
+        """
+        asked = []
+        stream = Stream.of(asked.append(n) or n for n in range(3))
+        first, second = iter(stream), iter(stream)
+
+        assert [] == asked
+        assert [0, 0, 1] == [next(first), next(second), next(first)]
+        assert [0, 1] == asked
+        assert [1, 2] == list(second)
+        assert [2] == list(first)
+        assert [0, 1, 2] == asked
+
+    @pytest.mark.parametrize(
+        ("source", "change"),
+        [
+            ([1, 2], lambda s: s.append(3)),
+            ({1, 2}, lambda s: s.add(3)),
+            ({1: "", 2: ""}, lambda s: s.clear()),
+            (bytearray(b"\1\2"), lambda s: s.clear()),
+        ],
+        ids=["list", "set", "dict", "bytearray"],
+    )
+    def test_does_not_change_with_its_source(self, source, change):
+        """
+        A collection that changes later changes no stream.
+        """
+        stream = Stream.of(source)
+        change(source)
+
+        assert [1, 2] == list(stream)
+
+    def test_of_a_stream_is_a_stream_of_its_own(self):
+        """
+        Streams and readers give a stream from where they are.
+        """
+        stream = Stream.of(iter([1, 2, 3]))
+        reader = iter(stream)
+        next(reader)
+        again, rest = Stream.of(stream), Stream.of(reader)
+        stream.close()
+
+        assert [1, 2, 3] == list(again)
+        assert [2, 3] == list(rest)
+
+    def test_takes_old_sequences(self):
+        """
+        What can be iterated by index alone is iterable, too.
+        """
+
+        class Old:
+            def __getitem__(self, n):
+                if n == 2:
+                    raise IndexError
+                return n
+
+        assert [0, 1] == list(Stream.of(Old()))
+
+    @pytest.mark.parametrize("wrong", [None, 5, print])
+    def test_refuses_what_is_no_iterable(self, wrong):
+        """
+        Something else is refused at once, by name.
+        """
+        with pytest.raises(TypeError, match="expected an iterable or async iterable"):
+            Stream.of(wrong)
+
+    def test_hints_at_the_call_that_is_missing(self):
+        """
+        A generator function is told from its generator.
+        """
+        with pytest.raises(TypeError, match="what calling it gives, perhaps"):
+            Stream.of(breaking_off)
+
+    @pytest.mark.parametrize(
+        "kind", [streams.Stream, streams.Reader, streams.Sender]
+    )
+    def test_is_not_made_by_its_class(self, kind):
+        """
+        Streams, readers and senders say who makes them.
+        """
+        with pytest.raises(TypeError, match="alone"):
+            kind(3)
+
+    def test_says_what_it_is(self):
+        """
+        A stream shows whether it is open, and reads nothing for that.
+        """
+        stream = Stream.of(breaking_off(error=Boom()))
+
+        assert "<Stream: open>" == repr(stream)
+        stream.close()
+        assert "<Stream: closed>" == repr(stream)
+
+    @pytest.mark.parametrize("end", pipe(1), ids=["sender", "stream"])
+    @pytest.mark.parametrize("verb", [pickle.dumps, copy.copy, copy.deepcopy])
+    def test_is_not_pickled(self, end, verb):
+        """
+        What belongs to a process stays there, and says what to do.
+        """
+        with pytest.raises(TypeError, match="can't pickle a S"):
+            verb(end)
+
+    def test_rest_is_the_stream_from_there(self):
+        """
+        A reader gives the stream from where it is, again and again.
+        """
+        reader = iter(Stream.of(iter("abc")))
+        whole = reader.rest
+        next(reader)
+
+        assert ["b", "c"] == list(reader.rest)
+        assert ["b", "c"] == list(reader)
+        assert [] == list(reader.rest)
+        assert ["a", "b", "c"] == list(whole)
+
+    def test_needs_a_loop_for_what_is_awaited(self):
+        """
+        `for` over an async source says what to use.
+        """
+
+        async def numbers():
+            yield 1
+
+        for stream in (
+            Stream.of(numbers()),
+            Stream.of(numbers()).convert(str),
+            merge(Stream.of(numbers()), Stream.of(numbers())),
+        ):
+            with pytest.raises(TypeError, match="async for"):
+                next(iter(stream))
+            with pytest.raises(TypeError, match="async for"):
+                next(iter(stream))
+
+
+class TestErrors:
+    """
+    Errors are elements with a place.
+    """
+
+    @given(said)
+    def test_for_raises_each_in_its_place_and_can_go_on(self, items):
+        """
+        A reader gives or raises what was sent, in order, whoever else reads.
+        """
+        stream = sent(*items)
+        for _ in range(2):
+            reader, got = iter(stream), []
+            while True:
+                try:
+                    got.append(next(reader))
+                except StopIteration:
+                    break
+                except Boom as error:
+                    got.append(error)
+
+            assert items == got
+
+    def test_a_source_that_raises_ends(self):
+        """
+        What a source raises is its last element, for all readers.
+        """
+        boom = Boom()
+        stream = Stream.of(breaking_off(1, error=boom))
+
+        for _ in range(2):
+            assert [Ok(1), Failed(boom)] == list(stream.results())
+
+    @pytest.mark.parametrize("error", [KeyboardInterrupt, SystemExit, GeneratorExit])
+    def test_an_interrupted_source_is_no_end(self, error):
+        """
+        Who pulled gets the interrupt; the others learn that something is missing.
+        """
+        stream = Stream.of(breaking_off(1, error=error()))
+        with pytest.raises(error):
+            list(stream)
+
+        first, second = stream.results()
+        assert Ok(1) == first
+        assert error.__name__ in str(second.error)
+        with pytest.raises(StreamClosedError, match="broke off"):
+            list(stream)
+
+    @pytest.mark.parametrize("error", [StopIteration, StopAsyncIteration])
+    def test_an_error_is_never_taken_for_the_end(self, error):
+        """
+        What would end a loop in silence reaches it as something else.
+        """
+
+        class Source:
+            def __iter__(self):
+                return self
+
+            def __next__(self):
+                raise StopAsyncIteration
+
+        def stop(_):
+            raise error
+
+        converted = Stream.of([1, 2]).convert(stop)
+        for stream, length in ((converted, 2), (Stream.of(Source()), 1)):
+            with pytest.raises(RuntimeError, match="inside a stream") as caught:
+                list(stream)
+
+            assert isinstance(caught.value.__cause__, StopIteration | StopAsyncIteration)
+            assert length == len(list(stream.results()))
+
+    def test_grow_no_traceback_with_their_readers(self):
+        """
+        The hundredth reader sees the traceback the first one saw.
+        """
+        stream = Stream.of(breaking_off(error=Boom()))
+
+        def depth():
+            with pytest.raises(Boom) as caught:
+                list(stream)
+
+            return len(traceback.extract_tb(caught.value.__traceback__))
+
+        depths = {depth() for _ in range(100)}
+
+        assert 1 == len(depths)
+
+    def test_keep_the_context_they_came_with(self):
+        """
+        What a reader was just handling is no part of anybody's error.
+        """
+        cause = Boom("cause")
+        error = Boom("error")
+        error.__context__ = cause
+        stream = sent(error)
+        try:
+            raise KeyError  # noqa: TRY301
+        except KeyError:
+            with pytest.raises(Boom):
+                list(stream)
+
+        assert cause is error.__context__
+
+    @pytest.mark.parametrize("where", ["source", "function", "on_error"])
+    def test_keep_no_stream_alive(self, where):
+        """
+        Who keeps an error keeps neither the stream nor its other elements.
+        """
+        kept = weakref.WeakSet()
+
+        def things():
+            for _ in range(3):
+                thing = Thing()
+                kept.add(thing)
+                yield thing
+            del thing
+            raise Boom
+
+        def fails(_):
+            raise Boom
+
+        stream = Stream.of(things())
+        if where == "function":
+            stream = stream.convert(fails)
+        if where == "on_error":
+            stream = stream.convert(lambda _: 1, on_error=fails)
+        errors_ = [x.error for x in stream.results() if isinstance(x, Failed)]
+        del stream
+        for error in errors_:
+            # A user's own frames hold what they hold.
+            traceback.clear_frames(error.__traceback__)
+
+        assert errors_
+        assert not kept
+
+    def test_raised_leave_no_cycle(self):
+        """
+        A reader that got an error, and its stream, are freed at once.
+        """
+        stream = sent(Boom())
+        there = weakref.ref(stream)
+        gc.collect()
+        gc.disable()
+        try:
+            reader = iter(stream)
+            gone = weakref.ref(reader)
+            try:
+                next(reader)
+            except Boom:
+                pass
+            del reader, stream
+
+            assert gone() is None
+            assert there() is None
+        finally:
+            gc.enable()
+
+
+class TestResults:
+    """
+    `results` gives values for everything.
+    """
+
+    @given(said)
+    def test_is_the_list_that_was_sent(self, items):
+        """
+        Any mixture of values and failures is told as it was sent, to all.
+        """
+        results = sent(*items).results()
+
+        assert told(items) == list(results)
+        assert told(items) == list(results)
+
+    def test_wraps_once_more_each_time(self):
+        """
+        Results are values themselves.
+        """
+        stream = Stream.of([Ok(1), SKIP, None])
+
+        assert [Ok(Ok(Ok(1))), Ok(Ok(SKIP)), Ok(Ok(None))] == list(
+            stream.results().results()
+        )
+
+
+class TestConvert:
+    """
+    `convert`, element by element.
+    """
+
+    @given(said, st.sampled_from([2, 3]))
+    def test_is_the_list_comprehension(self, items, skipped):
+        """
+        Converted is what a comprehension with a condition gives; errors stay.
+        """
+        stream = sent(*items).convert(lambda n: SKIP if n % skipped else -n)
+        expected = [
+            x if isinstance(x, Exception) else -x
+            for x in items
+            if isinstance(x, Exception) or x % skipped == 0
+        ]
+
+        assert told(expected) == list(stream.results())
+
+    def test_calls_the_function_once_for_each_element(self):
+        """
+        However many read, the function sees an element once, when it is read.
+        """
+        seen = []
+        stream = Stream.of("abc").convert(lambda x: seen.append(x) or x * 2)
+
+        assert [] == seen
+        assert [["aa", "bb", "cc"]] * 3 == [list(stream) for _ in range(3)]
+        assert ["a", "b", "c"] == seen
+
+    def test_goes_on_after_errors_of_the_function(self):
+        """
+        What the function raises stands where the element stood.
+        """
+        results = list(Stream.of([1, 0, 2]).convert(lambda n: 2 // n).results())
+
+        assert [Ok(2), Ok(1)] == results[::2]
+        assert isinstance(results[1].error, ZeroDivisionError)
+
+    def test_on_error_sees_all_errors_and_answers(self):
+        """
+        A handler gives what stands in an error's place, or nothing, or an error.
+        """
+        left, again = Boom("left"), Boom("again")
+
+        def answer(error):
+            if error is again:
+                raise KeyError("third")
+            return SKIP if error is left else type(error).__name__
+
+        stream = sent(1, left, 0, again, Boom("right")).convert(
+            lambda n: 1 // n, on_error=answer
+        )
+        one, two, three, four = stream.results()
+
+        assert [Ok(1), Ok("ZeroDivisionError"), Ok("Boom")] == [one, two, four]
+        assert isinstance(three.error, KeyError)
+
+    def test_on_error_sees_no_ends(self):
+        """
+        The end of a named source is no error.
+        """
+        stream = merge_named({"a": Stream.of([1])}).convert(
+            str, on_error=lambda _: pytest.fail("an end is no error")
+        )
+
+        assert [Ok("1"), SourceEnd("a")] == list(stream.results())
+
+    def test_skips_without_end(self):
+        """
+        A hundred thousand skips in a row are no deeper than one.
+        """
+        stream = Stream.of(range(100_001)).convert(
+            lambda n: n if n == 100_000 else SKIP
+        )
+
+        assert [100_000] == list(stream)
+
+    def test_an_interrupted_function_is_called_again(self):
+        """
+        Who is interrupted in the function takes nothing from the others.
+        """
+        interrupts = [KeyboardInterrupt()]
+
+        def function(n):
+            if n == 2 and interrupts:
+                raise interrupts.pop()
+            return n
+
+        stream = Stream.of([1, 2, 3]).convert(function)
+        with pytest.raises(KeyboardInterrupt):
+            list(stream)
+
+        assert [1, 2, 3] == list(stream)
+
+    async def _async(self, _):
+        pass
+
+    def test_refuses_what_is_no_function(self):
+        """
+        Both functions are looked at before anything is read.
+        """
+        stream = Stream.of([])
+
+        with pytest.raises(TypeError, match="function is None; expected a function"):
+            stream.convert(None)
+        with pytest.raises(TypeError, match="on_error is 3; expected a function"):
+            stream.convert(str, on_error=3)
+        with pytest.raises(TypeError, match="function is .* an async function"):
+            stream.convert(self._async)
+
+
+class TestPipe:
+    """
+    Both ends of a pipe.
+    """
+
+    @pytest.mark.parametrize("wrong", [-1, 1.0, "1", None, True])
+    def test_refuses_what_is_no_capacity(self, wrong):
+        """
+        Only whole numbers from 0 on are capacities.
+        """
+        with pytest.raises(ValueError, match=f"capacity is {wrong!r}"):
+            pipe(wrong)
+
+    @pytest.mark.parametrize("capacity", [0, 1, 2, 100])
+    def test_gives_all_in_order(self, capacity):
+        """
+        Nothing is lost or turned round between threads, whatever the room.
+        """
+        sender, stream = pipe(capacity)
+
+        def send():
+            with sender:
+                return [sender.send(n) for n in range(1_000)]
+
+        accepted, one, two = in_threads(
+            send, lambda: list(stream), lambda: list(stream)
+        )
+
+        assert [True] * 1_000 == accepted
+        assert list(range(1_000)) == one == two
+
+    @pytest.mark.parametrize("capacity", [0, 1, 3])
+    def test_blocks_while_it_is_full(self, capacity):
+        """
+        Exactly *capacity* elements wait; one more goes in for each that is read.
+        """
+        sender, stream = pipe(capacity)
+        sent_now = []
+        def send():
+            for n in range(6):
+                sender.send(n)
+                sent_now.append(n)
+            sender.close()
+
+        thread = threading.Thread(target=send, daemon=True)
+        thread.start()
+        reader = iter(stream)
+        del stream
+        for n in range(6):
+            expected = min(n + capacity, 6)
+            until(lambda: expected <= len(sent_now))  # noqa: B023 - called here
+            # It now waits to send the next one, if there is any.
+            until(lambda: expected == 6 or sender._pipe.offers)  # noqa: B023
+            assert expected == len(sent_now)
+            assert n == next(reader)
+
+        assert [] == list(reader)
+        thread.join(5)
+        assert not thread.is_alive()
+
+    def test_tells_senders_that_nobody_reads(self):
+        """
+        Without a reader nothing is sent, before, while and after waiting.
+        """
+        sender, stream = pipe(1)
+        assert sender.send(1)
+        waits = threading.Event()
+
+        def send():
+            waits.set()
+            return sender.send(2)
+
+        def leave():
+            nonlocal stream
+            waits.wait(5)
+            until(lambda: sender._pipe.offers)
+            del stream
+
+        accepted, _ = in_threads(send, leave)
+
+        assert accepted is False
+        assert sender.send(3) is False
+        assert sender.fail(Boom()) is False
+        assert "deserted" in repr(sender)
+
+    def test_is_read_by_what_is_made_of_it(self):
+        """
+        A pipe is deserted only when no stream made of it is left.
+        """
+        sender, stream = pipe(1)
+        made = merge(stream.convert(str), Stream.of([])).results()
+        del stream
+        assert sender.send(1)
+        reader = iter(made)
+        del made
+        assert Ok("1") == next(reader)
+        assert sender.send(2)
+        del reader
+
+        assert sender.send(3) is False
+
+    def test_refuses_to_send_after_closing(self):
+        """
+        Closing again is fine; sending into a closed pipe is not.
+        """
+        sender, stream = pipe(2)
+        sender.send(1)
+        sender.close()
+        sender.close()
+
+        for send in (sender.send, lambda _: sender.fail(Boom())):
+            with pytest.raises(StreamClosedError, match="this sender was closed"):
+                send(2)
+        assert [1] == list(stream)
+
+    @pytest.mark.parametrize("capacity", [0, 1])
+    def test_closing_wakes_who_waits_to_send(self, capacity):
+        """
+        Closed by another thread, a waiting sender learns it and sends nothing.
+        """
+        sender, stream = pipe(capacity)
+        if capacity:
+            sender.send(0)
+
+        def close():
+            until(lambda: sender._pipe.offers)
+            sender.close()
+
+        refused, _ = in_threads(lambda: sender.send(1), close)
+
+        assert isinstance(refused, StreamClosedError)
+        assert [0] * capacity == list(stream)
+
+    @pytest.mark.parametrize("error", [StopIteration(), StopAsyncIteration()])
+    def test_refuses_ends_as_errors(self, error):
+        """
+        What readers would take for the end is no error to send.
+        """
+        sender, _stream = pipe(1)
+
+        with pytest.raises(ValueError, match=r"readers would take it.*close\(\)"):
+            sender.fail(error)
+
+    @pytest.mark.parametrize(
+        "wrong", [None, "error", Boom, KeyboardInterrupt(), GeneratorExit()]
+    )
+    def test_refuses_what_is_no_error(self, wrong):
+        """
+        An error is an instance of Exception.
+        """
+        sender, _stream = pipe(1)
+
+        with pytest.raises(TypeError, match="expected an instance of Exception"):
+            sender.fail(wrong)
+
+    def test_sends_the_error_that_left_its_block(self):
+        """
+        What breaks a sender's block off is the last thing read, room or not.
+        """
+        boom = Boom()
+        for capacity in (0, 1):
+            sender, stream = pipe(capacity)
+            with pytest.raises(Boom), sender:
+                raise boom
+
+            assert [Failed(boom)] == list(stream.results())
+
+    @pytest.mark.parametrize("error", [KeyboardInterrupt, StopIteration])
+    def test_sends_interrupts_of_its_block_as_errors(self, error):
+        """
+        An interrupt, or what looks like an end, is told in other words.
+        """
+        sender, stream = pipe(0)
+        with pytest.raises(error), sender:
+            raise error
+
+        (last,) = stream.results()
+        assert error.__name__ in str(last.error)
+        assert isinstance(last.error, RuntimeError)
+
+    def test_a_dropped_sender_is_no_end(self):
+        """
+        A sender that is gone without closing leaves an error, no silence.
+        """
+        sender, stream = pipe(1)
+        sender.send(1)
+        reader = stream.results()
+        del sender
+
+        first, last = reader
+        assert Ok(1) == first
+        with pytest.raises(StreamClosedError, match=r"dropped without close\(\)"):
+            raise last.error
+
+    def test_wakes_readers_when_its_sender_is_dropped(self):
+        """
+        Nobody waits for a sender that is gone.
+        """
+        sender, stream = pipe(1)
+        source = stream._cell.source
+
+        def drop():
+            nonlocal sender
+            until(lambda: source._pipe.readers)
+            del sender
+
+        got, _ = in_threads(lambda: list(stream), drop)
+
+        assert isinstance(got, StreamClosedError)
+
+    def test_takes_many_senders(self):
+        """
+        Each thread's elements keep their order, and all of them come.
+        """
+        sender, stream = pipe(3)
+
+        def send(name):
+            return lambda: [sender.send((name, n)) for n in range(300)]
+
+        names = ["a", "b", "c", "d"]
+        left = iter(range(4))
+
+        def send_and_close(name):
+            def run():
+                send(name)()
+                if next(left) == 3:
+                    sender.close()
+
+            return run
+
+        *_, got = in_threads(*map(send_and_close, names), lambda: list(stream))
+
+        assert 1_200 == len(got)
+        for name in names:
+            assert [(name, n) for n in range(300)] == [x for x in got if x[0] == name]
+
+    def test_waiting_senders_are_served_in_turn(self):
+        """
+        Who waits longest is next, and nobody overtakes.
+        """
+        sender, stream = pipe(1)
+        sender.send(0)
+        threads = []
+        for n in range(1, 4):
+            thread = threading.Thread(target=sender.send, args=(n,), daemon=True)
+            thread.start()
+            threads.append(thread)
+            until(lambda: n == len(sender._pipe.offers))  # noqa: B023 - called here
+
+        reader = iter(stream)
+
+        assert [0, 1, 2, 3] == [next(reader) for _ in range(4)]
+        for thread in threads:
+            thread.join(5)
+
+    def test_shows_what_waits(self):
+        """
+        A sender shows its state in a word, and how full the pipe is.
+        """
+        sender, _stream = pipe(2)
+        sender.send(1)
+
+        assert "<Sender: open, 1 of 2 waiting>" == repr(sender)
+        sender.close()
+        assert "<Sender: closed, 1 of 2 waiting>" == repr(sender)
+
+
+class TestMerge:
+    """
+    `merge` and `merge_named`.
+    """
+
+    @given(st.lists(st.lists(st.integers(), max_size=8), max_size=5), st.data())
+    def test_keeps_each_order_and_loses_nothing(self, many, data):
+        """
+        Whatever the sources are, each keeps its order and all of it comes.
+        """
+        makers = [list, iter, lambda xs: sent(*xs), lambda xs: (x for x in xs)]
+        sources = [
+            Stream.of(data.draw(st.sampled_from(makers))([(n, x) for x in items]))
+            for n, items in enumerate(many)
+        ]
+        merged = merge(*sources)
+        got = list(merged)
+
+        assert got == list(merged)
+        assert sum(map(len, many)) == len(got)
+        for n, items in enumerate(many):
+            assert items == [x for m, x in got if m == n]
+
+    def test_of_one_is_that_one(self):
+        """
+        One stream is returned as it is; none give an empty one.
+        """
+        stream = Stream.of("ab")
+
+        assert stream is merge(stream)
+        assert [] == list(merge())
+        assert [] == list(merge_named({}))
+
+    def test_takes_turns(self):
+        """
+        Of streams that are ready each gives one in turn, always the same way.
+        """
+        merged = merge(Stream.of("abc"), Stream.of("1"), Stream.of("xy"))
+
+        assert ["a", "1", "x", "b", "y", "c"] == list(merged)
+
+    def test_waits_for_whoever_is_first(self):
+        """
+        A silent source keeps nobody waiting, before or after.
+        """
+        silent, quiet = pipe(1)
+        loud, heard = pipe(1)
+        merged = iter(merge(quiet, heard))
+        for n in range(3):
+            loud.send(n)
+            assert n == next(merged)
+
+        # Waiting left nothing behind.
+        assert not silent._pipe.readers
+        in_threads(lambda: next(merged), lambda: silent.send("at last"))
+        silent.close()
+        loud.close()
+        assert [] == list(merged)
+
+    def test_asks_sources_that_block_at_once(self):
+        """
+        A source that blocks stops no other, and is asked for one element only.
+        """
+        go = threading.Event()
+        asked = []
+
+        def slow():
+            for n in range(3):
+                asked.append(n)
+                go.wait(5)
+                yield "slow"
+
+        merged = iter(merge(Stream.of(slow()), Stream.of(iter([1, 2]))))
+
+        assert [1, 2] == [next(merged), next(merged)]
+        assert [0] == asked
+        go.set()
+        assert ["slow"] * 3 == list(merged)
+
+    def test_merges_one_stream_with_itself(self):
+        """
+        A stream given twice is there twice.
+        """
+        stream = Stream.of(iter([1, 2]))
+
+        assert [1, 1, 2, 2] == list(merge(stream, stream))
+
+    def test_keeps_errors_in_their_place(self):
+        """
+        An error of one source ends none of the others.
+        """
+        boom = Boom()
+
+        assert [Ok(1), Ok(3), Failed(boom), Ok(2)] == list(
+            merge(sent(1, boom, 2), Stream.of([3])).results()
+        )
+
+    def test_tells_each_named_end_once(self):
+        """
+        Each source's end is told after its last element, inner ones, too.
+        """
+        inner = merge_named({"x": Stream.of([1]), "y": Stream.of([])})
+        outer = merge_named({"in": inner, "b": Stream.of([2, 3])})
+
+        assert [1, 2, 3] == list(outer)
+        results = list(outer.results())
+        ends = [x.name for x in results if isinstance(x, SourceEnd)]
+        assert {"x", "y", "in", "b"} == set(ends)
+        assert 4 == len(ends)
+        assert results.index(Ok(1)) < results.index(SourceEnd("x"))
+        assert results.index(SourceEnd("x")) < results.index(SourceEnd("in"))
+        assert results.index(Ok(3)) < results.index(SourceEnd("b"))
+
+    def test_ends_of_many_are_no_deeper_than_one(self):
+        """
+        Thousands of ends in a row are read in one breath.
+        """
+        merged = merge_named({f"{n}": Stream.of(()) for n in range(5_000)})
+
+        assert [] == list(merged)
+        assert 5_000 == len(list(merged.results()))
+
+    def test_refuses_what_is_no_stream(self):
+        """
+        Sources are streams, names are text.
+        """
+        with pytest.raises(TypeError, match="expected a stream, Stream.of"):
+            merge([1, 2])
+        with pytest.raises(TypeError, match="expected a stream, Stream.of"):
+            merge_named({"a": [1]})
+        with pytest.raises(TypeError, match="name is 1; expected a str"):
+            merge_named({1: Stream.of([])})
+        with pytest.raises(TypeError, match="expected a mapping"):
+            merge_named([Stream.of([])])
+
+
+class TestClose:
+    """
+    Letting go.
+    """
+
+    def test_closes_the_stream_and_its_readers(self):
+        """
+        After closing, neither can be read; closing again is fine.
+        """
+        stream = Stream.of(iter("abc"))
+        reader = iter(stream)
+        next(reader)
+        stream.close()
+        stream.close()
+
+        for read in (
+            lambda: next(reader),
+            lambda: reader.rest,
+            lambda: iter(stream),
+            lambda: stream.convert(str),
+            stream.results,
+            lambda: merge(stream, stream),
+            lambda: collect(stream),
+        ):
+            with pytest.raises(StreamClosedError, match="it was closed"):
+                read()
+
+    def test_leaves_other_streams_alone(self):
+        """
+        What was made of a stream can be read when that is closed.
+        """
+        with Stream.of(iter("ab")) as stream:
+            made = [stream.convert(str.upper), Stream.of(stream), iter(stream).rest]
+
+        assert [["A", "B"], ["a", "b"], ["a", "b"]] == [list(each) for each in made]
+
+    def test_tells_the_sender_at_once(self):
+        """
+        A block around a stream ends it, whoever still has its name.
+        """
+        sender, stream = pipe(3)
+        with pytest.raises(Boom), stream:
+            sender.send(1)
+            reader = iter(stream)
+            raise Boom
+
+        assert sender.send(2) is False
+        assert reader is not None
+
+    def test_wakes_who_is_reading(self):
+        """
+        A reader that waits gets an error when its stream is closed.
+        """
+        sender, stream = pipe(1)
+        source = stream._cell.source
+
+        def close():
+            until(lambda: source._pipe.readers)
+            stream.close()
+
+        got, _ = in_threads(lambda: list(stream), close)
+
+        assert isinstance(got, StreamClosedError)
+        del source
+        assert sender.send(1) is False
+
+    def test_closes_the_source_with_the_last_reader(self):
+        """
+        A generator is closed when nobody can read it, not before.
+        """
+        closed = []
+
+        def numbers():
+            try:
+                yield from range(3)
+            finally:
+                closed.append(True)
+
+        source = numbers()
+        stream = Stream.of(source)
+        other = stream.convert(str)
+        next(iter(stream))
+        stream.close()
+        assert [] == closed
+        del other
+
+        assert [True] == closed
+        assert [] == list(source)
+
+    def test_closes_iterators_that_can_be_closed(self):
+        """
+        Any iterator with a `close` has it called, at its end, too.
+        """
+
+        class Source:
+            closed = 0
+
+            def __iter__(self):
+                return self
+
+            def __next__(self):
+                raise StopIteration
+
+            def close(self):
+                self.closed += 1
+
+        dropped, read = Source(), Source()
+        Stream.of(dropped)
+        list(Stream.of(read))
+
+        assert 1 == dropped.closed
+        assert 1 == read.closed
+
+    def test_a_reader_closes_alone(self):
+        """
+        A reader that is closed takes nothing from others.
+        """
+        stream = Stream.of(iter("ab"))
+        reader = iter(stream)
+        reader.close()
+        reader.close()
+
+        with pytest.raises(StreamClosedError):
+            next(reader)
+        assert ["a", "b"] == list(stream)
+
+
+class TestMemory:
+    """
+    What nobody holds is freed.
+    """
+
+    def test_a_reader_keeps_nothing_of_the_past(self):
+        """
+        Each element goes with the last who holds it, in every kind of stream.
+        """
+
+        def things():
+            for _ in range(100):
+                yield Thing()
+
+        for make in (
+            lambda: Stream.of(things()),
+            lambda: Stream.of(things()).convert(lambda x: x),
+            lambda: merge(Stream.of(things()), Stream.of(())),
+            lambda: sent(*things()),
+        ):
+            reader = iter(make())
+            for _ in range(99):
+                there = weakref.ref(next(reader))
+                assert there() is None
+
+    def test_a_slow_reader_keeps_its_backlog(self):
+        """
+        What one reader still has before it stays, and goes as it reads.
+        """
+        reader = iter(Stream.of(Thing() for _ in range(3)))
+        slow = iter(reader.rest)
+        there = [weakref.ref(x) for x in reader]
+
+        assert [True] * 3 == [x() is not None for x in there]
+        next(slow)
+        assert [False, True, True] == [x() is not None for x in there]
+        del slow
+        assert [False] * 3 == [x() is not None for x in there]
+
+    def test_a_deserted_pipe_keeps_nothing(self):
+        """
+        What nobody will read goes with the last reader.
+        """
+        sender, stream = pipe(2)
+        thing = Thing()
+        there = weakref.ref(thing)
+        sender.send(thing)
+        del thing, stream
+
+        assert there() is None
+
+    def test_a_million_elements_are_freed_in_one_breath(self):
+        """
+        Letting go of a long stream is no recursion.
+        """
+        stream = Stream.of(range(1_000_000))
+        results = stream.convert(lambda x: x)
+
+        assert 1_000_000 == sum(1 for _ in results)
+        del stream, results
+
+    def test_finalizers_need_no_lock(self):
+        """
+        A collector that frees a reader amid a send waits for nothing.
+        """
+        sender, stream = pipe(1)
+        lock = sender._pipe.lock
+        with lock:
+            del stream
+
+        assert sender.send(1) is False
+
+        sender, stream = pipe(1)
+        lock = sender._pipe.lock
+        with lock:
+            del sender
+
+        assert 1 == len(list(stream.results()))
+
+
+class TestThreads:
+    """
+    Many readers at once.
+    """
+
+    def test_one_asks_and_all_get_the_same(self):
+        """
+        The source is asked once for each element, whoever comes first.
+        """
+        asked = itertools.count()
+        stream = Stream.of(next(asked) for _ in range(2_000)).convert(lambda n: [n])
+        got = in_threads(*[lambda: list(stream) for _ in range(4)])
+
+        assert 2_000 == next(asked)
+        for each in got:
+            assert all(x is y for x, y in zip(got[0], each, strict=True))
+
+    def test_others_wait_for_the_one_who_asks(self):
+        """
+        While one thread is in the source, another waits and gets its element.
+        """
+        inside, go = threading.Event(), threading.Event()
+
+        def source():
+            inside.set()
+            go.wait(5)
+            yield "one"
+
+        stream = Stream.of(source())
+
+        def second():
+            inside.wait(5)
+            threading.Timer(0.02, go.set).start()
+            return list(stream)
+
+        assert [["one"], ["one"]] == in_threads(lambda: list(stream), second)
+
+    def test_an_interrupt_leaves_the_others_an_element(self):
+        """
+        Who waits takes over from one who was interrupted.
+        """
+        inside, go = threading.Event(), threading.Event()
+        interrupts = [KeyboardInterrupt()]
+
+        def function(n):
+            if interrupts:
+                inside.set()
+                go.wait(5)
+                raise interrupts.pop()
+            return n
+
+        stream = Stream.of([1, 2]).convert(function)
+
+        def second():
+            inside.wait(5)
+            threading.Timer(0.02, go.set).start()
+            return list(stream)
+
+        interrupted, got = in_threads(lambda: list(stream), second)
+
+        assert isinstance(interrupted, KeyboardInterrupt)
+        assert [1, 2] == got
+
+    def test_a_source_that_reads_itself_is_told(self):
+        """
+        Who waits for itself gets an error instead, and the stream ends.
+        """
+
+        def source():
+            yield 1
+            yield list(stream)
+
+        stream = Stream.of(source())
+        first, failed = stream.results()
+
+        assert Ok(1) == first
+        with pytest.raises(StreamClosedError, match="would wait for itself"):
+            raise failed.error
+
+    def test_a_source_may_read_what_is_there(self):
+        """
+        A source can make its next element of its own past.
+        """
+
+        def fibonacci():
+            yield 0
+            yield 1
+            before, last = iter(stream), iter(stream)
+            next(last)
+            yield from map(sum, zip(before, last, strict=True))
+
+        stream = Stream.of(fibonacci())
+
+        assert [0, 1, 1, 2, 3, 5, 8, 13] == list(itertools.islice(stream, 8))
+
+    def test_a_function_that_reads_its_own_stream_is_told(self):
+        """
+        The same through a function, and through streams made of the stream.
+        """
+        stream = Stream.of([1]).convert(lambda _: list(merge(made, Stream.of([]))))
+        made = stream.convert(str)
+
+        (failed,) = stream.results()
+        assert isinstance(failed.error, StreamClosedError)
+
+    def test_threads_that_wait_for_each_other_are_told(self):
+        """
+        Two sources that read each other, each asked by a thread, end in errors.
+        """
+        both = threading.Barrier(2, timeout=5)
+        streams_ = []
+
+        def source(other):
+            both.wait()
+            yield from streams_[other]
+
+        streams_.extend([Stream.of(source(1)), Stream.of(source(0))])
+        one, two = in_threads(
+            lambda: list(streams_[0].results()), lambda: list(streams_[1].results())
+        )
+
+        for got in (one, two):
+            assert got
+            assert isinstance(got[-1].error, StreamClosedError)
+
+    def test_readers_waiting_in_a_merge_get_what_another_took(self):
+        """
+        A merge that finds a source taken is woken when it is free again.
+        """
+        inside, go = threading.Event(), threading.Event()
+
+        def slow(n):
+            inside.set()
+            go.wait(5)
+            return n
+
+        shared = Stream.of([1]).convert(slow)
+        silent, quiet = pipe(0)
+
+        def second():
+            inside.wait(5)
+            reader = iter(merge(shared, quiet))
+            source = shared._cell.source
+            threading.Thread(
+                target=lambda: until(lambda: source.busy) or go.set(), daemon=True
+            ).start()
+            return next(reader)
+
+        assert [[1], 1] == in_threads(lambda: list(shared), second)
+        silent.close()
+
+
+class TestCollect:
+    """
+    `collect` gives one message.
+    """
+
+    @pytest.fixture(autouse=True)
+    def concat(self, monkeypatch):
+        """
+        A stand-in that joins texts.
+        """
+
+        def concat(chunks):
+            if not chunks:
+                raise ConcatError
+            return AssistantMessage("".join(chunk.text for chunk in chunks))
+
+        module = types.ModuleType("conversation_state.chunks")
+        module.concat = concat
+        monkeypatch.setitem(sys.modules, "conversation_state.chunks", module)
+
+    CHUNKS = (AssistantMessage("Hel"), AssistantMessage("lo"))
+    WHOLE = AssistantMessage("Hello")
+
+    def test_reads_to_the_end_and_leaves_the_stream(self):
+        """
+        Chunks become one message, and who holds the stream reads it again.
+        """
+        stream = Stream.of(iter(self.CHUNKS))
+
+        assert self.WHOLE == collect(stream)
+        assert self.WHOLE == collect(stream)
+        assert list(self.CHUNKS) == list(stream)
+
+    @pytest.mark.parametrize("make", [list, tuple, iter])
+    def test_takes_any_iterable(self, make):
+        """
+        A list of messages, or their generator, will do.
+        """
+        assert self.WHOLE == collect(make(self.CHUNKS))
+
+    def test_is_not_disturbed_by_ends(self):
+        """
+        The end of a named source is no chunk and no error.
+        """
+        assert self.WHOLE == collect(merge_named({"a": Stream.of(self.CHUNKS)}))
+
+    def test_needs_a_chunk(self):
+        """
+        Nothing at all is no message.
+        """
+        with pytest.raises(ConcatError, match="no chunks at all"):
+            collect([])
+
+    def test_keeps_what_was_read_before_an_error(self):
+        """
+        The error has the message until there, and the rest can be read.
+        """
+        stream = sent(*self.CHUNKS, Boom(), AssistantMessage("!"))
+        for _ in range(2):
+            with pytest.raises(Boom) as caught:
+                collect(stream)
+
+            assert self.WHOLE == caught.value.partial
+            (note,) = caught.value.__notes__
+            assert "read before: 2" in note
+
+        whole = collect(stream.convert(lambda x: x, on_error=lambda _: SKIP))
+        assert AssistantMessage("Hello!") == whole
+
+    def test_has_no_part_of_nothing(self):
+        """
+        An error before the first chunk has None.
+        """
+        with pytest.raises(Boom) as caught:
+            collect(sent(Boom()))
+
+        assert caught.value.partial is None
+
+    def test_keeps_an_error_that_has_no_room(self):
+        """
+        An error that takes no attributes is raised all the same.
+        """
+
+        class Closed(Exception):
+            def __setattr__(self, name, value):
+                raise AttributeError(name)
+
+        with pytest.raises(Closed):
+            collect(sent(self.CHUNKS[0], Closed()))
+
+    def test_closes_the_pipe_nobody_holds(self):
+        """
+        Collecting a stream that nobody else holds tells its sender in the end.
+        """
+        sender, stream = pipe(3)
+        sender.send(self.CHUNKS[0])
+        sender.fail(Boom())
+        made = stream.convert(lambda x: x)
+        del stream
+        made = [made]
+        with pytest.raises(Boom):
+            collect(made.pop())
+        gc.collect()
+
+        assert sender.send(1) is False
+
+
+# A pipe used in any order; a number waits to be read as often as there is time.
+steps = st.lists(
+    st.sampled_from(["send", "fail", "close", "read", "stop", "drop", "merge"]),
+    max_size=25,
+)
+
+
+class TestAnyOrder:
+    """
+    Whatever is done in whatever order, it comes to an end.
+    """
+
+    @settings(max_examples=150)
+    @given(st.integers(0, 3), steps)
+    def test_never_hangs_and_loses_nothing(self, capacity, steps):
+        """
+        What was accepted is read in order, by all who read; nobody waits for ever.
+        """
+        sender, stream = pipe(capacity)
+        accepted = []
+
+        def send():
+            for n, step in enumerate(steps):
+                try:
+                    if step == "send" and sender.send(n):
+                        accepted.append(n)
+                    elif step == "fail" and sender.fail(Boom(n)):
+                        accepted.append(n)
+                    elif step == "close":
+                        sender.close()
+                except StreamClosedError:
+                    assert "close" in steps[:n]
+            sender.close()
+
+        handles = [stream, stream.convert(lambda x: x), merge(stream, Stream.of(()))]
+        del stream
+
+        def read(handle):
+            def run():
+                stream, got = handle.pop(), []
+                reader = iter(stream.results())
+                for step in steps:
+                    if step in {"stop", "drop"}:
+                        (stream if step == "stop" else reader).close()
+                        return got
+                    if step in {"read", "merge"}:
+                        got += itertools.islice(reader, 1)
+                return got + list(reader)
+
+            return run
+
+        readers = [read([handle]) for handle in handles]
+        handles.clear()
+        _, *gots = in_threads(send, *readers)
+
+        for got in gots:
+            numbers = [x.value if isinstance(x, Ok) else x.error.args[0] for x in got]
+            assert numbers == accepted[: len(numbers)]
+            if not {"stop", "drop"} & set(steps):
+                assert accepted == numbers
+
+
+def test_says_what_it_has():
+    """
+    The names of the room are sorted, and there.
+    """
+    assert sorted(streams.__all__) == streams.__all__
+    assert all(hasattr(streams, name) for name in streams.__all__)
+    assert issubclass(StreamClosedError, errors.ConversationStateError)
