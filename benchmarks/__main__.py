@@ -11,7 +11,7 @@ import sys
 
 from benchmarks.measure import Row
 
-NAMES = ("log", "state", "chunks", "langgraph", "trim", "codec", "imports")
+NAMES = ("log", "state", "chunks", "langgraph", "trim", "codec", "imports", "streams")
 
 
 def shown(row: Row) -> str:

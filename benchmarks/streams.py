@@ -1,0 +1,221 @@
+"""
+Streams, beside bare queues that do the same.
+
+A producer, a bounded pipe, a function, two consumers who each collect all of
+it: within five times what `queue.Queue` takes between threads and anyio's
+memory object streams take between tasks, at any length. The peers have one
+queue to whoever applies the function and one to each consumer.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Iterator
+from functools import partial
+from queue import Queue
+from threading import Thread
+from typing import Any
+
+from benchmarks.measure import Row, seconds
+from conversation_state.streams import Stream, merge, pipe
+
+CAPACITY = 100
+TEXT = "piece "
+
+
+def joined(chunks: Iterator[str]) -> str:
+    """
+    What collecting does with chunks that are texts.
+    """
+    return "".join(chunks)
+
+
+def _run(*functions: Callable[[], object]) -> None:
+    threads = [Thread(target=function) for function in functions]
+    for thread in threads:
+        thread.start()
+
+    for thread in threads:
+        thread.join()
+
+
+def ours(n: int) -> list[str]:
+    """
+    Threads around a pipe.
+    """
+    sender, stream = pipe(CAPACITY, of=str)
+    readers = [iter(stream.convert(str.upper))]
+    readers.append(iter(readers[0].rest))
+    del stream
+    got: list[str] = []
+
+    def send() -> None:
+        with sender:
+            for _ in range(n):
+                sender.send(TEXT)
+
+    def consume() -> None:
+        got.append(joined(readers.pop()))
+
+    _run(send, consume, consume)
+    return got
+
+
+def queues(n: int) -> list[str]:
+    """
+    Threads around three queues.
+    """
+    end = None
+    first: Queue[str | None] = Queue(CAPACITY)
+    others: list[Queue[str | None]] = [Queue(CAPACITY), Queue(CAPACITY)]
+    got: list[str] = []
+
+    def send() -> None:
+        for _ in range(n):
+            first.put(TEXT)
+
+        first.put(end)
+
+    def convert() -> None:
+        left, right = others
+        while (item := first.get()) is not None:
+            item = item.upper()
+            left.put(item)
+            right.put(item)
+
+        left.put(end)
+        right.put(end)
+
+    def given(queue: Queue[str | None]) -> Iterator[str]:
+        while (item := queue.get()) is not None:
+            yield item
+
+    def consume(queue: Queue[str | None]) -> None:
+        got.append(joined(given(queue)))
+
+    _run(send, convert, *[partial(consume, queue) for queue in others])
+    return got
+
+
+async def aours(n: int) -> list[str]:
+    """
+    Tasks around a pipe.
+    """
+    import anyio
+
+    sender, stream = pipe(CAPACITY, of=str)
+    readers = [aiter(stream.convert(str.upper))]
+    readers.append(aiter(readers[0].rest))
+    del stream
+    got: list[str] = []
+
+    async def send() -> None:
+        async with sender:
+            for _ in range(n):
+                await sender.asend(TEXT)
+
+    async def consume() -> None:
+        got.append(joined(iter([item async for item in readers.pop()])))
+
+    async with anyio.create_task_group() as group:
+        group.start_soon(consume)
+        group.start_soon(consume)
+        group.start_soon(send)
+
+    return got
+
+
+async def memory_streams(n: int) -> list[str]:
+    """
+    Tasks around three memory object streams.
+    """
+    import anyio
+
+    into, first = anyio.create_memory_object_stream[str](CAPACITY)
+    left_in, left = anyio.create_memory_object_stream[str](CAPACITY)
+    right_in, right = anyio.create_memory_object_stream[str](CAPACITY)
+    got: list[str] = []
+
+    async def send() -> None:
+        async with into:
+            for _ in range(n):
+                await into.send(TEXT)
+
+    async def convert() -> None:
+        async with first, left_in, right_in:
+            async for item in first:
+                made = item.upper()
+                await left_in.send(made)
+                await right_in.send(made)
+
+    async def consume(stream: AsyncIterator[str]) -> None:
+        got.append(joined(iter([item async for item in stream])))
+
+    async with anyio.create_task_group() as group:
+        group.start_soon(consume, left)
+        group.start_soon(consume, right)
+        group.start_soon(convert)
+        group.start_soon(send)
+
+    left.close()
+    right.close()
+    return got
+
+
+def _timed(function: Callable[[int], Any], n: int) -> float:
+    expected = [TEXT.upper() * n] * 2
+
+    def run() -> None:
+        assert expected == function(n)
+
+    return seconds(run, least=2, for_s=0.5) / n * 1e6
+
+
+def _loops() -> Iterator[tuple[str, Callable[..., Any]]]:
+    yield "asyncio", lambda function, n: asyncio.run(function(n))
+    try:
+        import trio
+    except ModuleNotFoundError:
+        return
+
+    yield "trio", trio.run
+
+
+def _memory(n: int) -> None:
+    reader = iter(Stream.of(range(n)).convert(lambda x: x))
+    assert n == sum(1 for _ in reader)
+
+
+def rows() -> Iterator[Row]:
+    """
+    What an element takes, from the producer to both consumers.
+    """
+    for n in (100, 10_000, 100_000):
+        claim = "pipe, convert, two consumers: threads"
+        peer = _timed(queues, n)
+        yield Row(claim, n, _timed(ours, n), "queue.Queue", peer, "µs")
+
+        for name, run in _loops():
+            claim = f"pipe, convert, two consumers: {name}"
+            took = _timed(partial(run, aours), n)
+            peer = _timed(partial(run, memory_streams), n)
+            yield Row(claim, n, took, "anyio memory streams", peer, "µs")
+
+    for n in (10_000, 1_000_000):
+        took = seconds(partial(_memory, n), least=2) / n * 1e6
+        yield Row("read a range, converted", n, took, unit="µs")
+
+    n = 10_000
+    sources = [range(n // 2)] * 2
+
+    def merged() -> None:
+        assert n == sum(1 for _ in merge(*map(Stream.of, sources)))
+
+    yield Row("merge two ranges", n, seconds(merged) / n * 1e6, unit="µs")
+
+    def merged_iterators() -> None:
+        streams = [Stream.of(iter(source)) for source in sources]
+        assert n == sum(1 for _ in merge(*streams))
+
+    took = seconds(merged_iterators, least=2) / n * 1e6
+    yield Row("merge two iterators, a thread each", n, took, unit="µs")

@@ -1,0 +1,898 @@
+"""
+Streams in tasks, under asyncio and trio, and between tasks and threads.
+"""
+
+import asyncio
+import contextvars
+import sys
+import threading
+import time
+import types
+import weakref
+from typing import Any
+
+import anyio
+import anyio.from_thread
+import anyio.lowlevel
+import anyio.to_thread
+import pytest
+
+from conversation_state import streams
+from conversation_state.errors import ConcatError, MissingExtraError, StreamClosedError
+from conversation_state.messages import AssistantMessage
+from conversation_state.streams import (
+    SKIP,
+    Failed,
+    Ok,
+    SourceEnd,
+    _waiting,
+)
+
+pytestmark = pytest.mark.anyio
+
+# Much here is handed over wrongly; what is right is for typing_tests to say.
+Stream: Any = streams.Stream
+acollect: Any = streams.acollect
+merge: Any = streams.merge
+merge_named: Any = streams.merge_named
+pipe: Any = streams.pipe
+
+
+@pytest.fixture(params=["asyncio", "trio"])
+def anyio_backend(request):
+    """
+    Every test here runs in both kinds of loop.
+    """
+    return request.param
+
+
+class Boom(Exception):  # noqa: N818 - a word to look for
+    """
+    An error of a source's own.
+    """
+
+    partial: Any
+
+
+class Thing:
+    """
+    Something that can be weakly referred to.
+    """
+
+
+async def listed(stream):
+    """
+    All of *stream*, in ten seconds at most.
+    """
+    with anyio.fail_after(10):
+        return [x async for x in stream]
+
+
+async def at_once(*functions):
+    """
+    What each gave, run as tasks in ten seconds at most.
+    """
+    gave: list[Any] = [None] * len(functions)
+
+    async def run(n, function):
+        gave[n] = await function()
+
+    with anyio.fail_after(10):
+        async with anyio.create_task_group() as group:
+            for pair in enumerate(functions):
+                group.start_soon(run, *pair)
+
+    return gave
+
+
+async def until(condition):
+    """
+    Return once *condition* holds; in five seconds at most.
+    """
+    with anyio.fail_after(5):
+        while not condition():  # noqa: ASYNC110 - of somebody else's making
+            await anyio.sleep(0.001)
+
+
+async def slowly(*items):
+    """
+    Items with a moment before each; exceptions are raised.
+    """
+    for item in items:
+        await anyio.sleep(0.001)
+        if isinstance(item, BaseException):
+            raise item
+        yield item
+
+
+class Counted:
+    """
+    An async iterator that is no generator, counts, and can be closed.
+    """
+
+    def __init__(self, *items):
+        self.items = iter(items)
+        self.closed = 0
+        self.go = anyio.Event()
+        self.inside = anyio.Event()
+
+    def __aiter__(self):
+        return self
+
+    async def __anext__(self):
+        self.inside.set()
+        await self.go.wait()
+        for item in self.items:
+            return item
+        raise StopAsyncIteration
+
+    async def aclose(self):
+        self.closed += 1
+
+
+class TestRead:
+    """
+    `async for`.
+    """
+
+    @pytest.mark.parametrize("make", [list, iter, tuple, slowly])
+    async def test_gives_every_element_to_every_reader(self, make):
+        """
+        What is in memory, what may block and what is awaited read the same.
+        """
+        source = make([0, 1, 2]) if make is not slowly else slowly(0, 1, 2)
+        stream = Stream.of(source)
+
+        assert [[0, 1, 2]] * 3 == await at_once(
+            *[lambda: listed(stream) for _ in range(3)]
+        )
+        assert [0, 1, 2] == await listed(stream)
+
+    async def test_reads_in_tasks_what_threads_read(self):
+        """
+        What was read with `async for` is there for `for`, and the other way.
+        """
+        stream = Stream.of(slowly(1, 2))
+        assert [1, 2] == await listed(stream)
+        assert [1, 2] == list(stream)
+
+        stream = Stream.of(iter([1, 2]))
+        assert [1, 2] == list(stream)
+        assert [1, 2] == await listed(stream)
+
+    async def test_blocks_no_other_task(self):
+        """
+        An iterator that blocks is asked in a thread, once for each element.
+        """
+        go = threading.Event()
+        seen = set()
+
+        def source():
+            seen.add(threading.get_ident())
+            assert go.wait(5)
+            yield 1
+
+        async def release():
+            await anyio.sleep(0.01)
+            go.set()
+
+        stream = Stream.of(source())
+        one, two, _ = await at_once(
+            lambda: listed(stream), lambda: listed(stream), release
+        )
+
+        assert [1] == one == two
+        assert threading.get_ident() not in seen
+
+    async def test_reads_collections_on_the_spot(self):
+        """
+        What is in memory needs no thread.
+        """
+        seen = set()
+        stream = Stream.of(range(3)).convert(lambda _: seen.add(threading.get_ident()))
+        await listed(stream)
+
+        assert {threading.get_ident()} == seen
+
+    async def test_takes_the_context_along(self):
+        """
+        A source sees the context variables of who reads first.
+        """
+        name: contextvars.ContextVar[str] = contextvars.ContextVar("name")
+        name.set("reader")
+
+        def source():
+            yield name.get()
+
+        async def asource():
+            yield name.get()
+
+        assert ["reader"] == await listed(Stream.of(source()))
+        assert ["reader"] == await listed(Stream.of(asource()))
+
+    @pytest.mark.parametrize("length", [1_000, 100_000])
+    async def test_gives_way_to_others(self, length):
+        """
+        A long stream that is all there stops no other task.
+        """
+        turns = 0
+
+        async def other():
+            nonlocal turns
+            while True:
+                turns += 1
+                await anyio.lowlevel.checkpoint()
+
+        skipping = Stream.of(range(length)).convert(
+            lambda n: SKIP if length > 1_000 else n
+        )
+        async with anyio.create_task_group() as group:
+            group.start_soon(other)
+            await listed(skipping)
+            group.cancel_scope.cancel()
+
+        assert 5 < turns < length
+
+    async def test_keeps_errors_in_their_place(self):
+        """
+        `async for` raises an error, the reader can go on, the source ends.
+        """
+        boom = Boom()
+        stream = Stream.of(slowly(1, boom))
+        for _ in range(2):
+            reader = aiter(stream)
+            assert 1 == await anext(reader)
+            with pytest.raises(Boom) as caught:
+                await anext(reader)
+            assert boom is caught.value
+            assert [] == await listed(reader)
+
+        assert [Ok(1), Failed(boom)] == await listed(stream.results())
+
+    async def test_keeps_nothing_of_the_past(self):
+        """
+        Each element goes with the last who holds it.
+        """
+
+        async def things():
+            for _ in range(20):
+                yield Thing()
+
+        reader = aiter(Stream.of(things()).convert(lambda x: x))
+        for _ in range(20):
+            there = weakref.ref(await anext(reader))
+            assert there() is None
+
+    async def test_a_source_that_reads_itself_is_told(self):
+        """
+        Who waits for itself gets an error instead.
+        """
+
+        async def source():
+            yield 1
+            async for _ in stream.convert(str):
+                pass
+
+        stream = Stream.of(source())
+        first, failed = await listed(stream.results())
+
+        assert Ok(1) == first
+        assert isinstance(failed.error, StreamClosedError)
+        assert "read by its own source" in str(failed.error)
+
+    async def test_a_function_that_reads_itself_is_told(self):
+        """
+        The same in a thread that was asked by a task.
+        """
+
+        def source():
+            yield from stream
+
+        stream = Stream.of(source())
+        (failed,) = await listed(stream.results())
+
+        assert isinstance(failed.error, StreamClosedError)
+
+    async def test_closing_wakes_who_waits(self):
+        """
+        A reader that waits gets an error when its stream is closed.
+        """
+        sender, stream = pipe(0)
+
+        async def read():
+            with pytest.raises(StreamClosedError):
+                await anext(aiter(stream))
+
+        async def close():
+            await until(lambda: sender._pipe.readers)
+            await stream.aclose()
+
+        await at_once(read, close)
+        assert await sender.asend(1) is False
+
+
+class TestCancel:
+    """
+    Who is cancelled takes nothing from the others.
+    """
+
+    async def test_loses_no_element_of_an_async_source(self):
+        """
+        A reader that gives up leaves the element it waited for.
+        """
+        source = Counted(1, 2)
+        stream = Stream.of(source)
+        reader = aiter(stream)
+        for _ in range(3):
+            with anyio.move_on_after(0.005) as scope:
+                await anext(reader)
+            assert scope.cancelled_caught
+
+        source.go.set()
+        assert [1, 2] == await listed(reader)
+
+    async def test_kills_no_generator(self):
+        """
+        An async generator goes on for the next reader.
+        """
+        go = anyio.Event()
+
+        async def numbers():
+            yield 1
+            await go.wait()
+            yield 2
+
+        stream = Stream.of(numbers())
+        for _ in range(2):
+            with anyio.move_on_after(0.005):
+                await listed(stream)
+
+        go.set()
+        assert [1, 2] == await listed(stream)
+
+    async def test_loses_no_element_of_a_thread(self):
+        """
+        Nor does an element get lost that a thread is waiting for.
+        """
+        go = threading.Event()
+
+        def source():
+            go.wait(5)
+            yield from (1, 2)
+
+        stream = Stream.of(source())
+        with anyio.move_on_after(0.005) as scope:
+            await listed(stream)
+        assert scope.cancelled_caught
+
+        go.set()
+        assert [1, 2] == await listed(stream)
+
+    @pytest.mark.parametrize("capacity", [0, 1])
+    async def test_loses_no_element_of_a_pipe(self, capacity):
+        """
+        Cancelled readers leave all to the last one, and nobody in a queue.
+        """
+        sender, stream = pipe(capacity)
+        for _ in range(3):
+            with anyio.move_on_after(0.002):
+                await listed(merge(stream, Stream.of(())))
+
+        assert not sender._pipe.readers
+
+        async def send():
+            async with sender:
+                for n in range(5):
+                    await sender.asend(n)
+
+        _, got = await at_once(send, lambda: listed(stream))
+        assert [0, 1, 2, 3, 4] == got
+
+    @pytest.mark.parametrize("capacity", [0, 1])
+    async def test_sends_nothing(self, capacity):
+        """
+        A sender that is cancelled while it waits has sent nothing.
+        """
+        sender, stream = pipe(capacity)
+        if capacity:
+            await sender.asend("first")
+        for send in (sender.asend("late"), sender.afail(Boom())):
+            with anyio.move_on_after(0.002) as scope:
+                await send
+            assert scope.cancelled_caught
+
+        await sender.aclose()
+        assert ["first"] * capacity == await listed(stream)
+
+    async def test_of_one_reader_leaves_the_other_waiting(self):
+        """
+        Of two who wait for the same element one may go.
+        """
+        sender, stream = pipe(0)
+
+        async def impatient():
+            with anyio.move_on_after(0.002):
+                await listed(stream)
+
+        async def send():
+            await anyio.sleep(0.01)
+            await sender.asend(1)
+            sender.close()
+
+        _, got, _ = await at_once(impatient, lambda: listed(stream), send)
+        assert [1] == got
+
+
+class TestPipe:
+    """
+    Between tasks, and between tasks and threads.
+    """
+
+    @pytest.mark.parametrize("capacity", [0, 1, 10, 1_000])
+    async def test_gives_all_in_order(self, capacity):
+        """
+        From a task to tasks, whatever the room.
+        """
+        sender, stream = pipe(capacity)
+
+        async def send():
+            async with sender:
+                return [await sender.asend(n) for n in range(300)]
+
+        accepted, one, two = await at_once(
+            send, lambda: listed(stream), lambda: listed(stream)
+        )
+
+        assert [True] * 300 == accepted
+        assert list(range(300)) == one == two
+
+    @pytest.mark.parametrize("capacity", [0, 3])
+    async def test_from_a_thread_to_tasks(self, capacity):
+        """
+        A thread may send what tasks read.
+        """
+        sender, stream = pipe(capacity)
+
+        def send():
+            with sender:
+                for n in range(300):
+                    sender.send(n)
+
+        one, two, _ = await at_once(
+            lambda: listed(stream),
+            lambda: listed(stream.convert(str)),
+            lambda: anyio.to_thread.run_sync(send),
+        )
+
+        assert list(range(300)) == one
+        assert [str(n) for n in range(300)] == two
+
+    @pytest.mark.parametrize("capacity", [0, 3])
+    async def test_from_tasks_to_a_thread(self, capacity):
+        """
+        A task may send what a thread and a task read.
+        """
+        sender, stream = pipe(capacity)
+
+        async def send():
+            async with sender:
+                for n in range(300):
+                    await sender.asend(n)
+
+        _, one, two = await at_once(
+            send,
+            lambda: anyio.to_thread.run_sync(list, stream),
+            lambda: listed(stream),
+        )
+
+        assert list(range(300)) == one == two
+
+    async def test_between_two_loops(self):
+        """
+        Tasks of different loops share a stream.
+        """
+        sender, stream = pipe(2)
+        source = Stream.of(slowly(*range(50)))
+
+        async def read_both():
+            return await listed(stream), await listed(source)
+
+        async def send():
+            async with sender:
+                async for n in source:
+                    await sender.asend(n)
+
+        def elsewhere():
+            return anyio.run(read_both)
+
+        _, got = await at_once(send, lambda: anyio.to_thread.run_sync(elsewhere))
+        assert (list(range(50)), list(range(50))) == got
+
+    async def test_tells_senders_that_nobody_reads(self):
+        """
+        A task that waits for room learns that nobody will make any.
+        """
+        sender, stream = pipe(1)
+        assert await sender.asend(1)
+
+        async def leave():
+            nonlocal stream
+            await until(lambda: sender._pipe.offers)
+            del stream
+
+        accepted, _ = await at_once(lambda: sender.asend(2), leave)
+
+        assert accepted is False
+        assert await sender.afail(Boom()) is False
+
+    async def test_refuses_what_threads_may_not_send(self):
+        """
+        The async twins refuse the same as the others.
+        """
+        sender, _stream = pipe(1)
+        with pytest.raises(TypeError, match="expected an instance"):
+            await sender.afail("boom")
+        with pytest.raises(ValueError, match="take it for the end"):
+            await sender.afail(StopAsyncIteration())
+
+        await sender.aclose()
+        await sender.aclose()
+        with pytest.raises(StreamClosedError):
+            await sender.asend(1)
+        with pytest.raises(StreamClosedError):
+            await sender.afail(Boom())
+
+    async def test_sends_the_error_that_left_its_block(self):
+        """
+        What breaks an async block off is the last thing read.
+        """
+        sender, stream = pipe(0)
+        with pytest.raises(Boom):
+            async with sender:
+                raise Boom
+
+        (last,) = await listed(stream.results())
+        assert isinstance(last.error, Boom)
+
+    async def test_a_cancelled_sender_is_no_end(self):
+        """
+        Who reads from a cancelled sender learns that something is missing.
+        """
+        sender, stream = pipe(0)
+        with anyio.move_on_after(0.001):
+            async with sender:
+                await anyio.sleep(10)
+
+        (last,) = await listed(stream.results())
+        assert "its sender's block was left by Cancelled" in str(last.error)
+
+    async def test_sending_gives_way(self):
+        """
+        A pipe with room for all stops no other task.
+        """
+        sender, stream = pipe(10_000)
+        reader, seen = aiter(stream), []
+
+        async def read():
+            seen.append(await anext(reader))
+
+        async with anyio.create_task_group() as group:
+            group.start_soon(read)
+            for n in range(300):
+                await sender.asend(n)
+            assert [0] == seen
+
+
+class TestMerge:
+    """
+    `merge` of what is awaited, and of everything.
+    """
+
+    async def test_keeps_each_order_and_loses_nothing(self):
+        """
+        Async sources, iterators, collections and pipes, all at once.
+        """
+        sender, stream = pipe(1)
+        sources = {
+            "a": Stream.of(slowly(1, 2, 3)),
+            "b": Stream.of(slowly()),
+            "c": Stream.of(iter([4, 5])),
+            "d": Stream.of([6]),
+            "e": stream,
+        }
+
+        async def send():
+            async with sender:
+                for n in (7, 8):
+                    await sender.asend(n)
+
+        merged = merge_named(sources)
+        _, one, two = await at_once(
+            send, lambda: listed(merged.results()), lambda: listed(merged)
+        )
+
+        values = [x.value for x in one if isinstance(x, Ok)]
+        assert values == two
+        assert [1, 2, 3, 4, 5, 6, 7, 8] == sorted(values)
+        assert [1, 2, 3] == [n for n in values if n < 4]
+        assert values.index(7) < values.index(8)
+        ends = [x for x in one if isinstance(x, SourceEnd)]
+        assert set(map(SourceEnd, sources)) == set(ends)
+        assert 5 == len(ends)
+
+    async def test_reads_whoever_comes_first(self):
+        """
+        A silent source keeps nobody waiting, and is not given up.
+        """
+        silent = Counted("at last")
+        reader = aiter(merge(Stream.of(silent), Stream.of(slowly(1, 2))))
+
+        with anyio.fail_after(5):
+            assert [1, 2] == [await anext(reader), await anext(reader)]
+            silent.go.set()
+            assert ["at last"] == await listed(reader)
+
+    async def test_a_cancelled_reader_loses_nothing(self):
+        """
+        Readers that give up again and again miss no element.
+        """
+        reader = aiter(
+            merge(Stream.of(slowly(*range(20))), Stream.of(slowly(*range(20, 40))))
+        )
+        got: list[int] = []
+        with anyio.fail_after(10):
+            while len(got) < 40:
+                with anyio.move_on_after(0.0015):
+                    got.append(await anext(reader))
+
+        assert list(range(40)) == sorted(got)
+        assert [] == await listed(reader)
+
+
+class TestClose:
+    """
+    Letting go of what is awaited.
+    """
+
+    async def test_closes_the_generator_before_it_returns(self):
+        """
+        `aclose` waits until the source is closed, in the task that ran it.
+        """
+        tasks = []
+
+        async def numbers():
+            tasks.append(anyio.get_current_task().id)
+            try:
+                yield 1
+                yield 2
+            finally:
+                await anyio.lowlevel.checkpoint()
+                tasks.append(anyio.get_current_task().id)
+
+        async with Stream.of(numbers()) as stream:
+            assert 1 == await anext(aiter(stream))
+
+        assert 2 == len(tasks)
+        assert 1 == len(set(tasks))
+
+    async def test_allows_scopes_in_a_generator(self):
+        """
+        A generator that holds a scope open across elements is fine.
+        """
+
+        async def numbers():
+            with anyio.fail_after(5):
+                async with anyio.create_task_group():
+                    yield 1
+                    yield 2
+
+        async with Stream.of(numbers()).convert(str) as stream:
+            one, two = await at_once(
+                lambda: anext(aiter(stream)), lambda: anext(aiter(stream))
+            )
+
+        assert "1" == one == two
+
+    @pytest.mark.parametrize("how", ["waiting", "between", "before"])
+    async def test_a_dropped_stream_closes_its_source(self, how):
+        """
+        Without a reader, the source is closed soon, wherever it was.
+        """
+        source = Counted(1, 2)
+        stream = Stream.of(source)
+        if how == "waiting":
+            with anyio.move_on_after(0.002):
+                await listed(stream)
+        if how == "between":
+            source.go.set()
+            await anext(aiter(stream))
+        if how == "before":
+            await stream.aclose()
+        del stream
+
+        await until(lambda: source.closed == 1)
+
+    async def test_closes_nothing_that_others_hold(self):
+        """
+        As long as one can read, the source goes on.
+        """
+        source = Counted(1, 2)
+        source.go.set()
+        stream = Stream.of(source)
+        other = stream.convert(str)
+        await anext(aiter(stream))
+        await stream.aclose()
+        await stream.aclose()
+
+        assert 0 == source.closed
+        assert ["1", "2"] == await listed(other)
+        await until(lambda: source.closed == 1)
+
+    async def test_says_when_closing_failed(self, caplog):
+        """
+        An error in a source's last words is logged: nobody is left to raise it to.
+        """
+
+        async def numbers():
+            try:
+                yield 1
+            finally:
+                raise Boom
+
+        async with Stream.of(numbers()) as stream:
+            await anext(aiter(stream))
+
+        assert "closing the source of a stream failed" in caplog.text
+
+
+class TestCollect:
+    """
+    `acollect` gives one message.
+    """
+
+    CHUNKS = (AssistantMessage("Hel"), AssistantMessage("lo"))
+    WHOLE = AssistantMessage("Hello")
+
+    @pytest.fixture(autouse=True)
+    def concat(self, monkeypatch):
+        """
+        A stand-in that joins texts.
+        """
+
+        def concat(chunks):
+            if not chunks:
+                raise ConcatError
+            return AssistantMessage("".join(chunk.text for chunk in chunks))
+
+        module = types.ModuleType("conversation_state.chunks")
+        monkeypatch.setattr(module, "concat", concat, raising=False)
+        monkeypatch.setitem(sys.modules, "conversation_state.chunks", module)
+
+    async def test_takes_what_has_messages(self):
+        """
+        Streams, async generators and lists become one message.
+        """
+        stream = merge_named({"a": Stream.of(slowly(*self.CHUNKS))})
+        for source in (stream, stream, slowly(*self.CHUNKS), list(self.CHUNKS)):
+            assert self.WHOLE == await acollect(source)
+
+    async def test_needs_a_chunk(self):
+        """
+        Nothing at all is no message.
+        """
+        with pytest.raises(ConcatError):
+            await acollect(slowly())
+
+    async def test_keeps_what_was_read_before_an_error(self):
+        """
+        The error has the message until there.
+        """
+        with pytest.raises(Boom) as caught:
+            await acollect(slowly(*self.CHUNKS, Boom()))
+
+        assert self.WHOLE == caught.value.partial
+        assert "read before: 2" in caught.value.__notes__[0]
+
+
+async def test_needs_anyio(monkeypatch):
+    """
+    Without anyio, async use names the extra; the rest works.
+    """
+    sender, stream = pipe(1)
+    monkeypatch.setitem(sys.modules, "anyio", None)
+    _waiting.the_anyio.cache_clear()
+    try:
+        sender.send(1)
+        sender.close()
+        assert [1] == list(stream)
+        with pytest.raises(MissingExtraError, match=r"conversation-state\[anyio\]"):
+            aiter(stream)
+        for use in (sender.asend(1), sender.aclose(), stream.aclose()):
+            with pytest.raises(MissingExtraError):
+                await use
+    finally:
+        _waiting.the_anyio.cache_clear()
+
+
+class TestLoops:
+    """
+    When a loop ends before its streams.
+    """
+
+    def test_an_ended_loop_is_no_end(self, anyio_backend):
+        """
+        What was read stays, and what comes after is an error, not the end.
+        """
+        stream = Stream.of(slowly(1, 2, 3))
+
+        async def first():
+            return await anext(aiter(stream))
+
+        assert 1 == anyio.run(first, backend=anyio_backend)
+        one, broken = anyio.run(listed, stream.results(), backend=anyio_backend)
+
+        assert Ok(1) == one
+        assert "broke off" in str(broken.error)
+        assert [one, broken] == list(stream.results())
+
+    def test_a_closed_loop_is_no_end(self):
+        """
+        Nor is a loop that was closed without a word to its tasks.
+        """
+        stream = Stream.of(slowly(1, 2, 3))
+        loop = asyncio.new_event_loop()
+        assert 1 == loop.run_until_complete(anext(aiter(stream)))
+        tasks: Any = asyncio.all_tasks(loop)
+        loop.close()
+
+        one, broken = anyio.run(listed, stream.results())
+
+        assert Ok(1) == one
+        assert "event loop of its source has ended" in str(broken.error)
+        for task in tasks:  # lest it complain
+            task._log_destroy_pending = False
+            with pytest.raises(RuntimeError, match="no running event loop"):
+                task.get_coro().close()
+
+    def test_wakes_threads_of_a_loop_that_ended(self):
+        """
+        A sender in a thread is not disturbed by readers whose loop is gone.
+        """
+        sender, stream = pipe(1)
+
+        async def give_up():
+            with anyio.move_on_after(0.002):
+                await listed(stream)
+
+        anyio.run(give_up)
+
+        assert sender.send(1)
+
+    def test_dropping_a_stream_after_its_loop_is_quiet(self, anyio_backend):
+        """
+        A stream may outlive its loop, and be dropped then.
+        """
+        stream = Stream.of(slowly(1, 2, 3))
+
+        async def first():
+            await anext(aiter(stream))
+
+        anyio.run(first, backend=anyio_backend)
+        there = weakref.ref(stream)
+        stream = None
+
+        assert there() is None
+
+    def test_workers_serve_again(self):
+        """
+        A thread that asked one source asks the next, after a while, too.
+        """
+
+        async def both():
+            first = await listed(Stream.of(iter([1, 2, 3])))
+            before = threading.active_count()
+            time.sleep(0.01)  # noqa: ASYNC251 - nobody else is here
+            second = await listed(Stream.of(iter([1, 2, 3])))
+            return first, second, threading.active_count() - before
+
+        assert ([1, 2, 3], [1, 2, 3], 0) == anyio.run(both)
