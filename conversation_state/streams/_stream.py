@@ -15,7 +15,7 @@ from collections.abc import (
 )
 from types import TracebackType
 from typing import Any, Generic, Self, TypeVar, overload
-from weakref import WeakSet
+from weakref import ref
 
 from conversation_state.errors import StreamClosedError
 from conversation_state.streams._cells import END, MARKS, Cell, Fault, pull
@@ -78,7 +78,7 @@ class Stream(Generic[T_co]):
     __slots__ = ("__weakref__", "_cell", "_readers")
 
     _cell: Cell | None
-    _readers: WeakSet[Reader[Any]] | None
+    _readers: set[ref[Reader[Any]]]
 
     def __init__(self, *_: object, **__: object) -> None:
         raise TypeError(
@@ -176,11 +176,11 @@ class Stream(Generic[T_co]):
 
         Streams made of it can. Again changes nothing.
         """
-        readers = list(self._readers or ())
         self._cell = None
-        self._readers = None
-        for reader in readers:
-            reader.close()
+        for there in list(self._readers):
+            reader = there()
+            if reader is not None:
+                reader.close()
 
     async def aclose(self) -> None:
         """
@@ -195,10 +195,10 @@ class Stream(Generic[T_co]):
 
     def __iter__(self) -> Reader[T_co]:
         reader: Reader[T_co] = Reader(self._here(), _made=True)
-        if self._readers is None:
-            self._readers = WeakSet()
+        self._readers.add(ref(reader, self._readers.discard))
+        if self._cell is None:  # closed before it could know this reader
+            reader.close()
 
-        self._readers.add(reader)
         return reader
 
     def __aiter__(self) -> Reader[T_co]:
@@ -254,7 +254,7 @@ _CLOSED = (
 def _stream(cell: Cell) -> Stream[Any]:
     stream: Stream[Any] = Stream.__new__(Stream)
     stream._cell = cell
-    stream._readers = None
+    stream._readers = set()
     return stream
 
 

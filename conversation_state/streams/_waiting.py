@@ -211,7 +211,8 @@ def wake_all(place: deque[Waiter]) -> None:
 _IDLE_S = 10
 
 _idle: deque[_Worker] = deque()
-os.register_at_fork(after_in_child=_idle.clear)
+if hasattr(os, "register_at_fork"):  # threads don't come along; not on Windows
+    os.register_at_fork(after_in_child=_idle.clear)
 
 
 class _Worker:
