@@ -52,7 +52,7 @@ class Boom(Exception):  # noqa: N818 - a word to look for
 
 def in_threads(*functions):
     """
-    What each gave, or raised, run at once; none may take five seconds.
+    What each gave, or raised, run at once; none may take twenty seconds.
     """
     gave: list[Any] = [None] * len(functions)
 
@@ -70,7 +70,7 @@ def in_threads(*functions):
         thread.start()
 
     for thread in threads:
-        thread.join(5)
+        thread.join(20)
         assert not thread.is_alive(), "hangs"
 
     return gave
@@ -90,9 +90,9 @@ def seen_by(seen):
 
 def until(condition):
     """
-    Return once *condition* holds; in five seconds at most.
+    Return once *condition* holds; in twenty seconds at most.
     """
-    for _ in range(5_000):
+    for _ in range(20_000):
         if condition():
             return
         time.sleep(0.001)
@@ -316,6 +316,27 @@ class TestErrors:
 
         for _ in range(2):
             assert [Ok(1), Failed(boom)] == list(stream.results())
+
+    @pytest.mark.parametrize("make", [iter, lambda xs: xs], ids=["asked", "in memory"])
+    def test_a_source_that_would_go_on_ends_as_well(self, make):
+        """
+        After an error an iterator is not asked again, whatever it would give.
+        """
+
+        class Numbers:
+            def __len__(self):
+                return 3
+
+            def __contains__(self, item):
+                return True
+
+            def __iter__(self):
+                return map(int, ["1", "x", "3"])
+
+        first, failed = Stream.of(make(Numbers())).results()
+
+        assert Ok(1) == first
+        assert isinstance(failed.error, ValueError)
 
     @pytest.mark.parametrize("error", [KeyboardInterrupt, SystemExit, GeneratorExit])
     def test_an_interrupted_source_is_no_end(self, error):
@@ -639,7 +660,7 @@ class TestPipe:
             assert n == next(reader)
 
         assert [] == list(reader)
-        thread.join(5)
+        thread.join(20)
         assert not thread.is_alive()
 
     def test_tells_senders_that_nobody_reads(self):
@@ -835,7 +856,88 @@ class TestPipe:
 
         assert [0, 1, 2, 3] == [next(reader) for _ in range(4)]
         for thread in threads:
-            thread.join(5)
+            thread.join(20)
+
+    def test_nobody_overtakes_while_an_element_is_taken(self):
+        """
+        Room that a reader just made belongs to who waits for it.
+        """
+        sender, stream = pipe(1)
+        shared = sender._pipe
+        sender.send(0)
+        threads = [
+            threading.Thread(target=sender.send, args=(n,), daemon=True) for n in (1, 2)
+        ]
+        threads[0].start()
+        until(lambda: shared.offers)
+        assert 0 == shared.items.popleft()  # as a reader who gets no further
+        threads[1].start()
+        until(lambda: shared.offers and shared.offers[0].item == 2)
+
+        assert [1] == list(shared.items)
+        reader = iter(stream)
+        assert [1, 2] == [next(reader), next(reader)]
+
+    def test_a_late_reader_makes_room_as_well(self):
+        """
+        Who finds an element only at second sight lets the next one in.
+        """
+        sender, _stream = pipe(1)
+        shared = sender._pipe
+        sender.send(0)
+        threading.Thread(target=sender.send, args=(1,), daemon=True).start()
+        until(lambda: shared.offers)
+
+        assert 0 == shared._take_offered()
+        assert [1] == list(shared.items)
+        assert not shared.offers
+
+    @pytest.mark.parametrize("capacity", [0, 1])
+    @pytest.mark.parametrize("nth", [1, 2, 3])
+    def test_misses_nothing_that_comes_while_it_looks(self, capacity, nth, monkeypatch):
+        """
+        Whenever an element comes, before or after a look, its reader wakes up.
+        """
+        sender, stream = pipe(capacity)
+        shared = sender._pipe
+        take, looks, sent_ = type(shared).take, itertools.count(1), []
+
+        def take_and_send(self):
+            item = take(self)
+            if next(looks) == nth:
+                thread = threading.Thread(target=sender.send, args=("now",))
+                thread.daemon = True
+                thread.start()
+                until(lambda: shared.items or shared.offers)
+                thread.join(0 if shared.offers else 20)
+                sent_.append(thread)
+            return item
+
+        monkeypatch.setattr(type(shared), "take", take_and_send)
+
+        assert ["now"] == in_threads(lambda: next(iter(stream)))
+        assert 1 == len(sent_)
+
+    @pytest.mark.parametrize("capacity", [0, 1])
+    def test_an_interrupted_sender_sends_nothing(self, capacity, monkeypatch):
+        """
+        Who is interrupted while waiting takes the element back.
+        """
+
+        def interrupt(_):
+            raise KeyboardInterrupt
+
+        sender, stream = pipe(capacity)
+        if capacity:
+            sender.send(0)
+        with monkeypatch.context() as patch:
+            patch.setattr(streams._waiting.ThreadWaiter, "wait", interrupt)
+            with pytest.raises(KeyboardInterrupt):
+                sender.send(1)
+
+        assert not sender._pipe.offers
+        _, got = in_threads(sender.close, lambda: list(stream))
+        assert [0] * capacity == got
 
     def test_shows_what_waits(self):
         """
