@@ -411,34 +411,48 @@ class TestErrors:
 
         assert cause is error.__context__
 
-    @pytest.mark.parametrize("where", ["source", "function", "on_error"])
+    @pytest.mark.parametrize("where", ["source", "iterator", "function", "on_error"])
     def test_keep_no_stream_alive(self, where):
         """
-        Who keeps an error keeps neither the stream nor its other elements.
+        Who keeps an error keeps neither the stream, nor its other elements, nor
+        what its reader had in hand.
         """
         kept: weakref.WeakSet[Thing] = weakref.WeakSet()
 
-        def things():
-            for _ in range(3):
-                thing = Thing()
-                kept.add(thing)
-                yield thing
-            del thing
-            raise Boom
+        def thing():
+            made = Thing()
+            kept.add(made)
+            return made
 
-        def fails(given):
+        def fails(given=None):
             del given  # this frame is not ours
             raise Boom
 
-        stream = Stream.of(things())
-        if where == "function":
-            stream = stream.convert(fails)
-        if where == "on_error":
-            stream = stream.convert(lambda _: 1, on_error=fails)
-        errors_ = [x.error for x in stream.results() if isinstance(x, Failed)]
-        del stream
+        class Things:
+            left = 3
 
-        assert errors_
+            def __iter__(self):
+                return self
+
+            def __next__(self):
+                self.left -= 1
+                return thing() if self.left >= 0 else fails()
+
+        def things():
+            yield from (thing() for _ in range(3))
+            fails()
+
+        def failures():
+            stream = Stream.of(Things() if where == "iterator" else things())
+            if where == "function":
+                stream = stream.convert(fails)
+            if where == "on_error":
+                stream = stream.convert(lambda x: x, on_error=fails)
+            return [x.error for x in stream.results() if isinstance(x, Failed)]
+
+        failed = failures()
+
+        assert failed
         assert not kept
 
     def test_raised_leave_no_cycle(self):
