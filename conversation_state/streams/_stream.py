@@ -11,7 +11,6 @@ from collections.abc import (
     Callable,
     Collection,
     Iterable,
-    Mapping,
 )
 from types import TracebackType
 from typing import Any, Generic, Self, TypeVar, overload
@@ -22,13 +21,11 @@ from conversation_state.streams._cells import END, MARKS, Cell, Fault, pull
 from conversation_state.streams._derived import (
     Converted,
     Failed,
-    Merged,
     Ok,
     Results,
     Skip,
     SourceEnd,
 )
-from conversation_state.streams._pipe import Pipe, PipeSource, Sender
 from conversation_state.streams._sources import (
     AsyncSource,
     BlockingSource,
@@ -42,7 +39,7 @@ from conversation_state.streams._waiting import (
     the_anyio,
 )
 
-__all__ = ["Reader", "Stream", "merge", "merge_named", "pipe"]
+__all__ = ["Reader", "Stream", "stream_from"]
 
 T = TypeVar("T")
 T_co = TypeVar("T_co", covariant=True)
@@ -103,17 +100,17 @@ class Stream(Generic[T_co]):
         """
         given: Any = source
         if isinstance(given, Stream):
-            return _stream(given._here())
+            return stream_from(given._here())
         if isinstance(given, Reader):
             return given.rest
         if isinstance(given, _MUTABLE):
-            return _stream(Cell(ReadySource(iter(tuple(given)))))
+            return stream_from(Cell(ReadySource(iter(tuple(given)))))
         if isinstance(given, Collection) and not hasattr(given, "__next__"):
-            return _stream(Cell(ReadySource(iter(given))))
+            return stream_from(Cell(ReadySource(iter(given))))
         if hasattr(given, "__iter__") or hasattr(given, "__getitem__"):
-            return _stream(Cell(BlockingSource(iter(given))))
+            return stream_from(Cell(BlockingSource(iter(given))))
         if hasattr(given, "__aiter__"):
-            return _stream(Cell(AsyncSource(aiter(given))))  # pyright: ignore[reportArgumentType]  # asked for
+            return stream_from(Cell(AsyncSource(aiter(given))))  # pyright: ignore[reportArgumentType]  # asked for
 
         raise TypeError(
             f"can't make a stream of {source!r:.80}; expected an iterable or async "
@@ -159,7 +156,7 @@ class Stream(Generic[T_co]):
         if on_error is not None:
             _check_function("on_error", on_error)
 
-        return _stream(Cell(Converted(self._here(), function, on_error)))
+        return stream_from(Cell(Converted(self._here(), function, on_error)))
 
     def results(self) -> Stream[Ok[T_co] | Failed | SourceEnd]:
         """
@@ -168,7 +165,7 @@ class Stream(Generic[T_co]):
         Below `merge_named`, `SourceEnd` where a source ended. Reading it
         raises none of the source's errors.
         """
-        return _stream(Cell(Results(self._here())))
+        return stream_from(Cell(Results(self._here())))
 
     def close(self) -> None:
         """
@@ -251,7 +248,10 @@ _CLOSED = (
 )
 
 
-def _stream(cell: Cell) -> Stream[Any]:
+def stream_from(cell: Cell) -> Stream[Any]:
+    """
+    The stream that begins with *cell*.
+    """
     stream: Stream[Any] = Stream.__new__(Stream)
     stream._cell = cell
     stream._readers = set()
@@ -316,7 +316,7 @@ class Reader(Generic[T_co]):
         if cell is None:
             raise StreamClosedError(_CLOSED)
 
-        return _stream(cell)
+        return stream_from(cell)
 
     def close(self) -> None:
         """
@@ -329,6 +329,12 @@ class Reader(Generic[T_co]):
         waiter = self._waiter
         if waiter is not None:
             waiter.wake()
+
+    def __reduce__(self) -> Any:
+        raise TypeError(
+            "can't pickle a Reader: its stream belongs to this process. Read it, and "
+            "pickle what it gave."
+        )
 
     def __iter__(self) -> Self:
         return self
@@ -439,97 +445,3 @@ class Reader(Generic[T_co]):
             finally:
                 self._waiter = None
                 waiter.leave()
-
-
-@overload
-def pipe(capacity: int) -> tuple[Sender[Any], Stream[Any]]: ...
-@overload
-def pipe(capacity: int, *, of: type[T]) -> tuple[Sender[T], Stream[T]]: ...
-def pipe(
-    capacity: int,
-    *,
-    of: type[Any] | None = None,  # noqa: ARG001 - for type checkers
-) -> tuple[Sender[Any], Stream[Any]]:
-    """
-    Two ends: what is sent into one is read from the other.
-
-    At most *capacity* elements wait between them, and senders wait while there
-    is no room; with 0, a sender waits until its element is read. *of* tells
-    type checkers what is sent, and is not checked.
-
-    Readers may be threads and tasks, and senders, too. What the quicker reader
-    took and a slower one did not read yet is kept for it, without bounds.
-
-    Raises:
-        ValueError:
-            If *capacity* is negative, or no integer.
-
-    >>> sender, stream = pipe(2)
-    >>> sender.send("one"), sender.fail(ValueError("two")), sender.close()
-    (True, True, None)
-    >>> list(stream.results())
-    [Ok(value='one'), Failed(error=ValueError('two'))]
-    """
-    if capacity.__class__ is not int or capacity < 0:
-        raise ValueError(
-            f"capacity is {capacity!r}; expected a number of elements, 0 or more"
-        )
-
-    shared = Pipe(capacity)
-    return Sender(shared), _stream(Cell(PipeSource(shared)))
-
-
-def merge(*streams: Stream[T]) -> Stream[T]:
-    """
-    The elements of several streams, as they come.
-
-    Each stream keeps its order, and nothing is lost. Where several have an
-    element ready they take turns, so streams of collections are always merged
-    the same way. Of a stream that has to be waited for at most one element is
-    read ahead. One stream is returned as it is; none give an empty one.
-
-    Iterators that may block are asked by a thread each, while somebody waits.
-
-    Raises:
-        TypeError:
-            If something else than a stream is given.
-    """
-    for stream in streams:
-        _check_stream(stream)
-
-    if len(streams) == 1:
-        return streams[0]
-
-    return _stream(Cell(Merged([(None, stream._here()) for stream in streams])))
-
-
-def merge_named(streams: Mapping[str, Stream[T]]) -> Stream[T]:
-    """
-    Like `merge`, and `Stream.results` gives a `SourceEnd` where one ends.
-
-    The ends of inner named merges are kept.
-
-    Raises:
-        TypeError:
-            If something else than streams by names is given.
-    """
-    if not isinstance(streams, Mapping):
-        raise TypeError(
-            f"can't merge {streams!r:.80}; expected a mapping of names to streams"
-        )
-
-    for name, stream in streams.items():
-        if not isinstance(name, str):
-            raise TypeError(f"a stream's name is {name!r:.80}; expected a str")
-
-        _check_stream(stream)
-
-    branches = [(name, stream._here()) for name, stream in streams.items()]
-    return _stream(Cell(Merged(branches)))
-
-
-def _check_stream(stream: object) -> None:
-    if not isinstance(stream, Stream):
-        raise TypeError(
-            f"can't merge {stream!r:.80}; expected a stream, Stream.of(...) perhaps"
-        )
