@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from _thread import allocate_lock, get_ident
 from collections import deque
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Iterator
 from types import TracebackType
 from typing import Any
 
@@ -30,6 +30,7 @@ __all__ = [
     "Ended",
     "Fault",
     "Source",
+    "asking",
     "calling",
     "fault",
     "pull",
@@ -127,6 +128,28 @@ def _calls(function: Callable[[Any], Any]) -> Generator[Any, Any, None]:
             gave.append(fault(error))
 
         del item
+
+
+def asking(iterator: Iterator[Any]) -> Callable[[Any], Any]:
+    """
+    The next item of *iterator*, `END`, or a `Fault`; its argument is None.
+    """
+    asks = _asks(iterator)
+    next(asks)
+    return asks.send
+
+
+def _asks(iterator: Iterator[Any]) -> Generator[Any, None, None]:
+    # A generator for the same reason.
+    gave: list[Any] = [None]
+    while True:
+        yield gave.pop()
+        try:
+            gave.append(next(iterator))
+        except StopIteration:
+            gave.append(END)
+        except Exception as error:  # noqa: BLE001 - in-band
+            gave.append(fault(error))
 
 
 class Source:

@@ -8,8 +8,6 @@ import threading
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import suppress
-from itertools import chain
-from types import GeneratorType
 from typing import Any
 
 from conversation_state.errors import StreamClosedError
@@ -19,6 +17,7 @@ from conversation_state.streams._cells import (
     Cell,
     Fault,
     Source,
+    asking,
     fault,
     pull,
 )
@@ -69,48 +68,38 @@ class ReadySource(Source):
     Items that are in memory: asking for one takes no time.
     """
 
-    __slots__ = ("_iterator", "_last")
+    __slots__ = ("_ask", "_last")
+
+    # None once the iterator is done for.
+    _ask: Callable[[Any], Any] | None
 
     def __init__(self, iterator: Iterator[Any]) -> None:
         super().__init__()
-        self._iterator = iterator
-        # What is left to say once the iterator is done for.
+        self._ask = asking(iterator)
+        # What is left to say then.
         self._last: Fault | None = None
 
     def poll(self, cell: Cell, waiter: Waiter | None, *, block: bool) -> Any:  # noqa: ARG002 - an iterator in memory never blocks
         return self._next()
 
     def _next(self) -> Any:
-        iterator = self._iterator
-        if iterator is _DONE:
+        if self._ask is None:
             last, self._last = self._last, None
             return last or END
 
         try:
-            return next(iterator)
-        except StopIteration:
-            return END
-        except Exception as error:  # noqa: BLE001 - in-band
-            self._done()
-            return fault(error)
+            item = self._ask(None)
         except BaseException as error:
             # A generator is finished by this, others may have lost an item:
             # the next reader must not take it for the end.
             self._last = _interrupted(error)
-            self._done()
+            self._ask = None
             raise
 
-    def _done(self) -> None:
-        self._iterator = _DONE
+        if type(item) is Fault:
+            self._ask = None
 
-
-_DONE: Iterator[Any] = iter(())
-
-
-def _asked(iterator: Iterator[Any]) -> Iterator[Any]:
-    # For the sake of its frame: see `calling`. The chain hides `close`, which
-    # is called elsewhere.
-    yield from chain(iterator)
+        return item
 
 
 class BlockingSource(ReadySource):
@@ -124,14 +113,13 @@ class BlockingSource(ReadySource):
     __slots__ = ("_close", "_is_asked", "_waiters")
 
     def __init__(self, iterator: Iterator[Any]) -> None:
-        is_generator = isinstance(iterator, GeneratorType)
-        super().__init__(iterator if is_generator else _asked(iterator))
+        super().__init__(iterator)
         self._close: Callable[[], object] | None = getattr(iterator, "close", None)
         self._is_asked = False
         self._waiters: deque[Waiter] = deque()
 
     def poll(self, cell: Cell, waiter: Waiter | None, *, block: bool) -> Any:
-        if block or self._iterator is _DONE:
+        if block or self._ask is None:
             return self._next()
 
         if waiter is not None:
