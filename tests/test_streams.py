@@ -1016,8 +1016,13 @@ class TestMerge:
         loud, heard = pipe(1)
         merged = iter(merge(quiet, heard))
         for n in range(3):
-            loud.send(n)
-            assert n == next(merged)
+
+            def send():
+                until(lambda: loud._pipe.readers)
+                loud.send(n)  # noqa: B023 - called here
+
+            got, _ = in_threads(lambda: next(merged), send)
+            assert n == got
 
         # Waiting left nothing behind.
         assert not silent._pipe.readers

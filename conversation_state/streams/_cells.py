@@ -45,11 +45,15 @@ class Fault:
         error: The error.
 
         traceback: What it came with, lest it grow with every reader.
+
+        caller: The generator that called who raised, see `calling`. If it
+            ended first, its frame would have a caller again, on Python 3.12.
     """
 
-    __slots__ = ("context", "error", "traceback")
+    __slots__ = ("caller", "context", "error", "traceback")
 
     def __init__(self, error: Exception) -> None:
+        self.caller: object = None
         self.error = error
         self.context = error.__context__
         self.traceback: TracebackType | None = error.__traceback__

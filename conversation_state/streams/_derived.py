@@ -116,7 +116,7 @@ class Converted(Source):
         self._convert = calling(function)
         self._handle = None if on_error is None else calling(on_error)
 
-    def poll(self, cell: Cell, waiter: Waiter | None, *, block: bool) -> Any:  # noqa: ARG002 - other cells are asked
+    def poll(self, cell: Cell, waiter: Waiter | None, *, block: bool) -> Any:  # noqa: ARG002, C901 - other cells are asked; calls cost
         left = _IN_A_ROW
         while True:
             at = self._at
@@ -127,8 +127,12 @@ class Converted(Source):
             try:
                 if type(item) not in MARKS:
                     item = self._convert(item)
+                    if type(item) is Fault:
+                        item.caller = self._convert
                 if self._handle is not None and type(item) is Fault:
                     item = self._handle(item.error)
+                    if type(item) is Fault:
+                        item.caller = self._handle
             except BaseException:
                 self._arm()
                 raise

@@ -97,7 +97,7 @@ class ReadySource(Source):
             raise
 
         if type(item) is Fault:
-            self._ask = None
+            item.caller, self._ask = self._ask, None
 
         return item
 
