@@ -397,6 +397,23 @@ class TestErrors:
 
         assert 1 == len(depths)
 
+    def test_begin_in_the_code_that_raised(self):
+        """
+        A traceback names the source or function, and nothing of ours.
+        """
+
+        def fails(_):
+            raise Boom
+
+        for stream in (
+            Stream.of(breaking_off(error=Boom())),
+            Stream.of([1]).convert(fails),
+        ):
+            (failed,) = stream.results()
+            frames = traceback.extract_tb(failed.error.__traceback__)
+
+            assert [__file__] == [frame.filename for frame in frames]
+
     def test_keep_the_context_they_came_with(self):
         """
         What a reader was just handling is no part of anybody's error.
