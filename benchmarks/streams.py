@@ -17,17 +17,19 @@ from threading import Thread
 from typing import Any
 
 from benchmarks.measure import Row, seconds
-from conversation_state.streams import Stream, merge, pipe
+from conversation_state import AssistantMessage, Message
+from conversation_state.chunks import concat
+from conversation_state.streams import Stream, acollect, collect, merge, pipe
 
 CAPACITY = 100
-TEXT = "piece "
+CHUNK = AssistantMessage("piece ")
 
 
-def joined(chunks: Iterator[str]) -> str:
+def loud(chunk: Message) -> Message:
     """
-    What collecting does with chunks that are texts.
+    What is done with every chunk.
     """
-    return "".join(chunks)
+    return AssistantMessage(chunk.text.upper())
 
 
 def _run(*functions: Callable[[], object]) -> None:
@@ -39,83 +41,83 @@ def _run(*functions: Callable[[], object]) -> None:
         thread.join()
 
 
-def ours(n: int) -> list[str]:
+def ours(n: int) -> list[Message]:
     """
     Threads around a pipe.
     """
-    sender, stream = pipe(CAPACITY, of=str)
-    readers = [iter(stream.convert(str.upper))]
+    sender, stream = pipe(CAPACITY, of=Message)
+    readers = [iter(stream.convert(loud))]
     readers.append(iter(readers[0].rest))
     del stream
-    got: list[str] = []
+    got: list[Message] = []
 
     def send() -> None:
         with sender:
             for _ in range(n):
-                sender.send(TEXT)
+                sender.send(CHUNK)
 
     def consume() -> None:
-        got.append(joined(readers.pop()))
+        got.append(collect(readers.pop()))
 
     _run(send, consume, consume)
     return got
 
 
-def queues(n: int) -> list[str]:
+def queues(n: int) -> list[Message]:
     """
     Threads around three queues.
     """
     end = None
-    first: Queue[str | None] = Queue(CAPACITY)
-    others: list[Queue[str | None]] = [Queue(CAPACITY), Queue(CAPACITY)]
-    got: list[str] = []
+    first: Queue[Message | None] = Queue(CAPACITY)
+    others: list[Queue[Message | None]] = [Queue(CAPACITY), Queue(CAPACITY)]
+    got: list[Message] = []
 
     def send() -> None:
         for _ in range(n):
-            first.put(TEXT)
+            first.put(CHUNK)
 
         first.put(end)
 
     def convert() -> None:
         left, right = others
         while (item := first.get()) is not None:
-            item = item.upper()
+            item = loud(item)
             left.put(item)
             right.put(item)
 
         left.put(end)
         right.put(end)
 
-    def given(queue: Queue[str | None]) -> Iterator[str]:
+    def given(queue: Queue[Message | None]) -> Iterator[Message]:
         while (item := queue.get()) is not None:
             yield item
 
-    def consume(queue: Queue[str | None]) -> None:
-        got.append(joined(given(queue)))
+    def consume(queue: Queue[Message | None]) -> None:
+        got.append(concat(given(queue)))
 
     _run(send, convert, *[partial(consume, queue) for queue in others])
     return got
 
 
-async def aours(n: int) -> list[str]:
+async def aours(n: int) -> list[Message]:
     """
     Tasks around a pipe.
     """
     import anyio
 
-    sender, stream = pipe(CAPACITY, of=str)
-    readers = [aiter(stream.convert(str.upper))]
+    sender, stream = pipe(CAPACITY, of=Message)
+    readers = [aiter(stream.convert(loud))]
     readers.append(aiter(readers[0].rest))
     del stream
-    got: list[str] = []
+    got: list[Message] = []
 
     async def send() -> None:
         async with sender:
             for _ in range(n):
-                await sender.asend(TEXT)
+                await sender.asend(CHUNK)
 
     async def consume() -> None:
-        got.append(joined(iter([item async for item in readers.pop()])))
+        got.append(await acollect(readers.pop()))
 
     async with anyio.create_task_group() as group:
         group.start_soon(consume)
@@ -125,31 +127,31 @@ async def aours(n: int) -> list[str]:
     return got
 
 
-async def memory_streams(n: int) -> list[str]:
+async def memory_streams(n: int) -> list[Message]:
     """
     Tasks around three memory object streams.
     """
     import anyio
 
-    into, first = anyio.create_memory_object_stream[str](CAPACITY)
-    left_in, left = anyio.create_memory_object_stream[str](CAPACITY)
-    right_in, right = anyio.create_memory_object_stream[str](CAPACITY)
-    got: list[str] = []
+    into, first = anyio.create_memory_object_stream[Message](CAPACITY)
+    left_in, left = anyio.create_memory_object_stream[Message](CAPACITY)
+    right_in, right = anyio.create_memory_object_stream[Message](CAPACITY)
+    got: list[Message] = []
 
     async def send() -> None:
         async with into:
             for _ in range(n):
-                await into.send(TEXT)
+                await into.send(CHUNK)
 
     async def convert() -> None:
         async with first, left_in, right_in:
             async for item in first:
-                made = item.upper()
+                made = loud(item)
                 await left_in.send(made)
                 await right_in.send(made)
 
-    async def consume(stream: AsyncIterator[str]) -> None:
-        got.append(joined(iter([item async for item in stream])))
+    async def consume(stream: AsyncIterator[Message]) -> None:
+        got.append(concat([item async for item in stream]))
 
     async with anyio.create_task_group() as group:
         group.start_soon(consume, left)
@@ -163,7 +165,7 @@ async def memory_streams(n: int) -> list[str]:
 
 
 def _timed(function: Callable[[int], Any], n: int) -> float:
-    expected = [TEXT.upper() * n] * 2
+    expected = [AssistantMessage(loud(CHUNK).text * n)] * 2
 
     def run() -> None:
         assert expected == function(n)

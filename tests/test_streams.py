@@ -6,11 +6,9 @@ import copy
 import gc
 import itertools
 import pickle
-import sys
 import threading
 import time
 import traceback
-import types
 import weakref
 from typing import Any
 
@@ -1499,21 +1497,6 @@ class TestCollect:
     """
     `collect` gives one message.
     """
-
-    @pytest.fixture(autouse=True)
-    def concat(self, monkeypatch):
-        """
-        A stand-in that joins texts.
-        """
-
-        def concat(chunks):
-            if not chunks:
-                raise ConcatError
-            return AssistantMessage("".join(chunk.text for chunk in chunks))
-
-        module = types.ModuleType("conversation_state.chunks")
-        monkeypatch.setattr(module, "concat", concat, raising=False)
-        monkeypatch.setitem(sys.modules, "conversation_state.chunks", module)
 
     CHUNKS = (AssistantMessage("Hel"), AssistantMessage("lo"))
     WHOLE = AssistantMessage("Hello")

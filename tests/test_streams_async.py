@@ -7,7 +7,6 @@ import contextvars
 import sys
 import threading
 import time
-import types
 import weakref
 from typing import Any
 
@@ -756,21 +755,6 @@ class TestCollect:
 
     CHUNKS = (AssistantMessage("Hel"), AssistantMessage("lo"))
     WHOLE = AssistantMessage("Hello")
-
-    @pytest.fixture(autouse=True)
-    def concat(self, monkeypatch):
-        """
-        A stand-in that joins texts.
-        """
-
-        def concat(chunks):
-            if not chunks:
-                raise ConcatError
-            return AssistantMessage("".join(chunk.text for chunk in chunks))
-
-        module = types.ModuleType("conversation_state.chunks")
-        monkeypatch.setattr(module, "concat", concat, raising=False)
-        monkeypatch.setitem(sys.modules, "conversation_state.chunks", module)
 
     async def test_takes_what_has_messages(self):
         """

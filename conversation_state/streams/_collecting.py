@@ -6,8 +6,8 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterable, Iterable
 from contextlib import suppress
-from importlib import import_module
 
+from conversation_state.chunks import concat
 from conversation_state.messages import Message
 from conversation_state.streams._stream import Stream
 
@@ -36,7 +36,7 @@ def collect(stream: Iterable[Message]) -> Message:
         _attach(error, chunks)
         raise
 
-    return _concat(chunks)
+    return concat(chunks)
 
 
 async def acollect(stream: AsyncIterable[Message] | Iterable[Message]) -> Message:
@@ -57,12 +57,7 @@ async def acollect(stream: AsyncIterable[Message] | Iterable[Message]) -> Messag
         _attach(error, chunks)
         raise
 
-    return _concat(chunks)
-
-
-def _concat(chunks: list[Message]) -> Message:
-    message: Message = import_module("conversation_state.chunks").concat(chunks)
-    return message
+    return concat(chunks)
 
 
 def _attach(error: Exception, chunks: list[Message]) -> None:
@@ -70,7 +65,7 @@ def _attach(error: Exception, chunks: list[Message]) -> None:
     if chunks:
         # The error that is on its way matters more than why there is no part.
         with suppress(Exception):
-            partial = _concat(chunks)
+            partial = concat(chunks)
 
     note = f"chunks read before: {len(chunks)}; `partial` is what they say"
     with suppress(Exception):  # some errors have no room for it
