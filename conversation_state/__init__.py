@@ -35,6 +35,7 @@ from conversation_state.tools import ToolCall
 from conversation_state.usage import Usage
 
 if TYPE_CHECKING:
+    from conversation_state.chunks import concat
     from conversation_state.codec import decode, encode
     from conversation_state.counting import TokenBudget, by_characters
     from conversation_state.trimming import TrimContext, fit, trim
@@ -63,6 +64,7 @@ __all__ = [
     "UserMessage",
     "VideoPart",
     "by_characters",
+    "concat",
     "decode",
     "encode",
     "fit",
@@ -77,6 +79,7 @@ _LATER = {
     "TokenBudget": "counting",
     "TrimContext": "trimming",
     "by_characters": "counting",
+    "concat": "chunks",
     "decode": "codec",
     "encode": "codec",
     "fit": "trimming",

@@ -24,13 +24,26 @@ from conversation_state import (
     Usage,
     UserMessage,
     by_characters,
+    concat,
     fit,
     join,
     trim,
 )
 from conversation_state._persistent import Log
 from conversation_state.aggregator import Entry, LedgerEntry, Messages
+from conversation_state.chunks import Accumulator, concat_rows
 from conversation_state.counting import TokenCounter
+from conversation_state.streams import (
+    SKIP,
+    Failed,
+    Ok,
+    Sender,
+    SourceEnd,
+    Stream,
+    collect,
+    pipe,
+)
+from conversation_state.tools import ToolInfo
 from conversation_state.trimming import Dropped, Element, Flaw
 
 # States
@@ -113,3 +126,35 @@ trim(talk, None, no_pleasantries)
 trim([UserMessage("hi")], None)
 trim(talk, 8_000)  # type: ignore[arg-type]
 view.total_tokens = 3  # type: ignore[misc]
+
+# Chunks
+
+hel, lo = AssistantMessage("Hel"), AssistantMessage("lo")
+assert_type(concat([hel, lo]), AssistantMessage)
+said: list[Message] = [hel]
+assert_type(concat(said, usage="delta"), Message)
+assert_type(concat_rows([[hel, None]]), tuple[AssistantMessage | None, ...])
+assert_type(Accumulator().add(hel), Accumulator)
+assert_type(Accumulator().add(hel).message, Message)
+concat(hel)  # type: ignore[arg-type]
+concat([hel], usage="sum")  # type: ignore[arg-type]
+
+# Streams
+
+numbers = Stream.of([1])
+assert_type(numbers, Stream[int])
+assert_type(next(iter(numbers)), int)
+assert_type(numbers.convert(lambda n: n or SKIP), Stream[int])
+assert_type(numbers.convert(str, on_error=lambda e: e), Stream[str | Exception])
+assert_type(numbers.results(), Stream[Ok[int] | Failed | SourceEnd])
+sender, piped = pipe(3, of=int)
+assert_type(sender, Sender[int])
+assert_type(piped, Stream[int])
+assert_type(collect(Stream.of([hel])), Message)
+sender.send("")  # type: ignore[arg-type]
+collect(numbers)  # type: ignore[arg-type]
+
+# Tools
+
+assert_type(ToolInfo.from_function(print), ToolInfo)
+assert_type(ToolInfo("clock").name, str)

@@ -35,16 +35,19 @@ class Streaming(Protocol):
         The chunk that *event* brings if it is one of the usual ones, which
         say nothing but the next piece; else None, and `read` reads it.
         """
+        ...
 
     def read(self, event: Any) -> Iterable[AssistantMessage]:
         """
         The chunks that *event*, the next one, brings.
         """
+        ...
 
     def end(self, *, broken: bool) -> Iterable[AssistantMessage]:
         """
         The last chunks; *broken* says that the stream did not come to its end.
         """
+        ...
 
 
 # How OpenAI and its dialects end a stream; no JSON, but not all parsers know.

@@ -97,7 +97,7 @@ class Accumulator(ByContent):
         after._facts = self._facts
         chunks = self._chunks
         if not (
-            chunk.__class__ is AssistantMessage
+            isinstance(chunk, AssistantMessage)
             and chunk._common is PLAIN
             and chunks._last.__class__ is AssistantMessage
             and _is_more(self._facts, chunk.tool_calls)

@@ -44,7 +44,7 @@ class Pieces:
     """
 
     def __init__(self, mode: UsageMode, *, regroup: bool) -> None:
-        self._mode = mode
+        self._mode: UsageMode = mode
         self._regroup = regroup
         self._facts: Facts = {}
         self._first: Message | None = None
