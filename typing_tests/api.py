@@ -131,8 +131,8 @@ view.total_tokens = 3  # type: ignore[misc]
 
 hel, lo = AssistantMessage("Hel"), AssistantMessage("lo")
 assert_type(concat([hel, lo]), AssistantMessage)
-said: list[Message] = [hel]
-assert_type(concat(said, usage="delta"), Message)
+pieces: list[Message] = [hel]
+assert_type(concat(pieces, usage="delta"), Message)
 assert_type(concat_rows([[hel, None]]), tuple[AssistantMessage | None, ...])
 assert_type(Accumulator().add(hel), Accumulator)
 assert_type(Accumulator().add(hel).message, Message)
