@@ -23,7 +23,7 @@ from conversation_state._persistent import PMap, check_text, pmap
 from conversation_state.codec import _in, _out
 from conversation_state.codec._wire import FORMAT, SPREAD, VERSION
 
-__all__ = ["Codec", "decode", "encode", "from_data", "to_data"]
+__all__ = ["Codec", "decode", "encode", "from_data", "structure", "to_data"]
 
 T = TypeVar("T")
 
@@ -250,3 +250,30 @@ def from_data(data: Any, *, expect: type[Any] | None = None) -> Any:
     The value that plain JSON values are of: see `Codec.from_data`.
     """
     return _OURS.from_data(data, expect=expect)
+
+
+@overload
+def structure(value: Any, type: type[T]) -> T: ...
+@overload
+def structure(value: Any, type: Any) -> Any: ...
+def structure(value: Any, type: Any) -> Any:
+    """
+    A plain JSON value as a value of *type*: for what others write, models say.
+
+    Strict in what a value is: no text becomes a number, and no number a text.
+    Lenient in what is beside it: keys that a class does not know are left out.
+    See `conversation_state.parsing.parse` for the types there are.
+
+    Raises:
+        DecodeError:
+            With all that is wrong (the first hundred of it), and where.
+
+        TypeError:
+            If nobody knows how to read *type*.
+
+    >>> structure({"1": [2, 3.5]}, dict[int, list[float]])
+    {1: [2.0, 3.5]}
+    """
+    from conversation_state.codec import _structured  # noqa: PLC0415 - 50 ms
+
+    return _structured.structurer(type)(value, None)

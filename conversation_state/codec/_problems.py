@@ -8,7 +8,7 @@ from typing import Any, TypeAlias
 
 from conversation_state.errors import DecodeError, Problem
 
-__all__ = ["At", "Problems", "shown"]
+__all__ = ["At", "Problems", "rendered", "shown"]
 
 # A place in a document: the place it is in, and its key or position there.
 # None is the document. Made for every value, and rendered only for problems.
@@ -44,7 +44,10 @@ def shown(value: Any) -> str:
     return _NAMES.get(type(value), f"a {type(value).__name__}")
 
 
-def _rendered(at: At) -> str:
+def rendered(at: At) -> str:
+    """
+    A place as text, as in ``$.messages[3].parts[0].url``.
+    """
     steps: list[str] = []
     while at is not None:
         at, step = at
@@ -92,7 +95,7 @@ class Problems:
         """
         self.count += 1
         if len(self._listed) < _MOST_LISTED:
-            self._listed.append(Problem(f"{_rendered(at)}{inside}", what))
+            self._listed.append(Problem(f"{rendered(at)}{inside}", what))
 
     def forget(self, count: int) -> None:
         """

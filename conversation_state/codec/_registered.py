@@ -1,36 +1,27 @@
 """
 Classes of users' own: cattrs takes them apart and puts them together.
 
-The only module that names cattrs, and imported only for those who register a
-class: it takes 50 ms.
+Imported only for those who register a class: cattrs takes 50 ms.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import is_dataclass
 from datetime import datetime
 from functools import cache, partial
 from math import isfinite
 from typing import Any
 from uuid import UUID
 
-import attrs
-from cattrs import (
-    ClassValidationError,
-    ForbiddenExtraKeysError,
-    IterableValidationError,
-    IterableValidationNote,
-    StructureHandlerNotFoundError,
-)
+from cattrs import StructureHandlerNotFoundError
 from cattrs.preconf.orjson import OrjsonConverter, make_converter
 
 from conversation_state.codec import _in, _out
 from conversation_state.codec._problems import At, shown
 from conversation_state.codec._reading import Read, Reader
+from conversation_state.codec._structured import found, has_fields, of_ours
 from conversation_state.codec._wire import base64_of, bytes_of, text_of_time, uuid_of
-from conversation_state.errors import DecodeError
 
 __all__ = ["check", "reads", "unstructured"]
 
@@ -44,7 +35,7 @@ def check(cls: type) -> None:
             If it is neither an attrs class nor a dataclass, or a field of it
             is of a type that nothing is known about.
     """
-    if not isinstance(cls, type) or not _has_fields(cls):
+    if not isinstance(cls, type) or not has_fields(cls):
         msg = f"{cls!r} is neither an attrs class nor a dataclass"
         raise TypeError(msg)
 
@@ -76,43 +67,12 @@ def reads(cls: type) -> Read:
         try:
             return _converter().structure(raw, cls)
         except Exception as error:  # noqa: BLE001 - whatever a user's own checks raise
-            for where, what, inside in _found(error, at):
+            for where, what, inside, _ in found(error, at):
                 reader.problems.add(where, what, inside=inside)
 
         return None
 
     return read
-
-
-def _found(error: Exception, at: At) -> Iterator[tuple[At, str, str]]:
-    """
-    What is wrong: where, what, and the path inside of there.
-    """
-    left: list[tuple[Exception, At]] = [(error, at)]
-    while left:
-        error, at = left.pop()
-        if isinstance(error, (ClassValidationError, IterableValidationError)):
-            noted, others = error.group_exceptions()
-            inner: list[tuple[Exception, At]] = [(each, at) for each in others]
-            for each, note in noted:
-                step: str | int = (
-                    note.index
-                    if isinstance(note, IterableValidationNote)
-                    else note.name
-                )
-                inner.append((each, (at, step)))
-
-            left += reversed(inner)
-        elif isinstance(error, ForbiddenExtraKeysError):
-            for name in sorted(error.extra_fields):
-                yield (at, name), "unknown field", ""
-        elif isinstance(error, DecodeError):
-            for problem in error.problems:
-                yield at, problem.what, problem.path[1:]
-        elif isinstance(error, KeyError) and at and error.args == (at[1],):
-            yield at, "missing", ""
-        else:
-            yield at, f"{error!s:.200}" or type(error).__name__, ""
 
 
 @cache
@@ -126,16 +86,12 @@ def _converter() -> OrjsonConverter:
     _scalar(made, bytes, _from_text("a text that is base64", bytes_of), base64_of)
     _scalar(made, datetime, _from_text("a time", datetime.fromisoformat), text_of_time)
     _scalar(made, UUID, _from_text("a UUID", uuid_of), str)
-    made.register_structure_hook_factory(_has_fields, partial(_fields, made))
+    made.register_structure_hook_factory(has_fields, partial(_fields, made))
     for kind, (cls, read) in _in.READS.items():
         if kind != "messages":  # which cattrs makes of what a message is
             _ours(made, cls, read)
 
     return made
-
-
-def _has_fields(cls: Any) -> bool:
-    return attrs.has(cls) or is_dataclass(cls)
 
 
 def _fields(converter: OrjsonConverter, cls: type) -> Callable[[Any, Any], Any]:
@@ -198,17 +154,5 @@ def _ours(converter: OrjsonConverter, cls: type, read: Read) -> None:
     def is_it(kind: Any) -> bool:
         return isinstance(kind, type) and issubclass(kind, cls)
 
-    def structure(raw: Any, kind: Any) -> Any:
-        reader = Reader()
-        value = read(reader, raw, None)
-        if reader.problems.count:
-            raise reader.problems.error()
-
-        if isinstance(value, kind):
-            return value
-
-        msg = f"expected {kind.__name__}, got {type(value).__name__}"
-        raise TypeError(msg)
-
-    converter.register_structure_hook_func(is_it, structure)
+    converter.register_structure_hook_func(is_it, partial(of_ours, read))
     converter.register_unstructure_hook_func(is_it, _out.bare)
