@@ -873,6 +873,15 @@ class TestStr:
             ),
             (UnknownMessage({"role": "narrator"}), "unknown narrator:"),
             (UnknownMessage({"type": "x"}, source="openai"), "unknown openai x:"),
+            (
+                ToolMessage("12:30", tool_call_id="c1", tool_name="t", name="ann"),
+                "tool t (ann), for c1: 12:30",
+            ),
+            (UnknownMessage({}, source="openai", name="ann"), "unknown openai (ann):"),
+            (
+                AssistantMessage(tool_calls=[ToolCall("", "clock", "{}")]),
+                "assistant:\n  calls clock({})",
+            ),
         ],
     )
     def test_examples(self, message, shown):
@@ -880,6 +889,27 @@ class TestStr:
         Who, then what.
         """
         assert shown == str(message)
+
+    @pytest.mark.parametrize(
+        ("url", "shown"),
+        [
+            ("https://example.com/a", "https://example.com/a"),
+            ("data:text/plain,hi", "data:text/plain, and 2 characters more"),
+            (
+                f"DATA:image/png;base64,{'A' * 5_000}",
+                "DATA:image/png;base64, and 5,000 characters more",
+            ),
+            (f"data:{'A' * 500}", f"data:{'A' * 95} and 405 characters more"),
+            ("a" * 500, "a" * 500),
+            ("a" * 5_000, f"{'a' * 500} and 4,500 characters more"),
+        ],
+        ids=["plain", "text", "bytes", "no comma", "long", "too long"],
+    )
+    def test_shows_no_content_of_urls(self, url, shown):
+        """
+        A url says where content is; what is in the url itself is content.
+        """
+        assert f"user:\n  [image] {shown}" == str(UserMessage([ImagePart(url=url)]))
 
     @given(messages())
     def test_never_fails(self, message):

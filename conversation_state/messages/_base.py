@@ -28,7 +28,15 @@ from conversation_state.parts import (
     UnknownPart,
 )
 
-__all__ = ["COMMON", "PLAIN", "Common", "CommonFields", "Message", "common_of"]
+__all__ = [
+    "COMMON",
+    "PLAIN",
+    "Common",
+    "CommonFields",
+    "Message",
+    "common_of",
+    "size_of",
+]
 
 
 class CommonFields(TypedDict, total=False):
@@ -299,7 +307,10 @@ class Message(_Weighable, ByContent):
         return f"{type(self).__name__}({', '.join(shown)})"
 
     def _head(self) -> str:
-        return f"{self.role} ({self.name})" if self.name else self.role
+        return self._named(self.role)
+
+    def _named(self, role: str) -> str:
+        return f"{role} ({self.name})" if self.name else role
 
     def __str__(self) -> str:
         """
@@ -318,10 +329,32 @@ class Message(_Weighable, ByContent):
         return []
 
 
+_LONGEST_URL = 500
+_LONGEST_START = 100
+
+
+def size_of(part: MediaPart) -> str:
+    """
+    How large it is, or where: its url, of which a content in it is no part.
+    """
+    if part.url is None:
+        return f"{len(part.data or b''):,} bytes"
+
+    start, comma, _ = part.url[:_LONGEST_START].partition(",")
+    is_content = part.url[:5].lower() == "data:"
+    if is_content:
+        start += comma
+    elif len(part.url) > _LONGEST_URL:
+        start = part.url[:_LONGEST_URL]
+    else:
+        return part.url
+
+    return f"{start} and {len(part.url) - len(start):,} characters more"
+
+
 def _shown(part: Part) -> str:
     if isinstance(part, MediaPart):
-        size = part.url if part.data is None else f"{len(part.data):,} bytes"
-        name = getattr(part, "name", "")
+        name, size = getattr(part, "name", ""), size_of(part)
         return " ".join(filter(None, [f"[{part.kind}]", name, part.media_type, size]))
 
     if isinstance(part, UnknownPart):

@@ -219,7 +219,7 @@ class AssistantMessage(_Spoken):  # type: ignore[override]  # attrs' own init
 
     def _tail(self) -> list[str]:
         lines = [
-            f"  calls {call.name}({call.arguments}) as {call.id}"
+            f"  calls {call.name}({call.arguments})" + f" as {call.id}" * bool(call.id)
             for call in self.tool_calls
         ]
         if self.response is not None and self.response.finish_reason:
@@ -288,7 +288,7 @@ class ToolMessage(_Spoken):  # type: ignore[override]  # attrs' own init
     def _head(self) -> str:
         tool = f"tool {self.tool_name}" if self.tool_name else "tool"
         failed = " (failed)" if self.is_error else ""
-        return f"{tool}, for {self.tool_call_id}{failed}"
+        return f"{self._named(tool)}, for {self.tool_call_id}{failed}"
 
 
 _ROLES = {"system", "user", "assistant", "tool"}
@@ -343,4 +343,4 @@ class UnknownMessage(Message):  # type: ignore[override]  # attrs' own init
     def _head(self) -> str:
         role = self.raw.get("role", self.raw.get("type"))
         named = role if isinstance(role, str) else ""
-        return " ".join(filter(None, ["unknown", self.source, named]))
+        return self._named(" ".join(filter(None, [self.role, self.source, named])))

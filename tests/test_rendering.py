@@ -1,0 +1,560 @@
+"""
+Rendering: transcripts that people can read and nobody can forge.
+"""
+
+import json
+import re
+from datetime import UTC, datetime
+from itertools import pairwise
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from markdown_it import MarkdownIt
+
+from conversation_state.aggregator import Aggregator
+from conversation_state.messages import (
+    AssistantMessage,
+    ResponseMeta,
+    SystemMessage,
+    ToolMessage,
+    UnknownMessage,
+    UserMessage,
+)
+from conversation_state.parts import (
+    AudioPart,
+    FilePart,
+    ImagePart,
+    ReasoningPart,
+    RefusalPart,
+    TextPart,
+    UnknownPart,
+)
+from conversation_state.rendering import render_transcript, visible
+from conversation_state.testing import strategies as our
+from conversation_state.tools import ToolCall
+from conversation_state.trimming import trim
+
+FORMATS = ["text", "markdown"]
+formats = st.sampled_from(FORMATS)
+
+# What somebody may say to be taken for somebody else.
+FORGERIES = [
+    "\nassistant\n    I agree.",
+    "a\n\nuser (ann)\n",
+    "\r### assistant\r\r> I agree.",
+    "# assistant",
+    "assistant\n===",
+    "\n### assistant",
+    "```\n### assistant\n```\n",
+    "~~~",
+    "````json",
+    "</blockquote><h3>assistant</h3>",
+    "<!--",
+    "<details>\n<script>",
+    "<?php",
+    "<![CDATA[",
+    "[assistant]: https://example.com",
+    "- [`clock`]: https://example.com",
+    "> 1. [x\ny]: https://example.com",
+    "![x](https://example.com/x.png)",
+    "\\![x](https://example.com/x.png)",
+    "![x]",
+    "&lt;b&gt;",
+    "\x1b[2Jassistant",
+    "a\u202eb\u2028### assistant\x85### assistant\x0b\x0c",
+    "`` ` ```",
+    "\\`",
+    "<https://example.com>",
+]
+hostile = st.lists(st.sampled_from(FORGERIES) | our.texts(), max_size=4).map("".join)
+hostile_messages = st.one_of(
+    st.builds(UserMessage, hostile, name=hostile),
+    st.builds(SystemMessage, hostile),
+    st.builds(
+        ToolMessage, hostile, tool_call_id=hostile.filter(bool), tool_name=hostile
+    ),
+    st.builds(
+        AssistantMessage,
+        st.lists(
+            st.builds(TextPart, hostile)
+            | st.builds(ReasoningPart, hostile)
+            | st.builds(RefusalPart, hostile)
+            | st.builds(FilePart, url=hostile.filter(bool), name=hostile)
+            | st.builds(UnknownPart, st.builds(dict, x=hostile), source=hostile),
+            max_size=3,
+        ),
+        tool_calls=st.lists(st.builds(ToolCall, hostile, hostile, hostile), max_size=2),
+        response=st.builds(ResponseMeta, hostile),
+    ),
+    st.builds(
+        UnknownMessage, st.builds(dict, role=hostile), source=hostile.filter(bool)
+    ),
+)
+some = st.lists(our.messages() | hostile_messages, max_size=5)
+
+
+def speakers(text):
+    """
+    Who has a turn in a text, in order.
+    """
+    return [re.split(r"[ ,]", line)[0] for line in text.split("\n") if line[:1].strip()]
+
+
+def tokens(markdown):
+    """
+    What a reader of CommonMark sees, and what it believes was defined.
+    """
+    env: dict[str, object] = {}
+    return MarkdownIt("commonmark").parse(markdown, env), env
+
+
+TALK = [
+    SystemMessage("You find trains."),
+    UserMessage(
+        [
+            TextPart("Look:\n\n"),
+            TextPart("# there"),
+            ImagePart(data=b"x" * 5_000, media_type="image/png", detail="low"),
+            TextPart("Well?"),
+        ],
+        name="Ann Lee",
+        timestamp=datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC),
+    ),
+    AssistantMessage(
+        [ReasoningPart("A clock."), TextPart("One moment.")],
+        tool_calls=[
+            ToolCall("c1", "clock", '{"at":["Bern",1.50],"x":{},"x":[]}'),
+            ToolCall("", "map", '{"at', type="custom"),
+        ],
+        response=ResponseMeta("tool_calls"),
+    ),
+    ToolMessage("12:30", tool_call_id="c1", name="desk"),
+    ToolMessage('{"a": "```"}', tool_call_id="c9", tool_name="map", is_error=True),
+    UserMessage(
+        [
+            FilePart(url="https://example.com/a.pdf", name="a.pdf"),
+            UnknownPart({"type": "hologram", "of": [1]}, source="openai"),
+        ]
+    ),
+    UnknownMessage({"role": "judge"}, source="openai"),
+    AssistantMessage([RefusalPart("No.")], response=ResponseMeta("stop")),
+]
+
+TEXT = """\
+system
+    You find trains.
+
+user ("Ann Lee"), 2026-01-02 03:04:05+00:00
+    Look:
+
+    # there
+  image: image/png, 5,000 bytes, detail low
+  text:
+    Well?
+
+assistant
+  reasoning:
+    A clock.
+  text:
+    One moment.
+  calls clock as c1:
+    {
+      "at": [
+        "Bern",
+        1.50
+      ],
+      "x": {},
+      "x": []
+    }
+  calls map (custom):
+    {"at
+  finish reason: tool_calls
+
+tool clock (desk), for c1
+    12:30
+
+tool map, for c9, failed
+    {"a": "```"}
+
+user
+  file: a.pdf, "https://example.com/a.pdf"
+  unknown openai hologram:
+    {
+      "of": [
+        1
+      ],
+      "type": "hologram"
+    }
+
+unknown openai judge
+    {
+      "role": "judge"
+    }
+
+assistant
+  refusal:
+    No."""
+
+MARKDOWN = """\
+### system
+
+> You find trains.
+
+### user (`Ann Lee`), 2026-01-02 03:04:05+00:00
+
+> Look:
+>
+> # there
+
+image: `image/png`, 5,000 bytes, detail `low`
+
+text:
+
+> Well?
+
+### assistant
+
+reasoning:
+
+> A clock.
+
+text:
+
+> One moment.
+
+calls `clock` as `c1`:
+
+```json
+{
+  "at": [
+    "Bern",
+    1.50
+  ],
+  "x": {},
+  "x": []
+}
+```
+
+calls `map` (`custom`):
+
+```
+{"at
+```
+
+finish reason: `tool_calls`
+
+### tool `clock` (`desk`), for `c1`
+
+```
+12:30
+```
+
+### tool `map`, for `c9`, failed
+
+````json
+{"a": "```"}
+````"""
+
+
+class TestRenderTranscript:
+    """
+    `render_transcript`, whatever the format.
+    """
+
+    def test_text(self):
+        """
+        Heads at the start of lines, what they are about below; one empty line
+        between messages.
+        """
+        assert TEXT == render_transcript(TALK)
+        assert TEXT == render_transcript(TALK, format="text")
+
+    def test_markdown(self):
+        """
+        Heads are headings, what is said is quoted, data is code.
+        """
+        assert MARKDOWN == render_transcript(TALK[:5], format="markdown")
+
+    @pytest.mark.parametrize("style", FORMATS)
+    def test_of_states_and_views(self, style):
+        """
+        A state, its messages, a view and an iterator are all messages.
+        """
+        state = Aggregator.new(messages=TALK[:4])
+        expected = render_transcript(TALK[:4], format=style)
+
+        assert expected == render_transcript(state, format=style)
+        assert expected == render_transcript(state.messages, format=style)
+        assert expected == render_transcript(trim(state, None).messages, format=style)
+        assert expected == render_transcript(iter(TALK[:4]), format=style)
+        assert "" == render_transcript([], format=style)
+
+    @given(some, formats)
+    def test_is_total(self, messages, style):
+        """
+        Every message can be shown, as valid text in which nothing is obeyed,
+        with at most one newline at the end; and the same every time.
+        """
+        shown = render_transcript(messages, format=style)
+
+        assert shown == shown.encode().decode()
+        assert not shown.endswith("\n\n")
+        assert shown == visible(shown)
+        assert not re.search("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e]", shown)
+        assert shown == render_transcript(tuple(messages), format=style)
+
+    @given(some)
+    def test_nobody_speaks_for_others_in_text(self, messages):
+        """
+        There are as many turns as messages, of the same roles.
+        """
+        shown = render_transcript(messages)
+
+        assert [message.role for message in messages] == speakers(shown)
+
+    @given(some)
+    def test_nobody_speaks_for_others_in_markdown(self, messages):
+        """
+        Outside of quotes there are as many headings as messages, of the same
+        roles; nothing is HTML, loads an image, or defines a link.
+        """
+        found, env = tokens(render_transcript(messages, format="markdown"))
+
+        inline = [each for token in found for each in token.children or ()]
+        assert [message.role for message in messages] == [
+            re.split(r"[ ,]", body.children[0].content)[0]
+            for head, body in pairwise(found)
+            if head.type == "heading_open" and head.level == 0
+        ]
+        assert not {"html_block"} & {token.type for token in found}
+        assert not {"html_inline", "image"} & {token.type for token in inline}
+        assert not env.get("references")
+
+    @given(some)
+    def test_only_ours_stands_outside_of_quotes(self, messages):
+        """
+        Paragraphs outside of quotes are labels, and heads and labels hold what
+        others wrote as code only.
+        """
+        found, _ = tokens(render_transcript(messages, format="markdown"))
+
+        for token in found:
+            if token.type == "inline" and token.level == 1:
+                ours = [c.content for c in token.children if c.type == "text"]
+                assert {"text", "code_inline"} >= {c.type for c in token.children}
+                assert re.fullmatch(r"[a-z0-9 ,:+().\-]*", "".join(ours))
+
+    @given(hostile, hostile, formats)
+    def test_what_is_said_is_shown(self, one, other, style):
+        """
+        Two users who say different things, or have different names, or call
+        different tools, are shown differently.
+        """
+        # Ends of lines of other systems, and empty lines at the end, are not.
+        bare = [visible(word).rstrip() for word in (one, other)]
+        lines = [[line.rstrip() for line in word.split("\n")] for word in bare]
+
+        shown = [
+            (
+                render_transcript([UserMessage(word)], format=style),
+                render_transcript([UserMessage("", name=word)], format=style),
+                render_transcript(
+                    [AssistantMessage(tool_calls=[ToolCall("", "f", word)])],
+                    format=style,
+                ),
+            )
+            for word in (one, other)
+        ]
+
+        if lines[0] != lines[1] and all(word.strip() for word in bare):
+            assert all(a != b for a, b in zip(*shown, strict=True))
+
+    @pytest.mark.parametrize("style", FORMATS)
+    @pytest.mark.parametrize(
+        "pair",
+        [
+            (UserMessage("a"), SystemMessage("a")),
+            (UserMessage("a"), UserMessage("a", name="a")),
+            (AssistantMessage([ReasoningPart("a")]), AssistantMessage("a")),
+            (
+                AssistantMessage([ReasoningPart("a"), TextPart("b")]),
+                AssistantMessage([ReasoningPart("a\nb")]),
+            ),
+            (AssistantMessage([RefusalPart("a")]), AssistantMessage("refusal:\n  a")),
+            (
+                ToolMessage("a", tool_call_id="1"),
+                ToolMessage("a", tool_call_id="1", is_error=True),
+            ),
+            (
+                UserMessage("a", name="a), 2026-01-02 03:04:05+00:00"),
+                UserMessage(
+                    "a", name="a", timestamp=datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
+                ),
+            ),
+            (
+                AssistantMessage(tool_calls=[ToolCall("1", "f")]),
+                AssistantMessage(tool_calls=[ToolCall("", "f as 1")]),
+            ),
+            (UserMessage([ImagePart(data=b"a")]), UserMessage([AudioPart(data=b"a")])),
+            (UserMessage([ImagePart(data=b"a")]), UserMessage("image: 1 bytes")),
+        ],
+        ids=[
+            *("role", "name", "reasoning", "reasoning at length", "refusal"),
+            *("error", "time", "id", "kind", "media"),
+        ],
+    )
+    def test_differs(self, pair, style):
+        """
+        What differs in a way people should see looks different.
+        """
+        one, other = ([message] for message in pair)
+
+        assert render_transcript(one, format=style) != render_transcript(
+            other, format=style
+        )
+
+    def test_results_name_their_calls(self):
+        """
+        By the tool's own name, and by the call's if that is another; the last
+        call of an id counts, and only those before.
+        """
+        calls = [ToolCall("1", "clock"), ToolCall("1", "map")]
+        messages = [
+            ToolMessage("a", tool_call_id="1"),
+            AssistantMessage(tool_calls=calls),
+            ToolMessage("a", tool_call_id="1"),
+            ToolMessage("a", tool_call_id="1", tool_name="map"),
+            ToolMessage("a", tool_call_id="1", tool_name="other"),
+        ]
+        shown = render_transcript(messages).split("\n")
+
+        assert [
+            "tool, for 1",
+            "tool map, for 1",
+            "tool map, for 1",
+            "tool other, for 1, a call of map",
+        ] == [line for line in shown if line.startswith("tool")]
+
+    @given(our.json_values())
+    def test_arguments_stay_what_they_are(self, value):
+        """
+        What is spread over lines is the same JSON, token by token.
+        """
+        written = json.dumps(value)
+        call = ToolCall("1", "f", written)
+        shown = render_transcript([AssistantMessage(tool_calls=[call])])
+        body = "\n".join(shown.split("\n")[2:])
+
+        assert "".join(written.split()) == "".join(body.split())
+        assert value == json.loads(body)
+
+    @pytest.mark.parametrize("style", FORMATS)
+    @pytest.mark.parametrize(
+        "message",
+        [
+            UserMessage("\n" * 50_000),
+            UserMessage("`" * 50_000),
+            UserMessage("\x1b" * 50_000),
+            UserMessage("![<&lt;[]:" * 5_000),
+            UserMessage("", name="`" * 50_000),
+            ToolMessage("`" * 50_000, tool_call_id="1"),
+            AssistantMessage(
+                tool_calls=[ToolCall("1", "f", "[" * 1_000 + "]" * 1_000)] * 20
+            ),
+            AssistantMessage(tool_calls=[ToolCall("1", "f", "[" * 50_000)]),
+            AssistantMessage(tool_calls=[ToolCall("1", "f", f"[{'[1],' * 9_999}[1]]")]),
+            UnknownMessage({"role": "x", "of": [[["a"] * 10_000]]}),
+        ],
+        ids=[
+            *("lines", "ticks", "escapes", "marks", "name", "result"),
+            *("levels", "open", "items", "unknown"),
+        ],
+    )
+    def test_grows_with_what_was_said(self, message, style):
+        """
+        Whatever is said takes at most a few times the room.
+        """
+        shown = render_transcript([message], format=style)
+
+        assert 40 * 50_000 > len(shown)
+
+    @pytest.mark.parametrize("style", FORMATS)
+    def test_shows_no_content_of_media(self, style):
+        """
+        Neither bytes, nor what is in an url; nor long texts of what nobody
+        here knows.
+        """
+        url = f"data:image/png;base64,{'QUJD' * 1_000}"
+        shown = render_transcript(
+            [
+                UserMessage([ImagePart(url=url), ImagePart(data=b"ABC" * 1_000)]),
+                UserMessage([UnknownPart({"type": "x", "data": "QUJD" * 1_000})]),
+            ],
+            format=style,
+        )
+
+        assert "data:image/png;base64, and 4,000 characters more" in shown
+        assert "3,000 bytes" in shown
+        assert "and 3,000 characters more" in shown
+        assert 1_400 > len(shown)
+
+    @pytest.mark.parametrize("wrong", ["html", "", None, 5, ["text"]])
+    def test_refuses_other_formats(self, wrong):
+        """
+        By naming those there are.
+        """
+        with pytest.raises(ValueError, match="expected 'text' or 'markdown'"):
+            render_transcript([], format=wrong)
+
+    @pytest.mark.parametrize(
+        ("wrong", "message"),
+        [
+            (UserMessage("a"), "messages is a UserMessage; expected messages"),
+            (5, "messages is a int; expected messages"),
+            ("hi", r"messages\[0\] is 'h'; expected a Message"),
+            ([UserMessage("a"), None], r"messages\[1\] is None; expected a Message"),
+        ],
+    )
+    def test_refuses_what_is_no_message(self, wrong, message):
+        """
+        By saying what is there instead.
+        """
+        with pytest.raises(TypeError, match=message):
+            render_transcript(wrong)
+
+
+class TestVisible:
+    """
+    `visible` escapes what nobody sees.
+    """
+
+    @pytest.mark.parametrize(
+        ("shown", "text"),
+        [
+            ("a\n\tb", "a\r\n\tb"),
+            ("\\x1b[31m", "\x1b[31m"),
+            ("\\r\\x00\\x7f\\x9b", "\r\x00\x7f\x9b"),
+            ("\\u202e\\u2066\\u200b\\ufeff", "\u202e\u2066\u200b\ufeff"),
+            ("\\u2028\\x85", "\u2028\x85"),
+            ("\\U000e0041", "\U000e0041"),
+            (
+                "日本\u3000語 \xa0 👩\u200d🚀 می\u200cخواهم",
+                "日本\u3000語 \xa0 👩\u200d🚀 می\u200cخواهم",
+            ),
+        ],
+        ids=ascii,
+    )
+    def test_examples(self, shown, text):
+        """
+        Controls, marks of direction and what has no width; not what scripts
+        and emoji need.
+        """
+        assert shown == visible(text)
+
+    @given(our.texts())
+    def test_once_is_enough(self, text):
+        """
+        What is visible stays as it is.
+        """
+        assert visible(text) == visible(visible(text))
