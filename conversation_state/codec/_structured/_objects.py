@@ -4,14 +4,24 @@ Classes: those of users, and ours.
 
 from __future__ import annotations
 
+import typing
 from functools import partial
-from typing import Any, get_type_hints, is_typeddict
+from typing import (
+    Any,
+    Never,
+    NotRequired,
+    Required,
+    TypeVar,
+    get_args,
+    get_origin,
+    get_type_hints,
+    is_typeddict,
+)
 
 import attrs
 from cattrs import Converter
 from cattrs.cols import namedtuple_dict_structure_factory
 from cattrs.gen import make_dict_structure_fn, override
-from cattrs.gen.typeddicts import make_dict_structure_fn as make_typeddict_structure_fn
 
 from conversation_state.codec import _in
 from conversation_state.codec._problems import shown
@@ -73,15 +83,53 @@ def _class(converter: Converter, kind: Any, origin: type) -> Hook:
     return read
 
 
-def _typed_dict(converter: Converter, kind: Any, origin: type) -> Hook:
-    read, names = make_typeddict_structure_fn(kind, converter), names_of(origin)
+def _typed_dict(converter: Converter, kind: Any, origin: Any) -> Hook:
+    given = dict(
+        zip(getattr(origin, "__parameters__", ()), get_args(kind), strict=False)
+    )
+    required = set(origin.__required_keys__)
+    members: list[tuple[str, Hook, Any]] = []
+    for name, hint in get_type_hints(origin, include_extras=True).items():
+        # The class itself does not see this in annotations that are texts.
+        while (qualifier := get_origin(hint)) in _QUALIFIERS:
+            if qualifier is NotRequired:
+                required.discard(name)
+            elif qualifier is Required:
+                required.add(name)
+
+            hint = get_args(hint)[0]  # noqa: PLW2901 - unwrapped
+
+        known = _substituted(hint, given)
+        members.append((name, later(converter, known), known))
 
     def structure(raw: Any, kind: Any) -> Any:
-        made = read(raw, kind)
-        # cattrs keeps what the type knows nothing of.
-        return {name: value for name, value in made.items() if name in names}
+        there = [m for m in members if m[0] in raw or m[0] in required]
+        items = (
+            (name, raw[name], hook, known) if name in raw else (name, name, _missing, 0)
+            for name, hook, known in there
+        )
+        return dict(zip([name for name, _, _ in there], each(items, kind), strict=True))
 
     return structure
+
+
+# The last one is new in Python 3.13.
+_QUALIFIERS = (Required, NotRequired, getattr(typing, "ReadOnly", Required))
+
+
+def _missing(name: str, _: Any) -> Never:
+    raise KeyError(name)
+
+
+def _substituted(hint: Any, given: dict[Any, Any]) -> Any:
+    """
+    *hint* with what is *given* for its type variables.
+    """
+    if isinstance(hint, TypeVar):
+        return given.get(hint, hint)
+
+    free = getattr(hint, "__parameters__", ())
+    return hint[tuple(given.get(each, each) for each in free)] if free else hint
 
 
 def _named_tuple(converter: Converter, cls: Any) -> Hook | None:

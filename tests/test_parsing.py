@@ -1,0 +1,1144 @@
+"""
+Parsing: values out of what models say, or all that is wrong.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import pickle
+from collections import OrderedDict, deque, namedtuple
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
+from datetime import UTC, date, datetime, time
+from decimal import Decimal
+from enum import Enum, IntEnum, StrEnum
+from pathlib import Path
+from typing import (
+    Annotated,
+    Any,
+    Final,
+    Generic,
+    Literal,
+    NamedTuple,
+    NewType,
+    NotRequired,
+    Optional,
+    TypedDict,
+    TypeVar,
+)
+from uuid import UUID
+
+import attrs
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from conversation_state.codec import structure, to_data
+from conversation_state.errors import DecodeError, ParseError
+from conversation_state.messages import (
+    AssistantMessage,
+    Message,
+    ResponseMeta,
+    SystemMessage,
+    ToolMessage,
+    UnknownMessage,
+    UserMessage,
+)
+from conversation_state.parsing import parse
+from conversation_state.parts import ReasoningPart, RefusalPart, TextPart
+from conversation_state.testing import strategies as our
+from conversation_state.tools import ToolCall
+from conversation_state.usage import Usage
+
+
+class Colour(Enum):
+    RED = "red"
+    GREEN = "green"
+
+
+class Level(IntEnum):
+    LOW = 1
+    HIGH = 2
+
+
+class Mode(StrEnum):
+    FAST = "fast"
+
+    @classmethod
+    def _missing_(cls, value):
+        return cls.FAST if value == "quick" else None
+
+
+@attrs.frozen
+class Stop:
+    city: str
+    platform: int | None = None
+
+
+@attrs.frozen
+class Trip:
+    stops: list[Stop]
+    leaves: datetime
+    price: Decimal = Decimal(0)
+    colour: Colour = Colour.RED
+    extra: dict[str, Any] = attrs.field(factory=dict)
+
+
+@dataclasses.dataclass(frozen=True)
+class Tree:
+    value: float
+    children: list[Tree] = dataclasses.field(default_factory=list)
+    depth: int = dataclasses.field(init=False, default=0)
+
+
+class Person(TypedDict):
+    name: str
+    age: NotRequired[int]
+
+
+class Point(NamedTuple):
+    x: int
+    y: int = 0
+
+
+T = TypeVar("T")
+
+
+@attrs.frozen
+class Box(Generic[T]):
+    content: T
+
+
+@attrs.frozen
+class Secret:
+    _key: int
+    count: int = attrs.field(default=0, alias="itemCount")
+    made: int = attrs.field(init=False, default=7)
+
+
+@attrs.frozen
+class Cat:
+    kind: Literal["cat"]
+    lives: int
+
+
+@attrs.frozen
+class Dog:
+    kind: Literal["dog"]
+    lives: int
+
+
+@attrs.frozen
+class Named:
+    name: str
+
+
+@attrs.frozen
+class Dated(Named):
+    day: date | None = None
+
+
+@attrs.frozen
+class Left:
+    next: Left | Right | None = None
+    left: int = 0
+
+
+@attrs.frozen
+class Right:
+    next: Left | Right | None = None
+    right: int = 0
+
+
+@attrs.frozen
+class Even:
+    number: int = attrs.field()
+
+    @number.validator
+    def _check(self, _attribute, value):
+        if value % 2:
+            msg = "odd"
+            raise ValueError(msg)
+
+
+@attrs.frozen
+class Positive:
+    number: int = attrs.field(validator=attrs.validators.instance_of(bool))
+
+
+@attrs.frozen
+class Broken:
+    why: str
+
+    def __attrs_post_init__(self):
+        raise UnspeakableError
+
+
+class UnspeakableError(Exception):
+    def __str__(self):
+        msg = "no words"
+        raise RuntimeError(msg)
+
+
+@attrs.frozen
+class Lost:
+    where: Nowhere  # type: ignore[name-defined]  # noqa: F821 - on purpose
+
+
+Loose = namedtuple("Loose", "a b")  # noqa: PYI024 - on purpose
+Id = NewType("Id", int)
+
+
+def said(text):
+    """
+    What a model says.
+    """
+    return AssistantMessage(text)
+
+
+def called(*arguments, names="fgh"):
+    """
+    A message with calls of f, g and h.
+    """
+    calls = zip(names, arguments, strict=False)
+    return AssistantMessage(tool_calls=[ToolCall("1", n, a) for n, a in calls])
+
+
+def wrong(message, type, **options):
+    """
+    What is wrong, a text each.
+    """
+    with pytest.raises(ParseError) as caught:
+        parse(message, type, **options)
+
+    return [str(problem) for problem in caught.value.problems]
+
+
+def outcome(message, type, **options):
+    """
+    The value, or None and where something is wrong.
+    """
+    try:
+        return parse(message, type, **options), []
+    except ParseError as error:
+        return None, [where for where, _ in error.problems] or ["nowhere"]
+
+
+class TestContent:
+    """
+    Where the JSON of a text is.
+    """
+
+    @pytest.mark.parametrize(
+        "text",
+        [
+            '{"a": "```"}',
+            ' \n\t{"a": "```"}\r\n ',
+            '\ufeff{"a": "```"}',
+            '```json\n{"a": "```"}\n```',
+            '```\n{"a": "```"}\n```',
+            '~~~\n{"a": "```"}\n~~~',
+            '````JSON title=x\n{"a":\n"```"}\n````\n',
+            'Here:\n\n```json\n{"a": "```"}\n```\n\nGood luck!',
+            '1. Here:\r\n\r\n   ```json\r\n   {"a": "```"}\r\n   ```\r\n',
+            'Here:\n```json\n{"a": "```"}',
+            'Here:\n```json\n\ufeff {"a": "```"}\n`````',
+            '```python\nx = {}\n```\n```\n{"a": "```"}\n```',
+            '```\nls -l\n```\n```\n{"a": "```"}\n```',
+            '```\n{"b": 1}\n```\n```json\n{"a": "```"}\n```\n```\n5\n```',
+            '```json\n{"a": "```"}\n```\nAgain:\n```json\n\n{"a": "```"}\n```',
+        ],
+    )
+    def test_found(self, text):
+        """
+        The whole text, or else what is in a fenced block.
+        """
+        assert {"a": "```"} == parse(said(text), dict)
+
+    def test_fences_close_as_in_commonmark(self):
+        """
+        A shorter fence, or one of the other kind, closes nothing.
+        """
+        text = "````json\n[\n```\n]\n````"
+
+        assert [
+            (
+                "$.content: the fenced block: not JSON: unexpected character, expected "
+                "a JSON value (line 3, column 1)"
+            )
+        ] == wrong(said(text), list)
+        assert [1] == parse(said("~~~json\n[1]\n~~~~ \nx"), list)
+        assert ["the fenced block"] == [
+            what.split(":")[1].strip()
+            for what in wrong(said("~~~json\n[1]\n```"), list)
+        ]
+
+    @pytest.mark.parametrize(
+        ("text", "what"),
+        [
+            ("", "is empty; expected JSON"),
+            (" \n", "is empty; expected JSON"),
+            ("\ufeff", "is empty; expected JSON"),
+            ("```json\n```", "the fenced block: is empty; expected JSON"),
+            (
+                'Here is the result: {"a": 1}',
+                (
+                    "no JSON: it starts with 'Here is the result: {\"a\": 1}', and "
+                    "there is no fenced block of JSON in it"
+                ),
+            ),
+            (
+                "See:\n```python\nx\n```",
+                (
+                    "no JSON: it starts with 'See:\\n```python\\nx\\n```', and there "
+                    "is no fenced block of JSON in it, only of 'python'"
+                ),
+            ),
+            (
+                '{"a": 1} thanks',
+                "not JSON: unexpected content after document (line 1, column 10)",
+            ),
+            ('\n\n {"a": 1,}', "not JSON: trailing comma is not allowed (line 3,"),
+            ('See\n```json\n\n  {"a": 1,}\n```', "the fenced block: not JSON: trai"),
+            ("[NaN]", "not JSON: "),
+            ("[Infinity]", "not JSON: "),
+            ("[1e999]", "not JSON: number is infinity"),
+            ('["\\ud800"]', "not JSON: "),
+            ("[" * 100_000, "not JSON: depth limit"),
+            (
+                "```json\n1\n```\n\n```json\n2\n```",
+                "has different fenced blocks of JSON, at line 1 and line 5; expected",
+            ),
+            ("```\n1\n```\n```\nx\n```\n```\n2\n```", "has different fenced blocks"),
+            ("```json\n1\n```\n```json\n{\n```", "the fenced block: not JSON"),
+        ],
+        ids=lambda text: ascii(text[:30]),
+    )
+    def test_not_found(self, text, what):
+        """
+        Nothing else is guessed; the error says what is there.
+        """
+        (found,) = wrong(said(text), object)
+
+        assert f"$.content: {what}" in found
+
+    def test_place_in_a_block(self):
+        """
+        Lines and columns are those of the text.
+        """
+        (found,) = wrong(said('See\n```json\n\n  {"a": 1,}\n```'), dict)
+
+        assert found.endswith("(line 4, column 10)")
+
+    @pytest.mark.parametrize(
+        ("message", "what"),
+        [
+            (
+                AssistantMessage([RefusalPart("I won't.")]),
+                'the model refused: "I won\'t."',
+            ),
+            (
+                AssistantMessage([ReasoningPart("{}")]),
+                "is empty; expected JSON (there is reasoning, which is no content)",
+            ),
+            (
+                called("{}"),
+                (
+                    "is empty; expected JSON (this message calls tools; "
+                    "source='tool_call' parses a call)"
+                ),
+            ),
+            (
+                AssistantMessage('{"a', response=ResponseMeta("length")),
+                (
+                    "not JSON: unexpected end of data (line 1, column 4) (it was cut "
+                    "off: finish_reason is 'length')"
+                ),
+            ),
+            (UnknownMessage({"role": "judge"}), "is empty; expected JSON"),
+        ],
+        ids=["refusal", "reasoning", "calls", "cut off", "unknown"],
+    )
+    def test_why_there_is_none(self, message, what):
+        """
+        What the message knows about that is told.
+        """
+        assert [f"$.content: {what}"] == wrong(message, dict)
+
+    @pytest.mark.parametrize("kind", [SystemMessage, UserMessage, said])
+    def test_any_message(self, kind):
+        """
+        Whoever says it; text that came in pieces is one text.
+        """
+        assert [1] == parse(kind("[1]"), list)
+        assert [1, 2] == parse(kind([TextPart("[1,"), TextPart("2]")]), list)
+        assert [1] == parse(ToolMessage("[1]", tool_call_id="1"), list)
+
+    def test_reads_exactly(self):
+        """
+        Integers of more than 64 bits; of a key given twice the last value.
+        """
+        assert 2**64 + 1 == parse(said(str(2**64 + 1)), int)
+        assert [-(2**70), "18446744073709551617", 0.5] == parse(
+            said(f'[{-(2**70)}, "18446744073709551617", 0.5]'), list
+        )
+        assert {"a": 2} == parse(said('{"a": 1, "a": 2}'), dict)
+
+    @pytest.mark.parametrize(
+        "text",
+        ["1" * 300, "[" * 1_000 + "1" * 30 + "]" * 1_000, "[" + "9" * 5_000 + "]"],
+        ids=["long", "deep", "longer"],
+    )
+    def test_numbers_too_large(self, text):
+        """
+        Are read or refused, whatever Python's own limits are.
+        """
+        value, problems = outcome(said(text), object)
+
+        assert ["$.content"] == problems or json.loads(text) == value
+
+    def test_large_texts(self):
+        """
+        Ten megabytes are read, and so are a million fences.
+        """
+        block = json.dumps(["x" * 99] * 100_000)
+
+        assert 100_000 == len(parse(said(f"See:\n```json\n{block}\n```\n."), list))
+        for text in ("x" + " " * 10**7 + "x", "`" * 10**7, "x\n" + "```\n" * 100_001):
+            assert 1 == len(wrong(said(text), list))
+
+    @given(our.json_values(), our.texts(), our.texts())
+    def test_among_prose(self, value, before, after):
+        """
+        Whatever stands around a block that is labelled.
+        """
+        prose = [text.replace("`", "'").replace("~", "-") for text in (before, after)]
+        text = f"{prose[0]}\nx\n```json\n{json.dumps(value)}\n```\n{prose[1]}"
+
+        assert value == parse(said(text), object)
+
+
+class TestToolCall:
+    """
+    `parse(..., source="tool_call")`.
+    """
+
+    MESSAGE = called("[1]", "[2]", "[3]", names="fgf")
+
+    @pytest.mark.parametrize(
+        ("value", "call"),
+        [(1, None), (1, 0), (2, 1), (3, -1), (1, -3), (1, "f"), (2, "g")],
+    )
+    def test_picks(self, value, call):
+        """
+        The first by default, by position as in Python, or the first of a name.
+        """
+        assert [value] == parse(self.MESSAGE, list, source="tool_call", call=call)
+
+    @pytest.mark.parametrize(
+        ("message", "call", "what"),
+        [
+            (MESSAGE, "x", "$.tool_calls: no call of 'x'; there are 3: 'f', 'g', 'f'"),
+            (MESSAGE, 3, "$.tool_calls: no call at 3; there are 3: 'f', 'g', 'f'"),
+            (MESSAGE, -4, "$.tool_calls: no call at -4; there are 3: 'f', 'g', 'f'"),
+            (
+                called(*["{}"] * 12, names="abcdefghijkl"),
+                12,
+                "there are 12: 'a', 'b', 'c', 'd', 'e', 'f', 'g', 'h', 'i', 'j' and 2",
+            ),
+            (said("{}"), None, "$.tool_calls: this AssistantMessage calls no tools"),
+            (UserMessage("{}"), None, "$.tool_calls: this UserMessage calls no tools"),
+            (called(""), None, "$.tool_calls[0].arguments: is empty; expected JSON"),
+            (called("", "{"), "g", "$.tool_calls[1].arguments: not JSON: "),
+            (called("```json\n{}\n```"), 0, "$.tool_calls[0].arguments: not JSON: "),
+            (called("", '{"a": 1}'), -1, "$.tool_calls[1].arguments.b: missing"),
+        ],
+    )
+    def test_what_is_wrong(self, message, call, what):
+        """
+        The calls there are, or where in which arguments.
+        """
+
+        @attrs.frozen
+        class Arguments:
+            b: int
+
+        (found,) = wrong(message, Arguments, source="tool_call", call=call)
+
+        assert what in found
+
+
+class TestPath:
+    """
+    `parse(..., path=...)`.
+    """
+
+    MESSAGE = said(
+        '{"items": [{"name": "a"}, {"name": "b", "x.y": [5]}], "": {"0": 1}, "n": null}'
+    )
+
+    @pytest.mark.parametrize(
+        ("value", "path"),
+        [
+            ("a", "items.0.name"),
+            ("b", "items.-1.name"),
+            ("b", ["items", 1, "name"]),
+            (5, ("items", -1, "x.y", 0)),
+            (1, ".0"),
+            ({"0": 1}, [""]),
+            (None, "n"),
+            (json.loads(MESSAGE.text), ""),
+            (json.loads(MESSAGE.text), ()),
+        ],
+    )
+    def test_walks(self, value, path):
+        """
+        Keys, and positions where there is an array.
+        """
+        assert value == parse(self.MESSAGE, object, path=path)
+
+    @pytest.mark.parametrize(
+        ("path", "what"),
+        [
+            ("item.0", "$.content: has no key 'item'; it has 'items', '', 'n'"),
+            ("items.2", "$.content.items: has no item '2'; it is an array of 2"),
+            ("items.-3", "$.content.items: has no item '-3'; it is an array of 2"),
+            ("items.name", "$.content.items: has no item 'name'; it is an array of 2"),
+            ("items." + "9" * 5_000, "$.content.items: has no item '999"),
+            (["items", 10**5_000], "$.content.items: has no item an integer of 16610"),
+            ("items.1.x.y", "$.content.items[1]: has no key 'x'; it has 'name', 'x.y'"),
+            ("items.0.name.z", "$.content.items[0].name: expected an object or an arr"),
+            (
+                "n.a",
+                "$.content.n: expected an object or an array with 'a' in it, got n",
+            ),
+            ([0], "$.content: has no item 0; it is an object"),
+            ("items.0.nmae", "$.content.items[0]: has no key 'nmae'; it has 'name'"),
+        ],
+        ids=lambda value: str(value)[:30] if isinstance(value, str) else None,
+    )
+    def test_what_is_wrong(self, path, what):
+        """
+        Where it stopped, and what is there.
+        """
+        (found,) = wrong(self.MESSAGE, object, path=path)
+
+        assert found.startswith(what)
+
+    def test_near_keys_come_first(self):
+        """
+        Of many keys those are named that were perhaps meant.
+        """
+        keys = {f"key {n:03}": n for n in range(500)} | {"surname": 1}
+        (found,) = wrong(said(json.dumps(keys)), str, path="surnmae")
+
+        assert "it has 'surname', 'key 000'" in found
+        assert found.endswith("'key 008' and 491 more")
+        assert ["$.content: has no key 'a'; it has no key at all"] == wrong(
+            said("{}"), str, path="a"
+        )
+
+    def test_problems_go_on_from_there(self):
+        """
+        Paths in problems are those in the message.
+        """
+        assert ["$.content.items[0].name: expected an integer, got 'a'"] == wrong(
+            self.MESSAGE, dict[str, int], path="items.0"
+        )
+        assert ["$.content.items[0].name: expected an integer, got 'a'"] == wrong(
+            self.MESSAGE, int, path="items.0.name"
+        )
+
+
+class TestTypes:
+    """
+    What a value may become.
+    """
+
+    @pytest.mark.parametrize(
+        ("value", "type", "raw"),
+        [
+            (Stop("Bern"), Stop, {"city": "Bern"}),
+            (Stop("Bern", 4), Stop, {"city": "Bern", "platform": 4, "more": [1]}),
+            (
+                Trip([Stop("a")], datetime(2026, 1, 2, tzinfo=UTC), Decimal("1.50")),
+                Trip,
+                {
+                    "stops": [{"city": "a"}],
+                    "leaves": "2026-01-02T00:00:00Z",
+                    "price": "1.50",
+                },
+            ),
+            (Tree(1.0, [Tree(2.5)]), Tree, {"value": 1, "children": [{"value": 2.5}]}),
+            (Tree(1.0), Tree, {"value": 1, "depth": 5}),
+            ({"name": "a"}, Person, {"name": "a", "more": 1}),
+            ({"name": "a", "age": 5}, Person, {"name": "a", "age": 5}),
+            (Point(1, 2), Point, {"x": 1, "y": 2}),
+            (Point(1), Point, [1]),
+            (Point(1, 2), Point, [1, 2]),
+            (Box(5), Box[int], {"content": 5}),
+            (Box([Stop("a")]), Box[list[Stop]], {"content": [{"city": "a"}]}),
+            (Secret(1, 2), Secret, {"key": 1, "itemCount": 2, "made": 3}),
+            (Colour.RED, Colour, "red"),
+            (Level.HIGH, Level, 2),
+            (Mode.FAST, Mode, "quick"),
+            ("a", Literal["a", 1], "a"),
+            (Colour.RED, Literal[Colour.RED], "red"),
+            (5, int, 5),
+            (5, int, 5.0),
+            (5.0, float, 5),
+            (True, bool, True),
+            (None, None, None),
+            (None, Optional[int], None),  # noqa: UP045 - both are there
+            (5, Optional[int], 5),  # noqa: UP045 - both are there
+            ([1, "a", None], list, [1, "a", None]),
+            ([1], Sequence[int], [1]),
+            ([1], Iterable[int], [1]),
+            ({1}, set[int], [1, 1]),
+            (frozenset({1}), frozenset[int], [1]),
+            (deque([1]), deque[int], [1]),
+            ((1, "a"), tuple[int, str], [1, "a"]),
+            ((1, 2), tuple[int, ...], [1, 2]),
+            ((), tuple[()], []),
+            ((1, "a"), tuple, [1, "a"]),
+            ({"a": 1}, Mapping[str, int], {"a": 1}),
+            (OrderedDict(a=1), OrderedDict[str, int], {"a": 1}),
+            ({1: 2}, dict[int, int], {"1": 2}),
+            ({1: 2}, dict[Id, int], {"1": 2}),
+            ({Colour.RED: 1}, dict[Colour, int], {"red": 1}),
+            (datetime(2026, 1, 2, 3, 4), datetime, "2026-01-02T03:04"),  # noqa: DTZ001 - said without a zone
+            (date(2026, 1, 2), date, "2026-01-02"),
+            (time(3, 4), time, "03:04"),
+            (UUID(int=5), UUID, "00000000-0000-0000-0000-000000000005"),
+            (Decimal("1.50"), Decimal, "1.50"),
+            (Decimal("1.5"), Decimal, 1.5),
+            (Decimal(10**30), Decimal, 10**30),
+            (b"\xff", bytes, "/w=="),
+            (Path("a/b"), Path, "a/b"),
+            (5, Annotated[int, "of trains"], 5),
+            (5, Final[int], 5),
+            (5, Id, 5),
+            ({"a": [1]}, Any, {"a": [1]}),
+        ],
+    )
+    def test_values(self, value, type, raw):
+        """
+        Each kind of type, from what JSON has for it; keys that a class does
+        not know are left out.
+        """
+        made = parse(said(json.dumps(raw)), type)
+
+        assert value == made
+        assert value.__class__ is made.__class__
+        assert repr(value) == repr(made)
+        assert value == structure(raw, type)
+
+    @pytest.mark.parametrize(
+        ("what", "type", "raw"),
+        [
+            ("expected an integer, got '5'", int, "5"),
+            ("expected an integer, got true", int, True),
+            ("expected an integer, got 5.5", int, 5.5),
+            ("expected an integer, got 1e+300", int, 1e300),
+            ("expected a text, got 5", str, 5),
+            ("expected a text, got null", str, None),
+            ("expected a number, got '5'", float, "5"),
+            ("expected a number, got true", float, True),
+            ("expected true or false, got 1", bool, 1),
+            ("expected null, got 0", None, 0),
+            ("expected an integer or null, got 'a'", int | None, "a"),
+            ("expected an integer or a text, got 5.5", int | str, 5.5),
+            ("expected one of 'a', 1, got true", Literal["a", 1], True),
+            ("expected 'a', got 'b'", Literal["a"], "b"),
+            ("expected one of 'red', 'green', got 'blue'", Colour, "blue"),
+            ("expected one of 1, 2, got true", Level, True),
+            ("expected one of 1, 2, got 'LOW'", Level, "LOW"),
+            ("expected 'fast', got ['a']", Mode, ["a"]),
+            ("expected an array, got 'abc'", list[str], "abc"),
+            ("expected an array, got an object", list[str], {"a": 1}),
+            ("expected an array, got an object", set[str], {"a": 1}),
+            ("expected an array of 2 items, got one of 1", tuple[int, str], [1]),
+            ("expected an object, got an array", dict[str, int], [["a", 1]]),
+            ("expected an object, got an array", Stop, ["Bern"]),
+            ("expected an object, got 'Bern'", Person, "Bern"),
+            ("expected an object or an array, got 5", Point, 5),
+            ("expected an array of 2 items, got one of 3", Point, [1, 2, 3]),
+            ("expected an array of 2 items, got one of 0", Point, []),
+            ("expected a time, like ", datetime, 5),
+            ("expected a time, like ", datetime, "noon"),
+            ("expected a date, like ", date, "2026-01-02T03:04"),
+            ("expected a UUID, got '5'", UUID, "5"),
+            ("expected a number, or a text of one, got 'NaN'", Decimal, "NaN"),
+            ("expected a number, or a text of one, got true", Decimal, True),
+            ("expected a text that is base64, got '?'", bytes, "?"),
+        ],
+    )
+    def test_is_strict(self, what, type, raw):
+        """
+        No value is taken for another that it resembles.
+        """
+        what = what.replace("['a']", "an array")
+        (found,) = wrong(said(json.dumps(raw)), type)
+
+        assert found.startswith(f"$.content: {what}")
+
+    def test_tells_all_that_is_wrong(self):
+        """
+        Each with its path, the missing and the unhashable too.
+        """
+        raw = {
+            "stops": [{"city": 5}, {}, {"city": "a", "platform": "4"}, 7],
+            "leaves": "noon",
+            "price": [],
+            "colour": "blue",
+            "extra": 5,
+        }
+
+        assert [
+            "$.content.stops[0].city: expected a text, got 5",
+            "$.content.stops[1].city: missing",
+            "$.content.stops[2].platform: expected an integer or null, got '4'",
+            "$.content.stops[3]: expected an object, got 7",
+            "$.content.leaves: expected a time, like 2025-12-31T23:59:59Z, got 'noon'",
+            "$.content.price: expected a number, or a text of one, got an array",
+            "$.content.colour: expected one of 'red', 'green', got 'blue'",
+            "$.content.extra: expected an object, got 5",
+        ] == wrong(said(json.dumps(raw)), Trip)
+        assert [
+            "$.content['a b']: expected an integer or an array, got 'x'",
+            "$.content.c[1]: expected an integer, got 'y'",
+        ] == wrong(said('{"a b": "x", "c": [1, "y"]}'), dict[str, int | list[int]])
+        assert [
+            "$.content.key: missing",
+            "$.content.itemCount: expected an integer, got 'x'",
+        ] == wrong(said('{"itemCount": "x"}'), Secret)
+        assert ["$.content.x: expected an integer, got 'x'"] == wrong(
+            said('{"x": 1}'), dict[int, int]
+        )
+        assert ["$.content[1]: expected an integer, got 'x'"] == wrong(
+            said('[1, "x"]'), Point
+        )
+        assert ["$.content: unhashable type: 'list'"] == wrong(
+            said("[[1]]"), set[list[int]]
+        )
+
+    def test_tells_a_hundred_at_most(self):
+        """
+        However many items are wrong, and however deep.
+        """
+        many = wrong(said(json.dumps([1] * 100_000)), list[str])
+        deep = wrong(said(json.dumps([[[1] * 100] * 100] * 100)), list[list[list[str]]])
+
+        assert 100 == len(many)
+        assert "$.content[99]: expected a text, got 1" == many[-1]
+        assert 100 <= len(deep) <= 102
+
+    @pytest.mark.parametrize(
+        ("value", "type", "raw"),
+        [
+            (Dog("dog", 1), Cat | Dog, {"kind": "dog", "lives": 1}),
+            (Cat("cat", 1), list[Cat | Dog] | Cat | None, {"kind": "cat", "lives": 1}),
+            ([Cat("cat", 1)], list[Cat | Dog] | Cat, [{"kind": "cat", "lives": 1}]),
+            (Named("a"), Named | Dated, {"name": "a"}),
+            (
+                Dated("a", date(2026, 1, 2)),
+                Named | Dated,
+                {"name": "a", "day": "2026-01-02"},
+            ),
+            (Named("a"), Named | Dated, {"name": "a", "more": 1}),
+            ({"name": "a"}, Person | Stop, {"name": "a"}),
+            (Stop("a"), Person | Stop, {"city": "a"}),
+            (Point(1, 2), Point | Stop, {"x": 1, "y": 2}),
+            (Stop("a"), Stop | dict[str, Any], {"city": "a"}),
+            ({"a": 1}, Stop | dict[str, Any], {"a": 1}),
+            (5, int | float, 5),
+            (5.0, int | float, 5.0),
+            (date(2026, 1, 2), str | date, "2026-01-02"),
+            (date(2026, 1, 2), datetime | date | str, "2026-01-02"),
+            ("noon", str | date, "noon"),
+            ("abcd", bytes | str, "abcd"),
+            (Colour.RED, str | Colour, "red"),
+            (["a"], list[int] | list[str], ["a"]),
+            (True, int | bool, True),
+            (None, Stop | Cat | None, None),
+        ],
+    )
+    def test_unions(self, value, type, raw):
+        """
+        The member that takes it, whatever order they are in; of several
+        classes the one that knows most of the keys and has the fewest more.
+        """
+        made = parse(said(json.dumps(raw)), type)
+
+        assert value == made
+        assert value.__class__ is made.__class__
+
+    def test_unions_have_no_order(self):
+        """
+        Two unions that are equal read alike, whichever was met first.
+        """
+        for kind in (str | date, date | str, list[str | date], list[date | str]):
+            raw = '"2026-01-02"' if kind == str | date else '["2026-01-02"]'
+            made = parse(said(raw), kind)
+
+            assert date(2026, 1, 2) in (made, *(made if type(made) is list else ()))
+
+    @pytest.mark.parametrize(
+        ("what", "type", "raw"),
+        [
+            (
+                [".lives: expected an integer, got 'x' (read as Dog)"],
+                Cat | Dog,
+                {"kind": "dog", "lives": "x"},
+            ),
+            ([".city: expected a text, got 5"], Stop | None, {"city": 5}),
+            ([": expected an object or null, got 5"], Stop | Cat | None, 5),
+            ([": expected an integer or an object, got 'x'"], Stop | int, "x"),
+            (["[1].city: missing"], Stop | list[Stop], [{"city": "a"}, {}]),
+            (
+                [
+                    (
+                        ": fits Left and Right alike; give each a field of another "
+                        "Literal type to tell them apart"
+                    )
+                ],
+                Left | Right,
+                {},
+            ),
+        ],
+    )
+    def test_unions_that_fit_not(self, what, type, raw):
+        """
+        What is wrong with the likeliest member.
+        """
+        assert [f"$.content{each}" for each in what] == wrong(
+            said(json.dumps(raw)), type
+        )
+
+    def test_unions_in_unions(self):
+        """
+        Take time that grows with what there is, not twice for every level.
+        """
+        value: Any = Left(left=1)
+        raw: dict[str, Any] = {"left": 1}
+        for n in range(60):
+            value, raw = (
+                (Right(value, 2), {"next": raw, "right": 2})
+                if n % 2
+                else (Left(value, 3), {"next": raw, "left": 3})
+            )
+
+        assert value == parse(said(json.dumps(raw)), Left | Right)
+        assert value == parse(said(json.dumps([raw])), list[Right | Left])[0]
+        raw["next"]["next"]["next"]["next"] = 5
+        (found,) = wrong(said(json.dumps(raw)), Left | Right)
+        assert found.startswith(
+            "$.content.next.next.next.next: expected an object or null, got 5"
+        )
+
+    def test_tells_what_a_class_says(self):
+        """
+        In its words, at its path; the first such exception is the cause.
+        """
+        with pytest.raises(ParseError) as caught:
+            parse(said('{"a": {"number": 1}, "b": {"number": 2}}'), dict[str, Even])
+
+        assert [("$.content.a", "odd")] == list(caught.value.problems)
+        assert isinstance(caught.value.__cause__, ValueError)
+        assert "odd" == str(caught.value.__cause__)
+        assert (
+            caught.value.problems == pickle.loads(pickle.dumps(caught.value)).problems
+        )
+
+        (found,) = wrong(said('{"number": 1}'), Positive)
+        assert found.startswith("$.content.number: 'number' must be <class 'bool'>")
+        assert ["$.content: UnspeakableError"] == wrong(said('{"why": "x"}'), Broken)
+        with pytest.raises(ParseError) as caught:
+            parse(said("5"), str)
+        assert caught.value.__cause__ is None
+
+    def test_deep(self):
+        """
+        A class that holds itself is read as deep as it goes, or refused.
+        """
+        for depth in (10, 100, 300, 340):
+            text = '{"value":1,"children":[' * depth + "]}" * depth
+            made, problems = outcome(said(text), Tree)
+
+            assert isinstance(made, Tree) or (depth > 100 and 1 == len(problems))
+
+    @pytest.mark.parametrize(
+        ("kind", "what"),
+        [
+            (complex, "can't read complex from JSON: what can be read are attrs"),
+            (list[complex], r"can't read list\[complex\] from JSON, nor complex in it"),
+            (Box[complex], "nor complex in it"),
+            (Box, "Missing type for generic argument T"),
+            ("Stop", "can't read 'Stop' from JSON"),
+            (5, "can't read 5 from JSON"),
+            (Loose, "can't read Loose from JSON"),
+            (type, "can't read type from JSON"),
+            (Annotated[int, []], "unhashable type"),
+            (Lost, "can't read Lost from JSON: name 'Nowhere' is not defined"),
+            (T, "can't read ~T from JSON"),
+        ],
+        ids=str,
+    )
+    def test_refuses_types_nobody_knows(self, kind, what):
+        """
+        Before anything is looked at.
+        """
+        for message in (said(""), said("{}")):
+            with pytest.raises(TypeError, match=what):
+                parse(message, kind)
+
+    def test_values_of_ours(self):
+        """
+        What this library is made of, as the codec writes it.
+        """
+        message = UserMessage("hi", name="ann")
+        data = to_data(message)["message"]
+
+        assert message == parse(said(json.dumps(data)), Message)
+        assert (
+            message
+            == parse(said(json.dumps({"m": [data]})), dict[str, list[UserMessage]])[
+                "m"
+            ][0]
+        )
+        assert ToolCall("1", "f") == parse(said('{"id": "1", "name": "f"}'), ToolCall)
+        assert Usage(3) == parse(said('{"prompt_tokens": 3}'), Usage)
+        assert ["$.content: expected AssistantMessage, got UserMessage"] == wrong(
+            said(json.dumps(data)), AssistantMessage
+        )
+        assert ["$.content.content: expected a text, got 5"] == wrong(
+            said('{"role": "user", "content": 5}'), Message
+        )
+
+
+stops = st.builds(Stop, our.texts(), st.none() | st.integers())
+trips = st.builds(
+    Trip,
+    st.lists(stops, max_size=3),
+    our.timestamps(),
+    st.decimals(allow_nan=False, allow_infinity=False),
+    st.sampled_from(Colour),
+    st.dictionaries(our.texts(), our.json_values(), max_size=2),
+)
+points = st.builds(Point, st.integers(), st.integers())
+animals = st.builds(Cat, st.just("cat"), st.integers()) | st.builds(
+    Dog, st.just("dog"), st.integers()
+)
+
+
+def plain(value):
+    """
+    A value as JSON.
+    """
+    if attrs.has(type(value)):
+        return {
+            a.alias: plain(getattr(value, a.name))
+            for a in attrs.fields(type(value))
+            if a.init
+        }
+    if isinstance(value, dict):
+        return {str(key): plain(item) for key, item in value.items()}
+    if isinstance(value, (list, tuple, set)):
+        return [plain(item) for item in value]
+    if isinstance(value, Enum):
+        return value.value
+    if isinstance(value, (datetime, date)):
+        return value.isoformat()
+    return str(value) if isinstance(value, (Decimal, UUID)) else value
+
+
+class TestLaws:
+    """
+    What is true of every value and every text.
+    """
+
+    @pytest.mark.parametrize(
+        ("type", "values"),
+        [
+            (Stop, stops),
+            (Trip, trips),
+            (Point, points),
+            (list[Cat | Dog], st.lists(animals, max_size=3)),
+            (
+                dict[int, list[Point]],
+                st.dictionaries(
+                    st.integers(), st.lists(points, max_size=2), max_size=2
+                ),
+            ),
+            (
+                tuple[int, str | None, bool],
+                st.tuples(st.integers(), st.none() | our.texts(), st.booleans()),
+            ),
+            (set[UUID], st.sets(our.uuids(), max_size=3)),
+            (
+                float | None,
+                st.none() | st.floats(allow_nan=False, allow_infinity=False),
+            ),
+            (Box[Stop], st.builds(Box, stops)),
+            (Any, our.json_values()),
+        ],
+        ids=[
+            "attrs",
+            "nested",
+            "NamedTuple",
+            "union",
+            "dict",
+            "tuple",
+            "set",
+            "float",
+            "generic",
+            "any",
+        ],
+    )
+    @given(data=st.data())
+    def test_gives_back_what_was_said(self, type, values, data):
+        """
+        A value that was written as JSON, in a text or in a block, or for a
+        call, is read again.
+        """
+        value = data.draw(values)
+        text = json.dumps(plain(value), ensure_ascii=data.draw(st.booleans()))
+        message = AssistantMessage(text, tool_calls=[ToolCall("1", "f", text)])
+
+        assert value == parse(message, type)
+        assert value == parse(message, type, source="tool_call")
+        assert value == parse(said(f"So:\n\n```json\n{text}\n```\n"), type)
+        assert value == parse(said(f'{{"a": [0, {text}]}}'), type, path="a.1")
+        assert AssistantMessage(text, tool_calls=[ToolCall("1", "f", text)]) == message
+
+    @given(trips, st.data())
+    def test_only_raises_parse_errors(self, trip, data):
+        """
+        Whatever happened to a text on its way, there is a value or a
+        `ParseError`.
+        """
+        text = json.dumps(plain(trip))
+        at = data.draw(st.integers(0, len(text)))
+        to = data.draw(st.integers(at, len(text)))
+        junk = data.draw(
+            st.sampled_from(
+                ["", "[", "}", '"', "null", "1e5", "-", "\\u", "```\n", "{}"]
+            )
+            | our.texts(max_size=3)
+        )
+        message = said(text[:at] + junk + text[to:])
+        made, problems = outcome(message, Trip)
+
+        assert isinstance(made, Trip) == (not problems)
+        assert all(where.startswith("$.content") for where in problems)
+
+    @given(
+        our.json_values(),
+        st.sampled_from(
+            [
+                Trip,
+                Tree,
+                Person,
+                Point,
+                Cat | Dog,
+                list[Stop] | Stop | str,
+                dict[int, Level],
+                Left | Right,
+            ]
+        ),
+    )
+    def test_any_json_for_any_type(self, raw, type):
+        """
+        A value or a `ParseError`, whatever is said for whatever type.
+        """
+        made, problems = outcome(said(json.dumps(raw)), type)
+
+        assert (made is None) == bool(problems)
+        assert "nowhere" not in problems
+
+    @given(our.messages(), st.sampled_from(["content", "tool_call"]))
+    def test_any_message(self, message, source):
+        """
+        A value or a `ParseError`, whatever the message.
+        """
+        _, problems = outcome(message, object, source=source)
+
+        assert {"$.content", "$.tool_calls", "$.tool_calls[0].arguments"} >= {*problems}
+
+
+class TestArguments:
+    """
+    Bad arguments are refused before anything is looked at.
+    """
+
+    @pytest.mark.parametrize(
+        ("error", "what", "options"),
+        [
+            (ValueError, "source is 'foo'; expected 'content' or", {"source": "foo"}),
+            (ValueError, "source is None; expected", {"source": None}),
+            (ValueError, r"source is \['content'\]; expected", {"source": ["content"]}),
+            (ValueError, "call is 0 and source is 'content'; pass", {"call": 0}),
+            (ValueError, "call is 'f' and source is 'content'", {"call": "f"}),
+            (TypeError, "call is 1.5; expected", {"call": 1.5, "source": "tool_call"}),
+            (TypeError, "call is True; expe", {"call": True, "source": "tool_call"}),
+            (TypeError, "path is 5; expected keys and positions", {"path": 5}),
+            (TypeError, "path is None; expected", {"path": None}),
+            (TypeError, "path is b'a'; expected", {"path": b"a"}),
+            (TypeError, r"path is \[1.5\]; expected", {"path": [1.5]}),
+            (TypeError, r"path is \[True\]; expected", {"path": [True]}),
+            (TypeError, r"path is \{'a'\}; expected", {"path": {"a"}}),
+        ],
+    )
+    def test_refused(self, error, what, options):
+        """
+        In words that say what is given and what can be.
+        """
+        with pytest.raises(error, match=what):
+            parse(said("not JSON"), int, **options)
+
+    @pytest.mark.parametrize(
+        "wrong", ['{"a": 1}', None, [said("1")], ToolCall("1", "f")]
+    )
+    def test_needs_a_message(self, wrong):
+        """
+        A text is no message.
+        """
+        with pytest.raises(TypeError, match="expected a Message"):
+            parse(wrong, int)
+
+
+class TestStructure:
+    """
+    `structure`, of the codec.
+    """
+
+    def test_numbers_no_float_holds(self):
+        """
+        Are wrong where a float should be.
+        """
+        with pytest.raises(DecodeError, match="a number, got an integer of 1329 bits"):
+            structure(10**400, float)
+
+    def test_tells_all_that_is_wrong(self):
+        """
+        With paths from the value on.
+        """
+        with pytest.raises(DecodeError) as caught:
+            structure([{"city": 5}, {}], list[Stop])
+
+        assert ["$[0].city: expected a text, got 5", "$[1].city: missing"] == [
+            str(problem) for problem in caught.value.problems
+        ]
+
+    @given(our.json_values())
+    def test_changes_nothing(self, raw):
+        """
+        What is given stays as it is.
+        """
+        before = json.dumps(raw)
+        for kind in (Any, dict[str, Any], list[Any], Trip, Left | Right):
+            with suppress(DecodeError):
+                structure(raw, kind)
+
+        assert before == json.dumps(raw)
