@@ -368,14 +368,13 @@ def _in_block(message: Message, text: str, blocks: list[_Block], at: At) -> Any:
             values[said] = _loaded(said), block.line
         except DecodeError:
             wrong = wrong or (first, last)
-            if labelled:  # one that has no label need not be JSON
-                break
 
         if len(values) > 1:
             lines = " and ".join(f"line {line:,}" for _, line in values.values())
             what = f"has different fenced blocks of JSON, at {lines}; expected one"
             raise _wrong(at, what)
 
+    # What has no label need not be JSON.
     if wrong is not None and (labelled or not values):
         what = f"the fenced block: {_why(text, *wrong)}"
         raise _wrong(at, what + _hint(message, at))

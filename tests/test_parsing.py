@@ -24,6 +24,7 @@ from typing import (
     NewType,
     NotRequired,
     Optional,
+    Required,
     TypedDict,
     TypeVar,
 )
@@ -97,12 +98,17 @@ class Person(TypedDict):
     age: NotRequired[int]
 
 
+T = TypeVar("T")
+
+
+class Pair(TypedDict, Generic[T], total=False):
+    first: Required[T]
+    rest: list[T]
+
+
 class Point(NamedTuple):
     x: int
     y: int = 0
-
-
-T = TypeVar("T")
 
 
 @attrs.frozen
@@ -514,6 +520,7 @@ class TestPath:
                 "$.content.n: expected an object or an array with 'a' in it, got n",
             ),
             ([0], "$.content: has no item 0; it is an object"),
+            ("items.-1.name.z", "$.content.items[1].name: expected an object or an a"),
             ("items.0.nmae", "$.content.items[0]: has no key 'nmae'; it has 'name'"),
         ],
         ids=lambda value: str(value)[:30] if isinstance(value, str) else None,
@@ -573,6 +580,8 @@ class TestTypes:
             (Tree(1.0, [Tree(2.5)]), Tree, {"value": 1, "children": [{"value": 2.5}]}),
             (Tree(1.0), Tree, {"value": 1, "depth": 5}),
             ({"name": "a"}, Person, {"name": "a", "more": 1}),
+            ({"first": 5}, Pair[int], {"first": 5}),
+            ({"first": 5, "rest": [1]}, Pair[int], {"first": 5, "rest": [1]}),
             ({"name": "a", "age": 5}, Person, {"name": "a", "age": 5}),
             (Point(1, 2), Point, {"x": 1, "y": 2}),
             (Point(1), Point, [1]),
@@ -716,6 +725,10 @@ class TestTypes:
         assert ["$.content.x: expected an integer, got 'x'"] == wrong(
             said('{"x": 1}'), dict[int, int]
         )
+        assert [
+            "$.content.first: missing",
+            "$.content.rest[0]: expected an integer, got 'x'",
+        ] == wrong(said('{"rest": ["x"]}'), Pair[int])
         assert ["$.content[1]: expected an integer, got 'x'"] == wrong(
             said('[1, "x"]'), Point
         )
