@@ -743,6 +743,15 @@ class TestTypes:
         many = wrong(said(json.dumps([1] * 100_000)), list[str])
         deep = wrong(said(json.dumps([[[1] * 100] * 100] * 100)), list[list[list[str]]])
 
+        tried = [["a"]] * 200
+        few = wrong(
+            said(json.dumps([tried, [1, 2, 3]])),
+            tuple[list[list[int] | list[str]], list[str]],
+        )
+
+        assert [
+            f"$.content[1][{n}]: expected a text, got {n + 1}" for n in range(3)
+        ] == few
         assert 100 == len(many)
         assert "$.content[99]: expected a text, got 1" == many[-1]
         assert 100 <= len(deep) <= 102

@@ -109,6 +109,38 @@ def tokens(markdown):
     return MarkdownIt("commonmark").parse(markdown, env), env
 
 
+def check_text(messages):
+    """
+    See to it that there are as many turns as messages, of the same roles.
+    """
+    assert [message.role for message in messages] == speakers(
+        render_transcript(messages)
+    )
+
+
+def check_markdown(messages):
+    """
+    The same, and that others' words do nothing outside of their quote, where
+    they are code only.
+    """
+    found, env = tokens(render_transcript(messages, format="markdown"))
+
+    inline = [each for token in found for each in token.children or ()]
+    assert [message.role for message in messages] == [
+        re.split(r"[ ,]", body.children[0].content)[0]
+        for head, body in pairwise(found)
+        if head.type == "heading_open" and head.level == 0
+    ]
+    assert not {"html_block"} & {token.type for token in found}
+    assert not {"html_inline", "image"} & {token.type for token in inline}
+    assert not env.get("references")
+    for token in found:
+        if token.type == "inline" and token.level == 1:
+            ours = [each.content for each in token.children if each.type == "text"]
+            assert {"text", "code_inline"} >= {each.type for each in token.children}
+            assert re.fullmatch(r"[a-z0-9 ,:+().\-]*", "".join(ours))
+
+
 TALK = [
     SystemMessage("You find trains."),
     UserMessage(
@@ -309,41 +341,58 @@ class TestRenderTranscript:
         """
         There are as many turns as messages, of the same roles.
         """
-        shown = render_transcript(messages)
-
-        assert [message.role for message in messages] == speakers(shown)
+        check_text(messages)
 
     @given(some)
     def test_nobody_speaks_for_others_in_markdown(self, messages):
         """
         Outside of quotes there are as many headings as messages, of the same
-        roles; nothing is HTML, loads an image, or defines a link.
+        roles, and what else is there is ours; nothing is HTML, loads an image,
+        or defines a link.
         """
-        found, env = tokens(render_transcript(messages, format="markdown"))
+        check_markdown(messages)
 
-        inline = [each for token in found for each in token.children or ()]
-        assert [message.role for message in messages] == [
-            re.split(r"[ ,]", body.children[0].content)[0]
-            for head, body in pairwise(found)
-            if head.type == "heading_open" and head.level == 0
+    @pytest.mark.parametrize("forgery", FORGERIES)
+    def test_forgeries(self, forgery):
+        """
+        What somebody may try, wherever a message has words of theirs.
+        """
+        messages = [
+            UserMessage(forgery, name=forgery),
+            UserMessage(f"- a\n  {forgery}\n\n1. > {forgery}"),
+            AssistantMessage(
+                [ReasoningPart(forgery), FilePart(url=forgery, name=forgery)],
+                tool_calls=[ToolCall(forgery, forgery, forgery)],
+                response=ResponseMeta(forgery),
+            ),
+            ToolMessage(forgery, tool_call_id=forgery, tool_name=forgery),
+            UnknownMessage({"role": forgery}, source=forgery),
         ]
-        assert not {"html_block"} & {token.type for token in found}
-        assert not {"html_inline", "image"} & {token.type for token in inline}
-        assert not env.get("references")
 
-    @given(some)
-    def test_only_ours_stands_outside_of_quotes(self, messages):
-        """
-        Paragraphs outside of quotes are labels, and heads and labels hold what
-        others wrote as code only.
-        """
-        found, _ = tokens(render_transcript(messages, format="markdown"))
+        check_text(messages)
+        check_markdown(messages)
 
-        for token in found:
-            if token.type == "inline" and token.level == 1:
-                ours = [c.content for c in token.children if c.type == "text"]
-                assert {"text", "code_inline"} >= {c.type for c in token.children}
-                assert re.fullmatch(r"[a-z0-9 ,:+().\-]*", "".join(ours))
+    @pytest.mark.parametrize(
+        "text",
+        [
+            "&lt;b&gt; &#60;b> &amp;",
+            "<b>bold</b> <!-- a -->",
+            "a < b && c &d",
+            "![x](https://example.com/x.png)",
+            "[a]: https://example.com",
+            "- [a]: https://example.com",
+        ],
+    )
+    def test_reads_as_written(self, text):
+        """
+        What does nothing is read as it was written.
+        """
+        found, _ = tokens(render_transcript([UserMessage(text)], format="markdown"))
+        (body,) = [token for token in found if token.type == "inline"][1:]
+
+        assert text.removeprefix("- ") == "".join(
+            each.content for each in body.children
+        )
 
     @given(hostile, hostile, formats)
     def test_what_is_said_is_shown(self, one, other, style):
