@@ -7,6 +7,8 @@ from __future__ import annotations
 import dataclasses
 import json
 import pickle
+import sys
+import types
 from collections import OrderedDict, deque, namedtuple
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
@@ -783,6 +785,9 @@ class TestTypes:
             (Colour.RED, str | Colour, "red"),
             (["a"], list[int] | list[str], ["a"]),
             (True, int | bool, True),
+            ([1], list[int] | dict, [1]),
+            ({"a": 1}, tuple[int, ...] | dict[str, int] | list | None, {"a": 1}),
+            ([None], list[int] | list[None] | set[str] | Any, [None]),
             (None, Stop | Cat | None, None),
         ],
     )
@@ -914,6 +919,27 @@ class TestTypes:
         for message in (said(""), said("{}")):
             with pytest.raises(TypeError, match=what):
                 parse(message, kind)
+
+    @pytest.mark.skipif(sys.version_info < (3, 12), reason="`type` is new in 3.12")
+    def test_aliases(self):
+        """
+        Types written with `type`, which may hold themselves or be generic.
+        """
+        names: dict[str, Any] = {}
+        exec(  # Python 3.11 does not know the words
+            "type Json = list[Json] | dict[str, Json] | str | int | None\n"
+            "type Swapped[A, B] = dict[B, A]\n"
+            "type Level = int",
+            names,
+        )
+        swapped = names["Swapped"][str, int]
+
+        assert [{"a": [1, None]}] == parse(said('[{"a": [1, null]}]'), names["Json"])
+        assert {1: "x"} == parse(said('{"1": "x"}'), swapped)
+        assert {1: 2} == parse(
+            said('{"1": 2}'), types.GenericAlias(dict, (names["Level"], int))
+        )
+        assert ["$.content[0].a"] == outcome(said('[{"a": 1.5}]'), names["Json"])[1]
 
     def test_values_of_ours(self):
         """

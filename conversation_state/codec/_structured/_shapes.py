@@ -66,10 +66,20 @@ def later(converter: Converter, kind: Any) -> Hook:
     """
     What reads *kind*, which may be what is being made ready right now.
     """
+    making = _MAKING.get()
+    if kind in making:
+        return converter.structure
+
+    token = _MAKING.set(making | {kind})
     try:
         return converter.get_structure_hook(kind)
-    except RecursionError:
+    except RecursionError:  # what cattrs raises for a class in itself
         return converter.structure
+    finally:
+        _MAKING.reset(token)
+
+
+_MAKING: ContextVar[frozenset[Any]] = ContextVar("_MAKING", default=frozenset())
 
 
 def unwrapped(kind: Any) -> Any:

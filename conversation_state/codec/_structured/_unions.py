@@ -31,7 +31,7 @@ from conversation_state.codec._structured._wrong import (
 __all__ = ["union"]
 
 
-def _rank(kind: Any) -> tuple[Any, ...]:
+def _rank(kind: Any, levels: int = 3) -> tuple[Any, ...]:
     """
     How telling it is that a value is of *kind*, the most telling first.
 
@@ -52,7 +52,10 @@ def _rank(kind: Any) -> tuple[Any, ...]:
     elif origin is Any or origin is object:
         group = 4
 
-    return (group, place, *[_rank(arg) for arg in args if group == 3], repr(kind))  # noqa: PLR2004 - above
+    # A type may hold itself, so not all the way down.
+    inner = args if group == 3 and levels else ()  # noqa: PLR2004 - as above
+    ranks = tuple([_rank(arg, levels - 1) for arg in inner])
+    return group, place, ranks, repr(kind)
 
 
 def union(converter: Converter, whole: Any) -> Hook:
