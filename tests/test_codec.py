@@ -10,7 +10,7 @@ from uuid import UUID
 
 import attrs
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from conversation_state.aggregator import Aggregator, Checkpoint, Turn
@@ -179,6 +179,8 @@ class TestEncode:
             assert response == decode(encode(message)).response
 
     @given(timestamps())
+    @example(datetime(2025, 1, 2, tzinfo=timezone(timedelta(microseconds=1))))
+    @example(datetime(2025, 1, 2, tzinfo=timezone(-timedelta(microseconds=1))))
     def test_keeps_times_and_offsets(self, time):
         """
         Times are kept to the microsecond, and offsets as they are, not only

@@ -5,6 +5,7 @@ What type checkers must infer, and what they must refuse. Checked, never run.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import assert_type
 from uuid import UUID
 
@@ -32,7 +33,10 @@ from conversation_state import (
 from conversation_state._persistent import Log
 from conversation_state.aggregator import Entry, LedgerEntry, Messages
 from conversation_state.chunks import Accumulator, concat_rows
+from conversation_state.codec import structure
 from conversation_state.counting import TokenCounter
+from conversation_state.parsing import parse
+from conversation_state.rendering import render_transcript
 from conversation_state.streams import (
     SKIP,
     Failed,
@@ -158,3 +162,22 @@ collect(numbers)  # type: ignore[arg-type]
 
 assert_type(ToolInfo.from_function(print), ToolInfo)
 assert_type(ToolInfo("clock").name, str)
+
+# Parsing and rendering
+
+
+@dataclass
+class Point:
+    x: int
+    y: int
+
+
+assert_type(parse(hel, Point), Point)
+assert_type(parse(hel, list[Point], path="points"), list[Point])
+maybe: int | None = parse(hel, int | None, source="tool_call", call=-1)
+assert_type(structure({}, Point), Point)
+parse("{}", Point)  # type: ignore[call-overload]
+parse(hel, Point, source="foo")  # type: ignore[call-overload]
+parse(hel, Point, call=1.5)  # type: ignore[call-overload]
+assert_type(render_transcript([hel], format="markdown"), str)
+render_transcript([hel], format="html")  # type: ignore[arg-type]

@@ -39,8 +39,9 @@ provider's or has metadata of its own, it is wrapped: ``{"type": "unknown",
 
 from __future__ import annotations
 
+import re
 from binascii import a2b_base64, b2a_base64
-from datetime import datetime
+from datetime import UTC, datetime, timedelta, timezone
 from uuid import UUID
 
 __all__ = [
@@ -55,6 +56,8 @@ __all__ = [
     "time_of",
     "uuid_of",
 ]
+
+_TINY = re.compile(r"([+-])00:00:00\.([0-9]{6})$")
 
 FORMAT = "conversation_state"
 VERSION = 1
@@ -106,6 +109,13 @@ def time_of(text: str) -> datetime:
     if time.tzinfo is None:
         msg = "no offset"
         raise ValueError(msg)
+
+    # Python takes an offset of less than a second for none.
+    tiny = _TINY.search(text) if time.tzinfo is UTC else None
+    if tiny is not None:
+        time = time.replace(
+            tzinfo=timezone(timedelta(microseconds=int(tiny[1] + tiny[2])))
+        )
 
     return time
 
