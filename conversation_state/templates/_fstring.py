@@ -1,0 +1,169 @@
+"""
+Python's format syntax, without what reaches into objects.
+"""
+
+from __future__ import annotations
+
+import re
+from decimal import Decimal
+from string import Formatter
+from typing import Any, NamedTuple, TypeAlias
+
+from conversation_state.templates._bounds import (
+    MOST_WIDTH,
+    Meter,
+    Missing,
+    Refused,
+    check_width,
+    dotted,
+)
+from conversation_state.templates._values import Variables
+
+__all__ = ["EXACT", "MARKS", "compiled", "written"]
+
+# What every text with syntax has at least one of.
+MARKS = ("{", "}")
+
+# Format specs know dates and decimal numbers.
+EXACT = True
+
+
+class Field(NamedTuple):
+    """
+    A gap: the variable, the keys below it, and how it is written.
+    """
+
+    name: str
+    keys: tuple[str | int, ...]
+    spec: str
+
+
+Pieces: TypeAlias = "tuple[str | Field, ...]"
+
+_FIELD = re.compile(r"([^.\[\]]*)((?:\[[^\[\]]+\])*)")
+_KEY = re.compile(r"\[([^\[\]]+)\]")
+_POSITION = re.compile(r"[0-9]{1,18}")
+_NUMBER = re.compile(r"\d+")
+_DIGITS = 9
+
+_BRACES = "write {{ and }} for braces that stay"
+
+
+def compiled(text: str) -> Pieces:
+    """
+    What *text* is made of.
+
+    Raises:
+        Refused: If it is no template.
+    """
+    pieces: list[str | Field] = []
+    try:
+        for literal, name, spec, conversion in Formatter().parse(text):
+            if literal:
+                pieces.append(literal)
+            if name is not None:
+                pieces.append(_field(name, spec or "", conversion))
+    except ValueError as error:
+        msg = f"{error}; {_BRACES}"
+        raise Refused(msg) from error
+
+    return tuple(pieces)
+
+
+def _field(name: str, spec: str, conversion: str | None) -> Field:
+    shown = f"{{{name:.40}}}"
+    if conversion:
+        msg = f"{shown} has the conversion !{conversion}; there are none here"
+        raise Refused(msg)
+
+    if not name or name.isdigit():
+        msg = f"{shown} has no name; every field names a variable. Or {_BRACES}"
+        raise Refused(msg)
+
+    found = _FIELD.fullmatch(name)
+    if found is None or not found[1].isidentifier():
+        head, dot, rest = name.partition(".")
+        if dot and head.isidentifier():
+            msg = (
+                f"{shown} asks for an attribute, and fields name variables and keys "
+                f"only; {{{head}[{rest:.40}]}} is a key"
+            )
+        else:
+            msg = f"{shown} is no name of a variable and keys; {_BRACES}"
+        raise Refused(msg)
+
+    if "{" in spec:
+        msg = f"{shown} has a field inside its format; write the format itself"
+        raise Refused(msg)
+
+    for number in _NUMBER.findall(spec):
+        size = int(number) if len(number) <= _DIGITS else MOST_WIDTH + 1
+        check_width(size, f"the number {number:.20} in the format of {shown}")
+
+    keys = [
+        int(key) if _POSITION.fullmatch(key) else key for key in _KEY.findall(found[2])
+    ]
+    return Field(found[1], tuple(keys), spec)
+
+
+def written(pieces: Pieces, variables: Variables, meter: Meter) -> str:
+    """
+    The text that *pieces* become.
+    """
+    parts = []
+    for piece in pieces:
+        part = piece if isinstance(piece, str) else _filled(piece, variables, meter)
+        meter.write(len(part))
+        parts.append(part)
+
+    return "".join(parts)
+
+
+def _filled(field: Field, variables: Variables, meter: Meter) -> str:
+    value = variables[field.name]
+    for at, key in enumerate(field.keys):
+        value = _below(value, key, (field.name, *field.keys[:at]))
+
+    if value.__class__ is str and not field.spec:
+        return value  # type: ignore[no-any-return]  # just asked
+
+    meter.make(meter.weigh(value))
+    path = dotted(field.name, *field.keys)
+    if not field.spec:
+        return str(value)
+
+    if value.__class__ is Decimal and abs(value.adjusted()) > MOST_WIDTH:
+        msg = f"{path} is a decimal number too large or small for a format"
+        raise Refused(msg)
+
+    try:
+        return format(value, field.spec)
+    except (ValueError, TypeError, OverflowError) as error:
+        msg = f"{path} can't be written as {field.spec:.40}: {error}"
+        raise Refused(msg) from error
+
+
+def _below(value: Any, key: str | int, path: tuple[str | int, ...]) -> Any:
+    if isinstance(value, dict):
+        if key in value:
+            return value[key]
+
+        # A key of digits is a position in a list, and may be a text in a map.
+        if isinstance(key, int) and str(key) in value:
+            return value[str(key)]
+
+        raise Missing(dotted(*path, key))
+
+    if isinstance(value, list):
+        if not isinstance(key, int):
+            msg = f"{dotted(*path)} is a list, and {key!r:.40} is no position in it"
+            raise Refused(msg)
+
+        if key < len(value):
+            return value[key]
+
+        raise Missing(dotted(*path, key))
+
+    msg = f"{dotted(*path)} is a {type(value).__name__} and has nothing below it"
+    raise Refused(msg)
+

@@ -1,0 +1,386 @@
+"""
+Templates, placeholders, and what of a message is rendered.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sized
+from functools import lru_cache
+from importlib import import_module
+from typing import Any
+
+import attrs
+
+from conversation_state._persistent import check_text
+from conversation_state.errors import (
+    InvalidMessageError,
+    InvalidPartError,
+    MissingExtraError,
+    MissingVariableError,
+    TemplateError,
+)
+from conversation_state.messages import AssistantMessage, Message, ToolMessage
+from conversation_state.parts import (
+    FilePart,
+    MediaPart,
+    Part,
+    ReasoningPart,
+    RefusalPart,
+    TextPart,
+)
+from conversation_state.templates._bounds import (
+    MOST_TEMPLATE_CHARACTERS,
+    Meter,
+    Missing,
+    Refused,
+)
+from conversation_state.templates._values import Variables, mapping_of
+
+__all__ = ["Placeholder", "Template", "render"]
+
+# The module of each syntax, what else it needs, and what brings that.
+_SYNTAXES = {
+    "fstring": ("_fstring", "", "", ""),
+    "jinja2": ("_jinja", "jinja2", "templates in Jinja2's syntax", "jinja"),
+    "go": ("_go", "gotpl", "templates in Go's syntax", "go-templates"),
+}
+
+
+def _key(self: Placeholder, _field: attrs.Attribute[str], value: str) -> None:
+    text = check_text(value, "Placeholder.key", InvalidMessageError)
+    if not text:
+        msg = "Placeholder.key is empty; it names the variable that holds the messages"
+        raise InvalidMessageError(msg)
+
+    object.__setattr__(self, "key", text)
+
+
+def _flag(_self: Placeholder, _field: attrs.Attribute[bool], value: bool) -> None:  # noqa: FBT001 - attrs calls it
+    if not isinstance(value, bool):
+        msg = f"Placeholder.optional is {value!r:.80}; expected True or False"
+        raise InvalidMessageError(msg)
+
+
+@attrs.frozen
+class Placeholder:
+    """
+    A place in a template where other messages go, as they are.
+
+    What is said there is never rendered: a history may be full of braces.
+
+    Attributes:
+        key: The variable that holds the messages: any sequence of them.
+
+        optional: Whether it may be missing or None, and gives nothing then.
+
+    Raises:
+        InvalidMessageError:
+            If *key* is no text or empty, or *optional* is neither True nor
+            False.
+    """
+
+    key: str = attrs.field(validator=_key)
+    optional: bool = attrs.field(default=False, validator=_flag)
+
+    def _messages(self, variables: Mapping[str, Any]) -> tuple[Message, ...]:
+        given = variables.get(self.key)
+        if given is None:
+            if self.optional:
+                return ()
+
+            if self.key not in variables:
+                raise MissingVariableError(self.key, repr(self))
+
+            msg = (
+                f"{self.key} is None; expected messages. An empty list gives "
+                f"nothing, and so does None if the placeholder is optional"
+            )
+            raise TemplateError(msg, repr(self))
+
+        kind = type(given).__name__
+        if isinstance(given, Message):
+            msg = f"{self.key} is a single {kind}; put it into a list"
+            raise TemplateError(msg, repr(self))
+
+        if (
+            not isinstance(given, Iterable)
+            or not isinstance(given, Sized)
+            or isinstance(given, (str, bytes, Mapping, set, frozenset))
+        ):
+            msg = f"{self.key} is a {kind}; expected a sequence of messages"
+            raise TemplateError(msg, repr(self))
+
+        messages = tuple(given)
+        for at, message in enumerate(messages):
+            if not isinstance(message, Message):
+                msg = (
+                    f"{self.key}[{at}] is a {type(message).__name__}; "
+                    f"expected a message"
+                )
+                raise TemplateError(msg, repr(self))
+
+        return messages
+
+
+@attrs.frozen(init=False, repr=False)
+class Template:
+    """
+    Messages with gaps, and places for other messages.
+
+    A value: frozen, hashable, picklable, equal by content. It stays what it
+    is, whatever `format` is given and however often.
+
+    Args:
+        *items: Messages and `Placeholder`s, in order.
+
+        syntax: How gaps are written in all of them: ``fstring``, ``jinja2``
+            (extra ``jinja``) or ``go`` (extra ``go-templates``).
+
+    Raises:
+        InvalidMessageError:
+            If an item is neither a message nor a placeholder.
+
+        TemplateError:
+            If there is no such syntax.
+
+    >>> greeting = Template(UserMessage("I am {name}."), Placeholder("history"))
+    >>> for message in greeting.format({"name": "Ann", "history": []}):
+    ...     print(message)
+    user: I am Ann.
+    """
+
+    items: tuple[Message | Placeholder, ...]
+    syntax: str
+
+    def __init__(self, *items: Message | Placeholder, syntax: str = "fstring") -> None:
+        for at, item in enumerate(items):
+            if not isinstance(item, (Message, Placeholder)):
+                msg = (
+                    f"item {at} of the template is {item!r:.80}; expected a message "
+                    "or a Placeholder"
+                )
+                raise InvalidMessageError(msg)
+
+        _check_syntax(syntax)
+        object.__setattr__(self, "items", items)
+        object.__setattr__(self, "syntax", syntax)
+
+    def __repr__(self) -> str:
+        shown = [repr(item) for item in self.items]
+        return f"Template({', '.join([*shown, f'syntax={self.syntax!r}'])})"
+
+    def format(self, variables: Mapping[str, object]) -> tuple[Message, ...]:
+        """
+        The messages that come of *variables*.
+
+        Messages of the template are new ones; those of a placeholder are the
+        very ones given. Rendered are
+
+        - texts: a message's content, `TextPart`, `RefusalPart`, and
+          `ReasoningPart` unless it is signed (a signature is of its text);
+        - urls of media;
+        - names: of messages, of files, of tools in calls and results.
+
+        All else stays: data, ids, the arguments of tool calls (which are JSON
+        and full of braces), media types, metadata, and what this version has
+        no word for.
+
+        Raises:
+            MissingVariableError:
+                If a variable is missing, or something below one.
+
+            TemplateError:
+                If a text is no template, or does or becomes too much; if a
+                variable is no plain data, or a placeholder's is no sequence
+                of messages.
+
+            InvalidMessageError, InvalidPartError:
+                If a message can't be what it became: a url, say, that is
+                empty. A note tells which template it came of.
+
+            MissingExtraError:
+                If the syntax needs a package that is not installed.
+        """
+        engine = _engine(self.syntax)
+        given = _given(variables)
+        values = Variables(given, exact=engine.EXACT)
+
+        def fill(text: str) -> str:
+            return _rendered(text, values, engine)
+
+        messages: list[Message] = []
+        for item in self.items:
+            if isinstance(item, Placeholder):
+                messages.extend(item._messages(given))
+            else:
+                messages.append(_filled(item, fill))
+
+        return tuple(messages)
+
+
+def render(text: str, variables: Mapping[str, object], *, syntax: str) -> str:
+    """
+    *text* with its gaps filled.
+
+    What a variable says is written as it is, never rendered itself.
+
+    Raises:
+        MissingVariableError:
+            If a variable is missing, or something below one.
+
+        TemplateError:
+            If *text* is no template, or does or becomes too much, or a
+            variable is no plain data; if there is no such syntax.
+
+        MissingExtraError:
+            If the syntax needs a package that is not installed.
+
+    >>> render("{n:03d}, {who[name]}", {"n": 7, "who": {"name": "Ann"}}, syntax="fstring")
+    '007, Ann'
+    """
+    _check_syntax(syntax)
+    if not isinstance(text, str):
+        msg = f"the template is a {type(text).__name__}; expected a str"
+        raise TemplateError(msg, "")
+
+    engine = _engine(syntax)
+    values = Variables(_given(variables), exact=engine.EXACT)
+    return _rendered(text, values, engine)
+
+
+def _check_syntax(syntax: object) -> None:
+    if not isinstance(syntax, str) or syntax not in _SYNTAXES:
+        msg = f"syntax is {syntax!r:.80}; expected one of {', '.join(_SYNTAXES)}"
+        raise TemplateError(msg, "")
+
+
+def _given(variables: object) -> dict[str, object]:
+    try:
+        return mapping_of(variables)
+    except Refused as refused:
+        raise TemplateError(str(refused), "") from None
+
+
+def _engine(syntax: str) -> Any:
+    name, package, wanted, extra = _SYNTAXES[syntax]
+    try:
+        return import_module(f"conversation_state.templates.{name}")
+    except ImportError as error:
+        if (error.name or "").partition(".")[0] != package:
+            raise
+
+        raise MissingExtraError(wanted, extra) from error
+
+
+# The longest text whose compiled form is kept: what hostile templates compile
+# to is large, and many of them are many.
+_KEPT_CHARACTERS = 10_000
+
+
+@lru_cache(maxsize=256)
+def _kept(engine: Any, text: str) -> Any:
+    return engine.compiled(text)
+
+
+def _rendered(text: str, variables: Variables, engine: Any) -> str:
+    shown = _shown(text)
+    try:
+        check_text(text, "the template", Refused)
+        if not any(mark in text for mark in engine.MARKS):
+            return text
+
+        if len(text) > MOST_TEMPLATE_CHARACTERS:
+            msg = (
+                f"it has {len(text):,} characters, and templates have at most "
+                f"{MOST_TEMPLATE_CHARACTERS:,}; give long texts as variables"
+            )
+            raise Refused(msg)  # noqa: TRY301 - told like all others
+
+        compiled = _kept if len(text) <= _KEPT_CHARACTERS else _not_kept
+        made = engine.written(compiled(engine, text), variables, Meter())
+        return check_text(made, "what it becomes", Refused)
+    except Missing as missing:
+        raise MissingVariableError(str(missing), shown) from None
+    except Refused as refused:
+        raise TemplateError(str(refused), shown) from refused.__cause__
+    except RecursionError:
+        # A traceback of a thousand frames tells nobody anything.
+        msg = "it is nested too deeply"
+        raise TemplateError(msg, shown) from None
+    except MemoryError:
+        msg = "it needs too much memory"
+        raise TemplateError(msg, shown) from None
+    except Exception as error:
+        msg = f"{type(error).__name__}: {error!s:.200}"
+        raise TemplateError(msg, shown) from error
+
+
+def _not_kept(engine: Any, text: str) -> Any:
+    return engine.compiled(text)
+
+
+_LINE = 80
+
+
+def _shown(text: str) -> str:
+    """
+    *text* as errors show it: a line of it.
+    """
+    line = " ".join(text[: 4 * _LINE].split())
+    if len(line) > _LINE or len(text) > 4 * _LINE:
+        return f"{line[: _LINE - 3]}..."
+
+    return line
+
+
+def _filled(message: Message, fill: Callable[[str], str]) -> Message:
+    changes: dict[str, Any] = {}
+    if message.name:
+        changes["name"] = fill(message.name)
+
+    content = getattr(message, "content", None)
+    if isinstance(content, str):
+        changes["content"] = fill(content)
+    elif content is not None:
+        changes["content"] = tuple(_filled_parts(content, fill))
+
+    if isinstance(message, ToolMessage):
+        changes["tool_name"] = fill(message.tool_name)
+    elif isinstance(message, AssistantMessage):
+        changes["tool_calls"] = tuple(
+            [attrs.evolve(call, name=fill(call.name)) for call in message.tool_calls]
+        )
+
+    with _noted(message):
+        return message.replace(**changes)
+
+
+def _filled_parts(
+    parts: Iterable[Part], fill: Callable[[str], str]
+) -> Iterator[Part]:
+    for part in parts:
+        changes = {}
+        if isinstance(part, (TextPart, RefusalPart)) or (
+            isinstance(part, ReasoningPart) and not part.signature
+        ):
+            changes["text"] = fill(part.text)
+        elif isinstance(part, MediaPart):
+            if part.url is not None:
+                changes["url"] = fill(part.url)
+            if isinstance(part, FilePart):
+                changes["name"] = fill(part.name)
+
+        with _noted(part):
+            yield attrs.evolve(part, **changes)
+
+
+class _noted:
+    def __init__(self, template: object) -> None:
+        self._template = template
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, _type: object, error: BaseException | None, _tb: object) -> None:
+        if isinstance(error, (InvalidMessageError, InvalidPartError)):
+            error.add_note(f"made of the template {_shown(repr(self._template))}")

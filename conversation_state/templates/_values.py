@@ -1,0 +1,216 @@
+"""
+What templates see of values: plain data, copied, and nothing behind it.
+
+No engine ever meets an object whose attributes lead anywhere, or one that
+runs somebody's code when it is compared, iterated or written.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from datetime import date, datetime, time
+from decimal import Decimal
+from typing import Any
+from uuid import UUID
+
+from conversation_state._persistent import check_text
+from conversation_state.messages import Message
+from conversation_state.templates._bounds import (
+    MOST_LEVELS,
+    MOST_VALUES,
+    Missing,
+    Refused,
+    dotted,
+)
+
+__all__ = ["EXACT", "LONGEST_INTEGER_BITS", "Variables", "mapping_of"]
+
+# Kept by the one syntax whose format specs know them, and texts to the others.
+EXACT = frozenset({Decimal, datetime, date, time, UUID})
+
+# Less than the 4,300 digits that Python itself writes at most.
+LONGEST_INTEGER_BITS = 13_000
+
+
+def mapping_of(given: object) -> dict[str, object]:
+    """
+    *given* variables as a dict of names.
+
+    Raises:
+        Refused: If they are no mapping, or a name is no text.
+    """
+    if not isinstance(given, Mapping):
+        msg = (
+            f"variables is a {type(given).__name__}; expected a mapping of names to "
+            "values"
+        )
+        raise Refused(msg)
+
+    variables = dict(given)
+    for name in variables:
+        if not isinstance(name, str):
+            msg = f"variables has the key {name!r:.80}; names of variables are texts"
+            raise Refused(msg)
+
+    return variables
+
+
+class Variables:
+    """
+    The variables of one call, each made plain when it is first asked for.
+
+    What a template does not name is never looked at.
+    """
+
+    __slots__ = ("_exact", "_given", "_left", "_plain")
+
+    def __init__(self, given: dict[str, object], *, exact: bool = False) -> None:
+        self._given = given
+        self._exact = exact
+        self._plain: dict[str, Any] = {}
+        self._left = MOST_VALUES
+
+    def __contains__(self, name: str) -> bool:
+        return name in self._given
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._given)
+
+    def __getitem__(self, name: str) -> Any:
+        """
+        The variable's value as plain data.
+
+        Raises:
+            Missing: If there is none.
+
+            Refused: If it is no plain data, or too much.
+        """
+        try:
+            return self._plain[name]
+        except KeyError:
+            pass
+
+        if name not in self._given:
+            raise Missing(name)
+
+        plain = self._made_plain(self._given[name], (None, name), 0)
+        self._plain[name] = plain
+        return plain
+
+    def all(self) -> dict[str, Any]:
+        """
+        All of them.
+        """
+        return {name: self[name] for name in self}
+
+    def _made_plain(self, value: Any, at: Any, depth: int) -> Any:
+        self._left -= 1
+        if self._left < 0:
+            msg = f"the variables hold more than {MOST_VALUES:,} values"
+            raise Refused(msg)
+
+        if value is None or type(value) is bool:
+            return value
+
+        if isinstance(value, str):
+            return check_text(value, _Place(at), Refused)
+
+        if isinstance(value, int):
+            number = int.__index__(value)
+            if number.bit_length() > LONGEST_INTEGER_BITS:
+                msg = f"{_Place(at)} is an integer of more than 3,900 digits"
+                raise Refused(msg)
+            return number
+
+        if isinstance(value, float):
+            return float.__float__(value)
+
+        if type(value) in EXACT:
+            return value if self._exact else str(value)
+
+        if isinstance(value, Message):
+            return check_text(str(value), _Place(at), Refused)
+
+        if depth == MOST_LEVELS:
+            msg = (
+                f"{_Place(at)} is nested more than {MOST_LEVELS} levels deep, or "
+                "holds itself"
+            )
+            raise Refused(msg)
+
+        if isinstance(value, Mapping):
+            return self._plain_mapping(value, at, depth)
+
+        if isinstance(value, Sequence) and not isinstance(
+            value, (bytes, bytearray, memoryview)
+        ):
+            items = _read(list.__iter__(value) if isinstance(value, list) else value, at)
+            return [
+                self._made_plain(item, (at, number), depth + 1)
+                for number, item in enumerate(items)
+            ]
+
+        msg = (
+            f"{_Place(at)} is a {type(value).__name__}; templates take plain data: "
+            "texts, numbers, truth, None, dates, messages, and lists and mappings of "
+            "them"
+        )
+        raise Refused(msg)
+
+    def _plain_mapping(self, value: Mapping[Any, Any], at: Any, depth: int) -> Any:
+        pairs = dict.items(value) if isinstance(value, dict) else value.items()
+        plain: dict[Any, Any] = {}
+        for pair in _read(pairs, at):
+            key, item = pair
+            if isinstance(key, str):
+                key = check_text(key, _Place(at, "a key of "), Refused)
+            elif type(key) is not int:
+                msg = (
+                    f"{_Place(at)} has a key that is a {type(key).__name__}; keys are "
+                    "texts or integers"
+                )
+                raise Refused(msg)
+
+            plain[key] = self._made_plain(item, (at, key), depth + 1)
+
+        return plain
+
+
+class _Place:
+    """
+    Where a value is, told only if something is wrong there.
+    """
+
+    __slots__ = ("_at", "_before")
+
+    def __init__(self, at: Any, before: str = "") -> None:
+        self._at = at
+        self._before = before
+
+    def __str__(self) -> str:
+        at, steps = self._at, []
+        while at is not None:
+            at, step = at
+            steps.append(step)
+
+        return f"{self._before}{_line(dotted(*reversed(steps)))}"
+
+
+_LINE = 80
+
+
+def _line(text: str) -> str:
+    return text if len(text) <= _LINE else f"{text[: _LINE - 3]}..."
+
+
+def _read(items: Iterable[Any], at: Any) -> Iterator[Any]:
+    """
+    *items* one by one, whatever they do.
+    """
+    try:
+        yield from items
+    except (Refused, Missing):
+        raise
+    except Exception as error:
+        msg = f"{_Place(at)} can't be read: {type(error).__name__}"
+        raise Refused(msg) from error
