@@ -184,7 +184,7 @@ class TemplateError(ConversationStateError, ValueError):
     Attributes:
         problem: What is wrong.
 
-        template: The template's text, shortened.
+        template: The template's text, shortened; "" if it is not about one.
     """
 
     problem: str
@@ -196,7 +196,8 @@ class TemplateError(ConversationStateError, ValueError):
         self.template = template
 
     def __str__(self) -> str:
-        return f"can't render {self.template!r}: {self.problem}"
+        what = f" {self.template!r}" if self.template else ""
+        return f"can't render{what}: {self.problem}"
 
 
 class MissingVariableError(TemplateError, LookupError):

@@ -32,7 +32,7 @@ MOST_TEMPLATE_CHARACTERS = 100_000
 Characters of a text that holds any syntax; others may be as long as they like.
 """
 
-MOST_STEPS = 500_000
+MOST_STEPS = 200_000
 """
 Steps one text may take: about one for each thing done and each value looked at.
 """

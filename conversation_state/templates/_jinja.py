@@ -11,6 +11,7 @@ looked up for a template but those of a short list.
 
 from __future__ import annotations
 
+import re
 from itertools import chain
 from types import CodeType
 from typing import Any, NamedTuple
@@ -36,6 +37,10 @@ __all__ = ["EXACT", "MARKS", "compiled", "written"]
 MARKS = ("{{", "{%", "{#")
 
 EXACT = False
+
+# How many nodes a tree may have: what compiling takes goes by them. A variable
+# in the text is two.
+_MOST_NODES = 10_000
 
 # Nested expressions are several levels of the tree each.
 _LEVELS = 3 * MOST_DEPTH
@@ -92,6 +97,10 @@ _ALLOWED = frozenset(
 _STANDARD = Sandbox()
 
 
+# Both of which Jinja2 takes for the end of the template.
+_OPEN = re.compile(r"(?:\{#|\{%[-+]?\s*raw\s*-?%\}\s*)\Z")
+
+
 class Compiled(NamedTuple):
     """
     A template's code, and the variables it may ask for.
@@ -112,6 +121,10 @@ def compiled(text: str) -> Compiled:
     Raises:
         Refused: If it is no template, or asks for what there is not.
     """
+    if _OPEN.search(text):
+        msg = "it ends in a comment or raw block that is not closed"
+        raise Refused(msg)
+
     # Jinja2 makes every end of a line "\n"; ours stay as they are.
     stand_in = next((space for space in _SPACES if space not in text), "")
     if stand_in:
@@ -153,9 +166,14 @@ def _check(tree: nodes.Template) -> None:
         Refused: If *tree* is too deep, or holds what there is not.
     """
     level: list[nodes.Node] = [tree]
-    levels = 0
+    levels = size = 0
     while level:
         levels += 1
+        size += len(level)
+        if size > _MOST_NODES:
+            msg = f"it has more than {_MOST_NODES:,} names, values, operators and tags"
+            raise Refused(msg)
+
         if levels > _LEVELS:
             msg = "it is nested too deeply"
             raise Refused(msg)

@@ -549,7 +549,8 @@ def _check_indent(meter: Meter, value: Any, width: Any = 4, *_others: Any) -> No
 _MOST_INDENT = 16
 
 
-def _check_json(_meter: Meter, _value: Any, indent: Any = None) -> None:
+def _check_json(meter: Meter, value: Any, indent: Any = None) -> None:
+    _check_slow(meter, value)
     if isinstance(indent, int) and indent > _MOST_INDENT or isinstance(indent, str):
         msg = f"tojson indents by at most {_MOST_INDENT} spaces"
         raise Refused(msg)
@@ -574,6 +575,11 @@ def _check_formatted(meter: Meter, value: Any, *args: Any, **kwargs: Any) -> Non
         return  # Jinja2 refuses that
 
     _check_format(meter, str(value), kwargs or args)
+
+
+def _check_slow(meter: Meter, value: Any, *_others: Any) -> None:
+    # Python goes over these one character at a time, or by a pattern.
+    meter.step(meter.weigh(value) // 10)
 
 
 def _nothing(_meter: Meter, *_args: Any, **_kwargs: Any) -> None:
@@ -620,14 +626,14 @@ _FILTERS: Mapping[str, _Check] = {
     "sort": _nothing,
     "string": _nothing,
     "sum": _check_sum,
-    "title": _nothing,
+    "title": _check_slow,
     "tojson": _check_json,
     "trim": _check_strip,
     "truncate": _nothing,
     "unique": _nothing,
     "upper": _nothing,
-    "urlencode": _nothing,
-    "wordcount": _nothing,
+    "urlencode": _check_slow,
+    "wordcount": _check_slow,
 }
 
 _TESTS = frozenset(
