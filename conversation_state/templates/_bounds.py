@@ -7,6 +7,8 @@ machine and in every thread.
 
 from __future__ import annotations
 
+from typing import Any
+
 __all__ = [
     "MOST_CHARACTERS",
     "MOST_DEPTH",
@@ -146,24 +148,24 @@ class Meter:
         """
         self._depth -= 1
 
-    def weigh(self, value: object) -> int:
+    def weigh(self, value: Any) -> int:
         """
         Looks at all of *value*: how many characters it takes to write it, at
         most and but for what escapes take.
         """
         if value.__class__ is str:
-            length = len(value)  # type: ignore[arg-type]  # just asked
+            length = len(value)
             self.step(1 + length // _CHARACTERS_A_STEP)
             return length
 
         characters, levels = 0, 0
-        level: list[object] = [value]
+        level: list[Any] = [value]
         while level:
             if levels > MOST_LEVELS:
                 msg = f"it makes a value nested more than {MOST_LEVELS} levels deep"
                 raise Refused(msg)
 
-            below: list[object] = []
+            below: list[Any] = []
             for each in level:
                 kind = each.__class__
                 if isinstance(each, str):
@@ -182,8 +184,8 @@ class Meter:
                     below.extend(each)
                     below.extend(each.values())
                 elif kind is range:
-                    self.step(1 + len(each))  # type: ignore[arg-type]  # just asked
-                    characters += 24 * len(each)  # type: ignore[arg-type]
+                    self.step(1 + len(each))
+                    characters += 24 * len(each)
                 else:
                     self.step()
                     characters += 32
@@ -192,4 +194,3 @@ class Meter:
             levels += 1
 
         return characters
-

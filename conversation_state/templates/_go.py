@@ -17,14 +17,13 @@ from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
 from gotpl.errors import TemplateError as GoError
-from gotpl.parse import (
+from gotpl.parse.nodes import (
     ActionNode,
     BlockNode,
     BoolNode,
     BreakNode,
     CharacterNode,
     CommandNode,
-    ContinueNode,
     DotNode,
     FieldNode,
     IdentifierNode,
@@ -33,7 +32,6 @@ from gotpl.parse import (
     NilNode,
     NumberNode,
     ParenthesizedNode,
-    ParserLimits,
     PipeNode,
     RangeNode,
     StringNode,
@@ -41,8 +39,8 @@ from gotpl.parse import (
     TextNode,
     VariableNode,
     WithNode,
-    parse_template,
 )
+from gotpl.parse.parser import ParserLimits, parse_template
 
 from conversation_state.templates._bounds import (
     MOST_DEPTH,
@@ -298,12 +296,10 @@ class _Walk:
         for field in fields:
             self._meter.step()
             value, path = found.value, (found.path, field)
-            if isinstance(value, Variables) and field in value:
+            if isinstance(value, (dict, Variables)):
+                if field not in value:
+                    raise Missing(named(path))
                 found = _Dot(value[field], path)
-            elif isinstance(value, dict) and field in value:
-                found = _Dot(value[field], path)
-            elif isinstance(value, (dict, Variables)):
-                raise Missing(named(path))
             else:
                 before = named(found.path) or "what is before it"
                 msg = f"there is no {named(path)}: {before} is no map"

@@ -59,7 +59,7 @@ def _text(meter: Meter, value: Any) -> str:
     *value* as Go's ``%v`` writes it.
     """
     if value.__class__ is str:
-        return value  # type: ignore[no-any-return]  # just asked
+        return value
 
     meter.make(meter.weigh(value))
     return _plain_text(value)
@@ -68,20 +68,23 @@ def _text(meter: Meter, value: Any) -> str:
 def _plain_text(value: Any) -> str:
     if isinstance(value, str):
         return value
-    if value is None:
-        return "<nil>"
-    if isinstance(value, bool):
-        return "true" if value else "false"
+
+    if value is None or isinstance(value, bool):
+        return {None: "<nil>", True: "true", False: "false"}[value]
+
     if isinstance(value, float):
         return sprintf("%v", value)
+
     if isinstance(value, dict):
         keys = sorted(value, key=lambda key: (isinstance(key, str), key))
         pairs = [f"{key}:{_plain_text(value[key])}" for key in keys]
         return f"map[{' '.join(pairs)}]"
-    if isinstance(value, list):
-        return f"[{' '.join(map(_plain_text, value))}]"
 
-    return str(value)
+    return (
+        f"[{' '.join(map(_plain_text, value))}]"
+        if isinstance(value, list)
+        else str(value)
+    )
 
 
 def _made(meter: Meter, text: str) -> str:
@@ -140,7 +143,7 @@ def _refuse_kinds(left: Any, right: Any) -> None:
 
 def _eq(_meter: Meter, _path: _Path, *arguments: Any) -> bool:
     _need("eq", arguments, 2, _MANY)
-    return any([_same(arguments[0], other) for other in arguments[1:]])
+    return any(_same(arguments[0], other) for other in arguments[1:])
 
 
 def _ne(_meter: Meter, _path: _Path, *arguments: Any) -> bool:
@@ -199,7 +202,8 @@ def _index(_meter: Meter, path: _Path, *arguments: Any) -> Any:
                 raise Missing(named((path, key)))
             value = items[key]
         else:
-            msg = f"{named(path) or 'what index is given'} is a {_kind(value)}, with no keys"
+            what = named(path) or "what index is given"
+            msg = f"{what} is a {_kind(value)} and has no keys"
             raise Refused(msg)
 
         path = (path, key)
@@ -218,10 +222,11 @@ def _slice(_meter: Meter, path: _Path, *arguments: Any) -> Any:
         msg = f"{what} is a {_kind(value)} and can't be sliced like that"
         raise Refused(msg)
 
-    bounds = [*numbers, *[0, len(items), len(items)][len(numbers) :]]
+    ends = [0, len(items), len(items)]
+    bounds = [*numbers, *ends[len(numbers) :]]
     inside = [0, *bounds, len(items)]
     if any(each.__class__ is not int for each in bounds) or inside != sorted(inside):
-        msg = f"{what} has no slice {numbers!r:.40}; it has {len(items)} items or bytes"
+        msg = f"{what} has no slice {numbers!r:.40}, only {len(items)} items or bytes"
         raise Refused(msg)
 
     part = items[bounds[0] : bounds[1]]

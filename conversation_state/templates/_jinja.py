@@ -126,7 +126,8 @@ def compiled(text: str) -> Compiled:
         raise Refused(msg)
 
     # Jinja2 makes every end of a line "\n"; ours stay as they are.
-    stand_in = next((space for space in _SPACES if space not in text), "")
+    spaces = _SPACES if "\r" in text else ""
+    stand_in = next((space for space in spaces if space not in text), "")
     if stand_in:
         text = text.replace("\r", stand_in)
 
@@ -206,11 +207,14 @@ def _size(body: list[nodes.Node]) -> int:
     return size
 
 
-def _ours(name: str, node: nodes.Expr, *arguments: object) -> nodes.Filter:
+def _ours(name: str, node: Any, *arguments: object) -> nodes.Filter:
     """
     The call of a filter of ours on *node*.
     """
-    given = [each if isinstance(each, nodes.Expr) else nodes.Const(each) for each in arguments]
+    given = [
+        each if isinstance(each, nodes.Expr) else nodes.Const(each)
+        for each in arguments
+    ]
     return nodes.Filter(node, name, given, [], None, None, lineno=node.lineno)
 
 
@@ -218,9 +222,8 @@ def _stepping(cost: int, node: nodes.Node) -> nodes.Output:
     """
     A statement that takes *cost* steps.
     """
-    return nodes.Output(
-        [_ours("step", nodes.Const(cost, lineno=node.lineno))], lineno=node.lineno
-    )
+    step = _ours("step", nodes.Const(cost, lineno=node.lineno))
+    return nodes.Output([step], lineno=node.lineno)
 
 
 class _Rewriting(NodeTransformer):

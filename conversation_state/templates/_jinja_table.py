@@ -1,69 +1,47 @@
 """
-The filters, tests, globals and operators that templates in Jinja2's syntax
-have, each with its price.
+What templates in Jinja2's syntax have: filters, tests, globals and methods,
+each with its price, in a sandbox with nothing else.
 
 Not there: `attr` (it was a way out of the sandbox), `lipsum` and `random`
-(results that nobody can repeat), `pprint`, `striptags` and `urlize` (their
-cost is not in proportion to what they are given), `safe` does nothing.
+(nobody can repeat what they give), `pprint`, `striptags`, `urlize`,
+`wordwrap` and `xmlattr` (what they cost is not in proportion to what they are
+given, or they are of use to web pages only).
 """
 
 from __future__ import annotations
 
-import operator
-import re
-from collections.abc import (
-    Callable,
-    ItemsView,
-    Iterator,
-    KeysView,
-    Mapping,
-    ValuesView,
-)
-from typing import Any, NoReturn
+from collections.abc import Callable, Mapping
+from typing import Any
 
-from jinja2 import StrictUndefined, pass_context
+from jinja2 import pass_context
 from jinja2.filters import FILTERS as STANDARD_FILTERS
 from jinja2.runtime import Context, LoopContext, Macro, Undefined
 from jinja2.sandbox import MAX_RANGE, ImmutableSandboxedEnvironment
 from jinja2.tests import TESTS as STANDARD_TESTS
 from jinja2.utils import Cycler, Joiner, Namespace
 
-from conversation_state.templates._bounds import (
-    Meter,
-    Missing,
-    Refused,
-    check_width,
-    dotted,
+from conversation_state.templates._bounds import Meter, Refused, dotted
+from conversation_state.templates._jinja_costs import (
+    Gap,
+    charged,
+    check_formatted,
+    check_indent,
+    check_join,
+    check_joined,
+    check_json,
+    check_plain,
+    check_replace,
+    check_slow,
+    check_strip,
+    check_sum,
+    check_widths,
+    computed,
+    nothing,
+    text_of,
+    used,
 )
-from conversation_state.templates._values import LONGEST_INTEGER_BITS
 
-__all__ = ["FILTERS", "GLOBALS", "OUR_FILTERS", "TESTS", "Sandbox"]
-
-
-class Gap(StrictUndefined):
-    """
-    What stands for a variable that is not there, until somebody uses it.
-    """
-
-    __slots__ = ()
-
-    def __init__(
-        self,
-        hint: str | None = None,
-        obj: Any = None,
-        name: str | None = None,
-        exc: Any = None,  # noqa: ARG002 - ours is raised
-    ) -> None:
-        # All that is asked of *exc* is that it makes what is raised.
-        raised: Any = Missing if name else Refused
-        super().__init__(hint=name or hint, obj=obj, name=name, exc=raised)
-
-    def fail(self) -> NoReturn:
-        """
-        Raises:
-            Missing: Always, or `Refused` if what is not there has no name.
-        """
-        raise self._undefined_exception(self._undefined_message)
+__all__ = ["ASKED_FILTERS", "GLOBALS", "TESTS", "Sandbox"]
 
 
 class Sandbox(ImmutableSandboxedEnvironment):
@@ -104,7 +82,7 @@ class Sandbox(ImmutableSandboxedEnvironment):
         left: Any,
         right: Any,
     ) -> Any:
-        return _computed(self.meter, operator, left, right)
+        return computed(self.meter, operator, left, right)
 
     def call(self, context: Context, obj: Any, /, *args: Any, **kwargs: Any) -> Any:
         meter = self.meter
@@ -115,6 +93,9 @@ class Sandbox(ImmutableSandboxedEnvironment):
                 return super().call(context, obj, *args, **kwargs)
             finally:
                 meter.leave()
+
+        for name in ("_block_vars", "_loop_vars"):  # what Jinja2 gives its own
+            kwargs.pop(name, None)
 
         return _called(meter, obj, args, kwargs)
 
@@ -138,73 +119,14 @@ class Sandbox(ImmutableSandboxedEnvironment):
         return False
 
 
-_SCALARS = (str, int, float)
-
-
 def _meter(context: Context) -> Meter:
     return context.environment.meter  # type: ignore[attr-defined,no-any-return]  # a Sandbox
-
-
-def _used(meter: Meter, value: Any) -> int:
-    """
-    Looks at *value*, which must be there and hold nothing that is not.
-    """
-    if isinstance(value, Gap):
-        value.fail()
-
-    return meter.weigh(value)
-
-
-def _check_plain(value: Any) -> None:
-    """
-    Raises:
-        Missing: If *value* is not there, or something in it.
-
-        Refused: If it, or something in it, has no text.
-    """
-    level = [value]
-    while level:
-        below: list[Any] = []
-        for each in level:
-            if isinstance(each, (list, tuple)):
-                below.extend(each)
-            elif isinstance(each, dict):
-                below.extend(each)
-                below.extend(each.values())
-            elif isinstance(each, Gap):
-                each.fail()
-            elif each is not None and not isinstance(each, (*_SCALARS, range)):
-                word = type(each).__name__.lower()
-                msg = f"a {word} can't be written; texts, numbers and lists can"
-                raise Refused(msg)
-
-        level = below
-
-
-def _text(meter: Meter, value: Any) -> str:
-    """
-    *value* as it is written.
-    """
-    if value.__class__ is str:
-        meter.make(len(value))
-        return value  # type: ignore[no-any-return]  # just asked
-
-    if type(value) is Undefined:  # an `if` without `else`
-        return ""
-
-    meter.make(_used(meter, value))
-    _check_plain(value)
-    return str(value)
-
-
-# What the rewritten tree calls. Their names have a space in them, or are no
-# filters of Jinja2's, so no template can ask for them.
 
 
 @pass_context
 def _write(context: Context, value: Any) -> str:
     meter = _meter(context)
-    text = _text(meter, value)
+    text = text_of(meter, value)
     meter.write(len(text))
     return text
 
@@ -240,29 +162,74 @@ def _loop(context: Context, value: Any, cost: int) -> Any:
 
 @pass_context
 def _operand(context: Context, value: Any) -> Any:
-    _used(_meter(context), value)
+    used(_meter(context), value)
     return value
 
 
 @pass_context
 def _concatenate(context: Context, values: list[Any]) -> str:
     meter = _meter(context)
-    texts = [_text(meter, value) for value in values]
+    texts = [text_of(meter, value) for value in values]
     meter.make(sum(map(len, texts)))
     return "".join(texts)
 
 
 _LOOP = frozenset(
-    "index index0 revindex revindex0 first last length depth depth0 previtem nextitem "
-    "cycle changed".split()
+    [
+        "index",
+        "index0",
+        "revindex",
+        "revindex0",
+        "first",
+        "last",
+        "length",
+        "depth",
+        "depth0",
+        "previtem",
+        "nextitem",
+        "cycle",
+        "changed",
+    ]
 )
 
 _METHODS: dict[type, frozenset[str]] = {
     str: frozenset(
-        "capitalize casefold count endswith find index isalnum isalpha isdecimal isdigit "
-        "islower isnumeric isspace istitle isupper join lower lstrip partition "
-        "removeprefix removesuffix replace rfind rindex rpartition rsplit rstrip split "
-        "splitlines startswith strip swapcase title upper".split()
+        [
+            "capitalize",
+            "casefold",
+            "count",
+            "endswith",
+            "find",
+            "index",
+            "isalnum",
+            "isalpha",
+            "isdecimal",
+            "isdigit",
+            "islower",
+            "isnumeric",
+            "isspace",
+            "istitle",
+            "isupper",
+            "join",
+            "lower",
+            "lstrip",
+            "partition",
+            "removeprefix",
+            "removesuffix",
+            "replace",
+            "rfind",
+            "rindex",
+            "rpartition",
+            "rsplit",
+            "rstrip",
+            "split",
+            "splitlines",
+            "startswith",
+            "strip",
+            "swapcase",
+            "title",
+            "upper",
+        ]
     ),
     dict: frozenset(["get", "items", "keys", "values"]),
     list: frozenset(["count", "index"]),
@@ -272,7 +239,7 @@ _METHODS: dict[type, frozenset[str]] = {
 }
 
 
-class _Method:
+class Method:
     """
     A method of a value, to be called and nothing else.
     """
@@ -294,9 +261,9 @@ def _attribute(context: Context, value: Any, name: str, path: str) -> Any:
     if name in _METHODS.get(type(value), ()):
         if isinstance(value, (LoopContext, Cycler)):
             found = getattr(value, name)
-            return _Method(value, name) if callable(found) else found
+            return Method(value, name) if callable(found) else found
 
-        return _Method(value, name)
+        return Method(value, name)
 
     return _item(meter, value, name, path)
 
@@ -323,7 +290,9 @@ def _item(meter: Meter, value: Any, key: Any, path: str) -> Any:
             return getattr(value, key)  # what `groupby` makes
         if isinstance(key, int):
             length = len(value)
-            return value[key] if -length <= key < length else Gap(name=dotted(path, key))
+            return (
+                value[key] if -length <= key < length else Gap(name=dotted(path, key))
+            )
 
     kind = type(value).__name__
     shown = f"{path} is" if path else "there is"
@@ -338,9 +307,9 @@ def _called(
         called.fail()
 
     for each in (*args, *kwargs.values()):
-        _used(meter, each)
+        used(meter, each)
 
-    if isinstance(called, _Method):
+    if isinstance(called, Method):
         made = _of_method(meter, called.of, called.name, args, kwargs)
     elif isinstance(called, Joiner) or any(called is each for each in GLOBALS.values()):
         made = called(*args, **kwargs)
@@ -348,7 +317,7 @@ def _called(
         msg = f"a {type(called).__name__} can't be called"
         raise Refused(msg)
 
-    return _charged(meter, made)
+    return charged(meter, made)
 
 
 def _of_method(
@@ -360,61 +329,13 @@ def _of_method(
     meter.weigh(of)
     if isinstance(of, str):
         if name == "join":
-            _check_join(meter, of, *args)
+            check_join(meter, of, *args)
         elif name == "replace":
-            _check_replace(meter, of, *args)
+            check_replace(meter, of, *args)
         elif name in {"strip", "lstrip", "rstrip"}:
-            _check_strip(meter, of, *args)
+            check_strip(meter, of, *args)
 
     return getattr(of, name)(*args, **kwargs)
-
-
-def _charged(meter: Meter, made: Any) -> Any:
-    """
-    What a filter or call *made*, as plain data, and paid for.
-    """
-    if isinstance(made, str):
-        meter.make(len(made))
-        return str.__str__(made)  # `Markup` would escape what it meets
-
-    if isinstance(made, int):
-        if made.bit_length() > LONGEST_INTEGER_BITS:
-            raise Refused(_LONG)
-    elif isinstance(made, (list, tuple)):
-        meter.step(len(made))
-    elif isinstance(made, (Iterator, KeysView, ValuesView, ItemsView)):
-        # Given one by one, and every one is a step: nothing is too long to count.
-        items = []
-        for item in made:
-            meter.step()
-            items.append(_charged(meter, item))
-
-        return items
-
-    return made
-
-
-_LONG = "it makes an integer of more than 3,900 digits"
-
-
-def _check_join(meter: Meter, between: Any, items: Any, *_others: Any) -> None:
-    size = meter.weigh(items)
-    meter.make(size + len(str(between)) * len(items))
-
-
-def _check_replace(
-    meter: Meter, text: Any, old: Any, new: Any, count: Any = -1, *_others: Any
-) -> None:
-    text, old, new = str(text), str(old), str(new)
-    found = text.count(old)
-    if isinstance(count, int) and 0 <= count < found:
-        found = count
-
-    meter.make(len(text) + found * len(new))
-
-
-def _check_strip(meter: Meter, text: Any, chars: Any = "", *_others: Any) -> None:
-    meter.step(len(str(text)) * len(str(chars)) // 100)
 
 
 def _range(*args: Any) -> range:
@@ -436,210 +357,92 @@ GLOBALS: Mapping[str, Any] = {
 }
 
 
-def _computed(meter: Meter, sign: str, left: Any, right: Any) -> Any:
-    for each in (left, right):
-        if isinstance(each, Gap):
-            each.fail()
-        if isinstance(each, int) and each.bit_length() > LONGEST_INTEGER_BITS:
-            raise Refused(_LONG)
-
-    meter.step()
-    if isinstance(left, str) and sign == "%":
-        _check_format(meter, left, right)
-    elif isinstance(left, (str, list, tuple)) or isinstance(right, (str, list, tuple)):
-        _check_sequences(meter, sign, left, right)
-    elif not (isinstance(left, (int, float)) and isinstance(right, (int, float))):
-        _refuse_operands(sign, left, right)
-    elif isinstance(left, int) and isinstance(right, int):
-        bits = left.bit_length()
-        if sign == "**" and right > 0:
-            bits *= right
-        elif sign == "*":
-            bits += right.bit_length()
-        if bits > LONGEST_INTEGER_BITS:
-            raise Refused(_LONG)
-
-    return _OPERATORS[sign](left, right)
-
-
-def _check_sequences(meter: Meter, sign: str, left: Any, right: Any) -> None:
-    if sign == "+" and type(left) is type(right):
-        length = len(left) + len(right)
-    elif sign == "*" and isinstance(right, int):
-        length = len(left) * max(right, 0)
-    elif sign == "*" and isinstance(left, int):
-        length = len(right) * max(left, 0)
-    else:
-        _refuse_operands(sign, left, right)
-
-    meter.make(length)
-    if not isinstance(left, str) and not isinstance(right, str):
-        meter.step(length)
-
-
-def _refuse_operands(sign: str, left: Any, right: Any) -> NoReturn:
-    kinds = f"a {type(left).__name__} and a {type(right).__name__}"
-    msg = f"{kinds} have no {sign}; ~ joins texts"
-    raise Refused(msg)
-
-
-_OPERATORS: Mapping[str, Callable[[Any, Any], Any]] = {
-    "+": operator.add,
-    "-": operator.sub,
-    "*": operator.mul,
-    "/": operator.truediv,
-    "//": operator.floordiv,
-    "%": operator.mod,
-    "**": operator.pow,
-}
-
-_DIRECTIVE = re.compile(
-    r"%(?P<key>\([^()%]*\))?[#0\- +]*(?P<width>[0-9]+|\*)?(?:\.(?P<precision>[0-9]+|\*)?)?"
-)
-
-
-def _check_format(meter: Meter, text: str, given: Any) -> None:
-    """
-    Raises:
-        Refused: If *text* formats *given* wider than anything may be.
-    """
-    _check_plain(given)
-    size, directives = len(text), 0
-    for found in _DIRECTIVE.finditer(text):
-        directives += 1
-        if not found["key"] and text.startswith("(", found.end()):
-            msg = "a format's key has a parenthesis or % in it"
-            raise Refused(msg)
-
-        for number in (found["width"], found["precision"]):
-            if number == "*":
-                msg = "a format's width is a *; write the number"
-                raise Refused(msg)
-            if number:
-                wide = int(number) if len(number) <= _DIGITS else 10**_DIGITS
-                check_width(wide, "a format's width")
-                size += wide
-
-    # A value of a mapping may be asked for as often as there are directives.
-    weight = meter.weigh(given)
-    meter.make(size + weight * (directives if isinstance(given, dict) else 1))
-
-
-_DIGITS = 9
-
-
-# Filters and tests of Jinja2, each with what is to be checked of its arguments.
-
-
-def _check_widths(_meter: Meter, _value: Any, *others: Any) -> None:
-    for each in others:
-        if isinstance(each, int):
-            check_width(each, "a number given to a filter")
-
-
-def _check_indent(meter: Meter, value: Any, width: Any = 4, *_others: Any) -> None:
-    if isinstance(width, int):
-        check_width(width, "the width of indent")
-
-    text = str(value)
-    wide = width if isinstance(width, int) else len(str(width))
-    meter.make(len(text) + (1 + len(text.splitlines())) * max(wide, 0))
-
-
-_MOST_INDENT = 16
-
-
-def _check_json(meter: Meter, value: Any, indent: Any = None) -> None:
-    _check_slow(meter, value)
-    if isinstance(indent, int) and indent > _MOST_INDENT or isinstance(indent, str):
-        msg = f"tojson indents by at most {_MOST_INDENT} spaces"
-        raise Refused(msg)
-
-
-def _check_sum(_meter: Meter, value: Any, attribute: Any = None, start: Any = 0) -> None:
-    # Adding lists up takes the square of their number.
-    wrong = [] if attribute is not None else value
-    for each in (start, *wrong):
-        if not isinstance(each, (int, float)):
-            msg = f"sum adds numbers; there is a {type(each).__name__}"
-            raise Refused(msg)
-
-
-def _check_joined(meter: Meter, value: Any, between: Any = "", *others: Any) -> None:
-    items = list(value) if isinstance(value, (str, dict)) else value
-    _check_join(meter, between, items, *others)
-
-
-def _check_formatted(meter: Meter, value: Any, *args: Any, **kwargs: Any) -> None:
-    if args and kwargs:
-        return  # Jinja2 refuses that
-
-    _check_format(meter, str(value), kwargs or args)
-
-
-def _check_slow(meter: Meter, value: Any, *_others: Any) -> None:
-    # Python goes over these one character at a time, or by a pattern.
-    meter.step(meter.weigh(value) // 10)
-
-
-def _nothing(_meter: Meter, *_args: Any, **_kwargs: Any) -> None:
-    pass
-
-
 _Check = Callable[..., None]
 
 _FILTERS: Mapping[str, _Check] = {
-    "abs": _nothing,
-    "batch": _check_widths,
-    "capitalize": _nothing,
-    "center": _check_widths,
-    "count": _nothing,
-    "dictsort": _nothing,
-    "e": _nothing,
-    "escape": _nothing,
-    "filesizeformat": _nothing,
-    "first": _nothing,
-    "float": _nothing,
-    "forceescape": _nothing,
-    "format": _check_formatted,
-    "groupby": _nothing,
-    "indent": _check_indent,
-    "int": _nothing,
-    "items": _nothing,
-    "join": _check_joined,
-    "last": _nothing,
-    "length": _nothing,
-    "list": _nothing,
-    "lower": _nothing,
-    "map": _nothing,
-    "max": _nothing,
-    "min": _nothing,
-    "reject": _nothing,
-    "rejectattr": _nothing,
-    "replace": _check_replace,
-    "reverse": _nothing,
-    "round": _check_widths,
-    "safe": _nothing,
-    "select": _nothing,
-    "selectattr": _nothing,
-    "slice": _check_widths,
-    "sort": _nothing,
-    "string": _nothing,
-    "sum": _check_sum,
-    "title": _check_slow,
-    "tojson": _check_json,
-    "trim": _check_strip,
-    "truncate": _nothing,
-    "unique": _nothing,
-    "upper": _nothing,
-    "urlencode": _check_slow,
-    "wordcount": _check_slow,
+    "abs": nothing,
+    "batch": check_widths,
+    "capitalize": nothing,
+    "center": check_widths,
+    "count": nothing,
+    "dictsort": nothing,
+    "e": nothing,
+    "escape": nothing,
+    "filesizeformat": nothing,
+    "first": nothing,
+    "float": nothing,
+    "forceescape": nothing,
+    "format": check_formatted,
+    "groupby": nothing,
+    "indent": check_indent,
+    "int": nothing,
+    "items": nothing,
+    "join": check_joined,
+    "last": nothing,
+    "length": nothing,
+    "list": nothing,
+    "lower": nothing,
+    "map": nothing,
+    "max": nothing,
+    "min": nothing,
+    "reject": nothing,
+    "rejectattr": nothing,
+    "replace": check_replace,
+    "reverse": nothing,
+    "round": check_widths,
+    "safe": nothing,
+    "select": nothing,
+    "selectattr": nothing,
+    "slice": check_widths,
+    "sort": nothing,
+    "string": nothing,
+    "sum": check_sum,
+    "title": check_slow,
+    "tojson": check_json,
+    "trim": check_strip,
+    "truncate": nothing,
+    "unique": nothing,
+    "upper": nothing,
+    "urlencode": check_slow,
+    "wordcount": check_slow,
 }
 
 _TESTS = frozenset(
-    "!= < <= == > >= boolean divisibleby eq equalto even false float ge greaterthan gt in "
-    "integer iterable le lessthan lower lt mapping ne none number odd sameas sequence "
-    "string true upper".split()
+    [
+        "!=",
+        "<",
+        "<=",
+        "==",
+        ">",
+        ">=",
+        "boolean",
+        "divisibleby",
+        "eq",
+        "equalto",
+        "even",
+        "false",
+        "float",
+        "ge",
+        "greaterthan",
+        "gt",
+        "in",
+        "integer",
+        "iterable",
+        "le",
+        "lessthan",
+        "lower",
+        "lt",
+        "mapping",
+        "ne",
+        "none",
+        "number",
+        "odd",
+        "sameas",
+        "sequence",
+        "string",
+        "true",
+        "upper",
+    ]
 )
 
 
@@ -654,8 +457,8 @@ def _metered(standard: Any, check: _Check) -> Any:
         meter = _meter(context)
         meter.step()
         for each in (*args, *kwargs.values()):
-            _used(meter, each)
-            _check_plain(each)
+            used(meter, each)
+            check_plain(each)
 
         check(meter, *args, **kwargs)
         first: tuple[Any, ...] = ()
@@ -666,7 +469,7 @@ def _metered(standard: Any, check: _Check) -> Any:
         elif wanted == "environment":
             first = (context.environment,)
 
-        return _charged(meter, standard(*first, *args, **kwargs))
+        return charged(meter, standard(*first, *args, **kwargs))
 
     return metered
 
@@ -697,7 +500,8 @@ OUR_FILTERS: Mapping[str, Any] = {
 
 ASKED_FILTERS: Mapping[str, Any] = {
     **{
-        name: _metered(STANDARD_FILTERS[name], check) for name, check in _FILTERS.items()
+        name: _metered(STANDARD_FILTERS[name], check)
+        for name, check in _FILTERS.items()
     },
     "d": _unmetered(STANDARD_FILTERS["d"]),
     "default": _unmetered(STANDARD_FILTERS["default"]),
@@ -706,7 +510,7 @@ ASKED_FILTERS: Mapping[str, Any] = {
 FILTERS: Mapping[str, Any] = {**ASKED_FILTERS, **OUR_FILTERS}
 
 TESTS: Mapping[str, Any] = {
-    **{name: _metered(STANDARD_TESTS[name], _nothing) for name in sorted(_TESTS)},
+    **{name: _metered(STANDARD_TESTS[name], nothing) for name in sorted(_TESTS)},
     "defined": _unmetered(STANDARD_TESTS["defined"]),
     "undefined": _unmetered(STANDARD_TESTS["undefined"]),
 }

@@ -5,6 +5,7 @@ Templates, placeholders, and what of a message is rendered.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sized
+from contextlib import contextmanager
 from functools import lru_cache
 from importlib import import_module
 from typing import Any
@@ -143,6 +144,7 @@ class Template:
         TemplateError:
             If there is no such syntax.
 
+    >>> from conversation_state.messages import UserMessage
     >>> greeting = Template(UserMessage("I am {name}."), Placeholder("history"))
     >>> for message in greeting.format({"name": "Ann", "history": []}):
     ...     print(message)
@@ -235,8 +237,8 @@ def render(text: str, variables: Mapping[str, object], *, syntax: str) -> str:
         MissingExtraError:
             If the syntax needs a package that is not installed.
 
-    >>> render("{n:03d}, {who[name]}", {"n": 7, "who": {"name": "Ann"}}, syntax="fstring")
-    '007, Ann'
+    >>> render("{n:03d} {who[name]}", {"n": 7, "who": {"name": "A"}}, syntax="fstring")
+    '007 A'
     """
     _check_syntax(syntax)
     if not isinstance(text, str):
@@ -355,9 +357,7 @@ def _filled(message: Message, fill: Callable[[str], str]) -> Message:
         return message.replace(**changes)
 
 
-def _filled_parts(
-    parts: Iterable[Part], fill: Callable[[str], str]
-) -> Iterator[Part]:
+def _filled_parts(parts: Iterable[Part], fill: Callable[[str], str]) -> Iterator[Part]:
     for part in parts:
         changes = {}
         if isinstance(part, (TextPart, RefusalPart)) or (
@@ -374,13 +374,13 @@ def _filled_parts(
             yield attrs.evolve(part, **changes)
 
 
-class _noted:
-    def __init__(self, template: object) -> None:
-        self._template = template
-
-    def __enter__(self) -> None:
-        pass
-
-    def __exit__(self, _type: object, error: BaseException | None, _tb: object) -> None:
-        if isinstance(error, (InvalidMessageError, InvalidPartError)):
-            error.add_note(f"made of the template {_shown(repr(self._template))}")
+@contextmanager
+def _noted(template: object) -> Iterator[None]:
+    """
+    A note of what *template* a message or part was made of, if it can't be.
+    """
+    try:
+        yield
+    except (InvalidMessageError, InvalidPartError) as error:
+        error.add_note(f"made of the template {_shown(repr(template))}")
+        raise

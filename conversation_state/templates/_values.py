@@ -112,24 +112,15 @@ class Variables:
         if value is None or type(value) is bool:
             return value
 
-        if isinstance(value, str):
-            return check_text(value, _Place(at), Refused)
+        if isinstance(value, (str, Message)):
+            text = value if isinstance(value, str) else str(value)
+            return check_text(text, _Place(at), Refused)
 
-        if isinstance(value, int):
-            number = int.__index__(value)
-            if number.bit_length() > LONGEST_INTEGER_BITS:
-                msg = f"{_Place(at)} is an integer of more than 3,900 digits"
-                raise Refused(msg)
-            return number
-
-        if isinstance(value, float):
-            return float.__float__(value)
+        if isinstance(value, (int, float)):
+            return _plain_number(value, at)
 
         if type(value) in EXACT:
             return value if self._exact else str(value)
-
-        if isinstance(value, Message):
-            return check_text(str(value), _Place(at), Refused)
 
         if depth == MOST_LEVELS:
             msg = (
@@ -141,10 +132,10 @@ class Variables:
         if isinstance(value, Mapping):
             return self._plain_mapping(value, at, depth)
 
-        if isinstance(value, Sequence) and not isinstance(
-            value, (bytes, bytearray, memoryview)
-        ):
-            items = _read(list.__iter__(value) if isinstance(value, list) else value, at)
+        if isinstance(value, Sequence) and not isinstance(value, _BYTES):
+            items = _read(
+                list.__iter__(value) if isinstance(value, list) else value, at
+            )
             return [
                 self._made_plain(item, (at, number), depth + 1)
                 for number, item in enumerate(items)
@@ -174,6 +165,21 @@ class Variables:
             plain[key] = self._made_plain(item, (at, key), depth + 1)
 
         return plain
+
+
+_BYTES = (bytes, bytearray, memoryview)
+
+
+def _plain_number(value: float, at: Any) -> int | float:
+    if isinstance(value, float):
+        return float.__float__(value)
+
+    number = int.__index__(value)
+    if number.bit_length() > LONGEST_INTEGER_BITS:
+        msg = f"{_Place(at)} is an integer of more than 3,900 digits"
+        raise Refused(msg)
+
+    return number
 
 
 class _Place:

@@ -1,0 +1,1340 @@
+"""
+Templates: messages from variables, in three syntaxes, strict in all of them.
+"""
+# ruff: noqa: E501 - a row of a table is a line
+
+import copy
+import pickle
+import subprocess
+import sys
+import threading
+from collections import OrderedDict, UserDict
+from datetime import UTC, date, datetime
+from decimal import Decimal
+from enum import IntEnum, StrEnum
+from pathlib import Path
+from typing import Any, ClassVar
+from uuid import UUID
+
+import attrs
+import gotpl
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from conversation_state import Aggregator
+from conversation_state.errors import (
+    InvalidMessageError,
+    InvalidPartError,
+    MissingExtraError,
+    MissingVariableError,
+    TemplateError,
+)
+from conversation_state.messages import (
+    AssistantMessage,
+    Message,
+    ResponseMeta,
+    SystemMessage,
+    ToolMessage,
+    UnknownMessage,
+    UserMessage,
+)
+from conversation_state.parts import (
+    AudioPart,
+    FilePart,
+    ImagePart,
+    ReasoningPart,
+    RefusalPart,
+    TextPart,
+    UnknownPart,
+    VideoPart,
+)
+from conversation_state.templates import (
+    MOST_CHARACTERS,
+    MOST_TEMPLATE_CHARACTERS,
+    MOST_VALUES,
+    Placeholder,
+    Template,
+    render,
+)
+from conversation_state.testing import strategies as our
+from conversation_state.tools import ToolCall
+
+ROOT = Path(__file__).resolve().parent.parent
+
+SYNTAXES = ("fstring", "jinja2", "go")
+
+# A variable, in each syntax.
+GAP = {"fstring": "{%s}", "jinja2": "{{ %s }}", "go": "{{.%s}}"}
+
+every_syntax = pytest.mark.parametrize("syntax", SYNTAXES)
+
+
+def gap(syntax, name="x"):
+    """
+    The gap for variable *name*.
+    """
+    return GAP[syntax] % name
+
+
+def escaped(text, syntax):
+    """
+    A template that becomes *text*.
+    """
+    if syntax == "fstring":
+        return text.replace("{", "{{").replace("}", "}}")
+
+    return text.replace("{", '{{"{"}}')
+
+
+class Colour(StrEnum):
+    RED = "red"
+
+
+class Number(IntEnum):
+    TWO = 2
+
+
+class TestFString:
+    """
+    Python's format syntax, but for what reaches into objects.
+    """
+
+    VARIABLES: ClassVar[dict[str, Any]] = {
+        "name": "eino",
+        "n": 7,
+        "f": 1.5,
+        "m": {"k": "v", "1": "one", 2: "two", "a.b": "dots", "é": "accent"},
+        "l": [1, 2, {"x": ["deep"]}],
+        "none": None,
+        "yes": True,
+        "when": datetime(2026, 3, 5, 12, tzinfo=UTC),
+        "price": Decimal("1234.50"),
+    }
+
+    @pytest.mark.parametrize(
+        ("made", "text"),
+        [
+            ("eino", "{name}"),
+            ("v", "{m[k]}"),
+            ("one two", "{m[1]} {m[2]}"),
+            ("dots accent", "{m[a.b]} {m[é]}"),
+            ("2", "{l[1]}"),
+            ("deep", "{l[2][x][0]}"),
+            ("{x}", "{{x}}"),
+            ('{"a": 7}', '{{"a": {n}}}'),
+            ("007 1.50 7 2e+00", "{n:03d} {f:.2f} {n:x} {f:.0e}"),
+            ("eino      |      eino", "{name:10}|{name:>10}"),
+            ("None True", "{none} {yes}"),
+            ("[1, 2, {'x': ['deep']}]", "{l}"),
+            ("2026-03-05 1,234.50", "{when:%Y-%m-%d} {price:,}"),
+            ("2026-03-05 12:00:00+00:00", "{when}"),
+            ("", ""),
+        ],
+    )
+    def test_fills_names_keys_and_positions(self, made, text):
+        """
+        Fields name variables, keys and positions, and formats hold.
+        """
+        assert made == render(text, self.VARIABLES, syntax="fstring")
+
+    @pytest.mark.parametrize(
+        ("text", "why"),
+        [
+            ("{", "write {{ and }}"),
+            ("}", "write {{ and }}"),
+            ("{name", "write {{ and }}"),
+            ("{}", "has no name"),
+            ("{0}", "has no name"),
+            ("{ name }", "no name of a variable"),
+            ('{"a": 1}', "write {{ and }}"),
+            ("{name.upper}", r"asks for an attribute.*\{name\[upper\]\} is a key"),
+            ("{m.k}", r"\{m\[k\]\} is a key"),
+            ("{m[k].x}", "no name of a variable"),
+            ("{m[]}", "no name of a variable"),
+            ("{m[k]x}", "Only '.' or '\\['"),
+            ("{name!r}", "conversion !r"),
+            ("{name:{n}}", "a field inside its format"),
+            ("{name:d}", "name can't be written as d"),
+            ("{none:5}", "none can't be written as 5"),
+            ("{l:5}", "l can't be written as 5"),
+            ("{n:10001}", "10,000"),
+            ("{f:.10001f}", "10,000"),
+            ("{name[0]}", "name is a str and has nothing below it"),
+            ("{n[0]}", "n is a int and has nothing below it"),
+            ("{none[x]}", "none is a NoneType"),
+            ("{l[x]}", "l is a list, and 'x' is no position"),
+            ("{l[-1]}", "'-1' is no position"),
+        ],
+    )
+    def test_refuses_what_is_no_name_key_or_position(self, text, why):
+        """
+        What is refused says why, and what to write instead.
+        """
+        with pytest.raises(TemplateError, match=why):
+            render(text, self.VARIABLES, syntax="fstring")
+
+    def test_pads_up_to_the_bound(self):
+        """
+        The widest format still holds.
+        """
+        assert 10_000 == len(render("{n:10000}", self.VARIABLES, syntax="fstring"))
+
+
+class TestJinja2:
+    """
+    Jinja2, in its sandbox and with no loader.
+    """
+
+    VARIABLES: ClassVar[dict[str, Any]] = {
+        "name": "Ann",
+        "n": 7,
+        "user": {"name": "Bob", "items": [3, 1, 2], "tags": {"a": 1}},
+        "rows": [{"k": "x", "v": 1}, {"k": "y", "v": 2}, {"k": "x", "v": 3}],
+        "none": None,
+        "yes": True,
+        "tree": [{"n": 1, "c": [{"n": 2, "c": []}]}],
+        "html": "<b>",
+    }
+
+    @pytest.mark.parametrize(
+        ("made", "text"),
+        [
+            ("Hi Ann!", "Hi {{ name }}!"),
+            ("Bob Bob 3", "{{ user.name }} {{ user['name'] }} {{ user['items'][0] }}"),
+            ("None True [3, 1, 2]", "{{ none }} {{ yes }} {{ user['items'] }}"),
+            ("{'a': 1}", "{{ user.tags }}"),
+            ("<b>", "{{ html }}"),
+            ("&lt;b&gt;<b>", "{{ html|e }}{{ html }}"),
+            ("&lt;b&gt;<b>", "{{ html|e ~ html }}"),
+            ("yes", "{% if yes and n > 3 %}yes{% elif no %}{% else %}no{% endif %}"),
+            ("1:3,2:1,3:2", "{% for i in user['items'] %}{{ loop.index }}:{{ i }}{{ ',' if not loop.last }}{% endfor %}"),
+            ("none", "{% for i in [] %}{{ i }}{% else %}none{% endfor %}"),
+            ("a=1", "{% for k, v in user.tags.items() %}{{ k }}={{ v }}{% endfor %}"),
+            ("13", "{% for i in [1, 2, 3] if i is odd %}{{ i }}{% endfor %}"),
+            ("<1<2>>", "{% for x in tree recursive %}<{{ x.n }}{{ loop(x.c) }}>{% endfor %}"),
+            ("[a2][a3]", "{% macro m(x, y=2) %}[{{ x }}{{ y }}]{% endmacro %}{{ m('a') }}{{ m('a', y=3) }}"),
+            ("<b>x</b>", "{% macro b() %}<b>{{ caller() }}</b>{% endmacro %}{% call b() %}x{% endcall %}"),
+            ("6", "{% set ns = namespace(t=0) %}{% for i in user['items'] %}{% set ns.t = ns.t + i %}{% endfor %}{{ ns.t }}"),
+            ("ABC", "{% filter upper %}abc{% endfilter %}"),
+            ("a7", "{% set z %}a{{ n }}{% endset %}{{ z }}"),
+            ("1", "{% with q = 1 %}{{ q }}{% endwith %}"),
+            ("{{ x }}", "{% raw %}{{ x }}{% endraw %}{# said by nobody #}"),
+            ("a\nb", "a\n{%- if yes %}\nb{% endif %}"),
+            ("a\n", "a{# #}\n"),
+            ("a\r\nb\rc\n7", "a\r\nb\rc\n{{ n\r\n}}"),
+            ("a\rb", "{{ 'a\rb' }}"),
+            ("a\r\x1f\x1e7", "a\r\x1f\x1e{{ n }}"),
+            ("d d 7", "{{ x|default('d') }} {{ user.x|d('d') }} {{ n|default('d') }}"),
+            ("d", "{{ ''|default('d', true) }}"),
+            ("False True True", "{{ x is defined }} {{ user.x is undefined }} {{ n is defined }}"),
+            ("1, 2, 3", "{{ user['items']|sort|join(', ') }}"),
+            ("1, 2, 3", "{{ user['items']|sort|join(d=', ') }}"),
+            ("x:[1, 3];y:[2];", "{% for g in rows|groupby('k') %}{{ g.grouper }}:{{ g.list|map(attribute='v')|list }};{% endfor %}"),
+            ("x,y", "{{ rows|map(attribute='k')|unique|join(',') }}"),
+            ("6 3", "{{ rows|sum(attribute='v') }} {{ rows|length }}"),
+            ("[1]", "{{ rows|selectattr('v', 'lt', 2)|map(attribute='v')|list }}"),
+            ("00007 07", "{{ '%05d' % n }} {{ '%02d'|format(n) }}"),
+            ("Ann is 7", "{{ '%(who)s is %(age)d' % {'who': name, 'age': n} }}"),
+            ('{"a": 1}', "{{ user.tags|tojson }}"),
+            ('{\n  "a": 1\n}', "{{ user.tags|tojson(indent=2) }}"),
+            ("ANN ann An Ann", "{{ name.upper() }} {{ name|lower }} {{ name[:2] }} {{ 'ann'|title }}"),
+            ("['a', 'b'] a-b", "{{ 'a,b'.split(',') }} {{ '-'.join(['a', 'b']) }}"),
+            ("Bnn Bnn", "{{ name|replace('A', 'B') }} {{ name.replace('A', 'B') }}"),
+            ("x\n  y", "{{ 'x\ny'|indent(2) }}"),
+            ("  x\n  y", "{{ 'x\ny'|indent(width=2, first=true) }}"),
+            ("1.5 2.0", "{{ 1.46|round(precision=1) }} {{ 1.2|round(method='ceil') }}"),
+            ("[[1, 2], [3, 0]]", "{{ [1, 2, 3]|batch(linecount=2, fill_with=0)|list }}"),
+            ("  a  ", "{{ 'a'|center(width=5) }}"),
+            ("3 -7 1024 3.5 1 14", "{{ n // 2 }} {{ -n }} {{ 2**10 }} {{ n / 2 }} {{ n % 2 }} {{ n * 2 }}"),
+            ("abab [1, 1] ab [1, 2]", "{{ 'ab' * 2 }} {{ [1] * 2 }} {{ 'a' + 'b' }} {{ [1] + [2] }}"),
+            ("True True False", "{{ 1 < 2 < 3 }} {{ 'n' in name }} {{ 9 in [1] }}"),
+            ("1 2 1", "{% set c = cycler(1, 2) %}{{ c.next() }} {{ c.next() }} {{ c.current }}"),
+            ("a, b", "{% set j = joiner(', ') %}{% for x in 'ab' %}{{ j() }}{{ x }}{% endfor %}"),
+            ("AB", "{% for x in 'ab' %}{{ x.upper() }}{% endfor %}"),
+            ("[a][b]", "{% macro m(x) %}[{{ x }}]{% endmacro %}{% for x in 'ab' %}{{ m(x) }}{% endfor %}"),
+            ("0112", "{% for x in 'ab' %}{% for y in range(2) %}{{ loop.index0 + x.count('b') }}{% endfor %}{% endfor %}"),
+            ("odd even", "{% for x in 'ab' %}{{ loop.cycle('odd', 'even') }}{{ ' ' if not loop.last }}{% endfor %}"),
+            ("[0, 1, 2] {'a': 1}", "{{ range(3)|list }} {{ dict(a=1) }}"),
+            ("||", "|{{ 'x' if false }}|"),
+            ("['ann', 'bob']", "{{ ['Ann', 'Bob']|map('lower')|list }}"),
+            ("", "{% for x in ('a' if false) %}{{ x }}{% endfor %}"),
+        ],
+    )  # fmt: skip
+    def test_renders_as_jinja2_does(self, made, text):
+        """
+        Statements, filters and tests do what they do in Jinja2; newlines stay.
+        """
+        assert made == render(text, self.VARIABLES, syntax="jinja2")
+
+    @pytest.mark.parametrize(
+        ("text", "why"),
+        [
+            ("{% include 'x' %}", "there is no include"),
+            ("{% import 'x' as x %}", "there is no import"),
+            ("{% from 'x' import y %}", "there is no fromimport"),
+            ("{% extends 'x' %}", "there is no extends"),
+            ("{% block x %}{% endblock %}", "there is no block"),
+            ("{% autoescape true %}{% endautoescape %}", "there is no "),
+            ("{% nothing %}", "unknown tag 'nothing'"),
+            ("{{ name|nothing }}", "no filter 'nothing'"),
+            ("{{ name|attr('x') }}", "no filter 'attr'"),
+            ("{{ [1]|map('attr', 'x')|list }}", "no filter 'attr'"),
+            ("{{ name is nothing }}", "no test 'nothing'"),
+            ("{{ [1]|select('nothing')|list }}", "no test 'nothing'"),
+            ("{{ name.__class__ }}", "name is a str, which has no '__class__'"),
+            ("{{ n.real }}", "n is a int, which has no 'real'"),
+            ("{{ name.format() }}", "no 'format'"),
+            ("{{ name.upper }}", "a method can't be written"),
+            ("{{ n() }}", "a int can't be called"),
+            ("{{ n + 'a' }}", "~ joins texts"),
+            ("{{ range }}", "can't be written"),
+            ("{{ []|first }}", "No first item"),
+            ("{{ 1 / 0 }}", "ZeroDivisionError"),
+            ("a\n{{ 1 }", "line 2"),
+            ("{{ n|int(", "unexpected 'end of template'"),
+            ("{#", "not closed"),
+            ("{% raw %}", "not closed"),
+        ],
+    )
+    def test_refuses_the_rest(self, text, why):
+        """
+        No loader, no attributes, no objects: each says what there is not.
+        """
+        with pytest.raises(TemplateError, match=why):
+            render(text, self.VARIABLES, syntax="jinja2")
+
+
+class TestGo:
+    """
+    Go's text/template with its standard functions.
+    """
+
+    VARIABLES: ClassVar[dict[str, Any]] = {
+        "name": "Ann",
+        "n": 7,
+        "f": 1.5,
+        "user": {"name": "Bob", "tags": {"b": 2, "a": 1}},
+        "items": [3, 1, 2],
+        "none": None,
+        "yes": True,
+        "no": False,
+        "empty": "",
+        "é": "é",
+    }
+
+    @pytest.mark.parametrize(
+        ("made", "text"),
+        [
+            ("Hi Ann!", "Hi {{.name}}!"),
+            ("Bob 1 Bob é", "{{.user.name}} {{.user.tags.a}} {{$.user.name}} {{.é}}"),
+            ("{name} {x}", "{name} {{`{x}`}}"),
+            ("<no value> true [3 1 2] 1.5", "{{.none}} {{.yes}} {{.items}} {{.f}}"),
+            ("map[name:Bob tags:map[a:1 b:2]]", "{{.user}}"),
+            ("yes", "{{if .yes}}yes{{else}}no{{end}}"),
+            ("c", "{{if .no}}a{{else if .empty}}b{{else}}c{{end}}"),
+            ("<3><1><2>", "{{range .items}}<{{.}}>{{end}}"),
+            ("0=3;1=1;2=2;", "{{range $i, $x := .items}}{{$i}}={{$x}};{{end}}"),
+            ("a=1;b=2;", "{{range $k, $v := .user.tags}}{{$k}}={{$v}};{{end}}"),
+            ("none", "{{range .none}}a{{else}}none{{end}}"),
+            ("012", "{{range 3}}{{.}}{{end}}"),
+            ("01", "{{range 9}}{{if eq . 2}}{{break}}{{end}}{{.}}{{end}}"),
+            ("13", "{{range .items}}{{if eq . 2}}{{continue}}{{end}}{{if eq . 3}}1{{else}}3{{end}}{{end}}"),
+            ("Bob Ann", "{{with .user}}{{.name}} {{$.name}}{{end}}"),
+            ("q", "{{with .empty}}a{{else}}q{{end}}"),
+            ("2", "{{$x := 1}}{{if true}}{{$x = 2}}{{$y := 3}}{{end}}{{$x}}"),
+            ("1", "{{$x := 1}}{{if true}}{{$x := 2}}{{end}}{{$x}}"),
+            ("[Ann]<7>", '{{define "T"}}[{{.}}]{{end}}{{template "T" .name}}{{block "B" .n}}<{{.}}>{{end}}'),
+            ("<no value>", '{{define "T"}}{{.}}{{end}}{{template "T"}}'),
+            ("321", '{{define "T"}}{{if .}}{{len .}}{{template "T" (slice . 1)}}{{end}}{{end}}{{template "T" .items}}'),
+            ("a7b", "a {{- .n -}} b"),
+            ("ad", "a {{- /* c */ -}}  d"),
+            ("a\r\nb", "a\r\n{{if .yes}}b{{end}}"),
+            ("3 2 2 3", "{{len .name}} {{len .é}} {{len .user}} {{len .items}}"),
+            ("true true true false", '{{eq .n 7}} {{ne .name "x"}} {{lt 1 2}} {{ge 1 2}}'),
+            ("true true false", "{{eq .n 1 2 7}} {{gt .f 1.4}} {{le 2 1}}"),
+            ("false true false", "{{eq .n nil}} {{eq .none nil}} {{eq .items nil}}"),
+            ("Ann d false true", '{{and .yes .name}} {{or .empty "d"}} {{not .yes}} {{not .empty}}'),
+            ("Ann", "{{.name | or .empty}}"),
+            ("1 1 2 110", '{{index .items 1}} {{index .user "tags" "a"}} {{(index .user "tags").b}} {{index .name 1}}'),
+            ("n [1] Ann [3 1 2]", "{{slice .name 1 2}} {{slice .items 1 2}} {{slice .name}} {{slice .items 0 3 3}}"),
+            ("1 2a3 4|1 2\n|<nil>", '{{print 1 2 "a" 3 4}}|{{println 1 2}}|{{print .none}}'),
+            ('00007|Ann  |"Ann"|[3 1 2]|1.50|ff|true|int|%', '{{printf "%05d|%-5s|%q|%v|%.2f|%x|%t|%T|%%" .n .name .name .items .f 255 true .n}}'),
+            ("<nil>|%!s(<nil>)|   <nil>", '{{printf "%v|%s|%8v" .none .none .none}}'),
+            ("a-Ann", '{{.name | printf "%s-%s" "a"}}'),
+            ("&lt;a&gt; \\'x\\' a+b%26c &lt;no value&gt;", """{{html "<a>"}} {{js "'x'"}} {{urlquery "a b&c"}} {{html .none}}"""),
+            ("raw97311000-58+", "{{`raw`}}{{'a'}}{{0x1F}}{{1e3}}{{-5}}{{010}}{{\"\\x2b\"}}"),
+            ("1e+06 1e-05 -0.5 NaN", "{{1000000.0}} {{0.00001}} {{-0.5}} {{.nan}}"),
+        ],
+    )  # fmt: skip
+    def test_renders_as_go_does(self, made, text):
+        """
+        Actions and functions do what they do in Go.
+        """
+        variables = {**self.VARIABLES, "nan": float("nan")}
+
+        assert made == render(text, variables, syntax="go")
+
+    def test_a_single_dot_is_all_variables(self):
+        """
+        The topmost dot is a map of everything.
+        """
+        variables = {"b": 2, "a": [1]}
+
+        assert "map[a:[1] b:2]" == render("{{.}}", variables, syntax="go")
+        assert "a b " == render(
+            "{{range $k, $v := .}}{{$k}} {{end}}", variables, syntax="go"
+        )
+        assert "2 2" == render('{{len .}} {{index . "b"}}', variables, syntax="go")
+
+    @pytest.mark.parametrize(
+        ("text", "why"),
+        [
+            ("{{", "unclosed action"),
+            ("{{if .yes}}", "unexpected EOF"),
+            ("{{end}}", "unexpected end"),
+            ("a\n{{end}}", "line 2"),
+            ("{{nothing}}", "function 'nothing' not defined"),
+            ('{{env "HOME"}}', "function 'env' not defined"),
+            ("{{call .name}}", "no function 'call'"),
+            ("{{.name.x}}", "no name.x: name is no map"),
+            ("{{range .items}}{{.x}}{{end}}", "no items.0.x: items.0 is no map"),
+            ("{{range .name}}{{end}}", "range can't go over a str"),
+            ("{{range $a, $b := 3}}{{end}}", "one value at a time"),
+            ("{{eq 1 1.0}}", "a int and a float can't be compared"),
+            ("{{eq .items .items}}", "can't be compared"),
+            ("{{eq 1}}", "eq takes at least 2"),
+            ("{{lt .items 1}}", "can't be compared"),
+            ("{{len 1}}", "has no length"),
+            ("{{index .items .name}}", "no position"),
+            ("{{index .n 1}}", "n is a int and has no keys"),
+            ("{{slice .items 2 1}}", "no slice"),
+            ("{{slice .name 0 1 1}}", "can't be sliced"),
+            ("{{nil}}", "nil is not a command"),
+            ("{{1i}}", "no complex numbers"),
+            ("{{.n 1}}", "no function is given arguments"),
+            ("{{$x}}", "undefined variable"),
+            ('{{template "x"}}', "no template 'x'"),
+            ('{{printf "%d"}}', "fewer values"),
+            ('{{printf "%d" 1 2}}', "more values"),
+            ('{{printf "%*d" 1 2}}', "printf knows no"),
+            ('{{printf "%"}}', "printf knows no"),
+            ("{{printf 1}}", "printf takes a format"),
+            ("{{and}}", "and needs a value"),
+        ],
+    )
+    def test_refuses_the_rest(self, text, why):
+        """
+        What Go would refuse, or reaches out of the variables.
+        """
+        with pytest.raises(TemplateError, match=why):
+            render(text, self.VARIABLES, syntax="go")
+
+    @given(
+        st.lists(
+            st.sampled_from(
+                [
+                    *("a", " ", "\n", "{{.n}}", "{{- .name -}}", "{{.items}}"),
+                    *("{{if .yes}}", "{{if .no}}", "{{else}}", "{{end}}"),
+                    *(
+                        "{{range .items}}",
+                        "{{range $i, $x := .user}}",
+                        "{{with .user}}",
+                    ),
+                    *("{{$.name}}", "{{.}}", "{{$x := 1}}", "{{$x = 2}}", "{{$x}}"),
+                    *("{{break}}", "{{continue}}", "{{len .items}}", "{{eq 1 2}}"),
+                    *('{{printf "%v" .}}', '{{define "t"}}', '{{template "t" .}}'),
+                ]
+            ),
+            max_size=12,
+        ).map("".join)
+    )
+    def test_agrees_with_gotpl(self, text):
+        """
+        What gotpl's own machine renders, this renders the same.
+        """
+        variables = {**self.VARIABLES, "none": "some"}
+        budget = gotpl.ExecutionBudget.strict()
+        try:
+            expected = gotpl.render(text, variables, missing_key="error", budget=budget)
+        except gotpl.TemplateError:
+            with pytest.raises(TemplateError):
+                render(text, variables, syntax="go")
+        else:
+            assert expected == render(text, variables, syntax="go")
+
+
+class TestMissing:
+    """
+    What is missing is an error in every syntax, with its dotted name.
+    """
+
+    @pytest.mark.parametrize(
+        ("syntax", "text", "name"),
+        [
+            ("fstring", "{x}", "x"),
+            ("fstring", "{m[k]}", "m.k"),
+            ("fstring", "{m[in][k]}", "m.in.k"),
+            ("fstring", "{m[a.b]}", "m.a.b"),
+            ("fstring", "{l[2]}", "l.2"),
+            ("jinja2", "{{ x }}", "x"),
+            ("jinja2", "{{ x.y }}", "x"),
+            ("jinja2", "{{ m.k }}", "m.k"),
+            ("jinja2", "{{ m['k'] }}", "m.k"),
+            ("jinja2", "{{ m['in'].k }}", "m.in.k"),
+            ("jinja2", "{{ m.k.z }}", "m.k"),
+            ("jinja2", "{{ l[2] }}", "l.2"),
+            ("jinja2", "{% set k = 'q' %}{{ m[k] }}", "m.q"),
+            ("jinja2", "{% if x %}{% endif %}", "x"),
+            ("jinja2", "{% for a in x %}{% endfor %}", "x"),
+            ("jinja2", "{{ x|upper }}", "x"),
+            ("jinja2", "{{ [x] }}", "x"),
+            ("jinja2", "{{ [x]|length }}", "x"),
+            ("jinja2", "{{ 'a' ~ x }}", "x"),
+            ("jinja2", "{{ 1 + x }}", "x"),
+            ("jinja2", "{{ x == x }}", "x"),
+            ("jinja2", "{{ 1 in x }}", "x"),
+            ("jinja2", "{{ x is none }}", "x"),
+            ("jinja2", "{{ not x }}", "x"),
+            ("jinja2", "{{ x() }}", "x"),
+            ("jinja2", "{{ m[x] }}", "x"),
+            ("jinja2", "{{ '%s' % x }}", "x"),
+            ("jinja2", "{{ '%s'|format(x) }}", "x"),
+            ("jinja2", "{{ m.k is defined and m.k }}{{ m.q }}", "m.q"),
+            ("jinja2", "{{ x|default(y) }}", "y"),
+            ("jinja2", "{% macro f(a) %}{{ a }}{% endmacro %}{{ f() }}", "a"),
+            ("jinja2", "{% for r in [m] %}{{ r.k }}{% endfor %}", "r.k"),
+            ("go", "{{.x}}", "x"),
+            ("go", "{{$.x}}", "x"),
+            ("go", "{{.x.y}}", "x"),
+            ("go", "{{.m.k}}", "m.k"),
+            ("go", "{{.m.in.k}}", "m.in.k"),
+            ("go", '{{index .m "k"}}', "m.k"),
+            ("go", "{{index .l 2}}", "l.2"),
+            ("go", '{{index . "x"}}', "x"),
+            ("go", "{{if .x}}{{end}}", "x"),
+            ("go", "{{range .x}}{{end}}", "x"),
+            ("go", "{{with .m}}{{.k}}{{end}}", "m.k"),
+            ("go", "{{range .r}}{{.k}}{{end}}", "r.0.k"),
+            ("go", "{{$a := .m}}{{$a.k}}", "m.k"),
+            ("go", "{{len .x}}", "x"),
+        ],
+    )
+    def test_names_what_is_missing(self, syntax, text, name):
+        """
+        The variable, and the keys below it that lead to what is missing.
+        """
+        variables = {"m": {"in": {}}, "l": [1, 2], "r": [{}]}
+
+        with pytest.raises(MissingVariableError) as caught:
+            render(text, variables, syntax=syntax)
+
+        assert (name, text) == (caught.value.variable, caught.value.template)
+        assert f"there is no variable '{name}'" in str(caught.value)
+
+    @every_syntax
+    def test_is_also_the_builtin_one_would_guess(self, syntax):
+        """
+        A LookupError, a TemplateError, and it survives pickling.
+        """
+        with pytest.raises(LookupError) as caught:
+            Template(UserMessage(gap(syntax)), syntax=syntax).format({})
+
+        assert isinstance(caught.value, TemplateError)
+        assert str(caught.value) == str(pickle.loads(pickle.dumps(caught.value)))
+
+    @every_syntax
+    def test_shows_a_line_of_the_template(self, syntax):
+        """
+        Of a long template the error shows the beginning, on one line.
+        """
+        text = f"a\n\nlong   {'text ' * 100}{gap(syntax)}"
+
+        with pytest.raises(MissingVariableError) as caught:
+            render(text, {}, syntax=syntax)
+
+        assert caught.value.template.startswith("a long text text")
+        assert 80 == len(caught.value.template)
+
+
+class TestValues:
+    """
+    What values are written as; what is no plain data is refused.
+    """
+
+    @pytest.mark.parametrize(
+        ("value", "fstring", "jinja2", "go"),
+        [
+            ("text", "text", "text", "text"),
+            ("", "", "", ""),
+            (7, "7", "7", "7"),
+            (-1.5, "-1.5", "-1.5", "-1.5"),
+            (1e21, "1e+21", "1e+21", "1e+21"),
+            (True, "True", "True", "true"),
+            (None, "None", "None", "<no value>"),
+            ([1, "a", None], "[1, 'a', None]", "[1, 'a', None]", "[1 a <nil>]"),
+            ((1, 2), "[1, 2]", "[1, 2]", "[1 2]"),
+            (range(3), "[0, 1, 2]", "[0, 1, 2]", "[0 1 2]"),
+            ({"a": True}, "{'a': True}", "{'a': True}", "map[a:true]"),
+            ({2: 1, "a": 1}, "{2: 1, 'a': 1}", "{2: 1, 'a': 1}", "map[2:1 a:1]"),
+            (OrderedDict(a=1), "{'a': 1}", "{'a': 1}", "map[a:1]"),
+            (UserDict(a=1), "{'a': 1}", "{'a': 1}", "map[a:1]"),
+            (Colour.RED, "red", "red", "red"),
+            (Number.TWO, "2", "2", "2"),
+            (Decimal("1.50"), "1.50", "1.50", "1.50"),
+            (date(2026, 3, 5), "2026-03-05", "2026-03-05", "2026-03-05"),
+            (UUID(int=1), *[str(UUID(int=1))] * 3),
+            (UserMessage("hi"), "user: hi", "user: hi", "user: hi"),
+            (
+                Aggregator.new(messages=[UserMessage("hi")]).messages,
+                "['user: hi']",
+                "['user: hi']",
+                "[user: hi]",
+            ),
+        ],
+    )
+    def test_are_written_in_each_syntax(self, value, fstring, jinja2, go):
+        """
+        As Python writes builtins, and as Go does; messages by their text.
+        """
+        expected = {"fstring": fstring, "jinja2": jinja2, "go": go}
+
+        made = {
+            syntax: render(gap(syntax), {"x": value}, syntax=syntax)
+            for syntax in SYNTAXES
+        }
+
+        assert expected == made
+
+    @every_syntax
+    @pytest.mark.parametrize(
+        ("value", "what"),
+        [
+            (object(), "x is a object"),
+            (b"bytes", "x is a bytes"),
+            ({1}, "x is a set"),
+            (TextPart("a"), "x is a TextPart"),
+            ([{"a": object()}], "x.0.a is a object"),
+            ({None: 1}, "x has a key that is a NoneType"),
+            ({"a": {(1,): 1}}, "x.a has a key that is a tuple"),
+            (10**4_000, "x is an integer of more than"),
+            ("\ud800", "x holds '\\\\ud800'"),
+            ({"\ud800": 1}, "a key of x holds"),
+        ],
+    )
+    def test_refuses_what_is_no_plain_data(self, syntax, value, what):
+        """
+        The error names the place, and what may be there.
+        """
+        with pytest.raises(TemplateError, match=what):
+            render(gap(syntax), {"x": value}, syntax=syntax)
+
+    @every_syntax
+    def test_looks_at_no_other_variable(self, syntax):
+        """
+        What a template does not name may be anything.
+        """
+        variables = {"x": 1, "y": object(), "z": range(10**9)}
+
+        assert "1" == render(gap(syntax), variables, syntax=syntax)
+
+    @every_syntax
+    def test_bounds(self, syntax):
+        """
+        The largest there may be is still rendered, and one more is not.
+        """
+        text, mark = gap(syntax), "!"
+        most = {"x": "a" * (MOST_CHARACTERS - 1)}
+        widest = text + mark * (MOST_TEMPLATE_CHARACTERS - len(text))
+
+        assert MOST_CHARACTERS == len(render(text + mark, most, syntax=syntax))
+        assert widest[len(text) :] == render(widest, {"x": ""}, syntax=syntax)
+        with pytest.raises(TemplateError, match="1,000,000 characters"):
+            render(text + mark * 2, most, syntax=syntax)
+        with pytest.raises(TemplateError, match="give long texts as variables"):
+            render(widest + mark, {"x": ""}, syntax=syntax)
+        with pytest.raises(TemplateError, match="more than 100,000 values"):
+            render(text, {"x": [0] * MOST_VALUES}, syntax=syntax)
+
+    @every_syntax
+    def test_text_without_syntax_may_be_of_any_length(self, syntax):
+        """
+        What has no gaps is given back, however long.
+        """
+        text = "a" * (MOST_CHARACTERS + 1)
+
+        assert text is render(text, {}, syntax=syntax)
+
+
+class TestRender:
+    """
+    One text.
+    """
+
+    @pytest.mark.parametrize("wrong", ["f", "", None, "FSTRING", ["go"], "jinja"])
+    def test_names_the_syntaxes(self, wrong):
+        """
+        There are three, and the error says which.
+        """
+        with pytest.raises(TemplateError, match="one of fstring, jinja2, go"):
+            render("a", {}, syntax=wrong)
+        with pytest.raises(TemplateError, match="one of fstring, jinja2, go"):
+            Template(syntax=wrong)
+
+    @every_syntax
+    @pytest.mark.parametrize("wrong", [None, [("x", 1)], "x", 1, object()])
+    def test_takes_a_mapping(self, syntax, wrong):
+        """
+        Anything else is refused, gaps or none.
+        """
+        with pytest.raises(TemplateError, match="variables is a .*expected a mapping"):
+            render("a", wrong, syntax=syntax)
+        with pytest.raises(TemplateError, match="variables is a .*expected a mapping"):
+            Template(UserMessage("a"), syntax=syntax).format(wrong)
+
+    @every_syntax
+    @pytest.mark.parametrize("key", [1, None, ("x",)])
+    def test_names_are_texts(self, syntax, key):
+        """
+        A variable whose name is no text is refused.
+        """
+        with pytest.raises(TemplateError, match="variables has the key"):
+            render("a", {key: 1}, syntax=syntax)
+
+    @every_syntax
+    @pytest.mark.parametrize("text", [None, 1, b"a", UserMessage("a")])
+    def test_renders_text(self, syntax, text):
+        """
+        A template is a text.
+        """
+        with pytest.raises(TemplateError, match="the template is a"):
+            render(text, {}, syntax=syntax)
+
+    @every_syntax
+    def test_refuses_half_characters(self, syntax):
+        """
+        Half of a surrogate pair is no text, in a template neither.
+        """
+        with pytest.raises(TemplateError, match="surrogate"):
+            render("\ud800", {}, syntax=syntax)
+
+    @pytest.mark.parametrize(
+        ("syntax", "package", "extra"),
+        [("jinja2", "jinja2", "jinja"), ("go", "gotpl", "go-templates")],
+    )
+    def test_names_the_extra(self, syntax, package, extra, monkeypatch):
+        """
+        Without its package a syntax says which extra brings it.
+        """
+        for name in list(sys.modules):
+            ours = ("conversation_state.templates._jinja", f"{package}.")
+            if name.startswith((*ours, "conversation_state.templates._go")):
+                monkeypatch.delitem(sys.modules, name)
+        monkeypatch.setitem(sys.modules, package, None)
+
+        with pytest.raises(MissingExtraError, match=f"\\[{extra}\\]") as caught:
+            Template(UserMessage("a"), syntax=syntax).format({})
+
+        assert extra == caught.value.extra
+
+    def test_loads_an_engine_when_it_is_needed(self):
+        """
+        Importing templates loads no engine, and each loads its own only.
+        """
+        script = (
+            "import sys; from conversation_state.templates import render\n"
+            "for syntax in ('fstring', 'jinja2'):\n"
+            "    print(*{'jinja2', 'gotpl'} & {*sys.modules})\n"
+            "    render('{x}', {'x': 1}, syntax=syntax)\n"
+            "print(*{'jinja2', 'gotpl'} & {*sys.modules})"
+        )
+        done = subprocess.run(
+            [sys.executable, "-c", script],
+            capture_output=True,
+            check=True,
+            cwd=ROOT,
+            text=True,
+        )
+
+        assert ["", "", "jinja2"] == done.stdout.splitlines()
+
+
+class TestFormat:
+    """
+    Messages from messages.
+    """
+
+    @every_syntax
+    def test_renders_texts_urls_and_names(self, syntax):
+        """
+        Every text, url and name is rendered; all else stays byte for byte.
+        """
+        g = gap(syntax)
+        kept: Any = {"metadata": {"m": g}, "index": 1}
+        raw = {"type": "future", "text": g}
+        call = ToolCall(g, f"n{g}", f'{{"q": "{g}"}}', index=2, metadata={"m": g})
+        meta = ResponseMeta(g, model=g)
+        template = Template(
+            SystemMessage(f"s{g}", name=f"n{g}", metadata={"m": g}),
+            UserMessage(
+                [
+                    TextPart(f"t{g}", **kept),
+                    ImagePart(url=f"u{g}", media_type=g, detail=g, **kept),
+                    ImagePart(data=g.encode(), media_type=g),
+                    AudioPart(url=f"u{g}"),
+                    VideoPart(url=f"u{g}"),
+                    FilePart(url=f"u{g}", name=f"n{g}"),
+                    FilePart(data=g.encode(), name=f"n{g}"),
+                    UnknownPart(raw, source="future"),
+                ]
+            ),
+            AssistantMessage(
+                [ReasoningPart(f"r{g}"), ReasoningPart(g, g), RefusalPart(f"f{g}")],
+                tool_calls=[call],
+                response=meta,
+            ),
+            ToolMessage(f"c{g}", tool_call_id=g, tool_name=f"n{g}", is_error=True),
+            UnknownMessage({"role": g}, source=g, name=f"n{g}"),
+            syntax=syntax,
+        )
+
+        assert (
+            SystemMessage("s1", name="n1", metadata={"m": g}),
+            UserMessage(
+                [
+                    TextPart("t1", **kept),
+                    ImagePart(url="u1", media_type=g, detail=g, **kept),
+                    ImagePart(data=g.encode(), media_type=g),
+                    AudioPart(url="u1"),
+                    VideoPart(url="u1"),
+                    FilePart(url="u1", name="n1"),
+                    FilePart(data=g.encode(), name="n1"),
+                    UnknownPart(raw, source="future"),
+                ]
+            ),
+            AssistantMessage(
+                [ReasoningPart("r1"), ReasoningPart(g, g), RefusalPart("f1")],
+                tool_calls=[attrs.evolve(call, name="n1")],
+                response=meta,
+            ),
+            ToolMessage("c1", tool_call_id=g, tool_name="n1", is_error=True),
+            UnknownMessage({"role": g}, source=g, name="n1"),
+        ) == template.format({"x": 1})
+
+    @every_syntax
+    @given(messages=st.lists(our.messages(), max_size=3), x=our.texts())
+    def test_never_changes_the_template(self, syntax, messages, x):
+        """
+        Whatever comes of it, a template is what it was; so are the messages.
+        """
+        template = Template(*messages, Placeholder("h", optional=True), syntax=syntax)
+        before = pickle.dumps(template)
+        first = copy.deepcopy(template)
+
+        for variables in ({"x": x}, {}, {"h": messages}, {"h": 1}):
+            try:
+                made = template.format(variables)
+            except (TemplateError, InvalidMessageError, InvalidPartError):
+                continue
+            for old, new in zip(messages, made, strict=False):
+                assert type(old) is type(new)
+                assert old is not new
+
+        assert first == template
+        assert hash(first) == hash(template)
+        assert pickle.loads(before) == template
+
+    @every_syntax
+    def test_formats_anew_each_time(self, syntax):
+        """
+        The second result has the second values, urls included.
+        """
+        g = gap(syntax)
+        template = Template(
+            UserMessage([TextPart(g), ImagePart(url=g), FilePart(url=g, name=g)]),
+            syntax=syntax,
+        )
+
+        first = template.format({"x": "one"})
+        second = template.format({"x": "two"})
+
+        for value, (message,) in (("one", first), ("two", second)):
+            text, image, file = message.content  # type: ignore[attr-defined]
+            assert [value] * 4 == [text.text, image.url, file.url, file.name]
+
+    @every_syntax
+    def test_what_a_message_can_not_be(self, syntax):
+        """
+        A message that becomes invalid says so itself, and notes the template.
+        """
+        template = Template(UserMessage([ImagePart(url=gap(syntax))]), syntax=syntax)
+
+        with pytest.raises(InvalidPartError, match="url is empty") as caught:
+            template.format({"x": ""})
+
+        (note,) = caught.value.__notes__
+        assert note.startswith("made of the template ImagePart(url=")
+
+    @every_syntax
+    def test_in_many_threads(self, syntax):
+        """
+        Threads that share a template each get their own.
+        """
+        text = {
+            "fstring": "{x} {y[0]}",
+            "jinja2": "{% for i in y %}{{ x }} {{ i }}{% endfor %}",
+            "go": "{{range .y}}{{$.x}} {{.}}{{end}}",
+        }[syntax]
+        template = Template(UserMessage(text), syntax=syntax)
+        start, wrong = threading.Barrier(8), []
+
+        def run(number):
+            start.wait()
+            for at in range(30):
+                (message,) = template.format({"x": number, "y": [at]})
+                if message.text != f"{number} {at}":
+                    wrong.append(message)
+
+        threads = [threading.Thread(target=run, args=(n,)) for n in range(8)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+
+        assert [] == wrong
+
+    def test_of_nothing(self):
+        """
+        A template without items gives nothing.
+        """
+        assert () == Template().format({})
+
+
+class TestPlaceholder:
+    """
+    Messages from elsewhere.
+    """
+
+    HISTORY = (UserMessage("{x} {{ x }} {{.x}}"), AssistantMessage("}"))
+
+    @every_syntax
+    @pytest.mark.parametrize(
+        "given_as",
+        [
+            list,
+            tuple,
+            lambda messages: Aggregator.new(messages=messages),
+            lambda messages: Aggregator.new(messages=messages).messages,
+            lambda messages: Aggregator.new(messages=messages).messages[:],
+        ],
+        ids=["list", "tuple", "aggregator", "view", "part of a view"],
+    )
+    def test_gives_the_messages_as_they_are(self, syntax, given_as):
+        """
+        The very messages, braces and all, from any sequence of them.
+        """
+        template = Template(SystemMessage(gap(syntax)), Placeholder("h"), syntax=syntax)
+
+        system, *history = template.format({"x": 1, "h": given_as(self.HISTORY)})
+
+        assert SystemMessage("1") == system
+        assert [id(message) for message in self.HISTORY] == [*map(id, history)]
+
+    def test_gives_nothing_of_the_callers(self):
+        """
+        What the caller does to the list afterwards changes no result.
+        """
+        history = [*self.HISTORY]
+        made = Template(Placeholder("h")).format({"h": history})
+        history.clear()
+
+        assert self.HISTORY == made
+
+    @pytest.mark.parametrize("variables", [{}, {"h": None}, {"h": []}, {"h": ()}])
+    def test_optional_may_be_nothing(self, variables):
+        """
+        Missing, None and empty all give nothing.
+        """
+        assert () == Template(Placeholder("h", optional=True)).format(variables)
+
+    @every_syntax
+    def test_missing(self, syntax):
+        """
+        One that is needed and missing is named, in every syntax.
+        """
+        with pytest.raises(MissingVariableError) as caught:
+            Template(Placeholder("h"), syntax=syntax).format({"x": 1})
+
+        assert "h" == caught.value.variable
+        assert "Placeholder" in caught.value.template
+
+    @pytest.mark.parametrize("optional", [False, True])
+    @pytest.mark.parametrize(
+        ("wrong", "why"),
+        [
+            (UserMessage("a"), "a single UserMessage; put it into a list"),
+            ("text", "is a str; expected a sequence of messages"),
+            (1, "is a int"),
+            ({"a": UserMessage("a")}, "is a dict"),
+            ({UserMessage("a")}, "is a set"),
+            (iter([UserMessage("a")]), "is a list_iterator"),
+            ([UserMessage("a"), "b"], r"h\[1\] is a str; expected a message"),
+            ([None], r"h\[0\] is a NoneType"),
+            ([[UserMessage("a")]], r"h\[0\] is a list"),
+        ],
+    )
+    def test_takes_messages_only(self, optional, wrong, why):
+        """
+        Anything else is refused, optional or not.
+        """
+        with pytest.raises(TemplateError, match=why):
+            Template(Placeholder("h", optional)).format({"h": wrong})
+
+    def test_needed_is_not_none(self):
+        """
+        None is nothing to one that is needed, and the error says what is.
+        """
+        with pytest.raises(TemplateError, match="h is None.*An empty list"):
+            Template(Placeholder("h")).format({"h": None})
+
+    @pytest.mark.parametrize("key", ["", None, 1, "\ud800"])
+    def test_key_is_a_name(self, key):
+        """
+        A key is a text and not empty.
+        """
+        with pytest.raises(InvalidMessageError, match=r"Placeholder\.key"):
+            Placeholder(key)
+
+    def test_optional_is_a_flag(self):
+        """
+        Neither a number nor a text.
+        """
+        with pytest.raises(InvalidMessageError, match=r"Placeholder\.optional"):
+            Placeholder("h", optional="yes")  # type: ignore[arg-type]
+
+
+class TestTemplate:
+    """
+    A template is a value.
+    """
+
+    def test_is_equal_by_content(self):
+        """
+        Equal items and syntax make equal templates, with equal hashes.
+        """
+        made = [Template(UserMessage("a"), Placeholder("h")) for _ in range(2)]
+
+        assert made[0] == made[1]
+        assert 1 == len({*made})
+        assert made[0] != Template(UserMessage("a"), Placeholder("h"), syntax="go")
+        assert made[0] != Template(UserMessage("b"), Placeholder("h"))
+        assert made[0] != Template(UserMessage("a"), Placeholder("h", optional=True))
+
+    def test_survives_pickling(self):
+        """
+        A copy from elsewhere is the same template.
+        """
+        template = Template(UserMessage("a"), Placeholder("h"), syntax="jinja2")
+
+        assert template == pickle.loads(pickle.dumps(template))
+        assert template == copy.deepcopy(template)
+
+    def test_repr(self):
+        """
+        Says how to make it.
+        """
+        template = Template(UserMessage("a"), Placeholder("h"), syntax="go")
+
+        expected = (
+            "Template(UserMessage(content='a'), "
+            "Placeholder(key='h', optional=False), syntax='go')"
+        )
+        assert expected == repr(template)
+        assert template == eval(repr(template))
+
+    def test_is_frozen(self):
+        """
+        Nothing of it can be set.
+        """
+        template = Template(UserMessage("a"))
+
+        with pytest.raises(attrs.exceptions.FrozenInstanceError):
+            template.items = ()  # type: ignore[misc]
+
+    @pytest.mark.parametrize("wrong", ["hi", None, [UserMessage("a")], TextPart("a")])
+    def test_holds_messages_and_placeholders(self, wrong):
+        """
+        Anything else is refused by its position.
+        """
+        with pytest.raises(InvalidMessageError, match="item 1 of the template is"):
+            Template(UserMessage("a"), wrong)
+
+
+plain_texts = st.text(
+    st.characters(exclude_categories=["Cs"], exclude_characters="{}%#")
+)
+
+
+class TestLaws:
+    """
+    What is true of all texts and values.
+    """
+
+    @every_syntax
+    @given(text=plain_texts)
+    def test_plain_text_is_itself(self, syntax, text):
+        """
+        A text without special characters renders as itself.
+        """
+        assert text == render(text, {}, syntax=syntax)
+
+    @every_syntax
+    @given(text=our.texts(), value=our.texts())
+    def test_text_and_value_stay_apart(self, syntax, text, value):
+        """
+        What is escaped comes out as it was, and the value behind it.
+        """
+        template = escaped(text, syntax) + gap(syntax)
+
+        assert text + value == render(template, {"x": value}, syntax=syntax)
+
+    @every_syntax
+    @given(
+        value=st.lists(
+            st.sampled_from(
+                ["{", "}", "{{", "}}", "{%", "%}", "{#", "#}", "x", ".x", "%s", "\r\n"]
+            )
+        ).map("".join)
+    )
+    def test_values_are_never_templates(self, syntax, value):
+        """
+        Syntax in a value comes out as it is.
+        """
+        text = f"[{gap(syntax)}|{gap(syntax, 'y')}]"
+
+        made = render(text, {"x": value, "y": value}, syntax=syntax)
+
+        assert f"[{value}|{value}]" == made
+
+    @every_syntax
+    @given(value=our.json_values())
+    def test_json_values_can_be_written(self, syntax, value):
+        """
+        Whatever JSON can hold is written, twice the same.
+        """
+        once = render(gap(syntax), {"x": value}, syntax=syntax)
+
+        assert once + once == render(gap(syntax) * 2, {"x": value}, syntax=syntax)
+
+    PIECES: ClassVar[dict[str, list[str]]] = {
+        "fstring": [
+            "{",
+            "}",
+            "[",
+            "]",
+            "{{",
+            "}}",
+            "x",
+            "m",
+            "a",
+            "0",
+            "!",
+            ":",
+            ".",
+            "r",
+            ">",
+            "9",
+            "99999",
+            ",",
+            "_",
+            "%",
+        ],
+        "jinja2": [
+            "{{",
+            "}}",
+            "{%",
+            "%}",
+            "{#",
+            "#}",
+            "-",
+            "+",
+            "*",
+            "**",
+            "%",
+            "/",
+            "~",
+            "|",
+            "(",
+            ")",
+            "[",
+            "]",
+            "{",
+            "}",
+            ".",
+            ",",
+            ":",
+            "=",
+            "==",
+            "'",
+            '"',
+            "x",
+            "m",
+            "l",
+            "a",
+            "1",
+            "99",
+            "if",
+            "else",
+            "elif",
+            "endif",
+            "for",
+            "in",
+            "endfor",
+            "recursive",
+            "loop",
+            "set",
+            "endset",
+            "macro",
+            "endmacro",
+            "call",
+            "endcall",
+            "caller",
+            "filter",
+            "endfilter",
+            "with",
+            "endwith",
+            "raw",
+            "endraw",
+            "not",
+            "and",
+            "is",
+            "defined",
+            "upper",
+            "default",
+            "map",
+            "join",
+            "length",
+            "range",
+            "namespace",
+            "include",
+            "self",
+            "__class__",
+            "items",
+            "get",
+            "format",
+            "attr",
+            "true",
+            "none",
+            "\n",
+        ],
+        "go": [
+            "{{",
+            "}}",
+            "{{-",
+            "-}}",
+            "/*",
+            "*/",
+            ".",
+            "$",
+            ":=",
+            "=",
+            "|",
+            "(",
+            ")",
+            ",",
+            '"',
+            "`",
+            "'",
+            "x",
+            "m",
+            "l",
+            ".x",
+            ".m",
+            ".l",
+            ".a",
+            "$x",
+            "1",
+            "99",
+            "1.5",
+            "nil",
+            "true",
+            "if",
+            "else",
+            "end",
+            "range",
+            "with",
+            "define",
+            "template",
+            "block",
+            "break",
+            "continue",
+            "and",
+            "or",
+            "not",
+            "len",
+            "index",
+            "slice",
+            "print",
+            "printf",
+            "html",
+            "js",
+            "eq",
+            "lt",
+            "call",
+            '"a"',
+            '"%d"',
+            '"%999d"',
+            "\n",
+        ],
+    }
+
+    @every_syntax
+    @given(data=st.data())
+    def test_any_text_renders_or_is_refused(self, syntax, data):
+        """
+        Whatever is made of a syntax's own words ends, in text or TemplateError.
+        """
+        pieces = st.sampled_from([*self.PIECES[syntax], " ", " "])
+        text = "".join(data.draw(st.lists(pieces, max_size=25)))
+        variables = {"x": "v", "m": {"a": [1]}, "l": [1, "a"], "a": None}
+
+        try:
+            made = render(text, variables, syntax=syntax)
+        except TemplateError as error:
+            assert str(error)
+        else:
+            assert isinstance(made, str)
+
+    @every_syntax
+    @given(data=st.data())
+    def test_any_expression_renders_or_is_refused(self, syntax, data):
+        """
+        The same for what is well-formed around it.
+        """
+        pieces = st.sampled_from([*self.PIECES[syntax][4:], " ", " "])
+        inner = "".join(data.draw(st.lists(pieces, max_size=8)))
+        left, _, right = GAP[syntax].replace(".", "").partition("%s")
+        variables = {"x": "v", "m": {"a": [1]}, "l": [1, "a"], "a": None}
+
+        try:
+            made = render(f"{left}{inner}{right}", variables, syntax=syntax)
+        except TemplateError as error:
+            assert str(error)
+        else:
+            assert isinstance(made, str)
+
+
+def test_messages_of_templates_are_messages():
+    """
+    What comes of a template goes into a state.
+    """
+    template = Template(
+        SystemMessage("You help {who}."), Placeholder("history"), UserMessage("{ask}")
+    )
+    talk = Aggregator.new(messages=[UserMessage("hi"), AssistantMessage("hello {x}")])
+
+    made = template.format({"who": "Ann", "ask": "Why?", "history": talk})
+    state = Aggregator.new(messages=made)
+
+    assert all(isinstance(message, Message) for message in made)
+    assert ["You help Ann.", "hi", "hello {x}", "Why?"] == [m.text for m in state]
