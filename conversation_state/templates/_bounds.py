@@ -167,7 +167,6 @@ class Meter:
 
             below: list[Any] = []
             for each in level:
-                kind = each.__class__
                 if isinstance(each, str):
                     self.step(1 + len(each) // _CHARACTERS_A_STEP)
                     characters += 4 + len(each)
@@ -183,7 +182,7 @@ class Meter:
                     characters += 2
                     below.extend(each)
                     below.extend(each.values())
-                elif kind is range:
+                elif isinstance(each, range):
                     self.step(1 + len(each))
                     characters += 24 * len(each)
                 else:
