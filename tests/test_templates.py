@@ -419,6 +419,7 @@ class TestGo:
             ('{{printf "%d" 1 2}}', "more values"),
             ('{{printf "%*d" 1 2}}', "printf knows no"),
             ('{{printf "%"}}', "printf knows no"),
+            ('{{printf "%------d" 1}}', "printf knows no"),
             ("{{printf 1}}", "printf takes a format"),
             ("{{and}}", "and needs a value"),
         ],

@@ -531,6 +531,7 @@ GO = {
     "star": ('{{printf "%*d" 999999999 1}}', {}),
     "index": ('{{printf "%[1]s%[1]s" .t}}', WORDS),
     "width of a value": ("{{printf .x 1}}", {"x": "%999999999d"}),
+    "flags of a value": ("{{printf .x 1}}", {"x": f"%{'-' * 900_000}d"}),
     "many wide ones": ("{{printf .x" + " 1" * 20_000 + "}}", {"x": "%9999d" * 20_000}),
     "doubled": ('{{$x := "a"}}{{range 99}}{{$x = print $x $x}}{{end}}', {}),
     "doubled by printf": (

@@ -252,7 +252,7 @@ def _println(meter: Meter, _path: _Path, *arguments: Any) -> str:
 
 
 _DIRECTIVE = re.compile(
-    r"%(?P<flags>[-+# 0]*)(?P<width>[0-9]*)(?P<precision>(?:\.[0-9]*)?)(?P<verb>.)",
+    r"%(?P<flags>[-+# 0]{0,5})(?P<width>[0-9]*)(?P<precision>(?:\.[0-9]*)?)(?P<verb>.)",
     re.DOTALL,
 )
 _VERBS = "vTtbcdoOqxXUeEfFgGs%"

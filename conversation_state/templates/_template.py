@@ -279,7 +279,7 @@ def _engine(syntax: str) -> Any:
 _KEPT_CHARACTERS = 10_000
 
 
-@lru_cache(maxsize=256)
+@lru_cache(maxsize=128)
 def _kept(engine: Any, text: str) -> Any:
     return engine.compiled(text)
 
