@@ -631,6 +631,24 @@ class TestValues:
             render(gap(syntax), {"x": value}, syntax=syntax)
 
     @every_syntax
+    def test_bounds_levels(self, syntax):
+        """
+        A hundred levels can be written; more, and rings, are refused by place.
+        """
+        ring: list[Any] = []
+        ring.append(ring)
+        value: Any = 1
+        for _ in range(100):
+            value = [value]
+
+        assert "[" * 100 + "1" + "]" * 100 == render(
+            gap(syntax), {"x": value}, syntax=syntax
+        )
+        for wrong in ([value], {"a": value}, ring):
+            with pytest.raises(TemplateError, match=r"more than 100 levels deep"):
+                render(gap(syntax), {"x": wrong}, syntax=syntax)
+
+    @every_syntax
     def test_looks_at_no_other_variable(self, syntax):
         """
         What a template does not name may be anything.

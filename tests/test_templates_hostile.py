@@ -236,6 +236,22 @@ JINJA2 = {
         "{% for i in range(99999) %}" + "{% set x = 1 %}" * 6_000 + "{% endfor %}",
         {},
     ),
+    "body as large as it may be": (
+        "{% for i in range(99999) %}" + "{% set x = 1 %}" * 3_000 + "{% endfor %}",
+        {},
+    ),
+    "body called again": (
+        "{% for x in [range(99999)] recursive %}{% if loop.depth < 2 %}{{ loop(x) }}{% endif %}"
+        + "{% set y = 1 %}" * 3_000
+        + "{% endfor %}",
+        {},
+    ),
+    "macro as large as it may be": (
+        "{% macro m() %}"
+        + "{% set x = 1 %}" * 3_000
+        + "{% endmacro %}{% for i in range(99999) %}{% set y = m() %}{% endfor %}",
+        {},
+    ),
     "macro": ("{% macro m() %}{{ m() }}{% endmacro %}{{ m() }}", {}),
     "two macros": (
         "{% macro a() %}{{ b() }}{% endmacro %}{% macro b() %}{{ a() }}{% endmacro %}{{ a() }}",
