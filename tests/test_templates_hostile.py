@@ -237,18 +237,18 @@ JINJA2 = {
         {},
     ),
     "body as large as it may be": (
-        "{% for i in range(99999) %}" + "{% set x = 1 %}" * 3_000 + "{% endfor %}",
+        "{% for i in range(99999) %}" + "{% set x = 1 %}" * 1_600 + "{% endfor %}",
         {},
     ),
     "body called again": (
         "{% for x in [range(99999)] recursive %}{% if loop.depth < 2 %}{{ loop(x) }}{% endif %}"
-        + "{% set y = 1 %}" * 3_000
+        + "{% set y = 1 %}" * 1_600
         + "{% endfor %}",
         {},
     ),
     "macro as large as it may be": (
         "{% macro m() %}"
-        + "{% set x = 1 %}" * 3_000
+        + "{% set x = 1 %}" * 1_600
         + "{% endmacro %}{% for i in range(99999) %}{% set y = m() %}{% endfor %}",
         {},
     ),

@@ -126,6 +126,8 @@ _NOTHING = object()
 
 # The steps of going on to the next item of a range.
 _AN_ITEM = 3
+# The steps of calling a template.
+_A_CALL = 5
 
 
 class _Walk:
@@ -146,6 +148,7 @@ class _Walk:
         """
         before, self._scopes = self._scopes, [{"$": dot}]
         self._meter.enter()
+        self._meter.step(_A_CALL)
         self._list(body, dot)
         self._meter.leave()
         self._scopes = before

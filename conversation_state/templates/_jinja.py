@@ -40,7 +40,7 @@ EXACT = False
 
 # How many nodes a tree may have: what compiling takes goes by them. A variable
 # in the text is two.
-_MOST_NODES = 10_000
+_MOST_NODES = 5_000
 
 # Nested expressions are several levels of the tree each.
 _LEVELS = 3 * MOST_DEPTH
