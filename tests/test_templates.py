@@ -293,6 +293,7 @@ class TestJinja2:
             ("{{ 1 / 0 }}", "ZeroDivisionError"),
             ("a\n{{ 1 }", "line 2"),
             ("{{ n|int(", "unexpected 'end of template'"),
+            ("{% macro m() %}{{ m() }}{% endmacro %}{{ m() }}", "it calls itself"),
             ("{#", "not closed"),
             ("{% raw %}", "not closed"),
         ],
@@ -422,6 +423,10 @@ class TestGo:
             ('{{printf "%------d" 1}}', "printf knows no"),
             ("{{printf 1}}", "printf takes a format"),
             ("{{and}}", "and needs a value"),
+            (
+                '{{define "a"}}{{template "a"}}{{end}}{{template "a"}}',
+                "it calls itself",
+            ),
         ],
     )
     def test_refuses_the_rest(self, text, why):
