@@ -37,6 +37,7 @@ from conversation_state.parts import (
     UnknownPart,
     VideoPart,
 )
+from conversation_state.templates import Placeholder, Template
 from conversation_state.tools import Parameter, ToolCall, ToolInfo
 from conversation_state.usage import (
     CompletionTokensDetails,
@@ -215,6 +216,12 @@ DOCUMENT = (
     .with_dsl({"match": {"text": ["Bern"]}})
     .with_extra_info("page 3")
 )
+TEMPLATE = Template(
+    *MESSAGES,
+    Placeholder("history"),
+    Placeholder("größe", optional=True),
+    syntax="jinja2",
+)
 VALUES = {
     "aggregator": STATE,
     "checkpoint": STATE.checkpoint("before booking: 東京"),
@@ -222,6 +229,7 @@ VALUES = {
     "message": MESSAGES[9],
     "messages": MESSAGES,
     "part": PARTS[3],
+    "template": TEMPLATE,
     "tool_call": CALL,
     "tool_info": TOOL,
     "turn": STATE.turn,

@@ -42,7 +42,7 @@ class Codec:
     Kinds of its own, and what they are written from: ``aggregator``, ``turn``,
     ``checkpoint``, ``message``, ``messages`` (a tuple, a list or a state's view
     of messages; read as a tuple), ``part``, ``tool_call``, ``usage``,
-    ``tool_info``, ``document``.
+    ``tool_info``, ``document``, ``template``.
 
     >>> @attrs.frozen
     ... class Ticket:

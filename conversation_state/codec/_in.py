@@ -13,7 +13,7 @@ finds out what is wrong.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from functools import partial
 from typing import Any, NamedTuple
@@ -55,6 +55,7 @@ from conversation_state.parts import (
     UnknownPart,
     VideoPart,
 )
+from conversation_state.templates import Placeholder, Template
 from conversation_state.tools import ToolCall, ToolInfo
 from conversation_state.usage import (
     CompletionTokensDetails,
@@ -579,6 +580,31 @@ _AGGREGATOR = _strict(
 _CHECKPOINT = _strict(Checkpoint, "state", state=_aggregator, label=Reader.text)
 
 
+# Templates
+
+
+def _item(reader: Reader, raw: Any, at: At) -> Any:
+    """
+    What stands in a template: a message, or a place for others.
+    """
+    is_place = raw.__class__ is dict and "placeholder" in raw
+    return reader.object(raw, at, _PLACEHOLDER if is_place else _ITEM)
+
+
+def _make_template(items: Iterable[Any], syntax: str = "fstring") -> Template:
+    return Template(*items, syntax=syntax)
+
+
+_ITEM = _strict(lambda message: message, "message", message=_message)
+_PLACEHOLDER = _strict(
+    lambda placeholder, optional=False: Placeholder(placeholder, optional),
+    "placeholder",
+    placeholder=Reader.text,
+    optional=Reader.truth,
+)
+_TEMPLATE = _strict(_make_template, "items", items=many(_item), syntax=Reader.text)
+
+
 # Documents
 
 
@@ -590,6 +616,7 @@ READS: dict[str, tuple[type, Read]] = {
     "message": (Message, _message),
     "messages": (tuple, _messages),
     "part": (Part, _part),
+    "template": (Template, one(_TEMPLATE)),
     "tool_call": (ToolCall, _tool_call),
     "tool_info": (ToolInfo, one(TOOL_INFO)),
     "turn": (Turn, _turn),

@@ -49,6 +49,7 @@ from conversation_state.parts import (
     TextPart,
     UnknownPart,
 )
+from conversation_state.templates import Placeholder, Template
 from conversation_state.tools import Parameter, ToolCall, ToolInfo
 from conversation_state.tools._infos import is_schema
 from conversation_state.usage import Usage
@@ -404,6 +405,26 @@ def _messages_out(messages: Iterable[Message]) -> list[Object]:
     return [_message_out(message) for message in messages]
 
 
+def _template_out(template: Template) -> Object:
+    """
+    A template: each item says whether it is a message or a place for others.
+    """
+    items: list[Object] = []
+    for item in template.items:
+        if not isinstance(item, Placeholder):
+            items.append({"message": _message_out(item)})
+        elif item.optional:
+            items.append({"placeholder": item.key, "optional": True})
+        else:
+            items.append({"placeholder": item.key})
+
+    data: Object = {"items": items}
+    if template.syntax != "fstring":
+        data["syntax"] = template.syntax
+
+    return data
+
+
 def _ledger_out(entry: LedgerEntry) -> Object:
     data: Object = {"id": entry.id, "usage": _usage_out(entry.usage)}
     if entry.model:
@@ -463,6 +484,7 @@ WRITES: dict[type, tuple[str, Write]] = {
     Checkpoint: ("checkpoint", _checkpoint_out),
     Document: ("document", _document_out),
     Messages: ("messages", _messages_out),
+    Template: ("template", _template_out),
     ToolCall: ("tool_call", _tool_call_out),
     ToolInfo: ("tool_info", _tool_info_out),
     Turn: ("turn", _turn_out),

@@ -23,6 +23,7 @@ from conversation_state.errors import (
     InvalidPartError,
     InvalidToolError,
     InvalidUsageError,
+    TemplateError,
 )
 
 __all__ = ["Read", "Reader", "Shape", "many", "one"]
@@ -39,6 +40,7 @@ _REFUSED = (
     InvalidPartError,
     InvalidToolError,
     InvalidUsageError,
+    TemplateError,
 )
 
 

@@ -13,8 +13,8 @@ The whole format, version 1:
 
     kind "turn": id, parent_id, entry_ids, messages, ledger
     kind "checkpoint": label, state (what an aggregator has)
-    kinds "document", "message", "messages", "part", "tool_call", "tool_info",
-        "usage": one field of that name
+    kinds "document", "message", "messages", "part", "template", "tool_call",
+        "tool_info", "usage": one field of that name
     any other kind, of `Codec.register`: value
 
     message: role, content (text) or parts (objects), name, run_id, turn_id,
@@ -26,6 +26,8 @@ The whole format, version 1:
         Schema, whose type is the text "object", or an object of parameters
     parameter: type, description, required, enum, items, properties
     document: id, content, metadata
+    template: items, syntax; an item is {"message": message} or {"placeholder":
+        text, "optional": true}
     response: finish_reason, usage, logprobs, model
     usage: counts by name, two breakdowns; and any further counts beside them
 

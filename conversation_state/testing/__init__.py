@@ -42,6 +42,7 @@ from conversation_state.parts import (
     UnknownPart,
     VideoPart,
 )
+from conversation_state.templates import Placeholder, Template
 from conversation_state.tools import Parameter, ToolCall, ToolInfo
 from conversation_state.usage import (
     CompletionTokensDetails,
@@ -72,11 +73,13 @@ STRATEGIES: dict[type, str] = {
     Message: "messages",
     Parameter: "parameters",
     Part: "parts",
+    Placeholder: "placeholders",
     PromptTokensDetails: "prompt_tokens_details",
     ReasoningPart: "reasoning_parts",
     RefusalPart: "refusal_parts",
     ResponseMeta: "response_metas",
     SystemMessage: "system_messages",
+    Template: "templates",
     TextPart: "text_parts",
     ToolCall: "tool_calls",
     ToolInfo: "tool_infos",

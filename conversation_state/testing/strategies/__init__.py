@@ -45,6 +45,10 @@ from conversation_state.testing.strategies._talks import (
     is_accepted,
     transcripts,
 )
+from conversation_state.testing.strategies._templates import (
+    placeholders,
+    templates,
+)
 from conversation_state.testing.strategies._tools import (
     documents,
     parameters,
@@ -84,11 +88,13 @@ __all__ = [
     "metadata",
     "parameters",
     "parts",
+    "placeholders",
     "prompt_tokens_details",
     "reasoning_parts",
     "refusal_parts",
     "response_metas",
     "system_messages",
+    "templates",
     "text_parts",
     "texts",
     "timestamps",
