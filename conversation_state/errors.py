@@ -136,8 +136,9 @@ class ConcatError(ConversationStateError, ValueError):
     Pieces that can't be of one message.
 
     Attributes:
-        field: What they disagree about: ``name``, ``tool_calls[0].name``, ...;
-            "" if there are no pieces at all.
+        field: What they disagree about: ``name``, ``the image of a tool
+            result``, ``tool_calls[index=0].name``, ``name in column 1`` (of
+            rows); ``chunk`` if one is no message; "" if there are none.
 
         ours: What the pieces before say.
 

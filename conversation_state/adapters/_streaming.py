@@ -19,10 +19,18 @@ from collections.abc import (
 from operator import itemgetter
 from typing import Any, Protocol
 
-from conversation_state.adapters._reading import Place, mended
+from conversation_state.adapters._reading import Place, is_list, is_map, mended
 from conversation_state.messages import AssistantMessage
 
-__all__ = ["Cut", "News", "Shell", "Streaming", "achunks_of", "chunks_of"]
+__all__ = [
+    "Cut",
+    "News",
+    "Shell",
+    "Streaming",
+    "achunks_of",
+    "add_to",
+    "chunks_of",
+]
 
 
 class Streaming(Protocol):
@@ -119,12 +127,16 @@ class Cut:
     """
     A text that comes in pieces, which may be cut in the middle of a pair of
     surrogates: the first half is held back until the second one comes.
+
+    Attributes:
+        is_harmed: Whether half of a pair was alone, and is U+FFFD now.
     """
 
-    __slots__ = ("_held",)
+    __slots__ = ("_held", "is_harmed")
 
     def __init__(self) -> None:
         self._held = ""
+        self.is_harmed = False
 
     def next(self, piece: str) -> str:
         """
@@ -135,7 +147,14 @@ class Cut:
 
         text = self._held + piece
         self._held = text[-1] if text and "\ud800" <= text[-1] <= "\udbff" else ""
-        return mended(text[:-1] if self._held else text)
+        return self._mended(text[:-1] if self._held else text)
+
+    def _mended(self, text: str) -> str:
+        whole = mended(text)
+        if whole.count("\ufffd") > text.count("\ufffd"):
+            self.is_harmed = True
+
+        return whole
 
     def whole(self, piece: str) -> str:
         """
@@ -157,7 +176,7 @@ class Cut:
         """
         What still waits, as valid Unicode.
         """
-        rest, self._held = mended(self._held), ""
+        rest, self._held = self._mended(self._held), ""
         return rest
 
 
@@ -169,22 +188,31 @@ class Shell:
     same, but for some keys.
     """
 
-    __slots__ = ("_asked", "_but", "_get", "_size")
+    __slots__ = ("_but", "_get", "_get_others", "_said", "_size")
 
     def __init__(self, *but: str) -> None:
-        self._but = but
+        self._but = frozenset(but)
         self._size = -1
-        self._get: Callable[[Any], Any] = len
-        self._asked: Any = None
+        self._get: Callable[[Any], Any] = bool
+        self._get_others: Callable[[Any], Any] = bool
+        self._said: Any = None
 
     def remember(self, raw: Mapping[str, Any]) -> None:
         """
         Remember *raw*, in which nothing was wrong.
+
+        Not if there are objects in it: the next one may be the same object,
+        and changed.
         """
-        keys = [key for key in raw if key not in self._but]
+        keys, others = raw.keys() - self._but, raw.keys() & self._but
+        if any(is_map(raw[key]) or is_list(raw[key]) for key in keys):
+            self.forget()
+            return
+
         self._size = len(raw)
         self._get = itemgetter(*keys) if keys else bool
-        self._asked = self._get(raw)
+        self._get_others = itemgetter(*others) if others else bool
+        self._said = self._get(raw)
 
     def forget(self) -> None:
         """
@@ -198,13 +226,18 @@ class Shell:
 
         Raises what asking it for keys raises, if it has others.
         """
-        return len(raw) == self._size and self._get(raw) == self._asked
+        if len(raw) != self._size or self._get(raw) != self._said:
+            return False
+
+        # As many keys, and these: then there is no other one.
+        self._get_others(raw)
+        return True
 
 
 class News:
     """
     What was said beside what our model has words for: most of it is said again
-    with every event, and is new once.
+    with every event, and is new once. A list is more of a list, and always new.
     """
 
     __slots__ = ("_seen",)
@@ -220,12 +253,14 @@ class News:
         if place.raw.keys() <= known:
             return {}
 
-        seen = self._seen
-        news: dict[str, Any] = {}
         told = place.reading.rest(place.raw, known, place.path)
-        for key, value in told.items():
-            if value is not None and seen.get((kind, key)) != value:
-                seen[kind, key] = news[key] = value
+        news = {
+            key: value
+            for key, value in told.items()
+            if value is not None and not self.is_none(key, value, kind)
+        }
+        for key, value in news.items():
+            self._seen[kind, key] = value
 
         return news
 
@@ -233,17 +268,32 @@ class News:
         """
         Whether *value* under *key*, of a *kind*, is what was said last.
         """
-        return bool(value == self._seen.get((kind, key), _NOTHING))
+        before = self._seen.get((kind, key), _NOTHING)
+        return (
+            before.__class__ is value.__class__
+            and not isinstance(value, list)
+            and bool(before == value)
+        )
 
     def add(
         self, notes: dict[str, Any], place: Place, known: frozenset[str], kind: object
     ) -> None:
         """
-        Add the same to *notes*, where the last word stands.
+        Add the same to *notes*.
         """
-        for key, value in self.of(place, known, kind).items():
-            before = notes.get(key)
-            if isinstance(before, dict) and isinstance(value, dict):
-                notes[key] = {**before, **value}
-            else:
-                notes[key] = value
+        add_to(notes, self.of(place, known, kind))
+
+
+def add_to(notes: dict[str, Any], news: Mapping[str, Any]) -> None:
+    """
+    Add *news* to *notes*: maps are merged and lists go on; of all else the last
+    word stands.
+    """
+    for key, value in news.items():
+        before = notes.get(key)
+        if isinstance(before, dict) and isinstance(value, dict):
+            before.update(value)
+        elif isinstance(before, list) and isinstance(value, list):
+            before.extend(value)
+        else:
+            notes[key] = value.copy() if isinstance(value, (dict, list)) else value

@@ -89,6 +89,15 @@ def concat(
             the field, both values and the number of the first chunk that
             disagrees.
 
+        InvalidUsageError:
+            If usages are added, and come to more than a count can be.
+
+        TypeError:
+            If *chunks* is a message.
+
+        ValueError:
+            If *usage* is neither.
+
     >>> from conversation_state.messages import AssistantMessage
     >>> concat([AssistantMessage("Hel"), AssistantMessage("lo")]).text
     'Hello'
@@ -101,7 +110,7 @@ def concat(
     given: list[Any] = list(chunks)
     if 1 < len(given) < _SHORT:
         text = plain_text(given)
-        if text is not None:
+        if text is not None and given[0].__class__ is AssistantMessage:
             return AssistantMessage(text)  # type: ignore[return-value]  # as they are
 
     pieces = Pieces(mode, regroup=regroup_by_index)

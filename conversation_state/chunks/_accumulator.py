@@ -115,12 +115,16 @@ class Accumulator(ByContent):
         """
         What was received so far: `concat` of the chunks.
 
-        Linear in the chunks since the message was last asked for, here or of
-        an earlier moment, and in the length of the text; asked again, O(1).
+        Asked for again, O(1). Else linear in what the message holds, and in
+        the chunks since the latest earlier moment that had been asked for its
+        message before more was added.
 
         Raises:
             ConcatError:
                 If there are no chunks.
+
+            InvalidUsageError:
+                If usages are added, and come to more than a count can be.
         """
         made = self._made
         if made is None:

@@ -6,9 +6,11 @@ Every function takes the pieces in order and is linear in their size.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from itertools import chain
-from typing import Any, Literal, TypeAlias
+from typing import Any, Literal, TypeAlias, TypeVar
+
+import attrs
 
 from conversation_state._persistent import EMPTY_MAP, PMap, pmap
 from conversation_state.messages import ResponseMeta
@@ -20,7 +22,11 @@ from conversation_state.parts import (
     TextPart,
 )
 from conversation_state.tools import ToolCall
-from conversation_state.usage import Usage
+from conversation_state.usage import (
+    CompletionTokensDetails,
+    PromptTokensDetails,
+    Usage,
+)
 
 __all__ = [
     "UsageMode",
@@ -31,6 +37,7 @@ __all__ = [
     "merged_responses",
 ]
 
+D = TypeVar("D", PromptTokensDetails, CompletionTokensDetails)
 UsageMode: TypeAlias = Literal["cumulative", "delta"]
 
 
@@ -178,11 +185,32 @@ def _last(words: Iterable[str]) -> str:
 
 
 def _spent(usages: Sequence[Usage], mode: UsageMode) -> Usage:
-    total = usages[0]
-    for usage in usages[1:]:
-        if mode == "delta":
-            total = total + usage
-        elif usage is not total:
-            total = total | usage
+    # Count by count: to combine two at a time would copy the categories of all
+    # before.
+    if len(usages) == 1:
+        return usages[0]
 
-    return total
+    combine: Callable[[list[int]], int] = sum if mode == "delta" else max
+    extra: dict[str, list[int]] = {}
+    for usage in usages:
+        for name, count in usage.extra.items():
+            extra.setdefault(name, []).append(count)
+
+    return Usage(
+        combine([usage.prompt_tokens for usage in usages]),
+        combine([usage.completion_tokens for usage in usages]),
+        combine([usage.total_tokens for usage in usages]),
+        _details([usage.prompt_tokens_details for usage in usages], combine),
+        _details([usage.completion_tokens_details for usage in usages], combine),
+        {name: combine(counts) for name, counts in extra.items()},
+    )
+
+
+def _details(given: Sequence[D], combine: Callable[[list[int]], int]) -> D:
+    kind = type(given[0])
+    return kind(
+        **{
+            field.name: combine([getattr(each, field.name) for each in given])
+            for field in attrs.fields(kind)
+        }
+    )

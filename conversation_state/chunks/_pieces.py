@@ -215,7 +215,9 @@ class Pieces:
 
         fields = self._common()
         if isinstance(first, UnknownMessage):
-            return UnknownMessage(first.raw, source=first.source, **fields)
+            return UnknownMessage(
+                first.raw, source=self._facts.get("source", ""), **fields
+            )
 
         if isinstance(first, AssistantMessage):
             fields["tool_calls"] = self._tool_calls()

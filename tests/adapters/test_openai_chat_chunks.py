@@ -20,6 +20,7 @@ from conversation_state.adapters.openai_chat import (
     load,
     load_chunks,
 )
+from conversation_state.adapters.openai_chat._chunks import _Stream
 from conversation_state.chunks import Accumulator, concat
 from conversation_state.errors import DecodeError, ProviderStreamError
 from conversation_state.messages import AssistantMessage, LogProb
@@ -133,8 +134,11 @@ class TestText:
         whole = [event(content="a\ud83d"), event(content="\ude00b"), event(content="")]
         broken = [event(content="a\ud83d"), event(content="b"), event(content="\ud83d")]
 
-        assert "a😀b" == collected(*whole).text
-        assert "a\ufffdb\ufffd" == collected(*broken).text
+        mended = collected(*broken)
+
+        assert "a😀b" == collected(*whole).content
+        assert "a\ufffdb\ufffd" == mended.content
+        assert ("content",) == mended.metadata["openai_chat"]["mended"]
 
     def test_surrogates_in_arguments(self):
         """
@@ -150,7 +154,7 @@ class TestText:
 
     def test_whole_characters(self):
         """
-        Text beyond ASCII goes the quick way, too.
+        Text beyond ASCII, cut between characters and within.
         """
         pieces = ["größe", "漢字", "😀", "\ud83d", "\ude00", "é"]
 
@@ -329,6 +333,75 @@ class TestCalls:
 
         assert [("a", "f", "{} ")] == [(c.id, c.name, c.arguments) for c in calls]
 
+    def test_another_name(self):
+        """
+        Is another call, whatever its id says: chunks always concatenate.
+        """
+        by_id = called(
+            call(0, "1", id="call_0", name="f"), call(0, "2", id="call_0", name="g")
+        )
+        unnumbered = called(
+            call(None, "1", id="call_0", name="f"),
+            call(None, "2", id="call_0", name="g"),
+        )
+        legacy = collected(
+            event(function_call={"name": "f", "arguments": "1"}),
+            event(function_call={"name": "g", "arguments": "2"}),
+        ).tool_calls
+
+        for calls in (by_id, unnumbered, legacy):
+            assert [("f", "1"), ("g", "2")] == [(c.name, c.arguments) for c in calls]
+
+    def test_found_by_id(self):
+        """
+        Without indexes, ids tell which call a piece is of, also in turn.
+        """
+        calls = called(
+            call(None, "1", id="a", name="f"),
+            call(None, "2", id="b", name="f"),
+            call(None, "3", id="a"),
+        )
+
+        assert [("a", "13"), ("b", "2")] == [(c.id, c.arguments) for c in calls]
+
+    def test_no_ids_whole_after_a_piece(self):
+        """
+        What makes a call whole may come in pieces, braces in texts aside.
+        """
+        calls = called(
+            call(0, "", name="f"),
+            call(0, '{"q": "}{\\""'),
+            call(0, "}", name="f"),
+            call(0, '{"q": 2}', name="f"),
+        )
+
+        assert ['{"q": "}{\\""}', '{"q": 2}'] == [each.arguments for each in calls]
+
+    def test_a_name_again(self):
+        """
+        After a call with an id, a piece without one is of that call.
+        """
+        calls = called(call(0, "{}", id="a", name="f"), call(0, " ", name="f"))
+
+        assert ["{} "] == [each.arguments for each in calls]
+
+    def test_deep_arguments(self):
+        """
+        However deep: nobody parses them.
+        """
+        calls = called(call(0, "[" * 100_000, name="f"), call(0, "]", name="f"))
+
+        assert [100_001] == [len(each.arguments) for each in calls]
+
+    def test_no_room_behind(self):
+        """
+        Where the largest index is taken, another one is found.
+        """
+        calls = called(*[call(2**63 - 1, "", id=word) for word in "abc"])
+
+        assert {"a", "b", "c"} == {each.id for each in calls}
+        assert 3 == len({each.index for each in calls})
+
     def test_custom(self):
         """
         Custom tools have an input that is no JSON.
@@ -401,6 +474,37 @@ class TestAudio:
         assert "Hello" == part.metadata["openai_chat"]["keys"]["transcript"]
         assert {"id": "audio_1"} == dump([message]).payload["messages"][0]["audio"]
 
+    @pytest.mark.parametrize(
+        "pieces",
+        [["eHg"], ["eHg="], ["eH", "g"], ["eH\ng="], ["eHg", "="]],
+    )
+    def test_without_padding(self, pieces):
+        """
+        As encoders and networks leave it.
+        """
+        message = collected(*[event(audio={"data": piece}) for piece in pieces])
+
+        assert [b"xx"[:1] + b"x"] == [part.data for part in message.parts]
+
+    def test_padding_between(self):
+        """
+        Pieces that were encoded each by itself.
+        """
+        message = collected(
+            event(audio={"data": "eHg="}), event(audio={"data": "eA=="})
+        )
+
+        assert [b"xxx"] == [part.data for part in message.parts]
+
+    def test_half_an_octet(self):
+        """
+        What can't be decoded in the end is noted.
+        """
+        message = collected(event(audio={"data": "eHg=e"}))
+
+        assert [b"xx"] == [part.data for part in message.parts]
+        assert {"data": "e"} == message.metadata["openai_chat"]["audio"]["audio"]
+
     def test_transcript_alone(self):
         """
         Without data there is no part, and nothing is lost.
@@ -454,6 +558,54 @@ class TestResponse:
 
         assert (LogProb("a", -1.0),) * 3 == collected(*events).response.logprobs
 
+    def test_no_usage_at_the_end(self):
+        """
+        An empty usage says nothing, also after another.
+        """
+        usage = {"prompt_tokens": 1, "completion_tokens": 2}
+        events = [{**event(content="a"), "usage": given} for given in (usage, {})]
+
+        assert Usage(1, 2) == collected(*events).response.usage
+
+    def test_usage_is_of_the_first_answer(self):
+        """
+        Of several answers only the first has what all of them cost.
+        """
+        events = [{"choices": [], "usage": {"prompt_tokens": 1}}]
+
+        message: Any = concat(load_chunks(events, choice=1))
+
+        assert message.response.usage is None
+
+    def test_usage_of_a_changing_object(self):
+        """
+        Who changes one event and sends it again is understood, too.
+        """
+        usage = {"prompt_tokens": 1, "completion_tokens": 0}
+        same = {**event(content="a"), "usage": usage}
+
+        def source():
+            for count in range(3):
+                usage["completion_tokens"] = count
+                yield same
+
+        message: Any = concat(load_chunks(source()))
+
+        assert Usage(1, 2) == message.response.usage
+
+    def test_other_logprobs(self):
+        """
+        Those of a refusal, and what a dialect adds, are noted for all tokens.
+        """
+        token = {"token": "a", "logprob": -1.0, "bytes": None, "top_logprobs": []}
+        events = [event(refusal="a") for _ in range(3)]
+        for each in events:
+            each["choices"][0]["logprobs"] = {"content": None, "refusal": [token]}
+
+        noted = collected(*events).metadata["openai_chat"]["choice"]["logprobs"]
+
+        assert 3 == len(noted["refusal"])
+
     def test_notes(self):
         """
         What has no field is noted, without padding and nulls.
@@ -475,14 +627,17 @@ class TestResponse:
 
     def test_keys_of_deltas(self):
         """
-        What a dialect adds to a message is sent back to it; what is said with
-        every piece is said once.
+        What a dialect adds to a message is sent back to it: what is said with
+        every piece is said once, and lists come in pieces.
         """
-        events = [event(content=text, annotations=[{"url": "x"}]) for text in "abc"]
+        events = [
+            event(content=text, annotations=[{"url": "x"}], served={"by": "x"})
+            for text in "ab"
+        ]
+        (sent,) = dump([collected(*events)]).payload["messages"]
 
-        assert [{"url": "x"}] == (
-            dump([collected(*events)]).payload["messages"][0]["annotations"]
-        )
+        assert {"by": "x"} == sent["served"]
+        assert [{"url": "x"}, {"url": "x"}] == sent["annotations"]
 
     def test_choices(self):
         """
@@ -561,6 +716,22 @@ class TestEnds:
         assert "ab" == concat(chunks).text
         assert "error" == concat(chunks).response.finish_reason
 
+    @pytest.mark.parametrize(
+        "failure",
+        [
+            {"object": "error", "message": "no room", "code": 500},
+            {"choices": [{"delta": {}, "error": {"message": "no room"}}]},
+        ],
+    )
+    def test_provider_fails_elsewhere(self, failure):
+        """
+        Some servers say it in other places.
+        """
+        chunks, error = given_before([event(content="a"), failure], ProviderStreamError)
+
+        assert "no room" == error.said
+        assert "a" == concat(chunks).text
+
     def test_source_fails(self):
         """
         So does whatever the source raises.
@@ -598,6 +769,9 @@ class TestRefuses:
             ({"choices": [5]}, "$[1].choices[0]"),
             ({"choices": [{"delta": []}]}, "$[1].choices[0].delta"),
             ({"choices": [{"message": {}}]}, "$[1].choices[0]"),
+            ({"choices": [{"text": "b"}]}, "$[1].choices[0]"),
+            (event(audio={"transcript": 5}), "$[1].choices[0].delta.audio.transcript"),
+            (event(audio={"data": 5}), "$[1].choices[0].delta.audio.data"),
             ({"choices": [], "model": 5}, "$[1].model"),
             ({"usage": {"prompt_tokens": -1}}, "$[1].usage.prompt_tokens"),
             (event(content=5), "$[1].choices[0].delta.content"),
@@ -643,6 +817,23 @@ class TestRefuses:
         _, error = given_before([event(role="user", content=5)], DecodeError)
 
         assert 2 == len(error.problems)
+
+    def test_counts_events(self):
+        """
+        The number in a path is that of the event, however it was read.
+        """
+        events = [event(content=text) for text in "abcdef"]
+        _, error = given_before([*events, event(content=5)], DecodeError)
+
+        assert "$[6].choices[0].delta.content" == error.problems[0].path
+
+    def test_the_rest_of_the_event(self):
+        """
+        What can be read is given first.
+        """
+        chunks, _ = given_before([event(content="a", role="model")], DecodeError)
+
+        assert "a" == concat(chunks).text
 
     def test_an_event_of_the_sdk(self):
         """
@@ -739,6 +930,31 @@ class TestLaws:
 
         assert bare(whole) == bare(message)
         assert whole.response == message.response
+
+    @given(responses_and_events(), st.data())
+    def test_quickly_and_slowly(self, made, data):
+        """
+        Events that differ in their deltas only are read in a shorter way; it
+        makes no difference, also where something is wrong.
+        """
+        _, events = made
+        path = data.draw(st.lists(st.integers(0, 9), max_size=8))
+        wrong = harmed(copy.deepcopy(events), path, data.draw(JUNK))
+        wrong = [*events, *wrong] if isinstance(wrong, list) else [*events, wrong]
+        told = []
+        with pytest.MonkeyPatch.context() as patch:
+            for _ in range(2):
+                chunks: list[Any] = []
+                failure = ""
+                try:
+                    chunks.extend(load_chunks(copy.deepcopy(wrong)))
+                except (DecodeError, ProviderStreamError) as error:
+                    failure = str(error)
+
+                told.append((concat(chunks), failure))
+                patch.setattr(_Stream, "quick", lambda *_: None)
+
+        assert told[0] == told[1]
 
     @given(responses_and_events(), st.data())
     def test_refuses_in_one_way(self, made, data):

@@ -4,7 +4,6 @@ Which call a piece of a streamed response belongs to.
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
 from conversation_state._persistent import EMPTY_MAP
@@ -20,6 +19,7 @@ _FUNCTION = frozenset({"arguments", "name"})
 _CUSTOM = frozenset({"input", "name"})
 _LEAST = frozenset({"function", "index"})
 _LEGACY = "function_call"
+_MOST = 2**63 - 1
 
 
 class _Call:
@@ -34,8 +34,8 @@ class _Call:
         self.late_id = ""
         self.name = ""
         self.pieces = 0
-        self.first = ""
         self.arguments = Cut()
+        self.brackets = _Brackets()
 
     def goes_by(self, call_id: str) -> bool:
         """
@@ -46,14 +46,37 @@ class _Call:
 
         return call_id in {self.id, self.late_id}
 
-    def is_whole(self) -> bool:
+
+class _Brackets:
+    """
+    How deep a JSON text is nested so far.
+
+    Attributes:
+        is_whole: Whether it is an object, or a list, that has been closed.
+    """
+
+    def __init__(self) -> None:
+        self._depth = 0
+        self._in_text = False
+        self._is_escaped = False
+        self.is_whole = False
+
+    def read(self, piece: str) -> None:
         """
-        Whether one piece had all arguments.
+        Read the next piece.
         """
-        try:
-            return self.pieces == 1 and isinstance(json.loads(self.first), dict)
-        except ValueError:
-            return False
+        for character in piece:
+            if self._is_escaped:
+                self._is_escaped = False
+            elif character == '"':
+                self._in_text = not self._in_text
+            elif self._in_text:
+                self._is_escaped = character == "\\"
+            elif character in "{[":
+                self._depth += 1
+            elif character in "}]":
+                self._depth -= 1
+                self.is_whole = not self._depth
 
 
 class Calls:
@@ -65,6 +88,9 @@ class Calls:
         self._news = news
         self._opened: list[_Call] = []
         self._at: dict[int | str, _Call] = {}
+        self._by_id: dict[str, _Call] = {}
+        self._taken: set[int] = set()
+        self._next = 0
 
     def read(self, delta: Place, prefix: str) -> list[ToolCall]:
         """
@@ -100,8 +126,8 @@ class Calls:
         Raises what asking for keys raises, if there are others.
         """
         (raw,) = pieces
-        body = raw["function"]
-        call = self._at.get(raw["index"])
+        body, at = raw["function"], raw["index"]
+        call = self._at.get(at) if at.__class__ is int else None
         if call is None or len(raw) != len(_LEAST) or len(body) != 1:
             return None
 
@@ -110,6 +136,9 @@ class Calls:
             return None
 
         call.pieces += 1
+        if call.made_id:
+            call.brackets.read(arguments)
+
         return ToolCall("", "", arguments, index=call.index)
 
     def rest(self) -> list[ToolCall]:
@@ -150,6 +179,7 @@ class Calls:
         keys = self._news.of(place, _CALL, call.index)
         if call.made_id and call_id and not call.late_id:
             call.late_id = keys["id"] = call_id
+            self._by_id.setdefault(call_id, call)
 
         news = self._news.of(inside, known, (call.index, word)) if inside else {}
         if news:
@@ -160,7 +190,8 @@ class Calls:
     def _read_legacy(self, body: Place, prefix: str) -> ToolCall:
         notes = {}
         call = self._at.get(_LEGACY)
-        if call is None:
+        named = _text(body, "name")
+        if call is None or (named and call.name and named != call.name):
             call = self._at[_LEGACY] = self._open(None, "", prefix)
             notes = {"under": {_LEGACY: True}}
 
@@ -172,24 +203,36 @@ class Calls:
         """
         The call that a piece goes on with; None if it opens one.
         """
-        last = self._opened[-1] if self._opened else None
-        call = last if at is None else self._at.get(at)
+        call = self._opened[-1] if self._opened else None
+        if at is not None:
+            call = self._at.get(at)
+        elif call_id in self._by_id:
+            call = self._by_id[call_id]
+
         if call is None or (call_id and not call.goes_by(call_id)):
             return None
 
-        # Nothing but its name tells a whole call without an id from a piece of
-        # the call before it.
-        if name and call.name and (not call_id or call.made_id):
-            return None if name != call.name or call.is_whole() else call
+        # Whoever repeats the name with every piece repeats the same one. A
+        # whole call without an id looks like a piece, but for what came before.
+        if name and call.name and name != call.name:
+            return None
 
-        return call
+        again = name and call.made_id and call.brackets.is_whole
+        return None if again else call
 
     def _open(self, at: int | None, call_id: str, prefix: str) -> _Call:
-        most = max((call.index for call in self._opened), default=-1)
-        taken = at is None or any(call.index == at for call in self._opened)
-        index = most + 1 if at is None or taken else at
+        index = at
+        if index is None or index in self._taken:
+            index = self._next
+            while index in self._taken:
+                index += 1
+
+        # Behind all others, if there is room.
+        self._next = max(self._next, index + 1) if index < _MOST else self._next
+        self._taken.add(index)
         call = _Call(index, call_id, f"{prefix}_call_{len(self._opened)}")
         self._opened.append(call)
+        self._by_id.setdefault(call.id, call)
         return call
 
 
@@ -216,9 +259,9 @@ def _piece(
 ) -> ToolCall:
     opens = not call.pieces
     call.pieces += 1
-    if opens:
-        call.first = arguments
-        if call.made_id:
+    if call.made_id:
+        call.brackets.read(arguments)
+        if opens:
             notes = {"made_id": call.made_id, **notes}
 
     # Some repeat the name with every piece, which is nothing new.

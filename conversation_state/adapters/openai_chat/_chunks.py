@@ -5,6 +5,7 @@ From a stream of Chat Completions to chunks.
 from __future__ import annotations
 
 import base64
+import re
 from collections.abc import AsyncIterable, AsyncIterator, Iterable, Iterator
 from typing import Any
 
@@ -15,6 +16,7 @@ from conversation_state.adapters._streaming import (
     News,
     Shell,
     achunks_of,
+    add_to,
     chunks_of,
 )
 from conversation_state.adapters.openai_chat._blocks import read_content
@@ -37,7 +39,7 @@ __all__ = ["aload_chunks", "load_chunks"]
 
 # `obfuscation` is padding against those who measure the length of messages.
 _RESPONSE = frozenset({"choices", "error", "model", "obfuscation", "object", "usage"})
-_CHOICE = frozenset({"delta", "finish_reason", "index", "logprobs", "usage"})
+_CHOICE = frozenset({"delta", "error", "finish_reason", "index", "logprobs", "usage"})
 # Groq says with every piece in which `channel` it is, and refuses messages that
 # say so.
 _DELTA = frozenset(
@@ -71,8 +73,9 @@ def load_chunks(
     ends with ``interrupted``, also if *events* raise, or if this function
     does.
 
-    Calls are numbered as they come, whatever index the provider gives them;
-    one that has no id gets one made up.
+    Calls keep the index the provider gives them, or get the next one where
+    that is taken or missing; one that has no id gets one made up. *events* are
+    not closed.
 
     Args:
         events: The data of the server-sent events, as plain JSON values. The
@@ -87,7 +90,7 @@ def load_chunks(
 
         DecodeError:
             If an event is not what the format or a dialect of it has, with
-            all that is wrong with it; likewise.
+            all that is wrong with it, after what could be read was given.
 
     Source:
         OpenAI sends usage in an event of its own, Groq and DeepSeek with the
@@ -134,6 +137,7 @@ class _Stream:
         self._texts = {key: Cut() for key in _TEXTS}
         self._has_text = False
         self._thinking: dict[str, bool] = {}
+        self._error: Any = None
         self._calls = Calls(self._news)
         self._sound = _Sound(self._news)
 
@@ -143,15 +147,19 @@ class _Stream:
         only, and brings one piece.
         """
         # What is not as expected is read slowly, and told there.
+        chunk = None
         try:
             if self._around_event.is_around(event):
                 (choice,) = event["choices"]
                 if self._around_delta.is_around(choice):
-                    return self._quick(choice["delta"])
+                    chunk = self._quick(choice["delta"])
         except (AttributeError, LookupError, RecursionError, TypeError, ValueError):
             pass
 
-        return None
+        if chunk is not None:
+            self._count += 1
+
+        return chunk
 
     def _only(self, delta: Any) -> tuple[str, Any]:
         """
@@ -220,23 +228,25 @@ class _Stream:
         elif choices is not None:
             read.wrong(f"{path}.choices", choices, "a list of choices")
 
+        # What could be read is given, whatever else is wrong.
+        yield from chunks
         read.finish()
         self._around_event.remember(event)
-        yield from chunks
-        if event.get("error"):
-            raise ProviderStreamError(_said(event["error"]), event)
+        error = event.get("error") or self._error
+        if error or event.get("object") == "error":
+            raise ProviderStreamError(_said(error or event), event)
 
     def _read_response(self, event: Place) -> None:
         """
         What is told of the response as a whole.
         """
         block, where = find_usage(event.raw)
-        if block is not None:
+        # Only the first answer has the usage of all, as in a whole response.
+        if block and not self._choice:
             usage, left = read_usage(event.reading, block, f"{event.path}{where[1:]}")
             # Providers correct themselves, also downwards.
             self._usage = usage or self._usage
-            if left:
-                self._of_response["usage"] = left
+            add_to(self._of_response, {"usage": left} if left else {})
 
         if event.raw.get("model") is not None:
             self._model = event.text("model") or self._model
@@ -248,17 +258,19 @@ class _Stream:
         if raw.get("finish_reason") is not None:
             self._finish_reason = choice.text("finish_reason") or self._finish_reason
 
+        self._error = raw.get("error")
         response = None
         if raw.get("logprobs") is not None:
-            logprobs = read_logprobs(choice, self._of_choice)
+            kept: dict[str, Any] = {}
+            logprobs = read_logprobs(choice, kept)
+            for left in kept.values():
+                add_to(self._of_choice.setdefault("logprobs", {}), left)
+
             if logprobs:
                 response = ResponseMeta(logprobs=logprobs)
 
         self._news.add(self._of_choice, choice, _CHOICE, "choice")
-        if raw.get("logprobs") is None:
-            self._around_delta.remember(raw)
-        else:
-            self._around_delta.forget()
+        self._around_delta.remember(raw)
 
         delta = raw.get("delta")
         if is_map(delta):
@@ -267,6 +279,9 @@ class _Stream:
 
         if "message" in raw:
             what = "is of a whole response, not of a stream; load takes it"
+            choice.reading.problem(choice.path, what)
+        elif "text" in raw:
+            what = "is of the older completions, which have no messages"
             choice.reading.problem(choice.path, what)
         elif delta is not None:
             choice.wrong("delta", "an object or null")
@@ -312,7 +327,8 @@ class _Stream:
 
     def _prefix(self) -> str:
         told = self._of_response.get("id")
-        return told if isinstance(told, str) and told else "response"
+        prefix = told if isinstance(told, str) and told else "response"
+        return f"{prefix}_{self._choice}" if self._choice else prefix
 
     def _text(self, delta: Place, key: str) -> str:
         """
@@ -363,25 +379,29 @@ class _Stream:
             for key in REASONING_KEYS
             if rest.get(key)
         ]
-        if rest.get("content"):
-            parts.append(TextPart(rest["content"]))
-
+        parts += self._sound.last()
         if rest.get("refusal"):
             parts.append(RefusalPart(rest["refusal"]))
 
+        content = rest["content"]
+        if parts and content:
+            parts.append(TextPart(content))
+
+        harmed = [key for key, cut in self._texts.items() if cut.is_harmed]
         notes: dict[str, Any] = {
             name: told
             for name, told in (
                 ("response", self._of_response),
                 ("choice", self._of_choice),
                 (self._sound.place, self._sound.rest()),
+                ("mended", harmed),
             )
             if told
         }
         metadata: Any = {SOURCE: notes} if notes else EMPTY_MAP
         reason = self._finish_reason or ("interrupted" if broken else "")
         yield AssistantMessage(
-            parts or "",
+            parts or content,
             tool_calls=self._calls.rest(),
             response=ResponseMeta(reason, self._usage, None, self._model),
             metadata=metadata,
@@ -398,6 +418,7 @@ class _Sound:
         self._said = Cut()
         self._encoded = ""
         self._keys: dict[str, Any] = {}
+        self._transcript: list[str] = []
         # Where to note what is told of audio that is no part.
         self.place = "keys"
 
@@ -414,43 +435,78 @@ class _Sound:
             return []
 
         place = Place(delta.reading, raw, f"{delta.path}.audio")
-        self._keys.update(self._news.of(place, _AUDIO, "audio"))
+        self._news.add(self._keys, place, _AUDIO, "audio")
         if raw.get("transcript") is not None:
-            text = self._said.next(place.text("transcript"))
-            self._keys["transcript"] = self._keys.get("transcript", "") + text
+            piece = raw["transcript"]
+            if isinstance(piece, str):
+                self._transcript.append(self._said.next(piece))
+            else:
+                place.wrong("transcript", "a text or null")
 
-        octets = b""
-        if raw.get("data") is not None:
-            octets = self._decoded(place)
+        octets = self._decoded(place) if raw.get("data") is not None else b""
+        return [self._part(octets)] if octets else []
 
-        if not octets:
-            return []
-
+    def _part(self, octets: bytes) -> AudioPart:
         notes: dict[str, Any] = {"under": {"audio": True}}
-        if self._keys:
-            notes["keys"] = self._keys
-            self._keys = {}
+        keys = self._told()
+        if keys:
+            notes["keys"] = keys
 
         self.place = "audio"
         metadata: Any = {SOURCE: notes}
-        return [AudioPart(data=octets, metadata=metadata)]
+        return AudioPart(data=octets, metadata=metadata)
+
+    def _told(self) -> dict[str, Any]:
+        keys, transcript = self._keys, "".join(self._transcript)
+        self._keys, self._transcript = {}, []
+        return {**keys, "transcript": transcript} if transcript else keys
 
     def _decoded(self, place: Place) -> bytes:
-        # Four characters are whole bytes, and pieces may be cut elsewhere.
-        text = self._encoded + place.text("data")
-        whole = len(text) // 4 * 4
-        self._encoded = text[whole:]
+        # Four characters are whole bytes, and so is what ends in padding;
+        # pieces may be cut anywhere.
+        given = place.raw["data"]
+        if not isinstance(given, str):
+            place.wrong("data", "a text in base64")
+            return b""
+
+        text = self._encoded + "".join(given.split())
+        *ended, last = re.split("=+", text)
+        whole = len(last) // 4 * 4
+        self._encoded = last[whole:]
         try:
-            return base64.b64decode(text[:whole], validate=True)
+            return b"".join(map(_octets, [*ended, last[:whole]]))
         except ValueError:
             place.wrong("data", "a text in base64")
             return b""
+
+    def last(self) -> list[Part]:
+        """
+        What came without its padding.
+        """
+        encoded, self._encoded = self._encoded, ""
+        self._transcript.append(self._said.rest())
+        try:
+            octets = _octets(encoded)
+        except ValueError:
+            self._keys["data"] = encoded
+            octets = b""
+
+        return [self._part(octets)] if octets else []
 
     def rest(self) -> dict[str, Any]:
         """
         What was told after the last piece of audio, or without any.
         """
-        return {"audio": self._keys} if self._keys else {}
+        keys = self._told()
+        return {"audio": keys} if keys else {}
+
+
+def _octets(encoded: str) -> bytes:
+    """
+    What *encoded*, in base64 without padding, is.
+    """
+    padding = "=" * (-len(encoded) % 4)
+    return base64.b64decode(encoded + padding, validate=True)
 
 
 def _under(keys: dict[str, bool]) -> Any:
