@@ -21,6 +21,7 @@ from conversation_state._persistent import (
     PMap,
     check_text,
     freeze_map,
+    freeze_notes,
     given_map,
     pmap,
 )
@@ -93,17 +94,9 @@ class Document:
             )
             object.__setattr__(self, field, text)
 
-        for field in ("metadata", "unknown"):
-            value = getattr(self, field)
-            if value is not EMPTY_MAP:
-                frozen = freeze_map(value, f"Document.{field}", InvalidDocumentError)
-                object.__setattr__(self, field, frozen)
-
-        if self.unknown:
-            own = {each.name for each in attrs.fields(Document)} - {"unknown"}
-            for name in sorted(own.intersection(self.unknown)):
-                msg = f"Document.unknown has {name!r}, a field this version knows"
-                raise InvalidDocumentError(msg)
+        if self.metadata is not EMPTY_MAP or self.unknown is not EMPTY_MAP:
+            own = [field.name for field in attrs.fields(Document)]
+            freeze_notes(self, own, InvalidDocumentError)
 
     def __str__(self) -> str:
         return self.content

@@ -24,7 +24,7 @@ them are arguments of the exception, so errors survive pickling.
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple
 
 __all__ = [
     "BudgetExceededError",
@@ -289,7 +289,26 @@ class Problem(NamedTuple):
         return f"{self.path}: {self.what}"
 
 
-class DecodeError(ConversationStateError, ValueError):
+class _ProblemsError(ConversationStateError, ValueError):
+    """
+    What is wrong in many places at once.
+    """
+
+    _cannot: ClassVar[str]
+
+    problems: tuple[Problem, ...]
+
+    def __init__(self, problems: tuple[Problem, ...]) -> None:
+        super().__init__(problems)
+        self.problems = problems
+
+    def __str__(self) -> str:
+        count = len(self.problems)
+        lines = "\n".join(f"  {problem}" for problem in self.problems)
+        return f"can't {self._cannot}: {count} problem{'s'[: count != 1]}\n{lines}"
+
+
+class DecodeError(_ProblemsError):
     """
     Bytes or JSON values that are no value of this library.
 
@@ -297,19 +316,10 @@ class DecodeError(ConversationStateError, ValueError):
         problems: All that is wrong, each with its path; never empty.
     """
 
-    problems: tuple[Problem, ...]
-
-    def __init__(self, problems: tuple[Problem, ...]) -> None:
-        super().__init__(problems)
-        self.problems = problems
-
-    def __str__(self) -> str:
-        count = len(self.problems)
-        lines = "\n".join(f"  {problem}" for problem in self.problems)
-        return f"can't decode: {count} problem{'s'[: count != 1]}\n{lines}"
+    _cannot = "decode"
 
 
-class ParseError(ConversationStateError, ValueError):
+class ParseError(_ProblemsError):
     """
     A message that does not say what it should.
 
@@ -317,13 +327,4 @@ class ParseError(ConversationStateError, ValueError):
         problems: All that is wrong, each with its path; never empty.
     """
 
-    problems: tuple[Problem, ...]
-
-    def __init__(self, problems: tuple[Problem, ...]) -> None:
-        super().__init__(problems)
-        self.problems = problems
-
-    def __str__(self) -> str:
-        count = len(self.problems)
-        lines = "\n".join(f"  {problem}" for problem in self.problems)
-        return f"can't parse this message: {count} problem{'s'[: count != 1]}\n{lines}"
+    _cannot = "parse this message"

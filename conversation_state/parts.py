@@ -17,6 +17,7 @@ from conversation_state._persistent import (
     ByContent,
     PMap,
     check_text,
+    check_unknown,
     freeze_map,
     given_map,
 )
@@ -54,9 +55,7 @@ def _unknown(self: Part, field: attrs.Attribute[Any], value: Any) -> None:
 
     _map(self, field, value)
     own = {"type", *[each.name for each in attrs.fields(type(self))]} - {"unknown"}
-    for name in sorted(own.intersection(self.unknown)):
-        msg = f"{type(self).__name__}.unknown has {name!r}, a field this version knows"
-        raise InvalidPartError(msg)
+    check_unknown(type(self).__name__, own, self.unknown, InvalidPartError)
 
 
 def _position(self: Part, _field: attrs.Attribute[Any], value: Any) -> None:

@@ -11,7 +11,7 @@ see the caller's own.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from math import isfinite
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -22,8 +22,10 @@ __all__ = [
     "Frozen",
     "PMap",
     "check_text",
+    "check_unknown",
     "freeze",
     "freeze_map",
+    "freeze_notes",
     "given_map",
     "pmap",
     "thaw",
@@ -106,6 +108,42 @@ def freeze_map(
         raise error(msg)
 
     return _freeze_map(value, what, error, 0) if value else EMPTY_MAP
+
+
+def check_unknown(
+    owner: str, own: Iterable[str], unknown: Mapping[str, Any], error: type[Exception]
+) -> None:
+    """
+    Raises:
+        error:
+            If *unknown*, fields of *owner* that a newer version wrote, has the
+            name of one of its *own*.
+    """
+    for name in sorted({*own}.intersection(unknown)):
+        msg = f"{owner}.unknown has {name!r}, a field this version knows"
+        raise error(msg)
+
+
+def freeze_notes(
+    value: Any, own: Iterable[str], error: type[Exception] = ValueError
+) -> None:
+    """
+    Freeze what *value* has as *metadata* and *unknown*, while it is made; its
+    *own* fields are known.
+
+    Raises:
+        error:
+            As `freeze` and `check_unknown` say.
+    """
+    owner = type(value).__name__
+    for field in ("metadata", "unknown"):
+        given = getattr(value, field)
+        if given is not EMPTY_MAP:
+            frozen = freeze_map(given, f"{owner}.{field}", error)
+            object.__setattr__(value, field, frozen)
+
+    if value.unknown:
+        check_unknown(owner, {*own} - {"unknown"}, value.unknown, error)
 
 
 class _Place:

@@ -4,7 +4,7 @@ What all messages have: who, when, in which run, and metadata.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from datetime import datetime, timezone
 from typing import Any, ClassVar, NamedTuple, Self, TypedDict
 from uuid import UUID
@@ -16,6 +16,7 @@ from conversation_state._persistent import (
     ByContent,
     PMap,
     check_text,
+    check_unknown,
     freeze_map,
 )
 from conversation_state.errors import InvalidMessageError
@@ -94,12 +95,6 @@ def frozen_map(owner: str, name: str, value: Mapping[str, Any]) -> PMap[str, Any
         return EMPTY_MAP
 
     return freeze_map(value, f"{owner}.{name}", InvalidMessageError)
-
-
-def check_unknown(owner: str, own: Iterable[str], unknown: PMap[str, Any]) -> None:
-    for name in sorted(set(own).intersection(unknown)):
-        msg = f"{owner}.unknown has {name!r}, a field this version knows"
-        raise InvalidMessageError(msg)
 
 
 def _uuid(owner: str, name: str, value: object) -> UUID | None:
@@ -285,7 +280,7 @@ class Message(_Weighable, ByContent):
         common = common_of(owner, given)
         if common.unknown:
             own = ("role", "parts", *self._own(), *COMMON[:-1])
-            check_unknown(owner, own, common.unknown)
+            check_unknown(owner, own, common.unknown, InvalidMessageError)
 
         return common
 

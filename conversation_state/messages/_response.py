@@ -15,10 +15,11 @@ from conversation_state._persistent import (
     EMPTY_MAP,
     PMap,
     check_text,
+    check_unknown,
     given_map,
 )
 from conversation_state.errors import InvalidMessageError
-from conversation_state.messages._base import check_unknown, frozen_map
+from conversation_state.messages._base import frozen_map
 from conversation_state.usage import Usage
 
 __all__ = ["LogProb", "ResponseMeta"]
@@ -127,4 +128,4 @@ class ResponseMeta:
         if self.unknown is not EMPTY_MAP:
             _set(self, "unknown", frozen_map("ResponseMeta", "unknown", self.unknown))
             own = ("finish_reason", "usage", "logprobs", "model")
-            check_unknown("ResponseMeta", own, self.unknown)
+            check_unknown("ResponseMeta", own, self.unknown, InvalidMessageError)

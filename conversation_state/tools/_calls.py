@@ -12,7 +12,7 @@ from conversation_state._persistent import (
     EMPTY_MAP,
     PMap,
     check_text,
-    freeze_map,
+    freeze_notes,
     given_map,
 )
 from conversation_state.errors import InvalidMessageError
@@ -72,17 +72,9 @@ class ToolCall:
             text = check_text(value, f"ToolCall.{field}", InvalidMessageError)
             object.__setattr__(self, field, text)
 
-        for field in ("metadata", "unknown"):
-            value = getattr(self, field)
-            if value is not EMPTY_MAP:
-                frozen = freeze_map(value, f"ToolCall.{field}", InvalidMessageError)
-                object.__setattr__(self, field, frozen)
-
-        if self.unknown:
-            own = {each.name for each in attrs.fields(ToolCall)} - {"unknown"}
-            for name in sorted(own.intersection(self.unknown)):
-                msg = f"ToolCall.unknown has {name!r}, a field this version knows"
-                raise InvalidMessageError(msg)
+        if self.metadata is not EMPTY_MAP or self.unknown is not EMPTY_MAP:
+            own = [field.name for field in attrs.fields(ToolCall)]
+            freeze_notes(self, own, InvalidMessageError)
 
         at = self.index
         if at is not None and (at.__class__ is not int or not -1 < at < 2**63):

@@ -16,6 +16,7 @@ from conversation_state._persistent import (
     check_text,
     freeze,
     freeze_map,
+    freeze_notes,
     given_map,
     pmap,
 )
@@ -378,17 +379,9 @@ class ToolInfo:
             parameters = _checked_parameters(self.parameters)
             object.__setattr__(self, "parameters", parameters)
 
-        for field in ("metadata", "unknown"):
-            value = getattr(self, field)
-            if value is not EMPTY_MAP:
-                frozen = freeze_map(value, f"ToolInfo.{field}", InvalidToolError)
-                object.__setattr__(self, field, frozen)
-
-        if self.unknown:
-            own = {each.name for each in attrs.fields(ToolInfo)} - {"unknown"}
-            for name in sorted(own.intersection(self.unknown)):
-                msg = f"ToolInfo.unknown has {name!r}, a field this version knows"
-                raise InvalidToolError(msg)
+        if self.metadata is not EMPTY_MAP or self.unknown is not EMPTY_MAP:
+            own = [field.name for field in attrs.fields(ToolInfo)]
+            freeze_notes(self, own, InvalidToolError)
 
     @property
     def schema(self) -> PMap[str, Any] | None:
