@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import tracemalloc
+from functools import partial
 from itertools import accumulate
 from pathlib import Path
 
@@ -1066,6 +1067,10 @@ class TestProcess:
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
+            # What runs in the background is told to ignore it.
+            preexec_fn=partial(  # noqa: PLW1509 - it takes no lock
+                signal.signal, signal.SIGINT, signal.default_int_handler
+            ),
         ) as process:
             assert process.stdin
             assert process.stdout

@@ -1050,18 +1050,20 @@ class TestMerge:
         """
         A source that blocks stops no other, and is asked for one element only.
         """
-        go = threading.Event()
+        begun, go = threading.Event(), threading.Event()
         asked = []
 
         def slow():
             for n in range(3):
                 asked.append(n)
+                begun.set()
                 go.wait(5)
                 yield "slow"
 
         merged = iter(merge(Stream.of(slow()), Stream.of(iter([1, 2]))))
 
         assert [1, 2] == [next(merged), next(merged)]
+        assert begun.wait(5)
         assert [0] == asked
         go.set()
         assert ["slow"] * 3 == list(merged)

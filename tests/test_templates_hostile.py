@@ -666,7 +666,12 @@ def test_all_end_in_a_template_error():
     ends = {name: (end, said) for name, end, said, _ in told}
     names = {case[0] for case in cases()}
 
-    assert ("", 0) == (done.stderr, done.returncode)
+    # Python itself says something where a generator is dropped at the very end of
+    # the stack.
+    words = done.stderr.strip()
+
+    assert 0 == done.returncode
+    assert not words or words.startswith("Exception ignored in: <generator")
     assert set() == names - {*ends}
     assert {} == {
         name: (end, said)

@@ -18,6 +18,9 @@ from conversation_state.tools._types import Schema, Schemas, with_words
 __all__ = ["ToolTold", "told_of"]
 
 
+_PARAMETERS = "__type_params__"
+
+
 class ToolTold(NamedTuple):
     """
     A function, as a model is told of it.
@@ -211,13 +214,14 @@ class _Signature:
 
         One at a time: others may not be known while a program runs.
         """
-        thing = SimpleNamespace(
-            __annotations__={parameter.name: parameter.annotation},
-            __type_params__=getattr(self._inner, "__type_params__", ()),
-        )
+        thing = SimpleNamespace(__annotations__={parameter.name: parameter.annotation})
         if parameter.annotation is Parameter.empty:
             return Any
 
+        # Type parameters by name: before 3.12.4 only those of functions are found.
         names = getattr(self._inner, "__globals__", {})
-        hints = self._schemas.hints(thing, parameter.name, globalns=names)
+        own = {each.__name__: each for each in getattr(self._inner, _PARAMETERS, ())}
+        hints = self._schemas.hints(
+            thing, parameter.name, globalns=names, localns={**names, **own}
+        )
         return hints[parameter.name]
