@@ -15,6 +15,9 @@ Everything this library raises on purpose, as one tree.
     ├── StreamClosedError (RuntimeError)       sent or read after the end
     ├── ProviderStreamError (RuntimeError)     the provider broke off, and said why
     ├── ParseError (ValueError)                a message that doesn't say what it should
+    ├── UnknownModelError (LookupError)        a model no registry knows
+    ├── UnpricedError (ValueError)             spending whose price nobody knows
+    ├── MissingVocabularyError (FileNotFoundError)  a tokenizer's file that is not here
     ├── MissingExtraError (ImportError)        install conversation-state[...]
     └── DecodeError (ValueError)               bytes that are no value of ours
 
@@ -39,12 +42,23 @@ __all__ = [
     "InvalidUsageError",
     "MissingExtraError",
     "MissingVariableError",
+    "MissingVocabularyError",
     "ParseError",
     "Problem",
     "ProviderStreamError",
     "StreamClosedError",
     "TemplateError",
+    "UnknownModelError",
+    "UnpricedError",
 ]
+
+
+_SHOWN = 60
+
+
+def _short(name: str) -> str:
+    shown = repr(name)
+    return shown if len(shown) <= _SHOWN else f"{shown[: _SHOWN - 3]}..."
 
 
 class ConversationStateError(Exception):
@@ -245,6 +259,95 @@ class ProviderStreamError(ConversationStateError, RuntimeError):
 
     def __str__(self) -> str:
         return f"the provider broke off: {self.said}"
+
+
+class UnknownModelError(ConversationStateError, LookupError):
+    """
+    A model was named that a registry does not know.
+
+    Attributes:
+        model: The name that was asked for.
+
+        registry: Who does not know it.
+
+        near: Names it does know that are written much like it, nearest first.
+    """
+
+    model: str
+    registry: str
+    near: tuple[str, ...]
+
+    def __init__(self, model: str, registry: str, near: tuple[str, ...] = ()) -> None:
+        super().__init__(model, registry, near)
+        self.model = model
+        self.registry = registry
+        self.near = near
+
+    def __str__(self) -> str:
+        shown = f"{self.registry} knows no model {_short(self.model)}"
+        if not self.near:
+            return (
+                f"{shown}, nor any that is written like it; check the name, or "
+                f"install a newer {self.registry}"
+            )
+
+        return f"{shown}; did you mean {' or '.join(map(repr, self.near))}?"
+
+
+class UnpricedError(ConversationStateError, ValueError):
+    """
+    Something was spent whose price nobody knows.
+
+    Attributes:
+        model: The model it was spent on.
+
+        why: What has no price.
+    """
+
+    model: str
+    why: str
+
+    def __init__(self, model: str, why: str) -> None:
+        super().__init__(model, why)
+        self.model = model
+        self.why = why
+
+    def __str__(self) -> str:
+        of = f" of {self.model!r}" if self.model else ""
+        return f"can't price this usage{of}: {self.why}"
+
+
+class MissingVocabularyError(ConversationStateError, FileNotFoundError):
+    """
+    A tokenizer needs a file that is not here, and nothing is downloaded.
+
+    Attributes:
+        vocabulary: What the file holds.
+
+        url: Where it can be downloaded.
+
+        places: The paths that were looked at.
+    """
+
+    vocabulary: str
+    url: str
+    places: tuple[str, ...]
+
+    def __init__(self, vocabulary: str, url: str, places: tuple[str, ...]) -> None:
+        # An OSError reads its arguments as a number, a text and a file.
+        super().__init__()
+        self.args = (vocabulary, url, places)
+        self.vocabulary = vocabulary
+        self.url = url
+        self.places = places
+
+    def __str__(self) -> str:
+        return (
+            f"the vocabulary {self.vocabulary} is not here, and is never downloaded "
+            f"by itself. Download {self.url} and give its path, or the folder it is "
+            f"in, as files, or name the folder in TIKTOKEN_CACHE_DIR. Looked for "
+            f"{', '.join(self.places)}"
+        )
 
 
 class MissingExtraError(ConversationStateError, ImportError):

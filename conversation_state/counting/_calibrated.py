@@ -1,0 +1,143 @@
+"""
+Calibration: a counter scaled to what a provider really charged.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from math import gcd
+from typing import Any
+
+import attrs
+
+from conversation_state.counting._weighing import TokenCounter, count
+from conversation_state.messages import Message
+from conversation_state.usage import Usage
+
+__all__ = ["Calibrated", "calibrated"]
+
+
+@attrs.frozen
+class Calibrated:
+    """
+    A counter that is another one, scaled: made by `calibrated`.
+
+    A `TokenCounter`, and a value: equal if counter and scale are; picklable if
+    the counter is. Larger counts stay larger, 0 stays 0, and no other count
+    becomes 0.
+
+    Attributes:
+        counter: The counter that is scaled; still asked once for a message.
+
+        charged: What was charged ...
+
+        counted: ... for so many tokens of the counter's; in lowest terms.
+    """
+
+    counter: TokenCounter
+    charged: int
+    counted: int
+
+    def __call__(self, message: Message, /) -> int:
+        """
+        The scaled count, rounded up.
+        """
+        return -(-count(message, self.counter) * self.charged // self.counted)
+
+
+def calibrated(
+    counter: TokenCounter,
+    samples: Iterable[tuple[Iterable[Message], int | Usage]],
+    *,
+    overhead: int = 0,
+) -> Calibrated:
+    """
+    *counter*, scaled by what was charged for all *samples* to what it counted.
+
+    The ratio of the two sums: long prompts, which matter, weigh more than
+    short ones, and a few samples do. Counts are rounded up, so over all the
+    samples together it says no less than what was charged, and less than one
+    token a message more.
+
+    Args:
+        counter: What to scale.
+
+        samples: Prompts that were sent: their messages, and the tokens that
+            the provider reported for them, as a number or a `Usage`.
+
+        overhead: How many tokens of each report were no messages, tool schemas
+            say (see `count_tools`).
+
+    Raises:
+        ValueError:
+            If there are no samples, or one of them says nothing: no tokens
+            charged beside the overhead, or none counted.
+
+        TypeError:
+            If a sample is something else than a pair.
+
+    >>> from conversation_state.counting import by_characters
+    >>> from conversation_state.messages import UserMessage
+    >>> said = UserMessage("When does the next train leave?")
+    >>> better = calibrated(by_characters, [([said], 12)])
+    >>> by_characters(said), better(said), better(UserMessage("Thanks!"))
+    (8, 12, 3)
+    """
+    if overhead.__class__ is not int or overhead < 0:
+        msg = f"overhead is {overhead!r}; expected a number of tokens, 0 or more"
+        raise ValueError(msg)
+
+    charged = counted = 0
+    for number, sample in enumerate(samples):
+        messages, reported = _pair(number, sample)
+        tokens = sum([count(message, counter) for message in messages])
+        if reported <= overhead:
+            msg = (
+                f"sample {number} reports {reported} prompt tokens, {overhead} of them "
+                "overhead, which leaves none for its messages. Leave out prompts whose "
+                "provider did not say"
+            )
+            raise ValueError(msg)
+
+        if not tokens:
+            msg = f"{counter!r} counts no tokens in sample {number}; leave it out"
+            raise ValueError(msg)
+
+        charged += reported - overhead
+        counted += tokens
+
+    if not counted:
+        msg = "there are no samples; a counter needs one prompt at least to be scaled"
+        raise ValueError(msg)
+
+    common = gcd(charged, counted)
+    return Calibrated(counter, charged // common, counted // common)
+
+
+def _pair(number: int, sample: Any) -> tuple[list[Message], int]:
+    try:
+        messages, reported = sample
+        messages = list(messages)
+    except (TypeError, ValueError):
+        msg = (
+            f"sample {number} is {sample!r:.80}; expected a pair of messages and the "
+            "prompt tokens reported for them"
+        )
+        raise TypeError(msg) from None
+
+    for message in messages:
+        if not isinstance(message, Message):
+            msg = f"sample {number} has {message!r:.80} among its messages"
+            raise TypeError(msg)
+
+    if isinstance(reported, Usage):
+        reported = reported.prompt_tokens
+
+    if reported.__class__ is not int or reported < 0:
+        msg = (
+            f"sample {number} reports {reported!r:.80}; expected a number of tokens "
+            "or a Usage"
+        )
+        raise TypeError(msg)
+
+    return messages, reported

@@ -1,0 +1,136 @@
+"""
+Models: finding one by its name in the data that genai-prices carries.
+
+The only module that names it. Its data come with the package; it fetches
+newer ones only for programs that start its `UpdatePrices`, and then those are
+what is looked at here, too.
+"""
+
+from __future__ import annotations
+
+from difflib import get_close_matches
+from typing import TYPE_CHECKING, TypeAlias
+
+from conversation_state.errors import MissingExtraError, UnknownModelError
+
+if TYPE_CHECKING:
+    from genai_prices.data_snapshot import DataSnapshot
+    from genai_prices.types import ModelInfo, Provider
+
+__all__ = ["Found", "find", "window_of"]
+
+Found: TypeAlias = "tuple[Provider, ModelInfo]"
+
+REGISTRY = "genai-prices"
+
+# No model has a longer name, and comparing much longer ones takes long.
+_LONGEST = 200
+
+
+def _snapshot(wanted: str) -> DataSnapshot:
+    try:
+        from genai_prices.data_snapshot import (  # noqa: PLC0415 - an extra
+            get_snapshot,
+        )
+    except ImportError:
+        raise MissingExtraError(wanted, "prices") from None
+
+    return get_snapshot()
+
+
+def find(model: str, wanted: str) -> Found:
+    """
+    The model called *model*, and the provider whose model it is.
+
+    A name may have its provider before it, with a colon or a slash between.
+
+    Raises:
+        UnknownModelError:
+            If there is none; with names that are written much like it.
+
+        MissingExtraError:
+            If the extra is not installed; *wanted* is what needs it.
+
+        TypeError:
+            If *model* is no text.
+    """
+    if not isinstance(model, str):
+        msg = f"model is {model!r}; expected the name of a model, a str"
+        raise TypeError(msg)
+
+    snapshot = _snapshot(wanted)
+    found = _lookup(snapshot, model)
+    if found is None:
+        raise UnknownModelError(model, REGISTRY, _near(snapshot, model))
+
+    return found
+
+
+def _lookup(snapshot: DataSnapshot, model: str) -> Found | None:
+    if len(model) > _LONGEST:
+        return None
+
+    asked: list[tuple[str, str | None]] = [(model, None)]
+    provider, name = _split(model)
+    if provider:
+        asked.append((name, provider))
+
+    for ref, provider_id in asked:
+        try:
+            return snapshot.find_provider_model(ref, None, provider_id, None)
+        except LookupError:
+            continue
+
+    return None
+
+
+def _split(model: str) -> tuple[str, str]:
+    """
+    The provider that is named before a model's name, and the rest.
+
+    >>> _split("groq:openai/gpt-oss-20b"), _split("gpt-4o")
+    (('groq', 'openai/gpt-oss-20b'), ('', 'gpt-4o'))
+    """
+    ends = [at for at in (model.find(":"), model.find("/")) if at > 0]
+    return (model[: min(ends)], model[min(ends) + 1 :]) if ends else ("", model)
+
+
+def _near(snapshot: DataSnapshot, model: str) -> tuple[str, ...]:
+    provider_id, name = _split(model[:_LONGEST].lower())
+    providers = [each for each in snapshot.providers if each.id == provider_id]
+    homes: dict[str, str] = {}
+    for provider in providers or snapshot.providers:
+        for info in provider.models:
+            homes.setdefault(info.id, provider.id)
+
+    names = [name] if providers else [model[:_LONGEST].lower(), name]
+    close = [each for said in names for each in get_close_matches(said, homes)]
+    known = []
+    for each in dict.fromkeys(close):
+        # Many a name is known only together with a provider's.
+        full = f"{homes[each]}:{each}"
+        bare = not providers and _lookup(snapshot, each) is not None
+        if bare or _lookup(snapshot, full) is not None:
+            known.append(each if bare else full)
+
+    return tuple(known[:3])
+
+
+def window_of(model: str) -> int:
+    """
+    The window of *model*, in tokens.
+
+    Raises:
+        ValueError:
+            If the registry knows the model, but not its window.
+    """
+    provider, info = find(model, "TokenBudget(model=...)")
+    window = info.context_window
+    if not window:
+        msg = (
+            f"{REGISTRY} knows {model!r} as {info.id} of {provider.name}, but not how "
+            "large its window is; give context_window instead"
+        )
+        raise ValueError(msg)
+
+    return window
