@@ -2,14 +2,22 @@
 Counting: every message once, and budgets that say what is left.
 """
 
+import gc
 import math
 import pickle
+import weakref
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from conversation_state.counting import TokenBudget, by_characters, count
+from conversation_state.counting import (
+    TokenBudget,
+    by_characters,
+    calibrated,
+    count,
+    count_tools,
+)
 from conversation_state.messages import (
     AssistantMessage,
     SystemMessage,
@@ -28,7 +36,8 @@ from conversation_state.parts import (
     VideoPart,
 )
 from conversation_state.testing import strategies as our
-from conversation_state.tools import ToolCall
+from conversation_state.tools import Parameter, ToolCall, ToolInfo
+from conversation_state.usage import Usage
 
 
 class TestByCharacters:
@@ -136,6 +145,68 @@ class TestCount:
 
         assert 4 == len(message._weights)
 
+    def test_lets_go_of_old_counters(self):
+        """
+        What a counter closed over, an agent say, is not kept alive for ever.
+        """
+
+        class Counter:
+            def __call__(self, message):
+                return 1
+
+        message = UserMessage("hi")
+        first = Counter()
+        gone = weakref.ref(first)
+        count(message, first)
+        del first
+        for _ in range(4):
+            count(message, Counter())
+
+        gc.collect()
+        assert gone() is None
+
+    def test_equal_counters_are_one(self):
+        """
+        A counter that is made anew for every turn, and equal to the last one,
+        is not asked again.
+        """
+        asked = []
+
+        class Counter:
+            def __call__(self, message):
+                asked.append(message)
+                return 7
+
+            def __eq__(self, other):
+                return isinstance(other, Counter)
+
+            __hash__ = None  # type: ignore[assignment]
+
+        message = UserMessage("hi")
+
+        assert [7] * 10 == [count(message, Counter()) for _ in range(10)]
+        assert 1 == len(asked)
+        assert 1 == len(message._weights)
+
+    def test_keeps_a_counter_that_is_in_use(self):
+        """
+        However many others come and go, the one that is asked again and again
+        is not forgotten.
+        """
+        asked = []
+
+        def steady(message):
+            asked.append(message)
+            return 7
+
+        message = UserMessage("hi")
+        for n in range(100):
+            count(message, steady)
+            count(message, lambda _, n=n: n)
+
+        assert 1 == len(asked)
+        assert 4 == len(message._weights)
+
     def test_is_not_part_of_the_message(self):
         """
         A weighed message is equal to an unweighed one, also when pickled.
@@ -153,6 +224,225 @@ class TestCount:
         """
         with pytest.raises(ValueError, match=f"gave {wrong!r}.*expected a count"):
             count(UserMessage("hi"), lambda _: wrong)
+
+
+SAMPLES = st.lists(
+    st.tuples(
+        st.lists(our.messages().filter(by_characters), min_size=1, max_size=5),
+        st.integers(1, 10**6),
+    ),
+    min_size=1,
+    max_size=5,
+)
+
+
+class TestCalibrated:
+    """
+    `calibrated` scales a counter to what was charged.
+    """
+
+    @given(SAMPLES)
+    def test_says_of_all_samples_what_was_charged(self, samples):
+        """
+        Over all samples it is no less than the provider's sum, and more by
+        less than a token for each message.
+        """
+        counter = calibrated(by_characters, samples)
+
+        said = [message for messages, _ in samples for message in messages]
+        charged = sum(tokens for _, tokens in samples)
+        assert charged <= sum(map(counter, said)) < charged + len(said)
+
+    @given(SAMPLES, our.messages(), our.messages())
+    def test_keeps_order_and_zero(self, samples, one, other):
+        """
+        What counted more does not count less, and only nothing counts nothing.
+        """
+        counter = calibrated(by_characters, samples)
+        smaller, larger = sorted([one, other], key=by_characters)
+
+        assert counter(smaller) <= counter(larger)
+        assert (by_characters(one) == 0) == (counter(one) == 0)
+
+    @given(SAMPLES)
+    def test_is_a_value(self, samples):
+        """
+        The same samples give equal counters, in any order, here and in another
+        process.
+        """
+        counter = calibrated(by_characters, samples)
+        back = pickle.loads(pickle.dumps(counter))
+
+        assert counter == calibrated(by_characters, reversed(samples))
+        assert counter == back
+        assert hash(counter) == hash(back)
+
+    def test_reads_usage(self):
+        """
+        A usage stands for the prompt it reports, cached tokens included.
+        """
+        said = [UserMessage("a" * 40)]
+
+        assert calibrated(by_characters, [(said, 15)]) == calibrated(
+            by_characters, [(said, Usage(15, 99))]
+        )
+
+    def test_takes_overhead_off(self):
+        """
+        What each report holds beside messages is not laid on them.
+        """
+        said = [UserMessage("a" * 40)]
+        counter = calibrated(by_characters, [(said, 115), (said, 115)], overhead=100)
+
+        assert 15 == counter(said[0])
+
+    def test_counts_exactly_however_large(self):
+        """
+        No float is in between.
+        """
+        said = UserMessage("a" * 12)
+        counter = calibrated(by_characters, [([said], 10**18 + 1)])
+
+        assert 10**18 + 1 == counter(said)
+
+    def test_asks_the_counter_once(self):
+        """
+        A counter that is calibrated anew in every turn is still asked once for
+        a message.
+        """
+        asked = []
+
+        def slow(message):
+            asked.append(message)
+            return 10
+
+        message = UserMessage("hi")
+        for charged in range(1, 50):
+            count(message, calibrated(slow, [([message], charged)]))
+
+        assert 1 == len(asked)
+        assert 4 == len(message._weights)
+
+    @pytest.mark.parametrize(
+        ("samples", "expected"),
+        [
+            ([], "there are no samples"),
+            ([([UserMessage("hi")], 0)], "sample 0 reports 0 prompt tokens"),
+            ([([UserMessage("hi")], 9), ([], 5)], "no tokens in sample 1"),
+        ],
+    )
+    def test_refuses_samples_that_say_nothing(self, samples, expected):
+        """
+        Nothing charged or nothing counted is no scale, and is named.
+        """
+        with pytest.raises(ValueError, match=expected):
+            calibrated(by_characters, samples)
+
+    @pytest.mark.parametrize("overhead", [20, 21])
+    def test_refuses_an_overhead_that_leaves_nothing(self, overhead):
+        """
+        Of a prompt something must be left for its messages.
+        """
+        with pytest.raises(ValueError, match=f"20 prompt tokens, {overhead} of them"):
+            calibrated(by_characters, [([UserMessage("hi")], 20)], overhead=overhead)
+
+    @pytest.mark.parametrize("overhead", [-1, 1.5, True, None])
+    def test_refuses_an_overhead_that_is_no_count(self, overhead):
+        """
+        As in a budget, it is a number of tokens.
+        """
+        with pytest.raises(ValueError, match="overhead is"):
+            calibrated(by_characters, [], overhead=overhead)
+
+    @pytest.mark.parametrize(
+        ("sample", "expected"),
+        [
+            (5, "sample 0 is 5"),
+            (UserMessage("hi"), "sample 0 is UserMessage"),
+            ((5, 5), "sample 0 is"),
+            ((["hi"], 5), "has 'hi' among its messages"),
+            (([UserMessage("hi")], 5.0), "reports 5.0"),
+            (([UserMessage("hi")], -5), "reports -5"),
+            (([UserMessage("hi")], None), "reports None"),
+        ],
+    )
+    def test_refuses_what_is_no_sample(self, sample, expected):
+        """
+        A sample is messages and a number; what is not is shown.
+        """
+        with pytest.raises(TypeError, match=expected):
+            calibrated(by_characters, [sample])
+
+
+class TestCountTools:
+    """
+    `count_tools` counts what telling of tools fills.
+    """
+
+    @given(
+        st.lists(our.tool_infos(), max_size=4), st.lists(our.tool_infos(), max_size=4)
+    )
+    def test_adds(self, some, more):
+        """
+        Tools count each on its own, in any order; no tools count nothing.
+        """
+        both = count_tools([*some, *more])
+
+        assert both == count_tools(some) + count_tools(more)
+        assert both == count_tools([*more, *some])
+        assert 0 == count_tools([])
+        assert both >= len([*some, *more])
+
+    def test_counts_what_the_model_reads(self):
+        """
+        Name, description and schema as compact JSON; metadata are not sent.
+        """
+        said = []
+
+        def noting(message):
+            said.append(message)
+            return 3
+
+        tool = ToolInfo(
+            "trains",
+            "Finds »trains«.",
+            {"to": Parameter("string", required=True)},
+            metadata={"owner": "me"},
+        )
+
+        text = (
+            '{"name":"trains","description":"Finds »trains«.","parameters":'
+            '{"properties":{"to":{"type":"string"}},"required":["to"],"type":"object"}}'
+        )
+        assert 6 == count_tools([tool, ToolInfo("clock")], noting)
+        assert [text, '{"name":"clock"}'] == [message.text for message in said]
+        assert {"system"} == {message.role for message in said}
+
+    def test_says_the_same_for_a_schema_in_any_order(self):
+        """
+        Equal schemas count the same, whichever way they were given.
+        """
+        schema = {"type": "object", "properties": {"b": {}, "a": {}}}
+        turned = {"properties": {"a": {}, "b": {}}, "type": "object"}
+
+        assert count_tools([ToolInfo("f", parameters=schema)], len_of) == count_tools(
+            [ToolInfo("f", parameters=turned)], len_of
+        )
+
+    @pytest.mark.parametrize("wrong", ["trains", {"name": "trains"}, None])
+    def test_refuses_other_things(self, wrong):
+        """
+        A provider's dictionary is no tool of ours.
+        """
+        with pytest.raises(TypeError, match="count_tools takes ToolInfos"):
+            count_tools([wrong])
+
+
+def len_of(message):
+    """
+    A counter that sees every change, of order too.
+    """
+    return sum(at * ord(each) for at, each in enumerate(message.text))
 
 
 class TestTokenBudget:

@@ -10,11 +10,13 @@ import pickle
 import socket
 import subprocess
 import sys
+from importlib import import_module
 
 import pytest
 import tiktoken
 from hypothesis import given
 from hypothesis import strategies as st
+from tiktoken.load import load_tiktoken_bpe
 
 from conversation_state import Aggregator
 from conversation_state.counting import (
@@ -305,10 +307,8 @@ class TestFiles:
 
         assert caught.value.url.startswith("https://openaipublic.blob.core.windows.net")
         assert caught.value.url.endswith(".tiktoken")
-
-        from tiktoken_ext import openai_public  # noqa: PLC0415 - its own module
-
-        assert tiktoken.load.load_tiktoken_bpe is openai_public.load_tiktoken_bpe
+        own = import_module("tiktoken_ext.openai_public")
+        assert load_tiktoken_bpe is own.load_tiktoken_bpe
 
 
 class TestModels:

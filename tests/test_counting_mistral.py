@@ -1,0 +1,291 @@
+"""
+Counting with Mistral's vocabularies, held against Mistral's own tokenizer.
+"""
+
+import pickle
+import re
+import socket
+import sys
+from pathlib import Path
+from typing import Any
+
+import mistral_common
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from mistral_common.protocol.instruct import messages as theirs
+from mistral_common.protocol.instruct import tool_calls as their_calls
+from mistral_common.protocol.instruct.request import ChatCompletionRequest
+from mistral_common.tokens.tokenizers.mistral import MistralTokenizer
+
+from conversation_state.counting import by_mistral, count
+from conversation_state.errors import MissingExtraError
+from conversation_state.messages import (
+    AssistantMessage,
+    SystemMessage,
+    ToolMessage,
+    UserMessage,
+)
+from conversation_state.parts import ImagePart, TextPart
+from conversation_state.testing import strategies as our
+from conversation_state.tools import ToolCall
+
+DATA = Path(mistral_common.__file__).parent / "data"
+
+
+@pytest.fixture(autouse=True)
+def no_network(monkeypatch):
+    """
+    Every socket is an error.
+    """
+
+    def refused(*_given, **_options):
+        raise AssertionError("the network was touched")
+
+    monkeypatch.setattr(socket, "socket", refused)
+    monkeypatch.setattr(socket, "getaddrinfo", refused)
+
+
+def their_tokens(tokenizer, talk):
+    """
+    How many tokens Mistral's own tokenizer makes of a whole conversation.
+    """
+    made: list[Any] = []
+    for message in talk:
+        if isinstance(message, UserMessage):
+            made.append(theirs.UserMessage(content=message.text))
+        elif isinstance(message, SystemMessage):
+            made.append(theirs.SystemMessage(content=message.text))
+        elif isinstance(message, ToolMessage):
+            made.append(
+                theirs.ToolMessage(
+                    content=message.text,
+                    tool_call_id=message.tool_call_id,
+                    name=message.tool_name,
+                )
+            )
+        else:
+            calls = [
+                their_calls.ToolCall(
+                    id=call.id,
+                    function=their_calls.FunctionCall(
+                        name=call.name, arguments=call.arguments
+                    ),
+                )
+                for call in message.tool_calls
+            ]
+            made.append(
+                theirs.AssistantMessage(
+                    content=message.text or None, tool_calls=calls or None
+                )
+            )
+
+    request = ChatCompletionRequest(messages=made)
+    return len(tokenizer.encode_chat_completion(request).tokens)
+
+
+CALL = ToolCall("abcdefghi", "trains", '{"to": "Bern", "via": ["Thun", "Spiez"]}')
+RESULT = ToolMessage(
+    '{"departs": "12:30"}', tool_call_id="abcdefghi", tool_name="trains"
+)
+TALK = [
+    UserMessage("When does the next train to Bern leave?"),
+    AssistantMessage(tool_calls=[CALL]),
+    RESULT,
+    AssistantMessage("Um halb eins. 🚂"),
+    UserMessage("ありがとう"),
+]
+TOKENIZERS = {
+    "tekken": MistralTokenizer.v3(is_tekken=True),
+    "v3": MistralTokenizer.v3(),
+    "v7": MistralTokenizer.v7(),
+}
+
+
+class TestAgainstMistral:
+    """
+    Counts are those of Mistral's own tokenizer.
+    """
+
+    @pytest.mark.parametrize("version", TOKENIZERS)
+    def test_counts_a_conversation_with_calls(self, version):
+        """
+        Messages together count what the whole request counts, but for its
+        first token.
+        """
+        counter = by_mistral(version)
+
+        expected = their_tokens(TOKENIZERS[version], TALK)
+        assert expected == 1 + sum(map(counter, TALK))
+
+    @pytest.mark.parametrize("version", TOKENIZERS)
+    def test_counts_system_messages(self, version):
+        """
+        A system message, wherever the version puts it; where it is written
+        before a user's message, one token may merge.
+        """
+        talk = [SystemMessage("Be brief."), *TALK]
+        counter = by_mistral(version)
+
+        expected = their_tokens(TOKENIZERS[version], talk)
+        assert abs(expected - 1 - sum(map(counter, talk))) <= (version != "v7")
+
+    @settings(max_examples=40)
+    @given(st.lists(st.text(st.characters(codec="utf-8"), min_size=1), min_size=1))
+    def test_counts_any_text(self, texts):
+        """
+        Whatever is said, the sum over messages is what the request counts.
+        """
+        talk = []
+        for text in texts:
+            talk += [UserMessage(text), AssistantMessage("Yes.")]
+        talk.append(UserMessage("So?"))
+
+        expected = their_tokens(TOKENIZERS["tekken"], talk)
+        assert expected == 1 + sum(map(by_mistral(), talk))
+
+    @pytest.mark.parametrize("version", ["v1", "v2"])
+    def test_counts_text_of_the_first_versions(self, version):
+        """
+        The oldest vocabularies count texts as their tokenizer does.
+        """
+        talk = [TALK[0], TALK[3], TALK[4]]
+        tokenizer = getattr(MistralTokenizer, version)()
+
+        expected = their_tokens(tokenizer, talk)
+        assert expected == 1 + sum(map(by_mistral(version), talk))
+
+    def test_counts_calls_beside_text(self):
+        """
+        A text and calls in one message, which old versions never send, count
+        as both do on their own, with one end.
+        """
+        counter = by_mistral()
+        both = AssistantMessage("Let me see.", tool_calls=[CALL])
+
+        apart = counter(AssistantMessage("Let me see.")) + counter(TALK[1])
+        assert apart - 1 == counter(both)
+
+
+class TestRules:
+    """
+    What Mistral's tokenizer does not say.
+    """
+
+    def test_counts_images_by_estimate(self):
+        """
+        An image is 64 rows of 64 patches and what ends each row, in any detail.
+        """
+        counter = by_mistral()
+        text = counter(UserMessage("Hi"))
+
+        for detail in ("", "low"):
+            image = ImagePart(data=b"x", detail=detail)
+            assert text + 4_160 == counter(UserMessage([TextPart("Hi"), image]))
+
+    @settings(max_examples=50)
+    @given(our.messages())
+    def test_has_a_count_for_every_message(self, message):
+        """
+        Whatever can be said can be counted, in every version.
+        """
+        for version in ("tekken", "v1", "v2", "v3", "v7"):
+            assert by_mistral(version)(message) >= 0
+
+    @pytest.mark.parametrize(
+        "make",
+        [
+            UserMessage,
+            lambda text: ToolMessage(text, tool_call_id="c"),
+            lambda text: AssistantMessage(tool_calls=[ToolCall("c", "f", text)]),
+        ],
+        ids=["text", "result", "call"],
+    )
+    def test_counts_very_long_texts(self, make):
+        """
+        A million blanks, which is more than the pattern can split in one go.
+        """
+        assert 10_000 < by_mistral()(make(" " * 1_000_000)) < 20_000
+
+
+class TestVersions:
+    """
+    Which vocabularies there are.
+    """
+
+    def test_reads_a_file(self):
+        """
+        A file by its path, as a text or a path.
+        """
+        path = DATA / "tekken_240718.json"
+        counter = by_mistral(file=path)
+
+        assert counter is by_mistral(file=str(path))
+        assert by_mistral()(TALK[0]) == counter(TALK[0])
+        assert f"by_mistral(file={str(path)!r})" == repr(counter)
+
+    def test_names_the_versions_there_are(self):
+        """
+        Another version is refused, with those there are.
+        """
+        with pytest.raises(ValueError, match="there are tekken, v1, v2, v3, v7"):
+            by_mistral("v4")
+
+    def test_takes_a_version_or_a_file(self):
+        """
+        A file says itself which version it is.
+        """
+        with pytest.raises(ValueError, match="got both"):
+            by_mistral("v3", file="tekken.json")
+
+    def test_says_that_a_file_is_missing(self, tmp_path):
+        """
+        A file that is not there is named.
+        """
+        path = tmp_path / "tekken.json"
+        with pytest.raises(FileNotFoundError, match=re.escape(str(path))):
+            by_mistral(file=path)
+
+    @pytest.mark.parametrize("name", ["tekken.json", "notes.txt"])
+    def test_refuses_other_files(self, name, tmp_path):
+        """
+        A file that is no vocabulary is named, and what would be one.
+        """
+        path = tmp_path / name
+        path.write_text("{}")
+
+        with pytest.raises(ValueError, match=r"is no vocabulary .* Give a tekken.json"):
+            by_mistral(file=path)
+
+    def test_needs_its_extra(self, monkeypatch):
+        """
+        Without mistral-common the error names the extra.
+        """
+        monkeypatch.setitem(sys.modules, "mistral_common.exceptions", None)
+        by_mistral.__globals__["_frames"].cache_clear()
+        by_mistral.__globals__["_kept"].cache_clear()
+
+        with pytest.raises(MissingExtraError, match=r"conversation-state\[mistral\]"):
+            by_mistral()
+
+
+class TestOnce:
+    """
+    What was counted stays counted.
+    """
+
+    def test_the_same_arguments_give_the_same_counter(self):
+        """
+        The same one here, and an equal one from another process.
+        """
+        counter = by_mistral("v7")
+        back = pickle.loads(pickle.dumps(counter))
+        message = UserMessage("Hi")
+        count(message, counter)
+        count(message, back)
+
+        assert counter is by_mistral("v7")
+        assert counter == back
+        assert 1 == len(message._weights)
+        assert counter != by_mistral("v3")
+        assert "by_mistral('v7')" == repr(counter)
