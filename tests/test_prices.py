@@ -1,0 +1,681 @@
+"""
+Prices: of models by name, of usage to the last digit, of a ledger entry by
+entry; from data that are here, never from the network.
+"""
+
+import pickle
+import socket
+import sys
+import threading
+from datetime import UTC, date, datetime, timedelta, timezone
+from decimal import Context, Decimal, localcontext
+
+import genai_prices
+import pytest
+from genai_prices import types as theirs
+from genai_prices.data_snapshot import (
+    DataSnapshot,
+    get_snapshot,
+    set_custom_snapshot,
+)
+from hypothesis import given
+from hypothesis import strategies as st
+
+from conversation_state import Aggregator
+from conversation_state.aggregator import LedgerEntry
+from conversation_state.counting import Cost, TokenBudget, Unpriced, cost, price
+from conversation_state.errors import (
+    MissingExtraError,
+    UnknownModelError,
+    UnpricedError,
+)
+from conversation_state.testing import strategies as our
+from conversation_state.usage import (
+    CompletionTokensDetails,
+    PromptTokensDetails,
+    Usage,
+)
+
+
+@pytest.fixture(autouse=True)
+def no_network(monkeypatch):
+    """
+    Every socket and every thread is an error.
+    """
+
+    def refused(*_given, **_options):
+        raise AssertionError("the network was touched")
+
+    monkeypatch.setattr(socket, "socket", refused)
+    monkeypatch.setattr(socket, "getaddrinfo", refused)
+    monkeypatch.setattr(threading.Thread, "start", refused)
+
+
+def model(name, window=None, **prices):
+    """
+    A model of the registry's; prices in dollars for a million tokens.
+    """
+    return theirs.ModelInfo(
+        id=name,
+        match=theirs.ClauseEquals(name),
+        context_window=window,
+        prices=theirs.ModelPrice(**{key: Decimal(at) for key, at in prices.items()}),
+    )
+
+
+TIERED = theirs.ModelInfo(
+    id="long",
+    match=theirs.ClauseEquals("long"),
+    prices=theirs.ModelPrice(
+        input_mtok=theirs.TieredPrices(
+            base=Decimal(1), tiers=[theirs.Tier(start=1_000, price=Decimal(2))]
+        ),
+        output_mtok=Decimal(0),
+    ),
+)
+DATED = theirs.ModelInfo(
+    id="cheaper",
+    match=theirs.ClauseEquals("cheaper"),
+    prices=[
+        theirs.ConditionalPrice(prices=theirs.ModelPrice(input_mtok=Decimal(9))),
+        theirs.ConditionalPrice(
+            theirs.StartDateConstraint(date(2025, 1, 1)),
+            prices=theirs.ModelPrice(input_mtok=Decimal(3)),
+        ),
+    ],
+)
+MODELS = [
+    model("plain", 8_000, input_mtok="3", output_mtok="15"),
+    model(
+        "rich",
+        input_mtok="1",
+        output_mtok="10",
+        cache_read_mtok="0.1",
+        cache_write_mtok="1.25",
+        cache_write_1h_mtok="2",
+        output_reasoning_mtok="20",
+        web_searches_kcount="10",
+    ),
+    model(
+        "heard",
+        input_mtok="1",
+        output_mtok="2",
+        input_audio_mtok="100",
+        output_audio_mtok="200",
+        cache_read_mtok="0.5",
+        cache_audio_read_mtok="50",
+    ),
+    model("embedding", input_mtok="0.02"),
+    model("gift"),
+    model("by-hour", audio_hours="0.1"),
+    model("by-call", requests_kcount="5", input_mtok="1", output_mtok="1"),
+    TIERED,
+    DATED,
+]
+
+
+@pytest.fixture
+def registry():
+    """
+    A registry of our own, whose prices are known.
+    """
+    ours = theirs.Provider(
+        id="ours",
+        name="Ours",
+        api_pattern="https://ours",
+        models=MODELS,
+        model_match=theirs.ClauseRegex("^(?!hidden)"),
+    )
+    hidden = theirs.Provider(
+        id="hidden",
+        name="Hidden",
+        api_pattern="https://hidden",
+        models=[model("hidden-7b", 4_000, input_mtok="7", output_mtok="7")],
+    )
+    set_custom_snapshot(DataSnapshot(providers=[ours, hidden], from_auto_update=False))
+    yield
+    set_custom_snapshot(None)
+
+
+def million(read=0, written=0, *, extra=(), total=None, **details):
+    """
+    A usage in millions of tokens.
+    """
+    counts = {name: round(count * 10**6) for name, count in details.items()}
+    prompt = {
+        name: counts.pop(name)
+        for name in ("cached_tokens", "audio_tokens")
+        if name in counts
+    }
+    spoken = counts.pop("spoken_tokens", 0)
+    return Usage(
+        round(read * 10**6),
+        round(written * 10**6),
+        None if total is None else round(total * 10**6),
+        PromptTokensDetails(**prompt),
+        CompletionTokensDetails(audio_tokens=spoken, **counts),
+        extra={name: round(count * 10**6) for name, count in dict(extra).items()},
+    )
+
+
+class TestPrice:
+    """
+    `price` of a usage.
+    """
+
+    @pytest.mark.parametrize(
+        ("dollars", "name", "usage"),
+        [
+            ("0", "plain", million()),
+            ("18", "plain", million(1, 1)),
+            ("0.000003", "plain", Usage(1)),
+            # What has no price of its own is a part of what has.
+            ("3", "plain", million(1, cached_tokens=0.5, audio_tokens=0.5)),
+            ("15", "plain", million(0, 1, reasoning_tokens=0.5, spoken_tokens=0.1)),
+            ("3", "plain", million(1, extra={"cache_write_tokens": 0.5})),
+            ("15", "plain", million(0, 1, rejected_prediction_tokens=0.5)),
+            # What has one is taken out of it.
+            ("0.55", "rich", million(1, cached_tokens=0.5)),
+            ("1.125", "rich", million(1, extra={"cache_write_tokens": 0.5})),
+            ("15", "rich", million(0, 1, reasoning_tokens=0.5)),
+            (
+                "1.5",
+                "rich",
+                million(
+                    1,
+                    extra={"cache_write_tokens": 0.8, "cache_write_1h_tokens": 0.4},
+                ),
+            ),
+            ("50.5", "heard", million(1, audio_tokens=0.5)),
+            ("101", "heard", million(0, 1, spoken_tokens=0.5)),
+            ("0.75", "heard", million(1, cached_tokens=0.5)),
+            (
+                "75.75",
+                "heard",
+                million(
+                    2,
+                    audio_tokens=1,
+                    cached_tokens=1,
+                    extra={"cache_audio_read_tokens": 0.5},
+                ),
+            ),
+            # Beside tokens.
+            ("10000", "rich", million(extra={"web_searches": 1})),
+            ("0.005", "by-call", million()),
+            # By another name, or by none: a part of the prompt or completion.
+            ("3", "plain", million(1, extra={"prompt_text_tokens": 0.5})),
+            ("3", "plain", million(1, extra={"prompt_cache_miss_tokens": 0.5})),
+            # Beside the prompt only if the total says so.
+            ("3", "plain", million(1, extra={"tool_use_prompt_tokens": 0.5})),
+            (
+                "4.5",
+                "plain",
+                million(1, total=1.5, extra={"tool_use_prompt_tokens": 0.5}),
+            ),
+            # A total that is too small takes nothing away.
+            ("18", "plain", million(1, 1, total=1)),
+        ],
+    )
+    def test_charges_each_category(self, dollars, name, usage, registry):
+        """
+        Tokens at their own price where there is one, and else at that of what
+        they are a part of.
+        """
+        assert Decimal(dollars) == price(usage, name)
+
+    def test_charges_long_prompts_as_the_registry_says(self, registry):
+        """
+        Tiers go by the prompt of one request.
+        """
+        assert Decimal("0.001") == price(Usage(1_000), "long")
+        assert Decimal("0.002002") == price(Usage(1_001), "long")
+
+    @pytest.mark.parametrize(
+        ("dollars", "when"),
+        [
+            ("9", datetime(2024, 12, 31, 23, 59, tzinfo=UTC)),
+            ("3", datetime(2025, 1, 1, tzinfo=UTC)),
+            ("9", datetime(2025, 1, 1, tzinfo=timezone(timedelta(hours=2)))),
+            ("3", None),
+        ],
+    )
+    def test_charges_what_it_cost_then(self, dollars, when, registry):
+        """
+        Prices change; *when* is a moment, wherever one was.
+        """
+        assert Decimal(dollars) == price(million(1), "cheaper", when=when)
+
+    @given(our.usages())
+    def test_is_exact_whatever_the_context(self, usage):
+        """
+        A program that rounds decimals to three digits has the same prices.
+        """
+        usage = Usage(usage.prompt_tokens, usage.completion_tokens)
+        expected = (
+            Decimal("2.5") * usage.prompt_tokens + 10 * usage.completion_tokens
+        ).scaleb(-6)
+        then = datetime(2025, 6, 1, tzinfo=UTC)
+
+        with localcontext(Context(prec=3)):
+            assert expected == price(usage, "gpt-4o", when=then)
+
+    @given(st.integers(0, 10**9), st.integers(0, 10**9))
+    def test_agrees_with_the_registry(self, prompt, completion):
+        """
+        Nothing is lost on the way from our names to theirs.
+        """
+        spent = theirs.Usage(input_tokens=prompt, output_tokens=completion)
+
+        expected = genai_prices.calc_price(spent, "claude-sonnet-4-5").total_price
+        assert expected == price(Usage(prompt, completion), "claude-sonnet-4-5")
+
+    @pytest.mark.parametrize(
+        ("name", "usage", "why"),
+        [
+            ("gift", Usage(1), "no price for the 1 input_tokens"),
+            ("embedding", Usage(1, 2), "no price for the 2 output_tokens"),
+            ("by-hour", Usage(5), "no price for the 5 input_tokens"),
+            ("plain", million(extra={"web_searches": 1}), "1,000,000 web_searches"),
+            ("plain", Usage(extra={"num_sources": 4}), r"4 of extra\['num_sources'\]"),
+            ("plain", Usage(extra={"requests": 4}), r"4 of extra\['requests'\]"),
+            ("plain", Usage(1, 1, 9), "7 tokens of its total are part of neither"),
+            (
+                "plain",
+                Usage(1, 1, 9, extra={"tool_use_prompt_tokens": 6}),
+                "7 tokens of its total",
+            ),
+            ("rich", million(1, cached_tokens=2), "cache_read_tokens .* cannot exceed"),
+            (
+                "heard",
+                million(1, cached_tokens=0.1, audio_tokens=0.1),
+                "cache_audio_read_tokens",
+            ),
+            (
+                "rich",
+                million(1, cached_tokens=0.1, extra={"cache_read_tokens": 0.2}),
+                "it says 100000 and 200000 for cache_read_tokens",
+            ),
+        ],
+    )
+    def test_never_takes_unknown_for_nothing(self, name, usage, why, registry):
+        """
+        What has no price, or can't be true, is an error that says what.
+        """
+        with pytest.raises(UnpricedError, match=why) as caught:
+            price(usage, name)
+
+        assert name == caught.value.model
+        assert isinstance(caught.value, ValueError)
+        assert str(caught.value) == str(pickle.loads(pickle.dumps(caught.value)))
+
+    def test_refuses_a_naive_time(self):
+        """
+        Without a zone nobody knows when.
+        """
+        with pytest.raises(ValueError, match="no time zone"):
+            price(Usage(), "gpt-4o", when=datetime(2025, 1, 1))  # noqa: DTZ001 - meant
+
+    @pytest.mark.parametrize("given", [((10, "gpt-4o"), {}), ((Usage(), 4), {})])
+    def test_refuses_other_types(self, given):
+        """
+        A usage is ours and a model is a name.
+        """
+        arguments, options = given
+        with pytest.raises(TypeError, match=r"takes a Usage|expected the name"):
+            price(*arguments, **options)
+
+    def test_refuses_a_time_that_is_none(self):
+        """
+        A time stamp in seconds is no datetime.
+        """
+        with pytest.raises(TypeError, match="expected an aware datetime"):
+            price(Usage(), "gpt-4o", when=1_700_000_000)  # type: ignore[arg-type]
+
+    def test_needs_its_extra(self, monkeypatch):
+        """
+        Without genai-prices the error names the extra.
+        """
+        monkeypatch.setitem(sys.modules, "genai_prices.data_snapshot", None)
+
+        with pytest.raises(MissingExtraError, match=r"conversation-state\[prices\]"):
+            price(Usage(), "gpt-4o")
+
+
+class TestModels:
+    """
+    Which names are taken, and what is said of others.
+    """
+
+    @pytest.mark.parametrize(
+        "name", ["hidden:hidden-7b", "hidden/hidden-7b", "HIDDEN/Hidden-7B"]
+    )
+    def test_takes_a_provider_before_the_name(self, name, registry):
+        """
+        With a colon or a slash, as programs write it.
+        """
+        assert Decimal(7) == price(million(1), name)
+
+    @pytest.mark.parametrize(
+        ("asked", "near"),
+        [
+            ("planin", ("plain",)),
+            ("hiden-7b", ("hidden:hidden-7b",)),
+            ("hidden:hidden7b", ("hidden:hidden-7b",)),
+            ("ours:planin", ("ours:plain",)),
+            ("", ()),
+            ("?" * 100_000, ()),
+            (":", ()),
+            ("/plain/", ("plain",)),
+        ],
+    )
+    def test_names_near_matches(self, asked, near, registry):
+        """
+        What is written like it, by a name that would be taken.
+        """
+        with pytest.raises(UnknownModelError) as caught:
+            price(Usage(), asked)
+
+        error = caught.value
+        assert (asked, "genai-prices", near) == (
+            error.model,
+            error.registry,
+            error.near,
+        )
+        assert isinstance(error, LookupError)
+        assert 200 > len(str(error))
+        assert str(error) == str(pickle.loads(pickle.dumps(error)))
+
+    @given(
+        st.sampled_from([m.id for p in get_snapshot().providers for m in p.models]),
+        st.integers(0, 10),
+    )
+    def test_what_it_names_is_known(self, name, at):
+        """
+        Every name it suggests is one it takes.
+        """
+        slip = name[:at] + "~" + name[at + 1 :]
+        try:
+            price(Usage(), slip)
+        except UnpricedError:
+            return
+        except UnknownModelError as error:
+            for each in error.near:
+                TestModels.is_known(each)
+
+    @staticmethod
+    def is_known(name):
+        """
+        Whether it has a price or not.
+        """
+        try:
+            return price(Usage(), name) >= 0
+        except UnpricedError:
+            return True
+
+
+class TestBudget:
+    """
+    `TokenBudget` by a model's name.
+    """
+
+    def test_looks_the_window_up(self, registry):
+        """
+        The window is the registry's, and nothing is kept free unless asked.
+        """
+        budget = TokenBudget(model="plain", overhead=100)
+
+        assert TokenBudget(context_window=8_000, overhead=100) == budget
+        assert 7_900 == budget.effective_input_limit
+        assert (
+            7_000
+            == TokenBudget(
+                model="ours:plain", max_output_tokens=1_000
+            ).effective_input_limit
+        )
+        assert 8_000 == TokenBudget(model="plain", max_output_tokens=0).available()
+
+    def test_knows_models_of_today(self):
+        """
+        The registry's own data are with the package.
+        """
+        assert 128_000 == TokenBudget(model="openai:gpt-4o").context_window
+
+    def test_a_given_window_wins(self, monkeypatch):
+        """
+        Nothing is looked up then, and no extra is needed: 0 counts as given.
+        """
+        monkeypatch.setitem(sys.modules, "genai_prices.data_snapshot", None)
+
+        assert 5 == TokenBudget(context_window=5, model="no such").context_window
+        assert 0 == TokenBudget(context_window=0, model="no such").context_window
+
+    def test_needs_its_extra(self, monkeypatch):
+        """
+        Without genai-prices the error names the extra.
+        """
+        monkeypatch.setitem(sys.modules, "genai_prices.data_snapshot", None)
+
+        with pytest.raises(MissingExtraError, match=r"conversation-state\[prices\]"):
+            TokenBudget(model="gpt-4o")
+
+    def test_never_takes_an_unknown_window_for_nothing(self, registry):
+        """
+        A model whose window is not known is no budget of 0.
+        """
+        with pytest.raises(ValueError, match=r"knows 'rich' .* give context_window"):
+            TokenBudget(model="rich")
+
+    def test_names_near_matches(self, registry):
+        """
+        A slip in the name is told.
+        """
+        with pytest.raises(UnknownModelError, match="did you mean 'plain'"):
+            TokenBudget(model="plian")
+
+    def test_checks_numbers_before_it_looks(self):
+        """
+        A wrong number is the first thing that is told.
+        """
+        with pytest.raises(ValueError, match="max_output_tokens is -1"):
+            TokenBudget(model="no such", max_output_tokens=-1)
+
+
+THEN = datetime(2026, 1, 1, tzinfo=UTC)
+NAMES = st.sampled_from(["gpt-4o", "anthropic/claude-sonnet-4-5", "", "gpt4o"])
+SPENT = our.usages() | st.builds(Usage, st.integers(0, 10**15), st.integers(0, 10**15))
+
+
+@st.composite
+def branches(draw):
+    """
+    A state and two that were forked from it or grew on, each with spending of
+    its own, some under common keys.
+    """
+    trunk = draw(our.aggregators())
+    sides = []
+    for state in (trunk, trunk.fork(), trunk):
+        side = state
+        for name in draw(st.lists(NAMES, max_size=4)):
+            side = side.add_usage(draw(SPENT), model=name)
+
+        if draw(st.booleans()):
+            key = draw(st.sampled_from(["a", "b"]))
+            if key not in [entry.id for entry in side.ledger]:
+                side = side.add_usage(Usage(10, 5), key=key, model="gpt-4o")
+
+        sides.append(side)
+
+    return sides
+
+
+ENTRY = LedgerEntry("id", Usage(5), "")
+
+
+class TestCost:
+    """
+    `cost` of a ledger.
+    """
+
+    def test_prices_entry_by_entry(self, registry):
+        """
+        What is known is added, what is not is listed, in order, with the
+        reason.
+        """
+        talk = (
+            Aggregator.new()
+            .add_usage(million(1), model="plain")
+            .add_usage(Usage(7))
+            .add_usage(million(0, 1), model="plain")
+            .add_usage(Usage(8), model="planin")
+            .add_usage(Usage(9), model="gift")
+        )
+
+        found = cost(talk)
+
+        assert Decimal(18) == found.amount
+        assert [talk.ledger[at] for at in (1, 3, 4)] == [
+            entry for entry, _ in found.unpriced
+        ]
+        assert [
+            "can't price this usage: nobody said which model it was spent on",
+            "genai-prices knows no model 'planin'; did you mean 'plain'?",
+            (
+                "can't price this usage of 'gift': genai-prices has no price for the 9 "
+                "input_tokens"
+            ),
+        ] == [why for _, why in found.unpriced]
+
+    def test_tells_what_a_fork_cost(self, registry):
+        """
+        A turn has a ledger, too: what came since the fork.
+        """
+        talk = Aggregator.new().add_usage(million(1), model="plain").fork()
+        talk = talk.add_usage(million(2), model="plain")
+
+        assert Decimal(9) == cost(talk).amount
+        assert Decimal(6) == cost(talk.turn).amount
+
+    def test_an_empty_ledger_costs_nothing(self, monkeypatch):
+        """
+        Nothing spent is nothing, known without any extra; so is what nobody
+        can price.
+        """
+        monkeypatch.setitem(sys.modules, "genai_prices.data_snapshot", None)
+        talk = Aggregator.new()
+
+        assert Cost(Decimal(0)) == cost(talk)
+        assert 1 == len(cost(talk.add_usage(Usage(5))).unpriced)
+        with pytest.raises(MissingExtraError, match=r"conversation-state\[prices\]"):
+            cost(talk.add_usage(Usage(5), model="plain"))
+
+    def test_charges_what_it_cost_then(self, registry):
+        """
+        One moment for all entries.
+        """
+        talk = Aggregator.new().add_usage(million(1), model="cheaper")
+
+        assert Decimal(9) == cost(talk, when=datetime(2024, 1, 1, tzinfo=UTC)).amount
+        assert Decimal(3) == cost(talk).amount
+
+    @given(branches())
+    def test_of_a_join_is_that_of_its_distinct_entries(self, sides):
+        """
+        However often branches meet, each entry is paid for once, to the last
+        digit, in any arithmetic context; and none is forgotten.
+        """
+        trunk, fork, other = sides
+        joined = trunk.join(fork, other).join(fork)
+
+        with localcontext(Context(prec=2)):
+            found = cost(joined, when=THEN)
+
+        distinct: dict[str, LedgerEntry] = {}
+        for side in sides:
+            for entry in side.ledger:
+                distinct.setdefault(entry.id, entry)
+
+        known = Decimal(0)
+        unknown = set()
+        for entry in distinct.values():
+            try:
+                with localcontext(Context(prec=60)):
+                    known += price(entry.usage, entry.model, when=THEN)
+            except (UnknownModelError, UnpricedError):
+                unknown.add(entry.id)
+
+        assert known == found.amount
+        assert unknown == {each.entry.id for each in found.unpriced}
+
+    @given(branches())
+    def test_of_a_fork_is_what_it_inherited_and_what_it_spent(self, sides):
+        """
+        Past and turn together are the whole.
+        """
+        _, fork, _ = sides
+        before = Aggregator.rebuild(
+            id=fork.id,
+            parent_id=None,
+            root_id=None,
+            init_len=0,
+            init_ledger_len=0,
+            entries=(),
+            ledger=fork.ledger[: fork.init_ledger_len],
+        )
+
+        with localcontext(Context(prec=60)):
+            parts = cost(before, when=THEN).amount + cost(fork.turn, when=THEN).amount
+
+        assert parts == cost(fork, when=THEN).amount
+
+    @pytest.mark.parametrize(
+        ("shown", "found"),
+        [
+            ("$0.00", Cost(Decimal(0))),
+            ("$0.00", Cost(Decimal("0E-9"))),
+            ("$12.50", Cost(Decimal("12.5000"))),
+            ("$1,234.00", Cost(Decimal(1234))),
+            ("$1,200.00", Cost(Decimal("1.2E+3"))),
+            ("$0.0000375", Cost(Decimal("3.75E-5"))),
+            (
+                "$1.00 and 1 entry without a price: who knows",
+                Cost(Decimal(1), (Unpriced(ENTRY, "who knows"),)),
+            ),
+            (
+                "$1.00 and 3 entries without a price: a; b",
+                Cost(Decimal(1), tuple(Unpriced(ENTRY, why) for why in "aba")),
+            ),
+            (
+                "$1.00 and 5 entries without a price: a; b; c; 2 more reasons",
+                Cost(Decimal(1), tuple(Unpriced(ENTRY, why) for why in "abcde")),
+            ),
+        ],
+    )
+    def test_is_readable(self, shown, found):
+        """
+        Dollars to the last digit, and what is missing.
+        """
+        assert shown == str(found)
+
+    def test_is_a_value(self, registry):
+        """
+        Equal by content, and survives pickling.
+        """
+        talk = Aggregator.new().add_usage(Usage(5), model="plain").add_usage(Usage(7))
+
+        assert cost(talk) == cost(talk)
+        assert cost(talk) == pickle.loads(pickle.dumps(cost(talk)))
+
+    @pytest.mark.parametrize("wrong", [None, [], Usage()])
+    def test_refuses_what_has_no_ledger(self, wrong):
+        """
+        A usage alone has no model: price takes both.
+        """
+        with pytest.raises(TypeError, match="cost takes what has a ledger"):
+            cost(wrong)
+
+    def test_refuses_a_naive_time(self):
+        """
+        Without a zone nobody knows when, even if nothing was spent.
+        """
+        with pytest.raises(ValueError, match="no time zone"):
+            cost(Aggregator.new(), when=datetime(2025, 1, 1))  # noqa: DTZ001 - meant
