@@ -11,7 +11,17 @@ import sys
 
 from benchmarks.measure import Row
 
-NAMES = ("log", "state", "chunks", "langgraph", "trim", "codec", "imports", "streams")
+NAMES = (
+    "log",
+    "state",
+    "chunks",
+    "langgraph",
+    "trim",
+    "codec",
+    "imports",
+    "streams",
+    "counting",
+)
 
 
 def shown(row: Row) -> str:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from operator import index
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol, TypeAlias
 
 from conversation_state._persistent import thaw
 from conversation_state.messages import AssistantMessage, Message, UnknownMessage
@@ -52,6 +52,9 @@ class TokenCounter(Protocol):
         ...
 
 
+Weights: TypeAlias = "tuple[tuple[TokenCounter, int], ...]"
+_set = object.__setattr__
+
 # How many counters a message remembers; more, and the oldest goes.
 _COUNTERS = 4
 
@@ -69,12 +72,12 @@ def count(message: Message, counter: TokenCounter) -> int:
         ValueError:
             If *counter* gives something else than a non-negative integer.
     """
-    weights = _weights(message)
+    weights: Weights = getattr(message, "_weights", ())
     for known, tokens in weights:
         if known is counter or known == counter:
             if len(weights) == _COUNTERS and weights[-1][0] is known:
                 # The next new one would push it out, though it is in use.
-                _remember(message, (weights[-1], *weights[:-1]))
+                _set(message, "_weights", (weights[-1], *weights[:-1]))
 
             return tokens
 
@@ -92,20 +95,9 @@ def count(message: Message, counter: TokenCounter) -> int:
         raise ValueError(msg)
 
     # Read again: a counter that asks another one has had that remembered.
-    weights = _weights(message)
-    _remember(message, ((counter, tokens), *weights[: _COUNTERS - 1]))
+    weights = getattr(message, "_weights", ())
+    _set(message, "_weights", ((counter, tokens), *weights[: _COUNTERS - 1]))
     return tokens
-
-
-def _weights(message: Message) -> tuple[tuple[Any, int], ...]:
-    try:
-        return message._weights
-    except AttributeError:
-        return ()
-
-
-def _remember(message: Message, weights: tuple[tuple[Any, int], ...]) -> None:
-    object.__setattr__(message, "_weights", weights)
 
 
 _CHARACTERS = 4
@@ -147,7 +139,11 @@ def by_characters(message: Message) -> int:
         phronomy's `TokenEstimator`, which rounds up for each message too.
     """
     texts, media = pieces(message)
-    tokens = -(-sum(map(len, texts)) // _CHARACTERS)
+    characters = 0
+    for text in texts:
+        characters += len(text)
+
+    tokens = -(-characters // _CHARACTERS)
     return tokens + weigh(media, OPENAI_IMAGE) if media else tokens
 
 
@@ -158,12 +154,12 @@ def pieces(message: Message) -> tuple[list[str], list[Part]]:
     if isinstance(message, UnknownMessage):
         return [canonical(message.raw)], []
 
-    texts: list[str] = []
     media: list[Part] = []
     content = message.content  # type: ignore[attr-defined]  # all others have some
     if content.__class__ is str:
-        texts.append(content)
+        texts = [content]
     else:
+        texts = []
         for part in content:
             if isinstance(part, (TextPart, ReasoningPart, RefusalPart)):
                 texts.append(part.text)
