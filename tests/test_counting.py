@@ -101,6 +101,7 @@ class TestByCharacters:
         A message of an unknown kind fills what its JSON text fills.
         """
         assert 5 == by_characters(UnknownMessage({"role": "judge"}))
+        assert 4 == by_characters(UnknownMessage({"role": "裁判官"}))
 
     @given(our.messages())
     def test_has_a_count_for_every_message(self, message):
@@ -323,6 +324,34 @@ class TestCalibrated:
         assert 1 == len(asked)
         assert 4 == len(message._weights)
 
+    def test_remembers_the_counter_that_it_asks(self):
+        """
+        A message that is counted by the scaled counter first is known to the
+        other one, too.
+        """
+        asked = []
+
+        def slow(message):
+            asked.append(message)
+            return 10
+
+        counter = calibrated(slow, [([UserMessage("ho")], 15)])
+        message = UserMessage("hi")
+        asked.clear()
+
+        assert [15, 10] == [count(message, counter), count(message, slow)]
+        assert 1 == len(asked)
+
+    def test_equal_ratios_are_equal(self):
+        """
+        Twice the same sample says nothing new.
+        """
+        sample = ([UserMessage("a" * 40)], 14)
+
+        assert calibrated(by_characters, [sample]) == calibrated(
+            by_characters, [sample, sample]
+        )
+
     @pytest.mark.parametrize(
         ("samples", "expected"),
         [
@@ -481,7 +510,7 @@ class TestTokenBudget:
         with pytest.raises(ValueError, match="needs context_window"):
             TokenBudget()
 
-    @pytest.mark.parametrize("wrong", [-1, 1.0, "8192", True])
+    @pytest.mark.parametrize("wrong", [-1, 1.0, "8192", True, False, ""])
     @pytest.mark.parametrize(
         "name", ["context_window", "max_output_tokens", "overhead"]
     )

@@ -472,6 +472,13 @@ class TestBudget:
         with pytest.raises(UnknownModelError, match="did you mean 'plain'"):
             TokenBudget(model="plian")
 
+    def test_takes_an_empty_name_for_a_name(self):
+        """
+        A setting that was left empty is a model nobody knows.
+        """
+        with pytest.raises(UnknownModelError, match="knows no model ''"):
+            TokenBudget(model="")
+
     def test_checks_numbers_before_it_looks(self):
         """
         A wrong number is the first thing that is told.
