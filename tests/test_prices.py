@@ -84,7 +84,20 @@ DATED = theirs.ModelInfo(
         ),
     ],
 )
+NEWER = theirs.ModelInfo(
+    id="newer",
+    match=theirs.ClauseEquals("newer"),
+    prices=[
+        theirs.ConditionalPrice(prices=theirs.ModelPrice()),
+        theirs.ConditionalPrice(
+            theirs.StartDateConstraint(date(2025, 1, 1)),
+            prices=theirs.ModelPrice(input_mtok=Decimal(3)),
+        ),
+    ],
+)
 MODELS = [
+    model("draws", input_mtok="1", output_mtok="2", output_image_mtok="30"),
+    model("looks", input_mtok="1", input_image_mtok="4", input_text_mtok="3"),
     model("plain", 8_000, input_mtok="3", output_mtok="15"),
     model(
         "rich",
@@ -111,6 +124,7 @@ MODELS = [
     model("by-call", requests_kcount="5", input_mtok="1", output_mtok="1"),
     TIERED,
     DATED,
+    NEWER,
 ]
 
 
@@ -205,6 +219,9 @@ class TestPrice:
             # By another name, or by none: a part of the prompt or completion.
             ("3", "plain", million(1, extra={"prompt_text_tokens": 0.5})),
             ("3", "plain", million(1, extra={"prompt_cache_miss_tokens": 0.5})),
+            ("16", "draws", million(0, 1, extra={"completion_image_tokens": 0.5})),
+            ("2.5", "looks", million(1, extra={"prompt_image_tokens": 0.5})),
+            ("2", "looks", million(1, extra={"prompt_text_tokens": 0.5})),
             # Beside the prompt only if the total says so.
             ("3", "plain", million(1, extra={"tool_use_prompt_tokens": 0.5})),
             (
@@ -307,6 +324,14 @@ class TestPrice:
         assert name == caught.value.model
         assert isinstance(caught.value, ValueError)
         assert str(caught.value) == str(pickle.loads(pickle.dumps(caught.value)))
+
+    def test_never_takes_what_had_no_price_for_nothing(self, registry):
+        """
+        A price of today says nothing of a day when there was none.
+        """
+        assert Decimal(3) == price(million(1), "newer", when=datetime.now(UTC))
+        with pytest.raises(UnpricedError, match="no price"):
+            price(million(1), "newer", when=datetime(2024, 1, 1, tzinfo=UTC))
 
     def test_refuses_a_naive_time(self):
         """
