@@ -9,6 +9,7 @@ Everything this library raises on purpose, as one tree.
     ├── InvalidDocumentError (ValueError)      a document that can't be what it says
     ├── InvalidTranscriptError (ValueError)    no valid view with the newest message
     ├── BudgetExceededError (ValueError)       no valid view is small enough
+    ├── CompactionError (ValueError)           messages no summary can stand for
     ├── ConcatError (ValueError)               pieces of different messages
     ├── TemplateError (ValueError)             a template that can't be rendered
     │   └── MissingVariableError (LookupError) ... because it needs one more value
@@ -31,6 +32,7 @@ from typing import ClassVar, NamedTuple
 
 __all__ = [
     "BudgetExceededError",
+    "CompactionError",
     "ConcatError",
     "ConversationStateError",
     "DecodeError",
@@ -140,9 +142,32 @@ class BudgetExceededError(ConversationStateError, ValueError):
         return (
             "can't fit this conversation: the smallest valid view needs "
             f"{self.needed_tokens:,} tokens and the budget leaves "
-            f"{self.limit_tokens:,}. Shorten its longest messages or raise "
-            "context_window."
+            f"{self.limit_tokens:,}. Shorten its longest messages (tool results: "
+            "shorten_tool_results) or raise context_window."
         )
+
+
+class CompactionError(ConversationStateError, ValueError):
+    """
+    Messages that one message can't stand for, or a summary that is none.
+
+    Attributes:
+        problem: What is wrong.
+
+        seqs: The positions of the messages.
+    """
+
+    problem: str
+    seqs: tuple[int, ...]
+
+    def __init__(self, problem: str, seqs: tuple[int, ...]) -> None:
+        super().__init__(problem, seqs)
+        self.problem = problem
+        self.seqs = seqs
+
+    def __str__(self) -> str:
+        few = [f"messages[{seq}]" for seq in self.seqs[:1] + self.seqs[1:][-1:]]
+        return f"can't compact {' to '.join(few)}: {self.problem}"
 
 
 class ConcatError(ConversationStateError, ValueError):

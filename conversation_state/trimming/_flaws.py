@@ -8,7 +8,24 @@ from typing import NamedTuple
 
 from conversation_state.messages import AssistantMessage, Message, ToolMessage
 
-__all__ = ["NOBODY", "Flaw", "Group", "pair"]
+__all__ = [
+    "CALLS_KEEP",
+    "DANGLING",
+    "NOBODY",
+    "ORPHANED",
+    "REPEATED",
+    "REPEATED_ID",
+    "RESULTS_FOLLOW",
+    "Flaw",
+    "Group",
+    "answers",
+    "pair",
+]
+
+ORPHANED, REPEATED = "orphaned result", "repeated result"
+DANGLING, REPEATED_ID = "dangling call", "repeated call id"
+RESULTS_FOLLOW = "results follow their calls"
+CALLS_KEEP = "answered calls keep their results"
 
 
 class Flaw(NamedTuple):
@@ -17,16 +34,20 @@ class Flaw(NamedTuple):
 
     Attributes:
         kind: ``orphaned result``, ``repeated result``, ``dangling call`` or
-            ``repeated call id``.
+            ``repeated call id``; or, for properties that only some providers
+            want, ``late system message``, ``parted reasoning``, ``start``.
 
         seqs: The positions of the messages concerned.
 
         what: What is wrong and what to do.
+
+        property: The name of the `Property` that is missing.
     """
 
     kind: str
     seqs: tuple[int, ...]
     what: str
+    property: str = ""
 
     def __str__(self) -> str:
         return self.what
@@ -62,7 +83,7 @@ def pair(group: Group, seq: int, message: Message) -> tuple[Group, tuple[Flaw, .
             f"messages[{group.seq}] calls {ids}, and messages[{seq}] follows before "
             "the answer; put the answer between them, or drop the call"
         )
-        flaws = (Flaw("dangling call", (group.seq, seq), what),)
+        flaws = (Flaw(DANGLING, (group.seq, seq), what, CALLS_KEEP),)
 
     if not isinstance(message, AssistantMessage) or not message.tool_calls:
         return NOBODY, flaws
@@ -73,9 +94,16 @@ def pair(group: Group, seq: int, message: Message) -> tuple[Group, tuple[Flaw, .
             f"messages[{seq}] makes two calls with one id, so their answers can't be "
             "told apart; give every call its own"
         )
-        flaws = (*flaws, Flaw("repeated call id", (seq,), what))
+        flaws = (*flaws, Flaw(REPEATED_ID, (seq,), what, CALLS_KEEP))
 
     return Group(seq, called, called), flaws
+
+
+def answers(group: Group, message: Message) -> bool:
+    """
+    Whether *message* is a result that belongs to *group*.
+    """
+    return isinstance(message, ToolMessage) and message.tool_call_id in group.called
 
 
 def _answer(group: Group, seq: int, call_id: str) -> tuple[Group, tuple[Flaw, ...]]:
@@ -87,10 +115,10 @@ def _answer(group: Group, seq: int, call_id: str) -> tuple[Group, tuple[Flaw, ..
             f"messages[{seq}] answers call {call_id!r} of messages[{group.seq}] again; "
             "drop one of the answers"
         )
-        return group, (Flaw("repeated result", (group.seq, seq), what),)
+        return group, (Flaw(REPEATED, (group.seq, seq), what, RESULTS_FOLLOW),)
 
     what = (
         f"messages[{seq}] answers call {call_id!r}, which the assistant's message "
         "before it did not make; drop it, or keep the call directly before it"
     )
-    return group, (Flaw("orphaned result", (seq,), what),)
+    return group, (Flaw(ORPHANED, (seq,), what, RESULTS_FOLLOW),)

@@ -13,7 +13,7 @@ from conversation_state.counting import TokenCounter, count
 from conversation_state.messages import Message
 from conversation_state.trimming._flaws import NOBODY, Flaw, Group, pair
 
-__all__ = ["START", "Survey", "surveyed", "tokens_of"]
+__all__ = ["START", "Cut", "Survey", "seq_of", "surveyed", "tokens_of"]
 
 
 class Cut(NamedTuple):
@@ -26,7 +26,7 @@ class Cut(NamedTuple):
 
 
 _NO_CUTS: Log[Cut] = Log()
-tokens_of = itemgetter(0)
+tokens_of, seq_of = itemgetter(0), itemgetter(1)
 _make = tuple.__new__
 
 

@@ -4,14 +4,14 @@ The view: which messages are kept, and why the others are not.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from itertools import chain, islice
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
+from itertools import islice
 from operator import index
-from typing import Any, NamedTuple
+from typing import Any, TypeAlias
 
 import attrs
 
-from conversation_state._persistent import Log, PMap, View, pmap
+from conversation_state._persistent import Log, PMap, pmap
 from conversation_state.aggregator import Aggregator, Entry, Messages
 from conversation_state.counting import (
     TokenBudget,
@@ -21,127 +21,26 @@ from conversation_state.counting import (
 )
 from conversation_state.messages import Message
 from conversation_state.trimming._flaws import NOBODY, Flaw, pair
+from conversation_state.trimming._prefix import SharedPrefix, shared_prefix
+from conversation_state.trimming._properties import Property
+from conversation_state.trimming._shown import (
+    COMPACTED,
+    REMOVED,
+    Dropped,
+    Element,
+    Failure,
+    Gone,
+    Instead,
+    Kept,
+    Known,
+    Range,
+    gaps,
+)
 from conversation_state.trimming._survey import START, Survey, surveyed
 
-__all__ = [
-    "NOT_VALID",
-    "OVER_BUDGET",
-    "Dropped",
-    "Element",
-    "Range",
-    "TrimContext",
-]
+__all__ = ["AsyncStep", "Step", "TrimContext"]
 
-OVER_BUDGET, NOT_VALID, REMOVED = "over budget", "not valid", "removed"
-_NONE: PMap[int, str] = pmap()
-
-
-class Element(NamedTuple):
-    """
-    A message in a view.
-
-    Attributes:
-        seq: Its position in the conversation; the same in every view.
-
-        message: The message.
-
-        tokens: How many tokens it fills, by the view's counter.
-
-        role: Its role.
-    """
-
-    seq: int
-    message: Message
-    tokens: int
-    role: str
-
-
-class Dropped(NamedTuple):
-    """
-    A message that a view does not show.
-
-    Attributes:
-        seq: Its position in the conversation.
-
-        reason: Why: ``over budget``, ``not valid`` (it could only be shown
-            together with something a provider refuses), ``removed``.
-    """
-
-    seq: int
-    reason: str
-
-
-class Range(NamedTuple):
-    """
-    Positions that are dropped together.
-    """
-
-    start: int
-    stop: int
-    reason: str
-
-
-class _Shown(View[Any]):
-    """
-    The kept or dropped messages of a view, each made into what was asked for.
-
-    Iterating costs what is there, an index O(log n) while nothing was removed
-    one by one, else O(n).
-    """
-
-    __slots__ = ("_context", "_kept", "_make", "_spans")
-
-    def __init__(
-        self, context: TrimContext, make: Callable[[int], Any], *, kept: bool
-    ) -> None:
-        self._context = context
-        self._make = make
-        self._kept = kept
-        self._spans = context._spans(kept=kept)
-
-    def __len__(self) -> int:
-        context = self._context
-        size = len(context)
-        return size if self._kept else len(context._entries) - size
-
-    def __iter__(self) -> Iterator[Any]:
-        return map(self._make, self._seqs())
-
-    def _seqs(self) -> Iterator[int]:
-        seqs = chain.from_iterable(self._spans)
-        removed = self._context._removed
-        if not removed:
-            return seqs
-
-        if self._kept:
-            return (seq for seq in seqs if seq not in removed)
-
-        return iter(sorted({*seqs, *removed}))
-
-    def __getitem__(self, at: Any) -> Any:
-        if isinstance(at, slice):
-            return tuple(self)[at]
-
-        wanted = index(at)
-        size = len(self)
-        position = wanted + size if wanted < 0 else wanted
-        if not 0 <= position < size:
-            msg = f"position {wanted} of a view of {size}"
-            raise IndexError(msg)
-
-        if self._context._removed:
-            return self._make(next(islice(self._seqs(), position, None)))
-
-        for span in self._spans:
-            if position < len(span):
-                return self._make(span[position])
-
-            position -= len(span)
-
-        raise AssertionError  # the spans add up to the size
-
-    def __repr__(self) -> str:
-        return repr(tuple(self))
+_NONE: PMap[int, Any] = pmap()
 
 
 @attrs.frozen(repr=False)
@@ -149,9 +48,9 @@ class TrimContext:
     """
     A budgeted view over the messages of a state.
 
-    A value: `remove` and every step give the next view and leave this one as
-    it was. The state it views is never touched, and a message keeps its
-    position in it (`Element.seq`) in every view.
+    A value: `remove`, `replace` and every step give the next view and leave
+    this one as it was. The state it views is never touched, and a message
+    keeps its position in it (`Element.seq`) in every view.
 
     Made by `TrimContext.of`.
 
@@ -161,6 +60,9 @@ class TrimContext:
         counter: What weighs the messages.
 
         total_tokens: What is kept, in tokens. Kept up to date, not re-summed.
+
+        failures: Which steps could not do their work, and why; ``()`` if all
+            did. See `compact`.
     """
 
     _entries: Log[Entry]
@@ -172,6 +74,10 @@ class TrimContext:
     # Positions that went one by one, and why; a range may cover them, too.
     _removed: PMap[int, str]
     _size: int
+    # What positions show that show something else than their own message.
+    _instead: PMap[int, Instead] = _NONE
+    failures: tuple[Failure, ...] = ()
+    _known: tuple[Known, ...] = attrs.field(default=(), eq=False)
 
     @classmethod
     def of(
@@ -180,6 +86,7 @@ class TrimContext:
         budget: TokenBudget | None = None,
         *,
         counter: TokenCounter = by_characters,
+        previous: TrimContext | Iterable[Message] | None = None,
     ) -> TrimContext:
         """
         All that was said, as a view.
@@ -194,10 +101,13 @@ class TrimContext:
 
             counter: What weighs the messages.
 
+            previous: The view of the turn before, or its `summaries`: what
+                `rolling_summary` goes on from. Nothing else reads it.
+
         Raises:
             TypeError:
-                If *said* holds something else than messages, or *budget* is
-                no `TokenBudget`.
+                If *said* or *previous* holds something else than messages, or
+                *budget* is no `TokenBudget`.
 
             ValueError:
                 If *counter* gives something else than a count.
@@ -211,7 +121,14 @@ class TrimContext:
 
         entries = _entries(said)
         survey = surveyed(entries, counter)
-        return cls(entries, budget, counter, survey.tokens, (), _NONE, survey.size)
+        size = survey.size
+        if previous is None:
+            return cls(entries, budget, counter, survey.tokens, (), _NONE, size)
+
+        known = _known(previous)
+        return cls(
+            entries, budget, counter, survey.tokens, (), _NONE, size, _NONE, (), known
+        )
 
     @property
     def original(self) -> TrimContext:
@@ -227,42 +144,76 @@ class TrimContext:
         """
         What the model gets to see, in order; an immutable view, O(1) to get.
         """
-        entries = self._entries
-        return _Shown(self, lambda seq: entries[seq].message, kept=True)
+        return Kept(self, lambda _seq, message: message)
 
     @property
     def elements(self) -> Sequence[Element]:
         """
         The same with position, tokens and role.
         """
-        return _Shown(self, self._element, kept=True)
+        return Kept(self, self._element)
 
     @property
     def dropped(self) -> Sequence[Dropped]:
         """
         What the model does not get to see, in order, and why.
-        """
-        return _Shown(self, self._drop, kept=False)
 
-    def _element(self, seq: int) -> Element:
-        message = self._entries[seq].message
+        Of what is shown in other words, a shortened result say, nothing was
+        dropped. What a summary stands for is dropped, ``compacted``.
+        """
+        return Gone(self)
+
+    @property
+    def summaries(self) -> tuple[Message, ...]:
+        """
+        The summaries in this view, in order, and those it had before they
+        were dropped again.
+
+        Each says in its metadata what it stands for (see `compact`), so they
+        can be written down, and given to the next turn as *previous*.
+        """
+        return tuple([known.message for known in self._summed_up()])
+
+    def _summed_up(self) -> Iterator[Known]:
+        for _seq, (messages, stands_for) in sorted(self._instead.items()):
+            if stands_for:
+                yield Known(messages[0], self._entries, stands_for)
+
+    def _element(self, seq: int, message: Message) -> Element:
         return Element(seq, message, count(message, self.counter), message.role)
 
-    def _drop(self, seq: int) -> Dropped:
-        for span in self._ranges:
-            if span.start <= seq < span.stop and seq not in self._removed:
-                return Dropped(seq, span.reason)
-
-        return Dropped(seq, self._removed[seq])
-
-    def _spans(self, *, kept: bool) -> list[range]:
+    def _spans(self, start: int = 0, stop: int | None = None) -> list[range]:
         """
-        The positions in no range, or in one.
+        The positions in no range, of all or from *start* to *stop*.
         """
-        if kept:
-            return list(_gaps(self._ranges, 0, len(self._entries)))
+        end = len(self._entries)
+        stop = end if stop is None else min(stop, end)
+        return list(gaps(self._ranges, start, stop))
 
-        return [range(span.start, span.stop) for span in self._ranges]
+    def _seqs(self, start: int = 0, stop: int | None = None) -> Iterator[int]:
+        """
+        The positions shown, of all or from *start* to *stop*.
+        """
+        removed = self._removed
+        spans = self._spans(start, stop)
+        return (seq for span in spans for seq in span if seq not in removed)
+
+    def _pairs(self) -> Iterator[tuple[int, Message]]:
+        """
+        What is shown, with positions.
+        """
+        removed, instead = self._removed, self._instead
+        for span in self._spans():
+            entries = islice(self._entries.iterate(span.start), len(span))
+            for seq, (_id, message) in zip(span, entries, strict=True):
+                if seq in removed:
+                    continue
+
+                if seq in instead:
+                    for other in instead[seq].messages:
+                        yield seq, other
+                else:
+                    yield seq, message
 
     def remove(self, seqs: int | Iterable[int]) -> TrimContext:
         """
@@ -275,6 +226,9 @@ class TrimContext:
             TypeError:
                 If *seqs* holds something else than integers.
         """
+        return self._removing(seqs, REMOVED)
+
+    def _removing(self, seqs: int | Iterable[int], reason: str) -> TrimContext:
         if not isinstance(seqs, Iterable):
             seqs = (seqs,)
 
@@ -282,12 +236,116 @@ class TrimContext:
         if not gone:
             return self
 
-        tokens = self.total_tokens
+        tokens, size = self.total_tokens, self._size
         for seq in gone:
-            tokens -= count(self._entries[seq].message, self.counter)
+            shown = self._at(seq)
+            tokens -= self._weigh(shown)
+            size -= len(shown)
 
-        removed = self._removed.update(dict.fromkeys(gone, REMOVED))
-        return self._next(tokens, self._ranges, removed, self._size - len(gone))
+        removed = self._removed.update(dict.fromkeys(gone, reason))
+        return self._next(tokens, self._ranges, removed, size)
+
+    def replace(self, seq: int, message: Message) -> TrimContext:
+        """
+        This view with *message* at the position *seq* instead of what it shows
+        there; itself if that is equal. O(log n).
+
+        For steps of your own that say something in other words. A position
+        keeps its place among the others; the original is in the state, and in
+        `original`.
+
+        Raises:
+            ValueError:
+                If the view shows nothing at *seq*.
+
+            TypeError:
+                If *message* is no message.
+        """
+        if not isinstance(message, Message):
+            msg = (
+                f"a view shows messages, got a {type(message).__name__}: "
+                f"{message!r:.80}"
+            )
+            raise TypeError(msg)
+
+        if not self._shows(index(seq)):
+            msg = (
+                f"the view shows nothing at position {seq}; elements tell which "
+                "positions it shows"
+            )
+            raise ValueError(msg)
+
+        # What sums up others sums them up in other words, too.
+        known = self._instead.get(seq)
+        stands_for = known.stands_for if known else ()
+        return self._replacing({seq: Instead((message,), stands_for)})
+
+    def _replacing(self, instead: Mapping[int, Instead]) -> TrimContext:
+        """
+        This view with something else at positions it shows.
+        """
+        tokens, size, new = self.total_tokens, self._size, {}
+        for seq, put in instead.items():
+            shown = self._at(seq)
+            if put == self._instead.get(seq, Instead(shown)):
+                continue
+
+            new[seq] = put
+            tokens += self._weigh(put.messages) - self._weigh(shown)
+            size += len(put.messages) - len(shown)
+
+        if not new:
+            return self
+
+        return attrs.evolve(
+            self, total_tokens=tokens, size=size, instead=self._instead.update(new)
+        )
+
+    def _summing_up(
+        self, seqs: Sequence[int], message: Message, stands_for: tuple[range, ...]
+    ) -> TrimContext:
+        """
+        This view with *message* instead of what it shows at *seqs*, which are
+        in order and all that it shows between the first and the last.
+        """
+        first, *rest = seqs
+        tokens = sum([self._weigh(self._at(seq)) for seq in rest])
+        span = Range(first + 1, seqs[-1] + 1, COMPACTED)
+        summary = Instead((message,), stands_for)
+        return self._without((span,), tokens)._replacing({first: summary})
+
+    def _stands_for(self, seqs: Iterable[int]) -> tuple[range, ...]:
+        """
+        The positions that what is shown at *seqs*, in order, stands for.
+        """
+        found: list[range] = []
+        for seq in seqs:
+            own = self._instead.get(seq)
+            for span in (own and own.stands_for) or (range(seq, seq + 1),):
+                if found and found[-1].stop == span.start:
+                    found[-1] = range(found[-1].start, span.stop)
+                else:
+                    found.append(span)
+
+        return tuple(found)
+
+    def _failing(self, step: object, error: Exception) -> TrimContext:
+        """
+        This view, and that *step* could not do its work.
+        """
+        return attrs.evolve(self, failures=(*self.failures, Failure(step, error)))
+
+    def _at(self, seq: int) -> tuple[Message, ...]:
+        """
+        What is shown at a position that shows something.
+        """
+        if seq in self._instead:
+            return self._instead[seq].messages
+
+        return (self._entries[seq].message,)
+
+    def _weigh(self, messages: Iterable[Message]) -> int:
+        return sum([count(message, self.counter) for message in messages])
 
     def _shows(self, seq: int) -> bool:
         return (
@@ -296,7 +354,10 @@ class TrimContext:
             and not any(span.start <= seq < span.stop for span in self._ranges)
         )
 
-    def problems(self) -> tuple[Flaw, ...]:
+    def _sums_up(self, seq: int) -> bool:
+        return bool(self._instead[seq].stands_for) and self._shows(seq)
+
+    def problems(self, *also: Property) -> tuple[Flaw, ...]:
         """
         Why a provider would refuse this view; ``()`` for a valid one.
 
@@ -304,14 +365,32 @@ class TrimContext:
         other results between, once; and every call that is followed by
         something else has a result. Calls at the very end may be unanswered:
         the agent is about to run them. O(messages kept).
+
+        Args:
+            *also: Properties that only some providers want, `SYSTEM_IN_FRONT`
+                say.
         """
         group = NOBODY
         found: list[Flaw] = []
-        for seq in _Shown(self, int, kept=True):
-            group, flaws = pair(group, seq, self._entries[seq].message)
+        for seq, message in self._pairs():
+            group, flaws = pair(group, seq, message)
             found.extend(flaws)
 
+        for wanted in also:
+            if not wanted.everywhere:
+                found.extend(wanted._find(self._pairs()))
+
         return tuple(found)
+
+    def shared_prefix(self, other: TrimContext) -> SharedPrefix:
+        """
+        What both views show at their start: what a provider that cached the
+        one need not read again for the other.
+
+        O(log n) where both show the same entries; message by message where
+        they show equal ones.
+        """
+        return shared_prefix(self, other)
 
     def __len__(self) -> int:
         """
@@ -330,18 +409,20 @@ class TrimContext:
         if self.budget is not None:
             limit = f"a limit of {self.budget.effective_input_limit:,}"
 
+        failed = len(self.failures)
+        failures = f", {failed} failure{'s'[: failed != 1]}" if failed else ""
         return (
             f"<TrimContext: {self._size} of {len(self._entries)} messages, "
-            f"{self.total_tokens:,} tokens, {limit}>"
+            f"{self.total_tokens:,} tokens, {limit}{failures}>"
         )
 
     def _survey(self) -> Survey:
-        if self._size == len(self._entries):
+        if not (self._ranges or self._removed or self._instead):
             return surveyed(self._entries, self.counter)
 
         survey = START
-        for seq, message, tokens, _role in self.elements:
-            survey = survey.with_message(seq, message, tokens)
+        for seq, message in self._pairs():
+            survey = survey.with_message(seq, message, count(message, self.counter))
 
         return survey
 
@@ -351,9 +432,12 @@ class TrimContext:
         """
         ranges, size = list(self._ranges), self._size
         for start, stop, reason in spans:
-            for gap in _gaps(self._ranges, start, stop):
+            for gap in gaps(self._ranges, start, stop):
                 ranges.append(Range(gap.start, gap.stop, reason))
                 size -= len(gap) - sum(seq in gap for seq in self._removed)
+                for seq, (messages, _) in self._instead.items():
+                    if seq in gap and seq not in self._removed:
+                        size -= len(messages) - 1
 
         if size == self._size:
             return self
@@ -369,37 +453,40 @@ class TrimContext:
         size: int,
     ) -> TrimContext:
         return TrimContext(
-            self._entries, self.budget, self.counter, tokens, ranges, removed, size
+            self._entries,
+            self.budget,
+            self.counter,
+            tokens,
+            ranges,
+            removed,
+            size,
+            self._instead,
+            self.failures,
+            self._known,
         )
-
-
-def _gaps(ranges: Iterable[Range], start: int, stop: int) -> Iterator[range]:
-    """
-    What *ranges*, disjoint and in order, leave of the positions up to *stop*.
-    """
-    for span in ranges:
-        if start < min(span.start, stop):
-            yield range(start, min(span.start, stop))
-
-        start = max(start, span.stop)
-
-    if start < stop:
-        yield range(start, stop)
 
 
 def _entries(said: Aggregator | Iterable[Message]) -> Log[Entry]:
     if isinstance(said, (Aggregator, Messages)):
         return said.entries
 
-    entries: list[Entry] = []
-    for message in said:
-        if not isinstance(message, Message):
-            msg = (
-                f"a view shows messages, got a {type(message).__name__}: "
-                f"{message!r:.80}"
-            )
-            raise TypeError(msg)
+    return Log([Entry("", message) for message in map(_message, said)])
 
-        entries.append(Entry("", message))
 
-    return Log(entries)
+def _message(given: Any) -> Message:
+    if not isinstance(given, Message):
+        msg = f"a view shows messages, got a {type(given).__name__}: {given!r:.80}"
+        raise TypeError(msg)
+
+    return given
+
+
+def _known(previous: TrimContext | Iterable[Message]) -> tuple[Known, ...]:
+    if isinstance(previous, TrimContext):
+        return tuple(previous._summed_up())
+
+    return tuple([Known(message) for message in map(_message, previous)])
+
+
+Step: TypeAlias = Callable[[TrimContext], TrimContext]
+AsyncStep: TypeAlias = Callable[[TrimContext], TrimContext | Awaitable[TrimContext]]
