@@ -17,10 +17,13 @@ NAMES = (
     "chunks",
     "langgraph",
     "trim",
+NAMES = (
     "codec",
     "imports",
     "streams",
     "counting",
+    "trim_peers",
+    "prefix",
 )
 
 

@@ -24,7 +24,15 @@ from conversation_state import (
     fit,
     trim,
 )
-from conversation_state.trimming import Step
+from conversation_state.trimming import (
+    Step,
+    TrimContext,
+    clear_tool_results,
+    keep_first_and_last,
+    keep_last,
+    repair,
+    shorten_tool_results,
+)
 
 SAID = (
     UserMessage("When does the next train to Bern leave, and is it on time?"),
@@ -71,6 +79,36 @@ def _turn(state: Aggregator, budget: TokenBudget, step: Step) -> None:
     trim(state.add(SAID[0]), budget, step)
 
 
+def _others(state: Aggregator, n: int) -> Iterator[Row]:
+    """
+    The other steps, each alone on the whole state.
+    """
+    whole = TrimContext.of(state)
+    for claim, step in (
+        ("keep_last(20)", keep_last(20)),
+        ("keep_first_and_last(5, 20)", keep_first_and_last(5, 20)),
+        ("keep_last(20), clear_tool_results(3)", _last_and_clear),
+    ):
+        took = seconds_each(partial(step, whole)) * 1e6
+        yield Row(claim, n, took, unit="µs")
+
+    later = TrimContext.of(state.add(SAID[0])).remove(n // 2)
+    took = seconds_each(partial(whole.shared_prefix, later)) * 1e6
+    yield Row("shared_prefix of two views", n, took, unit="µs")
+    if n <= 10_000:
+        for claim, step in (
+            ("repair()", repair()),
+            ("shorten_tool_results(20)", shorten_tool_results(20)),
+            ("clear_tool_results()", clear_tool_results()),
+        ):
+            took = seconds(partial(step, whole), for_s=0.1) * 1e6
+            yield Row(claim, n, took, unit="µs")
+
+
+def _last_and_clear(context: TrimContext) -> TrimContext:
+    return clear_tool_results()(keep_last(20)(context))
+
+
 def rows() -> Iterator[Row]:
     """
     The same state, and the next state of a talk, at several budgets.
@@ -96,3 +134,12 @@ def rows() -> Iterator[Row]:
 
             took = seconds_each(partial(_turn, state, budget, step)) * 1e6
             yield Row("add, then trim", n, took, unit="µs")
+
+            slack = fit(slack=limit // 4)
+            trim(state, budget, slack)
+            took = seconds_each(partial(trim, state, budget, slack)) * 1e6
+            yield Row(f"the same with slack, {part:.0%}", n, took, unit="µs")
+            took = seconds_each(partial(_turn, state, budget, slack)) * 1e6
+            yield Row("add, then trim with slack", n, took, unit="µs")
+
+        yield from _others(state, n)

@@ -18,8 +18,9 @@ from conversation_state.messages import (
     SystemMessage,
     UserMessage,
 )
-from conversation_state.trimming._flaws import NOBODY, answers, pair
+from conversation_state.trimming._flaws import NOBODY, pair
 from conversation_state.trimming._marks import marked
+from conversation_state.trimming._properties import between_groups
 from conversation_state.trimming._view import AsyncStep, Step, TrimContext
 
 __all__ = [
@@ -122,10 +123,12 @@ def joints(context: TrimContext) -> dict[int, bool]:
 
     The end is no joint if calls before it are about to be answered.
     """
+    pairs = list(context._pairs())
+    safe = {*between_groups([message for _, message in pairs])}
     found: dict[int, bool] = {}
     group = NOBODY
-    for seq, message in context._pairs():
-        found.setdefault(seq, not answers(group, message))
+    for at, (seq, message) in enumerate(pairs):
+        found.setdefault(seq, at in safe)
         group, _ = pair(group, seq, message)
 
     found[-1] = not group.pending
@@ -256,8 +259,8 @@ def _parted(where: str, place: int, places: dict[int, bool]) -> str:
     near = sorted(sorted(safe, key=lambda seq: abs(seq - place))[:_FEW])
     end = "start" if where == "before" else "stop"
     return (
-        f"messages[{place}] answers a call, and the message that made it would be "
-        f"parted from it; {end} at {', '.join(map(str, near))}, say"
+        f"messages[{place}] is among the answers to calls, which would be parted "
+        f"from them; {end} at {', '.join(map(str, near))}, say"
     )
 
 

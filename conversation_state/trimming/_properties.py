@@ -32,6 +32,7 @@ __all__ = [
     "RESULTS_FOLLOW_CALLS",
     "STARTS_ON_USER",
     "SYSTEM_IN_FRONT",
+    "between_groups",
 ]
 
 Pairs = Iterable[tuple[int, Message]]
@@ -91,16 +92,10 @@ def _paired(name: str) -> Callable[[Pairs], Iterator[Flaw]]:
     return find
 
 
-def _before_results(said: Sequence[Message]) -> Iterator[int]:
-    group = NOBODY
-    for at, message in enumerate(said):
-        if not answers(group, message):
-            yield at
-
-        group, _ = pair(group, at, message)
-
-
-def _between_groups(said: Sequence[Message]) -> Iterator[int]:
+def between_groups(said: Sequence[Message]) -> Iterator[int]:
+    """
+    Where *said* can be cut without parting a result from its call.
+    """
     unsure: list[int] = []
     group = NOBODY
     for at, message in enumerate(said):
@@ -197,10 +192,10 @@ def _at_users(said: Sequence[Message]) -> Iterator[int]:
 
 
 RESULTS_FOLLOW_CALLS = Property(
-    RESULTS_FOLLOW, _paired(RESULTS_FOLLOW), _before_results, everywhere=True
+    RESULTS_FOLLOW, _paired(RESULTS_FOLLOW), between_groups, everywhere=True
 )
 CALLS_KEEP_RESULTS = Property(
-    CALLS_KEEP, _paired(CALLS_KEEP), _between_groups, everywhere=True
+    CALLS_KEEP, _paired(CALLS_KEEP), between_groups, everywhere=True
 )
 SYSTEM_IN_FRONT = Property(
     "system messages stand in front", _late_systems, _behind_systems, everywhere=False

@@ -311,8 +311,13 @@ class TrimContext:
         first, *rest = seqs
         tokens = sum([self._weigh(self._at(seq)) for seq in rest])
         span = Range(first + 1, seqs[-1] + 1, COMPACTED)
+        narrowed = self._without((span,), tokens)
+        instead = narrowed._instead
+        for seq in instead.keys() & set(rest):
+            instead = instead.remove(seq)  # another summary stands for it now
+
         summary = Instead((message,), stands_for)
-        return self._without((span,), tokens)._replacing({first: summary})
+        return attrs.evolve(narrowed, instead=instead)._replacing({first: summary})
 
     def _stands_for(self, seqs: Iterable[int]) -> tuple[range, ...]:
         """

@@ -1,0 +1,744 @@
+"""
+Summaries: one message for many, and one that grows with the talk.
+"""
+
+import asyncio
+import pickle
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from conversation_state import Aggregator, decode, encode
+from conversation_state.counting import TokenBudget
+from conversation_state.errors import CompactionError
+from conversation_state.messages import (
+    AssistantMessage,
+    SystemMessage,
+    ToolMessage,
+    UserMessage,
+)
+from conversation_state.parts import ImagePart
+from conversation_state.testing import strategies as our
+from conversation_state.trimming import (
+    Dropped,
+    TrimContext,
+    Trimmer,
+    acompact,
+    arolling_summary,
+    atrim,
+    compact,
+    fit,
+    keep_last,
+    repair,
+    rolling_summary,
+    trim,
+)
+from tests.test_trimming import anything, calls, result
+from tests.test_trimming_steps import accounted
+
+
+def listing(messages):
+    """
+    A summary that says what it was made of.
+    """
+    return f"[{'|'.join(message.text for message in messages)}]"
+
+
+async def alisting(messages):
+    """
+    The same after a while.
+    """
+    await asyncio.sleep(0)
+    return listing(messages)
+
+
+def broken(messages):
+    """
+    A summariser that is down.
+    """
+    msg = f"no model for {len(messages)} messages"
+    raise OSError(msg)
+
+
+def mark(message):
+    """
+    What a summary says about itself.
+    """
+    return message.metadata["conversation_state"]
+
+
+def texts(view):
+    """
+    What a view says.
+    """
+    return [message.text for message in view]
+
+
+class TestCompact:
+    """
+    `compact` puts one message in the place of exactly those it was given.
+    """
+
+    @given(anything, st.integers(0, 8), st.integers(0, 8), st.sets(st.integers(0, 8)))
+    def test_replaces_exactly_the_range_or_refuses(self, said, start, stop, removed):
+        """
+        What is shown outside stays; the originals are listed; nothing that was
+        valid becomes invalid; where it would, the range is refused.
+        """
+        context = TrimContext.of(said).remove(removed)
+        inside = [one for one in context.elements if start <= one.seq < stop]
+        try:
+            view = compact(range(start, stop), lambda _: "sum")(context)
+        except CompactionError:
+            naive = [one.message for one in context.elements if one.seq < start]
+            naive.append(UserMessage("sum"))
+            naive += [one.message for one in context.elements if one.seq >= stop]
+            # An agent that goes on would break it, if it isn't broken yet.
+            naive += [result(name) for name in open_calls(context.messages)]
+            assert len(TrimContext.of(naive).problems()) > 0
+            return
+
+        accounted(view)
+        if not inside:
+            assert view is context
+            return
+
+        expected = list(context.messages)
+        at = list(context.elements).index(inside[0])
+        expected[at : at + len(inside)] = [view.messages[at]]
+        assert expected == list(view.messages)
+        assert "sum" == view.messages[at].text
+        assert inside[0].seq == view.elements[at].seq
+        gone = {one.seq for one in view.dropped if one.reason == "compacted"}
+        assert {one.seq for one in inside} == gone
+        assert len(view.problems()) <= len(context.problems())
+        assert said == view.original.messages
+
+    def test_carries_what_it_stands_for(self):
+        """
+        Identities of the entries, and positions; given in the order said.
+        """
+        state = Aggregator.new(messages=map(UserMessage, "abcde"))
+        seen = []
+
+        def summarise(messages):
+            seen.append(messages)
+            return "b to d"
+
+        view = trim(state, None, compact(range(1, 4), summarise))
+
+        assert [tuple(state.messages[1:4])] == seen
+        ids = tuple(entry.id for entry in state.entries)[1:4]
+        assert ids == mark(view.messages[1])["compacted"]
+        assert ((1, 4),) == mark(view.messages[1])["seqs"]
+        assert "user" == view.messages[1].role
+        assert view.messages[1:2] == view.summaries
+        assert [Dropped(seq, "compacted") for seq in (1, 2, 3)] == list(view.dropped)
+
+    def test_composes_and_nests(self):
+        """
+        Two ranges make two summaries; one over both stands for what both
+        stood for.
+        """
+        state = Aggregator.new(messages=map(UserMessage, "abcdef"))
+        ids = tuple(entry.id for entry in state.entries)
+
+        two = trim(state, None, compact(range(2), listing), compact([3, 4], listing))
+        assert ["[a|b]", "c", "[d|e]", "f"] == texts(two)
+        assert [0, 2, 3, 5] == [one.seq for one in two.elements]
+        assert [((0, 2),), ((3, 5),)] == [mark(one)["seqs"] for one in two.summaries]
+
+        nested = compact(range(1, 5), listing)
+        # Position 1 is not shown any more: the summary at 0 stands apart.
+        assert ["[a|b]", "[c|[d|e]]", "f"] == texts(nested(two))
+        whole = compact(range(5), listing)(two)
+        assert ["[[a|b]|c|[d|e]]", "f"] == texts(whole)
+        assert ids[:5] == mark(whole.messages[0])["compacted"]
+        assert ((0, 5),) == mark(whole.messages[0])["seqs"]
+        accounted(whole)
+        assert 1 == len(whole.summaries)
+
+    def test_takes_a_message(self):
+        """
+        Its role and metadata stay.
+        """
+        said = [UserMessage("a"), UserMessage("b")]
+
+        def summarise(messages):
+            return AssistantMessage(listing(messages), metadata={"by": "me"})
+
+        view = trim(said, None, compact(range(2), summarise))
+
+        assert ("assistant", "me") == (
+            view.messages[0].role,
+            view.messages[0].metadata["by"],
+        )
+        # Messages that are in no state have no identity.
+        assert () == mark(view.messages[0])["compacted"]
+
+    @pytest.mark.parametrize(
+        ("given_", "said"),
+        [
+            ("", "blank text, ''"),
+            (" \n", "blank text"),
+            (None, "gave None; expected a text"),
+            (7, "gave 7; expected a text"),
+            (UserMessage(""), "says nothing"),
+            (calls("x"), "calls tools"),
+            (result("x"), "gave ToolMessage"),
+        ],
+    )
+    def test_tells_that_a_summary_is_none(self, given_, said):
+        """
+        The view is what it was, and says why.
+        """
+        context = TrimContext.of([UserMessage("a"), UserMessage("b")])
+        step = compact(range(2), lambda _: given_)
+
+        view = step(context)
+
+        assert context.elements == view.elements
+        assert () == view.dropped == view.summaries  # type: ignore[comparison-overlap]
+        ((told, error),) = view.failures
+        assert step is told
+        assert isinstance(error, CompactionError)
+        assert said in str(error)
+        assert (0, 1) == error.seqs
+        assert "1 failure>" in repr(view)
+
+    def test_an_image_is_not_nothing(self):
+        """
+        A summary may be a picture.
+        """
+        step = compact([0], lambda _: UserMessage([ImagePart(data=b"GIF89a")]))
+
+        assert () == trim([UserMessage("a")], None, step).failures
+
+    def test_tells_the_error_of_a_summariser(self):
+        """
+        And goes on: the next steps see the view as it was.
+        """
+        said = [UserMessage("a"), UserMessage("b")]
+
+        view = trim(said, None, compact(range(2), broken), keep_last(1))
+
+        assert said[1:] == view.messages
+        assert "no model for 2 messages" == str(view.failures[0].error)
+        assert isinstance(view.failures[0].error, OSError)
+
+    def test_does_not_catch_what_ends_a_program(self):
+        """
+        Only errors are told; who presses a key means it.
+        """
+
+        def interrupted(_):
+            raise KeyboardInterrupt
+
+        with pytest.raises(KeyboardInterrupt):
+            trim([UserMessage("a")], None, compact([0], interrupted))
+
+    def test_refuses_to_part_calls_from_results(self):
+        """
+        And says where to begin or end instead.
+        """
+        said = [UserMessage("a"), calls("x", "y"), result("x"), result("y")]
+        said += [UserMessage("b"), calls("z")]
+
+        with pytest.raises(
+            CompactionError,
+            match=r"messages\[0\] to messages\[2\]: messages\[3\] is among the "
+            r"answers to calls, which would be parted from them; stop at 0, 1, 4, 5",
+        ):
+            trim(said, None, compact(range(3), listing))
+        with pytest.raises(CompactionError, match=r"start at 0, 1, 4, 5, say"):
+            trim(said, None, compact(range(2, 5), listing))
+        with pytest.raises(CompactionError, match="calls at the end are about to be"):
+            trim(said, None, compact(range(4, 6), listing))
+
+    def test_refuses_to_part_a_late_answer(self):
+        """
+        One behind a stranger among the answers belongs to its call, too.
+        """
+        said = [calls("x"), result("stranger"), result("x")]
+
+        with pytest.raises(CompactionError, match="stop at 0, say"):
+            trim(said, None, compact([0], listing))
+
+    def test_refuses_to_lose_what_is_between(self):
+        """
+        What the view shows between two of the positions has no place to go.
+        """
+        said = list(map(UserMessage, "abc"))
+
+        with pytest.raises(CompactionError, match=r"shows messages\[1\] between them"):
+            trim(said, None, compact({0, 2}, listing))
+        view = trim(said, None, lambda c: c.remove(1), compact({0, 2}, listing))
+        assert ["[a|c]"] == texts(view)
+        expected = (
+            Dropped(0, "compacted"),
+            Dropped(1, "removed"),
+            Dropped(2, "compacted"),
+        )
+        assert expected == view.dropped
+        accounted(view)
+
+    def test_unknown_positions_change_nothing(self):
+        """
+        As with `remove`; the summariser is not asked.
+        """
+        context = TrimContext.of([UserMessage("a")])
+
+        assert context is compact([-1, 1, 99], broken)(context)
+        assert context is compact(range(5, 10**15), broken)(context)
+
+    def test_a_dropped_summary_is_accounted_for(self):
+        """
+        Its position says why it went, the others that they were compacted; and
+        it is still known.
+        """
+        said = list(map(UserMessage, "abc"))
+        view = trim(said, None, compact(range(2), lambda _: "long" * 9), keep_last(1))
+
+        assert (Dropped(0, "over the count"), Dropped(1, "compacted")) == view.dropped
+        assert ["long" * 9] == texts(view.summaries)
+        accounted(view)
+
+    def test_a_summary_can_be_said_in_other_words(self):
+        """
+        Replaced, it stands for the same.
+        """
+        said = list(map(UserMessage, "abc"))
+        view = trim(said, None, compact(range(2), listing))
+
+        other = view.replace(0, UserMessage("other"))
+
+        assert view.dropped == other.dropped
+        assert ["other", "c"] == texts(other)
+        accounted(other)
+
+    def test_a_repaired_call_can_be_summed_up(self):
+        """
+        With the answer that stands at its position.
+        """
+        said = [calls("x"), UserMessage("a"), UserMessage("b")]
+
+        view = trim(said, None, repair(), compact([0, 1], lambda m: str(len(m))))
+
+        assert ["3", "b"] == texts(view)
+        accounted(view)
+
+    def test_says_what_is_wrong_with_its_arguments(self):
+        """
+        When the step is made, not when a model was asked.
+        """
+        with pytest.raises(
+            TypeError, match=r"takes positions, range\(2, 9\) say; got 3"
+        ):
+            compact(3, listing)  # type: ignore[arg-type]
+        with pytest.raises(TypeError, match="got 'ab'"):
+            compact("ab", listing)  # type: ignore[arg-type]
+        with pytest.raises(TypeError):
+            compact(["a"], listing)  # type: ignore[list-item]
+        with pytest.raises(TypeError, match="a function from messages to a text; got"):
+            compact([1], "summary")  # type: ignore[arg-type]
+        with pytest.raises(TypeError, match="use acompact, and atrim"):
+            compact([1], alisting)  # type: ignore[arg-type]
+        with pytest.raises(TypeError, match="a function from messages"):
+            acompact([1], None)  # type: ignore[arg-type]
+
+    def test_is_a_value(self):
+        """
+        Steps and views with summaries are equal to the same, and pickle.
+        """
+        said = list(map(UserMessage, "abc"))
+        step = compact([1, 0, 1], listing)
+
+        assert compact([0, 1], listing) == step == pickle.loads(pickle.dumps(step))
+        view = trim(said, None, step)
+        assert view == trim(said, None, step) == pickle.loads(pickle.dumps(view))
+
+
+def open_calls(messages):
+    """
+    The calls at the very end that nobody answered.
+    """
+    found: set[str] = set()
+    for message in messages:
+        if message.role == "tool":
+            found.discard(message.tool_call_id)
+        else:
+            found = {call.id for call in getattr(message, "tool_calls", ())}
+
+    return sorted(name for name in found if name)
+
+
+class TestAwaited:
+    """
+    `atrim` takes steps that have to be awaited among others.
+    """
+
+    def test_mixes_both_kinds(self):
+        """
+        A view of steps that answer at once and steps that don't.
+        """
+        said = list(map(UserMessage, "abcde"))
+
+        async def step(context):
+            await asyncio.sleep(0)
+            return context.remove(4)
+
+        steps = (compact([0, 1], listing), step, acompact([2, 3], alisting))
+        view = asyncio.run(atrim(said, None, *steps))
+
+        assert ["[a|b]", "[c|d]"] == texts(view)
+        assert view == asyncio.run(Trimmer(None, *steps).acall(said))
+        assert said[-1:] == asyncio.run(atrim(said, None, keep_last(1))).messages
+
+    def test_takes_a_function_that_answers_at_once(self):
+        """
+        Whoever can wait can also not wait.
+        """
+        said = [UserMessage("a")]
+
+        assert ["[a]"] == texts(asyncio.run(atrim(said, None, acompact([0], listing))))
+
+    def test_tells_the_error_of_a_summariser(self):
+        """
+        Raised before or after waiting; the view is what it was.
+        """
+
+        async def late(messages):
+            await asyncio.sleep(0)
+            return broken(messages)
+
+        async def blank(_):
+            return "  "
+
+        for summarise, error in (
+            (broken, OSError),
+            (late, OSError),
+            (blank, ValueError),
+        ):
+            view = asyncio.run(
+                atrim([UserMessage("a")], None, acompact([0], summarise))
+            )
+            assert ["a"] == texts(view)
+            assert isinstance(view.failures[0].error, error)
+
+    def test_a_cancelled_one_is_cancelled(self):
+        """
+        Cancelling is no failure of a summariser.
+        """
+
+        async def forever(_):
+            await asyncio.sleep(60)
+
+        async def main():
+            task = asyncio.ensure_future(
+                atrim([UserMessage("a")], None, acompact([0], forever))
+            )
+            await asyncio.sleep(0)
+            await asyncio.sleep(0)
+            task.cancel()
+            await task
+
+        with pytest.raises(asyncio.CancelledError):
+            asyncio.run(main())
+
+    def test_trim_says_that_it_can_not_wait(self):
+        """
+        An awaitable is refused with the name of who takes it, wherever it
+        shows.
+        """
+        said = [UserMessage("a")]
+
+        with pytest.raises(TypeError, match=r"use atrim, or Trimmer\.acall"):
+            trim(said, None, acompact([0], alisting))  # type: ignore[arg-type]
+        with pytest.raises(TypeError, match="use acompact, and atrim"):
+            trim(said, None, compact([0], lambda said: alisting(said)))  # type: ignore[arg-type, return-value]  # noqa: PLW0108 - hides that it is async
+        with pytest.raises(TypeError, match="gave None; a step takes"):
+            asyncio.run(atrim(said, None, lambda _: None))  # type: ignore[arg-type, return-value]
+
+    def test_knows_objects_that_have_to_be_awaited(self):
+        """
+        An object with an async call is as good as a function.
+        """
+
+        class Summariser:
+            async def __call__(self, messages):
+                return listing(messages)
+
+        with pytest.raises(TypeError, match="use acompact, and atrim"):
+            compact([0], Summariser())  # type: ignore[arg-type]
+        view = asyncio.run(atrim([UserMessage("a")], None, acompact([0], Summariser())))
+        assert ["[a]"] == texts(view)
+
+
+def talk(turns):
+    """
+    A state of so many turns, each of a call and its result.
+    """
+    state = Aggregator.new().add(SystemMessage("be brief"))
+    for n in range(turns):
+        state = turn(state, n)
+
+    return state
+
+
+def turn(state, n):
+    """
+    One turn more.
+    """
+    return state.extend(
+        [
+            UserMessage(f"q{n}"),
+            calls(f"c{n}"),
+            ToolMessage(f"r{n}", tool_call_id=f"c{n}"),
+            AssistantMessage(f"a{n}"),
+        ]
+    )
+
+
+class TestRollingSummary:
+    """
+    `rolling_summary` sums up what no summary covers yet.
+    """
+
+    def test_reads_nothing_twice(self):
+        """
+        Turn by turn: each message goes to the summariser once, after the
+        summary of all before it.
+        """
+        asked = []
+
+        def summarise(messages):
+            asked.append(messages)
+            return f"sum {len(asked)}"
+
+        trimmer = Trimmer(None, rolling_summary(16, 4, summarise))
+        state, view = talk(0), TrimContext.of([])
+        for n in range(40):
+            state = turn(state, n)
+            view = trimmer(state, previous=view)
+
+            accounted(view)
+            assert () == view.problems()
+            assert "be brief" == view.messages[0].text
+            assert list(state.messages[-4:]) == list(view.messages[-4:])
+            assert view.total_tokens <= 16 or n == 0
+
+        assert 40 > len(asked) > 5
+        read = [one for messages in asked for one in messages]
+        originals = [one for one in read if not one.text.startswith("sum")]
+        assert originals == list(state.messages[1 : 1 + len(originals)])
+        summaries = [messages[0].text for messages in asked[1:]]
+        assert [f"sum {n}" for n in range(1, len(asked))] == summaries
+        stands_for = mark(view.summaries[0])["compacted"]
+        assert [entry.id for entry in state.entries][1 : 1 + len(stands_for)] == list(
+            stands_for
+        )
+        assert len(originals) == len(stands_for)
+
+    def test_does_nothing_below_its_limit(self):
+        """
+        The very same view, and nobody is asked.
+        """
+        context = TrimContext.of(talk(3))
+
+        assert context is rolling_summary(context.total_tokens, 2, broken)(context)
+
+    def test_takes_the_summary_over_while_it_is_enough(self):
+        """
+        The same message, so that a cached prefix stays good.
+        """
+        state = talk(9)
+        step = rolling_summary(30, 4, listing)
+        view = trim(state, None, step)
+
+        later = trim(
+            state.add(UserMessage("!")),
+            None,
+            rolling_summary(30, 4, broken),
+            previous=view,
+        )
+
+        assert () == later.failures
+        assert view.summaries[0] is later.summaries[0]
+        assert len(view) == later.shared_prefix(view).messages
+
+    def test_goes_on_from_what_was_written_down(self):
+        """
+        In another process, from the state and the summaries alone.
+        """
+        state = talk(9)
+        view = trim(state, None, rolling_summary(30, 4, lambda _: "sum"))
+        summaries = decode(encode(list(view.summaries)))
+
+        here = decode(encode(state)).add(UserMessage("!"))
+        later = trim(here, None, rolling_summary(30, 4, broken), previous=summaries)
+
+        assert [*texts(view), "!"] == texts(later)
+        assert () == later.failures
+        accounted(later)
+
+    def test_forks_share_it_as_far_as_it_reaches(self):
+        """
+        A fork behind what is summed up takes the summary; one from before
+        does not, for it would tell what was never said.
+        """
+        state = talk(9)
+        view = trim(state, None, rolling_summary(10, 2, lambda _: "sum"))
+        covered = len(mark(view.summaries[0])["compacted"])
+
+        step = rolling_summary(8, 2, lambda m: f"{len(m)} read")
+        late = state.fork(at=covered + 1).add(UserMessage("other"))
+        for previous in (view, view.summaries):
+            taken = trim(late, None, step, previous=previous)
+            assert "sum" == taken.messages[1].text
+            early = state.fork(at=covered).extend(map(UserMessage, "abc"))
+            anew = trim(early, None, step, previous=previous)
+            assert "sum" not in texts(anew)
+            assert f"{covered} read" == anew.messages[1].text
+
+    def test_a_failure_leaves_the_summary_before(self):
+        """
+        It still stands, the error is told, and the next turn makes up for it.
+        """
+        state = talk(9)
+        view = trim(state, None, rolling_summary(30, 4, listing))
+        state = state.add(UserMessage("and?"))
+
+        failed = trim(state, None, rolling_summary(5, 4, broken), previous=view)
+        assert 1 == len(failed.failures)
+        assert view.summaries == failed.summaries
+        assert [*texts(view), "and?"] == texts(failed)
+
+        step = rolling_summary(5, 4, lambda m: f"new of {m[0].text[:3]}")
+        again = trim(state, None, step, previous=failed)
+        assert ["new of [q0"] == texts(again.summaries)
+        assert () == again.failures
+
+    def test_keeps_whole_groups(self):
+        """
+        A few more than asked for, where calls would lose their results; and
+        calls that are about to be answered, always.
+        """
+        state = talk(3).add(UserMessage("q")).add(calls("z"))
+
+        for keep, kept in ((0, 1), (1, 1), (2, 2), (3, 3), (4, 5), (5, 5), (6, 6)):
+            view = trim(state, None, rolling_summary(1, keep, lambda _: "sum"))
+            accounted(view)
+            assert () == view.problems()
+            assert ["be brief", "sum"] == texts(view)[:2]
+            assert 2 + kept == len(view)
+
+    def test_fit_keeps_a_system_message(self):
+        """
+        A summary by the system stands in front, and goes on from there.
+        """
+        step = rolling_summary(8, 2, lambda m: SystemMessage(f"{len(m)} messages"))
+        trimmer = Trimmer(TokenBudget(context_window=9), step, fit())
+        state, view = talk(0), None
+        for n in range(9):
+            state = turn(state, n)
+            view = trimmer(state, previous=view)
+            accounted(view)
+            if n:
+                assert ["system", "system"] == [one.role for one in view][:2]
+                assert 1 == len(view.summaries)
+
+    def test_does_not_believe_what_others_wrote(self):
+        """
+        Marks that are none, or stand for something else, are not taken over.
+        """
+        state = talk(5)
+        ids = [entry.id for entry in state.entries]
+        lies: tuple[dict[str, Any], ...] = (
+            {},
+            {"seqs": [[1, 3]]},
+            {"seqs": 7, "compacted": ids[1:3]},
+            {"seqs": [[1, "3"]], "compacted": ids[1:3]},
+            {"seqs": [[1, 2, 3]], "compacted": ids[1:3]},
+            {"seqs": [[1, 2**62]], "compacted": ids[1:3]},
+            {"seqs": [[-2, 0]], "compacted": ids[-2:]},
+            {"seqs": [], "compacted": []},
+            {"seqs": [[1, 3]], "compacted": ids[2:4]},
+        )
+        for wrong in lies:
+            said = UserMessage(
+                "lie", metadata={"conversation_state": {"rolling": True, **wrong}}
+            )
+            view = trim(state, None, rolling_summary(5, 2, listing), previous=[said])
+            assert "lie" not in texts(view), wrong
+
+        said = UserMessage("no mark", metadata={"conversation_state": 7})
+        view = trim(state, None, rolling_summary(5, 2, listing), previous=[said])
+        assert "no mark" not in texts(view)
+
+    def test_works_for_messages_in_no_state(self):
+        """
+        They have no identities; equal messages at the same positions do.
+        """
+        said = list(talk(5).messages)
+        view = trim(said, None, rolling_summary(20, 2, lambda _: "sum"))
+
+        later = trim(
+            [*said, UserMessage("!")],
+            None,
+            rolling_summary(20, 2, broken),
+            previous=view,
+        )
+
+        assert [*texts(view), "!"] == texts(later)
+
+    @given(
+        our.transcripts(max_size=12), st.integers(0, 30), st.integers(0, 5), st.data()
+    )
+    def test_never_breaks_a_valid_talk(self, said, limit, keep, data):
+        """
+        Message by message, forked and not: valid, accounted for, and the state
+        untouched.
+        """
+        step = rolling_summary(limit, keep, lambda m: f"{len(m)}")
+        state, view = Aggregator.new(), None
+        for message in said:
+            if data.draw(st.integers(0, 9)) == 0:
+                state = state.fork()
+
+            state = state.add(message)
+            view = trim(state, None, step, previous=view)
+            accounted(view)
+            assert () == view.problems()
+            assert state.messages == view.original.messages
+
+    def test_wait_for_it(self):
+        """
+        The async twin says the same.
+        """
+        state = talk(5)
+
+        view = asyncio.run(atrim(state, None, arolling_summary(9, 2, alisting)))
+
+        assert (
+            trim(state, None, rolling_summary(9, 2, listing)).messages == view.messages
+        )
+        with pytest.raises(TypeError, match="use arolling_summary, and atrim"):
+            rolling_summary(9, 2, alisting)  # type: ignore[arg-type]
+
+    @pytest.mark.parametrize("numbers", [(-1, 2), (2, -1), ("5", 2), (5, None)])
+    def test_wants_numbers(self, numbers):
+        """
+        The error says which, and by whom.
+        """
+        for step in (rolling_summary, arolling_summary):
+            with pytest.raises(ValueError, match=f"{step.__name__} takes"):
+                step(*numbers, listing)  # type: ignore[call-arg]
+
+    def test_previous_is_a_view_or_messages(self):
+        """
+        Something else is refused at once.
+        """
+        with pytest.raises(TypeError, match="a view shows messages, got a str"):
+            trim([], None, previous="summary")  # type: ignore[arg-type]

@@ -1,0 +1,541 @@
+"""
+What views promise: named properties, all small talks, steps in any order,
+and starts that stay where they are.
+"""
+
+import itertools
+import pickle
+
+import attrs
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from conversation_state import Aggregator
+from conversation_state.counting import TokenBudget, by_characters
+from conversation_state.errors import (
+    BudgetExceededError,
+    CompactionError,
+    InvalidTranscriptError,
+)
+from conversation_state.messages import (
+    AssistantMessage,
+    SystemMessage,
+    UserMessage,
+)
+from conversation_state.parts import ReasoningPart, TextPart
+from conversation_state.testing import strategies as our
+from conversation_state.trimming import (
+    CALLS_KEEP_RESULTS,
+    PROPERTIES,
+    REASONING_STAYS,
+    RESULTS_FOLLOW_CALLS,
+    STARTS_ON_USER,
+    SYSTEM_IN_FRONT,
+    SharedPrefix,
+    TrimContext,
+    clear_tool_results,
+    compact,
+    fit,
+    keep_first_and_last,
+    keep_last,
+    repair,
+    rolling_summary,
+    shorten_tool_results,
+    trim,
+)
+from tests.test_trimming import anything, calls, is_valid, result, small
+from tests.test_trimming_steps import accounted
+
+
+def thought(*more):
+    """
+    A message of reasoning, and what else it says.
+    """
+    return AssistantMessage([ReasoningPart("hm"), *more])
+
+
+class TestProperties:
+    """
+    Each property says what is wrong, where, and where cuts do no harm.
+    """
+
+    @given(anything)
+    def test_those_that_all_want_make_a_view_valid(self, said):
+        """
+        No flaw of theirs exactly where the judge finds none; and `problems`
+        tells the same.
+        """
+        everywhere = [one for one in PROPERTIES if one.everywhere]
+        flaws = [flaw for one in everywhere for flaw in one.flaws(said)]
+
+        assert is_valid(said) == all(one.holds(said) for one in everywhere)
+        assert sorted(flaws) == sorted(TrimContext.of(said).problems())
+        assert {flaw.property for flaw in flaws} == {
+            one.name for one in everywhere if not one.holds(said)
+        }
+
+    @given(anything)
+    def test_a_cut_is_safe_if_it_adds_no_flaw(self, said):
+        """
+        For properties of pairs: both halves together lack nothing that the
+        whole had.
+        """
+        cuts = RESULTS_FOLLOW_CALLS.safe_cuts(said)
+        keeps = CALLS_KEEP_RESULTS.safe_cuts(said)
+
+        assert {0, len(said)} <= cuts & keeps
+        assert cuts | keeps <= {*range(len(said) + 1)}
+        for at in range(len(said) + 1):
+            halves = said[:at], said[at:]
+            adds = sum(len(RESULTS_FOLLOW_CALLS.flaws(half)) for half in halves) > len(
+                RESULTS_FOLLOW_CALLS.flaws(said)
+            )
+            if at in cuts:
+                assert not adds
+            if adds:
+                assert at not in cuts
+
+    @given(our.transcripts())
+    def test_fit_starts_where_all_cuts_are_safe(self, said):
+        """
+        In a valid talk: wherever both properties may be cut, and nowhere else.
+        """
+        both = RESULTS_FOLLOW_CALLS.safe_cuts(said) & CALLS_KEEP_RESULTS.safe_cuts(said)
+        starts = {cut.seq for cut in TrimContext.of(said)._survey().cuts}
+
+        assert both == starts | {0, len(said)}
+
+    def test_parallel_results_stay_together(self):
+        """
+        Cuts are safe around a group, not within.
+        """
+        said = [UserMessage("a"), calls("x", "y"), result("x"), result("y")]
+        said.append(UserMessage("b"))
+
+        assert {0, 1, 4, 5} == CALLS_KEEP_RESULTS.safe_cuts(said)
+        assert {0, 1, 4, 5} == RESULTS_FOLLOW_CALLS.safe_cuts(said)
+        # A stranger among the results parts nothing, and a cut there would.
+        said.insert(3, result("z"))
+        assert {0, 1, 5, 6} == CALLS_KEEP_RESULTS.safe_cuts(said)
+        assert {0, 1, 5, 6} == RESULTS_FOLLOW_CALLS.safe_cuts(said)
+
+    def test_system_messages_in_front(self):
+        """
+        Late ones are flaws; the leading ones are not cut.
+        """
+        lead = [SystemMessage("a"), SystemMessage("b")]
+        said = [*lead, UserMessage("c"), SystemMessage("d")]
+
+        (flaw,) = SYSTEM_IN_FRONT.flaws(said)
+        assert ("late system message", (2, 3)) == (flaw.kind, flaw.seqs)
+        assert "put it in front" in str(flaw)
+        assert SYSTEM_IN_FRONT.holds(said[:3])
+        assert {0, 2, 3, 4} == SYSTEM_IN_FRONT.safe_cuts(said)
+
+    def test_reasoning_stays_with_what_it_led_to(self):
+        """
+        A message that only thinks belongs to the next of the assistant; one
+        that also speaks or calls does not part from itself.
+        """
+        said = [UserMessage("a"), thought(), calls("x"), result("x")]
+
+        assert REASONING_STAYS.holds(said)
+        assert {0, 1, 3, 4} == REASONING_STAYS.safe_cuts(said)
+        (flaw,) = REASONING_STAYS.flaws([thought(), UserMessage("a")])
+        assert ("parted reasoning", (0, 1)) == (flaw.kind, flaw.seqs)
+        for whole in (thought(TextPart("hi")), calls("x"), AssistantMessage("")):
+            assert REASONING_STAYS.holds([whole, UserMessage("a")])
+            assert {0, 1, 2} == REASONING_STAYS.safe_cuts([whole, calls("y")])
+
+    def test_starts_on_a_user(self):
+        """
+        Behind the leading system messages, if anybody speaks at all.
+        """
+        said = [SystemMessage("a"), AssistantMessage("b"), UserMessage("c")]
+
+        (flaw,) = STARTS_ON_USER.flaws(said)
+        assert ("start", (1,)) == (flaw.kind, flaw.seqs)
+        assert "'assistant'" in str(flaw)
+        assert {0, 2, 3} == STARTS_ON_USER.safe_cuts(said)
+        assert STARTS_ON_USER.holds([])
+        assert STARTS_ON_USER.holds(said[:1])
+
+    def test_problems_takes_what_only_some_want(self):
+        """
+        With the view's own positions; those that all want are told once.
+        """
+        view = TrimContext.of([UserMessage("a"), AssistantMessage("b"), result("x")])
+        view = view.remove(0)
+
+        kinds = [
+            (flaw.kind, flaw.seqs, flaw.property) for flaw in view.problems(*PROPERTIES)
+        ]
+        assert [
+            ("orphaned result", (2,), RESULTS_FOLLOW_CALLS.name),
+            ("start", (1,), STARTS_ON_USER.name),
+        ] == kinds
+
+    def test_are_readable(self):
+        """
+        By their names, which differ.
+        """
+        assert len(PROPERTIES) == len({one.name for one in PROPERTIES})
+        assert "<Property: results follow their calls>" == repr(RESULTS_FOLLOW_CALLS)
+
+
+ALPHABET = (
+    SystemMessage("four"),
+    UserMessage("eight wd"),
+    AssistantMessage("one"),
+    calls("x"),
+    calls("x", "y"),
+    result("x", "word"),
+    result("y", "four wds"),
+)
+
+
+def valid_runs(said):
+    """
+    All views that `fit` may give, longest first, with what they fill.
+    """
+    lead = 0
+    while lead < len(said) and said[lead].role == "system":
+        lead += 1
+
+    starts = range(lead, len(said) + (lead == len(said)))
+    runs = [(*said[:lead], *said[start:]) for start in starts]
+    return [(sum(map(by_characters, run)), run) for run in runs if is_valid(run)]
+
+
+class TestAllSmallTalks:
+    """
+    Every talk of up to five messages, at every budget, beside brute force.
+    """
+
+    @pytest.mark.parametrize("first", range(len(ALPHABET)))
+    def test_fit_is_what_brute_force_finds(self, first):
+        """
+        The longest valid view with the newest message, or the error that says
+        there is none; after `repair`, there always is one if it is small
+        enough.
+        """
+        found = 0
+        for size in range(5):
+            for more in itertools.product(ALPHABET, repeat=size):
+                said = (ALPHABET[first], *more)
+                plain = TrimContext.of(said)
+                for context in (plain, repair()(plain)):
+                    runs = valid_runs(tuple(context.messages))
+                    for limit in range(1, context.total_tokens + 1):
+                        expected = next(
+                            (run for total, run in runs if total <= limit), ()
+                        )
+                        budget = TokenBudget(context_window=limit)
+                        try:
+                            view = fit()(attrs.evolve(context, budget=budget))
+                        except BudgetExceededError as error:
+                            shown = error.needed_tokens
+                        except InvalidTranscriptError:
+                            shown = None
+                        else:
+                            shown = tuple(view.messages)  # type: ignore[assignment]
+                            found += 1
+
+                        smallest = runs[-1][0] if runs else None
+                        assert (expected or smallest) == shown, (said, limit)
+
+        assert found > 5_000
+
+
+steps_of = st.one_of(
+    st.builds(keep_last, st.integers(1, 6)),
+    st.builds(keep_first_and_last, st.integers(0, 3), st.integers(1, 4)),
+    st.builds(shorten_tool_results, st.integers(0, 9), marker=st.just("<{cut}>")),
+    st.builds(clear_tool_results, keep=st.integers(0, 2), marker=st.just(".")),
+    st.builds(repair, at_end=st.booleans()),
+    st.builds(lambda seqs: lambda c: c.remove(seqs), st.sets(st.integers(0, 9))),
+    st.builds(
+        lambda a, b, said: compact(range(a, b), lambda _: said),
+        st.integers(0, 6),
+        st.integers(0, 9),
+        st.sampled_from(["sum", "", "a long summary"]),
+    ),
+    st.builds(
+        lambda limit, keep: rolling_summary(limit, keep, lambda m: f"{len(m)} said"),
+        st.integers(0, 20),
+        st.integers(0, 4),
+    ),
+    st.builds(fit, keep_system=st.booleans(), slack=st.integers(0, 9)),
+)
+
+
+class TestAnyOrder:
+    """
+    Steps in any order: each keeps the account, and a `fit` at the end holds.
+    """
+
+    @given(
+        anything,
+        st.lists(steps_of, max_size=4),
+        st.integers(0, 40),
+        st.integers(0, 12),
+        st.booleans(),
+    )
+    def test_a_fit_at_the_end_holds(self, said, steps, limit, slack, start_on_user):
+        """
+        Within the budget, valid, with the newest message that is left; and
+        every view on the way is what it was.
+        """
+        context = TrimContext.of(said, TokenBudget(context_window=limit))
+        kept = [(context, list(context.elements), list(context.dropped))]
+        for step in [*steps, fit(slack=slack, start_on_user=start_on_user)]:
+            before = context
+            try:
+                context = step(context)
+            except CompactionError:
+                continue
+            except (BudgetExceededError, InvalidTranscriptError):
+                # That these are right is held against brute force above.
+                continue
+
+            accounted(context)
+            assert said == context.original.messages
+            kept.append((context, list(context.elements), list(context.dropped)))
+            if type(step) is type(fit()):
+                assert context.total_tokens <= limit
+                assert is_valid(list(context.messages))
+                assert not len(before) or before.messages[-1] is context.messages[-1]
+
+        for view, elements, dropped in kept:
+            assert elements == list(view.elements)
+            assert dropped == list(view.dropped)
+            assert len(elements) == len(view.elements)
+            assert [view.elements[at] for at in range(len(view))] == elements
+            assert [view.dropped[at] for at in range(len(dropped))] == dropped
+            assert view.failures or view == pickle.loads(pickle.dumps(view))
+
+    @given(small, st.sets(st.integers(0, 8)), st.data())
+    def test_a_step_is_any_function(self, said, removed, data):
+        """
+        One that looks at elements and budget, drops and says in other words.
+        """
+        seen = []
+
+        def on_trim(context):
+            seen.append((context.budget, context.total_tokens))
+            for element in context.elements:
+                if element.role == "user":
+                    context = context.replace(element.seq, UserMessage("hi"))
+
+            return context.remove(removed)
+
+        budget = TokenBudget(context_window=10**6)
+        view = trim(said, budget, on_trim, lambda context: context)
+
+        accounted(view)
+        assert [(budget, sum(map(by_characters, said)))] == seen
+        assert {"hi"} >= {one.text for one in view if one.role == "user"}
+
+
+def turns(state, count):
+    """
+    States of a talk, one after each message.
+    """
+    for n in range(count):
+        for message in (
+            UserMessage(f"question {n}"),
+            calls(f"c{n}"),
+            result(f"c{n}", "an answer of some words"),
+            AssistantMessage(f"so {n}"),
+        ):
+            state = state.add(message)
+            yield state
+
+
+class TestSlack:
+    """
+    With slack, the start of a view moves seldom, and far.
+    """
+
+    @given(our.transcripts(max_size=12), st.integers(1, 60), st.integers(1, 80))
+    def test_gives_a_valid_run_that_is_no_longer(self, said, limit, slack):
+        """
+        What `fit` gives, or a later start of it; and the same error.
+        """
+        budget = TokenBudget(context_window=limit)
+        try:
+            most = trim(said, budget, fit())
+        except BudgetExceededError:
+            with pytest.raises(BudgetExceededError):
+                trim(said, budget, fit(slack=slack))
+            return
+
+        view = trim(said, budget, fit(slack=slack))
+
+        shown = [one.seq for one in view.elements]
+        assert {*shown} <= {one.seq for one in most.elements}
+        assert () == view.problems()
+        assert view.messages[-1:] == most.messages[-1:]
+        accounted(view)
+
+    @pytest.mark.parametrize("slack", [1, 10, 20, 40])
+    def test_moves_only_when_it_must_and_that_much_farther(self, slack):
+        """
+        The same start until it no longer fits; then at least *slack* tokens
+        go, and it depends on nothing but the state.
+        """
+        limit = 100
+        budget = TokenBudget(context_window=limit)
+        first = Aggregator.new().add(SystemMessage("be brief"))
+        start, moves = 1, 0
+        for state in turns(first, 60):
+            view = trim(state, budget, fit(slack=slack))
+            entries = TrimContext.of(state)
+            again = trim(list(state.messages), budget, fit(slack=slack))
+            assert view.messages == again.messages
+            assert limit >= view.total_tokens
+            now = view.elements[1].seq
+            weights = [one.tokens for one in entries.elements]
+            if now != start:
+                # The run from the old start is too long by now.
+                assert weights[0] + sum(weights[start:]) > limit
+                assert sum(weights[start:now]) >= slack
+                moves += 1
+
+            start = now
+
+        assert 2 < moves <= sum(weights) / slack
+
+    def test_is_at_most_half_of_the_room(self):
+        """
+        More would leave next to nothing, and move all the time.
+        """
+        state = Aggregator.new(messages=[UserMessage("four")] * 100)
+
+        view = trim(state, TokenBudget(context_window=20), fit(slack=1_000))
+
+        assert 10 <= view.total_tokens <= 20
+
+    def test_a_huge_newest_group_stays(self):
+        """
+        Where there is no farther place to start, the nearest one does.
+        """
+        said = [*[UserMessage("four")] * 8, UserMessage("a" * 36)]
+
+        view = trim(said, TokenBudget(context_window=10), fit(slack=4))
+
+        assert said[-1] is view.messages[-1]
+        assert 10 >= view.total_tokens
+
+    @pytest.mark.parametrize("slack", [-1, 0.5, "9", None, False])
+    def test_wants_a_number(self, slack):
+        """
+        The error says what was given.
+        """
+        with pytest.raises(ValueError, match="fit takes slack, an integer from 0 on"):
+            fit(slack=slack)
+
+    def test_asks_only_for_what_is_new(self, monkeypatch):
+        """
+        Which starts are apart is found once for each, not every turn.
+        """
+        from conversation_state.trimming import _fit  # noqa: PLC0415 - its private part
+
+        steps = []
+        apart = _fit._apart
+
+        def counted(slack, lead):
+            step = apart(slack, lead)
+
+            def count(few, cut):
+                steps.append(cut)
+                return step(few, cut)
+
+            return count
+
+        state = Aggregator.new(messages=[UserMessage("four")] * 5_000)
+        budget = TokenBudget(context_window=500)
+        monkeypatch.setattr(_fit, "_apart", counted)
+        trim(state, budget, fit(slack=100))
+        assert 5_000 == len(steps)
+        trim(state.add(UserMessage("four")), budget, fit(slack=100))
+        assert 5_001 == len(steps)
+
+
+class TestSharedPrefix:
+    """
+    `shared_prefix` counts what two views begin with.
+    """
+
+    @given(
+        anything,
+        st.tuples(*[st.lists(steps_of, max_size=3)] * 2),
+        st.integers(0, 60),
+        small,
+        st.booleans(),
+    )
+    def test_counts_what_comparing_counts(self, said, pipelines, limit, more, related):
+        """
+        For any two views, of one state or of two: the messages that are equal
+        from the start on, and their tokens.
+        """
+        state = Aggregator.new(messages=said)
+        later = (state if related else Aggregator.new(messages=said)).extend(more)
+        views = []
+        for one, steps in zip((state, later), pipelines, strict=True):
+            view = TrimContext.of(one, TokenBudget(context_window=limit))
+            for step in steps:
+                try:
+                    view = step(view)
+                except (BudgetExceededError, CompactionError, InvalidTranscriptError):
+                    continue
+
+            views.append(view)
+
+        left, right = (list(view.messages) for view in views)
+        same = 0
+        while left[same : same + 1] == right[same : same + 1] != []:
+            same += 1
+
+        expected = SharedPrefix(same, sum(map(by_characters, left[:same])))
+        assert expected == views[0].shared_prefix(views[1])
+        assert expected == views[1].shared_prefix(views[0])
+        assert (len(left), views[0].total_tokens) == views[0].shared_prefix(views[0])
+
+    def test_reads_runs_not_messages(self):
+        """
+        A thousand messages in common are not compared one by one.
+        """
+        asked = []
+
+        class Said(UserMessage):
+            def __eq__(self, other):
+                asked.append(other)
+                return super().__eq__(other)
+
+            __hash__ = UserMessage.__hash__
+
+        state = Aggregator.new(messages=[Said("four") for _ in range(5_000)])
+        one = trim(state, TokenBudget(context_window=4_000))
+        two = TrimContext.of(state.add(UserMessage("more"))).remove(range(1_000))
+
+        assert (4_000, 4_000) == one.shared_prefix(two)
+        assert [] == asked
+
+    def test_slack_shares_more(self):
+        """
+        What it is for: over a talk, successive views have more in common.
+        """
+        budget = TokenBudget(context_window=60)
+        shared = {}
+        for slack in (0, 20):
+            before, total = None, 0
+            for state in turns(Aggregator.new().add(SystemMessage("brief")), 40):
+                view = trim(state, budget, fit(slack=slack))
+                total += before.shared_prefix(view).tokens if before else 0
+                before = view
+
+            shared[slack] = total
+
+        assert shared[20] > 2 * shared[0]

@@ -1,0 +1,558 @@
+"""
+Steps that keep a number of messages, and that make tool results smaller.
+"""
+
+import pickle
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from conversation_state import Aggregator
+from conversation_state.counting import TokenBudget, by_characters
+from conversation_state.errors import InvalidTranscriptError
+from conversation_state.messages import (
+    AssistantMessage,
+    SystemMessage,
+    ToolMessage,
+    UserMessage,
+)
+from conversation_state.parts import ImagePart, TextPart
+from conversation_state.tools import ToolCall
+from conversation_state.trimming import (
+    Dropped,
+    Element,
+    TrimContext,
+    clear_tool_results,
+    fit,
+    keep_first_and_last,
+    keep_last,
+    repair,
+    shorten_tool_results,
+    trim,
+)
+from tests.test_trimming import anything, calls, is_valid, result, small
+
+
+def by_length(message):
+    """
+    A counter that leaves nothing to rounding.
+    """
+    return len(message.text) + len(getattr(message, "tool_calls", ()))
+
+
+def accounted(view):
+    """
+    The view's numbers are true, and every position is shown or dropped.
+    """
+    elements = list(view.elements)
+    assert list(view.messages) == [one.message for one in elements]
+    assert len(elements) == len(view)
+    assert view.total_tokens == sum(view.counter(one) for one in view.messages)
+    assert [one.tokens for one in elements] == list(map(view.counter, view.messages))
+    seqs = [one.seq for one in elements]
+    assert seqs == sorted(seqs)
+    gone = [one.seq for one in view.dropped]
+    assert gone == sorted(set(gone))
+    assert len(gone) == len(view.dropped)
+    assert {*seqs, *gone} == {*range(len(view.original))}
+    both = {one.seq for one in view.dropped if one.reason == "compacted"}
+    assert {*seqs} & {*gone} <= both
+
+
+def kept_last(said, n, *, start_on_user=False):
+    """
+    Brute force: the most that `keep_last` may keep, or that of the next size.
+    """
+    lead = 0
+    while lead < len(said) and said[lead].role == "system":
+        lead += 1
+
+    runs = [
+        run
+        for start in range(lead, len(said) + (lead == len(said)))
+        for run in [(*said[:lead], *said[start:])]
+        if is_valid(run)
+        and not (start_on_user and start < len(said) and said[start].role != "user")
+    ]
+    small_enough = [run for run in runs if len(run) - lead <= n]
+    return (small_enough or runs[-1:] or [None])[0]  # type: ignore[list-item]
+
+
+class TestKeepLast:
+    """
+    `keep_last` keeps so many messages, and no group in part.
+    """
+
+    @given(anything, st.integers(1, 6), st.booleans())
+    def test_keeps_the_most_that_is_valid(self, said, n, start_on_user):
+        """
+        The longest valid run of at most *n*; if there is none, the shortest.
+        """
+        expected = kept_last(said, n, start_on_user=start_on_user) if said else ()
+        step = keep_last(n, start_on_user=start_on_user)
+        if expected is None:
+            with pytest.raises(InvalidTranscriptError):
+                trim(said, None, step)
+            return
+
+        view = trim(said, None, step)
+
+        assert expected == view.messages
+        assert () == view.problems()
+        accounted(view)
+        assert view is step(view)
+
+    @given(small, st.integers(1, 4), st.data())
+    def test_counts_what_a_view_shows(self, said, n, data):
+        """
+        After other steps: what they dropped or put there counts as shown.
+        """
+        removed = data.draw(st.sets(st.integers(0, 8)))
+        context = repair()(TrimContext.of(said).remove(removed))
+        expected = kept_last(tuple(context.messages), n) if len(context) else ()
+        if expected is None:
+            with pytest.raises(InvalidTranscriptError):
+                keep_last(n)(context)
+            return
+
+        view = keep_last(n)(context)
+
+        accounted(view)
+        # An answer that `repair` made goes only together with the call.
+        assert () == view.problems()
+        assert expected == view.messages
+
+    def test_says_why_messages_went(self):
+        """
+        Beyond the count, or behind something that no provider accepts.
+        """
+        said = [calls("lost"), *map(UserMessage, "abc")]
+
+        view = trim(said, None, keep_last(2))
+
+        assert (Dropped(0, "not valid"), Dropped(1, "over the count")) == view.dropped
+
+    def test_may_let_the_system_message_go(self):
+        """
+        Without *keep_system* it is a message like the others.
+        """
+        said = [SystemMessage("s"), UserMessage("a"), UserMessage("b")]
+
+        assert said == trim(said, None, keep_last(2)).messages
+        assert said[2:] == trim(said, None, keep_last(1, keep_system=False)).messages
+
+    @pytest.mark.parametrize("n", [0, -1, True, 1.0, "3", None])
+    def test_wants_a_number(self, n):
+        """
+        None at all would be an empty view.
+        """
+        with pytest.raises(ValueError, match="n, an integer from 1 on; got"):
+            keep_last(n)
+
+
+class TestKeepFirstAndLast:
+    """
+    `keep_first_and_last` keeps both ends.
+    """
+
+    @given(anything, st.integers(0, 4), st.integers(1, 4))
+    def test_keeps_whole_groups_at_both_ends(self, said, m, n):
+        """
+        Valid, with what `keep_last` keeps, and before it as many of the first
+        messages as are whole.
+        """
+        newest = kept_last(said, n) if said else ()
+        if newest is None:
+            with pytest.raises(InvalidTranscriptError):
+                trim(said, None, keep_first_and_last(m, n))
+            return
+
+        view = trim(said, None, keep_first_and_last(m, n))
+
+        lead = len(list(said)) and next(
+            (at for at, one in enumerate(said) if one.role != "system"), len(said)
+        )
+        heads = [
+            head
+            for head in range(m + 1)
+            if is_valid((*said[: lead + head], UserMessage("")))
+            and all(is_valid(said[: lead + at]) for at in range(head))
+        ]
+        start = len(said) - (len(newest) - lead)
+        head = min(lead + max(heads, default=0), len(said))
+        expected = said if head >= start else (*said[:head], *said[start:])
+        assert expected == view.messages
+        assert () == view.problems()
+        accounted(view)
+
+    def test_keeps_the_ends(self):
+        """
+        The middle is dropped, for the count.
+        """
+        said = [SystemMessage("s"), *map(UserMessage, "abcdef")]
+
+        view = trim(said, None, keep_first_and_last(2, 1))
+
+        assert "sabf" == "".join(one.text for one in view)
+        assert {"over the count"} == {one.reason for one in view.dropped}
+
+    @pytest.mark.parametrize(("m", "n"), [(-1, 2), (1, 0), ("1", 2), (1, None)])
+    def test_wants_numbers(self, m, n):
+        """
+        The error names the one that is wrong.
+        """
+        name = "m" if n == 2 else "n"
+        with pytest.raises(ValueError, match=f"keep_first_and_last takes {name}, an"):
+            keep_first_and_last(m, n)
+
+
+class TestShortenToolResults:
+    """
+    `shorten_tool_results` cuts the middle out of long results.
+    """
+
+    @given(
+        st.text(max_size=60) | st.text(max_size=400), st.integers(0, 50), st.booleans()
+    )
+    def test_holds_the_limit_and_keeps_both_ends(self, text, limit, exact):
+        """
+        Within the limit, or nothing but the marker; as long as has room; and
+        the same again.
+        """
+        counter = by_length if exact else by_characters
+        said = [calls("x"), result("x", text), UserMessage("go on")]
+        step = shorten_tool_results(limit, marker="<{cut}>")
+
+        context = TrimContext.of(said, counter=counter)
+        view = step(context)
+
+        accounted(view)
+        assert view is step(view)
+        (shown,) = [one for one in view if one.role == "tool"]
+        if counter(result("x", text)) <= limit:
+            assert view is context
+        elif shown.text == f"<{len(text):,}>":
+            start, stop = text[:1], text[1:]
+            if len(text) > 1:
+                assert counter(result("x", f"{start}<{len(stop):,}>")) > limit
+        else:
+            assert counter(shown) <= limit
+            before, _, rest = shown.text.rpartition("<")
+            gone, _, after = rest.partition(">")
+            while not gone.replace(",", "").isdigit():
+                before, _, more = before.rpartition("<")
+                rest = f"{more}<{rest}"
+                gone, _, after = rest.partition(">")
+            assert text.startswith(before)
+            assert text.endswith(after)
+
+    def test_says_how_much_is_gone(self):
+        """
+        Beginning and end stay, with a note between, and the number is right.
+        """
+        said = [calls("x"), result("x", "a" * 500 + "b" * 500)]
+
+        view = trim(said, None, shorten_tool_results(30))
+
+        text = view.messages[1].text
+        kept = text.replace("\n[… 906 characters cut …]\n", "")
+        assert "a" * 47 + "b" * 47 == kept
+        assert 30 == by_characters(view.messages[1])
+        assert said[1] is view.original.messages[1]
+        assert () == view.dropped
+
+    def test_keeps_all_else(self):
+        """
+        Ids, names, metadata, images and the position stay.
+        """
+        image = ImagePart(data=b"GIF89a", media_type="image/gif")
+        long = ToolMessage(
+            [TextPart("a" * 99), image, TextPart("b" * 99)],
+            tool_call_id="x",
+            tool_name="f",
+            is_error=True,
+            metadata={"mine": 1, "conversation_state": {"also": 2}},
+        )
+
+        view = trim(
+            [calls("x"), long], None, shorten_tool_results(10, marker="-{cut}-")
+        )
+
+        shown = view.messages[1]
+        assert image is shown.parts[1]
+        assert "a" * 18 + "-163-" == shown.parts[0].text  # type: ignore[attr-defined]
+        assert "b" * 17 == shown.parts[2].text  # type: ignore[attr-defined]
+        assert ("x", "f", True) == (shown.tool_call_id, shown.tool_name, shown.is_error)  # type: ignore[attr-defined]
+        assert 1 == shown.metadata["mine"]
+        mark = {"also": 2, "shortened_to": 35}
+        assert mark == dict(shown.metadata["conversation_state"])
+        assert 1 == view.elements[1].seq
+
+    def test_leaves_images_and_others_messages_alone(self):
+        """
+        The limit is on the texts of tool results.
+        """
+        image = ImagePart(data=b"GIF89a")
+        said = [
+            UserMessage("a" * 99),
+            calls("x"),
+            ToolMessage([image, TextPart("short")], tool_call_id="x"),
+        ]
+        context = TrimContext.of(said)
+
+        assert context is shorten_tool_results(10)(context)
+
+    def test_shortens_again_what_was_shortened_less(self):
+        """
+        A smaller limit cuts more, a larger one nothing.
+        """
+        said = [calls("x"), result("x", "word " * 500)]
+        once = trim(said, None, shorten_tool_results(100))
+
+        assert once is shorten_tool_results(200)(once)
+        twice = shorten_tool_results(20)(once)
+        assert 20 >= by_characters(twice.messages[1])
+        accounted(twice)
+
+    def test_says_what_is_wrong_with_its_arguments(self):
+        """
+        A limit is a number, a marker a text.
+        """
+        with pytest.raises(
+            ValueError, match="limit_tokens, an integer from 0 on; got -1"
+        ):
+            shorten_tool_results(-1)
+        with pytest.raises(ValueError, match="marker is 7; expected a str"):
+            shorten_tool_results(1, marker=7)  # type: ignore[arg-type]
+
+
+class TestClearToolResults:
+    """
+    `clear_tool_results` empties old results and keeps the pairs.
+    """
+
+    @given(anything, st.integers(0, 4))
+    def test_clears_all_but_the_newest(self, said, keep):
+        """
+        The same messages at the same positions; old results say less; and
+        doing it again changes nothing.
+        """
+        step = clear_tool_results(keep=keep, marker=".")
+        context = TrimContext.of(said)
+
+        view = step(context)
+
+        accounted(view)
+        assert view is step(view)
+        assert view.total_tokens <= context.total_tokens
+        assert context.problems() == view.problems()
+        assert len(said) == len(view)
+        results = [at for at, one in enumerate(said) if one.role == "tool"]
+        old = results[: max(len(results) - keep, 0)]
+        for at, (was, now) in enumerate(zip(said, view, strict=True)):
+            if at in old and by_characters(was) > 1:
+                assert "." == now.content  # type: ignore[attr-defined]
+                assert was.tool_call_id == now.tool_call_id  # type: ignore[attr-defined]
+                assert was.tool_name == now.tool_name  # type: ignore[attr-defined]
+            else:
+                assert was is now
+
+    def test_keeps_three(self):
+        """
+        Unless told otherwise; and media go, too.
+        """
+        image = ToolMessage([ImagePart(data=b"GIF89a")], tool_call_id="a")
+        said = [calls(*"abcd"), image, *[result(name, "b" * 50) for name in "bcd"]]
+
+        view = trim(said, None, clear_tool_results())
+
+        assert ["[cleared]", *["b" * 50] * 3] == [one.text for one in view][1:]
+        assert view.messages[1].metadata["conversation_state"]["cleared"] is True
+        assert said == view.original.messages
+
+    def test_leaves_what_is_small(self):
+        """
+        A marker that is no smaller than the result would tell less for more.
+        """
+        said = [calls("a"), result("a", "ok")]
+        context = TrimContext.of(said)
+
+        assert context is clear_tool_results(keep=0)(context)
+
+    def test_wants_a_number(self):
+        """
+        The error says what was given.
+        """
+        with pytest.raises(ValueError, match="keep, an integer from 0 on; got 'all'"):
+            clear_tool_results(keep="all")  # type: ignore[arg-type]
+
+
+class TestRepair:
+    """
+    `repair` leaves no result and no call alone.
+    """
+
+    @given(anything, st.booleans(), st.sets(st.integers(0, 8)))
+    def test_closes_every_call_and_drops_every_orphan(self, said, at_end, removed):
+        """
+        Nothing is left of those problems, all else is as it was, and doing it
+        again changes nothing.
+        """
+        context = TrimContext.of(said).remove(removed)
+        step = repair(at_end=at_end)
+
+        view = step(context)
+
+        accounted(view)
+        assert {"repeated call id"} >= {flaw.kind for flaw in view.problems()}
+        assert view is step(view)
+        if not context.problems() and not at_end:
+            assert view is context
+        called: set[str] = set()
+        expected = []
+        for one in context.messages:
+            if one.role != "tool":
+                called = {call.id for call in getattr(one, "tool_calls", ())}
+                expected.append(one)
+            elif one.tool_call_id in called:  # type: ignore[attr-defined]
+                called.remove(one.tool_call_id)  # type: ignore[attr-defined]
+                expected.append(one)
+
+        assert expected == [one for one in view if not _is_synthetic(one)]
+        if at_end:
+            more = TrimContext.of([*view.messages, UserMessage("go on")])
+            assert {"repeated call id"} >= {flaw.kind for flaw in more.problems()}
+
+    def test_lets_an_agent_go_on(self):
+        """
+        Stopped in the middle of two calls: one answer is there, the other
+        says that there is none.
+        """
+        said = [UserMessage("a"), calls("x", "y"), result("x"), UserMessage("b")]
+        state = Aggregator.new(messages=said)
+
+        view = trim(state, TokenBudget(context_window=100), repair(), fit())
+
+        assert () == view.problems()
+        answer = view.messages[2]
+        assert ("y", "f", True) == (
+            answer.tool_call_id,  # type: ignore[attr-defined]
+            answer.tool_name,  # type: ignore[attr-defined]
+            answer.is_error,  # type: ignore[attr-defined]
+        )
+        assert "not answered" in answer.text
+        assert answer.metadata["conversation_state"]["synthetic"] is True
+        assert [0, 1, 1, 2, 3] == [one.seq for one in view.elements]
+        assert said == list(state.messages)
+
+    def test_answers_calls_at_the_end_if_told(self):
+        """
+        They may be about to be run, or never.
+        """
+        said = [UserMessage("a"), calls("x")]
+        context = TrimContext.of(said)
+
+        assert context is repair()(context)
+        assert "x" == repair(at_end=True)(context).messages[2].tool_call_id  # type: ignore[attr-defined]
+
+    def test_drops_what_answers_nothing(self):
+        """
+        Orphans and second answers, as not valid.
+        """
+        said = [result("w"), calls("x"), result("x"), result("x"), result("y")]
+
+        view = trim(said, None, repair())
+
+        assert said[1:3] == view.messages
+        gone = [Dropped(seq, "not valid") for seq in (0, 3, 4)]
+        assert gone == list(view.dropped)
+
+    def test_a_call_without_id_can_not_be_answered(self):
+        """
+        The view shows the message without it, or not at all.
+        """
+        nameless = ToolCall("", "f", "{}")
+        said = [
+            AssistantMessage("Well.", tool_calls=[nameless]),
+            AssistantMessage(tool_calls=[nameless]),
+            UserMessage("go on"),
+        ]
+
+        view = trim(said, None, repair())
+
+        assert [AssistantMessage("Well."), said[2]] == list(view.messages)
+        assert (Dropped(1, "not valid"),) == view.dropped
+        accounted(view)
+
+    def test_goes_with_its_call(self):
+        """
+        Removing a position removes the answer that was put there.
+        """
+        said = [calls("x"), UserMessage("a")]
+        view = trim(said, None, repair())
+
+        assert 3 == len(view)
+        assert said[1:] == view.remove(0).messages
+        accounted(view.remove(0))
+
+
+def _is_synthetic(message):
+    return "synthetic" in message.metadata.get("conversation_state", {})
+
+
+class TestReplace:
+    """
+    `TrimContext.replace` says something in other words.
+    """
+
+    def test_shows_another_message_at_the_position(self):
+        """
+        Tokens, elements and the original are right, and nothing is dropped.
+        """
+        said = [UserMessage("secret word"), UserMessage("b")]
+        context = TrimContext.of(said)
+
+        view = context.replace(0, UserMessage("…"))
+
+        assert Element(0, UserMessage("…"), 1, "user") == view.elements[0]
+        assert 2 == view.total_tokens
+        assert () == view.dropped
+        assert said == view.original.messages
+        assert view is view.replace(0, UserMessage("…"))
+        assert context is context.replace(1, UserMessage("b"))
+        assert view == pickle.loads(pickle.dumps(view))
+
+    def test_says_what_is_wrong_with_its_arguments(self):
+        """
+        A position that is not shown, or something that is no message.
+        """
+        context = TrimContext.of([UserMessage("a")]).remove(0)
+
+        for seq in (0, 1, -1):
+            with pytest.raises(ValueError, match=f"nothing at position {seq}"):
+                context.replace(seq, UserMessage("b"))
+        with pytest.raises(TypeError, match="got a str: 'b'"):
+            context.replace(0, "b")  # type: ignore[arg-type]
+        with pytest.raises(TypeError):
+            context.replace("0", UserMessage("b"))  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    "step",
+    [
+        keep_last(3),
+        keep_first_and_last(1, 2),
+        shorten_tool_results(10),
+        clear_tool_results(keep=1),
+        repair(at_end=True),
+        fit(slack=7),
+    ],
+)
+def test_steps_are_values(step):
+    """
+    Every step equals one with the same options, pickles, and says its options.
+    """
+    assert step == pickle.loads(pickle.dumps(step))
+    assert hash(step) == hash(pickle.loads(pickle.dumps(step)))
+    assert "=" in repr(step)
