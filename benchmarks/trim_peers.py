@@ -127,6 +127,12 @@ def litellm(payload: list[dict[str, Any]]) -> Iterator[str]:
     """
     import copy
     import importlib
+    import logging
+    import os
+
+    # It asks the network for prices otherwise, and logs what it stumbles over.
+    os.environ["LITELLM_LOCAL_MODEL_COST_MAP"] = "True"
+    logging.getLogger("LiteLLM").setLevel(logging.CRITICAL)
 
     # By name: it is installed nowhere, unless somebody wants to compare.
     lite: Any = importlib.import_module("litellm")

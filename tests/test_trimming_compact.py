@@ -21,6 +21,7 @@ from conversation_state.messages import (
 )
 from conversation_state.parts import ImagePart
 from conversation_state.testing import strategies as our
+from conversation_state.testing.laws import views_add_up
 from conversation_state.trimming import (
     Dropped,
     TrimContext,
@@ -36,7 +37,6 @@ from conversation_state.trimming import (
     trim,
 )
 from tests.test_trimming import anything, calls, result
-from tests.test_trimming_steps import accounted
 
 
 def listing(messages):
@@ -100,7 +100,7 @@ class TestCompact:
             assert len(TrimContext.of(naive).problems()) > 0
             return
 
-        accounted(view)
+        views_add_up(view)
         if not inside:
             assert view is context
             return
@@ -157,7 +157,7 @@ class TestCompact:
         assert ["[[a|b]|c|[d|e]]", "f"] == texts(whole)
         assert ids[:5] == mark(whole.messages[0])["compacted"]
         assert ((0, 5),) == mark(whole.messages[0])["seqs"]
-        accounted(whole)
+        views_add_up(whole)
         assert 1 == len(whole.summaries)
 
     def test_takes_a_message(self):
@@ -282,7 +282,7 @@ class TestCompact:
             Dropped(2, "compacted"),
         )
         assert expected == view.dropped
-        accounted(view)
+        views_add_up(view)
 
     def test_unknown_positions_change_nothing(self):
         """
@@ -303,7 +303,7 @@ class TestCompact:
 
         assert (Dropped(0, "over the count"), Dropped(1, "compacted")) == view.dropped
         assert ["long" * 9] == texts(view.summaries)
-        accounted(view)
+        views_add_up(view)
 
     def test_a_summary_can_be_said_in_other_words(self):
         """
@@ -316,7 +316,7 @@ class TestCompact:
 
         assert view.dropped == other.dropped
         assert ["other", "c"] == texts(other)
-        accounted(other)
+        views_add_up(other)
 
     def test_a_repaired_call_can_be_summed_up(self):
         """
@@ -327,7 +327,7 @@ class TestCompact:
         view = trim(said, None, repair(), compact([0, 1], lambda m: str(len(m))))
 
         assert ["3", "b"] == texts(view)
-        accounted(view)
+        views_add_up(view)
 
     def test_says_what_is_wrong_with_its_arguments(self):
         """
@@ -523,7 +523,7 @@ class TestRollingSummary:
             state = turn(state, n)
             view = trimmer(state, previous=view)
 
-            accounted(view)
+            views_add_up(view)
             assert () == view.problems()
             assert "be brief" == view.messages[0].text
             assert list(state.messages[-4:]) == list(view.messages[-4:])
@@ -581,7 +581,7 @@ class TestRollingSummary:
 
         assert [*texts(view), "!"] == texts(later)
         assert () == later.failures
-        accounted(later)
+        views_add_up(later)
 
     def test_forks_share_it_as_far_as_it_reaches(self):
         """
@@ -629,7 +629,7 @@ class TestRollingSummary:
 
         for keep, kept in ((0, 1), (1, 1), (2, 2), (3, 3), (4, 5), (5, 5), (6, 6)):
             view = trim(state, None, rolling_summary(1, keep, lambda _: "sum"))
-            accounted(view)
+            views_add_up(view)
             assert () == view.problems()
             assert ["be brief", "sum"] == texts(view)[:2]
             assert 2 + kept == len(view)
@@ -644,7 +644,7 @@ class TestRollingSummary:
         for n in range(9):
             state = turn(state, n)
             view = trimmer(state, previous=view)
-            accounted(view)
+            views_add_up(view)
             if n:
                 assert ["system", "system"] == [one.role for one in view][:2]
                 assert 1 == len(view.summaries)
@@ -709,7 +709,7 @@ class TestRollingSummary:
 
             state = state.add(message)
             view = trim(state, None, step, previous=view)
-            accounted(view)
+            views_add_up(view)
             assert () == view.problems()
             assert state.messages == view.original.messages
 

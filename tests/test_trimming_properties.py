@@ -25,6 +25,7 @@ from conversation_state.messages import (
 )
 from conversation_state.parts import ReasoningPart, TextPart
 from conversation_state.testing import strategies as our
+from conversation_state.testing.laws import views_add_up
 from conversation_state.trimming import (
     CALLS_KEEP_RESULTS,
     PROPERTIES,
@@ -45,7 +46,6 @@ from conversation_state.trimming import (
     trim,
 )
 from tests.test_trimming import anything, calls, is_valid, result, small
-from tests.test_trimming_steps import accounted
 
 
 def thought(*more):
@@ -299,7 +299,7 @@ class TestAnyOrder:
                 # That these are right is held against brute force above.
                 continue
 
-            accounted(context)
+            views_add_up(context)
             assert said == context.original.messages
             kept.append((context, list(context.elements), list(context.dropped)))
             if type(step) is type(fit()):
@@ -333,7 +333,7 @@ class TestAnyOrder:
         budget = TokenBudget(context_window=10**6)
         view = trim(said, budget, on_trim, lambda context: context)
 
-        accounted(view)
+        views_add_up(view)
         assert [(budget, sum(map(by_characters, said)))] == seen
         assert {"hi"} >= {one.text for one in view if one.role == "user"}
 
@@ -377,7 +377,7 @@ class TestSlack:
         assert {*shown} <= {one.seq for one in most.elements}
         assert () == view.problems()
         assert view.messages[-1:] == most.messages[-1:]
-        accounted(view)
+        views_add_up(view)
 
     @pytest.mark.parametrize("slack", [1, 10, 20, 40])
     def test_moves_only_when_it_must_and_that_much_farther(self, slack):

@@ -18,6 +18,7 @@ from conversation_state.messages import (
     UserMessage,
 )
 from conversation_state.parts import ImagePart, TextPart
+from conversation_state.testing.laws import views_add_up
 from conversation_state.tools import ToolCall
 from conversation_state.trimming import (
     Dropped,
@@ -39,25 +40,6 @@ def by_length(message):
     A counter that leaves nothing to rounding.
     """
     return len(message.text) + len(getattr(message, "tool_calls", ()))
-
-
-def accounted(view):
-    """
-    The view's numbers are true, and every position is shown or dropped.
-    """
-    elements = list(view.elements)
-    assert list(view.messages) == [one.message for one in elements]
-    assert len(elements) == len(view)
-    assert view.total_tokens == sum(view.counter(one) for one in view.messages)
-    assert [one.tokens for one in elements] == list(map(view.counter, view.messages))
-    seqs = [one.seq for one in elements]
-    assert seqs == sorted(seqs)
-    gone = [one.seq for one in view.dropped]
-    assert gone == sorted(set(gone))
-    assert len(gone) == len(view.dropped)
-    assert {*seqs, *gone} == {*range(len(view.original))}
-    both = {one.seq for one in view.dropped if one.reason == "compacted"}
-    assert {*seqs} & {*gone} <= both
 
 
 def kept_last(said, n, *, start_on_user=False):
@@ -100,7 +82,7 @@ class TestKeepLast:
 
         assert expected == view.messages
         assert () == view.problems()
-        accounted(view)
+        views_add_up(view)
         assert view is step(view)
 
     @given(small, st.integers(1, 4), st.data())
@@ -118,7 +100,7 @@ class TestKeepLast:
 
         view = keep_last(n)(context)
 
-        accounted(view)
+        views_add_up(view)
         # An answer that `repair` made goes only together with the call.
         assert () == view.problems()
         assert expected == view.messages
@@ -184,7 +166,7 @@ class TestKeepFirstAndLast:
         expected = said if head >= start else (*said[:head], *said[start:])
         assert expected == view.messages
         assert () == view.problems()
-        accounted(view)
+        views_add_up(view)
 
     def test_keeps_the_ends(self):
         """
@@ -227,7 +209,7 @@ class TestShortenToolResults:
         context = TrimContext.of(said, counter=counter)
         view = step(context)
 
-        accounted(view)
+        views_add_up(view)
         assert view is step(view)
         (shown,) = [one for one in view if one.role == "tool"]
         if counter(result("x", text)) <= limit:
@@ -313,7 +295,7 @@ class TestShortenToolResults:
         assert once is shorten_tool_results(200)(once)
         twice = shorten_tool_results(20)(once)
         assert 20 >= by_characters(twice.messages[1])
-        accounted(twice)
+        views_add_up(twice)
 
     def test_says_what_is_wrong_with_its_arguments(self):
         """
@@ -343,7 +325,7 @@ class TestClearToolResults:
 
         view = step(context)
 
-        accounted(view)
+        views_add_up(view)
         assert view is step(view)
         assert view.total_tokens <= context.total_tokens
         assert context.problems() == view.problems()
@@ -404,7 +386,7 @@ class TestRepair:
 
         view = step(context)
 
-        accounted(view)
+        views_add_up(view)
         assert {"repeated call id"} >= {flaw.kind for flaw in view.problems()}
         assert view is step(view)
         if not context.problems() and not at_end:
@@ -483,7 +465,7 @@ class TestRepair:
 
         assert [AssistantMessage("Well."), said[2]] == list(view.messages)
         assert (Dropped(1, "not valid"),) == view.dropped
-        accounted(view)
+        views_add_up(view)
 
     def test_goes_with_its_call(self):
         """
@@ -494,7 +476,7 @@ class TestRepair:
 
         assert 3 == len(view)
         assert said[1:] == view.remove(0).messages
-        accounted(view.remove(0))
+        views_add_up(view.remove(0))
 
 
 def _is_synthetic(message):

@@ -5,8 +5,9 @@ For Hypothesis and for anyone who makes values of their own: a store that
 loads states, an executor that ships turns. A law returns nothing, or raises
 an `AssertionError` that tells what should have been equal.
 
-What lives here: laws of usages, messages, chunks and states. What does not: examples
-to hold them against (`strategies`), and laws over many steps (`machines`).
+What lives here: laws of usages, messages, chunks, states and views. What does
+not: examples to hold them against (`strategies`), and laws over many steps
+(`machines`).
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ from conversation_state.aggregator import (
 )
 from conversation_state.chunks import Accumulator, concat
 from conversation_state.messages import Message
+from conversation_state.trimming import COMPACTED, TrimContext
 from conversation_state.usage import Usage
 
 __all__ = [
@@ -50,6 +52,8 @@ __all__ = [
     "states_add_up",
     "turns_bring_what_was_added",
     "unchanged",
+    "views_add_up",
+    "views_fit",
 ]
 
 
@@ -462,3 +466,41 @@ def _union(ours: Iterable[Any], theirs: Iterable[Any]) -> list[Any]:
     known = list(ours)
     ids = {entry.id for entry in known}
     return [*known, *(entry for entry in theirs if entry.id not in ids)]
+
+
+# Views
+
+
+def views_add_up(view: TrimContext) -> None:
+    """
+    A view's numbers are true of what it shows, and every message of the
+    conversation is shown or dropped; both only where a summary stands for it.
+    """
+    elements, dropped = list(view.elements), list(view.dropped)
+    shown, gone = [one.seq for one in elements], [one.seq for one in dropped]
+    tokens = [view.counter(one.message) for one in elements]
+
+    assert [one.message for one in elements] == list(view.messages), "other messages"
+    assert len(elements) == len(view), "another size"
+    assert [one.tokens for one in elements] == tokens, "elements weighed otherwise"
+    assert view.total_tokens == sum(tokens), "another total"
+    assert shown == sorted(shown), "out of order"
+    assert gone == sorted({*gone}), "dropped twice, or out of order"
+    assert len(gone) == len(view.dropped), "another number of dropped ones"
+    assert {*shown, *gone} == {*range(len(view.original))}, "not all accounted for"
+    both = {one.seq for one in dropped if one.reason == COMPACTED}
+    assert {*shown} & {*gone} <= both, "shown and dropped"
+
+
+def views_fit(before: TrimContext, view: TrimContext) -> None:
+    """
+    What `fit` gives holds the budget, is valid, ends with the newest message
+    of the view *before*, and keeps the order of what that shows.
+    """
+    if view.budget is not None:
+        assert view.total_tokens <= view.budget.effective_input_limit, "over budget"
+
+    assert view.problems() == (), f"not valid: {view.problems()}"
+    assert [*view.messages][-1:] == [*before.messages][-1:], "lost the newest"
+    rest = iter(before.elements)
+    assert all(one in rest for one in view.elements), "out of order"

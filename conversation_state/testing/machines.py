@@ -26,14 +26,25 @@ from hypothesis.stateful import (
 )
 
 from conversation_state.aggregator import Aggregator, Checkpoint, Turn, join
-from conversation_state.errors import InvalidUsageError
+from conversation_state.counting import TokenBudget
+from conversation_state.errors import (
+    BudgetExceededError,
+    CompactionError,
+    InvalidTranscriptError,
+    InvalidUsageError,
+)
 from conversation_state.messages import (
     AssistantMessage,
     Message,
     ToolMessage,
     UserMessage,
 )
-from conversation_state.testing.laws import equal_values_hash_alike, states_add_up
+from conversation_state.testing.laws import (
+    equal_values_hash_alike,
+    states_add_up,
+    views_add_up,
+    views_fit,
+)
 from conversation_state.testing.strategies import (
     messages,
     texts,
@@ -43,6 +54,20 @@ from conversation_state.testing.strategies import (
     uuids,
 )
 from conversation_state.tools import ToolCall
+from conversation_state.trimming import (
+    Dropped,
+    Element,
+    Step,
+    TrimContext,
+    clear_tool_results,
+    compact,
+    fit,
+    keep_first_and_last,
+    keep_last,
+    repair,
+    rolling_summary,
+    shorten_tool_results,
+)
 from conversation_state.usage import Usage
 
 __all__ = ["AggregatorMachine", "Kept"]
@@ -51,6 +76,24 @@ V = TypeVar("V", Aggregator, Turn, Checkpoint)
 
 Said = list[tuple[str, Message]]
 Spent = dict[str, tuple[Usage, str]]
+
+
+Seen = tuple[list[Element], list[Dropped], int]
+
+STEPS: dict[str, Step] = {
+    "keep_last": keep_last(3),
+    "keep_first_and_last": keep_first_and_last(1, 2),
+    "shorten_tool_results": shorten_tool_results(3, marker="…"),
+    "clear_tool_results": clear_tool_results(keep=1, marker="…"),
+    "compact": compact(range(1, 4), lambda said: f"{len(said)} messages"),
+    "repair": repair(at_end=True),
+    "rolling_summary": rolling_summary(20, 2, lambda said: f"{len(said)} messages"),
+    "remove": lambda context: context.remove([0, 2]),
+}
+
+
+def _seen(view: TrimContext) -> Seen:
+    return list(view.elements), list(view.dropped), view.total_tokens
 
 
 @attrs.frozen
@@ -147,6 +190,7 @@ class AggregatorMachine(RuleBasedStateMachine):
     def __init__(self) -> None:
         super().__init__()
         self._kept: list[Kept] = []
+        self._views: list[tuple[TrimContext, Seen]] = []
         self._known: set[str] = set()
 
     def carried(self, value: V) -> V:
@@ -427,9 +471,38 @@ class AggregatorMachine(RuleBasedStateMachine):
         if not {key for key, _ in one.said}.isdisjoint(key for key, _ in two.said):
             assert one.state.is_related_to(two.state), "they have a past in common"
 
+    @rule(
+        kept=states,
+        names=st.lists(st.sampled_from(sorted(STEPS)), max_size=3),
+        limit=st.integers(0, 200),
+        slack=st.integers(0, 50),
+    )
+    def view(self, kept: Kept, names: list[str], limit: int, slack: int) -> None:
+        """
+        Any steps, then a `fit` to any budget: its guarantees hold, the account
+        is kept, and so is every view on the way.
+        """
+        context = TrimContext.of(kept.state, TokenBudget(context_window=limit))
+        for name in [*names, "fit"]:
+            step = fit(slack=slack) if name == "fit" else STEPS[name]
+            before = context
+            try:
+                context = step(context)
+            except (BudgetExceededError, CompactionError, InvalidTranscriptError):
+                continue
+
+            views_add_up(context)
+            assert list(context.original) == [one for _, one in kept.said], "lost"
+            self._views.append((context, _seen(context)))
+            if name == "fit":
+                views_fit(before, context)
+
     def teardown(self) -> None:
         """
-        All states that were ever made are what they were.
+        All states and views that were ever made are what they were.
         """
         for kept in self._kept:
             kept.check()
+
+        for view, seen in self._views:
+            assert _seen(view) == seen, "a view changed"
