@@ -35,6 +35,7 @@ from conversation_state.trimming import (
     SYSTEM_IN_FRONT,
     SharedPrefix,
     TrimContext,
+    Trimmer,
     clear_tool_results,
     compact,
     fit,
@@ -411,11 +412,17 @@ class TestSlack:
         """
         More would leave next to nothing, and move all the time.
         """
-        state = Aggregator.new(messages=[UserMessage("four")] * 100)
+        said = [UserMessage("four")] * 130
+        budget = TokenBudget(context_window=20)
 
-        view = trim(state, TokenBudget(context_window=20), fit(slack=1_000))
+        views = [trim(said[:n], budget, fit(slack=1_000)) for n in range(100, 130)]
 
-        assert 10 <= view.total_tokens <= 20
+        starts = {view.elements[0].seq for view in views}
+        assert {10, 20} >= {
+            end - start for start, end in itertools.pairwise(sorted(starts))
+        }
+        assert 3 <= len(starts) <= 4
+        assert all(10 <= view.total_tokens <= 20 for view in views)
 
     def test_a_huge_newest_group_stays(self):
         """
@@ -539,3 +546,70 @@ class TestSharedPrefix:
             shared[slack] = total
 
         assert shared[20] > 2 * shared[0]
+
+
+class TestTrimmer:
+    """
+    A `Trimmer` is a budget and steps, to be kept.
+    """
+
+    @given(anything, st.integers(0, 40))
+    def test_says_what_trim_says(self, said, limit):
+        """
+        For every talk it is given, and with `fit` alone if there are no steps.
+        """
+        budget = TokenBudget(context_window=limit)
+        try:
+            expected = trim(said, budget, counter=by_text)
+        except (BudgetExceededError, InvalidTranscriptError) as error:
+            with pytest.raises(type(error)):
+                Trimmer(budget, counter=by_text)(said)
+            return
+
+        assert expected == Trimmer(budget, counter=by_text)(said)
+        assert expected == Trimmer(budget, fit(), counter=by_text)(said)
+
+    def test_is_a_value(self):
+        """
+        Equal to the same, hashable, picklable, and never changed.
+        """
+        trimmer = Trimmer(TokenBudget(context_window=9), repair(), fit(slack=3))
+
+        assert trimmer == pickle.loads(pickle.dumps(trimmer))
+        assert hash(trimmer) == hash(pickle.loads(pickle.dumps(trimmer)))
+        assert trimmer != Trimmer(TokenBudget(context_window=9), fit(slack=3))
+        assert (repair(), fit(slack=3)) == trimmer.steps
+        with pytest.raises(AttributeError):
+            trimmer.budget = None  # type: ignore[misc]
+
+    @pytest.mark.parametrize("make", [Trimmer, lambda *args: trim((), *args)])
+    def test_says_what_is_wrong_with_its_arguments(self, make):
+        """
+        At once, before anything was said.
+        """
+        with pytest.raises(TypeError, match="expected a TokenBudget"):
+            make(8_000, fit())
+        with pytest.raises(TypeError, match="function from one view to the next; got"):
+            make(None, "fit")
+        with pytest.raises(
+            TypeError, match=r"fit makes a step and is none; fit\(\.\.\.\)"
+        ):
+            make(None, fit)
+
+    def test_views_ask_for_views_and_properties(self):
+        """
+        Something else is named in the error.
+        """
+        view = TrimContext.of([UserMessage("a")])
+
+        with pytest.raises(TypeError, match=r"a TrimContext; got \[\]"):
+            view.shared_prefix([])  # type: ignore[arg-type]
+        with pytest.raises(TypeError, match="SYSTEM_IN_FRONT say; got 'system'"):
+            view.problems("system")  # type: ignore[arg-type]
+
+
+def by_text(message):
+    """
+    A counter of words.
+    """
+    return len(message.text.split())

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple, TypeAlias
 
 import attrs
 
-from conversation_state.errors import CompactionError
+from conversation_state.errors import CompactionError, InvalidMessageError
 from conversation_state.messages import (
     AssistantMessage,
     Message,
@@ -82,8 +82,13 @@ class Plan(NamedTuple):
         if what:
             return self.failed(CompactionError(what, self.seqs))
 
-        said: Any = given
-        message = UserMessage(said) if isinstance(said, str) else said
+        message: Any = given
+        if isinstance(given, str):
+            try:
+                message = UserMessage(given)
+            except InvalidMessageError as error:
+                return self.failed(error)
+
         context = self.context
         spans = context._stands_for(self.seqs)
         ids = [context._entries[seq].id for span in spans for seq in span]
@@ -239,9 +244,13 @@ def _plan(
 
     after = shown.index(seqs[-1]) + 1
     behind = shown[after] if after < len(shown) else -1
-    for place, where in ((seqs[0], "before"), (behind, "behind")):
+    for place, where in ((seqs[0], "start"), (behind, "stop")):
         if not places[place]:
-            raise CompactionError(_parted(where, place, places), seqs)
+            safe = [seq for seq in shown if places[seq]]
+            if places[-1]:
+                safe.append(shown[-1] + 1)
+
+            raise CompactionError(_parted(where, place, seqs, safe), seqs)
 
     return Plan(step, context, seqs, {})
 
@@ -251,16 +260,20 @@ def _listed(seqs: tuple[int, ...]) -> str:
     return ", ".join([*few, "…"] if len(seqs) > _FEW else few)
 
 
-def _parted(where: str, place: int, places: dict[int, bool]) -> str:
+def _parted(where: str, place: int, seqs: tuple[int, ...], safe: list[int]) -> str:
     if place < 0:
         return "the calls at the end are about to be answered; end before them"
 
-    safe = [seq for seq, good in places.items() if good and seq >= 0]
+    if where == "start":
+        safe = [seq for seq in safe if seq <= seqs[-1]]
+    else:
+        safe = [seq for seq in safe if seq > seqs[0]]
+
     near = sorted(sorted(safe, key=lambda seq: abs(seq - place))[:_FEW])
-    end = "start" if where == "before" else "stop"
+    instead = f"; {where} at {' or '.join(map(str, near))}, say" if near else ""
     return (
         f"messages[{place}] is among the answers to calls, which would be parted "
-        f"from them; {end} at {', '.join(map(str, near))}, say"
+        f"from them{instead}"
     )
 
 

@@ -6,21 +6,57 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from inspect import isawaitable
-from typing import Any
+from typing import Any, TypeVar
 
 import attrs
 
 from conversation_state.aggregator import Aggregator
 from conversation_state.counting import TokenBudget, TokenCounter, by_characters
 from conversation_state.messages import Message
-from conversation_state.trimming._compact import drop
+from conversation_state.trimming._compact import acompact, compact, drop
 from conversation_state.trimming._fit import fit
+from conversation_state.trimming._keep import keep_first_and_last, keep_last
+from conversation_state.trimming._repair import repair
+from conversation_state.trimming._rolling import arolling_summary, rolling_summary
+from conversation_state.trimming._tool_results import (
+    clear_tool_results,
+    shorten_tool_results,
+)
 from conversation_state.trimming._view import AsyncStep, Step, TrimContext
 
 __all__ = ["Trimmer", "atrim", "trim"]
 
 
 _set = object.__setattr__
+S = TypeVar("S", bound=AsyncStep)
+
+# Easily given without their parentheses.
+_MAKERS: tuple[object, ...] = (
+    acompact,
+    arolling_summary,
+    clear_tool_results,
+    compact,
+    fit,
+    keep_first_and_last,
+    keep_last,
+    repair,
+    rolling_summary,
+    shorten_tool_results,
+)
+
+
+def _checked(steps: tuple[S, ...]) -> tuple[S, ...]:
+    for step in steps:
+        if not callable(step):
+            msg = f"a step is a function from one view to the next; got {step!r:.80}"
+            raise TypeError(msg)
+
+        if step in _MAKERS:
+            name = step.__name__  # type: ignore[attr-defined]
+            msg = f"{name} makes a step and is none; {name}(...) is one"
+            raise TypeError(msg)
+
+    return steps or (fit(),)
 
 
 def _given(step: object, given: Any) -> TrimContext:
@@ -85,7 +121,7 @@ def trim(
     (Dropped(seq=0, reason='over budget'),)
     """
     context = TrimContext.of(said, budget, counter=counter, previous=previous)
-    for step in steps or (fit(),):
+    for step in _checked(steps):
         context = _given(step, step(context))
 
     return context
@@ -102,7 +138,7 @@ async def atrim(
     The same, where steps may have to be awaited; some, all or none.
     """
     context = TrimContext.of(said, budget, counter=counter, previous=previous)
-    for step in steps or (fit(),):
+    for step in _checked(steps):
         given: Any = step(context)
         if isawaitable(given):
             given = await given
@@ -148,15 +184,8 @@ class Trimmer:
         counter: TokenCounter = by_characters,
     ) -> None:
         TrimContext.of((), budget)  # says what is wrong with the budget
-        for step in steps:
-            if not callable(step):
-                msg = (
-                    f"a step is a function from one view to the next; got {step!r:.80}"
-                )
-                raise TypeError(msg)
-
         _set(self, "budget", budget)
-        _set(self, "steps", steps or (fit(),))
+        _set(self, "steps", _checked(steps))
         _set(self, "counter", counter)
 
     def __call__(

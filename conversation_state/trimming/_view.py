@@ -382,6 +382,10 @@ class TrimContext:
             found.extend(flaws)
 
         for wanted in also:
+            if not isinstance(wanted, Property):
+                msg = f"problems takes properties, SYSTEM_IN_FRONT say; got {wanted!r}"
+                raise TypeError(msg)
+
             if not wanted.everywhere:
                 found.extend(wanted._find(self._pairs()))
 
@@ -395,6 +399,10 @@ class TrimContext:
         O(log n) where both show the same entries; message by message where
         they show equal ones.
         """
+        if not isinstance(other, TrimContext):
+            msg = f"a view shares its start with a TrimContext; got {other!r:.80}"
+            raise TypeError(msg)
+
         return shared_prefix(self, other)
 
     def __len__(self) -> int:
