@@ -388,7 +388,7 @@ class TestSlack:
         """
         limit = 100
         budget = TokenBudget(context_window=limit)
-        first = Aggregator.new().add(SystemMessage("be brief"))
+        first = Aggregator.new().add(SystemMessage("be brief " * 7))
         start, moves = 1, 0
         for state in turns(first, 60):
             view = trim(state, budget, fit(slack=slack))

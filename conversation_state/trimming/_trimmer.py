@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from inspect import isawaitable
-from typing import Any, TypeVar
+from typing import Any
 
 import attrs
 
@@ -28,8 +28,6 @@ __all__ = ["Trimmer", "atrim", "trim"]
 
 
 _set = object.__setattr__
-S = TypeVar("S", bound=AsyncStep)
-
 # Easily given without their parentheses.
 _MAKERS: tuple[object, ...] = (
     acompact,
@@ -45,14 +43,14 @@ _MAKERS: tuple[object, ...] = (
 )
 
 
-def _checked(steps: tuple[S, ...]) -> tuple[S, ...]:
+def _checked(steps: tuple[Any, ...]) -> tuple[Any, ...]:
     for step in steps:
         if not callable(step):
             msg = f"a step is a function from one view to the next; got {step!r:.80}"
             raise TypeError(msg)
 
         if step in _MAKERS:
-            name = step.__name__  # type: ignore[attr-defined]
+            name = step.__name__
             msg = f"{name} makes a step and is none; {name}(...) is one"
             raise TypeError(msg)
 
