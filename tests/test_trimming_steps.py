@@ -115,6 +115,17 @@ class TestKeepLast:
 
         assert (Dropped(0, "not valid"), Dropped(1, "over the count")) == view.dropped
 
+    def test_an_answer_made_up_is_not_kept_alone(self):
+        """
+        Where the count begins behind a call, between it and the answer that
+        `repair` put there, both go.
+        """
+        said = [UserMessage("a"), calls("x"), UserMessage("b")]
+
+        view = trim(said, None, repair(), keep_last(2))
+
+        assert said[2:] == list(view.messages)
+
     def test_may_let_the_system_message_go(self):
         """
         Without *keep_system* it is a message like the others.
@@ -178,6 +189,18 @@ class TestKeepFirstAndLast:
 
         assert "sabf" == "".join(one.text for one in view)
         assert {"over the count"} == {one.reason for one in view.dropped}
+
+    def test_keeps_no_first_ones_behind_a_flaw(self):
+        """
+        A second answer is not kept, nor what follows it.
+        """
+        said = [UserMessage("a"), calls("x"), result("x"), result("x")]
+        said += map(UserMessage, "bcd")
+
+        view = trim(said, None, keep_first_and_last(5, 1))
+
+        assert [*said[:3], said[-1]] == list(view.messages)
+        assert () == view.problems()
 
     @pytest.mark.parametrize(("m", "n"), [(-1, 2), (1, 0), ("1", 2), (1, None)])
     def test_wants_numbers(self, m, n):
@@ -296,6 +319,17 @@ class TestShortenToolResults:
         twice = shorten_tool_results(20)(once)
         assert 20 >= by_characters(twice.messages[1])
         views_add_up(twice)
+
+    def test_leaves_a_marker_alone(self):
+        """
+        Of a result that is nothing but a marker, there is no more to cut.
+        """
+        said = [calls("x"), result("x", "a" * 10**6)]
+
+        view = trim(said, None, shorten_tool_results(0))
+
+        assert "\n[… 1,000,000 characters cut …]\n" == view.messages[1].text
+        assert view is shorten_tool_results(0)(view)
 
     def test_says_what_is_wrong_with_its_arguments(self):
         """
