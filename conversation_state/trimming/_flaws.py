@@ -101,9 +101,9 @@ def pair(group: Group, seq: int, message: Message) -> tuple[Group, tuple[Flaw, .
 
 def answers(group: Group, message: Message) -> bool:
     """
-    Whether *message* is a result that belongs to *group*.
+    Whether *message* is the result that a call of *group* waits for.
     """
-    return isinstance(message, ToolMessage) and message.tool_call_id in group.called
+    return isinstance(message, ToolMessage) and message.tool_call_id in group.pending
 
 
 def _answer(group: Group, seq: int, call_id: str) -> tuple[Group, tuple[Flaw, ...]]:
