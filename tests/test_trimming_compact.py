@@ -577,6 +577,18 @@ class TestRollingSummary:
         assert view.summaries[0] is later.summaries[0]
         assert len(view) == later.shared_prefix(view).messages
 
+    def test_does_not_sum_up_a_summary_alone(self):
+        """
+        One that is too long itself stays: there is nothing new to read.
+        """
+        state = talk(9)
+        view = trim(state, None, rolling_summary(1, 4, lambda _: "long" * 50))
+
+        later = trim(state, None, rolling_summary(1, 4, broken), previous=view)
+
+        assert () == later.failures
+        assert view.messages == later.messages
+
     def test_goes_on_from_what_was_written_down(self):
         """
         In another process, from the state and the summaries alone.
