@@ -15,15 +15,14 @@ NAMES = (
     "log",
     "state",
     "chunks",
+    "streams",
     "langgraph",
     "trim",
-NAMES = (
-    "codec",
-    "imports",
-    "streams",
-    "counting",
     "trim_peers",
     "prefix",
+    "counting",
+    "codec",
+    "imports",
 )
 
 
