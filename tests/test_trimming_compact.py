@@ -515,6 +515,26 @@ class TestRollingSummary:
     `rolling_summary` sums up what no summary covers yet.
     """
 
+    def test_goes_on_when_awaited(self):
+        """
+        `Trimmer.acall` takes the view before, too: a summary that is enough is
+        not asked for again.
+        """
+        asked = []
+
+        async def summarise(messages):
+            asked.append(len(messages))
+            return "summary"
+
+        state = Aggregator.new(messages=[UserMessage("a" * 40)] * 6)
+        trimmer = Trimmer(None, arolling_summary(40, 2, summarise))
+        first = asyncio.run(trimmer.acall(state))
+        again = asyncio.run(trimmer.acall(state.add_user_prompt("b"), previous=first))
+
+        assert [4] == asked
+        assert ["summary", *["a" * 40] * 2] == texts(first)
+        assert ["summary", *["a" * 40] * 2, "b"] == texts(again)
+
     def test_reads_nothing_twice(self):
         """
         Turn by turn: each message goes to the summariser once, after the
