@@ -189,6 +189,7 @@ def _of_text(n: int) -> Iterator[Row]:
     assert whole == _added(chunks).text
     assert whole == concat(load_chunks(events)).text
     assert whole == _langchain(theirs).text
+    assert whole == _langchain_from(events).text
     assert whole == _pydantic_ai(deltas)[0].content
 
     peers: dict[str, Callable[[], Any]] = {

@@ -107,7 +107,7 @@ def concat(
         raise TypeError(msg)
 
     mode = checked(usage)
-    given: list[Any] = list(chunks)
+    given: Any = chunks if isinstance(chunks, (list, tuple)) else list(chunks)
     if 1 < len(given) < _SHORT:
         text = plain_text(given)
         if text is not None and given[0].__class__ is AssistantMessage:

@@ -68,18 +68,17 @@ class Pieces:
             ConcatError:
                 If one of them is not of this message.
         """
+        start = 0
         if self._first is None and chunks:
             self._read(chunks[0])
-            chunks = chunks[1:]
+            start = 1
 
-        if not isinstance(self._first, AssistantMessage):
-            for chunk in chunks:
-                self._read(chunk)
-
-            return
-
-        for at in range(0, len(chunks), _MANY):
-            self._read_many(chunks[at : at + _MANY])
+        if isinstance(self._first, AssistantMessage):
+            for at in range(start, len(chunks), _MANY):
+                self._read_many(chunks[at : at + _MANY])
+        else:
+            for at in range(start, len(chunks)):
+                self._read(chunks[at])
 
     def _read_many(self, chunks: Sequence[Message]) -> None:
         if self._read_alike(chunks):
