@@ -22,6 +22,7 @@ from conversation_state.messages import (
 from conversation_state.parts import ImagePart
 from conversation_state.testing import strategies as our
 from conversation_state.testing.laws import views_add_up
+from conversation_state.tools import ToolCall
 from conversation_state.trimming import (
     Dropped,
     TrimContext,
@@ -514,6 +515,24 @@ class TestRollingSummary:
     """
     `rolling_summary` sums up what no summary covers yet.
     """
+
+    def test_keeps_an_answer_that_was_made_up(self):
+        """
+        A call and the answer that `repair` gave it share a position, and stay
+        together among the newest.
+        """
+        said = [
+            UserMessage("a"),
+            AssistantMessage(tool_calls=[ToolCall("c", "f")]),
+            UserMessage("b"),
+            UserMessage("d"),
+        ]
+        view = trim(said, None, repair(), rolling_summary(0, 3, lambda _: "summary"))
+
+        assert ["user", "assistant", "tool", "user", "user"] == [
+            message.role for message in view
+        ]
+        assert "summary" == view.messages[0].text
 
     def test_goes_on_when_awaited(self):
         """
