@@ -13,6 +13,7 @@ a thread while somebody else's code runs: a source that blocks, or a function.
 from __future__ import annotations
 
 from _thread import allocate_lock, get_ident
+from abc import abstractmethod
 from collections import deque
 from collections.abc import Callable, Generator, Iterator
 from types import TracebackType
@@ -175,6 +176,7 @@ class Source:
         self.owner = 0
         self.turn = allocate_lock()
 
+    @abstractmethod
     def poll(self, cell: Cell, waiter: Waiter | None, *, block: bool) -> Any:
         """
         The next item, a mark, or `PENDING`.
@@ -183,7 +185,6 @@ class Source:
         gives `PENDING`, *waiter* will be woken as soon as asking again is
         worthwhile. May block in code that is not ours if *block* is true.
         """
-        raise NotImplementedError
 
 
 class Cell:

@@ -12,6 +12,7 @@ import contextvars
 import os
 import sys
 from _thread import allocate_lock
+from abc import abstractmethod
 from collections import deque
 from collections.abc import Callable, Coroutine
 from functools import cache
@@ -131,11 +132,11 @@ class Waiter:
             except ValueError:
                 pass
 
+    @abstractmethod
     def wake(self) -> None:
         """
         Let them go on; may be called from anywhere, and more than once.
         """
-        raise NotImplementedError
 
 
 class ThreadWaiter(Waiter):
