@@ -14,7 +14,15 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from conversation_state.aggregator import Aggregator, Checkpoint, Turn
-from conversation_state.codec import Codec, _in, decode, encode, from_data, to_data
+from conversation_state.codec import (
+    Codec,
+    _in,
+    _messages_in,
+    decode,
+    encode,
+    from_data,
+    to_data,
+)
 from conversation_state.codec._reading import Reader
 from conversation_state.errors import (
     DecodeError,
@@ -343,8 +351,8 @@ class TestDecode:
         the way for all of them.
         """
         raw = to_data(message)["message"]
-        short = _in._usual_message(Reader(), raw, None)
-        long = _in._tagged(Reader(), raw, None, _in._MESSAGES)
+        short = _messages_in._usual_message(Reader(), raw, None)
+        long = _messages_in._tagged(Reader(), raw, None, _messages_in._MESSAGES)
 
         assert message == long
         assert short is None or message == short
@@ -365,7 +373,7 @@ class TestDecode:
         """
         raw = to_data(message)["message"]
 
-        assert message == _in._usual_message(Reader(), raw, None)
+        assert message == _messages_in._usual_message(Reader(), raw, None)
 
 
 class TestExpect:
@@ -1129,12 +1137,12 @@ NAMES = st.sampled_from(
             *_in._AGGREGATOR.fields,
             *_in._CHECKPOINT.fields,
             *_in._LEDGER_ENTRY.fields,
-            *_in._USAGE,
-            *_in._CALL,
-            *_in._TOLD,
-            *_in._LIKELY,
-            *(n for s in _in._MESSAGES.shapes.values() for n in s.fields),
-            *(n for s in _in._PARTS.shapes.values() for n in s.fields),
+            *_messages_in._USAGE,
+            *_messages_in._CALL,
+            *_messages_in._TOLD,
+            *_messages_in._LIKELY,
+            *(n for s in _messages_in._MESSAGES.shapes.values() for n in s.fields),
+            *(n for s in _messages_in._PARTS.shapes.values() for n in s.fields),
             *_in.READS,
         }
     )

@@ -15,7 +15,14 @@ from uuid import UUID
 import pytest
 
 from conversation_state.aggregator import Aggregator, Entry, LedgerEntry
-from conversation_state.codec import _in, decode, encode, from_data, to_data
+from conversation_state.codec import (
+    _in,
+    _messages_in,
+    decode,
+    encode,
+    from_data,
+    to_data,
+)
 from conversation_state.codec._reading import Shape
 from conversation_state.documents import Document
 from conversation_state.messages import (
@@ -310,14 +317,19 @@ class TestGoldenFiles:
         seen: dict[Any, set[str]] = defaultdict(set)
         fields_in(json.loads(golden("aggregator")), seen)
         shapes: dict[Any, Shape] = {
-            **{("role", role): s for role, s in _in._MESSAGES.shapes.items()},
-            **{("type", kind): s for kind, s in _in._PARTS.shapes.items()},
+            **{("role", role): s for role, s in _messages_in._MESSAGES.shapes.items()},
+            **{("type", kind): s for kind, s in _messages_in._PARTS.shapes.items()},
             "any": _in._AGGREGATOR,
-            ("type", "custom"): _in._TOOL_CALL,
+            ("type", "custom"): _messages_in._TOOL_CALL,
         }
 
         for name, shape in shapes.items():
             assert set() == shape.fields.keys() - seen[name], name
 
-        for fields in (_in._USAGE, _in._LIKELY, _in._TOLD, {"top", "since_v2"}):
+        for fields in (
+            _messages_in._USAGE,
+            _messages_in._LIKELY,
+            _messages_in._TOLD,
+            {"top", "since_v2"},
+        ):
             assert set() == set(fields) - seen["any"]
