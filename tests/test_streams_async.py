@@ -6,7 +6,6 @@ import asyncio
 import contextvars
 import sys
 import threading
-import time
 import weakref
 from typing import Any
 
@@ -878,9 +877,9 @@ class TestLoops:
 
         async def both():
             first = await listed(Stream.of(iter([1, 2, 3])))
-            before = threading.active_count()
-            time.sleep(0.01)  # noqa: ASYNC251 - nobody else is here
+            await until(lambda: _waiting._idle)
+            before = {*threading.enumerate()}
             second = await listed(Stream.of(iter([1, 2, 3])))
-            return first, second, threading.active_count() - before
+            return first, second, {*threading.enumerate()} - before
 
-        assert ([1, 2, 3], [1, 2, 3], 0) == anyio.run(both)
+        assert ([1, 2, 3], [1, 2, 3], set()) == anyio.run(both)
