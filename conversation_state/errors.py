@@ -17,6 +17,7 @@ Everything this library raises on purpose, as one tree.
     ├── ProviderStreamError (RuntimeError)     the provider broke off, and said why
     ├── ParseError (ValueError)                a message that doesn't say what it should
     ├── UnknownModelError (LookupError)        a model no registry knows
+    ├── UnknownMomentError (LookupError)       a moment a timeline has not, or not ahead
     ├── UnpricedError (ValueError)             spending whose price nobody knows
     ├── MissingVocabularyError (FileNotFoundError)  a tokenizer's file that is not here
     ├── MissingExtraError (ImportError)        install conversation-state[...]
@@ -51,11 +52,13 @@ __all__ = [
     "StreamClosedError",
     "TemplateError",
     "UnknownModelError",
+    "UnknownMomentError",
     "UnpricedError",
 ]
 
 
 _SHOWN = 60
+_LISTED = 5
 
 
 def _short(name: str) -> str:
@@ -317,6 +320,41 @@ class UnknownModelError(ConversationStateError, LookupError):
             )
 
         return f"{shown}; did you mean {' or '.join(map(repr, self.near))}?"
+
+
+class UnknownMomentError(ConversationStateError, LookupError):
+    """
+    A moment that a timeline does not keep, or that is not ahead of its present.
+
+    Attributes:
+        asked: The number or the label of the moment.
+
+        problem: What is true of it.
+
+        there: Number and label of moments one might have asked for: those
+            right ahead, or the newest that are kept.
+    """
+
+    asked: int | str
+    problem: str
+    there: tuple[tuple[int, str], ...]
+
+    def __init__(
+        self, asked: int | str, problem: str, there: tuple[tuple[int, str], ...] = ()
+    ) -> None:
+        super().__init__(asked, problem, there)
+        self.asked = asked
+        self.problem = problem
+        self.there = there
+
+    def __str__(self) -> str:
+        asked = _short(self.asked) if isinstance(self.asked, str) else self.asked
+        few = [
+            f"{number} ({_short(label)})" if label else str(number)
+            for number, label in self.there[-_LISTED:]
+        ]
+        there = f"there are {', '.join(few)}" if few else "there are none"
+        return f"moment {asked} {self.problem}; {there}"
 
 
 class UnpricedError(ConversationStateError, ValueError):
