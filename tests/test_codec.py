@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 from conversation_state.aggregator import Aggregator, Checkpoint, Turn
 from conversation_state.codec import (
     Codec,
+    _entries_in,
     _in,
     _messages_in,
     decode,
@@ -1136,7 +1137,7 @@ NAMES = st.sampled_from(
             *("format", "version", "kind", "role", "type", "unknown", "value", ""),
             *_in._AGGREGATOR.fields,
             *_in._CHECKPOINT.fields,
-            *_in._LEDGER_ENTRY.fields,
+            *_entries_in.LEDGER_ENTRY.fields,
             *_messages_in._USAGE,
             *_messages_in._CALL,
             *_messages_in._TOLD,

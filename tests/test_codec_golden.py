@@ -18,6 +18,7 @@ from conversation_state.aggregator import Aggregator, Entry, LedgerEntry
 from conversation_state.codec import (
     _in,
     _messages_in,
+    _timeline_in,
     decode,
     encode,
     from_data,
@@ -45,6 +46,7 @@ from conversation_state.parts import (
     VideoPart,
 )
 from conversation_state.templates import Placeholder, Template
+from conversation_state.timeline import Timeline
 from conversation_state.tools import Parameter, ToolCall, ToolInfo
 from conversation_state.usage import (
     CompletionTokensDetails,
@@ -193,6 +195,38 @@ STATE = Aggregator.rebuild(
         LedgerEntry("ü", Usage(), ""),
     ],
 )
+
+
+def state_of(length: int, ledger_length: int, *more: Entry) -> Aggregator:
+    """
+    A state that has the beginning of `STATE` in common with it.
+    """
+    return Aggregator.rebuild(
+        id=PARENT,
+        parent_id=None,
+        root_id=PARENT,
+        init_len=0,
+        init_ledger_len=0,
+        entries=[*STATE.entries[:length], *more],
+        ledger=STATE.ledger[:ledger_length],
+    )
+
+
+TIMELINE: Timeline[Any] = (
+    Timeline.begin(state_of(0, 0), "forgotten", limit=9)
+    .commit(state_of(1, 0), "asked: 東京")
+    .commit(state_of(2, 1), group="typing")
+    .commit(STATE, "forked")
+    .undo()
+    .commit(state_of(2, 1, Entry("entry-other", UserMessage("No."))))
+    .commit(JSON)
+    .commit(USAGE)
+    .undo()
+    .commit(STATE.checkpoint("before"))
+    .commit("text")
+    .commit(MESSAGES[:3])
+    .goto(3)
+)
 TOOL = ToolInfo(
     "trains",
     "Trains that leave soon.",
@@ -237,6 +271,7 @@ VALUES = {
     "messages": MESSAGES,
     "part": PARTS[3],
     "template": TEMPLATE,
+    "timeline": TIMELINE,
     "tool_call": CALL,
     "tool_info": TOOL,
     "turn": STATE.turn,
@@ -333,3 +368,24 @@ class TestGoldenFiles:
             {"top", "since_v2"},
         ):
             assert set() == set(fields) - seen["any"]
+
+    def test_every_field_of_a_timeline(self):
+        """
+        And each field of a timeline in the timeline's.
+        """
+        data = json.loads(golden("timeline"))
+        seen: dict[Any, set[str]] = defaultdict(set)
+        for name in ("moments", "states", "origins", "threads", "ledgers"):
+            for item in data[name]:
+                seen[name].update(item)
+
+        assert {"limit", "first", "present", "redo"} <= data.keys()
+        for name, shape in {
+            "moments": _timeline_in._MOMENT,
+            "origins": _timeline_in._ORIGIN,
+            "threads": _timeline_in._THREAD,
+            "ledgers": _timeline_in._LEDGER,
+        }.items():
+            assert shape.fields.keys() == seen[name], name
+
+        assert {"origin", "thread", "ledger", "json", "kind"} <= seen["states"]

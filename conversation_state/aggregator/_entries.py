@@ -120,6 +120,15 @@ class Ledger(NamedTuple):
     entries: Log[LedgerEntry]
     total: Usage
 
+    @classmethod
+    def of(cls, entries: Log[LedgerEntry]) -> Ledger:
+        """
+        The ledger that *entries* are, which other ledgers may share.
+
+        O(entries since one that was summed here).
+        """
+        return cls(entries, entries.fold(_plus, NOTHING, key=_plus))
+
     def with_entries(self, entries: Sequence[LedgerEntry]) -> Ledger:
         total = sum([entry.usage for entry in entries], self.total)
         return Ledger(self.entries.extend(entries), total)
@@ -133,6 +142,10 @@ class Ledger(NamedTuple):
             return None
 
         return next(entry for entry in reversed(self.entries) if entry.id == key)
+
+
+def _plus(total: Usage, entry: LedgerEntry) -> Usage:
+    return total + entry.usage
 
 
 _NO_IDS: tuple[frozenset[str], ...] = ()

@@ -140,14 +140,7 @@ class Aggregator:
             InvalidUsageError:
                 If the ledger adds up to more than 2**63 - 1 tokens.
         """
-        for name, at, there in (
-            ("init_len", init_len, len(entries)),
-            ("init_ledger_len", init_ledger_len, len(ledger)),
-        ):
-            if not 0 <= at <= there:
-                msg = f"{name} is {at}; there are {there} to fork from"
-                raise ValueError(msg)
-
+        _check_fork(init_len, len(entries), init_ledger_len, len(ledger))
         for name, items in (("entries", entries), ("ledger", ledger)):
             ids = set(map(id_of, items))
             if len(ids) != len(items):
@@ -160,14 +153,38 @@ class Aggregator:
 
         inherited = UNSPENT.with_entries(ledger[:init_ledger_len])
         spent = inherited.with_entries(ledger[init_ledger_len:])
-        number = _number(id)
-        parent = None if parent_id is None else _number(parent_id)
-        first = number if parent is None else parent
-        root = first if root_id is None else _number(root_id)
-        forked = init_len, init_ledger_len, inherited.total
-        return _state(
-            _Origin(number, parent, root, *forked), spent, UNSAID.extend(entries)
-        )
+        origin = _origin(id, parent_id, root_id, init_len, inherited)
+        return _state(origin, spent, UNSAID.extend(entries))
+
+    @classmethod
+    def rebuild_from_logs(
+        cls,
+        *,
+        id: UUID,
+        parent_id: UUID | None,
+        root_id: UUID | None,
+        init_len: int,
+        init_ledger_len: int,
+        entries: Log[Entry],
+        ledger: Log[LedgerEntry],
+    ) -> Aggregator:
+        """
+        The same over logs that other states share, and go on sharing.
+
+        O(log n), and O(what was spent since a state of that ledger was made
+        here before). Trusts that no identity is there twice.
+
+        Raises:
+            ValueError:
+                If a fork point lies outside of what there is.
+
+            InvalidUsageError:
+                If the ledger adds up to more than 2**63 - 1 tokens.
+        """
+        _check_fork(init_len, len(entries), init_ledger_len, len(ledger))
+        inherited = Ledger.of(ledger.take(init_ledger_len))
+        origin = _origin(id, parent_id, root_id, init_len, inherited)
+        return _state(origin, Ledger.of(ledger), entries)
 
     @property
     def id(self) -> UUID:
@@ -574,6 +591,31 @@ def _state(origin: _Origin, ledger: Ledger, log: Log[Entry]) -> Aggregator:
     state._ledger = ledger
     state._log = log
     return state
+
+
+def _check_fork(init_len: int, said: int, init_ledger_len: int, spent: int) -> None:
+    for name, at, there in (
+        ("init_len", init_len, said),
+        ("init_ledger_len", init_ledger_len, spent),
+    ):
+        if not 0 <= at <= there:
+            msg = f"{name} is {at}; there are {there} to fork from"
+            raise ValueError(msg)
+
+
+def _origin(
+    id: UUID,
+    parent_id: UUID | None,
+    root_id: UUID | None,
+    init_len: int,
+    inherited: Ledger,
+) -> _Origin:
+    number = _number(id)
+    parent = None if parent_id is None else _number(parent_id)
+    first = number if parent is None else parent
+    root = first if root_id is None else _number(root_id)
+    forked = init_len, len(inherited.entries), inherited.total
+    return _Origin(number, parent, root, *forked)
 
 
 def _number(id: object) -> int:

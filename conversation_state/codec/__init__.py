@@ -21,7 +21,9 @@ import attrs
 from conversation_state._canonical import Data, dump, first_oversized, load
 from conversation_state._persistent import PMap, check_text, pmap
 from conversation_state.codec import _in, _out
-from conversation_state.codec._wire import FORMAT, SPREAD, VERSION
+from conversation_state.codec._timeline_out import timeline_out
+from conversation_state.codec._wire import FORMAT, VERSION
+from conversation_state.timeline import Timeline
 
 __all__ = ["Codec", "decode", "encode", "from_data", "structure", "to_data"]
 
@@ -42,7 +44,8 @@ class Codec:
     Kinds of its own, and what they are written from: ``aggregator``, ``turn``,
     ``checkpoint``, ``message``, ``messages`` (a tuple, a list or a state's view
     of messages; read as a tuple), ``part``, ``tool_call``, ``usage``,
-    ``tool_info``, ``document``, ``template``.
+    ``tool_info``, ``document``, ``template``, ``timeline`` (of states of any
+    kind but itself, of registered classes, and of plain JSON values).
 
     >>> @attrs.frozen
     ... class Ticket:
@@ -112,30 +115,32 @@ class Codec:
         return data
 
     def _document(self, value: object) -> dict[str, Any]:
-        cls = type(value)
-        if cls in self._kinds:
-            from conversation_state.codec import _registered  # noqa: PLC0415 - 50 ms
-
-            kind, field = self._kinds[cls], "value"
-            body = _registered.unstructured(value)
-        elif cls in _out.WRITES:
-            kind, write = _out.WRITES[cls]
-            body, field = write(value), kind
-        else:
+        document = self._with_kind(value)
+        if document is None:
             known = {each.__name__ for each in (*_out.WRITES, *self._kinds)}
             msg = (
-                f"can't encode a {cls.__name__}, only {', '.join(sorted(known))}; "
+                f"can't encode a {type(value).__name__}, only "
+                f"{', '.join(sorted(known))}; "
                 "Codec().register(cls, kind) gives a codec that can"
             )
             raise TypeError(msg)
 
-        document = {"format": FORMAT, "version": VERSION, "kind": kind}
-        if kind in SPREAD:
-            document.update(body)
-        else:
-            document[field] = body
+        return {"format": FORMAT, "version": VERSION, **document}
 
-        return document
+    def _with_kind(self, value: Any) -> dict[str, Any] | None:
+        if not self._kinds:
+            return _out.with_kind(value)
+
+        if type(value) is Timeline:
+            return {"kind": "timeline", **timeline_out(value, self._with_kind)}
+
+        if type(value) not in self._kinds:
+            return _out.with_kind(value)
+
+        from conversation_state.codec import _registered  # noqa: PLC0415 - 50 ms
+
+        kind = self._kinds[type(value)]
+        return {"kind": kind, "value": _registered.unstructured(value)}
 
     @overload
     def decode(self, data: Data, *, expect: None = None) -> Any: ...

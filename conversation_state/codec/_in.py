@@ -1,13 +1,13 @@
 """
 Documents in: states, templates, and what each kind of document holds.
 
-Messages and what is in them are in `_messages_in`, tools in `_tools_in`.
+Messages and what is in them are in `_messages_in`, tools in `_tools_in`,
+timelines in `_timeline_in`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from contextlib import suppress
 from functools import partial
 from typing import Any
 
@@ -17,6 +17,13 @@ from conversation_state.aggregator import (
     Entry,
     LedgerEntry,
     Turn,
+)
+from conversation_state.codec._entries_in import (
+    ORIGIN,
+    SAID,
+    as_many,
+    entry,
+    read_ledger,
 )
 from conversation_state.codec._messages_in import (
     read_message,
@@ -28,6 +35,7 @@ from conversation_state.codec._messages_in import (
 )
 from conversation_state.codec._problems import At, shown
 from conversation_state.codec._reading import Read, Reader, Shape, many, one
+from conversation_state.codec._timeline_in import timelines
 from conversation_state.codec._tools_in import DOCUMENT, TOOL_INFO
 from conversation_state.codec._wire import ENVELOPE, FORMAT, SPREAD, VERSION
 from conversation_state.documents import Document
@@ -35,6 +43,7 @@ from conversation_state.errors import InvalidUsageError
 from conversation_state.messages import Message
 from conversation_state.parts import Part
 from conversation_state.templates import Placeholder, Template
+from conversation_state.timeline import Timeline
 from conversation_state.tools import ToolCall, ToolInfo
 from conversation_state.usage import Usage
 
@@ -42,9 +51,6 @@ __all__ = ["READS", "read_document"]
 
 
 # States
-
-
-_entry = partial(tuple.__new__, Entry)
 
 
 def _state(reader: Reader, raw: Any, at: At, shape: Shape) -> Any:
@@ -56,12 +62,9 @@ def _state(reader: Reader, raw: Any, at: At, shape: Shape) -> Any:
 
     before = reader.problems.count
     given = reader.fields(raw, at, shape)
+    as_many(reader, given, at)
     ids, messages = given.pop("entry_ids", None), given.pop("messages", None)
     ledger = given.get("ledger")
-    if ids is not None and messages is not None and len(ids) != len(messages):
-        what = f"{len(ids)} identities for {len(messages)} messages"
-        reader.problems.add((at, "entry_ids"), what)
-
     for name, items in (("init_len", messages), ("init_ledger_len", ledger)):
         length = given.get(name)
         if items is None or length is None:
@@ -74,7 +77,7 @@ def _state(reader: Reader, raw: Any, at: At, shape: Shape) -> Any:
     what = ""
     if reader.problems.count == before:
         pairs = zip(ids or (), messages or (), strict=True)
-        given = {"parent_id": None, **given, "entries": list(map(_entry, pairs))}
+        given = {"parent_id": None, **given, "entries": list(map(entry, pairs))}
         try:
             return shape.make(**given)
         except InvalidUsageError as error:
@@ -83,7 +86,7 @@ def _state(reader: Reader, raw: Any, at: At, shape: Shape) -> Any:
             what = str(error)  # an identity more than once
 
     _check_once(reader, ids or [], (at, "entry_ids"))
-    paid = [entry and entry.id for entry in ledger or ()]
+    paid = [each and each.id for each in ledger or ()]
     _check_once(reader, paid, (at, "ledger"), "id")
     if reader.problems.count == before:
         reader.problems.add(at, what)
@@ -102,24 +105,12 @@ def _check_once(reader: Reader, ids: list[Any], at: At, field: str = "") -> None
             reader.problems.add(where, f"the same as at {first[id]}")
 
 
-def _entry_ids(reader: Reader, raw: Any, at: At) -> Any:
-    with suppress(TypeError):  # what `str.isascii` says to anything but texts
-        if raw.__class__ is list and all(map(str.isascii, raw)):
-            return raw
-
-    return reader.array(raw, at, Reader.text)
-
-
 def _aggregator(reader: Reader, raw: Any, at: At) -> Any:
     return _state(reader, raw, at, _AGGREGATOR)
 
 
 def _turn(reader: Reader, raw: Any, at: At) -> Any:
     return _state(reader, raw, at, _TURN)
-
-
-def _make_ledger_entry(*, id: str, usage: Usage, model: str = "") -> LedgerEntry:
-    return LedgerEntry(id, usage, model)
 
 
 def _make_turn(
@@ -136,28 +127,20 @@ def _make_turn(
     return turn
 
 
-_LEDGER_ENTRY = strict(
-    _make_ledger_entry,
-    *("id", "usage"),
-    id=Reader.text,
-    usage=read_usage,
-    model=Reader.text,
+_TURN = strict(
+    _make_turn,
+    *("id", "entry_ids", "messages", "ledger"),
+    id=Reader.uuid,
+    parent_id=Reader.uuid,
+    **SAID,
+    ledger=read_ledger,
 )
-_RECORD: dict[str, Read] = {
-    "id": Reader.uuid,
-    "parent_id": Reader.uuid,
-    "entry_ids": _entry_ids,
-    "messages": read_messages,
-    "ledger": many(one(_LEDGER_ENTRY)),
-}
-_TURN = strict(_make_turn, *("id", "entry_ids", "messages", "ledger"), **_RECORD)
 _AGGREGATOR = strict(
     Aggregator.rebuild,
     *(*_TURN.required, "root_id", "init_len", "init_ledger_len"),
-    **_RECORD,
-    root_id=Reader.uuid,
-    init_len=Reader.integer,
-    init_ledger_len=Reader.integer,
+    **ORIGIN,
+    **SAID,
+    ledger=read_ledger,
 )
 _CHECKPOINT = strict(Checkpoint, "state", state=_aggregator, label=Reader.text)
 
@@ -187,6 +170,25 @@ _PLACEHOLDER = strict(
 _TEMPLATE = strict(_make_template, "items", items=many(_item), syntax=Reader.text)
 
 
+# Timelines
+
+
+def _held(reader: Reader, raw: dict[str, Any], at: At) -> Any:
+    """
+    A state that is no conversation's: what a document has without an envelope.
+    """
+    kinds = reader.kinds or READS
+    what = _wrong_kind(kinds, raw["kind"])
+    if what:
+        reader.problems.add((at, "kind"), what)
+    elif raw["kind"] == "timeline":
+        reader.problems.add((at, "kind"), "a timeline can't be a state of one")
+    else:
+        return _read(reader, kinds, raw, at)
+
+    return None
+
+
 # Documents
 
 
@@ -199,6 +201,7 @@ READS: dict[str, tuple[type, Read]] = {
     "messages": (tuple, read_messages),
     "part": (Part, read_part),
     "template": (Template, one(_TEMPLATE)),
+    "timeline": (Timeline, timelines(_held)),
     "tool_call": (ToolCall, read_tool_call),
     "tool_info": (ToolInfo, one(TOOL_INFO)),
     "turn": (Turn, _turn),
@@ -232,27 +235,38 @@ def read_document(
         return None, reader
 
     kind = data["kind"]
-    made, read = kinds[kind]
+    made, _ = kinds[kind]
     if expect and not (issubclass(made, expect) or issubclass(expect, made)):
         problems.add((None, "kind"), f"expected {expect.__name__}, got {kind!r}")
         return None, reader
 
-    body = {name: value for name, value in data.items() if name not in ENVELOPE}
-    if kind in SPREAD:
-        value = read(reader, body, None)
-    else:
-        field = kind if kind in READS else "value"
-        alone = strict(dict, field, **{field: read})
-        value = reader.fields(body, None, alone).get(field)
-
-    if made is tuple and value is not None:
-        value = tuple(value)
-
+    reader.kinds = kinds
+    value = _read(reader, kinds, data, None)
     if expect and not problems.count and not isinstance(value, expect):
         what = f"expected {expect.__name__}, got {type(value).__name__}"
         problems.add(None, what)
 
     return value, reader
+
+
+def _read(
+    reader: Reader, kinds: Mapping[str, tuple[type, Read]], data: Any, at: At
+) -> Any:
+    """
+    What *data* has beside its kind and its envelope, if it has one.
+    """
+    kind = data["kind"]
+    made, read = kinds[kind]
+    known = ENVELOPE if at is None else {"kind"}
+    body = {name: value for name, value in data.items() if name not in known}
+    if kind in SPREAD:
+        value = read(reader, body, at)
+    else:
+        field = kind if kind in READS else "value"
+        alone = strict(dict, field, **{field: read})
+        value = reader.fields(body, at, alone).get(field)
+
+    return tuple(value) if made is tuple and value is not None else value
 
 
 def _wrong_format(given: Any) -> str:

@@ -75,20 +75,25 @@ class Reader:
         has_maps: Whether there was any JSON that is not ours to understand,
             metadata say.
 
+        kinds: What kinds of document there are, where that is more than those
+            of this library.
+
         last_stamp: What the last message with any common fields had of them:
             as it was there, and what was made of it.
     """
 
-    __slots__ = ("_uuids", "has_maps", "last_stamp", "problems")
+    __slots__ = ("_uuids", "has_maps", "kinds", "last_stamp", "problems")
 
     problems: Problems
     has_maps: bool
+    kinds: Mapping[str, tuple[type, Read]]
     last_stamp: tuple[Any, Any]
     _uuids: dict[str, UUID]
 
     def __init__(self) -> None:
         self.problems = Problems()
         self.has_maps = False
+        self.kinds = {}
         self.last_stamp = (), None
         # All messages of a turn have the same two.
         self._uuids = {}
@@ -297,7 +302,7 @@ class Reader:
         before = self.problems.count
         for name, value in given.items():
             if value.__class__ is dict:
-                self._check_json(value, at if name == whole else (at, name))
+                self.check_json(value, at if name == whole else (at, name))
 
         if self.problems.count == before:
             # Constructors name what they mind: `ImagePart.url is empty; ...`.
@@ -313,7 +318,7 @@ class Reader:
 
         return None
 
-    def _check_json(self, value: Any, at: At, depth: int = 0) -> None:
+    def check_json(self, value: Any, at: At, depth: int = 0) -> None:
         """
         Add all that keeps *value* from being frozen. Only asked if something
         does: the rules are those of `freeze`, which stops at the first.
@@ -333,7 +338,7 @@ class Reader:
             return self.problems.add(at, what)
 
         for key, item in items:
-            self._check_json(item, (at, key), depth + 1)
+            self.check_json(item, (at, key), depth + 1)
 
         return None
 

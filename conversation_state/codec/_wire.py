@@ -13,9 +13,28 @@ The whole format, version 1:
 
     kind "turn": id, parent_id, entry_ids, messages, ledger
     kind "checkpoint": label, state (what an aggregator has)
+    kind "timeline": see below
     kinds "document", "message", "messages", "part", "template", "tool_call",
         "tool_info", "usage": one field of that name
     any other kind, of `Codec.register`: value
+
+    timeline: limit; first, the number of the oldest moment (0); present, a
+        moment's number; redo, pairs of a moment's number and the number of
+        the child that was visited last, where that is not the moment right
+        after it; moments, states, origins, threads, ledgers
+    moment: state, a position in states; label, group; parent, a number (one
+        less than its own), which may be forgotten. The first in moments has
+        the number that is first, and each one more than the one before.
+    state: origin, a position in origins (0); thread and ledger, places; or
+        json, any value; or what a document of any other kind has, but for
+        format and version
+    origin: id, parent_id, root_id, init_len, init_ledger_len
+    thread: after, a place; entry_ids, messages
+    ledger: after, a place; entries, of what a ledger holds
+    place: [position, length], in threads or in ledgers: the first so many of
+        what is there, counting what that goes on from, of which it has at
+        least one more. What has no place, or goes on from none, begins with
+        nothing.
 
     message: role, content (text) or parts (objects), name, run_id, turn_id,
         timestamp, metadata; tool_calls, response (assistant);
@@ -66,7 +85,7 @@ VERSION = 1
 ENVELOPE = frozenset({"format", "version", "kind"})
 
 # Kinds whose fields stand in the document itself, and not in one of its fields.
-SPREAD = frozenset({"aggregator", "checkpoint", "turn"})
+SPREAD = frozenset({"aggregator", "checkpoint", "timeline", "turn"})
 
 # The role or type of what is wrapped.
 UNKNOWN = "unknown"

@@ -73,10 +73,12 @@ class Moments(View[Moment[S]]):
         numbers = range(self._skip, len(self._log))
         if not isinstance(at, slice):
             try:
-                return self._log[numbers[at]]
+                number: int = numbers[at]
             except IndexError:
                 msg = f"position {at} of {len(numbers)} moments"
                 raise IndexError(msg) from None
+
+            return self._log[number]
 
         chosen = numbers[at]
         if chosen.step == 1 and chosen:
