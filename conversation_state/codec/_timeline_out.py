@@ -9,7 +9,7 @@ goes on from where. What does not: how an entry is written (`_messages_out`).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any, Generic, NamedTuple, TypeAlias, TypeVar
 
 from conversation_state._persistent import Log, freeze, thaw
@@ -81,11 +81,10 @@ class _Segments(Generic[E]):
         if segment is not None:
             segment = self._reaching(segment, at)
 
-        rest: Iterator[E] = log.iterate(at)
-        for item in rest:
+        for item in log.iterate(at):
             found = self._further(segment, at, item)
             if found is None:
-                return self._add(segment, at, [item, *rest])
+                return self._add(segment, at, list(log.iterate(at)))
 
             at, segment = at + 1, found
 

@@ -43,6 +43,7 @@ from conversation_state.parts import (
     VideoPart,
 )
 from conversation_state.templates import Placeholder, Template
+from conversation_state.timeline import Moment, Timeline
 from conversation_state.tools import Parameter, ToolCall, ToolInfo
 from conversation_state.usage import (
     CompletionTokensDetails,
@@ -71,6 +72,7 @@ STRATEGIES: dict[type, str] = {
     LogProb: "log_probs",
     MediaPart: "media_parts",
     Message: "messages",
+    Moment: "moments",
     Parameter: "parameters",
     Part: "parts",
     Placeholder: "placeholders",
@@ -81,6 +83,7 @@ STRATEGIES: dict[type, str] = {
     SystemMessage: "system_messages",
     Template: "templates",
     TextPart: "text_parts",
+    Timeline: "timelines",
     ToolCall: "tool_calls",
     ToolInfo: "tool_infos",
     ToolMessage: "tool_messages",

@@ -5,9 +5,9 @@ For Hypothesis and for anyone who makes values of their own: a store that
 loads states, an executor that ships turns. A law returns nothing, or raises
 an `AssertionError` that tells what should have been equal.
 
-What lives here: laws of usages, messages, chunks, states and views. What does
-not: examples to hold them against (`strategies`), and laws over many steps
-(`machines`).
+What lives here: laws of usages, messages, chunks, states, views and timelines.
+What does not: examples to hold them against (`strategies`), and laws over many
+steps (`machines`).
 """
 
 from __future__ import annotations
@@ -26,6 +26,14 @@ from conversation_state.aggregator import (
 )
 from conversation_state.chunks import Accumulator, concat
 from conversation_state.messages import Message
+from conversation_state.testing._timeline_laws import (
+    going_there_and_back_changes_nothing,
+    nothing_committed_is_lost,
+    redo_then_undo_is_the_identity,
+    timelines_add_up,
+    timelines_unchanged,
+    undo_then_redo_is_the_identity,
+)
 from conversation_state.trimming import COMPACTED, TrimContext
 from conversation_state.usage import Usage
 
@@ -41,16 +49,22 @@ __all__ = [
     "forks_inherit",
     "forks_inherit_up_to",
     "generations_flow_up",
+    "going_there_and_back_changes_nothing",
     "join_is_associative",
     "join_is_idempotent",
     "join_keeps_both_orders",
     "join_pays_once",
     "larger_is_a_semilattice",
+    "nothing_committed_is_lost",
     "parents_flow_into_forks",
+    "redo_then_undo_is_the_identity",
     "replacing_nothing_changes_nothing",
     "siblings_join_in_call_order",
     "states_add_up",
+    "timelines_add_up",
+    "timelines_unchanged",
     "turns_bring_what_was_added",
+    "undo_then_redo_is_the_identity",
     "unchanged",
     "views_add_up",
     "views_fit",

@@ -1,5 +1,6 @@
 """
-A machine that grows states beside plain lists, and finds where they part.
+Machines that grow states beside plain lists, and timelines beside plain trees,
+and find where they part.
 
 For Hypothesis: ``TestStates = AggregatorMachine.TestCase`` runs it. Whoever
 keeps or ships states overrides `AggregatorMachine.carried` to run it over
@@ -39,6 +40,7 @@ from conversation_state.messages import (
     ToolMessage,
     UserMessage,
 )
+from conversation_state.testing._timeline_machine import TimelineMachine
 from conversation_state.testing.laws import (
     equal_values_hash_alike,
     states_add_up,
@@ -70,7 +72,7 @@ from conversation_state.trimming import (
 )
 from conversation_state.usage import Usage
 
-__all__ = ["AggregatorMachine", "Kept"]
+__all__ = ["AggregatorMachine", "Kept", "TimelineMachine"]
 
 V = TypeVar("V", Aggregator, Turn, Checkpoint)
 

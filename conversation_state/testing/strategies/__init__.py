@@ -6,8 +6,9 @@ how its examples shrink. Between them they make every value that can be
 constructed, so what holds for their examples holds for what users bring:
 text beyond the BMP, clocks of odd zones, parts from the future.
 
-What lives here: values up to the state. What does not: what is true of them
-(`laws`), and growing states step by step beside a model (`machines`).
+What lives here: values up to the state, and timelines. What does not: what is
+true of them (`laws`), and growing states step by step beside a model
+(`machines`).
 """
 
 from conversation_state.testing.strategies._chunks import chunks
@@ -49,6 +50,7 @@ from conversation_state.testing.strategies._templates import (
     placeholders,
     templates,
 )
+from conversation_state.testing.strategies._timelines import moments, timelines
 from conversation_state.testing.strategies._tools import (
     documents,
     parameters,
@@ -86,6 +88,7 @@ __all__ = [
     "media_parts",
     "messages",
     "metadata",
+    "moments",
     "parameters",
     "parts",
     "placeholders",
@@ -97,6 +100,7 @@ __all__ = [
     "templates",
     "text_parts",
     "texts",
+    "timelines",
     "timestamps",
     "tool_calls",
     "tool_infos",

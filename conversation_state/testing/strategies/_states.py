@@ -42,6 +42,7 @@ __all__ = [
     "checkpoints",
     "entries",
     "ledger_entries",
+    "shipped",
     "turns",
 ]
 
@@ -67,7 +68,7 @@ def ledger_entries() -> SearchStrategy[LedgerEntry]:
     return st.builds(LedgerEntry, ids, usages(), texts(max_size=6))
 
 
-def _shipped(value: T) -> T:
+def shipped(value: T) -> T:
     """
     A copy of *value* that shares nothing with it.
     """
@@ -120,7 +121,7 @@ def _aggregators(draw: DrawFn, max_steps: int, steps: _Steps) -> Aggregator:
             # Past the borders of the log's blocks, at the price of one draw.
             state = state.extend([draw(steps.messages)] * draw(st.integers(1, 70)))
         else:
-            state = _shipped(state)
+            state = shipped(state)
 
         states.append(state)
 
@@ -153,8 +154,8 @@ def turns(*, max_steps: int = 6) -> SearchStrategy[Turn]:
     Shrink to empty turns of roots.
     """
 
-    def turn(state: Aggregator, shipped: bool) -> Turn:  # noqa: FBT001 - drawn
-        return _shipped(state.turn) if shipped else state.turn
+    def turn(state: Aggregator, ships: bool) -> Turn:  # noqa: FBT001 - drawn
+        return shipped(state.turn) if ships else state.turn
 
     return st.builds(turn, aggregators(max_steps=max_steps), st.booleans())
 

@@ -1,0 +1,141 @@
+"""
+What is true of every timeline; part of `laws`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Iterable
+from contextlib import contextmanager
+from itertools import pairwise
+from typing import Any, TypeVar
+
+from conversation_state.timeline import Timeline
+
+__all__ = [
+    "going_there_and_back_changes_nothing",
+    "nothing_committed_is_lost",
+    "redo_then_undo_is_the_identity",
+    "timelines_add_up",
+    "timelines_unchanged",
+    "undo_then_redo_is_the_identity",
+]
+
+S = TypeVar("S")
+
+
+def timelines_add_up(timeline: Timeline[Any]) -> None:
+    """
+    The moments are numbered in the order of their commits, parents come before
+    their children, and whatever a timeline tells of its tree tells of the same
+    tree.
+    """
+    kept = list(timeline.moments)
+    numbers = [moment.number for moment in kept]
+    first = numbers[0]
+
+    assert numbers == list(range(first, first + len(kept))), "numbers have gaps"
+    for moment in kept:
+        parent = moment.parent
+        assert (parent is None) == (moment.number == 0), "another first moment"
+        assert parent is None or 0 <= parent < moment.number, "a parent came later"
+
+    present = timeline.moment
+    assert present is kept[present.number - first], "the present is not kept"
+    assert timeline.present is present.state, "the present state is another"
+    assert timeline.limit is None or len(kept) <= timeline.limit, "kept too many"
+
+    path = timeline.path
+    assert path[-1] is present, "the path leads elsewhere"
+    top = path[0].parent
+    assert top is None or top < first, "the path begins too late"
+    for above, below in pairwise(path):
+        assert below.parent == above.number, "the path leaves the tree"
+        assert timeline.goto(above).redo().path[-1] is below, "redo goes elsewhere"
+
+    parents = {moment.parent for moment in kept}
+    tips = [moment for moment in kept if moment.number not in parents]
+    assert tips == list(timeline.branches), "the branches are others"
+    ahead = [moment for moment in kept if moment.parent == present.number]
+    assert ahead == list(timeline.children()), "the children are others"
+    assert timeline.can_redo == bool(ahead), "redo does not say where it goes"
+    assert timeline.can_undo == (len(path) > 1), "undo does not say where it goes"
+
+
+def undo_then_redo_is_the_identity(timeline: Timeline[Any]) -> None:
+    """
+    What was undone is redone, and nothing else; undoing nothing is nothing.
+    """
+    undone = timeline.undo()
+    if not timeline.can_undo:
+        assert undone is timeline, "undid what is not there"
+        return
+
+    assert undone.moment.number == timeline.moment.parent, "undid something else"
+    assert undone.redo() == timeline, f"{undone!r} redoes something else"
+
+
+def redo_then_undo_is_the_identity(timeline: Timeline[Any]) -> None:
+    """
+    What was redone is undone, and nothing else; redoing nothing is nothing.
+    """
+    redone = timeline.redo()
+    if not timeline.can_redo:
+        assert redone is timeline, "redid what is not there"
+        return
+
+    assert redone.moment in timeline.children(), "redid something else"
+    assert redone.undo() == timeline, f"{redone!r} undoes something else"
+
+
+def nothing_committed_is_lost(timeline: Timeline[S], states: Iterable[S]) -> None:
+    """
+    Without a limit, whatever is committed from wherever, all moments there
+    were are there, and in their places.
+    """
+    assert timeline.limit is None, "a limit is for losing something"
+    before = list(timeline.moments)
+    for state in states:
+        timeline = timeline.undo().commit(state, "new")
+        kept = list(timeline.moments)
+
+        assert kept[:-1] == before, "something is lost"
+        assert kept[-1].state is state, "something else was committed"
+        assert timeline.goto(before[0]).present is before[0].state, "can't go back"
+        before = kept
+
+
+def going_there_and_back_changes_nothing(timeline: Timeline[Any], number: int) -> None:
+    """
+    Whatever moment one goes to, from there the moment one was at is there
+    again, by the way it came about.
+    """
+    there = timeline.goto(number)
+    back = there.goto(timeline.moment)
+
+    assert there.moment.number == number, "went elsewhere"
+    assert there.moments == timeline.moments, "going changes what is kept"
+    assert back.moments == timeline.moments, "going changes what is kept"
+    assert back.present is timeline.present, "came back to something else"
+    assert back.path == timeline.path, "came back another way"
+    assert back.goto(number) == there, "going again goes elsewhere"
+
+
+@contextmanager
+def timelines_unchanged(*timelines: Timeline[Any]) -> Generator[None, None, None]:
+    """
+    Whatever the block does, *timelines* are what they were.
+    """
+    before = [_told(timeline) for timeline in timelines]
+    yield
+    for timeline, told in zip(timelines, before, strict=True):
+        assert _told(timeline) == told, f"{timeline!r} was changed"
+
+
+def _told(timeline: Timeline[Any]) -> tuple[Any, ...]:
+    ways = [timeline.goto(moment).redo().moment.number for moment in timeline.moments]
+    moments = [(*_fields(moment),) for moment in timeline.moments]
+    return moments, timeline.moment.number, ways, timeline.limit
+
+
+def _fields(moment: Any) -> tuple[Any, ...]:
+    return moment.number, moment.state, moment.label, moment.group, moment.parent
