@@ -19,6 +19,7 @@ from conversation_state.codec import (
     _entries_in,
     _in,
     _messages_in,
+    _timeline_in,
     decode,
     encode,
     from_data,
@@ -49,6 +50,7 @@ from conversation_state.testing.strategies import (
     messages,
     parts,
     texts,
+    timelines,
     timestamps,
     tool_calls,
     turns,
@@ -69,6 +71,7 @@ values = st.one_of(
     aggregators(),
     turns(),
     checkpoints(),
+    timelines(),
 )
 
 
@@ -1138,6 +1141,10 @@ NAMES = st.sampled_from(
             *_in._AGGREGATOR.fields,
             *_in._CHECKPOINT.fields,
             *_entries_in.LEDGER_ENTRY.fields,
+            *("limit", "first", "present", "redo", "moments", "states", "json"),
+            *("origins", "threads", "ledgers", "after", "entries", "thread"),
+            *_timeline_in._MOMENT.fields,
+            *_timeline_in._SAID.fields,
             *_messages_in._USAGE,
             *_messages_in._CALL,
             *_messages_in._TOLD,

@@ -197,28 +197,35 @@ STATE = Aggregator.rebuild(
 )
 
 
-def state_of(length: int, ledger_length: int, *more: Entry) -> Aggregator:
+def state_of(length: int, ledger_length: int, *more: Any) -> Aggregator:
     """
-    A state that has the beginning of `STATE` in common with it.
+    A state that has the beginning of `STATE` in common with it, and more
+    entries and ledger entries of its own.
     """
+    said = [each for each in more if isinstance(each, Entry)]
+    spent = [each for each in more if isinstance(each, LedgerEntry)]
     return Aggregator.rebuild(
         id=PARENT,
         parent_id=None,
         root_id=PARENT,
         init_len=0,
         init_ledger_len=0,
-        entries=[*STATE.entries[:length], *more],
-        ledger=STATE.ledger[:ledger_length],
+        entries=[*STATE.entries[:length], *said],
+        ledger=[*STATE.ledger[:ledger_length], *spent],
     )
 
 
-TIMELINE: Timeline[Any] = (
-    Timeline.begin(state_of(0, 0), "forgotten", limit=9)
-    .commit(state_of(1, 0), "asked: 東京")
+OTHER = (
+    Entry("entry-other", UserMessage("No.")),
+    LedgerEntry("request-other", Usage(1, 2), "gpt-4o"),
+)
+BEGUN: Timeline[Any] = Timeline.begin(state_of(0, 0), "forgotten", limit=9)
+TIMELINE = (
+    BEGUN.commit(state_of(1, 0), "asked: 東京")
     .commit(state_of(2, 1), group="typing")
     .commit(STATE, "forked")
     .undo()
-    .commit(state_of(2, 1, Entry("entry-other", UserMessage("No."))))
+    .commit(state_of(2, 1, *OTHER))
     .commit(JSON)
     .commit(USAGE)
     .undo()

@@ -4,11 +4,12 @@ import pickle
 import re
 import tracemalloc
 import weakref
+from functools import partial
 from itertools import pairwise
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import Phase, find, given, settings
 from hypothesis import strategies as st
 
 from conversation_state import Aggregator
@@ -25,6 +26,13 @@ from conversation_state.testing.laws import (
 )
 from conversation_state.testing.strategies import aggregators, moments, timelines
 from conversation_state.timeline import Moment, Moments, Timeline
+
+QUICK = settings(
+    max_examples=2_000,
+    database=None,
+    deadline=None,
+    phases=[Phase.generate, Phase.shrink],
+)
 
 
 class State:
@@ -981,3 +989,121 @@ def test_moments_are_values(moment):
     copies_are_equal(moment)
     with pytest.raises(AttributeError):
         moment.label = "other"
+
+
+class TestLaws:
+    """
+    A law that is broken says so.
+    """
+
+    @pytest.mark.parametrize(
+        ("verb", "lie", "law", "told"),
+        [
+            (
+                "undo",
+                lambda self: self.goto(0),
+                undo_then_redo_is_the_identity,
+                "undid something else",
+            ),
+            (
+                "redo",
+                lambda self: self,
+                undo_then_redo_is_the_identity,
+                "redoes something else",
+            ),
+            (
+                "redo",
+                lambda self: self.goto(3),
+                redo_then_undo_is_the_identity,
+                "redid something else",
+            ),
+            (
+                "undo",
+                lambda self: self,
+                redo_then_undo_is_the_identity,
+                "undoes something else",
+            ),
+            (
+                "commit",
+                lambda self, state, label: Timeline.begin(state),
+                partial(nothing_committed_is_lost, states=["X"]),
+                "something is lost",
+            ),
+            (
+                "goto",
+                lambda self, moment: self,
+                partial(going_there_and_back_changes_nothing, number=0),
+                "went elsewhere",
+            ),
+            ("can_undo", False, timelines_add_up, "undo does not say"),
+            ("can_redo", False, timelines_add_up, "redo does not say"),
+            ("branches", (), timelines_add_up, "the branches are others"),
+            ("children", lambda self: (), timelines_add_up, "the children are others"),
+            ("limit", 2, timelines_add_up, "kept too many"),
+            ("present", "X", timelines_add_up, "the present state is another"),
+            ("path", tree().moments[:1], timelines_add_up, "the path leads elsewhere"),
+        ],
+    )
+    def test_of_timelines(self, verb, lie, law, told, monkeypatch):
+        """
+        Of timelines whose verbs lie.
+        """
+        timeline = tree().goto(1).redo()
+        at_one = timeline.undo()
+        given = timeline if law is undo_then_redo_is_the_identity else at_one
+        monkeypatch.setattr(Timeline, verb, lie)
+
+        with pytest.raises(AssertionError, match=told):
+            law(given)
+
+    def test_timelines_unchanged(self, monkeypatch):
+        """
+        A timeline that changes is noticed.
+        """
+        timeline = tree()
+
+        with (
+            pytest.raises(AssertionError, match="was changed"),
+            timelines_unchanged(timeline),
+        ):
+            monkeypatch.setattr(timeline, "_moment", timeline.undo().moment)
+
+
+class TestStrategies:
+    @pytest.mark.parametrize(
+        "holds",
+        [
+            lambda timeline: 2 < len(timeline.branches),
+            lambda timeline: timeline.can_undo and timeline.can_redo,
+            lambda timeline: timeline.moments[0].number,
+            lambda timeline: timeline._chosen,
+            lambda timeline: timeline._grows and timeline.moment.group,
+            lambda timeline: any(moment.label for moment in timeline.moments),
+            lambda timeline: 1 < len({each.state.id for each in timeline.moments}),
+        ],
+        ids=["tree", "middle", "forgot", "chosen", "open", "labels", "states"],
+    )
+    def test_timelines(self, holds):
+        """
+        Trees, limits, groups, labels; states of several conversations.
+        """
+        assert isinstance(find(timelines(), holds, settings=QUICK), Timeline)
+
+    def test_shrink(self):
+        """
+        To one moment without a label.
+        """
+        timeline = find(timelines(), lambda _: True, settings=QUICK)
+
+        assert 1 == len(timeline.moments)
+        assert ("", None) == (timeline.moment.label, timeline.limit)
+        assert 0 == find(moments(), lambda _: True, settings=QUICK).number
+
+    def test_of_any_states(self):
+        """
+        Those that are given are those that are committed.
+        """
+        made = timelines(states=st.integers(5, 9))
+        timeline = find(made, lambda made: 2 < len(made.moments), settings=QUICK)
+
+        assert {5, 6, 7, 8, 9} >= {moment.state for moment in timeline.moments}

@@ -1,0 +1,847 @@
+"""
+Timelines on the wire.
+"""
+
+import gc
+import json
+import tracemalloc
+from contextlib import suppress
+from itertools import pairwise
+from typing import Any
+
+import attrs
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from conversation_state.aggregator import Aggregator, Checkpoint, Entry, LedgerEntry
+from conversation_state.codec import Codec, decode, encode, from_data, to_data
+from conversation_state.documents import Document
+from conversation_state.errors import DecodeError
+from conversation_state.messages import AssistantMessage, UserMessage
+from conversation_state.parts import TextPart
+from conversation_state.templates import Placeholder, Template
+from conversation_state.testing.strategies import json_values, timelines
+from conversation_state.timeline import Timeline
+from conversation_state.tools import ToolCall, ToolInfo
+from conversation_state.usage import Usage
+
+
+@attrs.frozen
+class Draft:
+    """
+    A class of a user's own.
+    """
+
+    text: str
+
+
+def talk(steps: int) -> Timeline[Aggregator]:
+    """
+    A timeline of a talk, a moment for each message, and a usage with each.
+    """
+    state = Aggregator.new()
+    timeline = Timeline.begin(state)
+    for i in range(steps):
+        state = state.add_user_prompt(f"prompt {i}").add_usage(Usage(i), key=f"k{i}")
+        timeline = timeline.commit(state)
+
+    return timeline
+
+
+def tree() -> dict[str, Any]:
+    """
+    The document of a timeline with two branches, whose redo goes elsewhere.
+
+        0 ── 1 ── 2
+         └── 3
+
+    Each moment has a message more than its parent; 3 has paid another usage.
+    """
+    state = Aggregator.new().add_user_prompt("0").add_usage(Usage(1), key="a")
+    one = state.add_user_prompt("1")
+    two = one.add_user_prompt("2").add_usage(Usage(2), key="b")
+    three = state.fork().add_user_prompt("3").add_usage(Usage(3), key="c")
+    begun = Timeline.begin(state, "begun", limit=9).commit(one, group="g").commit(two)
+    return to_data(begun.goto(0).commit(three))
+
+
+def wrong(data: Any) -> list[str]:
+    """
+    The problems of *data*, the same whichever way it is read.
+    """
+    with pytest.raises(DecodeError) as caught:
+        from_data(data)
+
+    with pytest.raises(DecodeError) as again:
+        decode(json.dumps(data))
+
+    assert caught.value.problems == again.value.problems
+    return [str(problem) for problem in caught.value.problems]
+
+
+def changed(data: Any, path: list[Any], new: Any) -> Any:
+    """
+    A copy of *data* with *new* at *path*.
+    """
+    data = json.loads(json.dumps(data))
+    inside = data
+    for step in path[:-1]:
+        inside = inside[step]
+
+    inside[path[-1]] = new
+    return data
+
+
+class TestRoundTrip:
+    @given(timelines())
+    def test_every_timeline(self, timeline):
+        """
+        Decoding undoes encoding, and equal values are equal bytes.
+        """
+        data = encode(timeline)
+        copied = decode(data, expect=Timeline)
+
+        assert timeline == copied
+        assert hash(timeline) == hash(copied)
+        assert timeline == from_data(to_data(timeline))
+        assert data == encode(copied)
+
+    @given(timelines(), st.data())
+    def test_goes_on_alike(self, timeline, data):
+        """
+        A decoded timeline has the same way back and ahead.
+        """
+        copied = decode(encode(timeline))
+        moment = data.draw(st.sampled_from(timeline.moments))
+
+        assert timeline.goto(moment) == copied.goto(moment)
+        assert timeline.goto(0 + moment.number).redo() == copied.goto(moment).redo()
+
+    def test_filter_and_group(self):
+        """
+        A filter is not written, and a group is closed.
+        """
+        timeline = Timeline.begin("S", filter=lambda a, b: False).with_filter(None)
+        copied = decode(encode(timeline.commit("a", group="g")))
+
+        assert 2 == len(copied.moments)
+        assert 3 == len(copied.commit("b", group="g").moments)
+        assert "g" == copied.moment.group
+
+    @pytest.mark.parametrize(
+        "state",
+        [
+            Usage(1, 2),
+            UserMessage("hi"),
+            TextPart("hi"),
+            ToolCall("1", "clock"),
+            ToolInfo("clock"),
+            Document("1", "text"),
+            Template(Placeholder("history")),
+            Aggregator.new().add_user_prompt("hi").turn,
+            Checkpoint(Aggregator.new().add_user_prompt("hi"), "kept"),
+            (UserMessage("hi"), AssistantMessage("hello")),
+            (),
+            Aggregator.new(messages=[UserMessage("hi")]).messages,
+        ],
+    )
+    def test_states_of_any_kind(self, state):
+        """
+        Whatever has a kind of its own, and next to states of others.
+        """
+        begun: Timeline[Any] = Timeline.begin(Aggregator.new())
+        timeline = begun.commit(state, "it").commit("text")
+        copied = decode(encode(timeline))
+
+        assert timeline == copied
+        assert state == copied.undo().present
+
+    @given(json_values())
+    def test_plain_values(self, value):
+        """
+        JSON is kept as what it is.
+        """
+        timeline = decode(encode(Timeline.begin(value)))
+
+        assert value == timeline.present
+        assert type(value) is type(timeline.present)
+
+    def test_plain_values_are_copies(self):
+        """
+        Changing what was read from changes no state.
+        """
+        data = to_data(Timeline.begin({"a": [1]}))
+        timeline = from_data(data)
+        data["states"][0]["json"]["a"].append(2)
+
+        assert {"a": [1]} == timeline.present
+
+    def test_registered_states(self):
+        """
+        Classes of a user's own are written as in any document.
+        """
+        codec = Codec().register(Draft, "draft")
+        timeline = Timeline.begin(Draft("a")).commit(Draft("b"))
+        data = codec.to_data(timeline)
+
+        assert {"kind": "draft", "value": {"text": "b"}} == data["states"][1]
+        assert timeline == codec.from_data(data)
+        assert timeline == codec.decode(codec.encode(timeline), expect=Timeline)
+        assert "$.states[0].kind: 'draft' is no kind" in "\n".join(wrong(data))
+
+    def test_kept_as_a_field(self):
+        """
+        A registered class may hold a timeline.
+        """
+
+        @attrs.frozen
+        class Editor:
+            timeline: Timeline
+
+        codec = Codec().register(Editor, "editor")
+        editor = Editor(talk(3))
+
+        assert editor == codec.decode(codec.encode(editor))
+
+    def test_numbers_beyond_64_bits(self):
+        """
+        Are told, not rounded.
+        """
+        data = encode(Timeline.begin({"a": 1})).replace(b'"a":1', b'"a":%d' % 2**64)
+
+        with pytest.raises(DecodeError, match="takes more than 64 bits"):
+            decode(data)
+
+
+class TestShared:
+    def test_each_message_once(self):
+        """
+        The size is that of the longest state, and a little for each moment.
+        """
+        timeline = talk(300)
+        data = encode(timeline)
+
+        assert 1 == data.count(b'"prompt 7"')
+        assert 1 == data.count(b'"k7"')
+        assert len(data) < len(encode(timeline.present)) + 301 * 60
+
+    def test_branches(self):
+        """
+        Also of branches, however they came about: what one has after the same
+        messages as another is written once.
+        """
+        timeline = talk(50)
+        for at in (10, 40, 0, 25):
+            there = timeline.goto(at)
+            timeline = there.commit(there.present.fork().add_user_prompt(f"at {at}"))
+
+        # The same messages again, on top of a moment that has few of them.
+        timeline = timeline.goto(1).commit(timeline.moments[45].state.fork())
+        data = to_data(timeline)
+
+        assert [50, 1, 1, 1, 1] == [len(each["messages"]) for each in data["threads"]]
+        assert [[0, 10], [0, 40], [0, 25]] == [
+            each["after"] for each in data["threads"] if "after" in each
+        ]
+        assert [50] == [len(each["entries"]) for each in data["ledgers"]]
+        assert {"origin": 5, "thread": [0, 45], "ledger": [0, 45]} == data["states"][-1]
+        assert timeline == from_data(data)
+
+    def test_what_lost_its_parents(self):
+        """
+        Roots that a limit made share what they grew from.
+        """
+        state = Aggregator.new(messages=[UserMessage(str(i)) for i in range(100)])
+        timeline = Timeline.begin(state, limit=10)
+        for i in range(30):
+            timeline = timeline.undo().commit(state.add_user_prompt(f"branch {i}"))
+
+        data = to_data(timeline)
+
+        assert 110 == sum(len(each["messages"]) for each in data["threads"])
+        assert timeline == from_data(data)
+
+    def test_same_state_once(self):
+        """
+        A state that several moments have is written once, and read as one.
+        """
+        states: list[Any] = [Aggregator.new(), Usage(1), {"a": 1}, "text", 5, None]
+        begun: Timeline[Any] = Timeline.begin(0)
+        timeline = begun
+        for _ in range(3):
+            for state in states:
+                timeline = timeline.commit(state)
+
+        data = to_data(timeline)
+        copied = [moment.state for moment in from_data(data).moments][1:]
+
+        assert 1 + len(states) == len(data["states"])
+        assert all(a is b for a, b in zip(copied, copied[len(states) :], strict=False))
+
+    def test_equal_atoms_of_other_types(self):
+        """
+        1, 1.0 and True are three states.
+        """
+        timeline: Timeline[Any] = Timeline.begin(1).commit(True)  # noqa: FBT003
+        timeline = timeline.commit(1.0).commit(0.0).commit(-0.0)
+        copied = [moment.state for moment in decode(encode(timeline)).moments]
+
+        assert ["1", "True", "1.0", "0.0", "-0.0"] == [*map(repr, copied)]
+
+    def test_decoded_states_share(self):
+        """
+        As those did that were encoded: entries, and the logs they are in.
+        """
+        timeline = decode(encode(talk(200)))
+        states = [moment.state for moment in timeline.moments]
+
+        assert all(
+            a.entries[-1] is b.entries[len(a) - 1] for a, b in pairwise(states[1:])
+        )
+        assert states[100].entries._trunk is states[101].entries._trunk
+        assert states[190].ledger._trunk is states[185].ledger._trunk
+
+    def test_memory(self):
+        """
+        What is decoded grows with the messages, not with their square.
+        """
+
+        def bytes_per_moment(steps):
+            data = encode(talk(steps))
+            gc.collect()
+            tracemalloc.start()
+            timeline = decode(data)
+            size = tracemalloc.get_traced_memory()[0]
+            tracemalloc.stop()
+            assert steps + 1 == len(timeline.moments)
+            return size / steps
+
+        assert bytes_per_moment(1_000) < 1.5 * bytes_per_moment(200)
+
+    def test_states_go_on(self):
+        """
+        Decoded states are as good as others: usage, forks, joins.
+        """
+        timeline = talk(40)
+        copied = decode(encode(timeline))
+        for ours, theirs in zip(timeline.moments, copied.moments, strict=True):
+            assert ours.state.usage == theirs.state.usage
+            assert ours.state.total_usage == theirs.state.total_usage
+            assert theirs.state.join(ours.state) is theirs.state
+
+        assert Usage(2) == copied.goto(3).present.fork().add_usage(Usage(2)).usage
+
+    def test_a_fork_counts_what_was_spent_since(self):
+        """
+        The usage since the fork is worked out from the ledger.
+        """
+        state = Aggregator.new().add_usage(Usage(5)).add_usage(Usage(7))
+        timeline = Timeline.begin(state).commit(state.fork().add_usage(Usage(1)))
+        copied = decode(encode(timeline))
+
+        assert Usage(1) == copied.present.usage
+        assert Usage(12) == copied.undo().present.usage
+
+
+class TestRefuses:
+    @pytest.mark.parametrize(
+        ("state", "problem"),
+        [
+            (object(), "object.*gives a codec that can"),
+            ({1}, r"\{1\}"),
+            ({"a": (1,)}, "no dict, list, str"),
+            ({"a": {1: 2}}, "keys of JSON are text"),
+            ([object()], "which JSON has no word for"),
+            ([UserMessage("hi"), 5], "can't encode a int"),
+            (("a", 5), "can't encode a str"),
+            (Timeline.begin("S"), "a timeline can't be a state of one"),
+            (Draft("a"), r"Codec\(\).register\(cls, kind\)"),
+        ],
+    )
+    def test_states(self, state, problem):
+        """
+        A state nobody can write is named, with its moment.
+        """
+        timeline: Timeline[Any] = Timeline.begin(None)
+        timeline = timeline.commit(5, "five").commit(state, "the one")
+
+        with pytest.raises(
+            (TypeError, ValueError), match=rf"moment 2 \('the one'\) .*{problem}"
+        ) as caught:
+            encode(timeline)
+
+        assert type(caught.value) in (TypeError, ValueError)
+
+    @pytest.mark.parametrize("number", [float("nan"), float("inf"), 2**64])
+    def test_what_json_has_no_word_for(self, number):
+        """
+        It is no TypeError, for the type is right.
+        """
+        with pytest.raises(ValueError, match="moment 0 of a timeline"):
+            encode(Timeline.begin([number]))
+
+
+class TestProblems:
+    @pytest.mark.parametrize(
+        ("path", "new", "problems"),
+        [
+            (["moments"], 5, ["$.moments: expected an array, got 5"]),
+            (["moments", 1], None, ["$.moments[1]: expected an object, got null"]),
+            (["moments", 1], {}, ["$.moments[1].state: missing"]),
+            (
+                ["moments", 1, "state"],
+                4,
+                ["$.moments[1].state: there is no state 4, but 4 of them"],
+            ),
+            (
+                ["moments", 1, "state"],
+                -1,
+                ["$.moments[1].state: there is no state -1, but 4 of them"],
+            ),
+            (["moments", 1, "group"], "", ["$.moments[1].group: is empty"]),
+            (
+                ["moments", 1, "label"],
+                5,
+                ["$.moments[1].label: expected a text, got 5"],
+            ),
+            (["moments", 1, "more"], 5, ["$.moments[1].more: unknown field"]),
+            (
+                ["moments", 0, "parent"],
+                0,
+                ["$.moments[0].parent: moment 0 is the first; it has none"],
+            ),
+            (
+                ["moments", 2, "parent"],
+                2,
+                ["$.moments[2].parent: is 2; moment 2 can have one from 0 to 1"],
+            ),
+            (
+                ["moments", 2, "parent"],
+                -1,
+                ["$.moments[2].parent: is -1; moment 2 can have one from 0 to 1"],
+            ),
+            (["limit"], 3, ["$.limit: is 3; expected at least the 4 that are kept"]),
+            (["limit"], 0, ["$.limit: is 0; expected at least the 4 that are kept"]),
+            (
+                ["limit"],
+                -1,
+                ["$.limit: expected an integer from 0 to 2**63 - 1, got -1"],
+            ),
+            (["present"], 4, ["$.present: is 4; there are moments 0 to 3"]),
+            (["first"], 1, ["$.redo[0]: moment 0 comes after 0; expected larger"]),
+            (["redo"], [], ["$.redo: goes from 0 to 1, not to the present over 3"]),
+            (
+                ["redo"],
+                [[0]],
+                ["$.redo[0]: expected the numbers of a moment and of a child, got "],
+            ),
+            (["redo"], [[0, 1]], ["$.redo[0]: moment 1 can't be another child of 0"]),
+            (["redo"], [[0, 4]], ["$.redo[0]: moment 4 can't be another child of 0"]),
+            (["redo"], [[0, 2]], ["$.redo[0]: moment 2 was committed on 1"]),
+            (
+                ["redo"],
+                [[0, 3], [0, 3]],
+                ["$.redo[1]: moment 0 comes after 0; expected larger ones"],
+            ),
+            (["redo"], [[-1, 3]], ["$.redo[0]: moment -1 comes after -1"]),
+            (["redo"], [[True, 3]], ["$.redo[0][0]: expected an integer of at most"]),
+            (["states", 1], [], ["$.states[1]: expected an object, got an array"]),
+            (
+                ["states", 1, "thread"],
+                [2, 1],
+                ["$.states[1].thread: there is no segment 2; those before it are 0"],
+            ),
+            (
+                ["states", 1, "thread"],
+                [-1, 1],
+                ["$.states[1].thread: there is no segment -1; those before it are 0"],
+            ),
+            (
+                ["states", 1, "thread"],
+                [0, 4],
+                ["$.states[1].thread: segment 0 has lengths 1 to 3, not 4"],
+            ),
+            (
+                ["states", 1, "thread"],
+                [0, 0],
+                ["$.states[1].thread: segment 0 has lengths 1 to 3, not 0"],
+            ),
+            (
+                ["states", 1, "thread"],
+                [1, 1],
+                ["$.states[1].thread: segment 1 has lengths 2 to 2, not 1"],
+            ),
+            (
+                ["states", 1, "thread"],
+                [0, 1, 2],
+                ["$.states[1].thread: expected the number of a segment and a length"],
+            ),
+            (
+                ["states", 1, "thread"],
+                ["a", 1],
+                ["$.states[1].thread[0]: expected an integer of at most 64 bits"],
+            ),
+            (
+                ["states", 1, "ledger"],
+                [5, 1],
+                ["$.states[1].ledger: there is no segment 5"],
+            ),
+            (
+                ["states", 1, "origin"],
+                2,
+                ["$.states[1].origin: there is no origin 2, but 2 of them"],
+            ),
+            (["states", 1, "more"], 2, ["$.states[1].more: unknown field"]),
+            (["states", 1], {"json": 5, "a": 1}, ["$.states[1].a: unknown field"]),
+            (["states", 1], {"kind": "no"}, ["$.states[1].kind: 'no' is no kind"]),
+            (["states", 1], {"kind": []}, ["$.states[1].kind: an array is no kind"]),
+            (["states", 1], {"kind": "usage"}, ["$.states[1].usage: missing"]),
+            (
+                ["states", 1],
+                {"kind": "usage", "usage": {}, "version": 1},
+                ["$.states[1].version: unknown field"],
+            ),
+            (
+                ["states", 1],
+                {"kind": "usage", "usage": {"prompt_tokens": "5"}},
+                ["$.states[1].usage.prompt_tokens: expected an integer from 0"],
+            ),
+            (
+                ["states", 1],
+                {"kind": "timeline"},
+                ["$.states[1].kind: a timeline can't be a state of one"],
+            ),
+            (
+                ["states", 3, "thread"],
+                [0, 1],
+                [],
+            ),
+            (
+                ["origins", 1, "init_len"],
+                3,
+                ["$.states[3].thread: is of length 2; its origin was forked at 3"],
+            ),
+            (
+                ["origins", 1, "init_ledger_len"],
+                3,
+                ["$.states[3].ledger: is of length 2; its origin was forked at 3"],
+            ),
+            (
+                ["origins", 1, "init_len"],
+                -1,
+                ["$.origins[1].init_len: expected an integer from 0 to 2**63 - 1"],
+            ),
+            (["origins", 1, "id"], "no", ["$.origins[1].id: expected a UUID"]),
+            (["origins", 1], {}, ["$.origins[1].id: missing"]),
+            (["origins"], [], ["$.states[0].origin: there is no origin 0, but 0"]),
+            (["threads"], 5, ["$.threads: expected an array, got 5"]),
+            (["threads", 0], 5, ["$.threads[0]: expected an object, got 5"]),
+            (
+                ["threads", 0, "entry_ids"],
+                ["a"],
+                ["$.threads[0].entry_ids: 1 identities for 3 messages"],
+            ),
+            (
+                ["threads", 1, "after"],
+                [1, 1],
+                ["$.threads[1].after: there is no segment 1; those before it are 0"],
+            ),
+            (
+                ["threads", 1, "after"],
+                [2, 1],
+                ["$.threads[1].after: there is no segment 2"],
+            ),
+            (
+                ["threads", 1, "after"],
+                [0, 4],
+                ["$.threads[1].after: segment 0 has lengths 1 to 3, not 4"],
+            ),
+            (
+                ["threads", 0, "after"],
+                [0, 1],
+                ["$.threads[0].after: there is no segment 0; it is first"],
+            ),
+            (
+                ["threads", 1],
+                {"entry_ids": [], "messages": []},
+                ["$.threads[1].messages: is empty"],
+            ),
+            (["ledgers", 0, "entries"], [], ["$.ledgers[0].entries: is empty"]),
+            (
+                ["ledgers", 0, "entries", 0, "usage", "prompt_tokens"],
+                "a",
+                ["$.ledgers[0].entries[0].usage.prompt_tokens: expected an integer"],
+            ),
+            (
+                ["ledgers", 0, "entries", 1, "id"],
+                "a",
+                ["$.ledgers[0].entries[1].id: the same as at 0 of segment 0"],
+            ),
+            (
+                ["ledgers", 1, "entries", 0, "id"],
+                "a",
+                ["$.ledgers[1].entries[0].id: the same as at 0 of segment 0"],
+            ),
+            (["ledgers", 1, "entries", 0, "id"], "b", []),
+            (
+                ["ledgers", 0, "entries", 1, "usage", "prompt_tokens"],
+                2**63 - 1,
+                ["$.ledgers[0].entries: "],
+            ),
+        ],
+    )
+    def test_one(self, path, new, problems):
+        """
+        Each with its path, and nothing else but what follows from it.
+        """
+        data = changed(tree(), path, new)
+        if not problems:
+            from_data(data)
+            return
+
+        found = wrong(data)
+
+        assert len(problems) <= len(found)
+        assert found[0].startswith(problems[0])
+
+    @pytest.mark.parametrize("name", ["present", "moments", "states"])
+    def test_missing(self, name):
+        """
+        What every timeline has must be there.
+        """
+        data = tree()
+        del data[name]
+
+        assert f"$.{name}: missing" in wrong(data)
+
+    def test_no_moments(self):
+        """
+        A timeline has a present, so it has a moment.
+        """
+        data = {**tree(), "moments": []}
+
+        assert "$.moments: is empty" in wrong(data)
+
+    def test_redo_of_a_parent_that_nothing_follows(self):
+        """
+        A moment whose children do not come right after it needs a choice.
+        """
+        begun: Timeline[Any] = Timeline.begin(0).commit(1).undo().commit(2).goto(1)
+        data = to_data(begun.commit(3).goto(0).commit(4).goto(2))
+        data["redo"] = [[0, 2]]
+
+        assert ["$.redo: tells nothing of 1, on which 3 was committed"] == wrong(data)
+
+    def test_same_identity_on_one_way(self):
+        """
+        In one log an identity is there once, in several as often as it likes.
+        """
+        data = tree()
+        first, second, _ = data["threads"][0]["entry_ids"]
+        beside = changed(data, ["threads", 1, "entry_ids", 0], second)
+        within = changed(data, ["threads", 1, "entry_ids", 0], first)
+        alone = changed(data, ["threads", 0, "entry_ids", 2], first)
+
+        assert second == from_data(beside).present.entries[-1].id
+        assert ["$.threads[1].entry_ids[0]: the same as at 0 of segment 0"] == wrong(
+            within
+        )
+        assert ["$.threads[0].entry_ids[2]: the same as at 0 of segment 0"] == wrong(
+            alone
+        )
+
+    def test_all_at_once(self):
+        """
+        One problem does not hide the next.
+        """
+        data = tree()
+        data["present"] = 9
+        data["moments"][1]["state"] = 9
+        data["states"][2]["thread"] = [7, 7]
+        data["threads"][0]["entry_ids"][1] = data["threads"][0]["entry_ids"][0]
+        data["more"] = 1
+
+        assert [
+            "$.more: unknown field",
+            "$.states[2].thread: there is no segment 7; those before it are 0 to 1",
+            "$.threads[0].entry_ids[1]: the same as at 0 of segment 0",
+            "$.moments[1].state: there is no state 9, but 4 of them",
+            "$.present: is 9; there are moments 0 to 3",
+        ] == wrong(data)
+
+
+def said(name: str, *, after: list[int] | None = None) -> dict[str, Any]:
+    """
+    A segment of one message.
+    """
+    messages = [{"role": "user", "content": ""}]
+    return {
+        **({"after": after} if after else {}),
+        "entry_ids": [name],
+        "messages": messages,
+    }
+
+
+def document(states: list[Any], threads: list[Any], ledgers: Any = ()) -> bytes:
+    """
+    A timeline whose every moment is on top of the one before.
+    """
+    data = to_data(Timeline.begin(Aggregator.new()))
+    data |= {"states": states, "threads": threads, "ledgers": [*ledgers]}
+    data["moments"] = [{"state": i} for i in range(len(states))]
+    return json.dumps(data).encode()
+
+
+def peak(data: bytes) -> float:
+    """
+    The most memory that decoding *data* takes, by its size.
+    """
+    gc.collect()
+    tracemalloc.start()
+    with suppress(DecodeError):
+        decode(data)
+
+    most = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    return most / len(data)
+
+
+class TestHostile:
+    def test_deep(self):
+        """
+        Segments on top of segments, a thousand times deeper than any stack.
+        """
+        threads = [said("0")]
+        threads += [said(str(i), after=[i - 1, i]) for i in range(1, 50_000)]
+        timeline = decode(document([{"thread": [49_999, 50_000]}], threads))
+
+        assert 50_000 == len(timeline.present)
+
+    def test_deep_and_wrong(self):
+        """
+        Also where identities have to be looked for.
+        """
+        threads = [said("0")]
+        threads += [said(str(i), after=[i - 1, i]) for i in range(1, 20_000)]
+        threads[-1]["entry_ids"] = ["7"]
+
+        with pytest.raises(DecodeError) as caught:
+            decode(document([{}], threads))
+
+        assert ["$.threads[19999].entry_ids[0]: the same as at 0 of segment 7"] == [
+            str(problem) for problem in caught.value.problems
+        ]
+
+    def test_many_on_one(self):
+        """
+        Many short branches of one long past, all with the same identity, cost
+        what they are, not what they stand on.
+        """
+        length = 3_000
+        past = {
+            "entry_ids": [str(i) for i in range(length)],
+            "messages": [{"role": "user", "content": ""}] * length,
+        }
+        threads = [past, *[said("x", after=[0, length])] * length]
+        states = [{"thread": [i, length + 1]} for i in range(1, length + 1)]
+        timeline = decode(document(states, threads))
+
+        assert length == len(timeline.moments)
+        assert {length + 1} == {len(moment.state) for moment in timeline.moments}
+
+    def test_memory_of_many_states(self):
+        """
+        Many states over one long log take no more for being many.
+        """
+
+        def shape(length, states):
+            past = {
+                "entry_ids": [str(i) for i in range(length)],
+                "messages": [{"role": "user", "content": ""}] * length,
+            }
+            at = [{"thread": [0, 1 + i * 7 % length]} for i in range(states)]
+            return document(at, [past])
+
+        short, long = shape(50, 3_000), shape(3_000, 3_000)
+
+        assert peak(long) < 1.5 * peak(short)
+        assert peak(long) < 60
+
+    def test_overflowing_ledgers(self):
+        """
+        What adds up to too much is told once, not once for all on top of it.
+        """
+        usage = {"prompt_tokens": 2**62}
+        spent = [{"id": str(i), "usage": usage} for i in range(2_000)]
+        more = [
+            {"after": [0, 2_000], "entries": [{"id": "x", "usage": usage}]}
+            for _ in range(2_000)
+        ]
+        data = document([{}], [], [{"entries": spent}, *more])
+
+        with pytest.raises(DecodeError) as caught:
+            decode(data)
+
+        assert ["$.ledgers[0].entries"] == [
+            problem.path for problem in caught.value.problems
+        ]
+
+    def test_deep_json(self):
+        """
+        A state is nested a hundred levels at most, and the error says so.
+        """
+        data = to_data(Timeline.begin([]))
+        for _ in range(200):
+            data["states"][0]["json"] = [data["states"][0]["json"]]
+
+        assert any("nested more than 100 levels deep" in each for each in wrong(data))
+
+
+class TestRebuild:
+    """
+    `Aggregator.rebuild_from_logs`, which decoding timelines ends in.
+    """
+
+    def test_is_rebuild(self):
+        """
+        The same state as over lists, and over the very logs.
+        """
+        entries = [Entry(str(i), UserMessage(str(i))) for i in range(100)]
+        ledger = [LedgerEntry(str(i), Usage(i), "") for i in range(100)]
+        state = Aggregator.new()
+        given: dict[str, Any] = {
+            "id": state.id,
+            "parent_id": None,
+            "root_id": state.id,
+            "init_len": 50,
+            "init_ledger_len": 70,
+        }
+        listed = Aggregator.rebuild(**given, entries=entries, ledger=ledger)
+        logs = listed.entries, listed.ledger
+        shared = Aggregator.rebuild_from_logs(**given, entries=logs[0], ledger=logs[1])
+
+        assert listed == shared
+        assert listed.usage == shared.usage
+        assert listed.total_usage == shared.total_usage
+        assert shared.entries is logs[0]
+        assert shared.ledger is logs[1]
+
+    @pytest.mark.parametrize("name", ["init_len", "init_ledger_len"])
+    @pytest.mark.parametrize("at", [-1, 1])
+    def test_refuses_fork_points(self, name, at):
+        """
+        A fork point lies within what there is.
+        """
+        state = Aggregator.new()
+        given: dict[str, Any] = {"init_len": 0, "init_ledger_len": 0, name: at}
+
+        with pytest.raises(ValueError, match=f"{name} is {at}; there are 0 to fork"):
+            Aggregator.rebuild_from_logs(
+                id=state.id,
+                parent_id=None,
+                root_id=None,
+                entries=state.entries,
+                ledger=state.ledger,
+                **given,
+            )
