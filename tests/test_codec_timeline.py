@@ -197,7 +197,7 @@ class TestRoundTrip:
 
         @attrs.frozen
         class Editor:
-            timeline: Timeline
+            timeline: Timeline[Any]
 
         codec = Codec().register(Editor, "editor")
         editor = Editor(talk(3))
@@ -738,7 +738,7 @@ class TestHostile:
         Many short branches of one long past, all with the same identity, cost
         what they are, not what they stand on.
         """
-        length = 3_000
+        length = 20_000
         past = {
             "entry_ids": [str(i) for i in range(length)],
             "messages": [{"role": "user", "content": ""}] * length,

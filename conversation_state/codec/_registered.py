@@ -11,7 +11,7 @@ from contextlib import suppress
 from datetime import datetime
 from functools import cache, partial
 from math import isfinite
-from typing import Any
+from typing import Any, get_origin
 from uuid import UUID
 
 from cattrs import StructureHandlerNotFoundError
@@ -151,8 +151,13 @@ def _finite(value: float) -> float:
 
 
 def _ours(converter: OrjsonConverter, cls: type, read: Read) -> None:
-    def is_it(kind: Any) -> bool:
-        return isinstance(kind, type) and issubclass(kind, cls)
+    def bare(kind: Any) -> Any:
+        return get_origin(kind) or kind  # a timeline says of what
 
-    converter.register_structure_hook_func(is_it, partial(of_ours, read))
+    def is_it(kind: Any) -> bool:
+        return isinstance(bare(kind), type) and issubclass(bare(kind), cls)
+
+    converter.register_structure_hook_func(
+        is_it, lambda raw, kind: of_ours(read, raw, bare(kind))
+    )
     converter.register_unstructure_hook_func(is_it, _out.bare)
