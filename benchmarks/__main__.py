@@ -20,6 +20,7 @@ NAMES = (
     "trim",
     "trim_peers",
     "prefix",
+    "timeline",
     "counting",
     "codec",
     "imports",

@@ -47,6 +47,7 @@ from conversation_state.streams import (
     collect,
     pipe,
 )
+from conversation_state.timeline import Moment, Moments, Timeline
 from conversation_state.tools import ToolInfo
 from conversation_state.trimming import Dropped, Element, Flaw
 
@@ -181,3 +182,25 @@ parse(hel, Point, source="foo")  # type: ignore[call-overload]
 parse(hel, Point, call=1.5)  # type: ignore[call-overload]
 assert_type(render_transcript([hel], format="markdown"), str)
 render_transcript([hel], format="html")  # type: ignore[arg-type]
+
+# Timelines
+
+timeline = Timeline.begin(talk, "asked", limit=5, filter=lambda old, new: old != new)
+assert_type(timeline, Timeline[Aggregator])
+assert_type(timeline.commit(talk, "again", group="typing"), Timeline[Aggregator])
+assert_type(timeline.undo().redo().redo("again"), Timeline[Aggregator])
+assert_type(timeline.goto(0).goto(timeline.moment), Timeline[Aggregator])
+assert_type(timeline.present, Aggregator)
+assert_type(timeline.moment, Moment[Aggregator])
+assert_type(timeline.moments, Moments[Aggregator])
+assert_type(timeline.moments[0].state, Aggregator)
+assert_type(timeline.moments[1:], Moments[Aggregator])
+assert_type(timeline.branches, tuple[Moment[Aggregator], ...])
+assert_type(timeline.children(0), tuple[Moment[Aggregator], ...])
+assert_type(timeline.limit, int | None)
+
+timeline.commit("no state")  # type: ignore[arg-type]
+timeline.commit(talk, group=5)  # type: ignore[arg-type]
+timeline.redo(5)  # type: ignore[arg-type]
+timeline.goto("again")  # type: ignore[arg-type]
+timeline.moment.label = "other"  # type: ignore[misc]

@@ -14,6 +14,7 @@ from conversation_state.timeline._moments import Moment
 __all__ = ["Timeline"]
 
 S = TypeVar("S")
+T = TypeVar("T")
 
 _new = object.__new__
 
@@ -76,12 +77,12 @@ class Timeline(Kept[S]):
     @classmethod
     def begin(
         cls,
-        state: S,
+        state: T,
         label: str = "",
         *,
         limit: int | None = None,
-        filter: Callable[[S, S], object] | None = None,  # noqa: A002 - redux-undo's word
-    ) -> Timeline[S]:
+        filter: Callable[[T, T], object] | None = None,  # noqa: A002 - redux-undo's word
+    ) -> Timeline[T]:
         """
         A timeline of one moment.
 
@@ -121,11 +122,11 @@ class Timeline(Kept[S]):
     def rebuild(
         cls,
         *,
-        moments: Iterable[Moment[S]],
+        moments: Iterable[Moment[T]],
         present: int,
         redo: Mapping[int, int],
         limit: int | None = None,
-    ) -> Timeline[S]:
+    ) -> Timeline[T]:
         """
         A timeline from all that makes it one; what decoding ends in. O(n).
 
