@@ -1,9 +1,10 @@
 """
 Rendering: a conversation as something people read.
 
-What lives here: transcripts as text and as Markdown, and making visible what a
-terminal would obey. What does not: what is read again (`codec`), and what a
-single message says of itself (``str``).
+What lives here: transcripts as text and as Markdown, what they are written
+with, and making visible what a terminal would obey. What does not: what is
+read again (`codec`), what two conversations have in common (`diffing`), and
+what a single message says of itself (``str``).
 """
 
 from __future__ import annotations
@@ -35,10 +36,21 @@ from conversation_state.parts import (
 )
 from conversation_state.tools import ToolCall
 
-__all__ = ["render_transcript", "visible"]
+__all__ = [
+    "Block",
+    "Quote",
+    "as_markdown",
+    "blocks_of",
+    "head_of",
+    "in_code",
+    "in_line",
+    "in_quotes",
+    "render_transcript",
+    "visible",
+]
 
 # Makes a word of somebody's own safe among ours.
-_Quote: TypeAlias = "Callable[[str], str]"
+Quote: TypeAlias = "Callable[[str], str]"
 
 
 def render_transcript(
@@ -98,14 +110,14 @@ def render_transcript(
             msg = f"messages[{at}] is {message!r:.80}; expected a Message"
             raise TypeError(msg)
 
-        written.append(write(_head(message, names, quote), _blocks(message, quote)))
+        written.append(write(head_of(message, names, quote), blocks_of(message, quote)))
         for call in getattr(message, "tool_calls", ()):
             names[call.id] = call.name
 
     return "\n\n".join(written)
 
 
-class _Block(NamedTuple):
+class Block(NamedTuple):
     """
     One thing a message holds.
 
@@ -125,7 +137,7 @@ class _Block(NamedTuple):
 # What is there
 
 
-def _head(message: Message, names: dict[str, str], quote: _Quote) -> str:
+def head_of(message: Message, names: dict[str, str], quote: Quote) -> str:
     """
     Who speaks; *names* are those of the calls made so far, by their ids.
     """
@@ -159,7 +171,10 @@ def _is_word(value: object) -> TypeGuard[str]:
     return isinstance(value, str) and value != ""
 
 
-def _blocks(message: Message, quote: _Quote) -> Iterator[_Block]:
+def blocks_of(message: Message, quote: Quote) -> Iterator[Block]:
+    """
+    What a message holds, in its order; text that came in pieces as one text.
+    """
     is_result = isinstance(message, ToolMessage)
     said: list[str] = []
     is_first = True
@@ -171,7 +186,7 @@ def _blocks(message: Message, quote: _Quote) -> Iterator[_Block]:
         # Text that came in pieces is one text.
         text = "".join(said)
         if text:
-            yield _Block("" if is_first else "text", text, is_code=is_result)
+            yield Block("" if is_first else "text", text, is_code=is_result)
 
         if part is not None:
             yield _of_part(part, quote)
@@ -180,27 +195,27 @@ def _blocks(message: Message, quote: _Quote) -> Iterator[_Block]:
         said = []
 
     if isinstance(message, UnknownMessage):
-        yield _Block("", _dumped(message.raw), is_code=True)
+        yield Block("", _dumped(message.raw), is_code=True)
     elif isinstance(message, AssistantMessage):
         for call in message.tool_calls:
             yield _of_call(call, quote)
 
         reason = message.response.finish_reason if message.response else ""
         if reason not in ("", "stop"):
-            yield _Block(f"finish reason: {quote(reason)}", "")
+            yield Block(f"finish reason: {quote(reason)}", "")
 
 
-def _of_part(part: Part, quote: _Quote) -> _Block:
+def _of_part(part: Part, quote: Quote) -> Block:
     if isinstance(part, (ReasoningPart, RefusalPart)):
-        return _Block(part.kind, part.text)
+        return Block(part.kind, part.text)
 
     if isinstance(part, UnknownPart):
         kind = part.raw.get("type")
         words = [quote(word) for word in (part.source, kind) if _is_word(word)]
-        return _Block(" ".join([part.kind, *words]), _dumped(part.raw), is_code=True)
+        return Block(" ".join([part.kind, *words]), _dumped(part.raw), is_code=True)
 
     if not isinstance(part, MediaPart):
-        return _Block(quote(part.kind), "")
+        return Block(quote(part.kind), "")
 
     size, name = size_of(part), part.name if isinstance(part, FilePart) else ""
     facts = [
@@ -210,15 +225,15 @@ def _of_part(part: Part, quote: _Quote) -> _Block:
     if isinstance(part, ImagePart) and part.detail:
         facts.append(f"detail {quote(part.detail)}")
 
-    return _Block(f"{part.kind}: {', '.join(facts)}", "")
+    return Block(f"{part.kind}: {', '.join(facts)}", "")
 
 
-def _of_call(call: ToolCall, quote: _Quote) -> _Block:
+def _of_call(call: ToolCall, quote: Quote) -> Block:
     known = f" as {quote(call.id)}" if call.id else ""
     kind = f" ({quote(call.type)})" if call.type != "function" else ""
     pretty = _pretty(call.arguments)
     body = call.arguments if pretty is None else pretty
-    return _Block(f"calls {quote(call.name)}{known}{kind}", body, is_code=True)
+    return Block(f"calls {quote(call.name)}{known}{kind}", body, is_code=True)
 
 
 # JSON
@@ -321,19 +336,32 @@ def visible(text: str) -> str:
     return _UNSEEN.sub(_escaped, text.replace("\r\n", "\n"))
 
 
-def _quoted(word: str) -> str:
+def in_line(text: str) -> str:
+    r"""
+    *text* on one line: `visible`, with escapes for tabs and ends of lines, too.
+
+    >>> print(in_line("one\ntwo"))
+    one\ntwo
+    """
+    return _UNSEEN_IN_LINE.sub(_escaped, text)
+
+
+def in_quotes(word: str) -> str:
+    """
+    *word* as one word of a line: in quotes, where it could be taken for more.
+    """
     if word and not _ODD.search(word):
         return word
 
     word = word.replace("\\", "\\\\").replace('"', '\\"')
-    return f'"{_UNSEEN_IN_LINE.sub(_escaped, word)}"'
+    return f'"{in_line(word)}"'
 
 
 def _lines(text: str) -> list[str]:
     return visible(text).rstrip("\n").split("\n")
 
 
-def _as_text(head: str, blocks: Iterable[_Block]) -> str:
+def _as_text(head: str, blocks: Iterable[Block]) -> str:
     lines = [head]
     for label, body, _ in blocks:
         if label:
@@ -361,8 +389,11 @@ def _fence_of(text: str, least: int) -> str:
     return "`" * max(longest + 1, least)
 
 
-def _code(word: str) -> str:
-    word = _UNSEEN_IN_LINE.sub(_escaped, word) or '""'
+def in_code(word: str) -> str:
+    """
+    *word* as code in a line of Markdown.
+    """
+    word = in_line(word) or '""'
     fence = _fence_of(word, 1)
     room = " " if word[0] in "` " or word[-1] in "` " else ""
     return f"{fence}{room}{word}{room}{fence}"
@@ -376,7 +407,10 @@ def _contained(text: str) -> str:
     return _DEFINITION.sub(r"\1\\[", text) if "]:" in text else text
 
 
-def _as_markdown(head: str, blocks: Iterable[_Block]) -> str:
+def as_markdown(head: str, blocks: Iterable[Block]) -> str:
+    """
+    One turn: *head* as a heading, which must be safe, and what was said.
+    """
     pieces = [f"### {head}"]
     for label, body, is_code in blocks:
         if label:
@@ -394,7 +428,7 @@ def _as_markdown(head: str, blocks: Iterable[_Block]) -> str:
     return "\n\n".join(pieces)
 
 
-_FORMATS: dict[str, tuple[_Quote, Callable[[str, Iterable[_Block]], str]]] = {
-    "text": (_quoted, _as_text),
-    "markdown": (_code, _as_markdown),
+_FORMATS: dict[str, tuple[Quote, Callable[[str, Iterable[Block]], str]]] = {
+    "text": (in_quotes, _as_text),
+    "markdown": (in_code, as_markdown),
 }
