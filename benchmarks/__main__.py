@@ -23,6 +23,7 @@ NAMES = (
     "timeline",
     "counting",
     "codec",
+    "diff",
     "imports",
 )
 

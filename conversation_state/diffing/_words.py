@@ -5,6 +5,7 @@ Where two texts differ: the first place, and word by word.
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Sequence
 from typing import TypeAlias
 
@@ -13,10 +14,13 @@ __all__ = ["Pieces", "first_difference", "marked"]
 # A text in pieces, each with whether the other text lacks it.
 Pieces: TypeAlias = "list[tuple[str, bool]]"
 
-_WORD = re.compile(r"\w+|\s+|.", re.DOTALL)
-# Comparing words takes quadratic time, and more where they repeat.
+# With the space before it, which is everywhere and so says nothing.
+_WORD = re.compile(r"\s*(?:\w+|[^\w\s])|\s+")
+# What takes time is words that match, and they do so in many places where they
+# repeat: cubic in the worst case, and whoever speaks may look for it.
 _LONGEST = 20_000
-_MOST_WORDS = 200
+_MOST_WORDS = 300
+_MOST_MATCHES = 2_000
 # Less in common than this, and marks would be noise.
 _LEAST_ALIKE = 0.4
 
@@ -54,7 +58,6 @@ def marked(a: str, b: str) -> tuple[Pieces, Pieces]:
     end = _alike(ours[::-1], theirs[::-1], least - start)
     middle = ours[start : len(ours) - end], theirs[start : len(theirs) - end]
     blocks = _blocks(*middle)
-    # In characters: spaces are words, and all texts have those in common.
     alike = sum([len("".join(middle[0][at : at + size])) for at, _, size in blocks])
     alike += len("".join(ours[:start])) + len("".join(ours[len(ours) - end :]))
     if alike < _LEAST_ALIKE * max(len(a), len(b)):
@@ -84,6 +87,10 @@ def _blocks(ours: list[str], theirs: list[str]) -> list[tuple[int, int, int]]:
     The runs of words that both have, in order; none if there are too many.
     """
     if not ours or not theirs or max(len(ours), len(theirs)) > _MOST_WORDS:
+        return []
+
+    here, there = Counter(ours), Counter(theirs)
+    if sum([here[word] * there[word] for word in here]) > _MOST_MATCHES:
         return []
 
     from difflib import SequenceMatcher  # noqa: PLC0415 - only pages need it
