@@ -18,6 +18,7 @@ from conversation_state.aggregator import (
     LedgerEntry,
     Turn,
 )
+from conversation_state.diffing import Diff
 from conversation_state.documents import Document
 from conversation_state.messages import (
     AssistantMessage,
@@ -63,6 +64,7 @@ STRATEGIES: dict[type, str] = {
     AudioPart: "audio_parts",
     Checkpoint: "checkpoints",
     CompletionTokensDetails: "completion_tokens_details",
+    Diff: "diffs",
     Document: "documents",
     Entry: "entries",
     Envelope: "envelopes",

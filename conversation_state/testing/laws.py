@@ -8,6 +8,9 @@ an `AssertionError` that tells what should have been equal.
 What lives here: laws of usages, messages, chunks, states, views and timelines.
 What does not: examples to hold them against (`strategies`), and laws over many
 steps (`machines`).
+What lives here: laws of usages, messages, chunks, states, comparisons and
+views. What does not: examples to hold them against (`strategies`), and laws
+over many steps (`machines`).
 """
 
 from __future__ import annotations
@@ -33,6 +36,11 @@ from conversation_state.testing._timeline_laws import (
     timelines_add_up,
     timelines_unchanged,
     undo_then_redo_is_the_identity,
+from conversation_state.testing._diff_laws import (
+    diffs_are_mirrored,
+    diffs_tell_all,
+    joins_bring_the_difference,
+    nothing_differs_from_itself,
 )
 from conversation_state.trimming import COMPACTED, TrimContext
 from conversation_state.usage import Usage
@@ -45,6 +53,8 @@ __all__ = [
     "concat_is_associative",
     "concat_of_one_is_itself",
     "copies_are_equal",
+    "diffs_are_mirrored",
+    "diffs_tell_all",
     "equal_values_hash_alike",
     "forks_inherit",
     "forks_inherit_up_to",
@@ -54,8 +64,10 @@ __all__ = [
     "join_is_idempotent",
     "join_keeps_both_orders",
     "join_pays_once",
+    "joins_bring_the_difference",
     "larger_is_a_semilattice",
     "nothing_committed_is_lost",
+    "nothing_differs_from_itself",
     "parents_flow_into_forks",
     "redo_then_undo_is_the_identity",
     "replacing_nothing_changes_nothing",

@@ -12,6 +12,7 @@ true of them (`laws`), and growing states step by step beside a model
 """
 
 from conversation_state.testing.strategies._chunks import chunks
+from conversation_state.testing.strategies._diffs import diffs, relatives
 from conversation_state.testing.strategies._messages import (
     assistant_messages,
     audio_parts,
@@ -76,6 +77,7 @@ __all__ = [
     "checkpoints",
     "chunks",
     "completion_tokens_details",
+    "diffs",
     "documents",
     "entries",
     "envelopes",
@@ -95,6 +97,7 @@ __all__ = [
     "prompt_tokens_details",
     "reasoning_parts",
     "refusal_parts",
+    "relatives",
     "response_metas",
     "system_messages",
     "templates",

@@ -1,0 +1,126 @@
+"""
+What is true of every comparison of two states.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from conversation_state.aggregator import Aggregator
+from conversation_state.diffing import Diff, Parting, diff
+
+__all__ = [
+    "diffs_are_mirrored",
+    "diffs_tell_all",
+    "joins_bring_the_difference",
+    "nothing_differs_from_itself",
+]
+
+
+def nothing_differs_from_itself(state: Aggregator) -> None:
+    """
+    A state compared with itself is identical; with a fork that has said
+    nothing, everything is in common all the same.
+    """
+    same, forked = diff(state, state), diff(state, state.fork())
+
+    assert not same, f"{state!r} differs from itself: {same}"
+    assert same.identical, "a state is not itself"
+    assert same.common == len(state), "not all in common"
+    assert not forked, f"an empty fork differs: {forked}"
+    assert not forked.identical, "a fork is its parent"
+    assert forked.related, "a fork is not related to its parent"
+
+
+def diffs_are_mirrored(a: Aggregator, b: Aggregator) -> None:
+    """
+    ``diff(b, a)`` is ``diff(a, b)`` seen from the other side.
+    """
+    found, back = diff(a, b), diff(b, a)
+
+    assert back == found.reversed(), f"{back} is no mirror of {found}"
+    assert found.reversed().reversed() == found, "mirrored twice is another"
+    assert (back.only_a, back.only_b) == (found.only_b, found.only_a), "not swapped"
+    assert (back.usage_a, back.usage_b) == (found.usage_b, found.usage_a), "not swapped"
+    assert {(pair.b, pair.a) for pair in back.same} == set(found.same), "others alike"
+    assert (back.reordered, bool(back)) == (found.reordered, bool(found)), "one-sided"
+
+
+def diffs_tell_all(a: Aggregator, b: Aggregator) -> None:
+    """
+    A difference says of every entry which side has it, is empty just where
+    entries and ledgers are equal, and identical just where the states are.
+    """
+    found = diff(a, b)
+
+    _parted(found.entries, list(a.entries), list(b.entries))
+    _parted(found.ledger, list(a.ledger), list(b.ledger))
+    first = list(a.entries)[: found.common]
+    assert list(found.context) == first[-3:], "others are the last in common"
+    differs = a.entries != b.entries or a.ledger != b.ledger
+    assert bool(found) == differs, f"says {bool(found)} of whether it differs"
+    assert found.identical == (a == b), f"says {found.identical} of being equal"
+    assert found.related == a.is_related_to(b), f"says related: {found.related}"
+    _alike(found)
+
+
+def joins_bring_the_difference(a: Aggregator, b: Aggregator) -> None:
+    """
+    ``a.join(b)`` has just ``diff(a, b).only_b`` more than *a*, and spent just
+    ``usage_b`` more; what is missing to the join is what is missing to *b*.
+    """
+    found, both = diff(a, b), a.join(b)
+    brought = diff(a, both)
+
+    assert list(both.entries) == [*a.entries, *found.only_b], "brought something else"
+    assert list(both.ledger) == [*a.ledger, *found.ledger_b], "spent something else"
+    assert both.total_usage == a.total_usage + found.usage_b, "another bill"
+    assert brought.only_b == found.only_b, "a join lacks something"
+    assert brought.ledger_b == found.ledger_b, "a join's ledger lacks something"
+    assert brought.only_a == (), "a join lost something"
+    assert brought.both == (), "a join moved something"
+    assert brought.common == len(a), "a join changed the beginning"
+    assert diff(b, both).only_a == (), "a join lacks something of the other"
+
+
+def _parted(parting: Parting[Any], a: list[Any], b: list[Any]) -> None:
+    common = parting.common
+    ids_a, ids_b = ({entry.id for entry in side} for side in (a, b))
+    only_a = [entry for entry in a if entry.id not in ids_b]
+    only_b = [entry for entry in b if entry.id not in ids_a]
+    met_a = [entry for entry in a[common:] if entry.id in ids_b]
+    met_b = [entry for entry in b[common:] if entry.id in ids_a]
+
+    assert a[:common] == b[:common], "what is in common differs"
+    assert a[common : common + 1] != b[common : common + 1] or common == len(a), (
+        "more is in common"
+    )
+    assert list(parting.rest_a) == a[common:], "another rest"
+    assert list(parting.rest_b) == b[common:], "another rest"
+    assert list(parting.only_a) == only_a, "others are only in a"
+    assert list(parting.only_b) == only_b, "others are only in b"
+    assert [pair.a for pair in parting.both] == met_a, "others are in both"
+    assert {pair.b.id: pair.b for pair in parting.both} == {e.id: e for e in met_b}, (
+        "others are in both"
+    )
+    assert all(pair.a.id == pair.b.id for pair in parting.both), "not one identity"
+    assert parting.reordered == ([e.id for e in met_a] != [e.id for e in met_b]), (
+        f"says {parting.reordered} of another order"
+    )
+    assert parting.changed == tuple([pair for pair in parting.both if pair.a != pair.b])
+
+
+def _alike(found: Diff) -> None:
+    ours, theirs = [pair.a for pair in found.same], [pair.b for pair in found.same]
+    rest_a = [entry for entry in found.only_a if entry not in ours]
+    rest_b = [entry for entry in found.only_b if entry not in theirs]
+
+    assert ours == [entry for entry in found.only_a if entry in ours], "out of order"
+    assert set(theirs) <= set(found.only_b), "alike, and not only in b"
+    assert len({entry.id for entry in theirs}) == len(theirs), "alike twice"
+    for pair in found.same:
+        assert pair.a.message.role == pair.b.message.role, "alike, in two roles"
+        assert pair.a.message.text == pair.b.message.text, "alike, of two texts"
+
+    unpaired = {entry.message for entry in rest_a} & {e.message for e in rest_b}
+    assert not unpaired, "equal messages on both sides are in no pair"

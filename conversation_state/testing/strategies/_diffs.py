@@ -1,0 +1,118 @@
+"""
+Two states that have something to do with each other, and their difference.
+"""
+
+from __future__ import annotations
+
+from hypothesis import strategies as st
+from hypothesis.strategies import DrawFn, SearchStrategy
+
+from conversation_state.aggregator import Aggregator, Entry
+from conversation_state.diffing import Diff, diff
+from conversation_state.messages import (
+    AssistantMessage,
+    Message,
+    SystemMessage,
+    UserMessage,
+)
+from conversation_state.testing.strategies._messages import messages
+from conversation_state.testing.strategies._states import aggregators
+from conversation_state.testing.strategies._values import once, seldom, usages
+from conversation_state.usage import Usage
+
+__all__ = ["diffs", "relatives"]
+
+# Few, so that both sides often say the same.
+_SAID: tuple[Message, ...] = (
+    UserMessage("hi"),
+    UserMessage("hi", metadata={"typed": "again"}),
+    AssistantMessage("hi"),
+    SystemMessage(""),
+)
+_VERBS = ["say", "many", "spend", "pay", "fork", "at", "join", "erase", "move"]
+
+
+def _altered(draw: DrawFn, state: Aggregator, *, is_erased: bool) -> Aggregator:
+    """
+    What a store, or another program, may have made of *state*.
+    """
+    entries = list(state.entries)
+    one = entries.pop(draw(st.integers(0, len(entries) - 1)))
+    if is_erased:
+        one = Entry(one.id, UserMessage("erased"))
+
+    entries.insert(draw(st.integers(0, len(entries))), one)
+    return Aggregator.rebuild(
+        id=state.id,
+        parent_id=state.parent_id,
+        root_id=state.root_id,
+        init_len=state.init_len,
+        init_ledger_len=state.init_ledger_len,
+        entries=entries,
+        ledger=list(state.ledger),
+    )
+
+
+@st.composite
+def _branches(
+    draw: DrawFn,
+    max_steps: int,
+    trunks: SearchStrategy[Aggregator],
+    said: SearchStrategy[Message],
+    spent: SearchStrategy[Usage],
+) -> tuple[Aggregator, Aggregator]:
+    trunk = draw(trunks)
+    sides = [trunk, trunk]
+    for _ in range(draw(st.integers(0, max_steps))):
+        at = draw(st.integers(0, 1))
+        state, verb = sides[at], draw(st.sampled_from(_VERBS))
+        if verb == "say":
+            state = state.add(draw(said))
+        elif verb == "many":
+            state = state.extend([draw(said)] * draw(st.integers(1, 40)))
+        elif verb == "spend":
+            state = state.add_usage(draw(spent))
+        elif verb == "pay" and "order" not in [entry.id for entry in state.ledger]:
+            state = state.add_usage(draw(spent), key="order")
+        elif verb == "fork":
+            state = state.fork()
+        elif verb == "at":
+            state = state.fork(at=draw(st.integers(0, len(state))))
+        elif verb == "join":
+            state = state.join(sides[1 - at])
+        elif verb in ("erase", "move") and len(state):
+            state = _altered(draw, state, is_erased=verb == "erase")
+
+        sides[at] = state
+
+    return sides[0], sides[1]
+
+
+@once
+def relatives(*, max_steps: int = 8) -> SearchStrategy[tuple[Aggregator, Aggregator]]:
+    """
+    Two states that grew from one, or from parts of it: apart, joined, paid
+    under one key; with entries that say the same, and some that were erased or
+    moved on one side.
+
+    Args:
+        max_steps: The most verbs it took to part them.
+
+    Shrink to fewer steps, and to twice an empty root.
+    """
+    trunks = aggregators(max_steps=3)
+    said = seldom(st.sampled_from(_SAID), messages())
+    return _branches(max_steps, trunks, said, usages())
+
+
+@once
+def diffs(*, max_steps: int = 8) -> SearchStrategy[Diff]:
+    """
+    What two states that grew from one have in common, and what not.
+
+    Args:
+        max_steps: The most verbs it took to part them.
+
+    Shrink as `relatives` do, to nothing that differs.
+    """
+    return relatives(max_steps=max_steps).map(lambda pair: diff(*pair))

@@ -1,0 +1,797 @@
+"""
+Comparing: what two states have in common, and what each has alone.
+"""
+
+import json
+import pickle
+import random
+from datetime import UTC, datetime
+from itertools import pairwise
+from uuid import UUID
+
+import attrs
+import pytest
+from hypothesis import Phase, find, given, settings
+from hypothesis import strategies as st
+
+from conversation_state import (
+    Aggregator,
+    AssistantMessage,
+    ResponseMeta,
+    SystemMessage,
+    ToolCall,
+    ToolMessage,
+    TrimContext,
+    Usage,
+    UserMessage,
+    decode,
+    encode,
+)
+from conversation_state.adapters import openai_chat
+from conversation_state.aggregator import Entry, LedgerEntry
+from conversation_state.diffing import Diff, Pair, diff
+from conversation_state.diffing._rows import APART, BOTH, CHANGED, SAME, rows
+from conversation_state.diffing._saying import said
+from conversation_state.diffing._words import first_difference, marked
+from conversation_state.messages import UnknownMessage
+from conversation_state.parts import (
+    FilePart,
+    ImagePart,
+    ReasoningPart,
+    RefusalPart,
+    TextPart,
+    UnknownPart,
+)
+from conversation_state.testing import _diff_laws, laws, strategies
+from conversation_state.testing import strategies as our
+
+
+def grown(state, *texts):
+    """
+    *state* with users' texts at its end.
+    """
+    return state.extend(map(UserMessage, texts))
+
+
+def texts(entries):
+    """
+    What entries say.
+    """
+    return [entry.message.text for entry in entries]
+
+
+def rebuilt(state, entries=None, ledger=None):
+    """
+    *state*, with other entries or another ledger.
+    """
+    return Aggregator.rebuild(
+        id=state.id,
+        parent_id=state.parent_id,
+        root_id=state.root_id,
+        init_len=state.init_len,
+        init_ledger_len=state.init_ledger_len,
+        entries=list(state.entries if entries is None else entries),
+        ledger=list(state.ledger if ledger is None else ledger),
+    )
+
+
+@pytest.fixture
+def talk():
+    """
+    What both sides remember.
+    """
+    return grown(Aggregator.new(), "one", "two", "three", "four")
+
+
+class TestDiff:
+    """
+    `diff` by examples.
+    """
+
+    def test_forks(self, talk):
+        """
+        What each fork said and spent is its own; what they inherited is common.
+        """
+        talk = talk.add_usage(Usage(100))
+        a = grown(talk.fork(), "a1", "a2").add_usage(Usage(10, 1)).add_usage(Usage(5))
+        b = grown(talk.fork(), "b1").add_usage(Usage(20))
+
+        found = diff(a, b)
+
+        assert 4 == found.common
+        assert ["two", "three", "four"] == texts(found.context)
+        assert tuple(a.entries)[4:] == found.only_a
+        assert tuple(b.entries)[4:] == found.only_b
+        assert tuple(a.ledger)[1:] == found.ledger_a
+        assert tuple(b.ledger)[1:] == found.ledger_b
+        assert (Usage(15, 1), Usage(20)) == (found.usage_a, found.usage_b)
+        assert () == found.both == found.same == found.changed
+        assert () == found.ledger_changed
+        assert found
+        assert found.related
+        assert not found.identical
+        assert not found.reordered
+
+    def test_what_a_branch_added(self, talk):
+        """
+        A state and what grew from it: nothing is missing on the one side.
+        """
+        found = diff(talk, grown(talk, "five"))
+
+        assert () == found.only_a
+        assert ["five"] == texts(found.only_b)
+        assert Usage() == found.usage_a == found.usage_b
+
+    def test_joined_in_two_orders(self, talk):
+        """
+        Siblings joined in either order: all is in both, in another order.
+        """
+        a, b = grown(talk.fork(), "a"), grown(talk.fork(), "b")
+        found = diff(talk.join(a, b), talk.join(b, a))
+
+        assert () == found.only_a == found.only_b
+        assert () == found.changed
+        assert [("a", "a"), ("b", "b")] == [tuple(texts(pair)) for pair in found.both]
+        assert found.reordered
+        assert found
+
+    def test_what_a_join_brought(self, talk):
+        """
+        It is in both, though the pasts parted before.
+        """
+        a, b = grown(talk.fork(), "a"), grown(talk.fork(), "b")
+        found = diff(b, a.join(b))
+
+        assert ["a"] == texts(found.only_b)
+        assert () == found.only_a
+        assert ["b"] == [pair.a.message.text for pair in found.both]
+        assert not found.reordered
+
+    def test_strangers(self):
+        """
+        Have nothing in common, not even when they say the same.
+        """
+        a, b = grown(Aggregator.new(), "hi"), grown(Aggregator.new(), "hi")
+        found = diff(a, b)
+
+        assert 0 == found.common
+        assert not found.related
+        assert ((a.entries[0], b.entries[0]),) == found.same
+
+    def test_cousins_without_a_word_in_common(self, talk):
+        """
+        Are related by the state they were forked from.
+        """
+        a, b = grown(talk.fork(at=0), "a"), grown(talk.fork(at=0), "b")
+
+        assert diff(a, b).related
+        assert 0 == diff(a, b).common
+
+    def test_related_by_a_join(self, talk):
+        """
+        So are strangers of which one was joined into the other, in the middle.
+        """
+        other = grown(Aggregator.new(), "x").join(talk)
+        found = diff(talk, other)
+
+        assert found.related
+        assert 0 == found.common
+        assert 4 == len(found.both)
+
+    def test_erased(self, talk):
+        """
+        Another message under the same identity is a change, and no entry of
+        one side; a join keeps the receiver's.
+        """
+        entries = list(talk.entries)
+        entries[1] = Entry(entries[1].id, UserMessage("[erased]"))
+        other = rebuilt(talk, entries)
+        found = diff(talk, other)
+
+        assert 1 == found.common
+        assert (Pair(talk.entries[1], entries[1]),) == found.changed
+        assert 3 == len(found.both)
+        assert () == found.only_a == found.only_b
+        assert () == found.same
+        assert found
+        assert talk.join(other) is talk
+
+    def test_paid_differently(self, talk):
+        """
+        One key with two usages, or two models, is spent by neither alone.
+        """
+        a = talk.add_usage(Usage(1), key="k").add_usage(Usage(5), key="l", model="x")
+        b = talk.add_usage(Usage(2), key="k").add_usage(Usage(5), key="l", model="y")
+        found = diff(a, b)
+
+        assert () == found.ledger_a == found.ledger_b
+        assert Usage() == found.usage_a == found.usage_b
+        assert [
+            (LedgerEntry("k", Usage(1), ""), LedgerEntry("k", Usage(2), "")),
+            (LedgerEntry("l", Usage(5), "x"), LedgerEntry("l", Usage(5), "y")),
+        ] == [tuple(pair) for pair in found.ledger_changed]
+        assert found
+
+    def test_paid_in_another_order(self, talk):
+        """
+        The same records in two orders are a difference of the ledgers.
+        """
+        a = talk.add_usage(Usage(1), key="k").add_usage(Usage(2), key="l")
+        found = diff(a, rebuilt(a, ledger=reversed(a.ledger)))
+
+        assert found.ledger.reordered
+        assert not found.reordered
+        assert found
+
+    def test_identical(self, talk):
+        """
+        A copy is identical; a fork and another state of the same content are
+        not, and do not differ either.
+        """
+        copy = decode(encode(talk), expect=Aggregator)
+        other = Aggregator.rebuild(
+            id=talk.id,
+            parent_id=None,
+            root_id=None,
+            init_len=1,
+            init_ledger_len=0,
+            entries=list(talk.entries),
+            ledger=[],
+        )
+
+        assert diff(talk, copy).identical
+        assert not diff(talk, copy)
+        assert not diff(talk, talk.fork()).identical
+        assert not diff(talk, talk.fork())
+        assert not diff(talk, other).identical
+        assert not diff(talk, other)
+
+    def test_empty(self):
+        """
+        Two roots without a word do not differ, and are not related.
+        """
+        a, b = Aggregator.new(), Aggregator.new()
+
+        assert not diff(a, b)
+        assert not diff(a, b).identical
+        assert not diff(a, b).related
+        assert () == diff(a, b).context
+
+    def test_is_a_value(self, talk):
+        """
+        Equal by content, hashable, small in a pickle, and told in a line.
+        """
+        long = grown(talk, *["said" * 100] * 1_000)
+        a, b = grown(long.fork(), "a"), grown(long.fork(), "b", "c")
+        found = diff(a, b)
+
+        assert found == diff(a, b)
+        assert found != diff(b, a)
+        assert hash(found) == hash(diff(a, b))
+        laws.copies_are_equal(found)
+        assert "<Diff: 1,004 messages in common, 1 only in a, 2 only in b>" == repr(
+            found
+        )
+
+    def test_pickles_without_the_past(self, talk):
+        """
+        What is shipped grows with the difference.
+        """
+        long = grown(talk, *[f"said {n}" * 20 for n in range(1_000)])
+        found = diff(grown(long.fork(), "a"), long)
+
+        assert 3_000 > len(pickle.dumps(found))
+
+    def test_looks_at_nothing_in_common(self):
+        """
+        Of a shared past no message is compared, hashed or shown.
+        """
+
+        class Watched(UserMessage):
+            __slots__ = ()
+
+            def __eq__(self, other):
+                raise AssertionError
+
+            def __hash__(self):
+                raise AssertionError
+
+        past = Aggregator.new(messages=[Watched(str(n)) for n in range(100)])
+        past = past.extend(map(UserMessage, "abc"))
+        a, b = grown(past.fork(), "a"), grown(past.fork(), "b")
+
+        assert 103 == diff(a, b).common
+        assert diff(a, b).text()
+        assert diff(a, a).identical
+
+    @pytest.mark.parametrize(
+        ("wrong", "told"),
+        [
+            (None, "a is a NoneType: None"),
+            ([UserMessage("hi")], r"a is a list: \[UserMessage"),
+            (Aggregator.new().checkpoint("x"), r"a is a Checkpoint: .* a\.state"),
+            (Aggregator.new().turn, "a is a Turn, .* compare the state it is of"),
+            (TrimContext.of([]), "a is a TrimContext, .* compare the state it is of"),
+        ],
+        ids=["nothing", "list", "checkpoint", "turn", "view"],
+    )
+    def test_refuses_what_is_no_state(self, wrong, told):
+        """
+        By saying what it is, and what to compare instead; on either side.
+        """
+        state = Aggregator.new()
+
+        with pytest.raises(TypeError, match=f"diff compares two Aggregators; {told}"):
+            diff(wrong, state)
+
+        with pytest.raises(TypeError, match="diff compares two Aggregators; b is a"):
+            diff(state, wrong)
+
+
+class TestLaws:
+    """
+    What holds for every two states.
+    """
+
+    @given(our.relatives())
+    def test_relatives(self, pair):
+        """
+        Of states that grew from one.
+        """
+        laws.diffs_tell_all(*pair)
+        laws.diffs_are_mirrored(*pair)
+        laws.joins_bring_the_difference(*pair)
+
+    @given(our.aggregators(), our.aggregators())
+    def test_strangers(self, a, b):
+        """
+        Of states that know nothing of each other, but for keys of ledgers.
+        """
+        laws.diffs_tell_all(a, b)
+        laws.diffs_are_mirrored(a, b)
+        laws.joins_bring_the_difference(a, b)
+
+    @given(our.aggregators())
+    def test_itself(self, state):
+        """
+        Of a state, itself, a fork and a copy.
+        """
+        laws.nothing_differs_from_itself(state)
+        laws.diffs_tell_all(state, decode(encode(state), expect=Aggregator))
+
+    @given(our.diffs())
+    def test_copies(self, found):
+        """
+        Differences survive copying and pickling.
+        """
+        laws.copies_are_equal(found)
+
+    @pytest.mark.parametrize(
+        "holds",
+        [
+            lambda found: found.same,
+            lambda found: found.both and found.only_a and found.only_b,
+            lambda found: found.changed,
+            lambda found: found.reordered,
+            lambda found: found.ledger_changed,
+            lambda found: found.common > 40 and found.only_a,
+            lambda found: not found and not found.identical,
+        ],
+        ids=["same", "both", "changed", "moved", "paid", "long", "forked"],
+    )
+    def test_reach(self, holds):
+        """
+        Everything that can differ differs in some example.
+        """
+        quick = settings(max_examples=3_000, database=None, phases=[Phase.generate])
+
+        found = find(
+            strategies.diffs(), lambda found: bool(holds(found)), settings=quick
+        )
+
+        assert holds(found)
+
+    def test_broken(self, monkeypatch):
+        """
+        A law that is broken says so.
+        """
+        trunk = grown(Aggregator.new(), "x")
+        a = grown(trunk.fork(), "a").add_usage(Usage(1))
+        b = grown(trunk.fork(), "b").add_usage(Usage(2))
+
+        def broken(law, *states, **lie):
+            with monkeypatch.context() as patched:
+                if "verb" in lie:
+                    patched.setattr(Diff, lie["verb"], lie["to"])
+                else:
+                    told = lambda a, b: attrs.evolve(diff(a, b), **lie)  # noqa: E731
+                    patched.setattr(_diff_laws, "diff", told)
+
+                with pytest.raises(AssertionError) as raised:
+                    law(*states)
+
+            return str(raised.value)
+
+        always, never = (lambda _: True), (lambda _: False)
+        other = diff(b, a)
+        assert broken(laws.nothing_differs_from_itself, a, verb="__bool__", to=always)
+        assert broken(laws.nothing_differs_from_itself, a, identical=False)
+        assert broken(laws.nothing_differs_from_itself, a, related=False)
+        assert broken(laws.diffs_tell_all, a, b, verb="__bool__", to=never)
+        assert broken(laws.diffs_tell_all, a, b, identical=True)
+        assert broken(laws.diffs_tell_all, a, b, related=False)
+        assert broken(laws.diffs_tell_all, a, b, context=())
+        assert broken(laws.diffs_tell_all, a, b, entries=other.entries)
+        assert broken(laws.diffs_tell_all, a, b, ledger=other.ledger)
+        assert broken(laws.diffs_are_mirrored, a, b, verb="reversed", to=lambda d: d)
+        assert broken(laws.joins_bring_the_difference, a, b, entries=other.entries)
+        assert broken(laws.joins_bring_the_difference, a, b, ledger=other.ledger)
+
+
+CALL = AssistantMessage(tool_calls=[ToolCall("c1", "clock", '{"at": "Bern"}')])
+
+
+class TestSame:
+    """
+    When two messages say the same.
+    """
+
+    @pytest.mark.parametrize(
+        ("one", "other"),
+        [
+            (UserMessage("hi"), UserMessage("hi")),
+            (UserMessage("hi"), UserMessage("hi", metadata={"n": 1})),
+            (
+                UserMessage("hi", run_id=UUID(int=1), turn_id=UUID(int=2)),
+                UserMessage("hi", timestamp=datetime(2026, 1, 2, tzinfo=UTC)),
+            ),
+            (UserMessage("hi"), UserMessage([TextPart("h"), TextPart("i", index=1)])),
+            (UserMessage(""), UserMessage([TextPart("")])),
+            (
+                AssistantMessage("hi", response=ResponseMeta("stop", Usage(1))),
+                AssistantMessage([ReasoningPart("hm"), TextPart("hi")]),
+            ),
+            (
+                AssistantMessage([TextPart("h"), ReasoningPart("hm"), TextPart("i")]),
+                AssistantMessage("hi"),
+            ),
+            (
+                CALL,
+                CALL.replace(tool_calls=[ToolCall("c2", "clock", '{"at": "Bern"}')]),
+            ),
+            (
+                ToolMessage("12:30", tool_call_id="c1"),
+                ToolMessage("12:30", tool_call_id="c2"),
+            ),
+            (
+                UserMessage([ImagePart(data=b"GIF", metadata={"n": 1})]),
+                UserMessage([ImagePart(data=b"GIF", index=3)]),
+            ),
+            (
+                UserMessage([UnknownPart({"type": "x", "of": [1]})]),
+                UserMessage([UnknownPart({"type": "x", "of": [1]}, index=1)]),
+            ),
+            (
+                AssistantMessage([ReasoningPart("hm", signature="1")]),
+                AssistantMessage([ReasoningPart("hm", signature="2")]),
+            ),
+            (
+                UnknownMessage({"role": "judge", "of": [1]}),
+                UnknownMessage({"role": "judge", "of": [1]}, metadata={"n": 1}),
+            ),
+        ],
+    )
+    def test_same(self, one, other):
+        """
+        Ids, times, metadata, thoughts and pieces do not count.
+        """
+        assert said(one) == said(other)
+        assert hash(said(one)) == hash(said(other))
+
+    @pytest.mark.parametrize(
+        ("one", "other"),
+        [
+            (UserMessage("hi"), UserMessage("Hi")),
+            (UserMessage("hi"), SystemMessage("hi")),
+            (UserMessage("hi"), UserMessage("hi", name="ann")),
+            (UserMessage("hi"), UserMessage([TextPart("hi"), ImagePart(data=b"GIF")])),
+            (
+                UserMessage([TextPart("hi"), ImagePart(data=b"GIF")]),
+                UserMessage([ImagePart(data=b"GIF"), TextPart("hi")]),
+            ),
+            (
+                UserMessage([ImagePart(data=b"GIF")]),
+                UserMessage([ImagePart(data=b"PNG")]),
+            ),
+            (UserMessage([ImagePart(url="x")]), UserMessage([FilePart(url="x")])),
+            (
+                UserMessage([ImagePart(url="x", media_type="image/gif")]),
+                UserMessage([ImagePart(url="x", media_type="image/png")]),
+            ),
+            (AssistantMessage("hi"), AssistantMessage([RefusalPart("hi")])),
+            (AssistantMessage("hi"), AssistantMessage([ReasoningPart("hi")])),
+            (
+                AssistantMessage([ReasoningPart("hm")]),
+                AssistantMessage([ReasoningPart("ah")]),
+            ),
+            (AssistantMessage("hi"), CALL.replace(content="hi")),
+            (
+                CALL,
+                CALL.replace(tool_calls=[ToolCall("c1", "clock", '{"at": "Chur"}')]),
+            ),
+            (CALL, CALL.replace(tool_calls=[ToolCall("c1", "map", '{"at": "Bern"}')])),
+            (
+                CALL,
+                CALL.replace(
+                    tool_calls=[ToolCall("c", "clock", '{"at": "Bern"}', type="custom")]
+                ),
+            ),
+            (CALL, CALL.replace(tool_calls=[*CALL.tool_calls, *CALL.tool_calls])),
+            (
+                ToolMessage("x", tool_call_id="c"),
+                ToolMessage("x", tool_call_id="c", is_error=True),
+            ),
+            (
+                ToolMessage("x", tool_call_id="c"),
+                ToolMessage("x", tool_call_id="c", tool_name="map"),
+            ),
+            (UnknownMessage({"role": "judge"}), UnknownMessage({"role": "jury"})),
+            (
+                UnknownMessage({"role": "judge"}, source="a"),
+                UnknownMessage({"role": "judge"}, source="b"),
+            ),
+        ],
+    )
+    def test_not_the_same(self, one, other):
+        """
+        Who says it counts, and everything that is said or done.
+        """
+        assert said(one) != said(other)
+
+    @given(our.messages())
+    def test_equal_messages_say_the_same(self, message):
+        """
+        Whatever they hold, and under other ids and metadata, too.
+        """
+        again = message.replace(metadata={"typed": "again"}, timestamp=None)
+
+        assert said(message) == said(message.replace()) == said(again)
+        assert hash(said(message)) == hash(said(again))
+
+    def test_matched_in_order(self, talk):
+        """
+        The first with the first, each once; what is left over is in no pair.
+        """
+        a = grown(talk.fork(), "x", "y", "x", "x")
+        b = grown(talk.fork(), "x", "x", "y", "z")
+        found = diff(a, b)
+
+        at_a = {entry.id: at for at, entry in enumerate(found.only_a)}
+        at_b = {entry.id: at for at, entry in enumerate(found.only_b)}
+        assert [(0, 0), (1, 2), (2, 1)] == [
+            (at_a[one.id], at_b[other.id]) for one, other in found.same
+        ]
+
+    def test_what_both_have_is_in_no_pair(self, talk):
+        """
+        One entry that both have is no entry that says the same.
+        """
+        a, b = grown(talk.fork(), "x"), grown(talk.fork(), "y")
+
+        assert () == diff(b, a.join(b)).same
+
+    def test_linear(self, talk):
+        """
+        A hundred thousand that say the same are no trouble.
+        """
+        a, b = (talk.fork().extend([UserMessage("x")] * 50_000) for _ in "ab")
+
+        assert 50_000 == len(diff(a, b).same)
+
+
+class TestRows:
+    """
+    Two sides put beside each other.
+    """
+
+    @given(our.diffs())
+    def test_every_entry_once(self, found):
+        """
+        Both orders are kept, and what stands together belongs together.
+        """
+        shown = list(rows(found.entries, found.same))
+        both = {(pair.a.id, pair.b.id): pair.a == pair.b for pair in found.both}
+        same = {(pair.a.id, pair.b.id) for pair in found.same}
+
+        assert list(found.entries.rest_a) == [row.a for row in shown if row.a]
+        assert list(found.entries.rest_b) == [row.b for row in shown if row.b]
+        for row in shown:
+            ids = (row.a and row.a.id, row.b and row.b.id)
+            if row.kind in (BOTH, CHANGED):
+                assert both[ids] == (row.kind == BOTH)
+            elif row.kind == SAME:
+                assert ids in same
+            else:
+                assert row.kind == APART
+
+    @given(
+        st.lists(st.integers(0, 5), max_size=12),
+        st.lists(st.integers(0, 5), max_size=12),
+    )
+    def test_as_many_as_possible(self, one, other):
+        """
+        No other choice of the pairs puts more of them in one row.
+        """
+        root = Aggregator.new()
+        found = diff(
+            grown(root.fork(), *map(str, one)), grown(root.fork(), *map(str, other))
+        )
+        shown = [row for row in rows(found.entries, found.same) if row.kind == SAME]
+
+        at_b = {entry.id: at for at, entry in enumerate(found.only_b)}
+        # The longest increasing run by the book: quadratic, over all ends.
+        ends = [at_b[pair.b.id] for pair in found.same]
+        best: list[int] = []
+        for at, end in enumerate(ends):
+            before = [best[n] for n in range(at) if ends[n] < end]
+            best.append(1 + max(before, default=0))
+
+        assert max(best, default=0) == len(shown)
+
+    def test_notes(self, talk):
+        """
+        What could not stand in one row is known in both places.
+        """
+        a, b = grown(talk.fork(), "a", "x"), grown(talk.fork(), "b")
+        found = diff(talk.join(a, b), talk.join(b, a))
+        shown = list(rows(found.entries, found.same))
+
+        assert [(None, "b"), ("a", "a"), ("x", "x"), ("b", None)] == [
+            tuple(entry and entry.message.text for entry in row[:2]) for row in shown
+        ]
+        assert ["", "", "", BOTH] == [row.a_met for row in shown]
+        assert [BOTH, "", "", ""] == [row.b_met for row in shown]
+
+    def test_lazy(self, talk):
+        """
+        The first rows of a million cost no million.
+        """
+        found = diff(talk, grown(talk, *["x"] * 100_000))
+
+        first = next(rows(found.entries, found.same))
+
+        assert (None, found.only_b[0], APART, "", "") == first
+
+    def test_many_in_another_order(self, talk):
+        """
+        Tens of thousands backwards are still put in rows.
+        """
+        a = grown(talk, *map(str, range(20_000)))
+        b = grown(talk, *map(str, reversed(range(20_000))))
+        found = diff(a, b)
+        kinds = [row.kind for row in rows(found.entries, found.same)]
+
+        assert 1 == kinds.count(SAME)
+        assert 20_000 == len(found.same)
+
+
+class TestWords:
+    """
+    Where two texts differ.
+    """
+
+    @given(our.texts(), our.texts(), our.texts())
+    def test_first_difference(self, start, one, other):
+        """
+        All before is the same, and the next character is not.
+        """
+        a, b = start + one, start + other
+        at = first_difference(a, b)
+
+        assert a[:at] == b[:at]
+        assert at in (len(a), len(b)) or a[at] != b[at]
+
+    @pytest.mark.parametrize(
+        ("a", "b", "ours", "theirs"),
+        [
+            ("leaves at 12:30.", "leaves at 12:45.", ["30"], ["45"]),
+            ("it is on time", "it is not on time", [], [" not"]),
+            ("one two three", "one three", [" two"], []),
+            ("same", "same", [], []),
+            ("nothing alike", "quite other words", [], []),
+            ("", "new", [], []),
+            (
+                "one two three four five six",
+                "one 2 three four 5 six",
+                [" two", " five"],
+                [" 2", " 5"],
+            ),
+            ("a b c d e f g", "x b c d e f y", ["a", " g"], ["x", " y"]),
+        ],
+    )
+    def test_marked(self, a, b, ours, theirs):
+        """
+        The words that the other text has not; none where most differ.
+        """
+        one, other = marked(a, b)
+
+        assert ours == [text for text, is_marked in one if is_marked]
+        assert theirs == [text for text, is_marked in other if is_marked]
+
+    @given(
+        st.lists(st.sampled_from(["a", "b", " ", "\n", ",", "ü"]), max_size=30),
+        st.lists(st.sampled_from(["a", "b", " ", "\n", ",", "ü"]), max_size=30),
+    )
+    def test_nothing_is_lost(self, one, other):
+        """
+        The pieces are the texts; what is not marked is the same in both.
+        """
+        a, b = "".join(one), "".join(other)
+        ours, theirs = marked(a, b)
+        plain = [
+            "".join(text for text, is_marked in side if not is_marked)
+            for side in (ours, theirs)
+        ]
+
+        assert a == "".join(text for text, _ in ours)
+        assert b == "".join(text for text, _ in theirs)
+        if any(is_marked for _, is_marked in (*ours, *theirs)):
+            assert plain[0] == plain[1]
+
+    @pytest.mark.parametrize(
+        ("a", "b"),
+        [
+            ("," * 300, ",." * 150),
+            ("x " * 9_000, "y " * 9_000),
+            ("x" * 10**6, "x" * 10**6 + "y"),
+            (" " * 20_000, " " * 19_999),
+        ],
+        ids=["repeated", "many", "long", "blank"],
+    )
+    def test_bounded(self, a, b):
+        """
+        Texts made to take long are not compared word by word.
+        """
+        one, other = marked(a, b)
+
+        assert 3 > len(one) + len(other) - 1
+
+
+class TestRealRuns:
+    """
+    Two recorded runs of one task.
+    """
+
+    def test_runs(self, shared_data):
+        """
+        All laws hold, every rendering shows both runs, and what was not
+        common is what a plain comparison finds.
+        """
+        path = shared_data / "transcripts" / "airline.jsonl"
+        talks = [
+            openai_chat.load(json.loads(line)["messages"])
+            for line in path.read_text(encoding="utf-8").splitlines()
+        ]
+        draw = random.Random(5)
+        alike = 0
+        for one, other in [*pairwise(talks)][::2]:
+            start = 0
+            while one[start] == other[start]:
+                start += 1
+
+            trunk = Aggregator.new(messages=one[:start])
+            a = trunk.fork().extend(one[start:]).add_usage(Usage(draw.randrange(99)))
+            b = trunk.fork().extend(other[start:])
+            found = diff(a, b)
+            alike += len(found.same)
+
+            assert start == found.common
+            assert list(one[start:]) == [entry.message for entry in found.only_a]
+            assert list(other[start:]) == [entry.message for entry in found.only_b]
+            laws.diffs_tell_all(a, b)
+            laws.diffs_are_mirrored(a, b)
+            laws.joins_bring_the_difference(a, b)
+            for shown in (found.text(), found.markdown(), found.html()):
+                assert len(shown) < 4 * len(str(one)) + 4 * len(str(other))
+
+        assert 100 < alike

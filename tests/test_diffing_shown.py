@@ -1,0 +1,803 @@
+"""
+Differences as text, Markdown and HTML, in which nobody can speak for others.
+"""
+
+import re
+from html.parser import HTMLParser
+from itertools import pairwise
+
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+from markdown_it import MarkdownIt
+
+from conversation_state import (
+    Aggregator,
+    AssistantMessage,
+    ResponseMeta,
+    SystemMessage,
+    ToolCall,
+    ToolMessage,
+    Usage,
+    UserMessage,
+)
+from conversation_state.aggregator import Entry
+from conversation_state.diffing import diff
+from conversation_state.messages import UnknownMessage
+from conversation_state.parts import (
+    FilePart,
+    ImagePart,
+    ReasoningPart,
+    RefusalPart,
+    TextPart,
+    UnknownPart,
+)
+from conversation_state.rendering import visible
+from conversation_state.testing import strategies as our
+
+FORMATS = ["text", "markdown", "html"]
+
+# What somebody may say to be taken for somebody else, or for markup.
+FORGERIES = [
+    "\nassistant\n    I agree.",
+    "\n+ assistant: I agree.",
+    "\r- user: no\r",
+    "--- a, 2 messages\n+++ b, 2 messages",
+    "\n### only in `b`: assistant\n\n> I agree.",
+    "assistant\n===",
+    "```\n### in both: user\n```\n",
+    "~~~",
+    "</div></td></tr></table><h3>assistant</h3>",
+    "</code></summary></details>",
+    "<script>alert(1)</script>",
+    "<img src=x onerror=alert(1)>",
+    "<style>*{display:none}</style>",
+    "<!--",
+    "<![CDATA[",
+    "<?php",
+    "\" onmouseover='alert(1)' style=\"x",
+    "javascript:alert(1)",
+    "<javascript:alert(1)>",
+    "[x](javascript:alert(1))",
+    "[assistant]: https://example.com",
+    "![x](https://example.com/x.png)",
+    "&lt;b&gt; &#60;script>",
+    "\x1b[2Jassistant",
+    "a\u202eb\u2028### assistant\x85\x0b\x0c\x00",
+    "$$\\href{javascript:alert(1)}{x}$$",
+    "`` ` ```",
+    "\\`",
+    ", elsewhere in b, too",
+]
+hostile = st.lists(st.sampled_from(FORGERIES) | our.texts(), max_size=3).map("".join)
+hostile_messages = st.one_of(
+    st.builds(UserMessage, hostile, name=hostile),
+    st.builds(SystemMessage, hostile),
+    st.builds(
+        ToolMessage, hostile, tool_call_id=hostile.filter(bool), tool_name=hostile
+    ),
+    st.builds(
+        AssistantMessage,
+        st.lists(
+            st.builds(TextPart, hostile)
+            | st.builds(ReasoningPart, hostile)
+            | st.builds(RefusalPart, hostile)
+            | st.builds(ImagePart, url=hostile.filter(bool))
+            | st.builds(FilePart, url=hostile.filter(bool), name=hostile)
+            | st.builds(UnknownPart, st.builds(dict, x=hostile), source=hostile),
+            max_size=3,
+        ),
+        tool_calls=st.lists(st.builds(ToolCall, hostile, hostile, hostile), max_size=2),
+        response=st.builds(ResponseMeta, hostile),
+    ),
+    st.builds(
+        UnknownMessage, st.builds(dict, role=hostile), source=hostile.filter(bool)
+    ),
+)
+some = st.lists(our.messages() | hostile_messages, max_size=4)
+
+
+@st.composite
+def hostile_diffs(draw):
+    """
+    Differences in which everybody tries to be somebody else: some said in
+    common, some by one side, some by both, some joined, erased and paid.
+    """
+    trunk = Aggregator.new(messages=draw(some))
+    said = draw(some)
+    a, b = (trunk.fork().extend(draw(some)).extend(said) for _ in "ab")
+    key = draw(hostile.filter(bool))
+    a = a.add_usage(Usage(1), key=key, model=draw(hostile))
+    b = b.add_usage(Usage(2), key=key).extend(draw(some))
+    if draw(st.booleans()):
+        a, b = a.join(b), draw(st.sampled_from([b, b.join(a)]))
+
+    if draw(st.booleans()) and len(a):
+        entries = list(a.entries)
+        at = draw(st.integers(0, len(a) - 1))
+        entries[at] = Entry(entries[at].id, draw(hostile_messages))
+        a = Aggregator.rebuild(
+            id=a.id,
+            parent_id=a.parent_id,
+            root_id=a.root_id,
+            init_len=a.init_len,
+            init_ledger_len=a.init_ledger_len,
+            entries=entries,
+            ledger=list(a.ledger),
+        )
+
+    return diff(a, b)
+
+
+names = st.just(("a", "b")) | st.tuples(hostile, hostile)
+
+
+def talk():
+    """
+    Two attempts at one answer, after a common beginning.
+    """
+    trunk = Aggregator.new(
+        messages=[SystemMessage("Be brief."), UserMessage("When does it leave?")]
+    ).add_usage(Usage(100))
+    attempts = [
+        trunk.fork().extend(
+            [
+                AssistantMessage(
+                    [ReasoningPart(f"Thought {at}.")],
+                    tool_calls=[ToolCall(f"c{at}", "clock", '{"at": "Bern", "x": 1}')],
+                ),
+                ToolMessage("12:30", tool_call_id=f"c{at}"),
+                AssistantMessage(f"It leaves at 12:{at}0 from platform 4."),
+            ]
+        )
+        for at in (3, 4)
+    ]
+    return (
+        attempts[0].add_usage(Usage(10, 5)),
+        attempts[1].add_user_prompt("Thanks.").add_usage(Usage(20)),
+    )
+
+
+TEXT = """\
+--- draft, 5 messages
++++ "second try", 6 messages
+2 messages in common, the last: user: When does it leave?
+= assistant:
+=   reasoning: Thought 3.
+=   calls clock as c3: { "at": "Bern", "x": 1 }
+= tool clock, for c3: 12:30
+- assistant: It leaves at 12:30 from platform 4.
++ assistant: It leaves at 12:40 from platform 4.
++ user: Thanks.
+only draft spent 15 tokens (1 record)
+only "second try" spent 20 tokens (1 record)"""
+
+MARKDOWN = """\
+- 2 messages in common
+- only in `draft`: 3 messages
+- only in `second try`: 4 messages
+- said on both sides: 2 messages
+- only `draft` spent 15 tokens (1 record)
+- only `second try` spent 20 tokens (1 record)
+
+### the last in common: user
+
+> When does it leave?
+
+### said in both: assistant
+
+reasoning:
+
+> Thought 3.
+
+calls `clock` as `c3`:
+
+```json
+{
+  "at": "Bern",
+  "x": 1
+}
+```
+
+### said in both: tool `clock`, for `c3`
+
+```
+12:30
+```
+
+### only in `draft`: assistant
+
+> It leaves at 12:30 from platform 4.
+
+### only in `second try`: assistant
+
+> It leaves at 12:40 from platform 4.
+
+### only in `second try`: user
+
+> Thanks."""
+
+
+class Fragment(HTMLParser):
+    """
+    A reader of HTML that believes nothing: tags must be ours and closed.
+    """
+
+    OURS = (
+        *("div", "details", "summary", "code", "del", "ins"),
+        *("table", "thead", "tbody", "tr", "th", "td"),
+    )
+
+    def __init__(self, html):
+        super().__init__(convert_charrefs=True)
+        self.open: list[str] = []
+        self.pieces: list[str] = []
+        self.cells: list[str] = []
+        self.tags: list[str] = []
+        self.attributes: set[tuple[str, str]] = set()
+        self.marked: dict[str, list[str]] = {"del": [], "ins": []}
+        self.feed(html)
+        self.close()
+        assert [] == self.open
+
+    def handle_starttag(self, tag, attrs):
+        assert tag in self.OURS
+        self.open.append(tag)
+        self.tags.append(tag)
+        self.attributes |= {*attrs}
+        if tag == "td":
+            self.cells.append("")
+
+    def handle_startendtag(self, tag, attrs):
+        raise AssertionError(tag)
+
+    def handle_endtag(self, tag):
+        assert tag == self.open.pop()
+
+    def handle_data(self, data):
+        self.pieces.append(data)
+        if "td" in self.open:
+            self.cells[-1] += data
+
+        for mark, found in self.marked.items():
+            if mark in self.open:
+                found.append(data)
+
+    def handle_comment(self, data):
+        raise AssertionError(data)
+
+    handle_decl = handle_pi = unknown_decl = handle_comment
+
+    @property
+    def text(self):
+        return "".join(self.pieces)
+
+
+def messages_of(found, limit=40):
+    """
+    The sides' entries after they parted, as many as are shown at most.
+    """
+    return [*found.entries.rest_a[:limit], *found.entries.rest_b[:limit]]
+
+
+def check_text(found, names=("a", "b")):
+    """
+    See to it that every line is ours: a sign and a role, or what is below it.
+    """
+    lines = found.text(names=names).split("\n")
+    roles = "system|user|assistant|tool|unknown"
+    heads = [line for line in lines[3:] if re.match(rf"[-+=! ] ({roles})\b", line)]
+    below = [line for line in lines[3:] if re.match(r"[-+=! ]   \w", line)]
+    told = [line for line in lines[3:] if re.match(r"(only |under |the order )", line)]
+    signs = {sign: [head for head in heads if head[0] == sign] for sign in "-+=! "}
+    both, same = len(signs[" "]), len(signs["="])
+
+    assert len(lines) == 3 + len(heads) + len(below) + len(told)
+    assert lines[0].startswith("--- ")
+    assert lines[1].startswith("+++ ")
+    assert len(found.entries.rest_a) == (
+        len(signs["-"]) + both + same + len(signs["!"]) / 2
+    )
+    assert len(found.entries.rest_b) == (
+        len(signs["+"]) + both + same + len(signs["!"]) / 2
+    )
+
+
+def check_markdown(found, names=("a", "b")):
+    """
+    The same of headings; others' words are quoted, or code, and do nothing.
+    """
+    env: dict[str, object] = {}
+    tokens = MarkdownIt("commonmark").parse(found.markdown(names=names), env)
+    heads, quotes = [], 0
+    for before, token in pairwise(tokens):
+        quotes += {"blockquote_open": 1, "blockquote_close": -1}.get(token.type, 0)
+        children = token.children or ()
+        assert token.type != "html_block"
+        assert not {"html_inline", "image"} & {each.type for each in children}
+        if token.type == "inline" and not quotes:
+            ours = "".join(each.content for each in children if each.type == "text")
+            assert {"text", "code_inline"} >= {each.type for each in children}
+            assert re.fullmatch(r"[\w ,:+().\-]*", ours)
+            if before.type == "heading_open":
+                heads.append(ours)
+
+    shown = [head for head in heads if not head.startswith("the last in common: ")]
+    twice = [head for head in shown if head.startswith(("in both: ", "said in both: "))]
+    assert not quotes
+    assert not env.get("references")
+    assert len(messages_of(found)) == len(shown) + len(twice)
+
+
+def check_html(found, names=("a", "b")):
+    """
+    Every tag and attribute is ours, and what is shown is the text.
+    """
+    html = found.html(names=names)
+    seen = Fragment(html)
+
+    assert {"class", "style", "scope", "colspan", "dir"} >= {
+        name for name, _ in seen.attributes
+    }
+    styles = [value for name, value in seen.attributes if name == "style"]
+    assert not re.search("url|@|expression|import|\\\\", "".join(styles))
+    assert seen.text == visible(seen.text)
+    for entry in messages_of(found):
+        if len(entry.message.text) < 500 and not entry.message.reasoning:
+            text = visible(entry.message.text).rstrip("\n")
+            parts = [part for part in entry.message.parts if type(part) is TextPart]
+            if len(parts) == len(entry.message.parts):
+                assert text in seen.text
+
+
+class TestText:
+    """
+    `Diff.text`, which ``str()`` is.
+    """
+
+    def test_example(self):
+        """
+        As in a unified diff: what is common, then signs.
+        """
+        found = diff(*talk())
+
+        assert TEXT == found.text(names=("draft", "second try"))
+        assert TEXT.replace("draft", "a").replace('"second try"', "b") == str(found)
+
+    def test_same_every_time(self):
+        """
+        No identity of an entry, and nothing else that changes, is in it.
+        """
+        one, other = (diff(*talk()) for _ in range(2))
+
+        assert one != other
+        assert all(getattr(one, name)() == getattr(other, name)() for name in FORMATS)
+
+    @pytest.mark.parametrize(
+        ("told", "change"),
+        [
+            ("nothing differs: 5 messages in common", lambda a: a),
+            (
+                "nothing differs but who the states are: 5 messages in common",
+                lambda a: a.fork(),
+            ),
+            (
+                "no messages in common: the states are not related",
+                lambda _: Aggregator.new(),
+            ),
+            ("no messages in common", lambda a: a.fork(at=0)),
+            (
+                "1 message in common, the last: system: Be brief.",
+                lambda a: a.fork(at=1),
+            ),
+        ],
+    )
+    def test_in_common(self, told, change):
+        """
+        One line says what there is in common, in every rendering.
+        """
+        a, _ = talk()
+        found = diff(a, change(a))
+
+        assert told == found.text().split("\n")[2]
+        assert f"- {told.partition(', the')[0]}" == found.markdown().split("\n")[0]
+        assert told.partition(", the")[0] in Fragment(found.html()).text
+
+    def test_joined(self):
+        """
+        What both have has no sign; what is elsewhere on the other side says so.
+        """
+        a, b = talk()
+        a, b = a.fork(at=2).add_user_prompt("x"), b.fork(at=2).add_user_prompt("y")
+        lines = diff(a.join(b), b.join(a)).text().split("\n")[3:-1]
+
+        assert "messages in common, the order of what came later differs, the last" in (
+            diff(a.join(b), b.join(a)).text()
+        )
+        assert [
+            "- user, elsewhere in b, too: x",
+            "  user: y",
+            "+ user, elsewhere in a, too: x",
+        ] == lines
+        assert (
+            "in `a`, elsewhere in `b`, too: user"
+            in diff(a.join(b), b.join(a)).markdown()
+        )
+
+    def test_said_elsewhere(self):
+        """
+        The same in another place says so, and is on neither side alone.
+        """
+        root = Aggregator.new()
+        a = root.fork().extend(map(UserMessage, "xyz"))
+        b = root.fork().extend(map(UserMessage, "zxy"))
+        found = diff(a, b)
+
+        assert [
+            "+ user, said elsewhere in a, too: z",
+            "= user: x",
+            "= user: y",
+            "- user, said elsewhere in b, too: z",
+        ] == found.text().split("\n")[3:]
+        assert 2 == found.markdown().count("said elsewhere")
+        assert 2 == Fragment(found.html()).text.count("said elsewhere")
+
+    def test_changed(self):
+        """
+        Another message under one identity shows both, and in what they differ.
+        """
+        a, _ = talk()
+        entries = list(a.entries)
+        entries[1] = Entry(entries[1].id, UserMessage("[erased]", name="x"))
+        b = Aggregator.rebuild(
+            id=a.id,
+            parent_id=None,
+            root_id=None,
+            init_len=0,
+            init_ledger_len=0,
+            entries=entries[:2],
+            ledger=list(a.ledger),
+        )
+        found = diff(a.fork(at=2), b)
+
+        assert [
+            "! user: When does it leave?",
+            "! user (x): [erased]",
+            "!   differs in content, name",
+        ] == found.text().split("\n")[3:]
+        assert "### changed, in `a`: user\n\n> When" in found.markdown()
+        assert "### changed, in `b`, in its content, name: user (`x`)" in (
+            found.markdown()
+        )
+        assert "changed, differing in content, name" in Fragment(found.html()).text
+
+    def test_changed_into_another_kind(self):
+        """
+        A role is what differs then.
+        """
+        state = Aggregator.new(messages=[UserMessage("x")])
+        (entry,) = state.entries
+        other = Aggregator.rebuild(
+            id=state.id,
+            parent_id=None,
+            root_id=None,
+            init_len=0,
+            init_ledger_len=0,
+            entries=[Entry(entry.id, SystemMessage("x"))],
+            ledger=[],
+        )
+
+        assert str(diff(state, other)).endswith("!   differs in role")
+
+    def test_spent(self):
+        """
+        One key with two usages is told by its name, and at most five of them.
+        """
+        root = Aggregator.new()
+        a, b = root, root
+        for at in range(7):
+            a = a.add_usage(Usage(1), key=f"order {at}", model="x y")
+            b = b.add_usage(Usage(1_000), key=f"order {at}")
+
+        lines = diff(a, b).text().split("\n")[3:]
+
+        assert 6 == len(lines)
+        assert (
+            'under the key "order 0" a paid 1 token for "x y", b 1,000 tokens'
+            == lines[0]
+        )
+        assert "under 2 more keys a and b paid differently" == lines[-1]
+        both = a.add_usage(Usage(2), key="k")
+        assert "only b spent 2 tokens (1 record)" == str(diff(a, both)).split("\n")[3]
+
+    def test_order_of_ledgers(self):
+        """
+        Records in another order are told.
+        """
+        root = Aggregator.new()
+        a, b = root.add_usage(Usage(1), key="a"), root.add_usage(Usage(1), key="b")
+
+        assert str(diff(a.join(b), b.join(a))).endswith(
+            "\nthe order of what both spent differs"
+        )
+
+    def test_around_the_difference(self):
+        """
+        Of long texts that begin alike, that is shown where they part.
+        """
+        root = Aggregator.new()
+        start = "word " * 100
+        found = diff(
+            root.fork().add_user_prompt(f"{start}yes{'.' * 200}"),
+            root.fork().add_user_prompt(f"{start}no{'.' * 200}"),
+        )
+        a, b = found.text().split("\n")[3:]
+
+        assert re.fullmatch(r"- user: … (word )+yes\.+… 133 more", a)
+        assert re.fullmatch(r"\+ user: … (word )+no\.+… 132 more", b)
+        assert 140 > len(a)
+
+    def test_short_or_long(self):
+        """
+        A hundred characters are shown as they are; of more the beginning, of
+        many parts the first.
+        """
+        root = Aggregator.new()
+        calls = [ToolCall(f"{n}", "f", "1") for n in range(30)]
+        found = diff(
+            root,
+            root.extend(
+                [
+                    UserMessage("x" * 100),
+                    UserMessage("x" * 1_101),
+                    AssistantMessage(tool_calls=calls),
+                ]
+            ),
+        )
+        lines = found.text().split("\n")[3:]
+
+        assert f"+ user: {'x' * 100}" == lines[0]
+        assert f"+ user: {'x' * 100}… 1,001 more" == lines[1]
+        assert "+   calls f as 19: 1" == lines[-2]
+        assert "+   10 more parts" == lines[-1]
+
+    def test_names_of_tools(self):
+        """
+        A result is told by the name of the call, though that was said in
+        common.
+        """
+        call = AssistantMessage(tool_calls=[ToolCall("c", "clock")])
+        trunk = Aggregator.new(messages=[UserMessage("?"), call])
+        other = trunk.add(ToolMessage("12:30", tool_call_id="c"))
+        found = diff(trunk, other)
+        later = diff(other, other.add_user_prompt("Ah."))
+
+        assert "+ tool clock, for c: 12:30" in str(found)
+        assert "### only in `b`: tool `clock`, for `c`" in found.markdown()
+        assert "the last: tool clock, for c: 12:30" in str(later)
+        assert "the last in common: tool `clock`" in later.markdown()
+
+    @given(hostile_diffs(), names)
+    def test_nobody_speaks_for_others(self, found, names):
+        """
+        Every line has our sign and a role, or is a part of such a message;
+        there are as many as entries, and nothing in them is obeyed.
+        """
+        check_text(found, names)
+        assert found.text(names=names) == visible(found.text(names=names))
+
+
+class TestMarkdown:
+    """
+    `Diff.markdown`.
+    """
+
+    def test_example(self):
+        """
+        A heading for each message; what was said on both sides is there once.
+        """
+        assert MARKDOWN == diff(*talk()).markdown(names=("draft", "second try"))
+
+    def test_long(self):
+        """
+        Of long texts the beginning, and how much more there is.
+        """
+        root = Aggregator.new()
+        found = diff(root, root.add_user_prompt("x" * 3_000))
+
+        assert found.markdown().endswith(
+            f"> {'x' * 2_000}\n\n... 1,000 more characters"
+        )
+
+    @given(hostile_diffs(), names)
+    def test_nobody_speaks_for_others(self, found, names):
+        """
+        Outside of quotes there are as many headings as entries, and what else
+        is there is ours; nothing is HTML, loads an image, or defines a link.
+        """
+        check_markdown(found, names)
+
+
+class TestHtml:
+    """
+    `Diff.html`.
+    """
+
+    def test_example(self):
+        """
+        Two sides, rows of what belongs together, and the words that differ.
+        """
+        found = diff(*talk())
+        seen = Fragment(found.html(names=("draft", "second try")))
+
+        assert "draft: 5 messagessecond try: 6 messages" in seen.text
+        assert "2 messages in common" in seen.text
+        assert seen.text.endswith(
+            "only draft spent 15 tokens (1 record)"
+            "only second try spent 20 tokens (1 record)"
+        )
+        assert 8 == len(seen.cells)
+        assert seen.cells[0].startswith("assistant · said in bothreasoningThought 3.")
+        assert seen.cells[1].startswith("assistant · said in bothreasoningThought 4.")
+        assert "assistantIt leaves at 12:30 from platform 4." == seen.cells[4]
+        assert ["", "userThanks."] == seen.cells[6:]
+        assert {"del": ["3", "30"], "ins": ["4", "40"]} == {
+            mark: [text.strip() for text in found]
+            for mark, found in seen.marked.items()
+        }
+
+    def test_what_both_have_is_there_once(self):
+        """
+        Over both columns, as is what is said in the very same way.
+        """
+        trunk = Aggregator.new(messages=[UserMessage("?")])
+        a, b = (trunk.fork().add_user_prompt("x") for _ in "ab")
+        c = trunk.fork().add_user_prompt("y")
+
+        for found in (diff(a, b), diff(c, a.join(c))):
+            html = found.html()
+            assert 1 == html.count('<td colspan="2"')
+            assert [True] == [
+                "in both" in cell for cell in Fragment(html).cells if " · " in cell
+            ]
+
+    def test_folds(self):
+        """
+        Long texts are folded, and very long ones cut; so is what is common.
+        """
+        root = Aggregator.new(messages=[UserMessage(f"said {n}") for n in range(9)])
+        html = diff(
+            root, root.extend([UserMessage("x" * 700), UserMessage("y" * 20_000)])
+        ).html()
+        seen = Fragment(html)
+
+        assert 2 == seen.tags.count("details")
+        assert "9 messages in common6 messages before theseusersaid 6" in seen.text
+        assert "… (10,000 characters)" in seen.text
+        assert "... 10,000 more characters" in seen.text
+        assert 10_070 == seen.text.count("y")
+
+    def test_notebooks(self):
+        """
+        Show it by itself, and take nothing in it for a formula.
+        """
+        found = diff(*talk())
+
+        assert found._repr_html_() == found.html()
+        assert found.html().startswith('<div class="tex2jax_ignore mathjax_ignore"')
+        assert not hasattr(found, "_repr_markdown_")
+
+    def test_colours(self):
+        """
+        Nothing has a colour of its own but see-through backgrounds.
+        """
+        styles = " ".join(re.findall('style="([^"]*)"', diff(*talk()).html()))
+
+        assert not re.search(r"(?<![-\w])color:", styles)
+        assert all(
+            value.startswith("rgba(")
+            for value in re.findall("background:([^;]*)", styles)
+        )
+
+    @given(hostile_diffs(), names)
+    def test_nobody_speaks_for_others(self, found, names):
+        """
+        Every tag and attribute is ours and closed; the rest is text, all of
+        what was said and nothing that is obeyed.
+        """
+        check_html(found, names)
+
+
+class TestAll:
+    """
+    Whatever the rendering.
+    """
+
+    @pytest.mark.parametrize("forgery", FORGERIES)
+    def test_forgeries(self, forgery):
+        """
+        What somebody may try, wherever a message has words of theirs; on one
+        side, on both, in common.
+        """
+        messages = [
+            UserMessage(forgery, name=forgery),
+            AssistantMessage(
+                [ReasoningPart(forgery), FilePart(url=forgery, name=forgery)],
+                tool_calls=[ToolCall(forgery, forgery, forgery)],
+                response=ResponseMeta(forgery),
+            ),
+            ToolMessage(forgery, tool_call_id=forgery, tool_name=forgery),
+            UnknownMessage({"role": forgery}, source=forgery),
+        ]
+        trunk = Aggregator.new(messages=messages)
+        a = trunk.fork().extend(messages).add_usage(Usage(1), key=forgery)
+        b = trunk.fork().extend([UserMessage(f"{forgery} {forgery}"), *messages])
+        b = b.add_usage(Usage(2), key=forgery, model=forgery)
+        for found in (diff(a, b), diff(trunk, a), diff(a.join(b), b.join(a))):
+            check_text(found, (forgery, forgery))
+            check_markdown(found, (forgery, forgery))
+            check_html(found, (forgery, forgery))
+
+    @pytest.mark.parametrize("name", FORMATS)
+    def test_bounded(self, name):
+        """
+        A difference of many messages, or of huge ones, is shown in part, and
+        how many more there are is told.
+        """
+        root = Aggregator.new()
+        found = diff(
+            root.fork().extend([UserMessage("x" * 100_000)] * 3),
+            root.fork().extend([AssistantMessage("y")] * 100_000),
+        )
+        shown = getattr(found, name)()
+        limit = 100 if name == "html" else 40
+
+        assert 100_000 > len(shown)
+        assert f"{100_000 - limit:,} more messages in" in shown
+        assert "more messages in `a`" not in shown
+        assert "more messages in a" not in shown
+
+    @pytest.mark.parametrize("name", FORMATS)
+    def test_limit(self, name):
+        """
+        At most as many of each side as asked for; none left is not told.
+        """
+        a, b = talk()
+        found = diff(a, b)
+        one, all_of_them = (getattr(found, name)(limit=n) for n in (3, 4))
+
+        assert "1 more message in" in one
+        assert "2 more messages" not in one
+        assert "more message" not in all_of_them
+        assert "Thanks." not in one
+        assert "Thanks." in all_of_them
+
+    @pytest.mark.parametrize("name", FORMATS)
+    @pytest.mark.parametrize("wrong", [0, -1, 1.5, "5", None, True])
+    def test_refuses_other_limits(self, name, wrong):
+        """
+        By saying what is expected.
+        """
+        with pytest.raises(ValueError, match="expected a positive number of messages"):
+            getattr(diff(*talk()), name)(limit=wrong)
+
+    @pytest.mark.parametrize("name", FORMATS)
+    @pytest.mark.parametrize(
+        "wrong", ["ab", ("a",), ("a", "b", "c"), ("a", 5), None, {"a": "b"}]
+    )
+    def test_refuses_other_names(self, name, wrong):
+        """
+        By saying what is expected.
+        """
+        with pytest.raises(TypeError, match="expected two texts, one for each side"):
+            getattr(diff(*talk()), name)(names=wrong)
+
+    @given(our.diffs())
+    @example(diff(*talk()))
+    def test_is_total(self, found):
+        """
+        Every difference can be shown, as valid text.
+        """
+        for name in FORMATS:
+            shown = getattr(found, name)()
+            assert shown == shown.encode().decode() == visible(shown)
