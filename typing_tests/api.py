@@ -35,6 +35,7 @@ from conversation_state.aggregator import Entry, LedgerEntry, Messages
 from conversation_state.chunks import Accumulator, concat_rows
 from conversation_state.codec import structure
 from conversation_state.counting import TokenCounter
+from conversation_state.diffing import Diff, Pair, diff
 from conversation_state.parsing import parse
 from conversation_state.rendering import render_transcript
 from conversation_state.streams import (
@@ -204,3 +205,18 @@ timeline.commit(talk, group=5)  # type: ignore[arg-type]
 timeline.redo(5)  # type: ignore[arg-type]
 timeline.goto("again")  # type: ignore[arg-type]
 timeline.moment.label = "other"  # type: ignore[misc]
+# Comparing
+
+found = diff(talk, talk.fork())
+assert_type(found, Diff)
+assert_type(found.only_a, tuple[Entry, ...])
+assert_type(found.ledger_b, tuple[LedgerEntry, ...])
+assert_type(found.same[0], Pair[Entry])
+assert_type(found.same[0].b, Entry)
+assert_type(found.ledger_changed, tuple[Pair[LedgerEntry], ...])
+assert_type(found.reversed(), Diff)
+assert_type(found.html(names=("draft", "retry"), limit=5), str)
+diff(talk, talk.turn)  # type: ignore[arg-type]
+diff(talk, talk.checkpoint())  # type: ignore[arg-type]
+found.text(names=("draft",))  # type: ignore[arg-type]
+found.common = 5  # type: ignore[misc]

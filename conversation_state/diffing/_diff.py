@@ -164,10 +164,10 @@ class Diff:
         The difference for a terminal, in the manner of a unified diff.
 
         Lines begin with a sign: ``-`` only *a*, ``+`` only *b*, ``=`` both say
-        the same, `` `` both have the entry, ``!`` they have different messages
-        under its identity (*a*'s first). Every part of a message has one line,
-        shortened around the first difference to what stands beside it, in
-        which nobody can speak for somebody else.
+        the same (shown as *a* has it), a space: both have the entry, ``!``
+        they have different messages under its identity (*a*'s first). Every
+        part of a message has one line, shortened around the first difference
+        to what stands beside it. Nobody can speak for somebody else in it.
 
         Args:
             names: What the sides are called.

@@ -44,7 +44,8 @@ _CELL = (
     "vertical-align:top;text-align:left;white-space:normal;border:0;"
     "border-radius:4px;padding:.4em .7em;"
 )
-_GREY, _RED, _GREEN = "127,127,127", "225,60,60", "40,160,70"
+_GREY, _AMBER = "127,127,127", "200,150,0"
+_RED, _GREEN = "225,60,60", "40,160,70"
 _HEAD = "font-weight:600;opacity:.75;font-size:.9em"
 _SAID = "white-space:pre-wrap;overflow-wrap:anywhere;margin:.15em 0"
 _CODE = f"{_SAID};font-family:ui-monospace,monospace;font-size:.9em"
@@ -129,7 +130,8 @@ def _row(row: Row, ours: Speakers, theirs: Speakers, a: str, b: str) -> str:
         if one == other:
             return f'<tr><td colspan="2" style="{_CELL}{_shade(_GREY)}">{one}</td></tr>'
 
-        return f"<tr>{_cell(one, _GREY)}{_cell(other, _GREY)}</tr>"
+        colour = _AMBER if row.kind == CHANGED else _GREY
+        return f"<tr>{_cell(one, colour)}{_cell(other, colour)}</tr>"
 
     cells = []
     for entry, beside, speakers, kind, there, colour, mark in (
