@@ -105,7 +105,14 @@ def hostile_diffs(draw):
     """
     trunk = Aggregator.new(messages=draw(some))
     said = draw(some)
-    a, b = (trunk.fork().extend(draw(some)).extend(said) for _ in "ab")
+    # Something alike beside each other, so that words are marked.
+    a, b = (
+        trunk.fork()
+        .add_user_prompt(f"It leaves at half past twelve {draw(hostile)}")
+        .extend(draw(some))
+        .extend(said)
+        for _ in "ab"
+    )
     key = draw(hostile.filter(bool))
     a = a.add_usage(Usage(1), key=key, model=draw(hostile))
     b = b.add_usage(Usage(2), key=key).extend(draw(some))
@@ -577,6 +584,30 @@ class TestText:
         assert "the last: tool clock, for c: 12:30" in str(later)
         assert "the last in common: tool `clock`" in later.markdown()
 
+    def test_names_of_tools_on_the_other_side(self):
+        """
+        A call that both sides made names the results of either.
+        """
+        trunk = Aggregator.new(messages=[UserMessage("?")])
+        a, b = (
+            trunk.fork().extend(
+                [
+                    AssistantMessage(tool_calls=[ToolCall(f"c{said}", "clock")]),
+                    ToolMessage(said, tool_call_id=f"c{said}"),
+                ]
+            )
+            for said in ("1", "2")
+        )
+        found = diff(a, b)
+        joined = diff(b, a.join(b).add(ToolMessage("3", tool_call_id="c2")))
+
+        assert "- tool clock, for c1: 1\n+ tool clock, for c2: 2" in str(found)
+        assert "+ tool clock, for c2: 3" in str(joined)
+        for shown in (found, joined):
+            assert "tool `" in shown.markdown()
+            assert not re.search(r"tool,", shown.markdown())
+            assert "tool, " not in Fragment(shown.html()).text
+
     @given(hostile_diffs(), names)
     def test_nobody_speaks_for_others(self, found, names):
         """
@@ -730,9 +761,14 @@ class TestAll:
             UnknownMessage({"role": forgery}, source=forgery),
         ]
         trunk = Aggregator.new(messages=messages)
-        a = trunk.fork().extend(messages).add_usage(Usage(1), key=forgery)
-        b = trunk.fork().extend([UserMessage(f"{forgery} {forgery}"), *messages])
+        start = "It leaves at half past twelve, from platform four, and on time:"
+        a = trunk.fork().extend([UserMessage(f"{start} {forgery}"), *messages])
+        a = a.add_usage(Usage(1), key=forgery)
+        b = trunk.fork().extend([UserMessage(start), *messages])
         b = b.add_usage(Usage(2), key=forgery, model=forgery)
+        marks = Fragment(diff(a, b).html()).marked["del"]
+
+        assert "".join(visible(forgery).split()) in "".join("".join(marks).split())
         for found in (diff(a, b), diff(trunk, a), diff(a.join(b), b.join(a))):
             check_text(found, (forgery, forgery))
             check_markdown(found, (forgery, forgery))
@@ -756,6 +792,19 @@ class TestAll:
         assert f"{100_000 - limit:,} more messages in" in shown
         assert "more messages in `a`" not in shown
         assert "more messages in a" not in shown
+
+    @pytest.mark.parametrize("name", FORMATS)
+    def test_many_parts(self, name):
+        """
+        So is a message of many parts.
+        """
+        root = Aggregator.new()
+        calls = [ToolCall(f"{n}", "f", "1") for n in range(2_000)]
+        shown = getattr(diff(root, root.add_tool_call(*calls)), name)()
+        most = 20 if name == "text" else 100
+
+        assert 50_000 > len(shown)
+        assert f"{2_000 - most:,} more parts" in shown
 
     @pytest.mark.parametrize("name", FORMATS)
     def test_limit(self, name):

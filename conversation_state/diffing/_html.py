@@ -168,10 +168,10 @@ def _message(
     A message; *note* is safe to be written.
     """
     head = speakers.head(entry.message) + (f" · {note}" if note else "")
-    blocks = list(begun(blocks_of(entry.message, _word), _LONGEST))
+    blocks = begun(blocks_of(entry.message, _word), _LONGEST)
     others: list[Block] = []
     if beside is not None and beside.message.role == entry.message.role:
-        others = list(begun(blocks_of(beside.message, _word), _LONGEST))
+        others = begun(blocks_of(beside.message, _word), _LONGEST)
 
     said = [f'<div style="{_HEAD}">{head}</div>']
     for block, other in zip_longest(blocks, others):

@@ -4,7 +4,7 @@ A difference as Markdown.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from itertools import islice
 from typing import TYPE_CHECKING
 
@@ -27,8 +27,9 @@ if TYPE_CHECKING:
 
 __all__ = ["as_markdown", "begun"]
 
-# Of one part of a message.
+# Of one part of a message, and of its parts.
 _LONGEST = 2_000
+_MOST_PARTS = 100
 
 
 def as_markdown(found: Diff, a: str, b: str, limit: int) -> str:
@@ -89,14 +90,20 @@ def _turn(entry: Entry, speakers: Speakers, told: str) -> str:
     return turn(head, begun(blocks_of(entry.message, in_code), _LONGEST))
 
 
-def begun(blocks: Iterator[Block], longest: int) -> Iterator[Block]:
+def begun(blocks: Iterable[Block], longest: int) -> list[Block]:
     """
-    *blocks*, and of bodies longer than that the beginning.
+    *blocks*, of bodies longer than that the beginning, and of many the first.
     """
-    for block in blocks:
+    shown = []
+    every = list(blocks)
+    for block in every[:_MOST_PARTS]:
         more = len(block.body) - longest
+        shown.append(block._replace(body=block.body[:longest]))
         if more > 0:
-            yield block._replace(body=block.body[:longest])
-            yield Block(f"... {counted(more, 'more character')}", "")
-        else:
-            yield block
+            shown.append(Block(f"... {counted(more, 'more character')}", ""))
+
+    if len(every) > _MOST_PARTS:
+        parts = counted(len(every) - _MOST_PARTS, "more part")
+        shown.append(Block(f"... {parts}", ""))
+
+    return shown
