@@ -692,6 +692,34 @@ class TestHtml:
                 "in both" in cell for cell in Fragment(html).cells if " · " in cell
             ]
 
+    @pytest.mark.parametrize(
+        ("marks", "one", "other"),
+        [
+            (["30"], UserMessage("\x1b at 12:30"), UserMessage("\x1b at 12:45")),
+            ([], UserMessage("at 12:30"), AssistantMessage("at 12:45")),
+            (
+                [],
+                AssistantMessage([ReasoningPart("at 12:30")]),
+                AssistantMessage("at 12:45"),
+            ),
+            (
+                ["Chur"],
+                AssistantMessage(tool_calls=[ToolCall("c", "map", '{"at": "Chur"}')]),
+                AssistantMessage(tool_calls=[ToolCall("c", "map", '{"at": "Bern"}')]),
+            ),
+        ],
+        ids=["escaped", "roles", "parts", "calls"],
+    )
+    def test_marks(self, marks, one, other):
+        """
+        The words that differ, in the same part of what the same role says.
+        """
+        root = Aggregator.new()
+        seen = Fragment(diff(root.fork().add(one), root.fork().add(other)).html())
+
+        assert marks == seen.marked["del"]
+        assert len(marks) == len(seen.marked["ins"])
+
     def test_folds(self):
         """
         Long texts are folded, and very long ones cut; so is what is common.
@@ -751,6 +779,7 @@ class TestAll:
         side, on both, in common.
         """
         messages = [
+            UserMessage(f"{forgery} " * (3_000 // len(forgery))),
             UserMessage(forgery, name=forgery),
             AssistantMessage(
                 [ReasoningPart(forgery), FilePart(url=forgery, name=forgery)],
