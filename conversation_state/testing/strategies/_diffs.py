@@ -37,11 +37,15 @@ def _altered(draw: DrawFn, state: Aggregator, *, is_erased: bool) -> Aggregator:
     What a store, or another program, may have made of *state*.
     """
     entries = list(state.entries)
-    one = entries.pop(draw(st.integers(0, len(entries) - 1)))
+    # One of the last, lest most of a long past be in the difference.
+    few = min(len(entries), 4)
+    at = draw(st.integers(-few, -1))
     if is_erased:
-        one = Entry(one.id, UserMessage("erased"))
+        entries[at] = Entry(entries[at].id, UserMessage("erased"))
+    else:
+        moved = entries.pop(at)
+        entries.insert(draw(st.integers(len(entries) + 1 - few, len(entries))), moved)
 
-    entries.insert(draw(st.integers(0, len(entries))), one)
     return Aggregator.rebuild(
         id=state.id,
         parent_id=state.parent_id,
@@ -61,15 +65,17 @@ def _branches(
     said: SearchStrategy[Message],
     spent: SearchStrategy[Usage],
 ) -> tuple[Aggregator, Aggregator]:
-    trunk = draw(trunks)
+    # As much in common as makes a difference: to blocks of the log, and to
+    # what can be moved or erased.
+    trunk = draw(trunks).extend([draw(said)] * draw(st.sampled_from([0, 2, 45])))
     sides = [trunk, trunk]
-    for _ in range(draw(st.integers(0, max_steps))):
-        at = draw(st.integers(0, 1))
-        state, verb = sides[at], draw(st.sampled_from(_VERBS))
+    step = st.tuples(st.integers(0, 1), st.sampled_from(_VERBS))
+    for at, verb in draw(st.lists(step, max_size=max_steps)):
+        state = sides[at]
         if verb == "say":
             state = state.add(draw(said))
         elif verb == "many":
-            state = state.extend([draw(said)] * draw(st.integers(1, 40)))
+            state = state.extend([draw(said)] * draw(st.integers(2, 10)))
         elif verb == "spend":
             state = state.add_usage(draw(spent))
         elif verb == "pay" and "order" not in [entry.id for entry in state.ledger]:
