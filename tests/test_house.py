@@ -23,6 +23,7 @@ FLOORS = {
     "_persistent": 1,
     "errors": 1,
     "_canonical": 2,
+    "_waiting": 2,
     "documents": 2,
     "parts": 2,
     "tools": 2,
@@ -60,7 +61,7 @@ EVERYWHERE = {"attr", "attrs"}
 THIRD_PARTIES = {
     "agents": {"adapters.agents"},
     "anthropic": {"adapters.anthropic"},
-    "anyio": {"streams"},
+    "anyio": {"_waiting", "streams"},
     "cattrs": {"codec"},
     "click": {"cli"},
     "docstring_parser": {"tools"},

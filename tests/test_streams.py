@@ -16,7 +16,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from conversation_state import errors, streams
+from conversation_state import _waiting, errors, streams
 from conversation_state.errors import ConcatError, StreamClosedError
 from conversation_state.messages import AssistantMessage
 from conversation_state.streams import (
@@ -962,7 +962,7 @@ class TestPipe:
         if capacity:
             sender.send(0)
         with monkeypatch.context() as patch:
-            patch.setattr(streams._waiting.ThreadWaiter, "wait", interrupt)
+            patch.setattr(_waiting.ThreadWaiter, "wait", interrupt)
             with pytest.raises(KeyboardInterrupt):
                 sender.send(1)
 

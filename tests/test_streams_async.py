@@ -15,7 +15,7 @@ import anyio.lowlevel
 import anyio.to_thread
 import pytest
 
-from conversation_state import streams
+from conversation_state import _waiting, streams
 from conversation_state.errors import ConcatError, MissingExtraError, StreamClosedError
 from conversation_state.messages import AssistantMessage
 from conversation_state.streams import (
@@ -23,7 +23,6 @@ from conversation_state.streams import (
     Failed,
     Ok,
     SourceEnd,
-    _waiting,
 )
 
 pytestmark = pytest.mark.anyio

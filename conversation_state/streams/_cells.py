@@ -19,8 +19,8 @@ from collections.abc import Callable, Generator, Iterator
 from types import TracebackType
 from typing import Any
 
+from conversation_state._waiting import Waiter, wake_all
 from conversation_state.errors import StreamClosedError
-from conversation_state.streams._waiting import Waiter, wake_all
 
 __all__ = [
     "END",

@@ -11,6 +11,7 @@ from typing import Any, Final, Generic, Literal, TypeVar
 
 import attrs
 
+from conversation_state._waiting import Waiter
 from conversation_state.streams._cells import (
     END,
     MARKS,
@@ -22,7 +23,6 @@ from conversation_state.streams._cells import (
     calling,
     pull,
 )
-from conversation_state.streams._waiting import Waiter
 
 __all__ = [
     "SKIP",

@@ -9,15 +9,15 @@ from collections import deque
 from types import TracebackType
 from typing import Any, Generic, Self, TypeVar
 
-from conversation_state.errors import StreamClosedError
-from conversation_state.streams._cells import END, PENDING, Cell, Fault, Source
-from conversation_state.streams._waiting import (
+from conversation_state._waiting import (
     TaskWaiter,
     ThreadWaiter,
     Waiter,
     the_anyio,
     wake_all,
 )
+from conversation_state.errors import StreamClosedError
+from conversation_state.streams._cells import END, PENDING, Cell, Fault, Source
 
 __all__ = ["Pipe", "PipeSource", "Sender"]
 

@@ -10,6 +10,15 @@ from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import suppress
 from typing import Any
 
+from conversation_state._waiting import (
+    Waiter,
+    call_soon,
+    in_worker,
+    running_loop,
+    spawn,
+    the_anyio,
+    wake_all,
+)
 from conversation_state.errors import StreamClosedError
 from conversation_state.streams._cells import (
     END,
@@ -20,15 +29,6 @@ from conversation_state.streams._cells import (
     asking,
     fault,
     pull,
-)
-from conversation_state.streams._waiting import (
-    Waiter,
-    call_soon,
-    in_worker,
-    running_loop,
-    spawn,
-    the_anyio,
-    wake_all,
 )
 
 __all__ = ["AsyncSource", "BlockingSource", "ReadySource", "closing"]

@@ -16,6 +16,12 @@ from types import TracebackType
 from typing import Any, Generic, Self, TypeVar, overload
 from weakref import ref
 
+from conversation_state._waiting import (
+    TaskWaiter,
+    ThreadWaiter,
+    Waiter,
+    the_anyio,
+)
 from conversation_state.errors import StreamClosedError
 from conversation_state.streams._cells import END, MARKS, Cell, Fault, pull
 from conversation_state.streams._derived import (
@@ -31,12 +37,6 @@ from conversation_state.streams._sources import (
     BlockingSource,
     ReadySource,
     closing,
-)
-from conversation_state.streams._waiting import (
-    TaskWaiter,
-    ThreadWaiter,
-    Waiter,
-    the_anyio,
 )
 
 __all__ = ["Reader", "Stream", "stream_from"]

@@ -1,6 +1,8 @@
 """
 Waiting, in threads and in tasks, and being woken from either.
 
+For streams, cells and branches, which all wait for threads and tasks at once.
+
 A waiter is put into queues and woken by whoever takes it out. Queues are
 deques, whose single operations are atomic: finalizers put and take as well,
 at moments when this very thread may hold any lock.
@@ -35,9 +37,12 @@ __all__ = [
 
 
 @cache
-def the_anyio() -> Any:
+def the_anyio(wanted: str = "streams in async code") -> Any:
     """
     The package anyio.
+
+    Args:
+        wanted: What needs it.
 
     Raises:
         MissingExtraError:
@@ -47,8 +52,7 @@ def the_anyio() -> Any:
         import anyio  # noqa: PLC0415 - an extra
         import anyio.lowlevel  # noqa: PLC0415 - the same
     except ImportError as error:
-        msg = "streams in async code"
-        raise MissingExtraError(msg, "anyio") from error
+        raise MissingExtraError(wanted, "anyio") from error
 
     return anyio
 
@@ -153,11 +157,11 @@ class ThreadWaiter(Waiter):
         self._lock = allocate_lock()
         self._lock.acquire()
 
-    def wait(self) -> None:
+    def wait(self, timeout_s: float = -1) -> None:
         """
-        Return once woken.
+        Return once woken, or after *timeout_s* seconds if that is not negative.
         """
-        self._lock.acquire()
+        self._lock.acquire(timeout=timeout_s)
 
     def wake(self) -> None:
         try:  # noqa: SIM105 - quicker than suppress
@@ -207,7 +211,7 @@ def wake_all(place: deque[Waiter]) -> None:
 
 
 # Workers: threads that pull from sources that block, while somebody waits for
-# more than one source or must not block.
+# more than one source or must not block, and threads that run branches.
 
 _IDLE_S = 10
 
@@ -227,10 +231,8 @@ class _Worker:
         self.job: Callable[[], object] | None = job
         self._lock = allocate_lock()
         self._lock.acquire()
-        # A source that blocks for ever must not keep the program from ending.
-        Thread(
-            target=self._work, name="conversation_state.streams", daemon=True
-        ).start()
+        # A job that blocks for ever must not keep the program from ending.
+        Thread(target=self._work, name="conversation_state", daemon=True).start()
 
     def wake(self) -> None:
         self._lock.release()
