@@ -42,6 +42,7 @@ from conversation_state.testing._diff_laws import (
     joins_bring_the_difference,
     nothing_differs_from_itself,
 )
+from conversation_state.testing._parallel_laws import histories_are_linear
 from conversation_state.trimming import COMPACTED, TrimContext
 from conversation_state.usage import Usage
 
@@ -60,6 +61,7 @@ __all__ = [
     "forks_inherit_up_to",
     "generations_flow_up",
     "going_there_and_back_changes_nothing",
+    "histories_are_linear",
     "join_is_associative",
     "join_is_idempotent",
     "join_keeps_both_orders",

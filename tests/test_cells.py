@@ -1,0 +1,680 @@
+"""
+Cells in threads: no update is lost, and every watcher sees one history.
+"""
+
+import copy
+import gc
+import logging
+import pickle
+import signal
+import threading
+import time
+import weakref
+from itertools import pairwise
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from conversation_state import Aggregator, Usage, UserMessage, cells
+from conversation_state.testing import laws
+
+# Much here is handed over wrongly; what is right is for typing_tests to say.
+Cell: Any = cells.Cell
+
+
+class Value:
+    """
+    Something that can be weakly referred to, and is equal to all its like.
+    """
+
+    def __eq__(self, other):
+        return isinstance(other, Value)
+
+    def __hash__(self):
+        return 1
+
+
+def in_threads(*functions):
+    """
+    Run *functions* at once, in a minute at most.
+    """
+    barrier = threading.Barrier(len(functions))
+
+    def run(function):
+        barrier.wait(60)
+        function()
+
+    threads = [threading.Thread(target=run, args=(each,)) for each in functions]
+    for thread in threads:
+        thread.start()
+
+    for thread in threads:
+        thread.join(60)
+
+    assert not any(thread.is_alive() for thread in threads), "a thread hangs"
+
+
+def one_more(n):
+    return n + 1
+
+
+class TestSwap:
+    """
+    `Cell.swap`.
+    """
+
+    def test_gives_the_new_value(self):
+        """
+        What the function made of the current value is the value, and returned.
+        """
+        cell = Cell(1)
+
+        assert 2 == cell.swap(one_more)
+        assert 2 == cell.value
+
+    def test_loses_nothing(self):
+        """
+        Sixteen threads add to one state at once: every message and every usage
+        is there, those of each thread in its order.
+        """
+        cell = Cell(Aggregator.new())
+
+        def add(name):
+            def work():
+                for n in range(1_000):
+                    said = UserMessage(str(n), name=name)
+                    cell.swap(lambda state, m=said: state.add(m).add_usage(Usage(1)))
+
+            return work
+
+        names = [f"thread {n}" for n in range(16)]
+        in_threads(*map(add, names))
+
+        assert 16_000 == cell.value.total_usage.prompt_tokens
+        for name in names:
+            texts = [each.text for each in cell.value if each.name == name]
+            assert [str(n) for n in range(1_000)] == texts
+
+    def test_calls_again_with_what_was_quicker(self):
+        """
+        A function that was overtaken is called again with the newer value.
+        """
+        cell, given = Cell(1), []
+
+        def overtaken(n):
+            given.append(n)
+            if n == 1:
+                in_threads(lambda: cell.swap(lambda _: 10))
+            return n + 1
+
+        assert 11 == cell.swap(overtaken)
+        assert [1, 10] == given
+
+    def test_the_same_value_changes_nothing(self):
+        """
+        A function that gives back what it got makes no change, though somebody
+        else made one meanwhile.
+        """
+        cell, told = Cell(1_000), []
+        cell.watch(lambda old, new: told.append((old, new)))
+
+        assert 1_000 == cell.swap(lambda n: n)
+
+        def overtaken(n):
+            if n == 1_000:
+                cell.swap(lambda _: 2_000)
+            return n
+
+        assert 1_000 == cell.swap(overtaken)
+        assert [(1_000, 2_000)] == told
+        assert 2_000 == cell.value
+
+    def test_an_equal_value_is_a_change(self):
+        """
+        Only the very same value is none.
+        """
+        cell, told = Cell(Value()), []
+        cell.watch(lambda *both: told.append(both))
+        new = cell.swap(lambda _: Value())
+
+        assert 1 == len(told)
+        assert cell.value is new
+
+    def test_an_error_changes_nothing(self):
+        """
+        What the function raises comes out, and the cell works on.
+        """
+        cell = Cell(0)
+
+        with pytest.raises(ZeroDivisionError):
+            cell.swap(lambda n: 1 // n)
+
+        assert 1 == cell.swap(one_more)
+
+    def test_inside_of_a_swap(self):
+        """
+        A function may swap another cell, and even this one if it stops doing so.
+        """
+        cell, other = Cell(0), Cell(0)
+
+        def function(n):
+            other.swap(one_more)
+            if n < 50:
+                cell.swap(one_more)
+            return n + 100
+
+        assert 150 == cell.swap(function)
+        assert 51 == other.value
+
+    def test_a_function_that_always_changes_the_cell_ends(self):
+        """
+        A function that swaps the very cell it is called by never gets through;
+        that is said instead of trying for ever.
+        """
+        cell = Cell(0)
+
+        with pytest.raises(RuntimeError, match="changed this very cell"):
+            cell.swap(lambda n: cell.swap(one_more) + n)
+
+        value = cell.value
+        assert value + 1 == cell.swap(one_more)
+
+    def test_the_slow_get_through(self):
+        """
+        A function that takes longer than others leave the cell alone is let
+        through after a while.
+        """
+        cell, done, calls = Cell(0), threading.Event(), []
+
+        def quick():
+            while not done.is_set():
+                cell.swap(one_more)
+
+        def slowly(n):
+            calls.append(n)
+            time.sleep(0.03)
+            return n + 1
+
+        def slow():
+            try:
+                cell.swap(slowly)
+            finally:
+                done.set()
+
+        in_threads(slow, quick, quick, quick)
+
+        assert 4 < len(calls), "nobody was in the way"
+
+    def test_the_slow_block_nobody(self):
+        """
+        While a function runs, others read and write, even if it was promised
+        to be let through and waits for them.
+        """
+        cell, seen = Cell(0), []
+
+        def waits_for_others(n):
+            if n < 8:
+                other = threading.Thread(target=cell.swap, args=(one_more,))
+                other.start()
+                other.join(60)
+                assert not other.is_alive()
+                seen.append(cell.value)
+            return n + 100
+
+        assert 108 == cell.swap(waits_for_others)
+        assert list(range(1, 9)) == seen
+
+    def test_a_signal_in_a_function(self):
+        """
+        A signal's handler may swap the cell whose swap it interrupts.
+        """
+        cell = Cell(0)
+
+        def interrupted(n):
+            if n < 1_000:
+                signal.raise_signal(signal.SIGUSR1)
+            return n + 1
+
+        before = signal.signal(
+            signal.SIGUSR1, lambda *_: cell.swap(lambda n: n + 1_000)
+        )
+        try:
+            cell.swap(interrupted)
+        finally:
+            signal.signal(signal.SIGUSR1, before)
+
+        assert 1_001 == cell.value
+
+
+class TestCompareAndSet:
+    """
+    `Cell.compare_and_set`.
+    """
+
+    def test_sets(self):
+        """
+        The value is exchanged if it is the very one expected, and told.
+        """
+        old, new, told = Value(), Value(), []
+        cell = Cell(old)
+        cell.watch(lambda *both: told.append(both))
+
+        assert cell.compare_and_set(old, new)
+        assert cell.value is new
+        assert [(old, new)] == told
+
+    def test_an_equal_value_is_another(self):
+        """
+        It compares by identity.
+        """
+        value = Value()
+        cell = Cell(value)
+
+        assert not cell.compare_and_set(Value(), Value())
+        assert cell.value is value
+
+    def test_the_same_value_is_no_change(self):
+        """
+        Exchanging a value for itself succeeds, and tells nobody.
+        """
+        value, told = Value(), []
+        cell = Cell(value)
+        cell.watch(lambda *both: told.append(both))
+
+        assert cell.compare_and_set(value, value)
+        assert [] == told
+
+    def test_one_wins(self):
+        """
+        Of many threads that expect the same value, one exchanges it.
+        """
+        for _ in range(50):
+            first: Any = Value()
+            won: list[Any] = []
+            cell = Cell(first)
+
+            def attempt(cell=cell, first=first, won=won):
+                mine = Value()
+                if cell.compare_and_set(first, mine):
+                    won.append(mine)
+
+            in_threads(*[attempt] * 4)
+            (winner,) = won
+
+            assert cell.value is winner
+
+    def test_tries_again_when_the_value_came_back(self, monkeypatch):
+        """
+        Who is overtaken by changes that end where they began succeeds.
+        """
+        a, b, c = Value(), Value(), Value()
+        cell = Cell(a)
+        follow = cells.Cell._follow
+
+        def overtaken(self, moment, value):
+            monkeypatch.setattr(cells.Cell, "_follow", follow)
+            cell.compare_and_set(a, b)
+            cell.compare_and_set(b, a)
+            return self._follow(moment, value)
+
+        monkeypatch.setattr(cells.Cell, "_follow", overtaken)
+
+        assert cell.compare_and_set(a, c)
+        assert cell.value is c
+
+
+class TestWatch:
+    """
+    `Cell.watch`.
+    """
+
+    @given(st.lists(st.integers(-2, 2)))
+    def test_tells_every_change(self, steps):
+        """
+        Every change is told once, in order, and nothing else is.
+        """
+        cell, told = Cell(0), []
+        with cell.watch(lambda *both: told.append(both)):
+            for step in steps:
+                cell.swap(lambda n, step=step: n + step if step else n)
+
+        laws.histories_are_linear(0, told, cell.value)
+        assert len([step for step in steps if step]) == len(told)
+
+    def test_history_is_linear_in_threads(self):
+        """
+        Sixteen threads change it, watchers come and go: each sees an unbroken
+        stretch of one history.
+        """
+        first = object()
+        cell, told, late = Cell(first), [], []
+
+        def change():
+            for _ in range(300):
+                cell.swap(lambda _: object())
+
+        def look():
+            for _ in range(50):
+                seen: list[Any] = []
+                with cell.watch(lambda *both, seen=seen: seen.append(both)):
+                    time.sleep(0.0002)
+                late.append(seen)
+
+        with cell.watch(lambda *both: told.append(both)):
+            in_threads(*[change] * 16, look, look)
+
+        laws.histories_are_linear(first, told, cell.value)
+        assert 16 * 300 == len(told)
+        place = {id(old): n for n, (old, _) in enumerate(told)}
+        assert any(late)
+        for seen in filter(None, late):
+            start = place[id(seen[0][0])]
+            assert told[start : start + len(seen)] == seen
+
+    def test_tells_before_swap_returns(self):
+        """
+        Who made a change finds it told.
+        """
+        cell, told = Cell(0), []
+        cell.watch(lambda _, new: told.append(new))
+        for n in range(1, 4):
+            cell.swap(one_more)
+
+            assert n == told[-1]
+
+    def test_a_callback_may_swap(self):
+        """
+        What a callback changes is told after the change it was called for, to
+        all watchers in the same order.
+        """
+        cell, told, others = Cell(0), [], []
+
+        def up_to_five(old, new):
+            told.append((old, new))
+            if new < 5:
+                cell.swap(one_more)
+                assert new == told[-1][1], "called inside of a call"
+
+        cell.watch(up_to_five)
+        cell.watch(lambda *both: others.append(both))
+        cell.swap(one_more)
+
+        assert list(pairwise(range(6))) == told == others
+
+    def test_one_call_at_a_time(self):
+        """
+        A change that comes while a callback runs in another thread waits for
+        it, and does not keep who made it waiting.
+        """
+        cell, told, inside, go = Cell(0), [], threading.Event(), threading.Event()
+
+        def slowly(old, new):
+            inside.set()
+            assert go.wait(60)
+            told.append((old, new, threading.get_ident()))
+
+        cell.watch(slowly)
+        thread = threading.Thread(target=cell.swap, args=(one_more,))
+        thread.start()
+        assert inside.wait(60)
+        cell.swap(one_more)
+        cell.swap(one_more)
+
+        assert [] == told
+        go.set()
+        thread.join(60)
+        assert [(n, n + 1, thread.ident) for n in range(3)] == told
+
+    def test_a_slow_watcher_keeps_none_waiting(self):
+        """
+        While one callback runs, others are called by who makes changes.
+        """
+        cell, told, inside, go = Cell(0), [], threading.Event(), threading.Event()
+
+        def slowly(*_):
+            inside.set()
+            go.wait(60)
+
+        cell.watch(slowly)
+        cell.watch(lambda _, new: told.append(new))
+        thread = threading.Thread(target=cell.swap, args=(one_more,))
+        thread.start()
+        assert inside.wait(60)
+        cell.swap(one_more)
+
+        assert [1, 2] == told
+        go.set()
+        thread.join(60)
+        assert [1, 2] == told
+
+    def test_begins_with_the_next_change(self):
+        """
+        What was before it began is not told.
+        """
+        cell, told = Cell(0), []
+        cell.swap(one_more)
+        cell.watch(lambda *both: told.append(both))
+
+        assert [] == told
+        cell.swap(one_more)
+        assert [(1, 2)] == told
+
+    def test_closes(self):
+        """
+        Closed, it is told nothing; again changes nothing.
+        """
+        cell, told = Cell(0), []
+        watch = cell.watch(lambda *both: told.append(both))
+        assert not watch.is_closed
+        assert "open" in repr(watch)
+        with watch:
+            cell.swap(one_more)
+
+        watch.close()
+        cell.swap(one_more)
+
+        assert [(0, 1)] == told
+        assert watch.is_closed
+        assert "closed" in repr(watch)
+
+    def test_closes_inside_of_a_call(self):
+        """
+        A watcher that closes itself, or another one, while it is called ends
+        the calls at that change, and harms nobody.
+        """
+        cell, told, others, rest = Cell(0), [], [], []
+
+        def once(old, new):
+            told.append((old, new))
+            first.close()
+            second.close()
+            cell.swap(one_more)
+
+        first = cell.watch(once)
+        second = cell.watch(lambda *both: others.append(both))
+        cell.watch(lambda *both: rest.append(both))
+        cell.swap(one_more)
+
+        assert [(0, 1)] == told
+        assert [] == others
+        assert [(0, 1), (1, 2)] == rest
+
+    def test_an_error_harms_nobody(self, caplog):
+        """
+        What a callback raises is logged; the change is made, other watchers
+        are told, and so is this one of the next change.
+        """
+        cell, told, tried = Cell(0), [], []
+
+        def broken(_, new):
+            tried.append(new)
+            raise ZeroDivisionError(new)
+
+        cell.watch(broken)
+        cell.watch(lambda _, new: told.append(new))
+        with caplog.at_level(logging.ERROR, "conversation_state.cells"):
+            assert 1 == cell.swap(one_more)
+            assert 2 == cell.swap(one_more)
+
+        assert [1, 2] == told == tried
+        assert [ZeroDivisionError] * 2 == [each.exc_info[0] for each in caplog.records]
+        assert "broken" in caplog.text
+
+    def test_on_error(self, caplog):
+        """
+        Errors go to *on_error* instead; what that raises is logged.
+        """
+        cell = Cell(0)
+        errors: list[Exception] = []
+
+        def broken(_, new):
+            raise ZeroDivisionError(new)
+
+        with cell.watch(broken, on_error=errors.append):
+            cell.swap(one_more)
+
+        assert [ZeroDivisionError] == [*map(type, errors)]
+        assert [] == caplog.records
+        with cell.watch(broken, on_error=broken):
+            cell.swap(one_more)
+        assert [TypeError] == [each.exc_info[0] for each in caplog.records]
+
+    def test_an_interrupt_goes_through(self):
+        """
+        An interrupt in a callback leaves `swap`, after the change is made and
+        everybody was told.
+        """
+        cell, told, tried = Cell(0), [], []
+
+        def interrupted(_, new):
+            tried.append(new)
+            if new == 1:
+                cell.swap(one_more)
+                raise KeyboardInterrupt
+
+        cell.watch(interrupted)
+        cell.watch(lambda _, new: told.append(new))
+        with pytest.raises(KeyboardInterrupt):
+            cell.swap(one_more)
+
+        assert [1, 2] == told == tried
+        assert 3 == cell.swap(one_more)
+        assert [1, 2, 3] == told == tried
+
+    @pytest.mark.parametrize("wrong", [{"callback": None}, {"on_error": 3}])
+    def test_takes_functions(self, wrong):
+        """
+        Something else is refused at once.
+        """
+        with pytest.raises(TypeError, match="takes a function"):
+            Cell(0).watch(**{"callback": print, **wrong})
+
+
+class TestMemory:
+    """
+    What a cell keeps alive.
+    """
+
+    def test_keeps_the_current_value_only(self):
+        """
+        Values of before are freed, and so is what a closed watcher held.
+        """
+        value: Any = Value()
+        gone = weakref.ref(value)
+        cell = Cell(value)
+        heard: Any = Value()
+        watcher = weakref.ref(heard)
+        watch = cell.watch(lambda *_, heard=heard: None)
+        watch.close()
+        heard = value = None
+        cell.swap(lambda _: Value())
+        gc.collect()
+
+        assert gone() is None
+        assert watcher() is None
+
+    def test_a_closed_watch_keeps_no_values(self):
+        """
+        Also one that was closed while it was called.
+        """
+        cell = Cell(Value())
+        watches: list[Any] = []
+        watches.append(cell.watch(lambda *_: watches[0].close()))
+        cell.swap(lambda _: Value())
+        seen = weakref.ref(cell.value)
+        cell.swap(lambda _: Value())
+        gc.collect()
+
+        assert seen() is None
+        assert watches[0].is_closed
+
+    def test_goes_with_its_watches(self):
+        """
+        A cell that nobody holds is freed though it was never unwatched.
+        """
+        cell = Cell(Value())
+        cell.watch(print)
+        gone = weakref.ref(cell)
+        cell = None
+        gc.collect()
+
+        assert gone() is None
+
+    def test_a_long_history_is_let_go(self):
+        """
+        A watcher that is behind by half a million changes can be dropped.
+        """
+        cell, inside, go = Cell(0), threading.Event(), threading.Event()
+
+        def late(_, new):
+            if new == 1:
+                inside.set()
+                go.wait(60)
+                watch.close()
+
+        watch = cell.watch(late)
+        thread = threading.Thread(target=cell.swap, args=(one_more,))
+        thread.start()
+        assert inside.wait(60)
+        for _ in range(500_000):
+            cell.swap(one_more)
+        go.set()
+        thread.join(60)
+
+        assert 500_001 == cell.value
+
+
+class TestIdentity:
+    """
+    A cell is a place, not a value.
+    """
+
+    def test_equal_to_itself_only(self):
+        """
+        Two cells with one value are two.
+        """
+        one, two = Cell(1), Cell(1)
+
+        assert one == one  # noqa: PLR0124 - on purpose
+        assert one != two
+        assert {one: 1, two: 2}[one] == 1
+
+    @pytest.mark.parametrize(
+        ("verb", "word"),
+        [(copy.copy, "copy"), (copy.deepcopy, "copy"), (pickle.dumps, "pickle")],
+    )
+    def test_stays_where_it_is(self, verb, word):
+        """
+        It is neither copied nor pickled, and says what to do instead.
+        """
+        with pytest.raises(TypeError, match=f"can't {word} a Cell.* value"):
+            verb(Cell(1))
+
+    def test_shows_its_value(self):
+        """
+        Its representation shows the value, shortened.
+        """
+        assert "<Cell: 'abc'>" == repr(Cell("abc"))
+        assert 100 > len(repr(Cell("abc" * 100)))

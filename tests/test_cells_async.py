@@ -1,0 +1,354 @@
+"""
+Cells in tasks, under asyncio and trio, and between tasks and threads.
+"""
+
+import gc
+import subprocess
+import sys
+import weakref
+from typing import Any
+
+import anyio
+import anyio.lowlevel
+import anyio.to_thread
+import pytest
+
+from conversation_state import Aggregator, Usage, UserMessage, _waiting, cells
+from conversation_state.errors import MissingExtraError
+
+pytestmark = pytest.mark.anyio
+
+Cell: Any = cells.Cell
+
+
+@pytest.fixture(params=["asyncio", "trio"])
+def anyio_backend(request):
+    """
+    Every test here runs in both kinds of loop.
+    """
+    return request.param
+
+
+class Value:
+    """
+    Something that can be weakly referred to.
+    """
+
+
+def one_more(n):
+    return n + 1
+
+
+class TestSwap:
+    """
+    `Cell.aswap`.
+    """
+
+    async def test_gives_the_new_value(self):
+        """
+        What the awaited function made of the current value is the value.
+        """
+        cell = Cell(1)
+
+        async def slowly(n):
+            await anyio.lowlevel.checkpoint()
+            return n + 1
+
+        assert 2 == await cell.aswap(slowly)
+        assert 2 == cell.value
+
+    async def test_loses_nothing(self):
+        """
+        Tasks that wait while they add, and threads, lose no message and no
+        usage.
+        """
+        cell = Cell(Aggregator.new())
+        said = UserMessage("Hi!")
+
+        async def add(state):
+            await anyio.lowlevel.checkpoint()
+            return state.add(said).add_usage(Usage(1))
+
+        async def task():
+            for _ in range(20):
+                await cell.aswap(add)
+
+        def thread():
+            for _ in range(500):
+                cell.swap(lambda state: state.add(said).add_usage(Usage(1)))
+
+        async with anyio.create_task_group() as group:
+            for _ in range(10):
+                group.start_soon(task)
+                group.start_soon(anyio.to_thread.run_sync, thread)
+
+        assert 5_200 == len(cell.value) == cell.value.total_usage.prompt_tokens
+
+    async def test_the_same_value_changes_nothing(self):
+        """
+        A function that gives back what it got makes no change.
+        """
+        cell, told = Cell(1_000), []
+        cell.watch(lambda *both: told.append(both))
+
+        async def same(n):
+            return n
+
+        assert 1_000 == await cell.aswap(same)
+        assert [] == told
+
+    async def test_the_slow_get_through(self):
+        """
+        A function that takes longer than other tasks leave the cell alone is
+        let through after a while.
+        """
+        cell, calls = Cell(0), []
+
+        async def quick(n):
+            await anyio.lowlevel.checkpoint()
+            return n + 1
+
+        async def others():
+            while True:
+                await cell.aswap(quick)
+                await anyio.lowlevel.checkpoint()
+
+        async def slow(n):
+            calls.append(n)
+            await anyio.sleep(0.02)
+            return n + 1
+
+        async with anyio.create_task_group() as group:
+            group.start_soon(others)
+            group.start_soon(others)
+            await cell.aswap(slow)
+            group.cancel_scope.cancel()
+
+        assert 4 < len(calls), "nobody was in the way"
+
+    async def test_cancelled_it_changes_nothing(self):
+        """
+        Cancelled while it is tried, also while others give way to it, it
+        changes nothing and stands in nobody's way.
+        """
+        cell, tries = Cell(0), []
+
+        async def overtaken(n):
+            tries.append(n)
+            if len(tries) > 8:
+                assert cell._turn.locked()
+                scope.cancel()
+                await anyio.lowlevel.checkpoint()
+            cell.swap(one_more)
+            return n + 1
+
+        with anyio.CancelScope() as scope:
+            await cell.aswap(overtaken)
+
+        assert 8 == cell.value
+        assert not cell._turn.locked()
+
+    async def test_a_swap_beside_it_does_not_wait(self):
+        """
+        A task that swaps while a slow function was promised to be let through
+        goes on at once, since the loop could not run it meanwhile.
+        """
+        cell, calls = Cell(0), []
+
+        async def slow(n):
+            calls.append(n)
+            if len(calls) < 8:
+                await anyio.lowlevel.checkpoint()
+                cell.swap(one_more)
+            return n + 100
+
+        assert 107 == await cell.aswap(slow)
+
+    async def test_an_error_changes_nothing(self):
+        """
+        What the function raises comes out, and the cell works on.
+        """
+        cell = Cell(0)
+
+        async def broken(n):
+            return 1 // n
+
+        with pytest.raises(ZeroDivisionError):
+            await cell.aswap(broken)
+        assert 1 == cell.swap(one_more)
+
+
+class TestWatch:
+    """
+    `Cell.awatch`.
+    """
+
+    async def test_begins_with_the_current_value(self):
+        """
+        The current value comes first, and then what comes.
+        """
+        cell = Cell(3)
+        values = cell.awatch()
+
+        assert 3 == await anext(values)
+        cell.swap(one_more)
+        assert 4 == await anext(aiter(values))
+
+    async def test_waits_for_a_change(self):
+        """
+        Who has seen the current value waits for the next one.
+        """
+        cell, seen = Cell(0), []
+
+        async def read():
+            async for value in cell.awatch():
+                seen.append(value)
+                if value == 3:
+                    return
+
+        async with anyio.create_task_group() as group:
+            group.start_soon(read)
+            for n in range(4):
+                with anyio.fail_after(20):
+                    while seen != [*range(n + 1)]:  # noqa: ASYNC110 - what it waits for is under test
+                        await anyio.sleep(0.001)
+                await anyio.sleep(0.002)
+                assert [*range(n + 1)] == seen
+                cell.swap(one_more)
+
+    async def test_is_woken_by_threads(self):
+        """
+        Changes made in other threads wake who waits; the last one is seen.
+        """
+        cell, seen = Cell(0), []
+
+        async def read():
+            async for value in cell.awatch():
+                seen.append(value)
+                if value == 4_000:
+                    return
+
+        def change():
+            for _ in range(1_000):
+                cell.swap(one_more)
+
+        async with anyio.create_task_group() as group:
+            group.start_soon(read)
+            group.start_soon(read)
+            for _ in range(4):
+                group.start_soon(anyio.to_thread.run_sync, change)
+
+        assert 2 == seen.count(4_000)
+
+    async def test_who_is_slow_gets_the_newest(self):
+        """
+        Values in between are left out.
+        """
+        cell = Cell(0)
+        values = cell.awatch()
+        await anext(values)
+        for _ in range(10):
+            cell.swap(one_more)
+
+        assert 10 == await anext(values)
+
+    async def test_each_reads_alone(self):
+        """
+        Two readers each get every newest value.
+        """
+        cell = Cell(0)
+        one, two = cell.awatch(), cell.awatch()
+
+        assert [0, 0] == [await anext(one), await anext(two)]
+        cell.swap(one_more)
+        assert [1, 1] == [await anext(one), await anext(two)]
+
+    async def test_leaves_nothing_behind(self):
+        """
+        Cancelled while it waits, dropped, or left, it is gone, and so are the
+        values it saw.
+        """
+        cell = Cell(Value())
+        seen = weakref.ref(cell.value)
+        values = cell.awatch()
+        gone = weakref.ref(values)
+
+        async def read(values):
+            with anyio.move_on_after(0.01):
+                async for _ in values:
+                    pass
+
+        async with anyio.create_task_group() as group:
+            group.start_soon(read, values)
+
+        values = None
+        await anyio.sleep(0.01)
+        cell.swap(lambda _: Value())
+        gc.collect()
+
+        assert gone() is None
+        assert seen() is None
+        assert not cell._waiters
+
+    async def test_gives_way(self):
+        """
+        A loop that always finds a new value lets others run, and can be
+        cancelled.
+        """
+        cell = Cell(0)
+        with anyio.move_on_after(0.01) as scope:
+            async for _ in cell.awatch():
+                cell.swap(one_more)
+
+        assert scope.cancelled_caught
+
+    def test_wakes_nobody_whose_loop_has_ended(self, anyio_backend):
+        """
+        A reader whose loop is gone disturbs no change.
+        """
+        cell = Cell(0)
+
+        async def read():
+            await anext(values := cell.awatch())
+            waiter = _waiting.TaskWaiter()
+            waiter.enter(cell._waiters)
+            return values
+
+        anyio.run(read, backend=anyio_backend)
+
+        assert 1 == cell.swap(one_more)
+
+
+async def test_needs_anyio(monkeypatch):
+    """
+    Without anyio, async use names the extra; the rest works.
+    """
+    cell = Cell(0)
+    monkeypatch.setitem(sys.modules, "anyio", None)
+    _waiting.the_anyio.cache_clear()
+    try:
+        assert 1 == cell.swap(one_more)
+        with pytest.raises(MissingExtraError, match=r"awatch needs.*\[anyio\]"):
+            cell.awatch()
+        with pytest.raises(MissingExtraError, match=r"aswap needs.*\[anyio\]"):
+            await cell.aswap(one_more)
+    finally:
+        _waiting.the_anyio.cache_clear()
+
+
+def test_sync_code_takes_no_anyio():
+    """
+    Swapping and watching import neither anyio nor asyncio.
+    """
+    script = (
+        "import sys\n"
+        "from conversation_state.cells import Cell\n"
+        "cell = Cell(0)\n"
+        "cell.watch(lambda *_: None)\n"
+        "cell.swap(lambda n: n + 1)\n"
+        "print({'anyio', 'asyncio'} & {*sys.modules})"
+    )
+    run = [sys.executable, "-c", script]
+    said = subprocess.run(run, capture_output=True, check=True, text=True).stdout
+
+    assert "set()" == said.strip()
