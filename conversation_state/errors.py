@@ -14,6 +14,8 @@ Everything this library raises on purpose, as one tree.
     ├── TemplateError (ValueError)             a template that can't be rendered
     │   └── MissingVariableError (LookupError) ... because it needs one more value
     ├── StreamClosedError (RuntimeError)       sent or read after the end
+    ├── BranchError (RuntimeError)             a step that gave no state of its branch
+    ├── FanOutError (ExceptionGroup)           steps that failed, and what the rest did
     ├── ProviderStreamError (RuntimeError)     the provider broke off, and said why
     ├── ParseError (ValueError)                a message that doesn't say what it should
     ├── UnknownModelError (LookupError)        a model no registry knows
@@ -29,14 +31,17 @@ them are arguments of the exception, so errors survive pickling.
 
 from __future__ import annotations
 
-from typing import ClassVar, NamedTuple
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any, ClassVar, NamedTuple, Self
 
 __all__ = [
+    "BranchError",
     "BudgetExceededError",
     "CompactionError",
     "ConcatError",
     "ConversationStateError",
     "DecodeError",
+    "FanOutError",
     "InvalidDocumentError",
     "InvalidMessageError",
     "InvalidPartError",
@@ -287,6 +292,99 @@ class ProviderStreamError(ConversationStateError, RuntimeError):
 
     def __str__(self) -> str:
         return f"the provider broke off: {self.said}"
+
+
+class BranchError(ConversationStateError, RuntimeError):
+    """
+    A step of a fan-out that did not come back with a state of its branch.
+
+    Attributes:
+        step: The step's number, from 0 on.
+
+        name: What the step is called.
+
+        problem: What came instead, and what to do.
+    """
+
+    step: int
+    name: str
+    problem: str
+
+    def __init__(self, step: int, name: str, problem: str) -> None:
+        super().__init__(step, name, problem)
+        self.step = step
+        self.name = name
+        self.problem = problem
+
+    def __str__(self) -> str:
+        return f"step {self.step} ({self.name}) {self.problem}"
+
+
+class FanOutError(ConversationStateError, ExceptionGroup[Exception]):
+    """
+    Steps of a fan-out that failed; nothing of the others is lost.
+
+    A group of what the steps raised, so ``except*`` takes those it knows and
+    leaves the rest.
+
+    Attributes:
+        state: The state with what all branches added, as far as they got.
+
+        failures: What failed, each with its step, its error and its turn.
+    """
+
+    state: Any
+    failures: tuple[Any, ...]
+
+    def __new__(
+        cls,
+        state: Any,
+        failures: Sequence[Any],
+        errors: Sequence[Exception] | None = None,
+    ) -> Self:
+        """
+        A group of what *failures* hold, or of *errors*, which are part of that.
+        """
+        steps = [str(failure.step) for failure in failures]
+        some = f"steps {', '.join(steps[:-1])} and {steps[-1]}"
+        which = some if len(steps) > 1 else f"step {steps[0]}"
+        error = super().__new__(
+            cls,
+            f"{which} of a fan-out failed; .state has what all branches added",
+            [failure.error for failure in failures] if errors is None else errors,
+        )
+        error.state = state
+        error.failures = tuple(failures)
+        return error
+
+    def __init__(
+        self,
+        state: Any,
+        failures: Sequence[Any],
+        errors: Sequence[Exception] | None = None,
+    ) -> None:
+        super().__init__(state, failures, errors)  # type: ignore[call-arg]  # keeps what pickling asks for
+
+    def derive(self, excs: Sequence[Any], /) -> FanOutError:  # type: ignore[override]  # the same for errors of any kind
+        """
+        The same for some of the errors, which `split` and ``except*`` ask for.
+        """
+        some = set(_leaves(excs))
+        failures = [
+            failure
+            for failure in self.failures
+            if not some.isdisjoint(_leaves([failure.error]))
+        ]
+        return FanOutError(self.state, failures, excs)
+
+
+def _leaves(errors: Iterable[BaseException]) -> Iterator[int]:
+    # A group that was split is another group of the same errors.
+    for error in errors:
+        if isinstance(error, BaseExceptionGroup):
+            yield from _leaves(error.exceptions)
+        else:
+            yield id(error)
 
 
 class UnknownModelError(ConversationStateError, LookupError):

@@ -43,6 +43,10 @@ from conversation_state.testing._diff_laws import (
     nothing_differs_from_itself,
 )
 from conversation_state.testing._parallel_laws import histories_are_linear
+from conversation_state.testing._parallel_laws import (
+    fan_out_is_a_fold,
+    histories_are_linear,
+)
 from conversation_state.trimming import COMPACTED, TrimContext
 from conversation_state.usage import Usage
 
@@ -57,6 +61,7 @@ __all__ = [
     "diffs_are_mirrored",
     "diffs_tell_all",
     "equal_values_hash_alike",
+    "fan_out_is_a_fold",
     "forks_inherit",
     "forks_inherit_up_to",
     "generations_flow_up",

@@ -1,0 +1,118 @@
+"""
+Steps that other processes can import.
+"""
+
+import os
+import sys
+import time
+from pathlib import Path
+
+from conversation_state import Aggregator, Turn, Usage, UserMessage
+from conversation_state.parallel import keep
+
+SPENT = Usage(8, 2)
+
+
+class Unpicklable(Exception):  # noqa: N818 - a word to look for
+    """
+    An error that can't be sent.
+    """
+
+    def __reduce__(self):
+        msg = "stays here"
+        raise TypeError(msg)
+
+
+class Unreadable(Exception):  # noqa: N818 - a word to look for
+    """
+    An error that can be sent and not read.
+    """
+
+    def __init__(self, number, word):
+        super().__init__(f"{number} {word}")
+
+
+class Refused(Exception):  # noqa: N818 - a word to look for
+    """
+    An error as they should be.
+    """
+
+
+def say(text: str, state: Aggregator) -> Aggregator:
+    """
+    A message and its cost.
+    """
+    return state.add_user_prompt(text).add_usage(SPENT)
+
+
+def say_slowly(seconds: float, text: str, state: Aggregator) -> Aggregator:
+    """
+    The same after a while.
+    """
+    time.sleep(seconds)
+    return say(text, state)
+
+
+def say_ten(state: Aggregator) -> Aggregator:
+    """
+    Ten messages of two hundred characters.
+    """
+    return state.extend([UserMessage("x" * 200)] * 10)
+
+
+def fail(kind: type[Exception], state: Aggregator) -> Aggregator:
+    """
+    Nothing but a cost, and an error.
+    """
+    keep(say("half of it", state))
+    raise kind(3, "words")
+
+
+def refused(state: Aggregator) -> Aggregator:
+    """
+    The same with an error of one argument.
+    """
+    keep(say("half of it", state))
+    msg = "too many requests"
+    raise Refused(msg)
+
+
+def die(state: Aggregator) -> Aggregator:
+    """
+    The end of the process.
+    """
+    keep(say("half of it", state))
+    os._exit(3)
+
+
+def die_once(path: str, state: Aggregator) -> Aggregator:
+    """
+    The same, if nobody did so before.
+    """
+    if not Path(path).exists():
+        Path(path).touch()
+        os._exit(3)
+
+    return say("again", state)
+
+
+def leave(state: Aggregator) -> Aggregator:
+    """
+    A SystemExit.
+    """
+    keep(state)
+    sys.exit(3)
+
+
+def turn(state: Aggregator) -> Turn:
+    """
+    Not a state.
+    """
+    return say("half of it", state).turn
+
+
+def process(state: Aggregator) -> Aggregator:
+    """
+    The number of the process.
+    """
+    return say(str(os.getpid()), state)

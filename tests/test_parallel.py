@@ -1,0 +1,939 @@
+"""
+Branches at once, in threads: who finishes first makes no difference, nothing of
+anybody is lost, and nothing hangs.
+"""
+
+import contextvars
+import gc
+import pickle
+import threading
+import time
+import weakref
+from concurrent.futures import Executor, Future, ThreadPoolExecutor
+from functools import partial
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from conversation_state import (
+    Aggregator,
+    Turn,
+    Usage,
+    UserMessage,
+    encode,
+    parallel,
+    trim,
+)
+from conversation_state.cells import Cell
+from conversation_state.errors import BranchError, ConversationStateError, FanOutError
+from conversation_state.parallel import Failure, FanOut, keep
+from conversation_state.testing import laws
+from conversation_state.testing.strategies import aggregators
+from tests.branches import SPENT, Refused, refused, say, say_slowly
+
+# Much here is handed over wrongly; what is right is for typing_tests to say.
+fan_out: Any = parallel.fan_out
+
+TALK = Aggregator.new().add_user_prompt("Go!").add_usage(SPENT)
+
+
+def texts(state):
+    return [message.text for message in state]
+
+
+def tokens(state):
+    return state.total_usage.total_tokens
+
+
+@pytest.fixture(params=["own threads", "pool", "pool of one"])
+def executor(request):
+    """
+    All that threads can be had from.
+    """
+    if request.param == "own threads":
+        yield None
+    else:
+        with ThreadPoolExecutor(4 if request.param == "pool" else 1) as pool:
+            yield pool
+
+
+class TestFanOut:
+    """
+    `fan_out`, if all goes well.
+    """
+
+    def test_joins_in_the_order_of_the_steps(self, executor):
+        """
+        What each branch added follows in the order of the steps, though the
+        first one is the last to finish; the bill is the sum.
+        """
+        steps = [partial(say_slowly, (3 - n) * 0.02, str(n)) for n in range(4)]
+        done = fan_out(TALK, steps, executor=executor)
+
+        assert FanOut(done.state, ()) == done
+        assert ["Go!", "0", "1", "2", "3"] == texts(done.state)
+        assert 50 == tokens(done.state)
+
+    def test_keeps_who_the_state_is(self, executor):
+        """
+        The state keeps its id and fork point.
+        """
+        state = TALK.fork().add_user_prompt("On!")
+        done = fan_out(state, [partial(say, "a")], executor=executor).state
+
+        assert (state.id, state.parent_id) == (done.id, done.parent_id)
+        assert (1, 1) == (done.init_len, done.init_ledger_len)
+        assert SPENT == done.usage
+
+    def test_each_gets_a_fork(self, executor):
+        """
+        Every step gets a fork of its own, with nothing added.
+        """
+        given = []
+
+        def step(state):
+            given.append((state.id, state.parent_id, len(state), state.turn_len))
+            return state
+
+        done = fan_out(TALK, [step] * 3, executor=executor)
+
+        assert done.state is TALK
+        assert 3 == len({fork_id for fork_id, *_ in given})
+        assert {(TALK.id, 1, 0)} == {tuple(rest) for _, *rest in given}
+
+    @pytest.mark.parametrize("steps", [(), [], iter(())])
+    def test_nothing_to_do(self, steps):
+        """
+        Without steps the state comes back itself.
+        """
+        done = fan_out(TALK, steps)
+
+        assert done.state is TALK
+        assert () == done.failures
+
+    def test_steps_may_come_from_anywhere(self):
+        """
+        Any iterable of callables will do.
+        """
+        done = fan_out(TALK, (partial(say, text) for text in "ab"))
+
+        assert ["Go!", "a", "b"] == texts(done.state)
+
+    def test_runs_at_once(self):
+        """
+        Steps wait for each other, so they can't run one by one.
+        """
+        barrier = threading.Barrier(8, timeout=60)
+
+        def step(state):
+            barrier.wait()
+            return say("here", state)
+
+        assert 9 == len(fan_out(TALK, [step] * 8).state)
+
+    def test_more_steps_than_threads(self, executor):
+        """
+        Two hundred steps are all run, and in order.
+        """
+        steps = [partial(say, str(n)) for n in range(200)]
+        done = fan_out(TALK, steps, executor=executor)
+
+        assert ["Go!", *map(str, range(200))] == texts(done.state)
+
+    def test_carries_context_variables(self, executor):
+        """
+        Steps see the caller's context variables, and change only copies.
+        """
+        variable = contextvars.ContextVar("variable", default="nobody")
+        variable.set("somebody")
+
+        def step(state):
+            seen = variable.get()
+            variable.set("else")
+            return say(seen, state)
+
+        done = fan_out(TALK, [step, step], executor=executor)
+
+        assert ["Go!", "somebody", "somebody"] == texts(done.state)
+        assert "somebody" == variable.get()
+
+    def test_a_fork_of_the_fork(self, executor):
+        """
+        What a step's own forks said comes along, and what it joined, and all
+        of it once.
+        """
+        other = Aggregator.new().add_user_prompt("elsewhere").add_usage(Usage(1))
+
+        def step(state):
+            state = say("first", state)
+            deeper = say("second", state.fork())
+            return state.join(deeper, other, TALK).fork()
+
+        done = fan_out(TALK, [step, step], executor=executor).state
+
+        assert ["Go!", *["first", "second", "elsewhere"], "first", "second"] == texts(
+            done
+        )
+        assert 10 + 4 * 10 + 1 == tokens(done)
+
+    def test_the_state_itself(self, executor):
+        """
+        A step that goes on with the caller's state instead of its fork brings
+        what it added all the same.
+        """
+        done = fan_out(TALK, [lambda _: say("a", TALK)] * 2, executor=executor)
+
+        assert ["Go!", "a", "a"] == texts(done.state)
+
+    def test_rolled_back(self, executor):
+        """
+        What a step dropped stays, since joining removes nothing; what it added
+        comes.
+        """
+        state = TALK.add_user_prompt("On!")
+        steps = [lambda state: say("instead", state.fork(at=0))]
+        done = fan_out(state, steps, executor=executor).state
+
+        assert ["Go!", "On!", "instead"] == texts(done)
+        assert 20 == tokens(done)
+
+    def test_a_key_is_paid_once(self, executor):
+        """
+        Branches that pay one key pay it once.
+        """
+        done = fan_out(
+            TALK, [lambda s: s.add_usage(SPENT, key="k")] * 3, executor=executor
+        )
+
+        assert 20 == tokens(done.state)
+
+    @settings(max_examples=25)
+    @given(aggregators(), st.lists(st.text(max_size=3), max_size=4))
+    def test_is_a_fold(self, state, said):
+        """
+        It equals running the steps one by one and joining them.
+        """
+        laws.fan_out_is_a_fold(state, [partial(_pay, text) for text in said])
+
+    def test_frees_what_it_used(self):
+        """
+        Nothing but the result is kept, neither forks nor steps.
+        """
+        gone = []
+
+        class Step:
+            def __call__(self, state):
+                gone.append(weakref.ref(state))
+                return state.add_user_prompt("x")
+
+        steps = [Step(), Step()]
+        gone += map(weakref.ref, steps)
+        done = fan_out(TALK, steps)
+        steps.clear()
+        while threading.active_count() > 1 and any(ref() for ref in gone):
+            gc.collect()
+            time.sleep(0.001)
+
+        assert 3 == len(done.state)
+        assert [None] * 4 == [ref() for ref in gone]
+
+
+def _pay(text, state):
+    said = state.add(UserMessage(text))
+    return said.add_usage(SPENT) if len(text) % 2 else said
+
+
+class TestFailures:
+    """
+    Steps that fail.
+    """
+
+    def test_kept(self, executor):
+        """
+        A failed branch loses nothing of the others; what it had kept is joined
+        in its place.
+        """
+        steps = [partial(say, "a"), refused, partial(say, "c")]
+        done = fan_out(TALK, steps, executor=executor, on_error="keep")
+        (failure,) = done.failures
+
+        assert ["Go!", "a", "half of it", "c"] == texts(done.state)
+        assert 40 == tokens(done.state)
+        assert 1 == failure.step
+        assert isinstance(failure.error, Refused)
+        assert ["half of it"] == texts(failure.turn)
+        assert SPENT == failure.turn.usage
+
+    def test_raised(self, executor):
+        """
+        The error has the state with everything, and the failures; it comes
+        after all branches have finished.
+        """
+        steps = [refused, partial(say_slowly, 0.05, "b"), refused]
+        with pytest.raises(FanOutError) as caught:
+            fan_out(TALK, steps, executor=executor)
+
+        error = caught.value
+        assert ["Go!", "half of it", "b", "half of it"] == texts(error.state)
+        assert [0, 2] == [failure.step for failure in error.failures]
+        assert [failure.error for failure in error.failures] == [*error.exceptions]
+        assert "steps 0 and 2 of a fan-out failed" in str(error)
+        assert error.__context__ is None
+
+    def test_is_a_group(self):
+        """
+        ``except*`` takes the errors it knows; the rest goes on, and both know
+        the state and their failures.
+        """
+        taken: list[FanOutError] = []
+
+        def take_some():
+            try:
+                fan_out(TALK, [refused, lambda _: 1 / 0, lambda state: state[9]])
+            except* (Refused, IndexError) as group:
+                taken.append(group)  # type: ignore[arg-type]  # what it is, is tested
+
+        with pytest.raises(FanOutError) as caught:
+            take_some()
+
+        assert [[0, 2], [1]] == [
+            [failure.step for failure in error.failures]
+            for error in (*taken, caught.value)
+        ]
+        assert taken[0].state == caught.value.state
+        assert isinstance(caught.value, ConversationStateError)
+        assert isinstance(caught.value, ExceptionGroup)
+
+    def test_splits_groups_of_steps(self):
+        """
+        A step that raised a group is split like any group.
+        """
+
+        def step(_):
+            msg = "two"
+            raise ExceptionGroup(msg, [Refused(), KeyError()])
+
+        with pytest.raises(FanOutError) as caught:
+            fan_out(TALK, [step, lambda _: 1 / 0])
+
+        matched, rest = caught.value.split(Refused)
+        assert isinstance(matched, FanOutError)
+        assert isinstance(rest, FanOutError)
+        assert [0] == [failure.step for failure in matched.failures]
+        assert [0, 1] == [failure.step for failure in rest.failures]
+
+    def test_the_error_pickles(self):
+        """
+        It comes back with its state, failures and errors, derived or not.
+        """
+        with pytest.raises(FanOutError) as caught:
+            fan_out(TALK, [refused, lambda _: 1 / 0])
+
+        errors: list[Any] = [caught.value, caught.value.subgroup(Refused)]
+        for error in errors:
+            copy = pickle.loads(pickle.dumps(error))
+            assert type(copy) is FanOutError
+            assert str(error) == str(copy)
+            assert error.state == copy.state
+            assert [*map(repr, error.exceptions)] == [*map(repr, copy.exceptions)]
+            assert [f.step for f in error.failures] == [f.step for f in copy.failures]
+            assert [f.turn for f in error.failures] == [f.turn for f in copy.failures]
+
+    def test_the_traceback_begins_in_the_step(self):
+        """
+        What a step raised shows where, and none of our frames.
+        """
+        done = fan_out(TALK, [refused], on_error="keep")
+
+        frame = done.failures[0].error.__traceback__
+        assert "refused" == frame.tb_frame.f_code.co_name
+
+    @pytest.mark.parametrize(
+        ("step", "problem"),
+        [
+            (lambda _: None, "returned nothing"),
+            (lambda state: state.add_user_prompt("x").turn, "returned a Turn"),
+            (lambda state: state.checkpoint(), "returned a Checkpoint"),
+            (lambda state: trim(state, None), "returned a TrimContext"),
+            (lambda state: (state, 1), "returned a tuple"),
+            (lambda _: Aggregator.new(), "another conversation"),
+            (lambda _: Aggregator.new().join(TALK), "a state of another"),
+        ],
+    )
+    def test_returns_no_state_of_the_branch(self, step, problem):
+        """
+        What is no state of the branch is refused: which step, what it gave,
+        and what to do.
+        """
+        done = fan_out(TALK, [partial(say, "a"), step], on_error="keep")
+        (failure,) = done.failures
+
+        assert ["Go!", "a"] == texts(done.state)
+        assert isinstance(failure.error, BranchError)
+        assert isinstance(failure.error, RuntimeError)
+        assert (1, problem) == (failure.error.step, problem)
+        assert problem in str(failure.error)
+        assert "step 1 (" in str(failure.error)
+        assert "<lambda>" in failure.error.name
+        assert str(failure.error) == str(pickle.loads(pickle.dumps(failure.error)))
+
+    def test_an_async_step(self):
+        """
+        A coroutine function is told to use the twin, and leaves no coroutine.
+        """
+
+        async def step(state):
+            return state
+
+        (failure,) = fan_out(TALK, [step], on_error="keep").failures
+
+        assert "run it with afan_out" in str(failure.error)
+
+    def test_names_steps(self):
+        """
+        A step is named by its function, or by its class.
+        """
+
+        class Step:
+            def __call__(self, state):
+                return None
+
+        steps = [partial(partial(say), "a", "b"), Step(), print]
+        done = fan_out(TALK, steps, on_error="keep")
+        errors = [failure.error for failure in done.failures]
+
+        assert isinstance(errors[0], TypeError)
+        assert errors[1].name.endswith("Step")
+        assert "print" == errors[2].name
+
+    @pytest.mark.parametrize("interrupt", [KeyboardInterrupt, SystemExit])
+    def test_an_interrupt_goes_through(self, interrupt, executor):
+        """
+        A step that raises what is no `Exception` ends the fan-out at once:
+        what has not begun never does, and what runs is not waited for.
+        """
+        go, began = threading.Event(), []
+        turns: list[Turn] = []
+
+        def waits(state):
+            began.append(1)
+            keep(say("so far", state))
+            assert go.wait(60)
+            return state
+
+        def stops(_):
+            while len(began) < (1 if executor is None or size > 1 else 0):
+                time.sleep(0.001)
+            raise interrupt
+
+        size = getattr(executor, "_max_workers", 32)
+        steps = [waits, stops] if size > 1 else [stops, waits]
+        with pytest.raises(interrupt):
+            fan_out(
+                TALK, [*steps, *[waits] * 60], executor=executor, on_turn=turns.append
+            )
+
+        ran = len(began)
+        assert ran < 60
+        assert 62 == len(turns)
+        go.set()
+
+    def test_an_interrupt_from_outside(self, executor, monkeypatch):
+        """
+        Interrupted while it waits, it tells what was kept, and starts nothing.
+        """
+        go, inside = threading.Event(), threading.Event()
+        turns: list[Turn] = []
+
+        def waits(state):
+            keep(say("so far", state))
+            inside.set()
+            assert go.wait(60)
+            return say("later", say("so far", state))
+
+        def interrupt(*_):
+            assert inside.wait(60)
+            raise KeyboardInterrupt
+
+        monkeypatch.setattr(
+            "conversation_state.parallel._settling.ThreadWaiter.wait", interrupt
+        )
+        with pytest.raises(KeyboardInterrupt):
+            fan_out(TALK, [waits], executor=executor, on_turn=turns.append)
+
+        assert [["so far"]] == [texts(turn) for turn in turns]
+        go.set()
+        while len(turns) < 2:
+            time.sleep(0.001)
+        assert ["so far", "later"] == texts(turns[1])[-2:]
+
+
+class TestKeep:
+    """
+    `keep`.
+    """
+
+    def test_outside(self):
+        """
+        Outside of a fan-out it gives back what it gets.
+        """
+        assert keep(TALK) is TALK
+
+    @pytest.mark.parametrize("wrong", [None, 3, TALK.turn])
+    def test_takes_states(self, wrong):
+        """
+        Something else is refused, inside and outside.
+        """
+        with pytest.raises(TypeError, match="keep takes"):
+            keep(wrong)
+
+    def test_what_was_kept_stays_kept(self):
+        """
+        Everything kept counts, also what later states went without.
+        """
+
+        def step(state):
+            keep(say("first try", state))
+            keep(say("second try", state))
+            raise Refused
+
+        done = fan_out(TALK, [step], on_error="keep")
+
+        assert ["Go!", "first try", "second try"] == texts(done.state)
+        assert 30 == tokens(done.state)
+
+    def test_success_is_what_was_returned(self):
+        """
+        A step that comes to a good end says itself what it added.
+        """
+
+        def step(state):
+            keep(say("first try", state))
+            return say("second try", state)
+
+        assert ["Go!", "second try"] == texts(fan_out(TALK, [step]).state)
+
+    def test_another_conversation(self):
+        """
+        A state of another conversation is not this branch's.
+        """
+
+        def step(state):
+            keep(say("mine", state))
+            keep(say("other", Aggregator.new()))
+            raise Refused
+
+        done = fan_out(TALK, [step], on_error="keep")
+
+        assert ["Go!", "mine"] == texts(done.state)
+
+    def test_from_threads_of_the_step(self):
+        """
+        Many threads of one step keep at once, and nothing is lost.
+        """
+
+        def step(state):
+            context = contextvars.copy_context()
+
+            def work():
+                for _ in range(200):
+                    keep(say("x", state))
+
+            threads = [
+                threading.Thread(target=context.copy().run, args=(work,))
+                for _ in range(4)
+            ]
+            for thread in threads:
+                thread.start()
+            for thread in threads:
+                thread.join(60)
+            raise Refused
+
+        assert 8_010 == tokens(fan_out(TALK, [step], on_error="keep").state)
+
+    def test_ends_with_the_step(self):
+        """
+        After the fan-out, and in the caller, nothing is noted.
+        """
+        fan_out(TALK, [keep])
+
+        assert parallel._branches.running() is None
+
+
+class TestNested:
+    """
+    Fan-outs in steps of fan-outs.
+    """
+
+    @pytest.mark.parametrize("workers", [None, 1, 2])
+    def test_no_deadlock(self, workers):
+        """
+        Three levels deep, in one bounded pool or in threads of its own, all is
+        run, in order.
+        """
+        pool = None if workers is None else ThreadPoolExecutor(workers)
+
+        def step(depth, name, state):
+            if not depth:
+                return say(name, state)
+            steps = [partial(step, depth - 1, f"{name}{n}") for n in range(3)]
+            return fan_out(state, steps, executor=pool).state
+
+        done = fan_out(
+            TALK, [partial(step, 2, str(n)) for n in range(3)], executor=pool
+        )
+        names = [f"{a}{b}{c}" for a in range(3) for b in range(3) for c in range(3)]
+
+        assert ["Go!", *names] == texts(done.state)
+        assert 280 == tokens(done.state)
+        if pool is not None:
+            pool.shutdown()
+
+    def test_between_pools(self):
+        """
+        Pools of one thread whose steps wait for each other don't stand still.
+        """
+        with ThreadPoolExecutor(1) as one, ThreadPoolExecutor(1) as two:
+
+            def step(depth, pools, state):
+                if not depth:
+                    return say("x", state)
+                deeper = partial(step, depth - 1, pools[::-1])
+                return fan_out(state, [deeper] * 2, executor=pools[0]).state
+
+            states = []
+            threads = [
+                threading.Thread(
+                    target=lambda pools=pools: states.append(step(3, pools, TALK))
+                )
+                for pools in ([one, two], [two, one])
+            ]
+            for thread in threads:
+                thread.start()
+            for thread in threads:
+                thread.join(60)
+
+        assert [9, 9] == [len(state) for state in states]
+
+    def test_inner_branches_are_kept_by_the_outer(self, executor):
+        """
+        What an inner fan-out brought, also what its failed branches had kept,
+        is the outer step's so far, in the order of the steps.
+        """
+
+        def inner(state):
+            steps = [partial(say_slowly, 0.03, "1"), refused, partial(say, "3")]
+            fan_out(say("0", state), steps, executor=executor)
+
+        def outer(state):
+            fan_out(state, [partial(say, "-1")], executor=executor)
+            inner(state)
+
+        done = fan_out(TALK, [outer], executor=executor, on_error="keep")
+        (failure,) = done.failures
+
+        assert isinstance(failure.error, FanOutError)
+        assert ["Go!", "-1", "0", "1", "half of it", "3"] == texts(done.state)
+        assert 60 == tokens(done.state)
+
+    def test_what_inner_branches_have_so_far(self):
+        """
+        When time is up for the outer step, what runs deep inside of it counts
+        with what it has kept.
+        """
+        go, inside = threading.Event(), threading.Barrier(3, timeout=60)
+
+        def waits(state):
+            keep(say("so far", state))
+            inside.wait()
+            go.wait(60)
+            return state
+
+        def outer(state):
+            return fan_out(state, [waits, partial(say, "b"), waits]).state
+
+        def timer(state):
+            inside.wait()
+            time.sleep(0.05)
+            return state
+
+        done = fan_out(TALK, [outer, timer], on_error="keep", timeout_s=3)
+        go.set()
+
+        assert [0] == [failure.step for failure in done.failures]
+        assert ["Go!", "so far", "b", "so far"] == texts(done.state)
+
+
+class TestOnTurn:
+    """
+    `fan_out(on_turn=...)`.
+    """
+
+    def test_tells_every_turn(self, executor):
+        """
+        Each branch is told once, when it is settled, here; failed ones, too.
+        """
+        told: list[tuple[Turn, int]] = []
+        cell = Cell(TALK)
+
+        def on_turn(turn):
+            told.append((turn, threading.get_ident()))
+            cell.swap(lambda state: state.join(turn))
+
+        steps = [partial(say_slowly, 0.03, "a"), refused, partial(say, "c")]
+        done = fan_out(TALK, steps, executor=executor, on_turn=on_turn, on_error="keep")
+
+        assert 3 == len(told)
+        assert {threading.get_ident()} == {thread for _, thread in told}
+        assert set(done.state.ledger) == set(cell.value.ledger)
+        assert set(done.state.entries) == set(cell.value.entries)
+
+    def test_what_it_raises(self):
+        """
+        What it raises is raised in the end, when all were told; several as a
+        group.
+        """
+        told = []
+
+        def broken(turn):
+            told.append(turn)
+            raise Refused
+
+        with pytest.raises(Refused):
+            fan_out(TALK, [partial(say, "a")], on_turn=broken)
+        with pytest.raises(ExceptionGroup) as caught:
+            fan_out(TALK, [partial(say, "a")] * 3, on_turn=broken)
+
+        assert 4 == len(told)
+        assert [Refused] * 3 == [*map(type, caught.value.exceptions)]
+
+    def test_what_it_raises_in_an_interrupt(self):
+        """
+        In an interrupt it is noted there.
+        """
+
+        def stops(_):
+            raise KeyboardInterrupt
+
+        def broken(_):
+            raise Refused
+
+        with pytest.raises(KeyboardInterrupt) as caught:
+            fan_out(TALK, [stops], on_turn=broken)
+
+        assert ["on_turn raised Refused()"] == caught.value.__notes__
+
+
+class TestTimeout:
+    """
+    `fan_out(timeout_s=...)`.
+    """
+
+    def test_keeps_what_was_kept(self):
+        """
+        When time is up, what is not done has failed, with what it had kept;
+        what it does afterwards is told to *on_turn*.
+        """
+        go = threading.Event()
+        turns: list[Turn] = []
+
+        def slow(state):
+            state = keep(say("so far", state))
+            go.wait(60)
+            return say("later", state)
+
+        steps = [slow, partial(say, "b")]
+        done = fan_out(
+            TALK, steps, timeout_s=0.1, on_error="keep", on_turn=turns.append
+        )
+        (failure,) = done.failures
+
+        assert ["Go!", "so far", "b"] == texts(done.state)
+        assert isinstance(failure.error, TimeoutError)
+        assert "step 0 (TestTimeout" in str(failure.error)
+        assert "longer than 0.1 s" in str(failure.error)
+        go.set()
+        while len(turns) < 3:
+            time.sleep(0.001)
+        both = done.state.join(turns[2])
+        assert ["Go!", "so far", "b", "later"] == texts(both)
+
+    def test_what_has_not_begun_never_does(self):
+        """
+        Steps that waited for a thread are not run.
+        """
+        go, began = threading.Event(), []
+
+        def slow(state):
+            began.append(1)
+            go.wait(60)
+            return state
+
+        with ThreadPoolExecutor(1) as pool:
+            with pytest.raises(FanOutError) as caught:
+                fan_out(TALK, [slow] * 5, executor=pool, timeout_s=0.1)
+            go.set()
+
+        assert [TimeoutError] * 5 == [*map(type, caught.value.exceptions)]
+        assert [1] == began
+        assert caught.value.state == TALK
+
+    @pytest.mark.parametrize("timeout_s", [60, float("inf"), 1e300])
+    def test_enough_time(self, timeout_s):
+        """
+        Nothing happens if all are done before.
+        """
+        done = fan_out(TALK, [partial(say_slowly, 0.01, "a")], timeout_s=timeout_s)
+
+        assert ["Go!", "a"] == texts(done.state)
+
+
+class TestArguments:
+    """
+    What `fan_out` refuses before anything runs.
+    """
+
+    @pytest.mark.parametrize(
+        ("arguments", "options", "kind", "said"),
+        [
+            ((None, []), {}, TypeError, "takes an Aggregator"),
+            ((TALK.turn, []), {}, TypeError, "got a Turn"),
+            ((TALK, keep), {}, TypeError, "iterable of steps"),
+            ((TALK, [keep, "b"]), {}, TypeError, "step 1 is 'b'"),
+            ((TALK, [keep]), {"on_error": "ignore"}, ValueError, "'raise' or 'keep'"),
+            ((TALK, [keep]), {"executor": 4}, TypeError, "executor is 4"),
+            ((TALK, [keep]), {"on_turn": 4}, TypeError, "on_turn is 4"),
+            ((TALK, [keep]), {"timeout_s": -1}, ValueError, "timeout_s is -1"),
+            ((TALK, [keep]), {"timeout_s": float("nan")}, ValueError, "timeout_s"),
+        ],
+    )
+    def test_refused(self, arguments, options, kind, said, monkeypatch):
+        """
+        What is not what it should be is said, and no step is run.
+        """
+        monkeypatch.setattr(parallel._branches.Branch, "run", pytest.fail)
+        with pytest.raises(kind, match=said):
+            fan_out(*arguments, **options)
+
+
+class TestExecutors:
+    """
+    Executors that don't do what they should.
+    """
+
+    def test_that_is_shut_down(self):
+        """
+        A pool that takes nothing any more fails every step, and says so.
+        """
+        pool = ThreadPoolExecutor(1)
+        pool.shutdown()
+        done = fan_out(TALK, [partial(say, "a")] * 2, executor=pool, on_error="keep")
+
+        assert done.state is TALK
+        for failure in done.failures:
+            assert isinstance(failure.error, BranchError)
+            assert "after shutdown" in str(failure.error)
+            assert isinstance(failure.error.__cause__, RuntimeError)
+
+    def test_that_is_shut_down_meanwhile(self):
+        """
+        What somebody else cancelled has failed; the rest is there.
+        """
+        with ThreadPoolExecutor(1) as pool:
+
+            def stops(state):
+                pool.shutdown(wait=False, cancel_futures=True)
+                return say("a", state)
+
+            done = fan_out(TALK, [stops, stops], executor=pool, on_error="keep")
+
+        assert ["Go!", "a"] == texts(done.state)
+        assert "was cancelled by its executor" in str(done.failures[0].error)
+
+    def test_that_gives_something_else(self):
+        """
+        An executor whose results are not those of what it was given is told.
+        """
+
+        class Odd(Executor):
+            def submit(self, function, /, *arguments, **_):
+                future: Future[Any] = Future()
+                future.set_result(3)
+                return future
+
+        done = fan_out(TALK, [partial(say, "a")], executor=Odd(), on_error="keep")
+
+        assert "was given up by its executor" in str(done.failures[0].error)
+
+    def test_in_this_thread(self):
+        """
+        One that runs everything at once, here, will do.
+        """
+
+        class Here(Executor):
+            def submit(self, function, /, *arguments, **options):
+                future: Future[Any] = Future()
+                future.set_result(function(*arguments, **options))
+                return future
+
+        done = fan_out(
+            TALK, [partial(say, "a"), refused], executor=Here(), on_error="keep"
+        )
+
+        assert ["Go!", "a", "half of it"] == texts(done.state)
+
+
+class TestSize:
+    """
+    What travels.
+    """
+
+    def test_the_past_is_pickled_once(self, monkeypatch):
+        """
+        However often branches are pickled, the shared past is pickled once;
+        what comes back is the turn, whatever there was before.
+        """
+        long = TALK.extend([UserMessage("x" * 200)] * 2_000)
+        past = parallel._branches.Past(long)
+        branches = [parallel._branches.Branch(n, _ten, past, None) for n in range(5)]
+        dumps, pickled = pickle.dumps, []
+
+        def noted(value, *rest):
+            pickled.append(value)
+            return dumps(value, *rest)
+
+        monkeypatch.setattr(pickle, "dumps", noted)
+        out = [dumps(branch) for branch in branches]
+        back = dumps(parallel._branches.run(pickle.loads(out[0])))
+
+        assert [long] == pickled
+        assert len(back) < len(encode(long)) / 50
+        arrived = pickle.loads(back)
+        assert 10 == len(arrived.outcome.turn)
+
+    def test_in_threads_nothing_is_pickled(self, executor, monkeypatch):
+        """
+        Threads get the object itself.
+        """
+        monkeypatch.setattr(parallel._branches.Past, "__reduce__", pytest.fail)
+        said = UserMessage("the very same")
+        done = fan_out(TALK, [lambda state: state.add(said)], executor=executor)
+
+        assert done.state[-1] is said
+
+
+def _ten(state):
+    return state.extend([UserMessage("x" * 200)] * 10)
+
+
+def test_failures_are_values():
+    """
+    Results compare by what they hold.
+    """
+    error = Refused()
+
+    assert Failure(1, error, TALK.turn) == Failure(1, error, TALK.turn)
+    assert FanOut(TALK) == FanOut(TALK, ())
+    assert hash(FanOut(TALK)) == hash(FanOut(TALK))

@@ -1,0 +1,486 @@
+"""
+Branches in tasks, under asyncio and trio: what was spent is kept, whoever
+cancels.
+"""
+
+import asyncio
+import math
+import sys
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from typing import Any
+
+import anyio
+import anyio.from_thread
+import anyio.lowlevel
+import anyio.to_thread
+import pytest
+import trio
+
+from conversation_state import Aggregator, Turn, _waiting, parallel
+from conversation_state.cells import Cell
+from conversation_state.errors import BranchError, FanOutError, MissingExtraError
+from conversation_state.parallel import keep
+from tests.branches import SPENT, Refused, refused, say
+
+pytestmark = pytest.mark.anyio
+
+afan_out: Any = parallel.afan_out
+fan_out: Any = parallel.fan_out
+
+TALK = Aggregator.new().add_user_prompt("Go!").add_usage(SPENT)
+
+
+@pytest.fixture(params=["asyncio", "trio"])
+def anyio_backend(request):
+    """
+    Every test here runs in both kinds of loop.
+    """
+    return request.param
+
+
+def texts(state):
+    return [message.text for message in state]
+
+
+def tokens(state):
+    return state.total_usage.total_tokens
+
+
+async def asay(text, state):
+    await anyio.lowlevel.checkpoint()
+    return say(text, state)
+
+
+async def asay_slowly(seconds, text, state):
+    await anyio.sleep(seconds)
+    return say(text, state)
+
+
+async def arefused(state):
+    await anyio.lowlevel.checkpoint()
+    return refused(state)
+
+
+async def hangs(state):
+    keep(say("so far", state))
+    await anyio.sleep_forever()
+
+
+class TestTasks:
+    """
+    `afan_out` with async steps.
+    """
+
+    async def test_joins_in_the_order_of_the_steps(self):
+        """
+        What each branch added follows in the order of the steps, though the
+        first one is the last to finish.
+        """
+        steps = [partial(asay_slowly, (3 - n) * 0.02, str(n)) for n in range(4)]
+        with anyio.fail_after(30):
+            done = await afan_out(TALK, steps)
+
+        assert ["Go!", "0", "1", "2", "3"] == texts(done.state)
+        assert 50 == tokens(done.state)
+        assert TALK.id == done.state.id
+        assert () == done.failures
+
+    async def test_runs_at_once(self):
+        """
+        A thousand steps that wait for each other are all run.
+        """
+        here, last = [], anyio.Event()
+
+        async def step(state):
+            here.append(1)
+            if len(here) == 1_000:
+                last.set()
+            await last.wait()
+            return state.add_user_prompt("x")
+
+        with anyio.fail_after(60):
+            done = await afan_out(TALK, [step] * 1_000)
+
+        assert 1_001 == len(done.state)
+
+    async def test_nothing_to_do(self):
+        """
+        Without steps the state comes back itself.
+        """
+        assert (await afan_out(TALK, [])).state is TALK
+
+    async def test_failures(self):
+        """
+        A failed branch loses nothing of the others; what it had kept counts.
+        """
+        steps = [partial(asay, "a"), arefused, partial(asay_slowly, 0.02, "c")]
+        done = await afan_out(TALK, steps, on_error="keep")
+        with pytest.raises(FanOutError) as caught:
+            await afan_out(TALK, steps)
+
+        (failure,) = done.failures
+        assert 1 == failure.step
+        assert isinstance(failure.error, Refused)
+        for state in (done.state, caught.value.state):
+            assert ["Go!", "a", "half of it", "c"] == texts(state)
+            assert 40 == tokens(state)
+
+    @pytest.mark.parametrize(
+        ("step", "problem"), [(lambda state: state, "awaits"), (keep, "executor=")]
+    )
+    async def test_a_plain_step(self, step, problem):
+        """
+        A plain function would keep the loop; it is told where to run it.
+        """
+        done = await afan_out(TALK, [step, partial(asay, "b")], on_error="keep")
+
+        assert ["Go!", "b"] == texts(done.state)
+        assert isinstance(done.failures[0].error, BranchError)
+        assert problem in str(done.failures[0].error)
+
+    async def test_returns_no_state(self):
+        """
+        What is no state of the branch is refused.
+        """
+
+        async def step(_):
+            return None
+
+        (failure,) = (await afan_out(TALK, [step], on_error="keep")).failures
+
+        assert "returned nothing" in str(failure.error)
+
+    @pytest.mark.parametrize("interrupt", [KeyboardInterrupt, SystemExit])
+    async def test_an_interrupt_goes_through(self, interrupt):
+        """
+        A step that raises what is no `Exception` ends the fan-out at once, as
+        itself; what others had kept is told.
+        """
+        turns: list[Turn] = []
+
+        async def stops(_):
+            await anyio.lowlevel.checkpoint()
+            raise interrupt
+
+        with pytest.raises(interrupt):
+            await afan_out(TALK, [hangs, stops], on_turn=turns.append)
+
+        assert [[], ["so far"]] == sorted(map(texts, turns))
+
+    @pytest.mark.parametrize("steps", [None, [3]])
+    async def test_refused(self, steps):
+        """
+        What is not what it should be is said, and no step is run.
+        """
+        with pytest.raises(TypeError):
+            await afan_out(TALK, steps)
+
+
+class TestCancelled:
+    """
+    A fan-out that is cancelled from outside.
+    """
+
+    async def test_tells_what_was_kept(self):
+        """
+        All tasks are cancelled, and what each had kept, and what others had
+        added, is told before the cancellation goes on.
+        """
+        turns: list[Turn] = []
+        steps = [hangs, partial(asay, "b"), arefused, hangs]
+        with anyio.move_on_after(0.1) as scope:
+            await afan_out(TALK, steps, on_turn=turns.append)
+
+        assert scope.cancelled_caught
+        assert [["b"], ["half of it"], ["so far"], ["so far"]] == sorted(
+            map(texts, turns)
+        )
+
+    async def test_before_it_began(self):
+        """
+        Cancelled before, nothing was added.
+        """
+        turns: list[Turn] = []
+        with anyio.CancelScope() as scope:
+            scope.cancel()
+            await afan_out(TALK, [hangs] * 3, on_turn=turns.append)
+
+        assert scope.cancelled_caught
+        assert 3 == len(turns)
+
+    async def test_bills_into_a_cell(self):
+        """
+        With one cell for a program, a timeout costs what it has cost.
+        """
+        cell = Cell(TALK)
+        with pytest.raises(TimeoutError):
+            with anyio.fail_after(0.05):
+                await afan_out(
+                    cell.value,
+                    [hangs, partial(asay, "b")],
+                    on_turn=lambda turn: cell.swap(lambda state: state.join(turn)),
+                )
+
+        assert 30 == tokens(cell.value)
+
+    async def test_in_a_branch(self):
+        """
+        What an inner fan-out had is the outer step's when both are cancelled.
+        """
+        turns: list[Turn] = []
+
+        async def outer(state):
+            return (await afan_out(state, [hangs, partial(asay, "b"), hangs])).state
+
+        with anyio.move_on_after(0.05):
+            await afan_out(TALK, [outer], on_turn=turns.append)
+
+        assert [["so far", "b", "so far"]] == [*map(texts, turns)]
+
+    async def test_a_step_may_finish(self):
+        """
+        A step that catches its cancellation and returns is done.
+        """
+        turns: list[Turn] = []
+
+        async def finishes(state):
+            with anyio.CancelScope(shield=True):
+                await anyio.sleep(0.03)
+            return say("done", state)
+
+        with anyio.move_on_after(0.01):
+            await afan_out(TALK, [finishes], on_turn=turns.append)
+
+        assert [["done"]] == [*map(texts, turns)]
+
+    def test_by_task_cancel(self):
+        """
+        Cancelled as asyncio's own tasks are, it tells what was kept, too.
+        """
+        turns: list[Turn] = []
+
+        async def main():
+            task = asyncio.ensure_future(
+                afan_out(TALK, [hangs, partial(asay, "b")], on_turn=turns.append)
+            )
+            await asyncio.sleep(0.05)
+            task.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await task
+            async with asyncio.timeout(0.05):
+                await afan_out(TALK, [hangs], on_turn=turns.append)
+
+        with pytest.raises(TimeoutError):
+            asyncio.run(main())
+        assert [["b"], ["so far"], ["so far"]] == sorted(map(texts, turns))
+
+    def test_by_something_it_waited_for(self):
+        """
+        A step whose own task was cancelled has failed, and nobody else.
+        """
+
+        async def step(state):
+            keep(say("so far", state))
+            inner = asyncio.ensure_future(asyncio.sleep(60))
+            asyncio.get_running_loop().call_soon(inner.cancel)
+            await inner
+
+        done = asyncio.run(afan_out(TALK, [step, partial(asay, "b")], on_error="keep"))
+
+        assert ["Go!", "so far", "b"] == texts(done.state)
+        assert "was cancelled by something" in str(done.failures[0].error)
+
+    def test_with_a_nursery_of_its_own(self):
+        """
+        A step that runs trio's nurseries is cancelled like any other.
+        """
+
+        async def step(state):
+            keep(say("so far", state))
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(trio.sleep_forever)
+                nursery.start_soon(trio.sleep_forever)
+
+        async def main():
+            return await afan_out(TALK, [step], on_error="keep", timeout_s=0.05)
+
+        done = trio.run(main)
+
+        assert ["Go!", "so far"] == texts(done.state)
+        assert isinstance(done.failures[0].error, TimeoutError)
+
+
+class TestTimeout:
+    """
+    `afan_out(timeout_s=...)`.
+    """
+
+    async def test_returns_what_was_kept(self):
+        """
+        When time is up, what is not done is cancelled and has failed, with
+        what it had kept.
+        """
+        with anyio.fail_after(30):
+            done = await afan_out(
+                TALK, [hangs, partial(asay, "b")], timeout_s=0.05, on_error="keep"
+            )
+
+        assert ["Go!", "so far", "b"] == texts(done.state)
+        assert isinstance(done.failures[0].error, TimeoutError)
+        assert "longer than 0.05 s" in str(done.failures[0].error)
+
+    async def test_raises(self):
+        """
+        With *on_error* left as it is, that is a group of errors.
+        """
+        taken: list[Any] = []
+        try:
+            await afan_out(TALK, [hangs, partial(asay, "b")], timeout_s=0.05)
+        except* TimeoutError as group:
+            taken.append(group)
+
+        assert ["Go!", "so far", "b"] == texts(taken[0].state)
+
+    @pytest.mark.parametrize("timeout_s", [60, math.inf])
+    async def test_enough_time(self, timeout_s):
+        """
+        Nothing happens if all are done before.
+        """
+        done = await afan_out(TALK, [partial(asay, "a")], timeout_s=timeout_s)
+
+        assert ["Go!", "a"] == texts(done.state)
+
+
+class TestExecutor:
+    """
+    `afan_out(executor=...)`.
+    """
+
+    async def test_does_not_block(self):
+        """
+        Plain functions are run in the pool while other tasks go on.
+        """
+        go, ticks = threading.Event(), []
+
+        def step(state):
+            assert go.wait(60)
+            return say("x", state)
+
+        async def tick():
+            for _ in range(5):
+                await anyio.sleep(0.001)
+                ticks.append(1)
+            go.set()
+
+        with ThreadPoolExecutor(2) as pool, anyio.fail_after(60):
+            async with anyio.create_task_group() as group:
+                group.start_soon(tick)
+                done = await afan_out(
+                    TALK, [step, refused], executor=pool, on_error="keep"
+                )
+
+        assert 5 == len(ticks)
+        assert ["Go!", "x", "half of it"] == texts(done.state)
+
+    async def test_an_async_step(self):
+        """
+        An async function is told to do without the executor.
+        """
+        with ThreadPoolExecutor(1) as pool:
+            done = await afan_out(
+                TALK, [partial(asay, "a")], executor=pool, on_error="keep"
+            )
+
+        assert "without executor" in str(done.failures[0].error)
+
+    async def test_cancelled(self):
+        """
+        Cancelled, it tells what was kept; what runs on is told of again when
+        it ends; what has not begun never does.
+        """
+        go, inside, began = threading.Event(), threading.Event(), []
+        turns: list[Turn] = []
+
+        def slow(state):
+            began.append(1)
+            state = keep(say("so far", state))
+            inside.set()
+            assert go.wait(60)
+            return say("later", state)
+
+        with ThreadPoolExecutor(1) as pool:
+            async with anyio.create_task_group() as group:
+
+                async def cancel():
+                    await anyio.to_thread.run_sync(inside.wait)
+                    group.cancel_scope.cancel()
+
+                group.start_soon(cancel)
+                await afan_out(TALK, [slow] * 3, executor=pool, on_turn=turns.append)
+
+            assert [[], [], ["so far"]] == sorted(map(texts, turns))
+            go.set()
+
+        assert [1] == began
+        assert ["so far", "later"] == texts(turns[-1])
+        assert 4 == len(turns)
+
+    async def test_time_is_up(self):
+        """
+        At the end of the time what runs has failed, with what it had kept.
+        """
+        go = threading.Event()
+
+        def slow(state):
+            keep(say("so far", state))
+            assert go.wait(60)
+            return state
+
+        with ThreadPoolExecutor(2) as pool:
+            done = await afan_out(
+                TALK,
+                [slow, partial(say, "b")],
+                executor=pool,
+                timeout_s=0.2,
+                on_error="keep",
+            )
+            go.set()
+
+        assert ["Go!", "so far", "b"] == texts(done.state)
+        assert [TimeoutError] == [type(failure.error) for failure in done.failures]
+
+    def test_nested_in_one_pool(self, anyio_backend):
+        """
+        A step of a pool that runs a loop of its own, which fans out in the
+        same pool, does not wait for itself.
+        """
+        with ThreadPoolExecutor(1) as pool:
+
+            def outer(name, state):
+                async def main():
+                    steps = [partial(say, f"{name}{n}") for n in range(3)]
+                    with anyio.fail_after(30):
+                        return (await afan_out(state, steps, executor=pool)).state
+
+                return anyio.run(main, backend=anyio_backend)
+
+            steps = [partial(outer, name) for name in "ab"]
+            done = fan_out(TALK, steps, executor=pool)
+
+        assert ["Go!", "a0", "a1", "a2", "b0", "b1", "b2"] == texts(done.state)
+
+
+async def test_needs_anyio(monkeypatch):
+    """
+    Without anyio, the twin names the extra; `fan_out` works.
+    """
+    monkeypatch.setitem(sys.modules, "anyio", None)
+    _waiting.the_anyio.cache_clear()
+    try:
+        assert 2 == len(fan_out(TALK, [partial(say, "a")]).state)
+        with pytest.raises(MissingExtraError, match=r"afan_out needs.*\[anyio\]"):
+            await afan_out(TALK, [hangs])
+    finally:
+        _waiting.the_anyio.cache_clear()

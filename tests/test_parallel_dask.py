@@ -1,0 +1,211 @@
+"""
+Branches on a Dask cluster: two processes on this machine.
+"""
+
+import logging
+import os
+import time
+import warnings
+from functools import partial
+from typing import Any
+
+import pytest
+
+from conversation_state import Aggregator, parallel
+from conversation_state.errors import BranchError
+from conversation_state.parallel import keep
+from conversation_state.testing import laws
+from tests import branches
+from tests.branches import SPENT, Refused, say, say_slowly
+
+distributed = pytest.importorskip("distributed", reason="needs Dask (extra dask)")
+
+# What its own threads warn of while it starts, runs and stops is not ours to
+# mend; what our tests' threads warn of is an error as everywhere.
+pytestmark = [
+    pytest.mark.filterwarnings("ignore:::distributed"),
+    pytest.mark.filterwarnings("ignore:::tornado"),
+    pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
+    pytest.mark.filterwarnings("ignore:Sending large graph:UserWarning"),
+    pytest.mark.filterwarnings("ignore::ResourceWarning"),
+]
+
+# Much here is handed over wrongly; what is right is for typing_tests to say.
+fan_out: Any = parallel.fan_out
+
+TALK = Aggregator.new().add_user_prompt("Go!").add_usage(SPENT)
+
+
+def texts(state):
+    return [message.text for message in state]
+
+
+def tokens(state):
+    return state.total_usage.total_tokens
+
+
+@pytest.fixture(scope="module")
+def client():
+    """
+    A client of a cluster of two workers, reachable from this machine only.
+    """
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        cluster = distributed.LocalCluster(
+            n_workers=2,
+            threads_per_worker=1,
+            processes=True,
+            host="127.0.0.1",
+            dashboard_address=None,
+            silence_logs=logging.CRITICAL,
+        )
+        client = distributed.Client(cluster, timeout=60)
+        client.wait_for_workers(2, timeout=60)
+        yield client
+        client.close(timeout=30)
+        cluster.close(timeout=30)
+
+
+@pytest.fixture
+def executor(client):
+    """
+    The executor of it.
+    """
+    return client.get_executor()
+
+
+class TestDask:
+    """
+    `fan_out` on a cluster.
+    """
+
+    def test_joins_in_the_order_of_the_steps(self, executor):
+        """
+        What came from the workers follows in the order of the steps, with
+        identities of its own; the bill is the sum.
+        """
+        steps = [partial(say_slowly, (3 - n) * 0.05, str(n)) for n in range(4)]
+        done = fan_out(TALK, [*steps, branches.process], executor=executor)
+        *said, process = texts(done.state)
+
+        assert ["Go!", "0", "1", "2", "3"] == said
+        assert int(process) != os.getpid()
+        assert 60 == tokens(done.state)
+        assert TALK.id == done.state.id
+
+    def test_is_a_fold(self, executor):
+        """
+        It equals running the steps one by one and joining them.
+        """
+        steps = [partial(say, text) for text in "abc"]
+        laws.fan_out_is_a_fold(TALK.fork(), steps, executor=executor)
+
+    def test_equal_steps_are_run_each(self, executor):
+        """
+        Equal steps, and equal fan-outs, are not taken for one.
+        """
+        step = partial(say, "a")
+        once = fan_out(TALK, [step, step], executor=executor).state
+        again = fan_out(TALK, [step, step], executor=executor).state
+
+        assert ["Go!", "a", "a"] == texts(once)
+        assert ["Go!", "a", "a", "a", "a"] == texts(once.join(again))
+
+    def test_failures(self, executor):
+        """
+        The error and what the step had kept come back together.
+        """
+        steps = [partial(say, "a"), branches.refused, partial(say, "c")]
+        done = fan_out(TALK, steps, executor=executor, on_error="keep")
+        (failure,) = done.failures
+
+        assert ["Go!", "a", "half of it", "c"] == texts(done.state)
+        assert isinstance(failure.error, Refused)
+        assert "where step 1 (refused) ran" in failure.error.__notes__[0]
+
+    def test_an_error_that_cannot_travel(self, executor):
+        """
+        An error that can't be read again comes back as one that says what it
+        was.
+        """
+        step = partial(branches.fail, branches.Unreadable)
+        done = fan_out(
+            TALK, [step, partial(say, "b")], executor=executor, on_error="keep"
+        )
+
+        assert ["Go!", "half of it", "b"] == texts(done.state)
+        assert "raised a Unreadable" in str(done.failures[0].error)
+
+    def test_steps_that_only_dask_can_send(self, executor):
+        """
+        Functions made on the spot can be steps here.
+        """
+
+        def step(state):
+            return keep(state.add_user_prompt(word))
+
+        word = "on the spot"
+
+        assert ["Go!", word] == texts(fan_out(TALK, [step], executor=executor).state)
+
+    def test_time_is_up(self, executor):
+        """
+        At the end of the time what is not done has failed, and the rest is
+        there.
+        """
+        steps = [partial(say_slowly, 5, "a"), partial(say, "b")]
+        done = fan_out(TALK, steps, executor=executor, on_error="keep", timeout_s=3)
+
+        assert [TimeoutError] == [type(failure.error) for failure in done.failures]
+        assert ["Go!", "b"] == texts(done.state)
+
+    def test_a_worker_dies_once(self, client, executor, tmp_path):
+        """
+        Dask runs a step whose worker died again, on another one.
+        """
+        done = fan_out(
+            TALK,
+            [partial(branches.die_once, str(tmp_path / "died")), partial(say, "b")],
+            executor=executor,
+        )
+        _both_are_back(client)
+
+        assert ["Go!", "again", "b"] == texts(done.state)
+
+    def test_a_step_that_kills_its_workers(self, client):
+        """
+        A step that kills every worker it is run on is given up, which is said;
+        others come back.
+        """
+        executor = client.get_executor(retries=0)
+        before = client.run_on_scheduler(_allow_failures, 0)
+        try:
+            done = fan_out(
+                TALK,
+                [branches.die, partial(say, "b")],
+                executor=executor,
+                on_error="keep",
+            )
+        finally:
+            client.run_on_scheduler(_allow_failures, before)
+            _both_are_back(client)
+
+        failures = {failure.step: failure for failure in done.failures}
+        assert isinstance(failures[0].error, BranchError)
+        assert "KilledWorker" in str(failures[0].error)
+        assert 0 == len(failures[0].turn)
+        assert 1 in failures or ["Go!", "b"] == texts(done.state)
+
+
+def _allow_failures(number, dask_scheduler):
+    before = dask_scheduler.allowed_failures
+    dask_scheduler.allowed_failures = number
+    return before
+
+
+def _both_are_back(client):
+    end = time.monotonic() + 60
+    while len(client.scheduler_info()["workers"]) < 2 and time.monotonic() < end:
+        time.sleep(0.05)
+
+    client.wait_for_workers(2, timeout=60)
