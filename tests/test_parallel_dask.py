@@ -20,16 +20,6 @@ from tests.branches import SPENT, Refused, say, say_slowly
 
 distributed = pytest.importorskip("distributed", reason="needs Dask (extra dask)")
 
-# What its own threads warn of while it starts, runs and stops is not ours to
-# mend; what our tests' threads warn of is an error as everywhere.
-pytestmark = [
-    pytest.mark.filterwarnings("ignore:::distributed"),
-    pytest.mark.filterwarnings("ignore:::tornado"),
-    pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
-    pytest.mark.filterwarnings("ignore:Sending large graph:UserWarning"),
-    pytest.mark.filterwarnings("ignore::ResourceWarning"),
-]
-
 # Much here is handed over wrongly; what is right is for typing_tests to say.
 fan_out: Any = parallel.fan_out
 
@@ -50,7 +40,8 @@ def client():
     A client of a cluster of two workers, reachable from this machine only.
     """
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
+        # That a busy machine's disk is slow, for one.
+        warnings.filterwarnings("ignore", category=UserWarning, module=r"distributed\.")
         cluster = distributed.LocalCluster(
             n_workers=2,
             threads_per_worker=1,
@@ -61,9 +52,10 @@ def client():
         )
         client = distributed.Client(cluster, timeout=60)
         client.wait_for_workers(2, timeout=60)
-        yield client
-        client.close(timeout=30)
-        cluster.close(timeout=30)
+
+    yield client
+    client.close(timeout=30)
+    cluster.close(timeout=30)
 
 
 @pytest.fixture

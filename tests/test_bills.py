@@ -1,0 +1,236 @@
+"""
+The bill is exact: whatever happens to branches, each entry is paid once.
+
+A state machine keeps, beside every state, what it should have paid for: a
+plain dict from a name to a usage, which knows nothing of the library.
+"""
+
+import pickle
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import pytest
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import Bundle, RuleBasedStateMachine, invariant, rule
+
+from conversation_state import Aggregator, Usage, decode, encode
+from conversation_state.errors import FanOutError
+from conversation_state.parallel import fan_out, keep
+
+KEYS = st.sampled_from(["request 1", "request 2", "request 3"])
+USAGES = st.builds(Usage, st.integers(0, 9), st.integers(0, 9))
+
+# What a branch does, one after the other; True at the end: it fails.
+SCRIPTS = st.tuples(
+    st.lists(st.tuples(st.none() | KEYS, st.booleans()), max_size=4), st.booleans()
+)
+
+
+class Failed(Exception):  # noqa: N818 - a word to look for
+    """
+    What a branch fails with.
+    """
+
+
+class Bills(RuleBasedStateMachine):
+    """
+    States that fork, spend, retry, travel and meet again, and what they owe.
+    """
+
+    states = Bundle("states")
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.count = 0
+        # Every state there was, and what it should have paid for.
+        self.owed: list[tuple[Aggregator, dict[str, Usage]]] = []
+        # What a key costs is the same everywhere, as with a provider.
+        self.prices: dict[str, Usage] = {}
+
+    def noted(self, state: Aggregator, owed: dict[str, Usage]) -> Any:
+        self.owed.append((state, owed))
+        return state, owed
+
+    def name(self, key: str | None) -> str:
+        self.count += 1
+        return key or f"entry {self.count}"
+
+    def price(self, key: str | None, usage: Usage) -> Usage:
+        return usage if key is None else self.prices.setdefault(key, usage)
+
+    @rule(target=states)
+    def begin(self):
+        return self.noted(Aggregator.new(), {})
+
+    @rule(target=states, one=states, usage=USAGES, key=st.none() | KEYS)
+    def spend(self, one, usage, key):
+        state, owed = one
+        usage = self.price(key, usage)
+        spent = state.add_user_prompt("x").add_usage(usage, key=key)
+        return self.noted(spent, {**owed, self.name(key): usage})
+
+    @rule(target=states, one=states)
+    def retry(self, one):
+        """
+        The same request once more: every key that was paid is paid again.
+        """
+        state, owed = one
+        for key in set(owed) & set(self.prices):
+            state = state.add_usage(self.prices[key], key=key)
+        return self.noted(state, owed)
+
+    @rule(target=states, one=states)
+    def fork(self, one):
+        state, owed = one
+        return self.noted(state.fork(), owed)
+
+    @rule(target=states, one=states, share=st.floats(0, 1))
+    def fork_earlier(self, one, share):
+        state, owed = one
+        return self.noted(state.fork(at=int(len(state) * share)), owed)
+
+    @rule(target=states, one=states, others=st.lists(states, max_size=3))
+    def join(self, one, others):
+        state, owed = one
+        paid = dict(owed)
+        for _, theirs in others:
+            paid |= {name: theirs[name] for name in theirs if name not in paid}
+        return self.noted(state.join(*[other for other, _ in others]), paid)
+
+    @rule(target=states, one=states, other=states)
+    def merge_twice(self, one, other):
+        """
+        A checkpoint merged into its own state, and twice into another one.
+        """
+        (state, owed), (theirs, other_owed) = one, other
+        state = state.checkpoint().merge_into(state)
+        kept = theirs.checkpoint()
+        merged = kept.merge_into(kept.merge_into(state))
+        # What that state inherited is not merged, so the model asks which of
+        # its names came since: the last ones, in the order of the ledger.
+        since = dict(list(other_owed.items())[theirs.init_ledger_len :])
+        return self.noted(
+            merged, owed | {name: since[name] for name in since if name not in owed}
+        )
+
+    @rule(target=states, one=states)
+    def pickled(self, one):
+        state, owed = one
+        return self.noted(pickle.loads(pickle.dumps(state)), owed)
+
+    @rule(target=states, one=states)
+    def encoded(self, one):
+        state, owed = one
+        return self.noted(decode(encode(state)), owed)
+
+    @rule(
+        target=states,
+        one=states,
+        scripts=st.lists(SCRIPTS, max_size=4),
+        usage=USAGES,
+        ships=st.sampled_from([None, "pickle", "encode"]),
+        raises=st.booleans(),
+    )
+    def fan_out(self, one, scripts, usage, ships, raises):
+        state, owed = one
+        plans = [self._plan(script, usage) for script in scripts]
+        steps = [self._step(plan, ships) for plan in plans]
+        try:
+            done: Any = fan_out(state, steps, on_error="raise" if raises else "keep")
+        except FanOutError as error:
+            assert raises
+            done = error
+
+        paid = dict(owed)
+        for entries, fails in plans:
+            for name, _, price, _ in entries[: _kept(entries) if fails else None]:
+                paid.setdefault(name, price)
+
+        assert sum(fails for _, fails in plans) == len(done.failures)
+        return self.noted(done.state, paid)
+
+    def _plan(self, script, usage):
+        steps, fails = script
+        return [
+            (self.name(key), key, self.price(key, usage), kept) for key, kept in steps
+        ], fails
+
+    def _step(self, plan, ships):
+        entries, fails = plan
+
+        def step(state):
+            for _, key, usage, kept in entries:
+                state = state.fork().add_usage(usage, key=key)
+                if ships == "pickle":
+                    state = pickle.loads(pickle.dumps(state))
+                if kept:
+                    keep(state)
+
+            if fails:
+                raise Failed
+            return decode(encode(state)) if ships == "encode" else state
+
+        return step
+
+    @invariant()
+    def adds_up(self):
+        """
+        The newest state's bill is that of the model, and the sum over the
+        distinct entries of its ledger.
+        """
+        if not self.owed:
+            return
+
+        state, owed = self.owed[-1]
+        distinct = {entry.id: entry.usage for entry in state.ledger}
+
+        assert sum(owed.values(), Usage()) == state.total_usage
+        assert sum(distinct.values(), Usage()) == state.total_usage
+        assert len(owed) == len(state.ledger)
+
+    def teardown(self):
+        """
+        Nothing that came later changed a bill, and all bills together are one.
+        """
+        for state, owed in self.owed:
+            assert sum(owed.values(), Usage()) == state.total_usage
+
+        paid: dict[str, Usage] = {}
+        for _, owed in self.owed:
+            paid |= owed
+        for states in (self.owed, self.owed[::-1]):
+            if states:
+                first, *others = [state for state, _ in states]
+                everything = first.join(*others)
+                assert sum(paid.values(), Usage()) == everything.total_usage
+                assert everything.join(first, *others) is everything
+
+
+def _kept(entries):
+    return max((n + 1 for n, entry in enumerate(entries) if entry[-1]), default=0)
+
+
+TestBills = Bills.TestCase
+TestBills.settings = settings(max_examples=60, stateful_step_count=25, deadline=None)
+
+
+@pytest.mark.parametrize("workers", [1, 3])
+def test_the_same_key_on_many_branches(workers):
+    """
+    A request that every branch retried is paid once, also by those that
+    failed.
+    """
+
+    def step(state):
+        state = keep(state.add_usage(Usage(8, 2), key="request"))
+        keep(state.add_usage(Usage(8, 2), key="request"))
+        if state.id.int % 2:
+            raise Failed
+        return state.add_usage(Usage(1))
+
+    with ThreadPoolExecutor(workers) as pool:
+        done = fan_out(Aggregator.new(), [step] * 20, executor=pool, on_error="keep")
+
+    succeeded = 20 - len(done.failures)
+    assert 10 + succeeded == done.state.total_usage.total_tokens
