@@ -5,12 +5,9 @@ For Hypothesis and for anyone who makes values of their own: a store that
 loads states, an executor that ships turns. A law returns nothing, or raises
 an `AssertionError` that tells what should have been equal.
 
-What lives here: laws of usages, messages, chunks, states, views and timelines.
-What does not: examples to hold them against (`strategies`), and laws over many
-steps (`machines`).
-What lives here: laws of usages, messages, chunks, states, comparisons and
-views. What does not: examples to hold them against (`strategies`), and laws
-over many steps (`machines`).
+What lives here: laws of usages, messages, chunks, states, comparisons, views,
+timelines, cells and branches. What does not: examples to hold them against
+(`strategies`), and laws over many steps (`machines`).
 """
 
 from __future__ import annotations
@@ -29,6 +26,16 @@ from conversation_state.aggregator import (
 )
 from conversation_state.chunks import Accumulator, concat
 from conversation_state.messages import Message
+from conversation_state.testing._diff_laws import (
+    diffs_are_mirrored,
+    diffs_tell_all,
+    joins_bring_the_difference,
+    nothing_differs_from_itself,
+)
+from conversation_state.testing._parallel_laws import (
+    fan_out_is_a_fold,
+    histories_are_linear,
+)
 from conversation_state.testing._timeline_laws import (
     going_there_and_back_changes_nothing,
     nothing_committed_is_lost,
@@ -36,16 +43,6 @@ from conversation_state.testing._timeline_laws import (
     timelines_add_up,
     timelines_unchanged,
     undo_then_redo_is_the_identity,
-from conversation_state.testing._diff_laws import (
-    diffs_are_mirrored,
-    diffs_tell_all,
-    joins_bring_the_difference,
-    nothing_differs_from_itself,
-)
-from conversation_state.testing._parallel_laws import histories_are_linear
-from conversation_state.testing._parallel_laws import (
-    fan_out_is_a_fold,
-    histories_are_linear,
 )
 from conversation_state.trimming import COMPACTED, TrimContext
 from conversation_state.usage import Usage
