@@ -127,6 +127,9 @@ class Ledger(NamedTuple):
 
         O(entries since one that was summed here).
         """
+        if not entries:
+            return UNSPENT
+
         return cls(entries, entries.fold(_plus, NOTHING, key=_plus))
 
     def with_entries(self, entries: Sequence[LedgerEntry]) -> Ledger:

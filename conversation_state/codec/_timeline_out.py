@@ -188,7 +188,10 @@ class _States:
         # What follows a moment grew from its state, most of the time; and what
         # has lost that to a limit, from what the one before it grew from.
         known = self._placed.get(id(parent))
-        near = [known, *self._last] if known else self._last
+        near = self._last
+        if known is not None and known is not near[0]:
+            near = [known, *near]
+
         thread = self.threads.place(
             state.entries, [(each.state.entries, each.thread) for each in near]
         )

@@ -50,7 +50,7 @@ def timelines_add_up(timeline: Timeline[Any]) -> None:
     assert top is None or top < first, "the path begins too late"
     for above, below in pairwise(path):
         assert below.parent == above.number, "the path leaves the tree"
-        assert timeline.goto(above).redo().path[-1] is below, "redo goes elsewhere"
+        assert timeline.goto(above).redo().moment is below, "redo goes elsewhere"
 
     parents = {moment.parent for moment in kept}
     tips = [moment for moment in kept if moment.number not in parents]

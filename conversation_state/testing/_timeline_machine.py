@@ -94,12 +94,14 @@ class _Kept:
         assert list(told.items()) == list(self.nodes.items()), f"not {self.nodes}"
         assert timeline.moment.number == self.present, f"not at {self.present}"
         assert timeline.limit == self.limit, "another limit"
-        ways = {number: timeline.goto(number).redo() for number in self.nodes}
-        for number, way in ways.items():
-            # Going there chooses the way there, and nothing ahead of it.
-            ahead = self.visited.get(number, number)
-            assert way.moment.number == ahead, f"goes from {number} elsewhere"
-
+        redo = {above: on for above, on in self.visited.items() if on != above + 1}
+        again = Timeline.rebuild(
+            moments=timeline.moments,
+            present=self.present,
+            redo=redo,
+            limit=self.limit,
+        )
+        assert timeline == again, f"{timeline!r} is not what {again!r} is"
         timelines_add_up(timeline)
         undo_then_redo_is_the_identity(timeline)
         redo_then_undo_is_the_identity(timeline)
@@ -164,7 +166,7 @@ class TimelineMachine(RuleBasedStateMachine):
         """
         A step, or a state in the place of the present one.
         """
-        return self._committed(kept, state, label, group)
+        return self._keep(self._committed(kept, state, label, group))
 
     def _committed(
         self, kept: _Kept, state: int, label: str = "", group: str | None = None
@@ -179,9 +181,7 @@ class TimelineMachine(RuleBasedStateMachine):
         if grows or (kept.filtered and not is_worth_a_step(node.state, state)):
             node = node._replace(state=state, label=label or node.label)
             nodes = {**kept.nodes, kept.present: node}
-            return self._keep(
-                attrs.evolve(kept, timeline=timeline, nodes=nodes, grows=grows)
-            )
+            return attrs.evolve(kept, timeline=timeline, nodes=nodes, grows=grows)
 
         number = kept.newest + 1
         nodes = {**kept.nodes, number: _Node(state, label, group, kept.present)}
@@ -191,16 +191,14 @@ class TimelineMachine(RuleBasedStateMachine):
             del nodes[oldest]
             visited.pop(oldest, None)
 
-        return self._keep(
-            attrs.evolve(
-                kept,
-                timeline=timeline,
-                nodes=nodes,
-                visited=visited,
-                present=number,
-                newest=number,
-                grows=True,
-            )
+        return attrs.evolve(
+            kept,
+            timeline=timeline,
+            nodes=nodes,
+            visited=visited,
+            present=number,
+            newest=number,
+            grows=True,
         )
 
     @rule(target=timelines, kept=timelines, times=st.integers(1, 40))
@@ -212,7 +210,7 @@ class TimelineMachine(RuleBasedStateMachine):
             before = kept.nodes[kept.present].state
             kept = self._committed(kept, before + 1)
 
-        return kept
+        return self._keep(kept)
 
     @rule(target=timelines, kept=timelines)
     def undo(self, kept: _Kept) -> _Kept:
