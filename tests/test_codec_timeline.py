@@ -15,7 +15,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from conversation_state.aggregator import Aggregator, Checkpoint, Entry, LedgerEntry
-from conversation_state.codec import Codec, decode, encode, from_data, to_data
+from conversation_state.codec import (
+    Codec,
+    _timeline_out,
+    decode,
+    encode,
+    from_data,
+    to_data,
+)
 from conversation_state.documents import Document
 from conversation_state.errors import DecodeError
 from conversation_state.messages import AssistantMessage, UserMessage
@@ -261,6 +268,49 @@ class TestShared:
 
         assert 110 == sum(len(each["messages"]) for each in data["threads"])
         assert timeline == from_data(data)
+
+    def test_costs_what_differs(self, monkeypatch):
+        """
+        What is there already is not compared again, item by item.
+        """
+        asked = []
+        further = _timeline_out._Segments._further
+
+        def counted(self, segment, at, item):
+            asked.append(at)
+            return further(self, segment, at, item)
+
+        monkeypatch.setattr(_timeline_out._Segments, "_further", counted)
+        state = Aggregator.new(messages=[UserMessage(str(i)) for i in range(500)])
+        timeline = Timeline.begin(state, limit=10)
+        for i in range(30):
+            timeline = timeline.undo().commit(state.add_user_prompt(f"branch {i}"))
+
+        encode(timeline)
+
+        assert len(asked) < 50
+
+    def test_one_identity_of_several_messages(self):
+        """
+        Who holds different things under one identity holds them still.
+        """
+        state = Aggregator.new()
+        given: dict[str, Any] = {
+            "id": state.id,
+            "parent_id": None,
+            "root_id": None,
+            "init_len": 0,
+            "init_ledger_len": 0,
+            "ledger": [],
+        }
+        timeline = Timeline.begin(state)
+        for texts in ("ab", "ac", "xb", "ab", "xc", "a"):
+            entries = [Entry(str(i), UserMessage(t)) for i, t in enumerate(texts)]
+            one = Aggregator.rebuild(**given, entries=entries)
+            timeline = timeline.commit(one).commit(one.add_usage(Usage(1), key="k"))
+            timeline = timeline.commit(one.add_usage(Usage(2), key="k"))
+
+        assert timeline == decode(encode(timeline))
 
     def test_same_state_once(self):
         """
