@@ -312,6 +312,32 @@ class TestShared:
 
         assert timeline == decode(encode(timeline))
 
+    def test_one_id_of_several_origins(self):
+        """
+        States of one id that were forked elsewhere are told apart.
+        """
+        one, other = Aggregator.new(), Aggregator.new()
+        given: dict[str, Any] = {
+            "id": one.id,
+            "entries": [Entry("a", UserMessage("a"))],
+            "ledger": [LedgerEntry("b", Usage(5), "")],
+        }
+        timeline = Timeline.begin(one)
+        for parent in (None, other.id):
+            for root in (one.id, other.id):
+                for at in ((0, 0), (1, 0), (0, 1)):
+                    state = Aggregator.rebuild(
+                        **given,
+                        parent_id=parent,
+                        root_id=root,
+                        init_len=at[0],
+                        init_ledger_len=at[1],
+                    )
+                    timeline = timeline.commit(state)
+
+        assert timeline == decode(encode(timeline))
+        assert 13 == len(to_data(timeline)["states"])
+
     def test_same_state_once(self):
         """
         A state that several moments have is written once, and read as one.
@@ -700,6 +726,34 @@ class TestProblems:
         assert ["$.threads[0].entry_ids[2]: the same as at 0 of segment 0"] == wrong(
             alone
         )
+
+    def test_same_identity_on_several_ways(self):
+        """
+        Each is told, in whatever order the ways part; what came after the
+        place where one parts is none of its own.
+        """
+        past = {
+            "entry_ids": ["a", "b", "c"],
+            "messages": [{"role": "user", "content": ""}] * 3,
+        }
+        threads = [
+            past,
+            said("c", after=[0, 3]),
+            said("a", after=[0, 1]),
+            said("b", after=[0, 1]),
+            said("a", after=[0, 2]),
+            said("b", after=[3, 2]),
+            said("a", after=[3, 2]),
+            said("a"),
+        ]
+
+        assert [
+            "$.threads[2].entry_ids[0]: the same as at 0 of segment 0",
+            "$.threads[5].entry_ids[0]: the same as at 0 of segment 3",
+            "$.threads[6].entry_ids[0]: the same as at 0 of segment 0",
+            "$.threads[4].entry_ids[0]: the same as at 0 of segment 0",
+            "$.threads[1].entry_ids[0]: the same as at 2 of segment 0",
+        ] == wrong(json.loads(document([{}], threads)))
 
     def test_all_at_once(self):
         """
