@@ -24,6 +24,7 @@ NAMES = (
     "counting",
     "codec",
     "diff",
+    "parallel",
     "imports",
 )
 

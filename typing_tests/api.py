@@ -4,7 +4,8 @@ What type checkers must infer, and what they must refuse. Checked, never run.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import assert_type
 from uuid import UUID
@@ -32,10 +33,12 @@ from conversation_state import (
 )
 from conversation_state._persistent import Log
 from conversation_state.aggregator import Entry, LedgerEntry, Messages
+from conversation_state.cells import Cell, Watch
 from conversation_state.chunks import Accumulator, concat_rows
 from conversation_state.codec import structure
 from conversation_state.counting import TokenCounter
 from conversation_state.diffing import Diff, Pair, diff
+from conversation_state.parallel import Failure, FanOut, afan_out, fan_out, keep
 from conversation_state.parsing import parse
 from conversation_state.rendering import render_transcript
 from conversation_state.streams import (
@@ -159,6 +162,47 @@ assert_type(piped, Stream[int])
 assert_type(collect(Stream.of([hel])), Message)
 sender.send("")  # type: ignore[arg-type]
 collect(numbers)  # type: ignore[arg-type]
+
+# Cells
+
+cell = Cell(talk)
+assert_type(cell, Cell[Aggregator])
+assert_type(cell.value, Aggregator)
+assert_type(cell.swap(lambda state: state.fork()), Aggregator)
+assert_type(cell.compare_and_set(talk, talk), bool)
+assert_type(cell.watch(lambda old, new: (old.id, new.id)), Watch[Aggregator])
+assert_type(cell.awatch(), AsyncIterator[Aggregator])
+cell.swap(len)  # type: ignore[arg-type]
+cell.value = talk  # type: ignore[misc]
+cell.watch(print, on_error=lambda error: error.args)
+
+# Branches
+
+
+async def step(state: Aggregator) -> Aggregator:
+    """
+    A step of `afan_out` is async; one of `fan_out` is not.
+    """
+    return keep(state)
+
+
+async def branches() -> None:
+    """
+    Which steps go with which executor.
+    """
+    assert_type(await afan_out(talk, [step]), FanOut)
+    assert_type(await cell.aswap(step), Aggregator)
+    await afan_out(talk, [keep], executor=ThreadPoolExecutor())
+    await afan_out(talk, [keep])  # type: ignore[list-item]
+    await afan_out(talk, [step], executor=ThreadPoolExecutor())  # type: ignore[list-item]
+
+
+assert_type(fan_out(talk, [keep]), FanOut)
+assert_type(fan_out(talk, [keep]).state, Aggregator)
+assert_type(fan_out(talk, [keep]).failures, tuple[Failure, ...])
+fan_out(talk, [step])  # type: ignore[list-item]
+fan_out(talk, [keep], on_error="ignore")  # type: ignore[arg-type]
+fan_out(talk, [keep], on_turn=talk.join, timeout_s=3)
 
 # Tools
 
