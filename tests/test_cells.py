@@ -46,7 +46,9 @@ def in_threads(*functions):
         barrier.wait(60)
         function()
 
-    threads = [threading.Thread(target=run, args=(each,)) for each in functions]
+    threads = [
+        threading.Thread(target=run, args=(each,), daemon=True) for each in functions
+    ]
     for thread in threads:
         thread.start()
 

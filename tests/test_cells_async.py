@@ -6,6 +6,7 @@ import gc
 import subprocess
 import sys
 import weakref
+from pathlib import Path
 from typing import Any
 
 import anyio
@@ -19,6 +20,8 @@ from conversation_state.errors import MissingExtraError
 pytestmark = pytest.mark.anyio
 
 Cell: Any = cells.Cell
+
+ROOT = Path(__file__).resolve().parent.parent
 
 
 @pytest.fixture(params=["asyncio", "trio"])
@@ -349,6 +352,8 @@ def test_sync_code_takes_no_anyio():
         "print({'anyio', 'asyncio'} & {*sys.modules})"
     )
     run = [sys.executable, "-c", script]
-    said = subprocess.run(run, capture_output=True, check=True, text=True).stdout
+    said = subprocess.run(
+        run, capture_output=True, check=True, cwd=ROOT, text=True
+    ).stdout
 
     assert "set()" == said.strip()

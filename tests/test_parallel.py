@@ -3,6 +3,7 @@ Branches at once, in threads: who finishes first makes no difference, nothing of
 anybody is lost, and nothing hangs.
 """
 
+import asyncio
 import contextvars
 import gc
 import pickle
@@ -35,6 +36,7 @@ from tests.branches import SPENT, Refused, refused, say, say_slowly
 
 # Much here is handed over wrongly; what is right is for typing_tests to say.
 fan_out: Any = parallel.fan_out
+afan_out: Any = parallel.afan_out
 
 TALK = Aggregator.new().add_user_prompt("Go!").add_usage(SPENT)
 
@@ -937,3 +939,84 @@ def test_failures_are_values():
     assert Failure(1, error, TALK.turn) == Failure(1, error, TALK.turn)
     assert FanOut(TALK) == FanOut(TALK, ())
     assert hash(FanOut(TALK)) == hash(FanOut(TALK))
+
+
+class TestLaws:
+    """
+    The laws notice when they are broken.
+    """
+
+    def test_a_fold(self):
+        """
+        Steps that do something else the second time are noticed.
+        """
+        said = iter("abcd")
+        with pytest.raises(AssertionError, match="other messages"):
+            laws.fan_out_is_a_fold(TALK, [lambda state: say(next(said), state)] * 2)
+
+        costs = iter([1, 2])
+        with pytest.raises(AssertionError, match="billed"):
+            laws.fan_out_is_a_fold(
+                TALK, [lambda state: state.add_usage(Usage(next(costs)))]
+            )
+
+    def test_failures_are_no_fold(self):
+        """
+        Nor is a fan-out that failed.
+        """
+        with pytest.raises(FanOutError):
+            laws.fan_out_is_a_fold(TALK, [refused])
+
+    @pytest.mark.parametrize(
+        "changes",
+        [[(0, 1), (2, 3)], [(0, 1), (1, 1), (1, 3)], [(0, 1), (1, 2)], [(1, 3)], []],
+    )
+    def test_a_linear_history(self, changes):
+        """
+        Gaps, changes that change nothing, and other ends are noticed.
+        """
+        with pytest.raises(AssertionError):
+            laws.histories_are_linear(0, changes, 3)
+
+        laws.histories_are_linear(0, [(0, 1), (1, 3)], 3)
+
+
+class TestTakenOver:
+    """
+    Steps that who waits runs itself.
+    """
+
+    def test_are_told_of_when_all_is_over(self):
+        """
+        One that still runs when time is up is told of when it ends, as those
+        are that the pool runs.
+        """
+        go = threading.Event()
+        turns: list[Turn] = []
+
+        def slow(state):
+            keep(say("so far", state))
+            assert go.wait(60)
+            return say("later", state)
+
+        def outer(state):
+            async def main():
+                return await afan_out(
+                    state,
+                    [slow],
+                    executor=pool,
+                    timeout_s=0.1,
+                    on_error="keep",
+                    on_turn=turns.append,
+                )
+
+            return asyncio.run(main()).state
+
+        with ThreadPoolExecutor(1) as pool:
+            done = fan_out(TALK, [outer], executor=pool).state
+
+        assert ["Go!", "so far"] == texts(done)
+        go.set()
+        while len(turns) < 2:
+            time.sleep(0.001)
+        assert ["later"] == texts(turns[1])

@@ -288,6 +288,9 @@ class Settling:
     def _report(self, branch: Branch, outcome: Outcome) -> None:
         self._reports.append((branch, outcome))
         wake_all(self._waiters)
+        # Asked last: if it is over by now, perhaps nobody reads the report.
+        if self._is_over and self._on_turn is not None:
+            self._on_turn(outcome.turn)
 
     def _done(self, branch: Branch, future: Future[Any]) -> None:
         if future.cancelled() and (branch.is_taken_over or self._is_over):
@@ -304,10 +307,7 @@ class Settling:
                 asked = TypeError(f"it gave {sent!r:.80} instead of what was called")
                 outcome = self._lost(branch, asked)
 
-        # Reported first: if it is over by now, perhaps nobody reads that.
         self._report(branch, outcome)
-        if self._is_over and self._on_turn is not None:
-            self._on_turn(outcome.turn)
 
     def _lost(self, branch: Branch, error: BaseException) -> Outcome:
         """
