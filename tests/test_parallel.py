@@ -201,6 +201,22 @@ class TestFanOut:
         assert ["Go!", "On!", "instead"] == texts(done)
         assert 20 == tokens(done)
 
+    def test_a_turn_has_nothing_of_the_past(self):
+        """
+        What a step dropped and joined again, behind something else, is not
+        taken for its own.
+        """
+        turns: list[Turn] = []
+
+        def step(state):
+            return say("before", state.fork(at=0)).join(state)
+
+        done = fan_out(TALK, [step], on_turn=turns.append).state
+
+        assert ["before"] == texts(turns[0])
+        assert SPENT == turns[0].usage
+        assert ["Go!", "before"] == texts(done)
+
     def test_a_key_is_paid_once(self, executor):
         """
         Branches that pay one key pay it once.
