@@ -167,6 +167,17 @@ class TestSwap:
 
         assert 107 == await cell.aswap(slow)
 
+    async def test_a_swap_in_a_loop_never_waits(self):
+        """
+        Nor does it for a thread that was promised to be let through: nothing
+        else could run in this loop meanwhile.
+        """
+        cell = Cell(0)
+        cell._turn.acquire()
+        cell._held_s = 1_000.0
+
+        assert 1 == cell.swap(one_more)
+
     async def test_an_error_changes_nothing(self):
         """
         What the function raises comes out, and the cell works on.

@@ -105,6 +105,20 @@ class TestTasks:
 
         assert 1_001 == len(done.state)
 
+    async def test_on_turn_is_in_no_branch(self):
+        """
+        What is called with turns is the caller's, and keeps nothing for steps.
+        """
+        inside: list[Any] = []
+
+        def on_turn(_):
+            inside.append(parallel._branches.running())
+
+        await afan_out(TALK, [partial(asay, "a")] * 2, on_turn=on_turn)
+        fan_out(TALK, [partial(say, "a")], on_turn=on_turn)
+
+        assert [None] * 3 == inside
+
     async def test_nothing_to_do(self):
         """
         Without steps the state comes back itself.
