@@ -425,11 +425,13 @@ class Watch(Generic[T]):
         return None if moment is None else moment.after.get(0)
 
     def _call(self, new: _Moment[T]) -> None:
-        callback, on_error, old = self._callback, self._on_error, self._moment
-        if callback is None or old is None:  # closed in this very moment
+        # In this order: whoever closes meanwhile finds the new moment, or is found.
+        old, self._moment = self._moment, new
+        callback, on_error = self._callback, self._on_error
+        if callback is None or old is None:
+            self._moment = None
             return
 
-        self._moment = new
         try:
             try:
                 callback(old.value, new.value)
@@ -440,9 +442,6 @@ class Watch(Generic[T]):
                 on_error(error)
         except Exception as error:  # noqa: BLE001 - logged
             _report(callback, error)
-        finally:
-            if self._callback is None:  # closed meanwhile: keep no value alive
-                self._moment = None
 
 
 def _report(callback: object, error: Exception) -> None:

@@ -254,6 +254,23 @@ class TestWatch:
 
         assert 2 == seen.count(4_000)
 
+    async def test_a_change_before_it_waits(self, monkeypatch):
+        """
+        A change whose maker did not see who waits is not missed.
+        """
+        cell = Cell(0)
+
+        class Late(_waiting.TaskWaiter):
+            def enter(self, place):
+                cell.swap(one_more)
+                super().enter(place)
+
+        values = cell.awatch()
+        await anext(values)
+        monkeypatch.setattr(cells, "TaskWaiter", Late)
+        with anyio.fail_after(10):
+            assert 1 == await anext(values)
+
     async def test_who_is_slow_gets_the_newest(self):
         """
         Values in between are left out.
@@ -295,6 +312,7 @@ class TestWatch:
         async with anyio.create_task_group() as group:
             group.start_soon(read, values)
 
+        assert not cell._waiters
         values = None
         await anyio.sleep(0.01)
         cell.swap(lambda _: Value())
@@ -302,7 +320,6 @@ class TestWatch:
 
         assert gone() is None
         assert seen() is None
-        assert not cell._waiters
 
     async def test_gives_way(self):
         """

@@ -332,12 +332,13 @@ def _why(branch: Branch, error: Exception) -> str:
             "is gone. Run it again, in a new executor"
         )
 
-    try:
-        pickle.dumps(branch.step)
-    except Exception as why:  # noqa: BLE001 - whatever its own code raises
-        return (
-            f"can't be sent to another process ({why}). Give a function of a module's "
-            "top level, or functools.partial of one, or run it in threads"
-        )
+    if isinstance(error, pickle.PicklingError | AttributeError | TypeError):
+        try:
+            pickle.dumps(branch.step)
+        except Exception as why:  # noqa: BLE001 - whatever its own code raises
+            return (
+                f"can't be sent to another process ({why}). Give a function of a "
+                "module's top level, or functools.partial of one, or run it in threads"
+            )
 
     return f"was given up by its executor ({type(error).__name__}: {error})"
