@@ -365,6 +365,11 @@ class FanOutError(ConversationStateError, ExceptionGroup[Exception]):
     ) -> None:
         super().__init__(state, failures, errors)  # type: ignore[call-arg]  # keeps what pickling asks for
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        # Dask has all groups pickled as if made of a text and errors, unless
+        # they say themselves what they are made of.
+        return type(self), self.args, self.__dict__
+
     def derive(self, excs: Sequence[Any], /) -> FanOutError:  # type: ignore[override]  # the same for errors of any kind
         """
         The same for some of the errors, which `split` and ``except*`` ask for.

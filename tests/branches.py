@@ -5,10 +5,11 @@ Steps that other processes can import.
 import os
 import sys
 import time
+from functools import partial
 from pathlib import Path
 
 from conversation_state import Aggregator, Turn, Usage, UserMessage
-from conversation_state.parallel import keep
+from conversation_state.parallel import fan_out, keep
 
 SPENT = Usage(8, 2)
 
@@ -116,3 +117,10 @@ def process(state: Aggregator) -> Aggregator:
     The number of the process.
     """
     return say(str(os.getpid()), state)
+
+
+def fan_out_and_fail(state: Aggregator) -> Aggregator:
+    """
+    A fan-out in a fan-out, of which one step fails.
+    """
+    return fan_out(state, [refused, partial(say, "inner")]).state

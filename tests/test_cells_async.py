@@ -129,6 +129,22 @@ class TestSwap:
 
         assert 4 < len(calls), "nobody was in the way"
 
+    async def test_gives_way_for_a_while(self):
+        """
+        Who was promised to be let through, and does not get done, is not
+        waited for without end.
+        """
+        cell = Cell(0)
+        cell._turn.acquire()
+        cell._held_s = 0.01
+
+        async def function(n):
+            return n + 1
+
+        with anyio.fail_after(10):
+            assert 1 == await cell.aswap(function)
+            assert 2 == await anyio.to_thread.run_sync(cell.swap, one_more)
+
     async def test_cancelled_it_changes_nothing(self):
         """
         Cancelled while it is tried, also while others give way to it, it

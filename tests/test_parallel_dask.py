@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from conversation_state import Aggregator, parallel
-from conversation_state.errors import BranchError
+from conversation_state.errors import BranchError, FanOutError
 from conversation_state.parallel import keep
 from conversation_state.testing import laws
 from tests import branches
@@ -114,6 +114,21 @@ class TestDask:
         assert ["Go!", "a", "half of it", "c"] == texts(done.state)
         assert isinstance(failure.error, Refused)
         assert "where step 1 (refused) ran" in failure.error.__notes__[0]
+
+    def test_a_fan_out_that_failed_there(self, executor):
+        """
+        The error of a fan-out in a step comes back whole, and what its
+        branches had is kept.
+        """
+        done = fan_out(
+            TALK, [branches.fan_out_and_fail], executor=executor, on_error="keep"
+        )
+        (failure,) = done.failures
+
+        assert isinstance(failure.error, FanOutError)
+        assert [0] == [inner.step for inner in failure.error.failures]
+        assert ["Go!", "half of it", "inner"] == texts(failure.error.state)
+        assert ["Go!", "half of it", "inner"] == texts(done.state)
 
     def test_an_error_that_cannot_travel(self, executor):
         """

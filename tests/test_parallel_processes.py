@@ -91,6 +91,21 @@ class TestProcesses:
         assert "where step 1 (refused) ran" in failure.error.__notes__[0]
         assert "branches.py" in failure.error.__notes__[0]
 
+    def test_a_fan_out_that_failed_there(self, pool):
+        """
+        The error of a fan-out in a step comes back whole, and what its
+        branches had is kept.
+        """
+        done = fan_out(
+            TALK, [branches.fan_out_and_fail], executor=pool, on_error="keep"
+        )
+        (failure,) = done.failures
+
+        assert isinstance(failure.error, FanOutError)
+        assert [0] == [inner.step for inner in failure.error.failures]
+        assert ["Go!", "half of it", "inner"] == texts(failure.error.state)
+        assert ["Go!", "half of it", "inner"] == texts(done.state)
+
     @pytest.mark.parametrize("kind", [branches.Unpicklable, branches.Unreadable])
     def test_an_error_that_cannot_travel(self, pool, kind):
         """
