@@ -105,7 +105,7 @@ class TestFanOut:
         assert 3 == len({fork_id for fork_id, *_ in given})
         assert {(TALK.id, 1, 0)} == {tuple(rest) for _, *rest in given}
 
-    @pytest.mark.parametrize("steps", [(), [], iter(())])
+    @pytest.mark.parametrize("steps", [(), [], range(0)])
     def test_nothing_to_do(self, steps):
         """
         Without steps the state comes back itself.
@@ -969,6 +969,32 @@ def test_failures_are_values():
     assert Failure(1, error, TALK.turn) == Failure(1, error, TALK.turn)
     assert FanOut(TALK) == FanOut(TALK, ())
     assert hash(FanOut(TALK)) == hash(FanOut(TALK))
+
+
+class TestThreads:
+    """
+    Threads of a fan-out's own.
+    """
+
+    def test_serve_on(self):
+        """
+        However many have come and gone, the next job finds one.
+        """
+        threads = parallel._threads.Threads()
+
+        assert [*range(100)] == [threads.submit(abs, n).result(30) for n in range(100)]
+
+    def test_an_interrupt_is_the_futures(self):
+        """
+        What a job raises, whatever it is, is told by its future.
+        """
+        future = parallel._threads.Threads().submit(_exit, 3)
+
+        assert isinstance(future.exception(30), SystemExit)
+
+
+def _exit(code):
+    raise SystemExit(code)
 
 
 class TestLaws:

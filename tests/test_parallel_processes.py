@@ -75,6 +75,17 @@ class TestProcesses:
             TALK.fork(), [partial(say, text) for text in "abc"], executor=pool
         )
 
+    def test_turns_know_what_they_have_nothing_of(self, pool):
+        """
+        A turn that came back is joined without a look at the past, as one that
+        never left.
+        """
+        turns: list[Any] = []
+        fan_out(TALK, [partial(say, "a")], executor=pool, on_turn=turns.append)
+
+        assert TALK.entries is turns[0]._base_log()
+        assert TALK.ledger is turns[0]._base_ledger()
+
     def test_failures(self, pool):
         """
         The error and what the step had kept come back together; the error says
