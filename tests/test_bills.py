@@ -185,6 +185,9 @@ class Bills(RuleBasedStateMachine):
         state, owed = self.owed[-1]
         distinct = {entry.id: entry.usage for entry in state.ledger}
 
+        since = [entry.usage for entry in state.ledger[state.init_ledger_len :]]
+
+        assert sum(since, Usage()) == state.usage
         assert sum(owed.values(), Usage()) == state.total_usage
         assert sum(distinct.values(), Usage()) == state.total_usage
         assert len(owed) == len(state.ledger)
