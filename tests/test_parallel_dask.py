@@ -130,6 +130,26 @@ class TestDask:
         assert ["Go!", "half of it", "inner"] == texts(failure.error.state)
         assert ["Go!", "half of it", "inner"] == texts(done.state)
 
+    def test_the_error_pickles_as_dask_does_it(self):
+        """
+        Where Dask was imported last, all errors are pickled its own way, which
+        keeps this one whole as well.
+        """
+        support = pytest.importorskip(
+            "tblib.pickling_support", reason="comes with Dask"
+        )
+        with pytest.raises(FanOutError) as caught:
+            fan_out(TALK, [branches.refused])
+        caught.value.add_note("noted")
+        make, arguments, *_ = support.pickle_exception(caught.value)
+        copy = make(*arguments)
+
+        assert type(copy) is FanOutError
+        assert str(caught.value) == str(copy)
+        assert ["noted"] == copy.__notes__
+        assert ["Go!", "half of it"] == texts(copy.state)
+        assert caught.value.failures == copy.failures
+
     def test_an_error_that_cannot_travel(self, executor):
         """
         An error that can't be read again comes back as one that says what it
