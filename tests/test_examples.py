@@ -2,10 +2,22 @@
 The example programs do what they say.
 """
 
+import asyncio
+import importlib.util
 import subprocess
 import sys
 from pathlib import Path
 from xml.etree import ElementTree as ET
+
+import pytest
+from textual.widgets import OptionList, Static
+
+from conversation_state import (
+    AssistantMessage,
+    ToolMessage,
+    Usage,
+    decode,
+)
 
 ROOT = Path(__file__).resolve().parent.parent
 SVG = "{http://www.w3.org/2000/svg}"
@@ -25,6 +37,19 @@ def run(*arguments):
     ).stdout
 
 
+def example(name):
+    """
+    An example program as a module.
+    """
+    path = ROOT / "examples" / f"{name}.py"
+    spec = importlib.util.spec_from_file_location(f"example_{name}", path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
 class TestDrawView:
     def test_draws(self):
         """
@@ -40,3 +65,342 @@ class TestDrawView:
         assert set(range(count)) == {int(str(t).split(":")[0]) for t in titles}
         assert 4 * count <= len(titles)
         assert "Hamburg" not in picture
+
+
+@pytest.fixture(scope="module")
+def team():
+    """
+    The team of agents.
+    """
+    return example("research_team")
+
+
+class TestResearchTeam:
+    def test_prints(self):
+        """
+        What was said, and what it cost.
+        """
+        printed = run("examples/research_team.py").splitlines()
+
+        assert "How do two of us get from Basel to Bern" in printed[1]
+        assert "assistant: Take the train, every half hour" in "\n".join(printed)
+        assert printed[-1].startswith("paid: 10 calls,")
+
+    def test_topics_in_order(self, team):
+        """
+        Researchers who work at once are joined in the order they were named.
+        """
+        said = [message.text for message in team.run(team.scripted)]
+        found = [text for text in said if text.startswith(("On ", "Nothing on "))]
+
+        assert [
+            "On trains: every half hour, 05:04 to Bern first, 23:34 to Bern last.",
+            "On rooms: In Bern: Goldener Adler, 180 a night; Kreuz, 145 a night.",
+            "Nothing on weather: no forecast for Bern: the service is down.",
+        ] == found
+
+    def test_failed_branch_keeps_its_words(self, team):
+        """
+        What the researcher who failed had asked and paid is there.
+        """
+        state = team.run(team.scripted)
+        calls = [
+            call.name
+            for message in state
+            if isinstance(message, AssistantMessage)
+            for call in message.tool_calls
+        ]
+        results = [m.tool_name for m in state if isinstance(m, ToolMessage)]
+
+        assert ["timetable", "rooms", "forecast"] == calls
+        assert ["timetable", "rooms"] == results
+
+    def test_every_call_fits(self, team):
+        """
+        The model never gets more than it has room for, nor what a provider
+        would refuse, although all that was said is longer.
+        """
+        seen = []
+
+        def watched(messages):
+            view = team.trim(messages, None, lambda view: view)
+            seen.append((view.total_tokens, view.problems()))
+            return team.scripted(messages)
+
+        state = team.run(watched)
+        limit = team.BUDGET.effective_input_limit
+        whole = team.trim(state, None, lambda view: view)
+
+        assert all(tokens <= limit for tokens, _ in seen)
+        assert all(problems == () for _, problems in seen)
+        assert limit < whole.total_tokens
+
+    def test_rejected_draft_is_gone_and_paid(self, team):
+        """
+        Only the draft that was good is in the talk; all ten calls are billed,
+        each once.
+        """
+        bills = []
+
+        def watched(messages):
+            answer = team.scripted(messages)
+            bills.append(answer.response.usage)
+            return answer
+
+        state = team.run(watched)
+        drafts = [m.text for m in state if m.text.startswith("Take the train")]
+
+        assert 1 == len(drafts)
+        assert "Kreuz, 145 a night" in drafts[0]
+        assert "No: the price of the room is missing." not in [m.text for m in state]
+        assert 10 == len(state.ledger) == len(bills)
+        assert sum(bills, Usage()) == state.total_usage
+
+    def test_never_good_enough(self, team):
+        """
+        A critic nobody can please ends in an error that has the last verdict.
+        """
+
+        def grim(messages):
+            answer = team.scripted(messages)
+            return answer.replace(content="No.") if answer.text == "Good." else answer
+
+        with pytest.raises(RuntimeError, match="last verdict: No"):
+            team.run(grim)
+
+
+@pytest.fixture(scope="module")
+def chat():
+    """
+    The terminal chat.
+    """
+    return example("terminal_chat")
+
+
+async def at_once(seen):
+    """
+    A model that doesn't make anybody wait.
+    """
+    yield AssistantMessage(f"{len(seen)} seen.")
+
+
+def driven(app, scenario):
+    """
+    What *scenario* gives, which drives *app* as a user at a terminal does.
+    """
+
+    async def drive():
+        async with app.run_test(size=(100, 40)) as pilot:
+            return await scenario(app, pilot)
+
+    return asyncio.run(drive())
+
+
+async def say(app, pilot, text):
+    """
+    Type, send, and wait for the answer.
+    """
+    await pilot.press(*(letter.replace(" ", "space") for letter in text), "enter")
+    await settled(app, pilot)
+
+
+async def settled(app, pilot):
+    """
+    Return once nothing is going on.
+    """
+    await pilot.pause()
+    await app.workers.wait_for_complete()
+    await pilot.pause()
+
+
+def on_screen(app):
+    """
+    The messages that are shown, without the system's.
+    """
+    said = app.query_one("#said").query(Static)
+    shown = [str(each.render()) for each in said][1:]
+    return [": ".join(line.strip() for line in each.splitlines()) for each in shown]
+
+
+class TestTerminalChat:
+    def test_talks(self, chat):
+        """
+        What is typed is said, and answered; both are shown.
+        """
+
+        async def scenario(app, pilot):
+            await say(app, pilot, "hi you")
+            return on_screen(app)
+
+        shown = driven(chat.Chat(answers=at_once), scenario)
+
+        assert ["user: hi you", "assistant: 2 seen."] == shown
+
+    def test_undo_and_redo(self, chat):
+        """
+        A prompt and its answer go together, and come back as they were.
+        """
+
+        async def scenario(app, pilot):
+            await say(app, pilot, "one")
+            await say(app, pilot, "two")
+            both = app.talk.present
+            await pilot.press("ctrl+z")
+            await settled(app, pilot)
+            undone = on_screen(app)
+            await pilot.press("ctrl+y")
+            await settled(app, pilot)
+            return undone, both is app.talk.present, on_screen(app)
+
+        undone, same, redone = driven(chat.Chat(answers=at_once), scenario)
+
+        assert ["user: one", "assistant: 2 seen."] == undone
+        assert same
+        assert [*undone, "user: two", "assistant: 4 seen."] == redone
+
+    def test_undo_at_the_start(self, chat):
+        """
+        Where there is nothing to undo or redo, nothing happens.
+        """
+
+        async def scenario(app, pilot):
+            before = app.talk
+            await pilot.press("ctrl+z", "ctrl+y")
+            await settled(app, pilot)
+            return before is app.talk
+
+        assert driven(chat.Chat(answers=at_once), scenario)
+
+    def test_branches(self, chat):
+        """
+        What was undone stays as a branch that can be gone to.
+        """
+
+        async def scenario(app, pilot):
+            await say(app, pilot, "sea")
+            await pilot.press("ctrl+z")
+            await settled(app, pilot)
+            await say(app, pilot, "hills")
+            await pilot.press("ctrl+b")
+            await pilot.pause()
+            listed = app.screen.query_one(OptionList)
+            lines = [str(listed.get_option_at_index(at).prompt) for at in range(2)]
+            await pilot.press("home", "enter")
+            await settled(app, pilot)
+            return lines, on_screen(app)
+
+        lines, shown = driven(chat.Chat(answers=at_once), scenario)
+
+        assert ["  sea (3 messages)", "* hills (3 messages)"] == lines
+        assert "user: sea" == shown[0]
+
+    def test_difference(self, chat):
+        """
+        Two branches are compared: what each of them has alone.
+        """
+
+        async def scenario(app, pilot):
+            await say(app, pilot, "sea")
+            await pilot.press("ctrl+z")
+            await settled(app, pilot)
+            await say(app, pilot, "hills")
+            await pilot.press("ctrl+d")
+            await pilot.pause()
+            await pilot.press("home", "enter")
+            await pilot.pause()
+            shown = str(app.screen.query_one("#difference", Static).render())
+            await pilot.press("escape")
+            await pilot.pause()
+            return shown, on_screen(app)
+
+        shown, after = driven(chat.Chat(answers=at_once), scenario)
+
+        assert "sea" in shown
+        assert "hills" in shown
+        assert "user: hills" == after[0]
+
+    def test_an_answer_is_stopped(self, chat):
+        """
+        Undoing while the model still speaks stops it; what it had said until
+        then is what redo shows.
+        """
+
+        async def endless(_):
+            yield AssistantMessage("Well")
+            await asyncio.sleep(60)
+            yield AssistantMessage(" ...")
+
+        async def scenario(app, pilot):
+            await pilot.press("h", "i", "enter")
+            while on_screen(app)[-1:] != ["assistant: Well"]:
+                await pilot.pause(0.01)
+            await pilot.press("ctrl+z")
+            await settled(app, pilot)
+            undone = on_screen(app)
+            await pilot.press("ctrl+y")
+            await settled(app, pilot)
+            return undone, on_screen(app)
+
+        undone, redone = driven(chat.Chat(answers=endless), scenario)
+
+        assert [] == undone
+        assert ["user: hi", "assistant: Well"] == redone
+
+    def test_bill(self, chat):
+        """
+        What was spent on an abandoned branch counts, and counts once.
+        """
+
+        async def scenario(app, pilot):
+            await say(app, pilot, "sea")
+            await pilot.press("ctrl+z")
+            await settled(app, pilot)
+            await say(app, pilot, "hills")
+            here = app.talk.present.total_usage
+            return here, chat.spent_in_all(app.talk)
+
+        here, everywhere = driven(chat.Chat(), scenario)
+
+        assert here.completion_tokens == 8
+        assert everywhere.completion_tokens == 16
+
+    def test_keeps_the_tree(self, chat, tmp_path):
+        """
+        What was undone before the program ended can be redone after.
+        """
+        path = tmp_path / "talk.json"
+
+        async def first(app, pilot):
+            await say(app, pilot, "hi")
+            await pilot.press("ctrl+z")
+            await settled(app, pilot)
+
+        async def second(app, pilot):
+            before = on_screen(app)
+            await pilot.press("ctrl+y")
+            await settled(app, pilot)
+            return before, on_screen(app)
+
+        driven(chat.Chat(path, answers=at_once), first)
+        before, after = driven(chat.Chat(path, answers=at_once), second)
+
+        assert [] == before
+        assert ["user: hi", "assistant: 2 seen."] == after
+        assert decode(path.read_bytes()).can_undo
+
+    def test_harmless_words(self, chat):
+        """
+        What a model says is text, whatever a terminal would make of it.
+        """
+
+        async def hostile(_):
+            yield AssistantMessage("[red]x[/red] [@click=app.quit]q[/] \x1b[2J")
+
+        async def scenario(app, pilot):
+            await say(app, pilot, "hi")
+            return on_screen(app)[-1]
+
+        shown = driven(chat.Chat(answers=hostile), scenario)
+
+        assert "[red]x[/red] [@click=app.quit]q[/]" in shown
+        assert "\x1b" not in shown
