@@ -22,39 +22,34 @@ from conversation_state.messages import (
     ToolMessage,
     UserMessage,
 )
-from conversation_state.parts import (
-    AudioPart,
-    FilePart,
-    ImagePart,
-    ReasoningPart,
-    RefusalPart,
-    TextPart,
-    VideoPart,
-)
+from conversation_state.parts import FilePart, ImagePart, TextPart
 from conversation_state.tools import ToolCall
 from conversation_state.usage import Usage
 
 if TYPE_CHECKING:
+    from conversation_state.cells import Cell
     from conversation_state.chunks import concat
     from conversation_state.codec import decode, encode
     from conversation_state.counting import TokenBudget, by_characters
+    from conversation_state.diffing import diff
+    from conversation_state.parallel import fan_out
+    from conversation_state.timeline import Timeline
     from conversation_state.trimming import TrimContext, fit, trim
 
 __all__ = [
     "Aggregator",
     "AssistantMessage",
-    "AudioPart",
+    "Cell",
     "Checkpoint",
     "ConversationStateError",
     "Envelope",
     "FilePart",
     "ImagePart",
     "Message",
-    "ReasoningPart",
-    "RefusalPart",
     "ResponseMeta",
     "SystemMessage",
     "TextPart",
+    "Timeline",
     "TokenBudget",
     "ToolCall",
     "ToolMessage",
@@ -62,26 +57,31 @@ __all__ = [
     "Turn",
     "Usage",
     "UserMessage",
-    "VideoPart",
     "by_characters",
     "concat",
     "decode",
+    "diff",
     "encode",
+    "fan_out",
     "fit",
     "join",
     "trim",
 ]
 
 
-# Not every program trims or writes, and these rooms bring half as much again as
+# Not every program trims, writes or branches out, and these rooms bring more than
 # all the others: they are opened when somebody asks for something in them.
 _LATER = {
+    "Cell": "cells",
+    "Timeline": "timeline",
     "TokenBudget": "counting",
     "TrimContext": "trimming",
     "by_characters": "counting",
     "concat": "chunks",
     "decode": "codec",
+    "diff": "diffing",
     "encode": "codec",
+    "fan_out": "parallel",
     "fit": "trimming",
     "trim": "trimming",
 }

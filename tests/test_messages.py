@@ -17,14 +17,11 @@ from hypothesis import strategies as st
 
 from conversation_state import (
     AssistantMessage,
-    AudioPart,
     ConversationStateError,
     Envelope,
     FilePart,
     ImagePart,
     Message,
-    ReasoningPart,
-    RefusalPart,
     ResponseMeta,
     SystemMessage,
     TextPart,
@@ -32,12 +29,17 @@ from conversation_state import (
     ToolMessage,
     Usage,
     UserMessage,
-    VideoPart,
 )
 from conversation_state._persistent import EMPTY_MAP, PMap
 from conversation_state.errors import InvalidMessageError
 from conversation_state.messages import LogProb, UnknownMessage
-from conversation_state.parts import UnknownPart
+from conversation_state.parts import (
+    AudioPart,
+    ReasoningPart,
+    RefusalPart,
+    UnknownPart,
+    VideoPart,
+)
 from conversation_state.testing.laws import (
     copies_are_equal,
     equal_values_hash_alike,
