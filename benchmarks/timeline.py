@@ -2,11 +2,12 @@
 Timelines of states that share, beside a list of states and one document each.
 
 A step takes a hundred bytes beside its state. Committing takes one to two
-microseconds, undo and redo less than one, and committing beside an abandoned
-future three: all of it flat from 100 to 1,000,000 moments. A timeline of 1,000
-states over 1,000 messages is a tenth larger than its longest state alone when
-encoded, where 1,000 documents take 500 times as much, and decodes in twice the
-time of that state.
+microseconds, undo and redo less than one, and committing beside a future that
+was given up three: all of it flat from 100 to 1,000,000 moments. A timeline of
+1,000 states over 1,000 messages of 400 characters is a tenth larger than its
+longest state alone when encoded, and a document for each state takes 400 times
+as much. Encoding takes seven and decoding ten microseconds for each state,
+beside those for each message.
 """
 
 from __future__ import annotations

@@ -274,7 +274,7 @@ def _check_steps(
             what = f"moment {child} was committed on {parents[child - first]}"
             reader.problems.add(where, what)
 
-        last = max(last, number)
+        last = number
         steps[number] = child
 
     if reader.problems.count == before:
