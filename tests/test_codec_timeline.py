@@ -406,6 +406,7 @@ class TestShared:
             assert ours.state.total_usage == theirs.state.total_usage
             assert theirs.state.join(ours.state) is theirs.state
 
+        assert copied.present is copied.present.add_usage(Usage(3), key="k3")
         assert Usage(2) == copied.goto(3).present.fork().add_usage(Usage(2)).usage
 
     def test_a_fork_counts_what_was_spent_since(self):
@@ -698,6 +699,15 @@ class TestProblems:
         data = {**tree(), "moments": []}
 
         assert "$.moments: is empty" in wrong(data)
+
+    def test_forgotten_present(self):
+        """
+        The present is one of those that are kept.
+        """
+        data = to_data(Timeline.begin(0, limit=2).commit(1).commit(2))
+        data["present"] = 0
+
+        assert ["$.present: is 0; there are moments 1 to 2"] == wrong(data)
 
     def test_redo_of_a_parent_that_nothing_follows(self):
         """
