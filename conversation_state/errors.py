@@ -22,6 +22,9 @@ Everything this library raises on purpose, as one tree.
     ├── UnknownMomentError (LookupError)       a moment a timeline has not, or not ahead
     ├── UnpricedError (ValueError)             spending whose price nobody knows
     ├── MissingVocabularyError (FileNotFoundError)  a tokenizer's file that is not here
+    ├── StoreError (RuntimeError)              a store that can't do what was asked
+    │   ├── NotSavedError (LookupError)        ... because nothing is saved as that
+    │   └── StaleHeadError                     ... because somebody else saved first
     ├── MissingExtraError (ImportError)        install conversation-state[...]
     └── DecodeError (ValueError)               bytes that are no value of ours
 
@@ -51,9 +54,12 @@ __all__ = [
     "MissingExtraError",
     "MissingVariableError",
     "MissingVocabularyError",
+    "NotSavedError",
     "ParseError",
     "Problem",
     "ProviderStreamError",
+    "StaleHeadError",
+    "StoreError",
     "StreamClosedError",
     "TemplateError",
     "UnknownModelError",
@@ -514,6 +520,93 @@ class MissingVocabularyError(ConversationStateError, FileNotFoundError):
             f"in, as files, or name the folder in TIKTOKEN_CACHE_DIR. Looked for "
             f"{', '.join(self.places)}"
         )
+
+
+class StoreError(ConversationStateError, RuntimeError):
+    """
+    A store can't do what was asked of it. Nothing was changed.
+
+    Attributes:
+        store: Which store, without any password.
+
+        problem: What is wrong, and what to do.
+    """
+
+    store: str
+    problem: str
+
+    def __init__(self, store: str, problem: str) -> None:
+        super().__init__(store, problem)
+        self.store = store
+        self.problem = problem
+
+    def __str__(self) -> str:
+        return f"{self.store}: {self.problem}"
+
+
+class NotSavedError(StoreError, LookupError):
+    """
+    Something was asked for that a store does not have.
+
+    Attributes:
+        what: ``name``, ``revision``, ``label`` or ``entry``.
+
+        asked: The one that was asked for.
+
+        near: Those it has that are written much like it, nearest first.
+    """
+
+    what: str
+    asked: object
+    near: tuple[str, ...]
+
+    def __init__(
+        self, store: str, what: str, asked: object, near: tuple[str, ...] = ()
+    ) -> None:
+        problem = f"there is no {what} {asked!r:.80}"
+        if near:
+            problem += f"; did you mean {' or '.join(map(repr, near))}?"
+
+        super().__init__(store, problem)
+        self.args = (store, what, asked, near)
+        self.what = what
+        self.asked = asked
+        self.near = near
+
+
+class StaleHeadError(StoreError):
+    """
+    A save that would have lost what somebody else saved. Nothing was written.
+
+    Attributes:
+        name: What was to be saved under.
+
+        expected: The head, or the number of its revision, that was expected;
+            None if none was named.
+
+        actual: The head there is; None if there is none.
+    """
+
+    name: str
+    expected: object
+    actual: object
+
+    def __init__(self, store: str, name: str, expected: object, actual: object) -> None:
+        if expected is None:
+            wrong = "which the state to be saved does not hold all of"
+        else:
+            wrong = f"and {expected} was expected"
+
+        problem = (
+            f"{name!r} is now {actual or 'not saved'}, {wrong}. Nothing was written. "
+            "Load the head, join your state into it and save that; or pass the head "
+            "as expecting= to replace it"
+        )
+        super().__init__(store, problem)
+        self.args = (store, name, expected, actual)
+        self.name = name
+        self.expected = expected
+        self.actual = actual
 
 
 class MissingExtraError(ConversationStateError, ImportError):

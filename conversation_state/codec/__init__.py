@@ -21,11 +21,28 @@ import attrs
 from conversation_state._canonical import Data, dump, first_oversized, load
 from conversation_state._persistent import PMap, check_text, pmap
 from conversation_state.codec import _in, _out
+from conversation_state.codec._bare import (
+    bare_ledger_entry,
+    bare_message,
+    bare_messages,
+    bare_payments,
+)
 from conversation_state.codec._timeline_out import timeline_out
 from conversation_state.codec._wire import FORMAT, VERSION
 from conversation_state.timeline import Timeline
 
-__all__ = ["Codec", "decode", "encode", "from_data", "structure", "to_data"]
+__all__ = [
+    "Codec",
+    "bare_ledger_entry",
+    "bare_message",
+    "bare_messages",
+    "bare_payments",
+    "decode",
+    "encode",
+    "from_data",
+    "structure",
+    "to_data",
+]
 
 T = TypeVar("T")
 

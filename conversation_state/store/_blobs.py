@@ -1,0 +1,101 @@
+"""
+Large content, kept once by its digest beside the messages that show it.
+
+The body of a message is a JSON object. One whose content is kept elsewhere is
+an array: the message with empty *data*, and which part's data is which blob.
+No message is an array, so nobody can write one that is taken for a reference.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from hashlib import blake2b
+from typing import Any
+
+from conversation_state._canonical import dump, load
+from conversation_state.codec import bare_message
+from conversation_state.messages import Message, UserMessage
+from conversation_state.parts import FilePart, MediaPart
+
+__all__ = ["LARGE", "blob_digest", "canonical", "filled", "shelved"]
+
+# From how many bytes on content is kept apart.
+LARGE = 4096
+
+
+def blob_digest(data: bytes) -> bytes:
+    """
+    What *data* is kept as.
+
+    Twice as long as other digests: whoever sends images may try to find two
+    with one digest.
+    """
+    return blake2b(data, digest_size=32).digest()
+
+
+def shelved(message: Message, body: bytes) -> tuple[bytes, dict[bytes, bytes]]:
+    """
+    The body to keep of *message*, whose canonical one is *body*, and its blobs.
+    """
+    content = getattr(message, "content", "")
+    if isinstance(content, str) or len(body) < LARGE:
+        return body, {}
+
+    blobs: dict[bytes, bytes] = {}
+    references = []
+    for at, part in enumerate(content):
+        if isinstance(part, MediaPart) and part.data and len(part.data) >= LARGE:
+            digest = blob_digest(part.data)
+            blobs[digest] = part.data
+            references.append([at, digest.hex()])
+
+    if not references:
+        return body, {}
+
+    data = load(body)
+    for at, _ in references:
+        data["parts"][at]["data"] = ""
+
+    return dump([data, references]), blobs
+
+
+def filled(raw: Any, blob: Callable[[bytes], bytes]) -> Any:
+    """
+    The plain JSON of a message from that of a body that was kept.
+
+    Raises:
+        ValueError:
+            If the body is damaged.
+
+    *blob* gives the content of a digest.
+    """
+    if raw.__class__ is not list:
+        return raw
+
+    try:
+        data, references = raw
+        for at, digest in references:
+            # The codec knows how bytes are written; so it is asked to.
+            part = FilePart(data=blob(bytes.fromhex(digest)))
+            (written,) = load(bare_message(UserMessage([part])))["parts"]
+            data["parts"][at]["data"] = written["data"]
+    except (IndexError, KeyError, TypeError) as error:
+        msg = "refers to large content in a way nobody writes"
+        raise ValueError(msg) from error
+
+    return data
+
+
+def canonical(body: bytes, blob: Callable[[bytes], bytes]) -> bytes:
+    """
+    The canonical body from one that was kept.
+
+    Raises:
+        ValueError:
+            If it is damaged.
+    """
+    if not body.startswith(b"["):
+        return body
+
+    # Objects keep their order, so this is written as it was.
+    return dump(filled(load(body), blob))

@@ -1,0 +1,194 @@
+"""
+Loading: a saved state again, or the end of it, and what there is to load.
+
+Only rows that are not in memory are read: those of the state that is
+remembered, and what other states share with it, stay what they are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+from uuid import UUID
+
+from conversation_state._persistent import Log
+from conversation_state.aggregator import Aggregator
+from conversation_state.store._core import (
+    At,
+    Core,
+    Known,
+    Name,
+    checked_at,
+    checked_name,
+)
+from conversation_state.store._rows import (
+    PAGE,
+    SHIFT,
+    Origin,
+    Revision,
+    digest_at,
+    items_between,
+    segments_of,
+)
+from conversation_state.store._values import Head, Window
+from conversation_state.store.backend import Reading
+from conversation_state.store.log import ENTRIES, LEDGER, Kind, Segments, shared
+
+__all__ = ["head", "history", "load", "load_window", "names"]
+
+
+def load(core: Core, text: str, at: At) -> Aggregator:
+    """
+    What `Store.load` does.
+    """
+    checked_at(checked_name(text), at)
+    with core.backend.reading() as tx:
+        seen = core.catch_up(tx)
+        known = core.known(text, seen)
+        if known is not None and at is None:
+            # A name that was deleted has another number if it is there again.
+            newest = core.newest(tx, known.name.number)
+            if newest is not None and newest.revision == known.revision.revision:
+                return known.state
+
+        name = core.named(tx, text)
+        revision = core.revision(tx, name, at)
+        found = _restored(core, tx, seen, name, revision)
+
+    if at is None:
+        core.remember(found, seen)
+
+    return found.state
+
+
+def _restored(
+    core: Core, tx: Reading, seen: int, name: Name, revision: Revision
+) -> Known:
+    origin = core.origin(tx, revision.origin)
+    told = segments_of(tx, core.url, revision.branch, revision.length)
+    paid = segments_of(tx, core.url, revision.ledger_branch, revision.ledger_length)
+    entries, told_digest = _log(core, tx, seen, ENTRIES, told)
+    ledger, paid_digest = _log(core, tx, seen, LEDGER, paid)
+    state = _state(origin, entries, ledger)
+    head = revision.head(name.text, origin.state_id)
+    digests = told_digest, paid_digest
+    return Known(name, revision, head, state, told, paid, digests, origin.digest())
+
+
+def _log(
+    core: Core, tx: Reading, seen: int, kind: Kind, segments: Segments
+) -> tuple[Log[Any], bytes]:
+    """
+    A log and its digest: what is remembered of it, and the rest read.
+    """
+    log: Log[Any] = Log()
+    common = 0
+    for known in core.all_known(seen):
+        theirs = known.entries if kind is ENTRIES else known.ledger
+        shares = shared(segments, theirs)
+        if shares > common:
+            common = shares
+            log = known.state.entries if kind is ENTRIES else known.state.ledger  # type: ignore[assignment]  # one of them
+
+    log = log.take(common)
+    length = segments[-1].stop if segments else 0
+    if common == length:
+        last = segments[-1].branch if segments else 0
+        return log, digest_at(tx, kind, last, length) or kind.start
+
+    items, digests = items_between(tx, core.url, kind, segments, common)
+    log = log.extend(items)
+    if not common:
+        # They were read; so nobody has to compute them again.
+        ids = [item[0] for item in items]
+        kind.teach(log, dict(zip(ids, digests, strict=True)))
+
+    return log, digests[-1]
+
+
+def _state(origin: Origin, entries: Log[Any], ledger: Log[Any]) -> Aggregator:
+    parent = None if origin.parent is None else UUID(bytes=origin.parent)
+    return Aggregator.rebuild_from_logs(
+        id=UUID(bytes=origin.state),
+        parent_id=parent,
+        root_id=UUID(bytes=origin.root),
+        init_len=origin.init_len,
+        init_ledger_len=origin.init_ledger_len,
+        entries=entries,
+        ledger=ledger,
+    )
+
+
+def load_window(core: Core, text: str, at: At, last: int) -> Window:
+    """
+    What `Store.load` does if it is asked for the *last* messages only.
+    """
+    checked_at(checked_name(text), at)
+    if isinstance(last, bool) or not isinstance(last, int) or last < 0:
+        msg = f"last is {last!r}; expected how many messages to load, from 0 on"
+        raise ValueError(msg)
+
+    with core.backend.reading() as tx:
+        core.catch_up(tx)
+        name = core.named(tx, text)
+        revision = core.revision(tx, name, at)
+        start = max(revision.length - last, 0)
+        told = segments_of(tx, core.url, revision.branch, revision.length)
+        items, _ = items_between(tx, core.url, ENTRIES, told, start)
+        return Window(core.head(tx, name, revision), start, Log(items))
+
+
+def head(core: Core, text: str, at: At = None) -> Head:
+    """
+    What `Store.head` does.
+    """
+    checked_at(checked_name(text), at)
+    with core.backend.reading() as tx:
+        name = core.named(tx, text)
+        return core.head(tx, name, core.revision(tx, name, at))
+
+
+def names(core: Core, prefix: str) -> tuple[str, ...]:
+    """
+    What `Store.names` does.
+    """
+    with core.backend.reading() as tx:
+        return tuple(_names(tx, prefix))
+
+
+def _names(tx: Reading, prefix: str) -> Iterator[str]:
+    low = prefix
+    while True:
+        rows = tx.scan("names", low, None, columns=("name",), limit=PAGE)
+        for (name,) in rows:
+            if not name.startswith(prefix):
+                return
+
+            yield name
+
+        if len(rows) < PAGE:
+            return
+
+        low = f"{rows[-1][0]}\x01"  # no name holds U+0000, so this is the next one
+
+
+def history(
+    core: Core, text: str, before: int | None, limit: int | None
+) -> tuple[Head, ...]:
+    """
+    What `Store.history` does.
+    """
+    checked_name(text)
+    with core.backend.reading() as tx:
+        name = core.named(tx, text)
+        low, high = name.number << SHIFT, (name.number + 1) << SHIFT
+        if before is not None:
+            high = max(low, min(high, low + before))
+
+        rows = tx.scan("revisions", low, high, limit=limit, backwards=True)
+        revisions = [Revision._make(row) for row in rows]
+        ids = {
+            number: core.origin(tx, number).state_id
+            for number in {revision.origin for revision in revisions}
+        }
+        return tuple([each.head(text, ids[each.origin]) for each in revisions])

@@ -1,0 +1,113 @@
+"""
+Opening: from a URL to a store.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+from urllib.parse import parse_qsl, unquote
+
+from conversation_state.errors import StoreError
+from conversation_state.store._memory import MemoryBackend
+from conversation_state.store._store import Store
+from conversation_state.store.backend import Backend
+
+__all__ = ["open_store"]
+
+
+def open_store(url: str, *, remembered: int = 100) -> Store:
+    """
+    The store at *url*; made if it is not there yet.
+
+    - ``memory:`` is new each time, and gone with the program.
+    - ``sqlite:///talks.db`` is a file in the current folder, and
+      ``sqlite:////srv/talks.db`` one by its full path; ``%`` and two digits
+      stand for what URLs can't hold. After a ``?`` it takes *synchronous*
+      (``normal`` or ``full``: see `docs/store.md`), *timeout_s* (how long to
+      wait for other processes, 30 by default) and *mode* (``ro`` only reads).
+
+    Args:
+        url: Where it is.
+
+        remembered: The newest states of how many names stay in memory.
+
+    Raises:
+        StoreError:
+            If it can't be opened, or *url* is none of these; and what to do.
+    """
+    if not isinstance(url, str):
+        msg = f"url is a {type(url).__name__}; expected a str like sqlite:///talks.db"
+        raise TypeError(msg)
+
+    scheme, colon, rest = url.partition(":")
+    make = _SCHEMES.get(scheme) if colon else None
+    if make is None:
+        known = "memory:, sqlite:///talks.db"
+        # Not the url itself: who mistypes a scheme may have given a password.
+        raise StoreError(
+            f"{scheme[:40]!r}", f"this is no store's URL; expected one of {known}"
+        )
+
+    return Store(make(url, rest), remembered=remembered)
+
+
+def _memory(url: str, rest: str) -> Backend:
+    if rest:
+        raise StoreError(url, "a store in memory has no path; use memory: alone")
+
+    return MemoryBackend()
+
+
+def _sqlite(url: str, rest: str) -> Backend:
+    # Here, so that stores elsewhere need no sqlite3.
+    from conversation_state.store._sqlite import (  # noqa: PLC0415
+        SqliteBackend,
+        SqliteOptions,
+    )
+
+    path, _, query = rest.partition("?")
+    if not path.startswith("///"):
+        raise StoreError(
+            url,
+            "a file's URL has three slashes, sqlite:///talks.db, or four for a full "
+            "path, sqlite:////srv/talks.db",
+        )
+
+    path = unquote(path[3:])
+    if path in {"", ":memory:"} or "\0" in path:
+        what = "this names no file; a store that is in memory has the URL memory:"
+        raise StoreError(url, what)
+
+    given: dict[str, Any] = dict(parse_qsl(query, keep_blank_values=True))
+    for name, value in given.items():
+        if name not in _ALLOWED or not _ALLOWED[name](value):
+            raise StoreError(
+                url,
+                f"the option {name}={value} is none; there are synchronous=normal or "
+                "full, timeout_s=SECONDS, and mode=ro",
+            )
+
+    if "timeout_s" in given:
+        given["timeout_s"] = float(given["timeout_s"])
+
+    return SqliteBackend(path, SqliteOptions(**given), url=url)
+
+
+def _is_seconds(text: str) -> bool:
+    try:
+        return 0 <= float(text) <= _LONGEST_S
+    except ValueError:
+        return False
+
+
+_LONGEST_S = 86_400
+_ALLOWED: dict[str, Callable[[str], bool]] = {
+    "synchronous": {"normal", "full"}.__contains__,
+    "timeout_s": _is_seconds,
+    "mode": {"ro", "rwc"}.__contains__,
+}
+_SCHEMES: dict[str, Callable[[str, str], Backend]] = {
+    "memory": _memory,
+    "sqlite": _sqlite,
+}

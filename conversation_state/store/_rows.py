@@ -1,0 +1,287 @@
+"""
+Rows of the tables, read as what they mean.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from functools import partial
+from hashlib import blake2b
+from typing import Any, NamedTuple
+from uuid import UUID
+
+from conversation_state._canonical import load
+from conversation_state.aggregator import Aggregator
+from conversation_state.errors import DecodeError, StoreError
+from conversation_state.store._blobs import filled
+from conversation_state.store._values import Head
+from conversation_state.store.backend import Reading
+from conversation_state.store.log import (
+    DIGEST_SIZE,
+    Kind,
+    Placed,
+    Segment,
+    Segments,
+)
+
+__all__ = [
+    "PAGE",
+    "SHIFT",
+    "Origin",
+    "Revision",
+    "TableShelf",
+    "blob_of",
+    "digest_at",
+    "items_between",
+    "rows_between",
+    "segments_of",
+    "state_digest",
+]
+
+# Under a branch or a name there is room for 2**32 places or revisions.
+SHIFT = 32
+# How many rows are asked for at once.
+PAGE = 1000
+
+_NUMBER_SIZE = 16
+
+
+class Revision(NamedTuple):
+    """
+    A row of ``revisions``.
+    """
+
+    revision: int
+    branch: int
+    length: int
+    ledger_branch: int
+    ledger_length: int
+    origin: int
+    digest: bytes
+    label: str
+    saved_at: int
+
+    @property
+    def number(self) -> int:
+        """
+        The number of the save, counted from 1 on for each name.
+        """
+        return self.revision & ((1 << SHIFT) - 1)
+
+    def head(self, name: str, state_id: UUID) -> Head:
+        """
+        What users see of it.
+        """
+        return Head(
+            name,
+            self.number,
+            state_id,
+            self.length,
+            self.ledger_length,
+            self.digest.hex(),
+            self.label,
+            time_of(self.saved_at),
+        )
+
+
+def time_of(milliseconds: int) -> datetime:
+    """
+    The time that is so long after 1970.
+    """
+    return datetime.fromtimestamp(milliseconds / 1000, UTC)
+
+
+class Origin(NamedTuple):
+    """
+    A row of ``origins``, without its key: who a state is, and where it was
+    forked.
+    """
+
+    state: bytes
+    parent: bytes | None
+    root: bytes
+    init_len: int
+    init_ledger_len: int
+
+    @classmethod
+    def of(cls, state: Aggregator) -> Origin:
+        """
+        That of a state.
+        """
+        own = state._origin
+        parent = None if own.parent is None else own.parent.to_bytes(_NUMBER_SIZE)
+        return cls(
+            own.number.to_bytes(_NUMBER_SIZE),
+            parent,
+            own.root.to_bytes(_NUMBER_SIZE),
+            own.init_len,
+            own.init_ledger_len,
+        )
+
+    @property
+    def state_id(self) -> UUID:
+        """
+        The state's id.
+        """
+        return UUID(bytes=self.state)
+
+    def digest(self) -> bytes:
+        """
+        Equal for equal origins only.
+        """
+        forked = self.init_len.to_bytes(8) + self.init_ledger_len.to_bytes(8)
+        # A parent has 16 bytes and none has 0, so it comes last.
+        said = self.state + self.root + forked + (self.parent or b"")
+        return blake2b(said, digest_size=DIGEST_SIZE).digest()
+
+
+def state_digest(entries: bytes, ledger: bytes, origin: bytes) -> bytes:
+    """
+    The digest of a state, of those of its logs and its origin.
+    """
+    return blake2b(entries + ledger + origin, digest_size=DIGEST_SIZE).digest()
+
+
+class TableShelf:
+    """
+    Tells which rows there are, while a block is open.
+    """
+
+    def __init__(self, tx: Reading, kind: Kind) -> None:
+        self._tx = tx
+        self._table = kind.table
+
+    def starting(self, digest: bytes) -> int | None:
+        """
+        The branch whose first row has that digest.
+        """
+        row = self._tx.get("starts", digest)
+        return None if row is None else row[1]
+
+    def tip(self, branch: int) -> int:
+        """
+        The position after the last row of a branch.
+        """
+        low, high = branch << SHIFT, (branch + 1) << SHIFT
+        last = self._tx.scan(
+            self._table, low, high, columns=("place",), limit=1, backwards=True
+        )
+        return last[0][0] - low + 1 if last else 0
+
+    def digest(self, branch: int, position: int) -> bytes | None:
+        """
+        The digest of a row; None if it is not there.
+        """
+        place = branch << SHIFT | position
+        row = self._tx.get(self._table, place, ("digest",))
+        return None if row is None else row[0]
+
+
+def damaged(store: str, what: str) -> StoreError:
+    return StoreError(store, f"{what}; verify() lists what is damaged")
+
+
+def segments_of(tx: Reading, store: str, branch: int, length: int) -> Segments:
+    """
+    Where a log stands that ends in a branch. A row is read for each segment.
+
+    Raises:
+        StoreError:
+            If a branch is missing.
+    """
+    found = []
+    while branch:
+        row = tx.get("branches", branch)
+        if row is None or not 0 <= row[1] < branch or not 0 <= row[2] < length:
+            raise damaged(store, f"branch {branch} is missing or leads nowhere")
+
+        _, parent, start = row
+        found.append(Segment(branch, start, length))
+        branch, length = parent, start
+
+    found.reverse()
+    return tuple(found)
+
+
+def digest_at(tx: Reading, kind: Kind, branch: int, length: int) -> bytes | None:
+    """
+    The digest of a log that ends in a branch; None if its row is not there.
+    """
+    if not length:
+        return kind.start
+
+    return TableShelf(tx, kind).digest(branch, length - 1)
+
+
+def rows_between(
+    tx: Reading, kind: Kind, segments: Segments, start: int
+) -> Iterator[list[Placed]]:
+    """
+    The rows of a log from position *start* on, some at a time.
+    """
+    for branch, first, stop in segments:
+        place = branch << SHIFT | max(first, start)
+        end = branch << SHIFT | stop
+        while place < end:
+            high = min(end, place + PAGE)
+            rows = tx.scan(kind.table, place, high)
+            yield [Placed._make(row[1:]) for row in rows]
+            place = high
+
+
+def items_between(
+    tx: Reading, store: str, kind: Kind, segments: Segments, start: int
+) -> tuple[list[Any], list[bytes]]:
+    """
+    The entries of a log from position *start* on, and the digests at each.
+
+    Raises:
+        StoreError:
+            If one is missing or damaged.
+    """
+    items: list[Any] = []
+    digests: list[bytes] = []
+    blob = partial(blob_of, tx, store)
+    for rows in rows_between(tx, kind, segments, start):
+        items += _read(store, kind, rows, blob)
+        digests += [row.digest for row in rows]
+
+    stop = segments[-1].stop if segments else 0
+    missing = max(stop - start, 0) - len(items)
+    if missing:
+        raise damaged(store, f"{missing} rows of {kind.table} are missing")
+
+    return items, digests
+
+
+def _read(store: str, kind: Kind, rows: list[Placed], blob: Any) -> list[Any]:
+    try:
+        # One text for all of them is read in half the time.
+        raw = load(b"[%b]" % b",".join([row.body for row in rows]))
+        if list in map(type, raw):
+            raw = [filled(each, blob) for each in raw]
+
+        return kind.read([row.id.decode() for row in rows], raw)
+    except (DecodeError, ValueError) as error:
+        first, last = rows[0].id, rows[-1].id
+        raise damaged(
+            store,
+            f"{kind.table} from {first!r} to {last!r} can't be read: {error}",
+        ) from error
+
+
+def blob_of(tx: Reading, store: str, digest: bytes) -> bytes:
+    """
+    The content that is kept as *digest*.
+
+    Raises:
+        StoreError:
+            If it is missing.
+    """
+    row = tx.get("blobs", digest, ("data",))
+    if row is None:
+        raise damaged(store, f"the large content {digest.hex()} is missing")
+
+    data: bytes = row[0]
+    return data

@@ -1,0 +1,185 @@
+"""
+The statements that all SQL backends have in common, made from the schema.
+
+Plain SQL of the kind every relational server takes: no row ids, no triggers,
+keys are given by us. What servers write differently is a `Dialect`.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Any, NamedTuple
+
+from conversation_state.store.backend import TABLES, Column
+
+__all__ = ["Dialect"]
+
+
+class Dialect(NamedTuple):
+    """
+    What SQL servers write differently.
+
+    Attributes:
+        mark: Stands for a parameter.
+
+        types: The types of columns.
+
+        text_order: What makes texts ordered by their bytes.
+
+        small: Follows tables of small rows that are never read by range.
+    """
+
+    mark: str
+    types: tuple[tuple[str, str], ...]
+    text_order: str = ""
+    small: str = ""
+
+    def create(self) -> list[str]:
+        """
+        Statements that make all tables.
+        """
+        made = []
+        for table in TABLES.values():
+            columns = [self._column(table.key) + " PRIMARY KEY"]
+            columns += [self._column(column) for column in table.columns]
+            small = self.small if table.key.type != "integer" else ""
+            small = "" if table.name == "blobs" else small
+            made.append(f"CREATE TABLE {table.name} ({', '.join(columns)}){small}")
+
+        return made
+
+    def _column(self, column: Column) -> str:
+        order = self.text_order if column.type == "text" else ""
+        null = "" if column.is_null else " NOT NULL"
+        return f"{column.name} {dict(self.types)[column.type]}{order}{null}"
+
+    def get(self, table: str, columns: tuple[str, ...] | None) -> str:
+        """
+        One row. Takes the key.
+        """
+        return _get(self, table, columns)
+
+    def scan(
+        self,
+        table: str,
+        columns: tuple[str, ...] | None,
+        low: Any,
+        high: Any,
+        limit: Any,
+        *,
+        backwards: bool,
+    ) -> str:
+        """
+        A range. Takes *low*, *high* and *limit*, those of them that there are.
+        """
+        ends = low is not None, high is not None, limit is not None
+        return _scan(self, table, columns, *ends, backwards=backwards)
+
+    def find(self, table: str, column: str) -> str:
+        """
+        Keys by the value of a column. Takes the value.
+        """
+        key = TABLES[table].key.name
+        return f"SELECT {key} FROM {table} WHERE {column} = {self.mark} ORDER BY {key}"  # noqa: S608 - names of TABLES
+
+    def add(self, table: str) -> str:
+        """
+        A row. Takes all of it.
+        """
+        return _add(self, table)
+
+    def add_if(
+        self, table: str, given: tuple[str, ...], lacking: tuple[str, ...]
+    ) -> str:
+        """
+        A row if there are rows in *given* tables and none in *lacking* ones.
+        Takes the row, then the keys.
+        """
+        return _add_if(self, table, given, lacking)
+
+    def set(self, table: str, columns: tuple[str, ...]) -> str:
+        """
+        Changes columns. Takes their values, then the key.
+        """
+        changes = ", ".join([f"{column} = {self.mark}" for column in columns])
+        key = TABLES[table].key.name
+        return f"UPDATE {table} SET {changes} WHERE {key} = {self.mark}"  # noqa: S608 - names of TABLES
+
+    def remove(self, table: str, low: Any, high: Any) -> str:
+        """
+        Removes a range. Takes *low* and *high*, those of them that there are.
+        """
+        where = _between(self, table, is_low=low is not None, is_high=high is not None)
+        return f"DELETE FROM {table}{where}"  # noqa: S608 - names of TABLES
+
+
+# Made once for each dialect and table: looking them up costs a tenth of making
+# them, and servers know a statement by its text.
+
+
+def _columns(table: str, columns: tuple[str, ...] | None) -> str:
+    known = TABLES[table]
+    names = (known.key.name, *[column.name for column in known.columns])
+    return ", ".join(columns or names)
+
+
+@cache
+def _get(dialect: Dialect, table: str, columns: tuple[str, ...] | None) -> str:
+    key = TABLES[table].key.name
+    shown = _columns(table, columns)
+    return f"SELECT {shown} FROM {table} WHERE {key} = {dialect.mark}"  # noqa: S608 - names of TABLES
+
+
+@cache
+def _scan(
+    dialect: Dialect,
+    table: str,
+    columns: tuple[str, ...] | None,
+    is_low: bool,  # noqa: FBT001 - a cache is quicker without keywords
+    is_high: bool,  # noqa: FBT001 - the same
+    is_limited: bool,  # noqa: FBT001 - the same
+    *,
+    backwards: bool,
+) -> str:
+    where = _between(dialect, table, is_low=is_low, is_high=is_high)
+    order = f" ORDER BY {TABLES[table].key.name}{' DESC' * backwards}"
+    limit = f" LIMIT {dialect.mark}" * is_limited
+    shown = _columns(table, columns)
+    return f"SELECT {shown} FROM {table}{where}{order}{limit}"  # noqa: S608 - names of TABLES
+
+
+@cache
+def _add(dialect: Dialect, table: str) -> str:
+    marks = ", ".join([dialect.mark] * (1 + len(TABLES[table].columns)))
+    return f"INSERT INTO {table} ({_columns(table, None)}) VALUES ({marks})"  # noqa: S608 - names of TABLES
+
+
+@cache
+def _add_if(
+    dialect: Dialect, table: str, given: tuple[str, ...], lacking: tuple[str, ...]
+) -> str:
+    types, mark = dict(dialect.types), dialect.mark
+    known = TABLES[table]
+    # A parameter that is only selected has no type of its own everywhere.
+    row = ", ".join(
+        [f"CAST({mark} AS {types[c.type]})" for c in (known.key, *known.columns)]
+    )
+    conditions = []
+    for others, exists in ((given, "EXISTS"), (lacking, "NOT EXISTS")):
+        for other in others:
+            key = TABLES[other].key.name
+            conditions.append(
+                f"{exists} (SELECT 1 FROM {other} WHERE {key} = {mark})"  # noqa: S608 - names of TABLES
+            )
+
+    columns = _columns(table, None)
+    return (
+        f"INSERT INTO {table} ({columns}) SELECT {row} "  # noqa: S608 - names of TABLES
+        f"WHERE {' AND '.join(conditions)}"
+    )
+
+
+def _between(dialect: Dialect, table: str, *, is_low: bool, is_high: bool) -> str:
+    key = TABLES[table].key.name
+    ends = [f"{key} >= {dialect.mark}"] * is_low + [f"{key} < {dialect.mark}"] * is_high
+    return f" WHERE {' AND '.join(ends)}" if ends else ""

@@ -1,0 +1,418 @@
+"""
+A store in one file, through the standard library's sqlite3.
+
+Connections are lent to whoever opens a block and come back after it, most
+recently used first: so a program of one thread has one, whose statements stay
+prepared, and readers wait for nobody. Blocks that write queue up in this
+process and take SQLite's own lock against others.
+"""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+from collections import deque
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from threading import Lock
+from types import TracebackType
+from typing import Any, NamedTuple
+from weakref import finalize
+
+from conversation_state.errors import StoreError
+from conversation_state.store._sql import Dialect
+from conversation_state.store.backend import SCHEMA_VERSION, Conflict, Key, Row
+
+__all__ = ["APPLICATION_ID", "SqliteBackend", "SqliteOptions"]
+
+# "cvst": tells `file` and us that a database is one of ours.
+APPLICATION_ID = 0x63767374
+
+_SQLITE = Dialect(
+    "?",
+    (("integer", "INTEGER"), ("text", "TEXT"), ("bytes", "BLOB")),
+    small=" WITHOUT ROWID",
+)
+
+_CONNECTIONS_KEPT = 8
+
+
+class SqliteOptions(NamedTuple):
+    """
+    What a URL may say.
+
+    Attributes:
+        synchronous: ``normal`` or ``full``: what a power cut may cost.
+
+        timeout_s: How long to wait for other processes that write.
+
+        mode: ``rwc``, or ``ro`` for reading only.
+    """
+
+    synchronous: str = "normal"
+    timeout_s: float = 30.0
+    mode: str = "rwc"
+
+
+def _first_schema(connection: sqlite3.Connection) -> None:
+    for statement in _SQLITE.create():
+        connection.execute(statement)
+
+    connection.execute("CREATE TABLE numbers (last INTEGER NOT NULL)")
+    connection.execute("INSERT INTO numbers VALUES (0)")
+
+
+# Step i makes schema i + 1 of schema i, and runs in one transaction with all
+# that follow. Steps stay as they were released: each file passes them once.
+STEPS: tuple[Callable[[sqlite3.Connection], None], ...] = (_first_schema,)
+
+# Why SQLite refused, by the low byte of its code, and what to do.
+_WHY = {
+    sqlite3.SQLITE_BUSY: (
+        "another process has been writing for longer than timeout_s; try again, or "
+        "raise it in the URL (?timeout_s=60)"
+    ),
+    sqlite3.SQLITE_LOCKED: "another connection holds a table; try again",
+    sqlite3.SQLITE_READONLY: (
+        "it can't be written; give this user the right to write the file and its "
+        "folder, or open it with ?mode=ro and only read"
+    ),
+    sqlite3.SQLITE_FULL: "the disk is full; free some space and try again",
+    sqlite3.SQLITE_IOERR: (
+        "the disk does not do as it is told; look at the system's log, and keep the "
+        "store on a local disk"
+    ),
+    sqlite3.SQLITE_CORRUPT: (
+        "the file is damaged; copy it away as it is, then let verify() say what is "
+        "left, or restore a backup"
+    ),
+    sqlite3.SQLITE_NOTADB: "this is no SQLite database; give another path",
+    sqlite3.SQLITE_CANTOPEN: (
+        "the file can't be opened; look whether its folder is there, and whether "
+        "this user may write to it"
+    ),
+    sqlite3.SQLITE_PERM: "this user may not open the file",
+    sqlite3.SQLITE_TOOBIG: "a message is larger than SQLite takes (a billion bytes)",
+}
+
+
+def _explained(url: str, error: sqlite3.Error) -> StoreError:
+    code = getattr(error, "sqlite_errorcode", None)
+    why = _WHY.get(code & 0xFF) if code else None
+    return StoreError(url, f"{why} ({error})" if why else str(error))
+
+
+class _Block:
+    """
+    A transaction, and a connection lent for it.
+    """
+
+    __slots__ = ("_backend", "_connection", "_execute", "_is_writing")
+
+    _connection: sqlite3.Connection
+    _execute: Callable[..., sqlite3.Cursor]
+
+    def __init__(self, backend: SqliteBackend, *, is_writing: bool) -> None:
+        self._backend = backend
+        self._is_writing = is_writing
+
+    def __enter__(self) -> _Block:
+        backend = self._backend
+        if self._is_writing:
+            backend.check_process()
+            backend.writers.acquire()
+
+        try:
+            self._connection = connection = backend.lend()
+            self._execute = connection.execute
+            try:
+                connection.execute("BEGIN IMMEDIATE" if self._is_writing else "BEGIN")
+            except sqlite3.Error as error:
+                backend.take_back(connection)
+                raise _explained(backend.url, error) from error
+        except BaseException:
+            if self._is_writing:
+                backend.writers.release()
+
+            raise
+
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        backend, connection = self._backend, self._connection
+        try:
+            if error is None:
+                try:
+                    connection.execute("COMMIT")
+                except sqlite3.Error as refused:
+                    self._roll_back()
+                    raise _explained(backend.url, refused) from refused
+            else:
+                self._roll_back()
+                if isinstance(error, sqlite3.Error):
+                    raise _explained(backend.url, error) from error
+        finally:
+            backend.take_back(connection)
+            if self._is_writing:
+                backend.writers.release()
+
+    def _roll_back(self) -> None:
+        # SQLite itself takes back what a full disk interrupted.
+        if self._connection.in_transaction:
+            self._connection.rollback()
+
+    def get(
+        self, table: str, key: Key, columns: tuple[str, ...] | None = None
+    ) -> Row | None:
+        row: Row | None = self._execute(_SQLITE.get(table, columns), (key,)).fetchone()
+        return row
+
+    def scan(
+        self,
+        table: str,
+        low: Key | None,
+        high: Key | None,
+        *,
+        columns: tuple[str, ...] | None = None,
+        limit: int | None = None,
+        backwards: bool = False,
+    ) -> list[Row]:
+        sql = _SQLITE.scan(table, columns, low, high, limit, backwards=backwards)
+        asked = [value for value in (low, high, limit) if value is not None]
+        return self._execute(sql, asked).fetchall()
+
+    def find(self, table: str, column: str, value: Any) -> list[Key]:
+        found = self._execute(_SQLITE.find(table, column), (value,))
+        return [key for (key,) in found]
+
+    def add(
+        self,
+        table: str,
+        rows: Sequence[Row],
+        *,
+        given: Sequence[tuple[str, Key]] = (),
+        lacking: Sequence[tuple[str, Key]] = (),
+    ) -> None:
+        try:
+            if given or lacking:
+                others = tuple([t for t, _ in given]), tuple([t for t, _ in lacking])
+                keys = [key for _, key in (*given, *lacking)]
+                sql = _SQLITE.add_if(table, *others)
+                if self._execute(sql, (*rows[0], *keys)).rowcount != 1:
+                    raise Conflict(table)
+            elif len(rows) == 1:
+                self._execute(_SQLITE.add(table), rows[0])
+            else:
+                self._connection.executemany(_SQLITE.add(table), rows)
+        except sqlite3.IntegrityError as error:
+            raise Conflict(table) from error
+
+    def set(self, table: str, key: Key, **values: Any) -> None:
+        self._execute(_SQLITE.set(table, tuple(values)), (*values.values(), key))
+
+    def remove(self, table: str, low: Key | None, high: Key | None) -> int:
+        asked = [value for value in (low, high) if value is not None]
+        return self._execute(_SQLITE.remove(table, low, high), asked).rowcount
+
+    def new_number(self) -> int:
+        sql = "UPDATE numbers SET last = last + 1 RETURNING last"
+        number: int
+        (number,) = self._execute(sql).fetchone()
+        return number
+
+
+class SqliteBackend:
+    """
+    Tables in a file.
+
+    Durable in WAL mode: what was saved survives the process being killed at
+    any moment. With ``synchronous=normal`` a power cut may take the newest
+    saves with it, and never damages older ones; with ``full`` it takes none.
+
+    Raises:
+        StoreError:
+            If the file can't be opened, or is not one of ours, or was made by
+            a newer version.
+    """
+
+    def __init__(self, path: str, options: SqliteOptions, *, url: str = "") -> None:
+        self.url = url or f"sqlite:///{path}"
+        self._path = Path(path).absolute()
+        self._options = options
+        self._idle: deque[sqlite3.Connection] = deque()
+        self._process = os.getpid()
+        self._is_closed = False
+        self.writers = Lock()
+        # Closes what nobody closed, when the store is gone or the program ends.
+        self._closing = finalize(self, _close_all, self._idle, self._process)
+        if self._path.is_dir():
+            raise StoreError(self.url, "this is a directory; give the path of a file")
+
+        try:
+            connection = self._connect()
+            try:
+                self._prepare(connection)
+            except BaseException:
+                connection.close()
+                raise
+        except sqlite3.Error as error:
+            raise _explained(self.url, error) from error
+
+        self.take_back(connection)
+
+    def _connect(self) -> sqlite3.Connection:
+        uri = f"{self._path.as_uri()}?mode={self._options.mode}"
+        connection = sqlite3.connect(
+            uri,
+            uri=True,
+            timeout=self._options.timeout_s,
+            isolation_level=None,
+            check_same_thread=False,
+        )
+        try:
+            connection.execute(f"PRAGMA synchronous = {self._options.synchronous}")
+            # What is removed is overwritten: costs nothing where all is added.
+            connection.execute("PRAGMA secure_delete = ON").fetchall()
+        except BaseException:
+            connection.close()
+            raise
+
+        return connection
+
+    def _prepare(self, connection: sqlite3.Connection) -> None:
+        """
+        Make sure that this is a file of ours, and of this version's schema.
+        """
+        if self._checked_version(connection) < SCHEMA_VERSION:
+            if self._options.mode == "ro":
+                what = "nothing has been saved there, or only by an older version"
+                raise StoreError(self.url, f"{what}; open it once without ?mode=ro")
+
+            connection.execute("PRAGMA journal_mode = WAL").fetchall()
+            connection.execute("BEGIN IMMEDIATE")
+            try:
+                # Somebody else may have been quicker.
+                version = self._checked_version(connection)
+                for step in STEPS[version:]:
+                    step(connection)
+
+                connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
+                connection.execute(f"PRAGMA user_version = {len(STEPS)}")
+                connection.execute("COMMIT")
+            except BaseException:
+                connection.rollback()
+                raise
+
+    def _checked_version(self, connection: sqlite3.Connection) -> int:
+        (application,) = connection.execute("PRAGMA application_id").fetchone()
+        (version,) = connection.execute("PRAGMA user_version").fetchone()
+        (tables,) = connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
+        if application != APPLICATION_ID and (tables or application or version):
+            what = "this database belongs to another program; give another path"
+            raise StoreError(self.url, what)
+
+        if version > SCHEMA_VERSION:
+            raise StoreError(
+                self.url,
+                f"this file has schema {version}, and this version of "
+                f"conversation_state knows up to {SCHEMA_VERSION}; upgrade it",
+            )
+
+        return int(version)
+
+    def check_process(self) -> None:
+        """
+        Leave to the parent what is the parent's, after `os.fork`.
+        """
+        if self._process != os.getpid():
+            # SQLite's connections must not be used here, nor be closed, which
+            # would give up the parent's locks; so they are kept for good.
+            _INHERITED.append(self._idle)
+            self._closing.detach()
+            self._idle = deque()
+            self._process = os.getpid()
+            self._closing = finalize(self, _close_all, self._idle, self._process)
+            self.writers = Lock()
+
+    def lend(self) -> sqlite3.Connection:
+        """
+        A connection that nobody else uses.
+        """
+        self.check_process()
+        if self._is_closed:
+            raise StoreError(self.url, "this store was closed; open it again")
+
+        try:
+            return self._idle.pop()
+        except IndexError:
+            return self._connect()
+
+    def take_back(self, connection: sqlite3.Connection) -> None:
+        """
+        The other end of `lend`.
+        """
+        if self._is_closed or len(self._idle) >= _CONNECTIONS_KEPT:
+            connection.close()
+        else:
+            self._idle.append(connection)
+
+    def reading(self) -> _Block:
+        """
+        A block that reads.
+        """
+        return _Block(self, is_writing=False)
+
+    def writing(self) -> _Block:
+        """
+        A block that writes.
+        """
+        return _Block(self, is_writing=True)
+
+    def scrub(self) -> None:
+        """
+        Empty the write-ahead log, which has pages as they were.
+
+        Those that others still read are kept until they have.
+        """
+        connection = self.lend()
+        try:
+            connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
+        except sqlite3.Error as error:
+            raise _explained(self.url, error) from error
+        finally:
+            self.take_back(connection)
+
+    def problems(self) -> list[str]:
+        """
+        What SQLite itself finds wrong with the file.
+        """
+        connection = self.lend()
+        try:
+            found = connection.execute("PRAGMA integrity_check").fetchall()
+        except sqlite3.DatabaseError as error:
+            return [str(error)]
+        finally:
+            self.take_back(connection)
+
+        return [] if found == [("ok",)] else [str(what) for (what,) in found]
+
+    def close(self) -> None:
+        """
+        Close all connections; the last one leaves a single file behind.
+        """
+        self._is_closed = True
+        if self._process == os.getpid():
+            self._closing()
+
+
+_INHERITED: list[deque[sqlite3.Connection]] = []
+
+
+def _close_all(idle: deque[sqlite3.Connection], process: int) -> None:
+    while idle and process == os.getpid():
+        idle.pop().close()

@@ -1,0 +1,410 @@
+"""
+Tending: names forked and deleted, rows collected that nobody needs, entries
+erased, and everything verified.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from conversation_state._canonical import load
+from conversation_state._identity import new_uuid_number
+from conversation_state.codec import bare_message, bare_messages
+from conversation_state.errors import (
+    DecodeError,
+    NotSavedError,
+    StaleHeadError,
+    StoreError,
+)
+from conversation_state.store._blobs import blob_digest, canonical
+from conversation_state.store._core import (
+    At,
+    Core,
+    Name,
+    checked_at,
+    checked_name,
+    label_key,
+    now,
+)
+from conversation_state.store._erased import erased_content, tombstone
+from conversation_state.store._rows import (
+    PAGE,
+    SHIFT,
+    Origin,
+    Revision,
+    blob_of,
+    digest_at,
+    state_digest,
+    time_of,
+)
+from conversation_state.store._saving import add_origin, relabel
+from conversation_state.store._values import Collected, Damage, Head, Receipt
+from conversation_state.store.backend import Conflict, Reading, Writing
+from conversation_state.store.log import (
+    ENTRIES,
+    LEDGER,
+    Kind,
+    Placed,
+    chained,
+    content_digest,
+)
+
+__all__ = ["checkpoint", "collect_garbage", "delete", "erase", "fork", "verify"]
+
+_BLOB_SIZE = 32
+
+
+def fork(core: Core, text: str, new: str, at: At) -> Head:
+    """
+    What `Store.fork` does.
+    """
+    checked_at(checked_name(text), at)
+    checked_name(new, "new_name")
+    with core.backend.writing() as tx:
+        old = core.revision(tx, core.named(tx, text), at)
+        there = core.find(tx, new)
+        if there is not None:
+            newest = core.revision(tx, there, None)
+            raise StaleHeadError(core.url, new, 0, core.head(tx, there, newest))
+
+        parent = core.origin(tx, old.origin)
+        origin = Origin(
+            new_uuid_number().to_bytes(16),
+            parent.state,
+            parent.root,
+            old.length,
+            old.ledger_length,
+        )
+        digests = (
+            digest_at(tx, ENTRIES, old.branch, old.length),
+            digest_at(tx, LEDGER, old.ledger_branch, old.ledger_length),
+        )
+        name = Name(new, tx.new_number())
+        revision = old._replace(
+            revision=(name.number << SHIFT) + 1,
+            origin=add_origin(tx, origin),
+            digest=state_digest(*[each or b"" for each in digests], origin.digest()),
+            label="",
+            saved_at=now(),
+        )
+        tx.add("names", [name])
+        tx.add("revisions", [revision])
+
+    return revision.head(new, origin.state_id)
+
+
+def checkpoint(core: Core, text: str, label: str, at: At) -> Head:
+    """
+    What `Store.checkpoint` does.
+    """
+    checked_at(checked_name(text), at)
+    if label:
+        checked_name(label, "label")
+
+    with core.backend.writing() as tx:
+        name = core.named(tx, text)
+        return relabel(core, tx, name, core.revision(tx, name, at), label)
+
+
+def delete(core: Core, text: str) -> None:
+    """
+    What `Store.delete` does.
+    """
+    checked_name(text)
+    with core.backend.writing() as tx:
+        number = core.named(tx, text).number
+        tx.remove("names", text, f"{text}\x01")
+        tx.remove("revisions", number << SHIFT, (number + 1) << SHIFT)
+        tx.remove("labels", label_key(number, ""), label_key(number + 1, ""))
+
+    core.forget(text)
+
+
+# Garbage
+
+
+def collect_garbage(core: Core) -> Collected:
+    """
+    What `Store.collect_garbage` does.
+    """
+    with core.backend.writing() as tx:
+        reach, origins = _reach(tx)
+        counts = {ENTRIES.table: 0, LEDGER.table: 0}
+        size = branches = 0
+        for branch, _, start in list(_all(tx, "branches")):
+            low, high = branch << SHIFT, (branch + 1) << SHIFT
+            needed = reach.get(branch, 0)
+            if not needed:
+                _drop_branch(tx, branch, start)
+                branches += 1
+
+            for table in counts:
+                size += _weight(tx, table, low + needed, high)
+                counts[table] += tx.remove(table, low + needed, high)
+
+            tx.remove("uses", low + needed, high)
+
+        gone = [
+            number
+            for (number,) in _all(tx, "origins", ("origin",))
+            if number not in origins
+        ]
+        for number in gone:
+            tx.remove("origins", number, number + 1)
+
+        blobs, blob_size = drop_blobs(tx)
+        if any(counts.values()):
+            # Their places may be taken by others now.
+            _note_change(tx, b"", b"", "collected")
+
+    core.forget()
+    core.backend.scrub()
+    told, paid = counts[ENTRIES.table], counts[LEDGER.table]
+    return Collected(told, paid, branches, len(gone), blobs, size + blob_size)
+
+
+def _all(
+    tx: Reading, table: str, columns: tuple[str, ...] | None = None
+) -> Iterator[tuple[Any, ...]]:
+    """
+    All rows of a table whose keys are integers, some at a time.
+    """
+    low = 0
+    while rows := tx.scan(table, low, None, columns=columns, limit=PAGE):
+        yield from rows
+        low = rows[-1][0] + 1
+
+
+def _reach(tx: Reading) -> tuple[dict[int, int], set[int]]:
+    """
+    How far each branch is needed, and which origins are.
+    """
+    reach: dict[int, int] = {}
+    origins = set()
+    for row in _all(tx, "revisions"):
+        revision = Revision._make(row)
+        origins.add(revision.origin)
+        for branch, length in (
+            (revision.branch, revision.length),
+            (revision.ledger_branch, revision.ledger_length),
+        ):
+            reach[branch] = max(reach.get(branch, 0), length)
+
+    # A branch is younger than the one it starts from.
+    for branch, parent, start in sorted(_all(tx, "branches"), reverse=True):
+        if branch in reach:
+            reach[parent] = max(reach.get(parent, 0), start)
+
+    return reach, origins
+
+
+def _drop_branch(tx: Writing, branch: int, start: int) -> None:
+    for kind in (ENTRIES, LEDGER):
+        digest = digest_at(tx, kind, branch, start + 1)
+        if digest is not None:
+            tx.remove("starts", digest, digest + b"\0")
+
+    tx.remove("branches", branch, branch + 1)
+
+
+def _weight(tx: Reading, table: str, low: int, high: int) -> int:
+    size = 0
+    while rows := tx.scan(table, low, high, columns=("place", "body"), limit=PAGE):
+        size += sum([len(body) for _, body in rows])
+        low = rows[-1][0] + 1
+
+    return size
+
+
+def drop_blobs(tx: Writing) -> tuple[int, int]:
+    """
+    Let go of large content that nobody refers to: how many, and their bytes.
+    """
+    used = set()
+    for _, digests in _all(tx, "uses"):
+        used.update(
+            [digests[i : i + _BLOB_SIZE] for i in range(0, len(digests), _BLOB_SIZE)]
+        )
+
+    count = size = 0
+    for digest, weight in tx.scan("blobs", None, None, columns=("digest", "size")):
+        if digest not in used:
+            tx.remove("blobs", digest, digest + b"\0")
+            count, size = count + 1, size + weight
+
+    return count, size
+
+
+# Erasure
+
+
+def erase(core: Core, entry_id: str, reason: str) -> Receipt:
+    """
+    What `Store.erase` does.
+    """
+    checked_name(reason, "reason")
+    id = entry_id.encode()
+    with core.backend.writing() as tx:
+        places = tx.find(ENTRIES.table, "id", id)
+        before = tx.find("changes", "entry", id)
+        if not places and not before:
+            raise NotSavedError(core.url, "entry", entry_id)
+
+        contents = [_erase_at(core, tx, place, reason) for place in places]
+        new = [content for content in contents if content is not None]
+        if not before:
+            before = [_note_change(tx, id, new[0], reason)]
+
+        row = tx.get("changes", before[0])
+        blobs, _ = drop_blobs(tx)
+
+    core.forget()
+    core.backend.scrub()
+    if row is None:
+        raise StoreError(core.url, "the erasure just written is not there")
+
+    _, _, content, why, at = row
+    return Receipt(entry_id, why, content.hex(), time_of(at), len(new), blobs)
+
+
+def _note_change(tx: Writing, entry: bytes, content: bytes, reason: str) -> int:
+    """
+    Let everybody know that rows which were there changed.
+    """
+    last = tx.scan("changes", None, None, columns=("number",), limit=1, backwards=True)
+    number = last[0][0] + 1 if last else 1
+    tx.add("changes", [(number, entry, content, reason, now())])
+    return number
+
+
+def _erase_at(core: Core, tx: Writing, place: Any, reason: str) -> bytes | None:
+    """
+    The digest of what was erased at a place; None if it had been before.
+    """
+    row = tx.get(ENTRIES.table, place)
+    if row is None:
+        raise Conflict(place)
+
+    _, id, body, erased, _ = row
+    if erased is not None:
+        return None
+
+    whole = canonical(body, lambda digest: blob_of(tx, core.url, digest))
+    (message,) = bare_messages([load(whole)])
+    content = content_digest(id, whole)
+    stone = bare_message(tombstone(message, content, reason))
+    tx.set(ENTRIES.table, place, body=stone, content=content)
+    tx.remove("uses", place, place + 1)
+    return content
+
+
+# Verifying
+
+
+def verify(core: Core) -> tuple[Damage, ...]:
+    """
+    What `Store.verify` does.
+    """
+    damages = [Damage("medium", "", what) for what in core.backend.problems()]
+    with core.backend.reading() as tx:
+        bad_blobs = set()
+        for (digest,) in tx.scan("blobs", None, None, columns=("digest",)):
+            if blob_digest(blob_of(tx, core.url, digest)) != digest:
+                bad_blobs.add(digest)
+                what = "the content is not what it is kept as"
+                damages.append(Damage("blobs", digest.hex(), what))
+
+        for kind in (ENTRIES, LEDGER):
+            damages += _verify_rows(core, tx, kind)
+
+        damages += _verify_revisions(core, tx)
+
+    return tuple(damages)
+
+
+def _verify_rows(core: Core, tx: Reading, kind: Kind) -> Iterator[Damage]:
+    branches = {
+        branch: (parent, start) for branch, parent, start in _all(tx, "branches")
+    }
+    branch = position = -1
+    before: bytes | None = None
+    for place, *rest in _all(tx, kind.table):
+        row = Placed._make(rest)
+        shown = row.id.decode(errors="replace")
+        there = place >> SHIFT, place & ((1 << SHIFT) - 1)
+        if there[0] != branch:
+            branch = there[0]
+            parent, start = branches.get(branch, (0, 0))
+            if branch not in branches or there[1] != start:
+                what = (
+                    f"stands at {there[1]} of branch {branch}, which starts elsewhere"
+                )
+                yield Damage(kind.table, shown, what)
+
+            before = digest_at(tx, kind, parent, start)
+        elif there[1] != position + 1:
+            what = f"comes after {there[1] - position - 1} rows that are missing"
+            yield Damage(kind.table, shown, what)
+
+        position = there[1]
+        content, what = _content_of(core, tx, kind, row)
+        if what:
+            yield Damage(kind.table, shown, what)
+        elif (
+            before is None or content is None or chained(before, content) != row.digest
+        ):
+            what = "the digest is not that of what is there"
+            yield Damage(kind.table, shown, what)
+
+        # One damaged row is one damage, and not one for each that comes after.
+        before = row.digest
+
+
+def _content_of(
+    core: Core, tx: Reading, kind: Kind, row: Placed
+) -> tuple[bytes | None, str]:
+    """
+    The digest of a row's content, or what is wrong with it.
+    """
+    try:
+        body = canonical(row.body, lambda digest: blob_of(tx, core.url, digest))
+        (item,) = kind.read([row.id.decode()], [load(body)])
+    except (DecodeError, StoreError, ValueError) as error:
+        return None, f"can't be read: {error}"
+
+    if row.content is None:
+        return content_digest(row.id, body), ""
+
+    if kind is LEDGER or erased_content(item.message) != row.content:
+        return None, "is marked as erased, and no tombstone of what was there"
+
+    return row.content, ""
+
+
+def _verify_revisions(core: Core, tx: Reading) -> Iterator[Damage]:
+    names: dict[int, str] = {
+        number: name for name, number in tx.scan("names", None, None)
+    }
+    for row in _all(tx, "revisions"):
+        revision = Revision._make(row)
+        name = names.get(revision.revision >> SHIFT)
+        shown = f"revision {revision.number} of {name!r}"
+        if name is None:
+            yield Damage("revisions", shown, "has no name")
+
+        digests = (
+            digest_at(tx, ENTRIES, revision.branch, revision.length),
+            digest_at(tx, LEDGER, revision.ledger_branch, revision.ledger_length),
+        )
+        try:
+            origin = core.origin(tx, revision.origin)
+        except StoreError as error:
+            yield Damage("revisions", shown, error.problem)
+            continue
+
+        told, paid = digests
+        if told is None or paid is None:
+            yield Damage("revisions", shown, "its newest rows are missing")
+        elif state_digest(told, paid, origin.digest()) != revision.digest:
+            yield Damage("revisions", shown, "leads to another state than was saved")

@@ -1,0 +1,415 @@
+"""
+The pure log: which rows turn one saved log into the next, and back.
+
+A state is two logs, entries and ledger, treated alike. Rows of a branch stand
+at consecutive positions; a branch starts at a position of its parent, and
+what comes before it is the parent's. Each row carries the digest of all that
+led to it: equal digests mean equal pasts, so where two logs part is found
+without reading them.
+
+What lives here: rows, digests, places, and where a log that nobody has met
+before belongs. What does not: names and revisions (`Store`), and whatever
+keeps the rows (`backend`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from hashlib import blake2b
+from typing import Any, NamedTuple, Protocol
+
+import attrs
+
+from conversation_state._persistent import Log
+from conversation_state.aggregator import Entry, LedgerEntry
+from conversation_state.codec import (
+    bare_ledger_entry,
+    bare_message,
+    bare_messages,
+    bare_payments,
+)
+from conversation_state.store._erased import erased_content
+
+__all__ = [
+    "DIGEST_SIZE",
+    "ENTRIES",
+    "LEDGER",
+    "Growth",
+    "Kind",
+    "Past",
+    "Placed",
+    "Segment",
+    "Shelf",
+    "chained",
+    "content_digest",
+    "cut",
+    "grow",
+    "locate",
+    "shared",
+]
+
+DIGEST_SIZE = 16
+
+
+def content_digest(id: bytes, body: bytes) -> bytes:
+    """
+    The digest of what an entry says, and that it is this entry.
+
+    *body* is JSON, in which no byte is 0: so no other pair gives these bytes.
+    """
+    return blake2b(b"%b\0%b" % (id, body), digest_size=DIGEST_SIZE).digest()
+
+
+def chained(before: bytes, content: bytes) -> bytes:
+    """
+    The digest of a past that goes on with *content*.
+    """
+    return blake2b(before + content, digest_size=DIGEST_SIZE).digest()
+
+
+class Placed(NamedTuple):
+    """
+    A row of a log.
+
+    Attributes:
+        id: The entry's identity, as UTF-8.
+
+        body: What it says: canonical JSON.
+
+        content: The digest of the content, where it can't be computed from
+            the body: the entry was erased. Else None.
+
+        digest: The digest of everything up to here.
+    """
+
+    id: bytes
+    body: bytes
+    content: bytes | None
+    digest: bytes
+
+
+def _no_content(_entry: Any) -> None:
+    return None
+
+
+def _entries_of(ids: Iterable[str], raw: Sequence[Any]) -> list[Entry]:
+    return list(map(Entry._make, zip(ids, bare_messages(raw), strict=True)))
+
+
+def _payments_of(ids: Iterable[str], raw: Sequence[Any]) -> list[LedgerEntry]:
+    paid = zip(ids, bare_payments(raw), strict=True)
+    return [LedgerEntry(id, usage, model) for id, (usage, model) in paid]
+
+
+def _entry_body(entry: Entry) -> bytes:
+    return bare_message(entry.message)
+
+
+def _erased_content(entry: Entry) -> bytes | None:
+    return erased_content(entry.message)
+
+
+@attrs.frozen
+class Kind:
+    """
+    One of the two logs of a state.
+
+    Attributes:
+        table: Where its rows are.
+
+        start: The digest of the empty log.
+
+        body: An entry's content as JSON.
+
+        erased: The digest of what an entry said before it was erased; None if
+            it was not.
+
+        read: The entries of identities and JSON values.
+    """
+
+    table: str
+    start: bytes
+    body: Callable[[Any], bytes]
+    erased: Callable[[Any], bytes | None]
+    read: Callable[[Iterable[str], Sequence[Any]], list[Any]]
+
+    def content(self, entry: Any) -> bytes:
+        """
+        The digest of what an entry says, or said before it was erased.
+        """
+        id: str = entry[0]
+        return self.erased(entry) or content_digest(id.encode(), self.body(entry))
+
+    def step(self, before: bytes, entry: Any) -> bytes:
+        """
+        The digest of a past that goes on with an entry.
+        """
+        return chained(before, self.content(entry))
+
+    def digest(self, log: Log[Any]) -> bytes:
+        """
+        The digest of a whole log; what was computed once is remembered in it.
+        """
+        return log.fold(self.step, self.start, key=self.table)
+
+    def teach(self, log: Log[Any], known: dict[str, bytes]) -> None:
+        """
+        Let *log* remember digests that need not be computed: those of its
+        entries by identity, as they were read.
+        """
+
+        def step(before: bytes, entry: Any) -> bytes:
+            digest = known.get(entry[0])
+            return digest or self.step(before, entry)
+
+        log.fold(step, self.start, key=self.table)
+
+    def row(self, before: bytes, entry: Any) -> Placed:
+        """
+        The row of an entry that comes after *before*.
+        """
+        id: bytes = entry[0].encode()
+        body = self.body(entry)
+        content = self.erased(entry)
+        digest = chained(before, content or content_digest(id, body))
+        return Placed(id, body, content, digest)
+
+
+ENTRIES = Kind(
+    "entries",
+    blake2b(b"conversation_state entries", digest_size=DIGEST_SIZE).digest(),
+    _entry_body,
+    _erased_content,
+    _entries_of,
+)
+LEDGER = Kind(
+    "ledger",
+    blake2b(b"conversation_state ledger", digest_size=DIGEST_SIZE).digest(),
+    bare_ledger_entry,
+    _no_content,
+    _payments_of,
+)
+
+
+class Segment(NamedTuple):
+    """
+    Positions of a log whose rows are in one branch.
+    """
+
+    branch: int
+    start: int
+    stop: int
+
+
+# Where a log stands: its segments in order, which follow each other from 0 on.
+Segments = tuple[Segment, ...]
+
+
+def cut(segments: Segments, length: int) -> Segments:
+    """
+    Where the first *length* entries stand.
+    """
+    kept = [segment for segment in segments if segment.start < length]
+    if kept and kept[-1].stop > length:
+        kept[-1] = kept[-1]._replace(stop=length)
+
+    return tuple(kept)
+
+
+def shared(ours: Segments, theirs: Segments) -> int:
+    """
+    How many leading rows two logs have in common, as far as segments tell.
+    """
+    common = 0
+    for a, b in zip(ours, theirs, strict=False):
+        if a.branch != b.branch or a.start != b.start:
+            break
+
+        common = min(a.stop, b.stop)
+        if a.stop != b.stop:
+            break
+
+    return common
+
+
+def grow(segments: Segments, branch: int, stop: int) -> Segments:
+    """
+    Where a log stands after its newest entries came into *branch*.
+    """
+    start = 0
+    if segments:
+        last = segments[-1]
+        if last.branch == branch:
+            return (*segments[:-1], last._replace(stop=stop))
+
+        start = last.stop
+
+    return (*segments, Segment(branch, start, stop))
+
+
+class Past:
+    """
+    The digests of a log at any length, computed as far as somebody asks.
+
+    Args:
+        kind: Which of the logs of a state.
+
+        log: The log.
+
+        known: A length whose digest is known, and that digest: nothing before
+            it is computed again.
+    """
+
+    def __init__(
+        self, kind: Kind, log: Log[Any], known: tuple[int, bytes] | None = None
+    ) -> None:
+        self.kind = kind
+        self.log = log
+        self._since, self._digest = known or (0, kind.start)
+        self._is_known = known is not None and known[0] > 0
+        self._rows: list[Placed] = []
+
+    def at(self, length: int) -> bytes:
+        """
+        The digest of the first *length* entries.
+        """
+        if self._is_known and length >= self._since:
+            if length == self._since:
+                return self._digest
+
+            self._write(length)
+            return self._rows[length - self._since - 1].digest
+
+        return self.kind.digest(self.log.take(length))
+
+    def rows(self, start: int) -> list[Placed]:
+        """
+        The rows from position *start* on.
+        """
+        if not self._is_known or start < self._since:
+            self._since, self._digest = start, self.at(start)
+            self._is_known = True
+            self._rows = []
+
+        self._write(len(self.log))
+        return self._rows[start - self._since :]
+
+    def _write(self, length: int) -> None:
+        rows = self._rows
+        there = self._since + len(rows)
+        if length <= there:
+            return
+
+        digest = rows[-1].digest if rows else self._digest
+        row = self.kind.row
+        for entry in self.log.take(length).iterate(there):
+            made = row(digest, entry)
+            digest = made.digest
+            rows.append(made)
+
+
+class Shelf(Protocol):
+    """
+    **Protocol:** tells which rows there are of one kind.
+    """
+
+    def starting(self, digest: bytes) -> int | None:
+        """
+        The branch whose first row has that digest.
+        """
+        ...
+
+    def tip(self, branch: int) -> int:
+        """
+        The position after the last row of a branch.
+        """
+        ...
+
+    def digest(self, branch: int, position: int) -> bytes | None:
+        """
+        The digest of a row; None if it is not there.
+        """
+        ...
+
+
+def locate(past: Past, shelf: Shelf, segments: Segments = ()) -> Segments:
+    """
+    Where the longest beginning of a log stands that is there already.
+
+    O(log n) digests are read for each branch on the way, one if the log goes
+    on where the branch does.
+
+    Args:
+        past: The log.
+
+        shelf: Asked which rows there are.
+
+        segments: Where a beginning of it is known to stand.
+    """
+    length = len(past.log)
+    while True:
+        at = segments[-1].stop if segments else 0
+        if at == length:
+            return segments
+
+        if segments:
+            branch = segments[-1].branch
+            end = _common(past, shelf, branch, at)
+            if end > at:
+                segments = grow(segments, branch, end)
+                continue
+
+        branch_there = shelf.starting(past.at(at + 1))
+        if branch_there is None:
+            return segments
+
+        segments = grow(segments, branch_there, at + 1)
+
+
+def _common(past: Past, shelf: Shelf, branch: int, at: int) -> int:
+    """
+    How far the log and the branch go on together, from *at* on.
+    """
+    low, high = at, min(shelf.tip(branch), len(past.log))
+    if low < high and shelf.digest(branch, high - 1) == past.at(high):
+        return high
+
+    while low + 1 < high:
+        middle = (low + high) // 2
+        if shelf.digest(branch, middle - 1) == past.at(middle):
+            low = middle
+        else:
+            high = middle
+
+    return low
+
+
+class Growth(NamedTuple):
+    """
+    What is to be written so that a log is there.
+
+    Attributes:
+        segments: Where it stands now, as far as it is there.
+
+        rows: What comes after that.
+
+        goes_on: Whether the rows go on where the last branch ends; else they
+            start a branch of their own.
+    """
+
+    segments: Segments
+    rows: list[Placed]
+    goes_on: bool
+
+    @classmethod
+    def of(cls, past: Past, shelf: Shelf, segments: Segments = ()) -> Growth:
+        """
+        What is missing of a log.
+        """
+        found = locate(past, shelf, segments)
+        at = found[-1].stop if found else 0
+        if at == len(past.log):
+            return cls(found, [], goes_on=True)
+
+        goes_on = bool(found) and shelf.tip(found[-1].branch) == at
+        return cls(found, past.rows(at), goes_on)
