@@ -42,18 +42,18 @@ def shelved(message: Message, body: bytes) -> tuple[bytes, dict[bytes, bytes]]:
         return body, {}
 
     blobs: dict[bytes, bytes] = {}
-    references = []
+    references: list[tuple[int, str]] = []
     for at, part in enumerate(content):
         if isinstance(part, MediaPart) and part.data and len(part.data) >= LARGE:
             digest = blob_digest(part.data)
             blobs[digest] = part.data
-            references.append([at, digest.hex()])
+            references.append((at, digest.hex()))
 
     if not references:
         return body, {}
 
     data = load(body)
-    for at, _ in references:
+    for at in [at for at, _ in references]:
         data["parts"][at]["data"] = ""
 
     return dump([data, references]), blobs

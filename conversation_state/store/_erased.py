@@ -45,8 +45,8 @@ def tombstone(message: Message, content: bytes, reason: str) -> Message:
         return AssistantMessage(tool_calls=calls, **common)
 
     if isinstance(message, ToolMessage):
-        ids = {"tool_call_id": message.tool_call_id, "tool_name": message.tool_name}
-        return ToolMessage("", **ids, **common)
+        common["tool_name"] = message.tool_name
+        return ToolMessage("", tool_call_id=message.tool_call_id, **common)
 
     if isinstance(message, UnknownMessage):
         return UnknownMessage({}, source=message.source, **common)

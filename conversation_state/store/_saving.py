@@ -31,6 +31,7 @@ from conversation_state.store._rows import (
     Revision,
     TableShelf,
     digest_at,
+    packed,
     segments_of,
     state_digest,
 )
@@ -46,6 +47,7 @@ from conversation_state.store.log import (
     Segments,
     cut,
     grow,
+    newest,
 )
 
 __all__ = ["save"]
@@ -212,7 +214,7 @@ def _growth(
     if log.common_prefix(before) != length:
         return None
 
-    return Past(kind, log, (length, digest)).rows(length)
+    return kind.rows(digest, newest(log, len(log) - length))
 
 
 # The careful way
@@ -405,14 +407,16 @@ def _add_rows(
     Add the last rows of a log to a branch, and the large content they show.
     """
     start = len(log) - len(rows)
+    entries = newest(log, len(rows))
     place = branch << SHIFT | start
     if kind is LEDGER:
-        tx.add(kind.table, [(place + i, *row) for i, row in enumerate(rows)])
+        made = [(place + i, packed(row[0]), *row[1:]) for i, row in enumerate(rows)]
+        tx.add(kind.table, made)
         return
 
     made = []
     uses: list[tuple[int, bytes]] = []
-    for entry, row in zip(log.iterate(start), rows, strict=True):
+    for entry, row in zip(entries, rows, strict=True):
         id, body, content, digest = row
         message = entry.message
         if erased and id in erased and content is None:
@@ -426,7 +430,7 @@ def _add_rows(
             add_blobs(tx, blobs)
             uses.append((place, b"".join(blobs)))
 
-        made.append((place, id, body, content, digest))
+        made.append((place, packed(id), body, content, digest))
         place += 1
 
     tx.add(kind.table, made)

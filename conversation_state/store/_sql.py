@@ -26,7 +26,8 @@ class Dialect(NamedTuple):
 
         text_order: What makes texts ordered by their bytes.
 
-        small: Follows tables of small rows that are never read by range.
+        small: Follows tables whose key is no integer, where that would else
+            be kept twice.
     """
 
     mark: str
@@ -43,7 +44,6 @@ class Dialect(NamedTuple):
             columns = [self._column(table.key) + " PRIMARY KEY"]
             columns += [self._column(column) for column in table.columns]
             small = self.small if table.key.type != "integer" else ""
-            small = "" if table.name == "blobs" else small
             made.append(f"CREATE TABLE {table.name} ({', '.join(columns)}){small}")
 
         return made
@@ -88,14 +88,12 @@ class Dialect(NamedTuple):
         """
         return _add(self, table)
 
-    def add_if(
-        self, table: str, given: tuple[str, ...], lacking: tuple[str, ...]
-    ) -> str:
+    def check(self, given: tuple[str, ...], lacking: tuple[str, ...]) -> str:
         """
-        A row if there are rows in *given* tables and none in *lacking* ones.
-        Takes the row, then the keys.
+        Whether there are rows in *given* tables and none in *lacking* ones.
+        Takes the keys.
         """
-        return _add_if(self, table, given, lacking)
+        return _check(self, given, lacking)
 
     def set(self, table: str, columns: tuple[str, ...]) -> str:
         """
@@ -155,28 +153,18 @@ def _add(dialect: Dialect, table: str) -> str:
 
 
 @cache
-def _add_if(
-    dialect: Dialect, table: str, given: tuple[str, ...], lacking: tuple[str, ...]
-) -> str:
-    types, mark = dict(dialect.types), dialect.mark
-    known = TABLES[table]
-    # A parameter that is only selected has no type of its own everywhere.
-    row = ", ".join(
-        [f"CAST({mark} AS {types[c.type]})" for c in (known.key, *known.columns)]
-    )
+def _check(dialect: Dialect, given: tuple[str, ...], lacking: tuple[str, ...]) -> str:
+    # A statement of its own: as a condition of the insertion it takes SQLite
+    # as long as all the rest of a save.
     conditions = []
     for others, exists in ((given, "EXISTS"), (lacking, "NOT EXISTS")):
         for other in others:
             key = TABLES[other].key.name
             conditions.append(
-                f"{exists} (SELECT 1 FROM {other} WHERE {key} = {mark})"  # noqa: S608 - names of TABLES
+                f"{exists} (SELECT 1 FROM {other} WHERE {key} = {dialect.mark})"  # noqa: S608 - names of TABLES
             )
 
-    columns = _columns(table, None)
-    return (
-        f"INSERT INTO {table} ({columns}) SELECT {row} "  # noqa: S608 - names of TABLES
-        f"WHERE {' AND '.join(conditions)}"
-    )
+    return f"SELECT {' AND '.join(conditions)}"
 
 
 def _between(dialect: Dialect, table: str, *, is_low: bool, is_high: bool) -> str:

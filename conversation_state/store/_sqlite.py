@@ -16,7 +16,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from threading import Lock
 from types import TracebackType
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 from weakref import finalize
 
 from conversation_state.errors import StoreError
@@ -35,6 +35,9 @@ _SQLITE = Dialect(
 )
 
 _CONNECTIONS_KEPT = 8
+
+# How long the write-ahead log gets before it is copied into the file: 16 MB.
+_LOG_PAGES = 4000
 
 
 class SqliteOptions(NamedTuple):
@@ -116,10 +119,12 @@ class _Block:
         self._backend = backend
         self._is_writing = is_writing
 
-    def __enter__(self) -> _Block:
+    def __enter__(self) -> Self:
         backend = self._backend
+        if backend.process != os.getpid():
+            backend.leave_to_parent()
+
         if self._is_writing:
-            backend.check_process()
             backend.writers.acquire()
 
         try:
@@ -198,14 +203,14 @@ class _Block:
         given: Sequence[tuple[str, Key]] = (),
         lacking: Sequence[tuple[str, Key]] = (),
     ) -> None:
+        if given or lacking:
+            others = tuple([t for t, _ in given]), tuple([t for t, _ in lacking])
+            keys = [key for _, key in (*given, *lacking)]
+            if self._execute(_SQLITE.check(*others), keys).fetchone() != (1,):
+                raise Conflict(table)
+
         try:
-            if given or lacking:
-                others = tuple([t for t, _ in given]), tuple([t for t, _ in lacking])
-                keys = [key for _, key in (*given, *lacking)]
-                sql = _SQLITE.add_if(table, *others)
-                if self._execute(sql, (*rows[0], *keys)).rowcount != 1:
-                    raise Conflict(table)
-            elif len(rows) == 1:
+            if len(rows) == 1:
                 self._execute(_SQLITE.add(table), rows[0])
             else:
                 self._connection.executemany(_SQLITE.add(table), rows)
@@ -245,11 +250,11 @@ class SqliteBackend:
         self._path = Path(path).absolute()
         self._options = options
         self._idle: deque[sqlite3.Connection] = deque()
-        self._process = os.getpid()
+        self.process = os.getpid()
         self._is_closed = False
         self.writers = Lock()
         # Closes what nobody closed, when the store is gone or the program ends.
-        self._closing = finalize(self, _close_all, self._idle, self._process)
+        self._closing = finalize(self, _close_all, self._idle, self.process)
         if self._path.is_dir():
             raise StoreError(self.url, "this is a directory; give the path of a file")
 
@@ -276,6 +281,9 @@ class SqliteBackend:
         )
         try:
             connection.execute(f"PRAGMA synchronous = {self._options.synchronous}")
+            # Most pages of the log are written again and again by saves that
+            # follow each other: a longer log is copied, and synced, less often.
+            connection.execute(f"PRAGMA wal_autocheckpoint = {_LOG_PAGES}").fetchall()
             # What is removed is overwritten: costs nothing where all is added.
             connection.execute("PRAGMA secure_delete = ON").fetchall()
         except BaseException:
@@ -325,25 +333,23 @@ class SqliteBackend:
 
         return int(version)
 
-    def check_process(self) -> None:
+    def leave_to_parent(self) -> None:
         """
         Leave to the parent what is the parent's, after `os.fork`.
         """
-        if self._process != os.getpid():
-            # SQLite's connections must not be used here, nor be closed, which
-            # would give up the parent's locks; so they are kept for good.
-            _INHERITED.append(self._idle)
-            self._closing.detach()
-            self._idle = deque()
-            self._process = os.getpid()
-            self._closing = finalize(self, _close_all, self._idle, self._process)
-            self.writers = Lock()
+        # SQLite's connections must not be used here, nor be closed, which
+        # would give up the parent's locks; so they are kept for good.
+        _INHERITED.append(self._idle)
+        self._closing.detach()
+        self._idle = deque()
+        self.process = os.getpid()
+        self._closing = finalize(self, _close_all, self._idle, self.process)
+        self.writers = Lock()
 
     def lend(self) -> sqlite3.Connection:
         """
         A connection that nobody else uses.
         """
-        self.check_process()
         if self._is_closed:
             raise StoreError(self.url, "this store was closed; open it again")
 
@@ -351,6 +357,12 @@ class SqliteBackend:
             return self._idle.pop()
         except IndexError:
             return self._connect()
+
+    def _lend_here(self) -> sqlite3.Connection:
+        if self.process != os.getpid():
+            self.leave_to_parent()
+
+        return self.lend()
 
     def take_back(self, connection: sqlite3.Connection) -> None:
         """
@@ -379,7 +391,7 @@ class SqliteBackend:
 
         Those that others still read are kept until they have.
         """
-        connection = self.lend()
+        connection = self._lend_here()
         try:
             connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
         except sqlite3.Error as error:
@@ -391,7 +403,7 @@ class SqliteBackend:
         """
         What SQLite itself finds wrong with the file.
         """
-        connection = self.lend()
+        connection = self._lend_here()
         try:
             found = connection.execute("PRAGMA integrity_check").fetchall()
         except sqlite3.DatabaseError as error:
@@ -406,7 +418,7 @@ class SqliteBackend:
         Close all connections; the last one leaves a single file behind.
         """
         self._is_closed = True
-        if self._process == os.getpid():
+        if self.process == os.getpid():
             self._closing()
 
 

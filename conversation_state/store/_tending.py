@@ -35,8 +35,11 @@ from conversation_state.store._rows import (
     Revision,
     blob_of,
     digest_at,
+    digests_of,
+    packed,
     state_digest,
     time_of,
+    unpacked,
 )
 from conversation_state.store._saving import add_origin, relabel
 from conversation_state.store._values import Collected, Damage, Head, Receipt
@@ -76,15 +79,12 @@ def fork(core: Core, text: str, new: str, at: At) -> Head:
             old.length,
             old.ledger_length,
         )
-        digests = (
-            digest_at(tx, ENTRIES, old.branch, old.length),
-            digest_at(tx, LEDGER, old.ledger_branch, old.ledger_length),
-        )
+        digests = digests_of(tx, core.url, old)
         name = Name(new, tx.new_number())
         revision = old._replace(
             revision=(name.number << SHIFT) + 1,
             origin=add_origin(tx, origin),
-            digest=state_digest(*[each or b"" for each in digests], origin.digest()),
+            digest=state_digest(*digests, origin.digest()),
             label="",
             saved_at=now(),
         )
@@ -246,7 +246,7 @@ def erase(core: Core, entry_id: str, reason: str) -> Receipt:
     checked_name(reason, "reason")
     id = entry_id.encode()
     with core.backend.writing() as tx:
-        places = tx.find(ENTRIES.table, "id", id)
+        places = tx.find(ENTRIES.table, "id", packed(id))
         before = tx.find("changes", "entry", id)
         if not places and not before:
             raise NotSavedError(core.url, "entry", entry_id)
@@ -287,6 +287,7 @@ def _erase_at(core: Core, tx: Writing, place: Any, reason: str) -> bytes | None:
         raise Conflict(place)
 
     _, id, body, erased, _ = row
+    id = unpacked(id)
     if erased is not None:
         return None
 
@@ -329,8 +330,8 @@ def _verify_rows(core: Core, tx: Reading, kind: Kind) -> Iterator[Damage]:
     }
     branch = position = -1
     before: bytes | None = None
-    for place, *rest in _all(tx, kind.table):
-        row = Placed._make(rest)
+    for place, id, *rest in _all(tx, kind.table):
+        row = Placed(unpacked(id), *rest)
         shown = row.id.decode(errors="replace")
         there = place >> SHIFT, place & ((1 << SHIFT) - 1)
         if there[0] != branch:

@@ -5,6 +5,7 @@ What a store tells: where names stand, what was read, found, erased, let go of.
 from __future__ import annotations
 
 from datetime import datetime
+from typing import NamedTuple
 from uuid import UUID
 
 import attrs
@@ -15,8 +16,7 @@ from conversation_state.aggregator import Entry, Messages
 __all__ = ["Collected", "Damage", "Head", "Receipt", "Window"]
 
 
-@attrs.frozen
-class Head:
+class Head(NamedTuple):
     """
     One saved state of a name: which it is, not what it says.
 

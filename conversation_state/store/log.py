@@ -45,6 +45,7 @@ __all__ = [
     "cut",
     "grow",
     "locate",
+    "newest",
     "shared",
 ]
 
@@ -164,15 +165,19 @@ class Kind:
 
         log.fold(step, self.start, key=self.table)
 
-    def row(self, before: bytes, entry: Any) -> Placed:
+    def rows(self, before: bytes, entries: Iterable[Any]) -> list[Placed]:
         """
-        The row of an entry that comes after *before*.
+        The rows of entries that come after *before*, one after the other.
         """
-        id: bytes = entry[0].encode()
-        body = self.body(entry)
-        content = self.erased(entry)
-        digest = chained(before, content or content_digest(id, body))
-        return Placed(id, body, content, digest)
+        made = []
+        for entry in entries:
+            id: bytes = entry[0].encode()
+            body = self.body(entry)
+            content = self.erased(entry)
+            before = chained(before, content or content_digest(id, body))
+            made.append(Placed(id, body, content, before))
+
+        return made
 
 
 ENTRIES = Kind(
@@ -189,6 +194,14 @@ LEDGER = Kind(
     _no_content,
     _payments_of,
 )
+
+
+def newest(log: Log[Any], count: int) -> list[Any]:
+    """
+    The last *count* entries of a log.
+    """
+    # Most saves are of one more message, and a log has that one at hand.
+    return [log[-1]] if count == 1 else list(log.iterate(len(log) - count))
 
 
 class Segment(NamedTuple):
@@ -240,7 +253,7 @@ def grow(segments: Segments, branch: int, stop: int) -> Segments:
     if segments:
         last = segments[-1]
         if last.branch == branch:
-            return (*segments[:-1], last._replace(stop=stop))
+            return (*segments[:-1], Segment(branch, last.start, stop))
 
         start = last.stop
 
@@ -300,12 +313,8 @@ class Past:
         if length <= there:
             return
 
-        digest = rows[-1].digest if rows else self._digest
-        row = self.kind.row
-        for entry in self.log.take(length).iterate(there):
-            made = row(digest, entry)
-            digest = made.digest
-            rows.append(made)
+        before = rows[-1].digest if rows else self._digest
+        rows += self.kind.rows(before, self.log.take(length).iterate(there))
 
 
 class Shelf(Protocol):
