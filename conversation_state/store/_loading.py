@@ -88,7 +88,7 @@ def _log(
         shares = shared(segments, theirs)
         if shares > common:
             common = shares
-            log = known.state.entries if kind is ENTRIES else known.state.ledger  # type: ignore[assignment]  # one of them
+            log = known.state.entries if kind is ENTRIES else known.state.ledger
 
     log = log.take(common)
     length = segments[-1].stop if segments else 0

@@ -329,56 +329,48 @@ def _verify_rows(core: Core, tx: Reading, kind: Kind) -> Iterator[Damage]:
         branch: (parent, start) for branch, parent, start in _all(tx, "branches")
     }
     branch = position = -1
-    before: bytes | None = None
+    before: bytes | None = None  # a digest; None if the row before is missing
     for place, id, *rest in _all(tx, kind.table):
         row = Placed(unpacked(id), *rest)
         shown = row.id.decode(errors="replace")
         there = place >> SHIFT, place & ((1 << SHIFT) - 1)
         if there[0] != branch:
             branch = there[0]
-            parent, start = branches.get(branch, (0, 0))
-            if branch not in branches or there[1] != start:
-                what = (
-                    f"stands at {there[1]} of branch {branch}, which starts elsewhere"
-                )
-                yield Damage(kind.table, shown, what)
+            parent, start = branches.get(branch, (0, -1))
+            before = digest_at(tx, kind, parent, start) if start >= 0 else None
+            position = start - 1
 
-            before = digest_at(tx, kind, parent, start)
-        elif there[1] != position + 1:
-            what = f"comes after {there[1] - position - 1} rows that are missing"
+        content, what = _content_of(core, tx, kind, row)
+        if there[1] != position + 1:
+            what = "what should be before it is not there"
+        elif not what and chained(before or b"", content) != row.digest:
+            what = "the digest is not that of what is there"
+
+        if what:
             yield Damage(kind.table, shown, what)
 
         position = there[1]
-        content, what = _content_of(core, tx, kind, row)
-        if what:
-            yield Damage(kind.table, shown, what)
-        elif (
-            before is None or content is None or chained(before, content) != row.digest
-        ):
-            what = "the digest is not that of what is there"
-            yield Damage(kind.table, shown, what)
-
         # One damaged row is one damage, and not one for each that comes after.
         before = row.digest
 
 
 def _content_of(
     core: Core, tx: Reading, kind: Kind, row: Placed
-) -> tuple[bytes | None, str]:
+) -> tuple[bytes, str]:
     """
-    The digest of a row's content, or what is wrong with it.
+    The digest of a row's content, and what is wrong with it.
     """
     try:
         body = canonical(row.body, lambda digest: blob_of(tx, core.url, digest))
         (item,) = kind.read([row.id.decode()], [load(body)])
     except (DecodeError, StoreError, ValueError) as error:
-        return None, f"can't be read: {error}"
+        return b"", f"can't be read: {error}"
 
     if row.content is None:
         return content_digest(row.id, body), ""
 
     if kind is LEDGER or erased_content(item.message) != row.content:
-        return None, "is marked as erased, and no tombstone of what was there"
+        return b"", "is marked as erased, and no tombstone of what was there"
 
     return row.content, ""
 

@@ -1,0 +1,273 @@
+"""
+A machine that saves, forks, goes back, joins, deletes, collects and erases,
+beside a plain dict of states.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from hypothesis import strategies as st
+from hypothesis.stateful import Bundle, RuleBasedStateMachine, initialize, rule
+
+from conversation_state.aggregator import Aggregator
+from conversation_state.errors import NotSavedError, StaleHeadError
+from conversation_state.messages import Message
+from conversation_state.store import ERASED, Store
+from conversation_state.store._memory import MemoryBackend
+from conversation_state.testing.strategies import messages, usages
+from conversation_state.usage import Usage
+
+__all__ = ["StoreMachine"]
+
+_NAMES = st.sampled_from(["a", "b", "c"])
+_WHO = st.integers(0, 2)
+
+
+class StoreMachine(RuleBasedStateMachine):
+    """
+    Three stores over the same rows, as three processes have them, beside a
+    dict of all states that were ever saved under each name.
+
+    One of the stores remembers nothing. Whoever wrote a backend overrides
+    `opened`.
+    """
+
+    states = Bundle[Aggregator]("states")
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._saved: dict[str, list[Aggregator]] = {}
+        self._erased: set[str] = set()
+        self._stores = self.opened()
+
+    def opened(self) -> list[Store]:
+        """
+        Three stores over the same rows. To be overridden.
+        """
+        backend = MemoryBackend()
+        return [Store(backend), Store(backend), Store(backend, remembered=0)]
+
+    def _same(self, state: Aggregator, loaded: Aggregator) -> bool:
+        """
+        Whether what was loaded is what was saved, with tombstones where
+        something was erased.
+        """
+        stones = [
+            ERASED in entry.message.metadata
+            for entry in loaded.entries
+            if entry.id in self._erased
+        ]
+        return self._told(state) == self._told(loaded) and all(stones)
+
+    def _told(self, state: Aggregator) -> tuple[Any, ...]:
+        """
+        All a state says, but for what was erased, of which there is the id.
+        """
+        erased = self._erased
+        said = [entry.id if entry.id in erased else entry for entry in state.entries]
+        return said, list(state.ledger), state._origin
+
+    def _check(self, who: int, name: str) -> None:
+        store, saved = self._stores[who], self._saved.get(name)
+        if saved is None:
+            try:
+                store.load(name)
+            except NotSavedError:
+                return
+
+            msg = f"{name} is there, and nobody saved it"
+            raise AssertionError(msg)
+
+        assert self._same(saved[-1], store.load(name)), "another head was loaded"
+        assert store.head(name).revision == len(saved), "another number"
+
+    @initialize(target=states)
+    def begin(self) -> Aggregator:
+        """
+        A root to start from.
+        """
+        return Aggregator.new()
+
+    @rule(target=states, state=states, message=messages(), times=st.integers(1, 40))
+    def say(self, state: Aggregator, message: Message, times: int) -> Aggregator:
+        """
+        A message, or many.
+        """
+        return state.extend([message] * times)
+
+    @rule(target=states, state=states, usage=usages())
+    def pay(self, state: Aggregator, usage: Usage) -> Aggregator:
+        """
+        A usage.
+        """
+        return state.add_usage(usage)
+
+    @rule(target=states, state=states, data=st.data())
+    def fork(self, state: Aggregator, data: st.DataObject) -> Aggregator:
+        """
+        A fork from anywhere.
+        """
+        return state.fork(at=data.draw(st.integers(0, len(state))))
+
+    @rule(target=states, one=states, two=states)
+    def join(self, one: Aggregator, two: Aggregator) -> Aggregator:
+        """
+        Any two.
+        """
+        return one.join(two)
+
+    @rule(who=_WHO, name=_NAMES, state=states)
+    def save(self, who: int, name: str, state: Aggregator) -> None:
+        """
+        A save that takes any head of which the state holds everything.
+        """
+        saved = self._saved.get(name)
+        fits = saved is None
+        if saved is not None:
+            (told, paid, _), (ours, spent, _) = map(self._told, (saved[-1], state))
+            fits = told == ours[: len(told)] and paid == spent[: len(paid)]
+
+        try:
+            head = self._stores[who].save(name, state)
+        except StaleHeadError:
+            assert not fits, "refused, though nothing would have been lost"
+            return
+
+        assert fits, "something was lost"
+        self._keep(name, state)
+        assert head == self._stores[who].head(name), "another head"
+
+    @rule(target=states, who=_WHO, name=_NAMES, message=messages())
+    def say_more(self, who: int, name: str, message: Message) -> Aggregator:
+        """
+        A save of what was loaded and one message more, which always fits.
+        """
+        store = self._stores[who]
+        saved = self._saved.get(name)
+        state = (Aggregator.new() if saved is None else store.load(name)).add(message)
+        store.save(name, state)
+        # What is loaded after an erasure holds tombstones, and so does this.
+        self._keep(name, state)
+        return state
+
+    @rule(who=_WHO, name=_NAMES, state=states)
+    def replace(self, who: int, name: str, state: Aggregator) -> None:
+        """
+        A save that knows which head it replaces.
+        """
+        saved = self._saved.get(name, [])
+        self._stores[who].save(name, state, expecting=len(saved))
+        self._keep(name, state)
+
+    @rule(who=_WHO, name=_NAMES, state=states, data=st.data())
+    def come_late(
+        self, who: int, name: str, state: Aggregator, data: st.DataObject
+    ) -> None:
+        """
+        A save that expects another head.
+        """
+        saved = self._saved.get(name, [])
+        expecting = data.draw(st.integers(0, 9).filter(lambda n: n != len(saved)))
+        try:
+            self._stores[who].save(name, state, expecting=expecting)
+        except StaleHeadError:
+            return
+
+        msg = "a head was replaced that nobody expected"
+        raise AssertionError(msg)
+
+    def _keep(self, name: str, state: Aggregator) -> None:
+        saved = self._saved.setdefault(name, [])
+        # The same state once more is no new revision.
+        if not saved or self._told(saved[-1]) != self._told(state):
+            saved.append(state)
+
+    @rule(who=_WHO, name=_NAMES)
+    def load(self, who: int, name: str) -> None:
+        """
+        The head.
+        """
+        self._check(who, name)
+
+    @rule(target=states, who=_WHO, name=_NAMES, data=st.data())
+    def go_back(self, who: int, name: str, data: st.DataObject) -> Aggregator:
+        """
+        Any revision, to go on from.
+        """
+        saved = self._saved.get(name)
+        if saved is None:
+            return Aggregator.new()
+
+        number = data.draw(st.integers(1, len(saved)))
+        loaded = self._stores[who].load(name, at=number)
+        assert self._same(saved[number - 1], loaded), "another state was restored"
+        return loaded
+
+    @rule(who=_WHO, name=_NAMES, new=_NAMES)
+    def fork_name(self, who: int, name: str, new: str) -> None:
+        """
+        A fork of a name, which is a new state.
+        """
+        store = self._stores[who]
+        try:
+            store.fork(name, new)
+        except NotSavedError:
+            assert name not in self._saved, "it is there"
+        except StaleHeadError:
+            assert new in self._saved, "it is new"
+        else:
+            fork, state = store.load(new), store.load(name)
+            assert fork.parent_id == state.id, "a fork of another state"
+            assert fork.messages == state.messages, "another past"
+            assert fork.init_len == len(state), "forked elsewhere"
+            assert new not in self._saved, "it was there"
+            self._saved[new] = [fork]
+
+    @rule(who=_WHO, name=_NAMES)
+    def delete(self, who: int, name: str) -> None:
+        """
+        A name and its revisions.
+        """
+        if self._saved.pop(name, None) is not None:
+            self._stores[who].delete(name)
+
+    @rule(who=_WHO)
+    def collect(self, who: int) -> None:
+        """
+        What nobody needs; a second time nothing is left to let go of.
+        """
+        store = self._stores[who]
+        store.collect_garbage()
+        again = store.collect_garbage()
+        assert not (again.entries or again.ledger_entries or again.branches), "left"
+
+    @rule(who=_WHO, name=_NAMES, data=st.data())
+    def erase(self, who: int, name: str, data: st.DataObject) -> None:
+        """
+        Any entry of a head.
+        """
+        saved = self._saved.get(name)
+        if saved and len(saved[-1]):
+            at = data.draw(st.integers(0, len(saved[-1]) - 1))
+            id = saved[-1].entries[at].id
+            receipt = self._stores[who].erase(id, reason="asked for")
+            assert bool(receipt.rows) == (id not in self._erased), "erased before"
+            self._erased.add(id)
+
+    def teardown(self) -> None:
+        """
+        Every state that was ever saved is there, and nothing is damaged.
+        """
+        store: Any = self._stores[0]
+        assert store.names() == tuple(sorted(self._saved)), "other names"
+        for name, saved in self._saved.items():
+            for who, store in enumerate(self._stores):
+                for i, state in enumerate(saved, 1):
+                    assert self._same(state, store.load(name, at=i)), (who, name, i)
+
+                self._check(who, name)
+
+        assert store.verify() == (), "damaged"
+        for each in self._stores:
+            each.close()
