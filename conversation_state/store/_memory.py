@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from threading import RLock
 from typing import Any
 
-from conversation_state.store.backend import TABLES, Conflict, Key, Row
+from conversation_state.store.backend import TABLES, ConflictError, Key, Row
 
 __all__ = ["MemoryBackend"]
 
@@ -93,11 +93,11 @@ class _Block:
     ) -> None:
         for other, key in given:
             if key not in self._tables[other].rows:
-                raise Conflict(other, key)
+                raise ConflictError(other, key)
 
         for other, key in lacking:
             if key in self._tables[other].rows:
-                raise Conflict(other, key)
+                raise ConflictError(other, key)
 
         for row in rows:
             self._put(self._tables[table], row)
@@ -105,7 +105,7 @@ class _Block:
     def _put(self, there: _Rows, row: Row) -> None:
         key = row[0]
         if key in there.rows:
-            raise Conflict(key)
+            raise ConflictError(key)
 
         insort(there.keys, key)
         there.rows[key] = row

@@ -61,7 +61,7 @@ def _memory(url: str, rest: str) -> Backend:
 
 def _sqlite(url: str, rest: str) -> Backend:
     # Here, so that stores elsewhere need no sqlite3.
-    from conversation_state.store._sqlite import (  # noqa: PLC0415
+    from conversation_state.store._sqlite import (  # noqa: PLC0415 - as said
         SqliteBackend,
         SqliteOptions,
     )

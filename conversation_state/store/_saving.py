@@ -9,34 +9,36 @@ that writes.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 from conversation_state._persistent import Log
 from conversation_state.aggregator import Aggregator
 from conversation_state.errors import StaleHeadError, StoreError
-from conversation_state.store._blobs import shelved
 from conversation_state.store._core import (
     Core,
     Known,
     Name,
     checked_name,
-    label_key,
     now,
 )
-from conversation_state.store._erased import erased_content, tombstone
+from conversation_state.store._erased import erased_content
 from conversation_state.store._rows import (
     SHIFT,
     Origin,
     Revision,
     TableShelf,
     digest_at,
-    packed,
     segments_of,
     state_digest,
 )
 from conversation_state.store._values import Head
-from conversation_state.store.backend import Conflict, Reading, Writing
+from conversation_state.store._writing import (
+    add_origin,
+    add_rows,
+    relabel,
+    set_label,
+)
+from conversation_state.store.backend import ConflictError, Reading, Writing
 from conversation_state.store.log import (
     ENTRIES,
     LEDGER,
@@ -88,7 +90,7 @@ def save(
     for _ in range(_TRIES):
         try:
             return _save_carefully(core, name, state, expecting, label)
-        except Conflict:
+        except ConflictError:
             core.forget(name)
 
     what = f"{_TRIES} times others saved at the same moment; try again"
@@ -173,15 +175,18 @@ def _save_quickly(
                 given=(("revisions", old.revision),),
                 lacking=(("changes", seen + 1),),
             )
-            if told:
-                _add_rows(tx, ENTRIES, old.branch, state.entries, told)
-
-            if paid:
-                _add_rows(tx, LEDGER, old.ledger_branch, state.ledger, paid)
+            for kind, log, branch, length, rows in (
+                (ENTRIES, state.entries, old.branch, old.length, told),
+                (LEDGER, state.ledger, old.ledger_branch, old.ledger_length, paid),
+            ):
+                if rows:
+                    new = newest(log, len(rows))
+                    place = branch << SHIFT | length
+                    add_rows(tx, kind, place, new, rows, erased={})
 
             if label:
-                _set_label(tx, known.name.number, label, revision.revision)
-    except Conflict:
+                set_label(tx, known.name.number, label, revision.revision)
+    except ConflictError:
         return None
 
     head = revision.head(known.name.text, known.head.state_id)
@@ -264,7 +269,7 @@ def _save_carefully(
                 raise StaleHeadError(core.url, text, expecting, head)
 
             if not told_from:
-                told_from = _if_there(tx, core, ENTRIES, old.branch, old.length, told)
+                told_from = _if_there(tx, core, old, told)
 
         if name is None:
             name = Name(text, tx.new_number())
@@ -287,7 +292,7 @@ def _save_carefully(
         )
         tx.add("revisions", [revision])
         if label:
-            _set_label(tx, name.number, label, revision.revision)
+            set_label(tx, name.number, label, revision.revision)
 
     head = revision.head(text, origin.state_id)
     if not _says_erased(core, state):
@@ -360,16 +365,15 @@ def _goes_on(tx: Reading, old: Revision, told: Past, paid: Past) -> bool:
     return True
 
 
-def _if_there(
-    tx: Reading, core: Core, kind: Kind, branch: int, length: int, past: Past
-) -> Segments:
+def _if_there(tx: Reading, core: Core, old: Revision, told: Past) -> Segments:
     """
-    Where the head stands, if the log begins with it.
+    Where the head's entries stand, if the log begins with them.
     """
-    if 0 < length <= len(past.log) and past.at(length) == digest_at(
-        tx, kind, branch, length
-    ):
-        return segments_of(tx, core.url, branch, length)
+    branch, length = old.branch, old.length
+    if 0 < length <= len(told.log):
+        digest = digest_at(tx, ENTRIES, branch, length)
+        if digest == told.at(length):
+            return segments_of(tx, core.url, branch, length)
 
     return ()
 
@@ -391,100 +395,6 @@ def _write(
         tx.add("branches", [(branch, parent, start)])
         tx.add("starts", [(rows[0].digest, branch)])
 
-    _add_rows(tx, kind, branch, log, rows, core.erased)
+    new = newest(log, len(rows))
+    add_rows(tx, kind, branch << SHIFT | start, new, rows, erased=core.erased)
     return grow(segments, branch, len(log))
-
-
-def _add_rows(
-    tx: Writing,
-    kind: Kind,
-    branch: int,
-    log: Log[Any],
-    rows: Sequence[Placed],
-    erased: dict[bytes, str] | None = None,
-) -> None:
-    """
-    Add the last rows of a log to a branch, and the large content they show.
-    """
-    start = len(log) - len(rows)
-    entries = newest(log, len(rows))
-    place = branch << SHIFT | start
-    if kind is LEDGER:
-        made = [(place + i, packed(row[0]), *row[1:]) for i, row in enumerate(rows)]
-        tx.add(kind.table, made)
-        return
-
-    made = []
-    uses: list[tuple[int, bytes]] = []
-    for entry, row in zip(entries, rows, strict=True):
-        id, body, content, digest = row
-        message = entry.message
-        if erased and id in erased and content is None:
-            # It was erased, and does not come back with whoever still has it.
-            content = kind.content(entry)
-            message = tombstone(message, content, erased[id])
-            body = ENTRIES.body(entry._replace(message=message))
-
-        body, blobs = shelved(message, body)
-        if blobs:
-            add_blobs(tx, blobs)
-            uses.append((place, b"".join(blobs)))
-
-        made.append((place, packed(id), body, content, digest))
-        place += 1
-
-    tx.add(kind.table, made)
-    if uses:
-        tx.add("uses", uses)
-
-
-def add_blobs(tx: Writing, blobs: dict[bytes, bytes]) -> None:
-    """
-    Keep large content that is not there yet.
-    """
-    for digest, data in blobs.items():
-        if tx.get("blobs", digest, ("size",)) is None:
-            tx.add("blobs", [(digest, len(data), data)])
-
-
-def add_origin(tx: Writing, origin: Origin) -> int:
-    """
-    The number of an origin, which is there then.
-    """
-    number = int.from_bytes(origin.digest()[:6]) >> 1
-    while (row := tx.get("origins", number)) is not None:
-        if Origin._make(row[1:]) == origin:
-            return number
-
-        number += 1  # two with one number: once in ten million million
-
-    tx.add("origins", [(number, *origin)])
-    return number
-
-
-def _set_label(tx: Writing, number: int, label: str, revision: int) -> None:
-    key = label_key(number, label)
-    if tx.get("labels", key) is None:
-        tx.add("labels", [(key, revision)])
-    else:
-        tx.set("labels", key, revision=revision)
-
-
-def relabel(
-    core: Core, tx: Writing, name: Name, revision: Revision, label: str
-) -> Head:
-    """
-    Give a revision another label, or none.
-    """
-    if revision.label:
-        old = label_key(name.number, revision.label)
-        row = tx.get("labels", old)
-        if row is not None and row[1] == revision.revision:
-            tx.remove("labels", old, old + b"\0")
-
-    if label:
-        _set_label(tx, name.number, label, revision.revision)
-
-    tx.set("revisions", revision.revision, label=label)
-    core.forget(name.text)
-    return core.head(tx, name, revision._replace(label=label))

@@ -73,14 +73,14 @@ class Dialect(NamedTuple):
         A range. Takes *low*, *high* and *limit*, those of them that there are.
         """
         ends = low is not None, high is not None, limit is not None
-        return _scan(self, table, columns, *ends, backwards=backwards)
+        return _scan(self, table, columns, ends, backwards)
 
     def find(self, table: str, column: str) -> str:
         """
         Keys by the value of a column. Takes the value.
         """
         key = TABLES[table].key.name
-        return f"SELECT {key} FROM {table} WHERE {column} = {self.mark} ORDER BY {key}"  # noqa: S608 - names of TABLES
+        return f"SELECT {key} FROM {table} WHERE {column} = {self.mark} ORDER BY {key}"
 
     def add(self, table: str) -> str:
         """
@@ -101,14 +101,14 @@ class Dialect(NamedTuple):
         """
         changes = ", ".join([f"{column} = {self.mark}" for column in columns])
         key = TABLES[table].key.name
-        return f"UPDATE {table} SET {changes} WHERE {key} = {self.mark}"  # noqa: S608 - names of TABLES
+        return f"UPDATE {table} SET {changes} WHERE {key} = {self.mark}"
 
     def remove(self, table: str, low: Any, high: Any) -> str:
         """
         Removes a range. Takes *low* and *high*, those of them that there are.
         """
         where = _between(self, table, is_low=low is not None, is_high=high is not None)
-        return f"DELETE FROM {table}{where}"  # noqa: S608 - names of TABLES
+        return f"DELETE FROM {table}{where}"
 
 
 # Made once for each dialect and table: looking them up costs a tenth of making
@@ -125,7 +125,7 @@ def _columns(table: str, columns: tuple[str, ...] | None) -> str:
 def _get(dialect: Dialect, table: str, columns: tuple[str, ...] | None) -> str:
     key = TABLES[table].key.name
     shown = _columns(table, columns)
-    return f"SELECT {shown} FROM {table} WHERE {key} = {dialect.mark}"  # noqa: S608 - names of TABLES
+    return f"SELECT {shown} FROM {table} WHERE {key} = {dialect.mark}"
 
 
 @cache
@@ -133,23 +133,21 @@ def _scan(
     dialect: Dialect,
     table: str,
     columns: tuple[str, ...] | None,
-    is_low: bool,  # noqa: FBT001 - a cache is quicker without keywords
-    is_high: bool,  # noqa: FBT001 - the same
-    is_limited: bool,  # noqa: FBT001 - the same
-    *,
-    backwards: bool,
+    ends: tuple[bool, bool, bool],
+    backwards: bool,  # noqa: FBT001 - a cache is quicker without keywords
 ) -> str:
+    is_low, is_high, is_limited = ends
     where = _between(dialect, table, is_low=is_low, is_high=is_high)
     order = f" ORDER BY {TABLES[table].key.name}{' DESC' * backwards}"
     limit = f" LIMIT {dialect.mark}" * is_limited
     shown = _columns(table, columns)
-    return f"SELECT {shown} FROM {table}{where}{order}{limit}"  # noqa: S608 - names of TABLES
+    return f"SELECT {shown} FROM {table}{where}{order}{limit}"
 
 
 @cache
 def _add(dialect: Dialect, table: str) -> str:
     marks = ", ".join([dialect.mark] * (1 + len(TABLES[table].columns)))
-    return f"INSERT INTO {table} ({_columns(table, None)}) VALUES ({marks})"  # noqa: S608 - names of TABLES
+    return f"INSERT INTO {table} ({_columns(table, None)}) VALUES ({marks})"
 
 
 @cache
@@ -161,7 +159,7 @@ def _check(dialect: Dialect, given: tuple[str, ...], lacking: tuple[str, ...]) -
         for other in others:
             key = TABLES[other].key.name
             conditions.append(
-                f"{exists} (SELECT 1 FROM {other} WHERE {key} = {dialect.mark})"  # noqa: S608 - names of TABLES
+                f"{exists} (SELECT 1 FROM {other} WHERE {key} = {dialect.mark})"
             )
 
     return f"SELECT {' AND '.join(conditions)}"

@@ -21,7 +21,7 @@ from weakref import finalize
 
 from conversation_state.errors import StoreError
 from conversation_state.store._sql import Dialect
-from conversation_state.store.backend import SCHEMA_VERSION, Conflict, Key, Row
+from conversation_state.store.backend import SCHEMA_VERSION, ConflictError, Key, Row
 
 __all__ = ["APPLICATION_ID", "SqliteBackend", "SqliteOptions"]
 
@@ -69,6 +69,13 @@ def _first_schema(connection: sqlite3.Connection) -> None:
 # that follow. Steps stay as they were released: each file passes them once.
 STEPS: tuple[Callable[[sqlite3.Connection], None], ...] = (_first_schema,)
 
+_MAGIC = b"SQLite format 3\0"
+_NO_DATABASE = "this is no SQLite database; give another path"
+_CANT_OPEN = (
+    "the file can't be opened; look whether its folder is there, and whether this "
+    "user may read and write it"
+)
+
 # Why SQLite refused, by the low byte of its code, and what to do.
 _WHY = {
     sqlite3.SQLITE_BUSY: (
@@ -89,11 +96,8 @@ _WHY = {
         "the file is damaged; copy it away as it is, then let verify() say what is "
         "left, or restore a backup"
     ),
-    sqlite3.SQLITE_NOTADB: "this is no SQLite database; give another path",
-    sqlite3.SQLITE_CANTOPEN: (
-        "the file can't be opened; look whether its folder is there, and whether "
-        "this user may write to it"
-    ),
+    sqlite3.SQLITE_NOTADB: _NO_DATABASE,
+    sqlite3.SQLITE_CANTOPEN: _CANT_OPEN,
     sqlite3.SQLITE_PERM: "this user may not open the file",
     sqlite3.SQLITE_TOOBIG: "a message is larger than SQLite takes (a billion bytes)",
 }
@@ -207,7 +211,7 @@ class _Block:
             others = tuple([t for t, _ in given]), tuple([t for t, _ in lacking])
             keys = [key for _, key in (*given, *lacking)]
             if self._execute(_SQLITE.check(*others), keys).fetchone() != (1,):
-                raise Conflict(table)
+                raise ConflictError(table)
 
         try:
             if len(rows) == 1:
@@ -215,7 +219,7 @@ class _Block:
             else:
                 self._connection.executemany(_SQLITE.add(table), rows)
         except sqlite3.IntegrityError as error:
-            raise Conflict(table) from error
+            raise ConflictError(table) from error
 
     def set(self, table: str, key: Key, **values: Any) -> None:
         self._execute(_SQLITE.set(table, tuple(values)), (*values.values(), key))
@@ -255,9 +259,7 @@ class SqliteBackend:
         self.writers = Lock()
         # Closes what nobody closed, when the store is gone or the program ends.
         self._closing = finalize(self, _close_all, self._idle, self.process)
-        if self._path.is_dir():
-            raise StoreError(self.url, "this is a directory; give the path of a file")
-
+        self._check_file()
         try:
             connection = self._connect()
             try:
@@ -269,6 +271,22 @@ class SqliteBackend:
             raise _explained(self.url, error) from error
 
         self.take_back(connection)
+
+    def _check_file(self) -> None:
+        if self._path.is_dir():
+            raise StoreError(self.url, "this is a directory; give the path of a file")
+
+        try:
+            with self._path.open("rb") as file:
+                start = file.read(len(_MAGIC))
+        except FileNotFoundError:
+            return
+        except OSError as error:
+            raise StoreError(self.url, f"{_CANT_OPEN} ({error})") from error
+
+        # SQLite itself takes a file of a few bytes for an empty one.
+        if start and start != _MAGIC:
+            raise StoreError(self.url, _NO_DATABASE)
 
     def _connect(self) -> sqlite3.Connection:
         uri = f"{self._path.as_uri()}?mode={self._options.mode}"

@@ -6,6 +6,7 @@ erased, and everything verified.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
 from typing import Any
 
 from conversation_state._canonical import load
@@ -41,9 +42,9 @@ from conversation_state.store._rows import (
     time_of,
     unpacked,
 )
-from conversation_state.store._saving import add_origin, relabel
 from conversation_state.store._values import Collected, Damage, Head, Receipt
-from conversation_state.store.backend import Conflict, Reading, Writing
+from conversation_state.store._writing import add_origin, relabel
+from conversation_state.store.backend import ConflictError, Reading, Writing
 from conversation_state.store.log import (
     ENTRIES,
     LEDGER,
@@ -284,7 +285,7 @@ def _erase_at(core: Core, tx: Writing, place: Any, reason: str) -> bytes | None:
     """
     row = tx.get(ENTRIES.table, place)
     if row is None:
-        raise Conflict(place)
+        raise ConflictError(place)
 
     _, id, body, erased, _ = row
     id = unpacked(id)
@@ -308,23 +309,30 @@ def verify(core: Core) -> tuple[Damage, ...]:
     What `Store.verify` does.
     """
     damages = [Damage("medium", "", what) for what in core.backend.problems()]
-    with core.backend.reading() as tx:
-        bad_blobs = set()
-        for (digest,) in tx.scan("blobs", None, None, columns=("digest",)):
-            if blob_digest(blob_of(tx, core.url, digest)) != digest:
-                bad_blobs.add(digest)
-                what = "the content is not what it is kept as"
-                damages.append(Damage("blobs", digest.hex(), what))
-
-        for kind in (ENTRIES, LEDGER):
-            damages += _verify_rows(core, tx, kind)
-
-        damages += _verify_revisions(core, tx)
+    for look in (
+        _verify_blobs,
+        partial(_verify_rows, ENTRIES),
+        partial(_verify_rows, LEDGER),
+        _verify_revisions,
+    ):
+        try:
+            with core.backend.reading() as tx:
+                damages.extend(look(core, tx))
+        except StoreError as error:
+            # What can't be read hides no other damage.
+            damages.append(Damage("medium", "", error.problem))
 
     return tuple(damages)
 
 
-def _verify_rows(core: Core, tx: Reading, kind: Kind) -> Iterator[Damage]:
+def _verify_blobs(core: Core, tx: Reading) -> Iterator[Damage]:
+    for (digest,) in tx.scan("blobs", None, None, columns=("digest",)):
+        if blob_digest(blob_of(tx, core.url, digest)) != digest:
+            what = "the content is not what it is kept as"
+            yield Damage("blobs", digest.hex(), what)
+
+
+def _verify_rows(kind: Kind, core: Core, tx: Reading) -> Iterator[Damage]:
     branches = {
         branch: (parent, start) for branch, parent, start in _all(tx, "branches")
     }
@@ -354,9 +362,7 @@ def _verify_rows(core: Core, tx: Reading, kind: Kind) -> Iterator[Damage]:
         before = row.digest
 
 
-def _content_of(
-    core: Core, tx: Reading, kind: Kind, row: Placed
-) -> tuple[bytes, str]:
+def _content_of(core: Core, tx: Reading, kind: Kind, row: Placed) -> tuple[bytes, str]:
     """
     The digest of a row's content, and what is wrong with it.
     """

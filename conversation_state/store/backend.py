@@ -21,7 +21,7 @@ __all__ = [
     "TABLES",
     "Backend",
     "Column",
-    "Conflict",
+    "ConflictError",
     "Key",
     "Reading",
     "Row",
@@ -116,7 +116,7 @@ TABLES: dict[str, Table] = {
 }
 
 
-class Conflict(Exception):  # noqa: N818 - caught by the store, never seen by users
+class ConflictError(Exception):
     """
     Somebody else was there first: nothing of a write happened; it may be
     decided anew and tried again.
@@ -178,7 +178,7 @@ class Writing(Reading, Protocol):
         *given* and *lacking* are tables and keys, and come with one row only.
 
         Raises:
-            Conflict:
+            ConflictError:
                 If one of their keys is there already, one of *given* is not,
                 or one of *lacking* is; now, or at the end of the block.
         """
@@ -228,7 +228,7 @@ class Backend(Protocol):
         one ran meanwhile, and not at all if it raises.
 
         Raises:
-            Conflict:
+            ConflictError:
                 At any moment of the block, its end included, if that can't be.
         """
         ...

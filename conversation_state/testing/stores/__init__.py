@@ -11,6 +11,18 @@ What lives here: promises about stores. What does not: laws of values
 
 from conversation_state.testing.stores._contract import StoreContract
 from conversation_state.testing.stores._machine import StoreMachine
-from conversation_state.testing.stores._watched import Call, Injected, Watched, failing
+from conversation_state.testing.stores._watched import (
+    Call,
+    InjectedError,
+    Watched,
+    failing,
+)
 
-__all__ = ["Call", "Injected", "StoreContract", "StoreMachine", "Watched", "failing"]
+__all__ = [
+    "Call",
+    "InjectedError",
+    "StoreContract",
+    "StoreMachine",
+    "Watched",
+    "failing",
+]

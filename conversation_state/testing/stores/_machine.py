@@ -240,7 +240,8 @@ class StoreMachine(RuleBasedStateMachine):
         store = self._stores[who]
         store.collect_garbage()
         again = store.collect_garbage()
-        assert not (again.entries or again.ledger_entries or again.branches), "left"
+        left = again.entries + again.ledger_entries + again.branches + again.blobs
+        assert left == 0, "something was left"
 
     @rule(who=_WHO, name=_NAMES, data=st.data())
     def erase(self, who: int, name: str, data: st.DataObject) -> None:

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 from conversation_state.store.backend import Backend, Reading, Writing
 
-__all__ = ["Call", "Injected", "Watched", "failing"]
+__all__ = ["Call", "InjectedError", "Watched", "failing"]
 
 
 class Call(NamedTuple):
@@ -31,7 +31,7 @@ class Call(NamedTuple):
     rows: int = 0
 
 
-class Injected(Exception):  # noqa: N818 - a failure of nobody
+class InjectedError(Exception):
     """
     A failure on purpose.
     """
@@ -121,7 +121,7 @@ def failing(backend: Backend, at: int) -> Watched:
 
     def told(call: Call) -> None:
         if not left[0]:
-            raise Injected(call)
+            raise InjectedError(call)
 
         left[0] -= 1
 

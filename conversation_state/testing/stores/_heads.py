@@ -1,0 +1,222 @@
+"""
+Promises about heads, and what there is to see of names.
+"""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+
+import pytest
+
+from conversation_state.aggregator import Aggregator
+from conversation_state.errors import NotSavedError, StaleHeadError
+from conversation_state.store import Store
+from conversation_state.testing.stores._subject import TALK, Subject, grown
+from conversation_state.usage import Usage
+
+__all__ = ["Heads"]
+
+
+class Heads(Subject):
+    """
+    Nothing is lost to others, and everything can be looked at.
+    """
+
+    def test_stale(self, store: Store) -> None:
+        """
+        Who expects another head is told both, and nothing is written.
+        """
+        first = store.save("talk", TALK)
+        ours, theirs = TALK.add_user_prompt("ours"), TALK.add_user_prompt("theirs")
+        second = self.other(store).save("talk", theirs)
+
+        for expecting in (None, first, 1, 0):
+            with pytest.raises(StaleHeadError) as caught:
+                store.save("talk", ours, expecting=expecting)
+
+            assert ("talk", expecting, second) == (
+                caught.value.name,
+                caught.value.expected,
+                caught.value.actual,
+            )
+
+        assert theirs == store.load("talk")
+        assert 2 == len(store.history("talk"))
+
+    def test_nothing_is_lost_by_accident(self, store: Store) -> None:
+        """
+        Without *expecting*, a state has to hold all the head holds, in order,
+        the ledger too.
+        """
+        head = store.save("talk", TALK.add_usage(Usage(1)))
+        for state in (Aggregator.new(), TALK, TALK.fork(), TALK.add_usage(Usage(1))):
+            with pytest.raises(StaleHeadError):
+                store.save("talk", state)
+
+        joined = store.load("talk").join(TALK.add_user_prompt("late"))
+        store.save("talk", joined)
+        store.save("talk", Aggregator.new(), expecting=2)
+
+        assert 3 == store.head("talk").revision
+        assert head == store.head("talk", at=1)
+
+    def test_stale_cache(self, store: Store) -> None:
+        """
+        A store whose head is old news saves on top of the news.
+        """
+        store.save("talk", TALK)
+        other = self.other(store)
+        news = other.load("talk").add_user_prompt("news")
+        other.save("talk", news)
+        store.save("talk", news.add_user_prompt("more"))
+
+        assert [3, 2, 1] == [head.revision for head in store.history("talk")]
+        assert 3 == len(other.load("talk"))
+
+    def test_reads_what_is_new(self, store: Store, watched: Store) -> None:
+        """
+        A head that somebody else moved is loaded by its new rows: what was
+        known is the same, not only equal.
+        """
+        states = grown(TALK, 50)
+        store.save("talk", states[-2])
+        before = watched.load("talk")
+        store.save("talk", states[-1])
+        after = watched.load("talk")
+
+        assert states[-1] == after
+        assert before.entries[0] is after.entries[0]
+
+    def test_update(self, store: Store) -> None:
+        """
+        However many threads update one name, no word of anyone's is lost.
+        """
+        store.save("talk", Aggregator.new())
+
+        def speak(who: int) -> None:
+            for i in range(5):
+                store.update(
+                    "talk", partial(Aggregator.add_user_prompt, prompt=f"{who} {i}")
+                )
+
+        with ThreadPoolExecutor(4) as threads:
+            list(threads.map(speak, range(4)))
+
+        said = [message.text for message in store.load("talk")]
+        assert {f"{who} {i}" for who in range(4) for i in range(5)} == {*said}
+        assert 20 == len(said)
+        assert 21 == store.head("talk").revision
+
+    def test_update_starts(self, store: Store) -> None:
+        """
+        An update of a name that is not there needs a state to start from.
+        """
+        with pytest.raises(NotSavedError):
+            store.update("talk", lambda state: state)
+
+        made = store.update(
+            "talk", lambda state: state.add_user_prompt("hi"), start=TALK
+        )
+
+        assert ["When is the next train?", "hi"] == [m.text for m in made]
+        assert made == store.load("talk")
+
+    def test_not_saved(self, store: Store) -> None:
+        """
+        What is not there is told as such, with names that are written alike.
+        """
+        store.save("travel desk", TALK)
+        with pytest.raises(NotSavedError) as caught:
+            store.load("travel dusk")
+
+        assert ("name", "travel dusk") == (caught.value.what, caught.value.asked)
+        assert ("travel desk",) == caught.value.near
+        for at in (0, 2, -1, 1 << 70, "label"):
+            with pytest.raises(LookupError):
+                store.load("travel desk", at=at)
+
+        for verb in (store.history, store.head, store.delete):
+            with pytest.raises(NotSavedError):
+                verb("nothing")
+
+        with pytest.raises(NotSavedError):
+            store.erase("nothing", reason="asked")
+
+    def test_names(self, store: Store) -> None:
+        """
+        Names come in the order of their code points, whatever they hold.
+        """
+        given = ["b", "a", "a/2", "a/1", "é", "\U0001f600", "Z", "a b", "ÿ", "\uffff"]
+        for name in given:
+            store.save(name, TALK)
+
+        assert tuple(sorted(given)) == store.names()
+        assert ("a", "a b", "a/1", "a/2") == store.names(prefix="a")
+        assert () == store.names(prefix="nothing")
+
+    def test_history(self, store: Store) -> None:
+        """
+        The newest first, by pages or all at once.
+        """
+        heads = [store.save("talk", state) for state in grown(TALK, 7)]
+        store.save("other", TALK)
+        newest_first = tuple(reversed(heads))
+
+        assert newest_first == store.history("talk")
+        assert newest_first[:2] == store.history("talk", limit=2)
+        assert newest_first[3:5] == store.history("talk", before=5, limit=2)
+        assert () == store.history("talk", before=1)
+
+    def test_labels(self, store: Store) -> None:
+        """
+        A label finds the state it was given to last.
+        """
+        states = grown(TALK, 3)
+        store.save("talk", states[0], label="first")
+        store.save("talk", states[1])
+        store.save("talk", states[2])
+
+        assert states[0] == store.load("talk", at="first")
+        assert "kept" == store.checkpoint("talk", "kept", at=2).label
+        assert states[1] == store.load("talk", at="kept")
+
+        store.checkpoint("talk", "kept")
+
+        assert states[2] == store.load("talk", at="kept")
+        assert ["kept", "kept", "first"] == [h.label for h in store.history("talk")]
+
+        store.checkpoint("talk", "", at="first")
+
+        with pytest.raises(NotSavedError):
+            store.load("talk", at="first")
+
+        assert "" == store.head("talk", at=1).label
+        assert "again" == store.save("talk", states[2], label="again").label
+        assert 3 == store.head("talk", at="again").revision
+
+    @pytest.mark.parametrize("last", [0, 1, 20, 61, 1_000])
+    def test_window(self, store: Store, last: int) -> None:
+        """
+        The newest messages without the others, across branches.
+        """
+        states = grown(TALK, 40)
+        store.save("talk", states[-1])
+        fork = grown(states[20].fork(), 39)[-1]
+        store.save("fork", fork)
+        window = self.other(store).load("fork", last=last)
+
+        start = max(len(fork) - last, 0)
+        assert (start, len(fork)) == (window.start, window.length)
+        assert fork.messages[start:] == window.messages
+        assert fork.entries[start:] == window.entries
+        assert store.head("fork") == window.head
+
+    @pytest.mark.parametrize("name", ["", "a\0b", "\ud800", "a" * 501, 7])
+    def test_bad_names(self, store: Store, name: str) -> None:
+        """
+        What can be no name is refused at once.
+        """
+        for verb in (store.load, store.delete, store.history):
+            with pytest.raises(ValueError):
+                verb(name)

@@ -1,0 +1,201 @@
+"""
+Promises about states: what is saved is loaded, and only what is new written.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+
+from conversation_state.aggregator import Aggregator
+from conversation_state.messages import UserMessage
+from conversation_state.store import Store
+from conversation_state.testing.stores._subject import TALK, Subject, grown
+from conversation_state.testing.stores._watched import Call, Watched
+from conversation_state.testing.strategies import aggregators
+from conversation_state.usage import Usage
+
+__all__ = ["Keeping"]
+
+
+class Keeping(Subject):
+    """
+    What is saved is loaded, and only what is new is written.
+    """
+
+    # One store for all examples, and one test for all backends: neither is told
+    # of the others.
+    @settings(
+        suppress_health_check=[
+            HealthCheck.function_scoped_fixture,
+            HealthCheck.differing_executors,
+        ]
+    )
+    @given(aggregators(), aggregators())
+    def test_any_state_comes_back(
+        self, store: Store, state: Aggregator, next_one: Aggregator
+    ) -> None:
+        """
+        Whatever state is saved, an equal one is loaded, here and elsewhere;
+        and so it is after any other took its place.
+        """
+        name = f"talk {state.id}"
+        head = store.save(name, state)
+        other = self.other(store)
+
+        assert state == store.load(name) == other.load(name)
+
+        second = store.save(name, next_one, expecting=head)
+
+        assert next_one == store.load(name) == other.load(name)
+        assert state == store.load(name, at=head) == other.load(name, at=1)
+        assert () == store.verify()
+        store.delete(name)
+        assert second.digest == head.digest or state != next_one
+
+    def test_every_state_is_restorable(self, store: Store) -> None:
+        """
+        Saved after every message, each state comes back by its number.
+        """
+        states = grown(TALK, 70)
+        heads = [store.save("talk", state) for state in states]
+        other = self.other(store)
+
+        assert list(range(1, 71)) == [head.revision for head in heads]
+        for head, state in zip(heads, states, strict=True):
+            assert state == other.load("talk", at=head.revision)
+            assert (len(state), len(state.ledger)) == (head.length, head.ledger_length)
+            assert state.id == head.state_id
+
+    def test_identities_come_back(self, store: Store) -> None:
+        """
+        What was loaded joins what was saved like itself: nothing is new.
+        """
+        fork = (
+            TALK.fork().add_assistant_message("At noon.").add_usage(Usage(1), key="a")
+        )
+        store.save("talk", fork)
+        loaded = self.other(store).load("talk")
+
+        assert fork is fork.join(loaded)
+        assert (fork.parent_id, fork.root_id) == (loaded.parent_id, loaded.root_id)
+        assert (fork.init_len, fork.usage) == (loaded.init_len, loaded.usage)
+
+    def test_loaded_here_is_the_same_object(self, store: Store) -> None:
+        """
+        A store gives the very state it saved last, while that is the head.
+        """
+        store.save("talk", TALK)
+
+        assert TALK is store.load("talk")
+
+    def test_reopened(self, tmp_path: Path) -> None:
+        """
+        What was saved is there when the store is opened again.
+        """
+        if not self.is_kept:
+            pytest.skip("this backend keeps nothing when it is closed")
+
+        states = grown(TALK, 5)
+        with Store(self.backend(tmp_path)) as store:
+            for state in states:
+                store.save("talk", state)
+
+        with Store(self.backend(tmp_path)) as store:
+            assert states == [store.load("talk", at=i) for i in range(1, 6)]
+            assert states[-1] == store.load("talk")
+            assert () == store.verify()
+
+    @pytest.mark.parametrize("length", [10, 1_000])
+    def test_writes_what_is_new(
+        self, watched: Store, calls: list[Call], length: int
+    ) -> None:
+        """
+        One more message is two rows, however long the talk has been.
+        """
+        state = TALK.extend([UserMessage("again")] * length)
+        watched.save("talk", state)
+        calls.clear()
+
+        watched.save("talk", state.add_user_prompt("and?"))
+
+        added = Counter({call.table: call.rows for call in calls if call.rows})
+        assert {"entries": 1, "revisions": 1} == added
+        assert 4 >= len(calls)
+
+    def test_same_state_writes_nothing(self, watched: Store, calls: list[Call]) -> None:
+        """
+        Saving the very state that is the head gives the head again.
+        """
+        head = watched.save("talk", TALK)
+        calls.clear()
+
+        assert head == watched.save("talk", TALK)
+        assert head == self.other(watched).save("talk", TALK)
+        assert [] == [call for call in calls if call.verb in {"add", "set"}]
+        assert 1 == len(watched.history("talk"))
+
+    def test_shared_past_is_written_once(
+        self, store: Store, watched: Store, calls: list[Call]
+    ) -> None:
+        """
+        A fork under another name writes what it said itself, whether or not
+        anybody remembers its past.
+        """
+        state = TALK.extend([UserMessage("again")] * 100).add_usage(Usage(1))
+        watched.save("talk", state)
+        far = Watched(self.other(store)._core.backend, calls.append)
+        for name, saving in (("here", watched), ("far", Store(far, remembered=0))):
+            calls.clear()
+            fork = state.fork().add_user_prompt(name)
+            saving.save(name, fork)
+
+            told = [
+                call.rows for call in calls if call == ("add", "entries", call.rows)
+            ]
+            paid = [call for call in calls if call[:2] == ("add", "ledger")]
+            assert ([1], []) == (told, paid), name
+            assert fork == self.other(watched).load(name)
+
+    def test_fork_writes_no_messages(self, watched: Store, calls: list[Call]) -> None:
+        """
+        A fork costs three rows, and is a new state with the same past.
+        """
+        watched.save("talk", TALK.extend([UserMessage("again")] * 100))
+        calls.clear()
+        head = watched.fork("talk", "fork")
+        fork = watched.load("fork")
+
+        assert 3 == sum(call.rows for call in calls)
+        assert "entries" not in {call.table for call in calls if call.rows}
+        assert head.state_id == fork.id
+        assert (watched.load("talk").id, 101) == (fork.parent_id, fork.init_len)
+        assert watched.load("talk").messages == fork.messages
+        assert () == watched.verify()
+
+    def test_going_back_and_on(self, store: Store) -> None:
+        """
+        A name that goes back to an earlier state and on from there keeps both
+        futures.
+        """
+        states = grown(TALK, 40)
+        for state in states:
+            store.save("talk", state)
+
+        back = states[10]
+        head = store.save("talk", back, expecting=store.head("talk"))
+        on = grown(back, 40)
+        for state in on:
+            store.save("talk", state)
+
+        other = self.other(store)
+        assert on[-1] == other.load("talk")
+        assert states[-1] == other.load("talk", at=40)
+        assert back == other.load("talk", at=head)
+        assert states[-1].join(on[-1]) == other.load("talk", at=40).join(
+            other.load("talk")
+        )
+        assert () == store.verify()

@@ -1,0 +1,210 @@
+"""
+Promises about what is let go of: deleted, collected, erased; and large content.
+"""
+
+from __future__ import annotations
+
+import pytest
+
+from conversation_state.aggregator import Aggregator
+from conversation_state.errors import NotSavedError, StaleHeadError
+from conversation_state.messages import AssistantMessage, ToolMessage, UserMessage
+from conversation_state.parts import ImagePart, TextPart
+from conversation_state.store import ERASED, Store
+from conversation_state.testing.stores._subject import LARGE, TALK, Subject, grown
+from conversation_state.testing.stores._watched import Call, Watched
+from conversation_state.tools import ToolCall
+
+__all__ = ["LettingGo"]
+
+
+class LettingGo(Subject):
+    """
+    What is let go of is gone, and nothing else is.
+    """
+
+    def test_delete_and_collect(self, store: Store) -> None:
+        """
+        What nobody needs any more is let go of; what anybody needs is not.
+        """
+        states = grown(TALK, 30)
+        store.save("talk", states[-1])
+        store.save("fork", states[10].fork().add_user_prompt("mine"))
+        other = self.other(store)
+        kept = other.load("fork")
+        store.delete("talk")
+
+        assert ("fork",) == store.names()
+
+        collected = store.collect_garbage()
+
+        assert (19, 19) == (collected.entries, collected.ledger_entries)
+        assert 0 < collected.size
+        assert kept == other.load("fork") == self.other(store).load("fork")
+        assert () == store.verify()
+        assert 0 == store.collect_garbage().entries
+
+    def test_places_that_came_free(self, store: Store) -> None:
+        """
+        Who remembers rows that were collected takes none of them for those
+        that came in their place.
+        """
+        states = grown(TALK, 30)
+        other = self.other(store)
+        other.save("talk", states[-1])
+        store.save("short", states[10])
+        store.delete("talk")
+        store.collect_garbage()
+        new = grown(states[10], 40)
+        store.save("short", new[-1])
+
+        assert new[-1] == other.load("short")
+        other.save("talk", states[-1].add_user_prompt("and?"))
+        assert states[-1] == self.other(store).load("talk")[: len(states[-1])] or (
+            states[-1].messages == self.other(store).load("talk").messages[:-1]
+        )
+        assert () == store.verify()
+
+    def test_deleted_by_others(self, store: Store) -> None:
+        """
+        A name that was deleted elsewhere, or made anew, is not what it was.
+        """
+        store.save("talk", TALK)
+        other = self.other(store)
+        other.delete("talk")
+        with pytest.raises(NotSavedError):
+            store.load("talk")
+
+        with pytest.raises(StaleHeadError):
+            store.save("talk", TALK.add_user_prompt("and?"), expecting=1)
+
+        new = Aggregator.new().add_user_prompt("new")
+        other.save("talk", new)
+        with pytest.raises(StaleHeadError):
+            store.save("talk", TALK.add_user_prompt("and?"))
+
+        assert new == store.load("talk")
+
+    def test_erase(self, store: Store) -> None:
+        """
+        A tombstone stands in every state that had the entry, wherever it is
+        loaded; ids of calls and digests stay.
+        """
+        call = AssistantMessage(
+            "secret", tool_calls=[ToolCall("c1", "clock", '{"secret": 1}')], name="ann"
+        )
+        state = TALK.add(call).add_tool_response(ToolMessage("12", tool_call_id="c1"))
+        head = store.save("talk", state)
+        # Another order, and so another branch, with the same entry.
+        apart = Aggregator.new().add_user_prompt("first").join(state)
+        store.save("apart", apart)
+        other = self.other(store)
+        assert state == other.load("talk")
+
+        receipt = store.erase(state.entries[1].id, reason="asked for")
+
+        assert (2, "asked for") == (receipt.rows, receipt.reason)
+        for name, at in (("talk", 1), ("apart", 2)):
+            stone = other.load(name)[at]
+            assert isinstance(stone, AssistantMessage)
+            assert ("", "", "c1", "") == (
+                stone.text,
+                stone.name,
+                stone.tool_calls[0].id,
+                stone.tool_calls[0].arguments,
+            )
+            assert receipt.content == stone.metadata[ERASED]["content"]
+
+        assert state.messages[2] == other.load("talk")[2]
+        assert head == store.head("talk")
+        assert () == store.verify()
+        again = store.erase(state.entries[1].id, reason="once more")
+        assert (0, "asked for", receipt.erased_at) == (
+            again.rows,
+            again.reason,
+            again.erased_at,
+        )
+
+    def test_goes_on_after_erasing(self, store: Store, calls: list[Call]) -> None:
+        """
+        A state that was loaded after an erasure goes on with one row, and so
+        does one from before.
+        """
+        state = TALK.extend([UserMessage("again")] * 100)
+        store.save("talk", state)
+        store.erase(state.entries[50].id, reason="asked for")
+        loaded = self.other(store, remembered=0).load("talk")
+        for mine in (loaded.add_user_prompt("and?"), state.add_user_prompt("or?")):
+            calls.clear()
+            other = Store(Watched(self.other(store)._core.backend, calls.append))
+            other.save("talk", mine, expecting=other.head("talk"))
+
+            told = [call.rows for call in calls if call[:2] == ("add", "entries")]
+            assert [1] == told
+
+        assert () == store.verify()
+        assert "" == store.load("talk")[50].text
+
+    def test_erased_stays_erased(self, store: Store) -> None:
+        """
+        What was erased does not come back with somebody who still has it.
+        """
+        other = self.other(store)
+        other.save("talk", TALK)
+        store.erase(TALK.entries[0].id, reason="asked for")
+
+        assert "" == other.load("talk")[0].text
+        for i, saving in enumerate((store, other, self.other(store, remembered=0))):
+            mine = Aggregator.new().add_user_prompt("mine").join(TALK)
+            saving.save(f"mine {i}", mine)
+            for reading in (store, other, saving):
+                assert ["mine", ""] == [m.text for m in reading.load(f"mine {i}")]
+
+        assert () == store.verify()
+
+    def test_large_content_is_kept_once(
+        self, watched: Store, calls: list[Call]
+    ) -> None:
+        """
+        An image that many messages show is there once, and goes with the last
+        of them.
+        """
+        shown = UserMessage(
+            [TextPart("look"), ImagePart(data=LARGE), ImagePart(data=b"x")]
+        )
+        state = Aggregator.new(messages=[shown, shown])
+        watched.save("talk", state)
+        watched.save("other", Aggregator.new(messages=[shown]))
+
+        assert 1 == sum(call.rows for call in calls if call.table == "blobs")
+        assert state == self.other(watched).load("talk")
+
+        watched.delete("other")
+        assert 0 == watched.collect_garbage().blobs
+        assert 0 == watched.erase(state.entries[0].id, reason="asked").blobs
+        assert () == watched.verify()
+        assert 1 == watched.erase(state.entries[1].id, reason="asked").blobs
+        assert () == watched.verify()
+
+    def test_nobody_writes_a_reference(self, store: Store) -> None:
+        """
+        What looks like a reference to large content is not taken for one.
+        """
+        state = Aggregator.new(
+            messages=[
+                UserMessage('[{"role": "user"}, [[0, "00"]]]'),
+                UserMessage("", metadata={"blobs": [[0, "00" * 32]], "data": ""}),
+                UserMessage([ImagePart(data=LARGE)], metadata={"x": [[0, "00" * 32]]}),
+                UserMessage(
+                    "", metadata={ERASED: {"content": "0" * 32, "reason": "x"}}
+                ),
+                UserMessage(
+                    "no", metadata={ERASED: {"content": "1" * 32, "reason": "x"}}
+                ),
+                UserMessage("", metadata={ERASED: {"content": 7, "reason": [1]}}),
+            ]
+        )
+        store.save("talk", state)
+
+        assert state == self.other(store).load("talk")
+        assert () == store.verify()

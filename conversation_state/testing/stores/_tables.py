@@ -1,0 +1,146 @@
+"""
+Promises about rows, for whoever writes a backend.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from conversation_state.store import Store
+from conversation_state.store.backend import TABLES, ConflictError
+from conversation_state.testing.stores._subject import Subject
+
+__all__ = ["Tables"]
+
+
+class Tables(Subject):
+    """
+    Blocks, ranges and numbers are what the protocol says.
+    """
+
+    def test_block_is_all_or_nothing(self, store: Store) -> None:
+        """
+        A block that raises has changed nothing.
+        """
+        backend = store._core.backend
+        with backend.writing() as block:
+            block.add("branches", [(1, 0, 0), (2, 1, 5), (3, 1, 7)])
+
+        def change() -> None:
+            with backend.writing() as rows:
+                rows.add("branches", [(4, 0, 0)])
+                rows.set("branches", 2, start=9)
+                assert 1 == rows.remove("branches", 3, 4)
+                keys = rows.scan("branches", None, None, columns=("branch",))
+                assert [(1,), (2,), (4,)] == keys
+                raise InterruptedError
+
+        with pytest.raises(InterruptedError):
+            change()
+
+        with backend.reading() as rows:
+            there = rows.scan("branches", None, None)
+
+        assert [(1, 0, 0), (2, 1, 5), (3, 1, 7)] == there
+
+    def test_conflicts(self, store: Store) -> None:
+        """
+        Rows are added on condition, and a conflict takes the block with it.
+        """
+        backend = store._core.backend
+        with backend.writing() as rows:
+            rows.add("starts", [(b"a", 1)])
+
+        def add(*added: tuple[bytes, int], **conditions: Any) -> None:
+            with backend.writing() as rows:
+                rows.add("starts", [(b"x", 1)])
+                rows.add("starts", added, **conditions)
+
+        a, b, c = [("starts", key) for key in (b"a", b"b", b"c")]
+        for conditions in (
+            {"given": [b]},
+            {"lacking": [a]},
+            {"given": [a, b]},
+            {"given": [a], "lacking": [c, a]},
+        ):
+            with pytest.raises(ConflictError):
+                add((b"y", 2), **conditions)
+
+        with pytest.raises(ConflictError):
+            add((b"y", 2), (b"a", 2))
+
+        with backend.writing() as rows:
+            rows.add("starts", [(b"c", 3)], given=[("starts", b"a")])
+            assert [(b"a", 1), (b"c", 3)] == rows.scan("starts", None, None)
+
+    def test_ranges(self, store: Store) -> None:
+        """
+        Ranges have their lower end and not their upper one, in any order, of
+        integers, texts and bytes.
+        """
+        backend = store._core.backend
+        with backend.writing() as rows:
+            rows.add("branches", [(i, 0, i % 2) for i in (1 << 62, 2, 5, 3)])
+            rows.add("names", [("b", 2), ("a", 1), ("é", 3), ("Z", 4)])
+            rows.add("starts", [(b"\xff", 1), (b"", 2), (b"a\0", 3), (b"a", 4)])
+
+        with backend.reading() as rows:
+            keys = ("branch",)
+            assert [(2,), (3,)] == rows.scan("branches", 2, 5, columns=keys)
+            assert [(1 << 62,), (5,)] == rows.scan(
+                "branches", 3, None, columns=keys, limit=2, backwards=True
+            )
+            assert [(2,)] == rows.scan("branches", None, 5, columns=keys, limit=1)
+            assert ["Z", "a", "b", "é"] == [
+                n for n, _ in rows.scan("names", None, None)
+            ]
+            assert [b"", b"a", b"a\0", b"\xff"] == [
+                key for key, _ in rows.scan("starts", None, None)
+            ]
+            assert [3, 5] == rows.find("branches", "start", 1)
+            assert (5, 1) == rows.get("branches", 5, ("branch", "start"))
+            assert rows.get("branches", 4) is None
+
+    def test_numbers(self, store: Store) -> None:
+        """
+        No number is given twice, also where what it was for is gone.
+        """
+        backend = store._core.backend
+        seen = [0]
+        for _ in range(3):
+            with backend.writing() as rows:
+                seen += [rows.new_number(), rows.new_number()]
+                rows.add("branches", [(seen[-1], 0, 0)])
+
+            with backend.writing() as rows:
+                rows.remove("branches", None, None)
+
+        assert sorted(set(seen)) == seen
+
+    def test_all_tables(self, store: Store) -> None:
+        """
+        Every table takes what its columns may hold, the largest included.
+        """
+        largest: dict[str, Any] = {
+            "integer": 2**63 - 1,
+            "text": "\U0001f600'\"%?",
+            "bytes": b"\0\xff",
+        }
+        backend = store._core.backend
+        for table in TABLES.values():
+            row = tuple(
+                [largest[column.type] for column in (table.key, *table.columns)]
+            )
+            nulls = tuple(
+                None if column.is_null else value
+                for column, value in zip(table.columns, row[1:], strict=True)
+            )
+            with backend.writing() as rows:
+                rows.add(table.name, [row])
+                assert row == rows.get(table.name, row[0])
+                changed = {c.name: v for c, v in zip(table.columns, nulls, strict=True)}
+                rows.set(table.name, row[0], **changed)
+                assert (row[0], *nulls) == rows.get(table.name, row[0])
+                rows.remove(table.name, None, None)

@@ -1,0 +1,456 @@
+"""
+The store in a file keeps every promise of a store, and those of a file.
+"""
+
+import os
+import pickle
+import signal
+import sqlite3
+import subprocess
+import sys
+import tempfile
+import textwrap
+import threading
+from concurrent.futures import ProcessPoolExecutor
+from functools import partial
+from multiprocessing import get_context
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import settings
+
+from conversation_state import Aggregator, UserMessage
+from conversation_state.codec import bare_message
+from conversation_state.errors import StoreError
+from conversation_state.store import Store, _sqlite, open_store
+from conversation_state.store._sqlite import (
+    APPLICATION_ID,
+    SqliteBackend,
+    SqliteOptions,
+)
+from conversation_state.testing.stores import StoreContract, StoreMachine
+
+ROOT = Path(__file__).resolve().parent.parent.parent
+TALK = Aggregator.new().add_user_prompt("When is the next train?")
+
+
+def at(folder, options=""):
+    return f"sqlite:///{folder}/talks.db{options}"
+
+
+@pytest.fixture
+def url(tmp_path):
+    return at(tmp_path)
+
+
+class TestSqlite(StoreContract):
+    def backend(self, folder):
+        return SqliteBackend(f"{folder}/talks.db", SqliteOptions())
+
+
+class TestSeveralFiles(StoreContract):
+    """
+    The same where each store has connections of its own, as processes have.
+    """
+
+    def backend(self, folder):
+        return SqliteBackend(f"{folder}/talks.db", SqliteOptions())
+
+    def other(self, store, *, remembered=100):
+        url = store.url
+        path = url.removeprefix("sqlite:///")
+        return Store(SqliteBackend(path, SqliteOptions()), remembered=remembered)
+
+
+class SqliteMachine(StoreMachine):
+    def opened(self):
+        self._folder = tempfile.TemporaryDirectory()
+        path = f"{self._folder.name}/talks.db"
+        return [
+            Store(SqliteBackend(path, SqliteOptions()), remembered=remembered)
+            for remembered in (100, 1, 0)
+        ]
+
+    def teardown(self):
+        super().teardown()
+        self._folder.cleanup()
+
+
+TestMachine = SqliteMachine.TestCase
+TestMachine.settings = settings(stateful_step_count=30, max_examples=40)
+
+
+class TestFile:
+    def test_one_file_is_left(self, url, tmp_path):
+        """
+        A store that was closed is one file, of ours by its id.
+        """
+        with open_store(url) as store:
+            store.save("talk", TALK)
+
+        assert [tmp_path / "talks.db"] == list(tmp_path.iterdir())
+
+        connection = sqlite3.connect(tmp_path / "talks.db")
+        assert (APPLICATION_ID,) == connection.execute(
+            "PRAGMA application_id"
+        ).fetchone()
+        assert ("wal",) == connection.execute("PRAGMA journal_mode").fetchone()
+        connection.close()
+
+    def test_small(self, url, tmp_path):
+        """
+        800 messages of 500 characters, saved after each of them: a file of
+        less than one and a half times their JSON.
+        """
+        state = Aggregator.new()
+        with open_store(url) as store:
+            for _ in range(800):
+                state = state.add(UserMessage("x" * 500))
+                store.save("talk", state)
+
+            assert state.messages[:400] == store.load("talk", at=400).messages
+
+        raw = sum(len(bare_message(message)) for message in state)
+        assert raw * 1.5 > (tmp_path / "talks.db").stat().st_size
+
+    def test_relative_and_quoted_paths(self, tmp_path, monkeypatch):
+        """
+        Three slashes are the current folder, and paths may be quoted.
+        """
+        monkeypatch.chdir(tmp_path)
+        for name, path in (("talks.db", "talks.db"), ("a%20b%3Fc%23.db", "a b?c#.db")):
+            with open_store(f"sqlite:///{name}") as store:
+                store.save("talk", TALK)
+
+            assert (tmp_path / path).is_file()
+
+    @pytest.mark.parametrize(("given", "found"), [("", 1), ("?synchronous=full", 2)])
+    def test_synchronous(self, tmp_path, given, found):
+        """
+        How durable a save is, is the URL's to say, for each connection.
+        """
+        with open_store(at(tmp_path, given)) as store:
+            backend: Any = store._core.backend
+            with backend.reading() as one, backend.reading() as two:
+                for block in (one, two):
+                    (level,) = block._execute("PRAGMA synchronous").fetchone()
+
+                    assert found == level
+
+    def test_closed(self, url):
+        """
+        A store that was closed says so, and may be closed again.
+        """
+        store = open_store(url)
+        store.close()
+        store.close()
+        with pytest.raises(StoreError, match="was closed"):
+            store.load("talk")
+
+    def test_not_pickled(self, url):
+        """
+        A store is not sent anywhere: its URL is.
+        """
+        with open_store(url) as store, pytest.raises(TypeError, match=r"talks\.db"):
+            pickle.dumps(store)
+
+    def test_let_go(self, tmp_path):
+        """
+        A store that nobody closed is closed when nobody has it any more.
+        """
+        store = open_store(at(tmp_path))
+        store.save("talk", TALK)
+        del store
+
+        assert [tmp_path / "talks.db"] == list(tmp_path.iterdir())
+
+
+class TestErrors:
+    @pytest.mark.parametrize(
+        ("url", "why"),
+        [
+            ("talks.db", "no store's URL"),
+            ("postgres", "no store's URL"),
+            ("mysql://secret@host/db", "no store's URL"),
+            ("memory:x", "memory: alone"),
+            ("sqlite://talks.db", "three slashes"),
+            ("sqlite:///", "names no file"),
+            ("sqlite:///:memory:", "memory:"),
+            ("sqlite:///talks.db?sync=full", "sync=full is none"),
+            ("sqlite:///talks.db?synchronous=off", "synchronous=off is none"),
+            ("sqlite:///talks.db?timeout_s=-1", "timeout_s=-1 is none"),
+            ("sqlite:///no/such/folder/talks.db", "its folder is there"),
+        ],
+    )
+    def test_urls(self, url, why, tmp_path, monkeypatch):
+        """
+        What names no store is refused, with what does, and without secrets.
+        """
+        monkeypatch.chdir(tmp_path)
+        with pytest.raises(StoreError) as caught:
+            open_store(url)
+
+        assert why in str(caught.value)
+        assert "secret" not in str(caught.value)
+        assert [] == list(tmp_path.iterdir())
+
+    def test_directory(self, tmp_path):
+        """
+        A folder is no file.
+        """
+        with pytest.raises(StoreError, match="directory"):
+            open_store(f"sqlite:///{tmp_path}")
+
+    def test_other_program(self, url, tmp_path):
+        """
+        Another program's database is left as it is.
+        """
+        connection = sqlite3.connect(tmp_path / "talks.db")
+        connection.execute("CREATE TABLE theirs (x)")
+        connection.commit()
+        connection.close()
+        before = (tmp_path / "talks.db").read_bytes()
+        with pytest.raises(StoreError, match="another program"):
+            open_store(url)
+
+        assert before == (tmp_path / "talks.db").read_bytes()
+
+    @pytest.mark.parametrize("text", [b"Dear diary, " * 1_000, b"x"])
+    def test_no_database(self, url, tmp_path, text):
+        """
+        A file that is no database is left as it is.
+        """
+        (tmp_path / "talks.db").write_bytes(text)
+        with pytest.raises(StoreError, match="no SQLite database"):
+            open_store(url)
+
+        assert text == (tmp_path / "talks.db").read_bytes()
+
+    def test_newer_schema(self, url, tmp_path):
+        """
+        A newer version's file asks for that version, and is left as it is.
+        """
+        open_store(url).close()
+        connection = sqlite3.connect(tmp_path / "talks.db")
+        connection.execute("PRAGMA user_version = 1000")
+        connection.close()
+        before = (tmp_path / "talks.db").read_bytes()
+        with pytest.raises(StoreError, match=r"schema 1000.*upgrade"):
+            open_store(url)
+
+        assert before == (tmp_path / "talks.db").read_bytes()
+
+    def test_damaged(self, url, tmp_path):
+        """
+        A page of noise is an error that says so, from load and from verify.
+        """
+        with open_store(url) as store:
+            store.save("talk", Aggregator.new(messages=[UserMessage("x" * 500)] * 200))
+
+        path = tmp_path / "talks.db"
+        data = bytearray(path.read_bytes())
+        middle = len(data) // 2 // 4096 * 4096
+        data[middle : middle + 4096] = b"\xa5" * 4096
+        path.write_bytes(data)
+        with open_store(url) as store:
+            with pytest.raises(StoreError, match="damaged"):
+                store.load("talk")
+
+            assert "medium" in {damage.where for damage in store.verify()}
+
+    def test_read_only(self, tmp_path):
+        """
+        With mode=ro all is read and nothing written.
+        """
+        with pytest.raises(StoreError, match="can't be opened"):
+            open_store(at(tmp_path, "?mode=ro"))
+
+        with open_store(at(tmp_path)) as store:
+            store.save("talk", TALK)
+            with open_store(at(tmp_path, "?mode=ro")) as reader:
+                assert TALK == reader.load("talk")
+                with pytest.raises(StoreError, match="mode=ro"):
+                    reader.save("talk", TALK.add_user_prompt("and?"))
+
+    def test_full_disk(self, url):
+        """
+        A disk that is full takes nothing, says so, and loses nothing.
+        """
+        with open_store(url) as store:
+            store.save("talk", TALK)
+            backend: Any = store._core.backend
+            with backend.reading() as block:
+                block._execute("PRAGMA max_page_count = 20")
+
+            large = TALK.extend([UserMessage("x" * 3_000)] * 100)
+            with pytest.raises(StoreError, match="disk is full"):
+                store.save("talk", large)
+
+            assert TALK == store.load("talk")
+            assert () == store.verify()
+
+    def test_busy(self, tmp_path):
+        """
+        Who waits too long for another process is told what to do.
+        """
+        with open_store(at(tmp_path, "?timeout_s=0")) as store:
+            store.save("talk", TALK)
+            other = sqlite3.connect(tmp_path / "talks.db", isolation_level=None)
+            other.execute("BEGIN IMMEDIATE")
+            with pytest.raises(StoreError, match="timeout_s"):
+                store.save("talk", TALK.add_user_prompt("and?"))
+
+            assert TALK == store.load("talk")
+            other.close()
+            store.save("talk", TALK.add_user_prompt("and?"))
+
+    @pytest.mark.parametrize("given", [None, 7, Path("talks.db")])
+    def test_types(self, given):
+        """
+        A URL is a text.
+        """
+        with pytest.raises(TypeError, match="sqlite:///"):
+            open_store(given)
+
+
+class TestMigration:
+    def test_steps(self, url, tmp_path, monkeypatch):
+        """
+        An older file is brought up to date step by step, all at once.
+        """
+        with open_store(url) as store:
+            store.save("talk", TALK)
+
+        def second(connection):
+            connection.execute("CREATE TABLE second (x)")
+
+        def third(connection):
+            connection.execute("INSERT INTO second VALUES (3)")
+            if fails:
+                raise RuntimeError
+
+        monkeypatch.setattr(_sqlite, "STEPS", (*_sqlite.STEPS, second, third))
+        monkeypatch.setattr(_sqlite, "SCHEMA_VERSION", 3)
+        before = (tmp_path / "talks.db").read_bytes()
+        fails = True
+        with pytest.raises(RuntimeError):
+            open_store(url)
+
+        assert before == (tmp_path / "talks.db").read_bytes()
+
+        fails = False
+        for _ in range(2):
+            with open_store(url) as store:
+                assert TALK == store.load("talk")
+
+        connection = sqlite3.connect(tmp_path / "talks.db")
+        assert [(3,)] == connection.execute("SELECT * FROM second").fetchall()
+        assert (3,) == connection.execute("PRAGMA user_version").fetchone()
+        connection.close()
+
+
+def speak(url, who, times):
+    """
+    What one process says.
+    """
+    with open_store(url) as store:
+        for i in range(times):
+            said = partial(Aggregator.add_user_prompt, prompt=f"{who} {i}")
+            store.update("talk", said, start=Aggregator.new())
+
+
+class TestProcesses:
+    def test_no_update_is_lost(self, url):
+        """
+        Processes that update one name, and open the file at one moment, lose
+        nothing of each other.
+        """
+        with ProcessPoolExecutor(3, mp_context=get_context("spawn")) as processes:
+            for each in [processes.submit(speak, url, who, 8) for who in range(3)]:
+                each.result()
+
+        with open_store(url) as store:
+            said = [message.text for message in store.load("talk")]
+            assert {f"{who} {i}" for who in range(3) for i in range(8)} == {*said}
+            assert 24 == len(said)
+            assert () == store.verify()
+
+    @pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has no fork")
+    def test_forked(self, url):
+        """
+        A child of `os.fork` uses the store it inherited, and leaves its
+        parent's alone, also while another thread of the parent writes.
+        """
+        store = open_store(url)
+        store.save("talk", TALK)
+        backend: Any = store._core.backend
+        backend.writers.acquire()
+        child = os.fork()
+        if not child:
+            try:
+                store.save("talk", store.load("talk").add_user_prompt("child"))
+            finally:
+                os._exit(0)
+
+        os.waitpid(child, 0)
+        backend.writers.release()
+        store.update("talk", lambda state: state.add_user_prompt("parent"))
+
+        assert ["child", "parent"] == [m.text for m in store.load("talk")][1:]
+        assert () == store.verify()
+        store.close()
+
+    def test_killed(self, url, tmp_path):
+        """
+        Killed at any moment, the store has every save it acknowledged.
+        """
+        script = """
+            import sys
+            from conversation_state import Aggregator
+            from conversation_state.store import open_store
+
+            store, state = open_store(sys.argv[1]), Aggregator.new()
+            while True:
+                state = state.add_user_prompt("x" * 300)
+                print(store.save("talk", state).revision, flush=True)
+        """
+        for after in (1, 7, 40, 90):
+            with subprocess.Popen(
+                [sys.executable, "-c", textwrap.dedent(script), at(tmp_path, "")],
+                cwd=ROOT,
+                stdout=subprocess.PIPE,
+                text=True,
+            ) as child:
+                assert child.stdout is not None
+                lines = [child.stdout.readline() for _ in range(after)]
+                child.send_signal(signal.SIGKILL)
+                lines += child.stdout.readlines()
+
+            # The last line may have been cut off.
+            acknowledged = [int(line) for line in lines if line.endswith("\n")]
+            with open_store(url) as store:
+                assert acknowledged[-1] <= store.head("talk").revision
+                assert acknowledged[-1] == len(store.load("talk", at=acknowledged[-1]))
+                assert () == store.verify()
+                store.delete("talk")
+
+
+class TestThreads:
+    def test_readers_wait_for_nobody(self, url):
+        """
+        Who reads is not kept waiting by who writes.
+        """
+        with open_store(url) as store:
+            store.save("talk", TALK)
+            read = []
+            with store._core.backend.writing() as block:
+                block.set("names", "talk", number=7)
+                reader = threading.Thread(
+                    target=lambda: read.append(store.load("talk", last=1))
+                )
+                reader.start()
+                reader.join(30)
+                block.set("names", "talk", number=1)
+
+            assert ["When is the next train?"] == [m.text for m in read[0].messages]
