@@ -25,6 +25,7 @@ NAMES = (
     "codec",
     "diff",
     "parallel",
+    "store",
     "imports",
 )
 

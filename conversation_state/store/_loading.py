@@ -49,6 +49,7 @@ def load(core: Core, text: str, at: At) -> Aggregator:
             # A name that was deleted has another number if it is there again.
             newest = core.newest(tx, known.name.number)
             if newest is not None and newest.revision == known.revision.revision:
+                core.remember(known, seen)
                 return known.state
 
         name = core.named(tx, text)

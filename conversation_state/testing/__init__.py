@@ -2,8 +2,9 @@
 For the tests of whoever uses this library: strategies, laws, a state machine.
 
 What lives here: `register`, which Hypothesis calls. What does not: the
-strategies (`strategies`), what they are held against (`laws`), and a machine
-that grows states beside plain lists (`machines`).
+strategies (`strategies`), what they are held against (`laws`), a machine that
+grows states beside plain lists (`machines`), and what stores promise
+(`stores`).
 """
 
 from __future__ import annotations
@@ -43,6 +44,7 @@ from conversation_state.parts import (
     UnknownPart,
     VideoPart,
 )
+from conversation_state.store import Collected, Damage, Head, Receipt, Window
 from conversation_state.templates import Placeholder, Template
 from conversation_state.timeline import Moment, Timeline
 from conversation_state.tools import Parameter, ToolCall, ToolInfo
@@ -63,12 +65,15 @@ STRATEGIES: dict[type, str] = {
     AssistantMessage: "assistant_messages",
     AudioPart: "audio_parts",
     Checkpoint: "checkpoints",
+    Collected: "collected",
     CompletionTokensDetails: "completion_tokens_details",
     Diff: "diffs",
+    Damage: "damages",
     Document: "documents",
     Entry: "entries",
     Envelope: "envelopes",
     FilePart: "file_parts",
+    Head: "heads",
     ImagePart: "image_parts",
     LedgerEntry: "ledger_entries",
     LogProb: "log_probs",
@@ -80,6 +85,7 @@ STRATEGIES: dict[type, str] = {
     Placeholder: "placeholders",
     PromptTokensDetails: "prompt_tokens_details",
     ReasoningPart: "reasoning_parts",
+    Receipt: "receipts",
     RefusalPart: "refusal_parts",
     ResponseMeta: "response_metas",
     SystemMessage: "system_messages",
@@ -95,6 +101,7 @@ STRATEGIES: dict[type, str] = {
     Usage: "usages",
     UserMessage: "user_messages",
     VideoPart: "video_parts",
+    Window: "windows",
 }
 
 

@@ -42,6 +42,13 @@ from conversation_state.testing.strategies._states import (
     ledger_entries,
     turns,
 )
+from conversation_state.testing.strategies._stores import (
+    collected,
+    damages,
+    heads,
+    receipts,
+    windows,
+)
 from conversation_state.testing.strategies._talks import (
     broken_transcripts,
     is_accepted,
@@ -76,12 +83,15 @@ __all__ = [
     "broken_transcripts",
     "checkpoints",
     "chunks",
+    "collected",
     "completion_tokens_details",
     "diffs",
+    "damages",
     "documents",
     "entries",
     "envelopes",
     "file_parts",
+    "heads",
     "image_parts",
     "is_accepted",
     "json_values",
@@ -96,6 +106,7 @@ __all__ = [
     "placeholders",
     "prompt_tokens_details",
     "reasoning_parts",
+    "receipts",
     "refusal_parts",
     "relatives",
     "response_metas",
@@ -117,4 +128,5 @@ __all__ = [
     "user_messages",
     "uuids",
     "video_parts",
+    "windows",
 ]

@@ -1,0 +1,148 @@
+"""
+Saving and loading, in one file of SQLite, beside a bare insert of the same
+bytes into a table with the same settings.
+
+A save of one new message costs the same at 10 and at 100,000 messages. 800
+messages of 500 characters, saved after each of them with every state
+restorable, take a file of less than one and a half times their JSON. 10,000
+messages load in at most twice the time of decoding them.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+from benchmarks.measure import Row, seconds, seconds_each
+from conversation_state import Aggregator, AssistantMessage, UserMessage, decode, encode
+from conversation_state.codec import bare_message
+from conversation_state.store import Store, open_store
+
+TEXT = "x" * 500
+
+
+def _talk(n: int) -> Aggregator:
+    said = [AssistantMessage(TEXT) if i % 2 else UserMessage(TEXT) for i in range(n)]
+    return Aggregator.new(messages=said)
+
+
+def _bare(folder: str, synchronous: str) -> sqlite3.Connection:
+    connection = sqlite3.connect(f"{folder}/bare.db", isolation_level=None)
+    for setting in (
+        "journal_mode = WAL",
+        f"synchronous = {synchronous}",
+        "wal_autocheckpoint = 4000",
+        "secure_delete = ON",
+    ):
+        connection.execute(f"PRAGMA {setting}").fetchall()
+
+    connection.execute("CREATE TABLE bare (place INTEGER PRIMARY KEY, body BLOB)")
+    return connection
+
+
+def _in_turn(
+    ours: Callable[[], Any], theirs: Callable[[], Any], times: int, turns: int
+) -> tuple[float, float]:
+    """
+    The median of what both take, in microseconds a call, in turns of *times*:
+    so that a busy disk is as busy for both.
+    """
+    took: tuple[list[float], list[float]] = [], []
+    for _ in range(turns):
+        for function, kept in zip((ours, theirs), took, strict=True):
+            start = time.perf_counter()
+            for _ in range(times):
+                function()
+
+            kept.append((time.perf_counter() - start) / times * 1e6)
+
+    return sorted(took[0])[turns // 2], sorted(took[1])[turns // 2]
+
+
+def _saves(n: int, synchronous: str, times: int, turns: int) -> Row:
+    with TemporaryDirectory() as folder:
+        url = f"sqlite:///{folder}/talks.db?synchronous={synchronous}"
+        store, connection = open_store(url), _bare(folder, synchronous)
+        state = _talk(n)
+        store.save("talk", state)
+        states = [state]
+        for _ in range(times * turns):
+            states.append(states[-1].add_user_prompt(TEXT))
+
+        body, rest = bare_message(UserMessage(TEXT)), iter(states[1:])
+        sql = "INSERT INTO bare (body) VALUES (?)"
+        ours, theirs = _in_turn(
+            lambda: store.save("talk", next(rest)),
+            lambda: connection.execute(sql, (body,)),
+            times,
+            turns,
+        )
+        assert states[-1] == store.load("talk")
+        assert states[n] == store.load("talk", at=n + 1) if n < len(states) else True
+        store.close()
+        connection.close()
+
+    beside = "a bare insert"
+    return Row(f"save a message, {synchronous}", n, ours, beside, theirs, "µs")
+
+
+def _size() -> Row:
+    with TemporaryDirectory() as folder:
+        state = Aggregator.new()
+        with open_store(f"sqlite:///{folder}/talks.db") as store:
+            for message in _talk(800):
+                state = state.add(message)
+                store.save("talk", state)
+
+            assert 400 == len(store.load("talk", at=400))
+
+        size = (Path(folder) / "talks.db").stat().st_size
+        raw = sum([len(bare_message(message)) for message in state])
+
+    beside = "their JSON"
+    return Row("a file, 800 states saved", 800, size / 1e3, beside, raw / 1e3, "kB")
+
+
+def _fresh(url: str) -> Callable[[], Any]:
+    def load() -> Aggregator:
+        store: Store
+        with open_store(url) as store:
+            return store.load("talk")
+
+    return load
+
+
+def _loads(n: int) -> Iterator[Row]:
+    with TemporaryDirectory() as folder:
+        url = f"sqlite:///{folder}/talks.db"
+        state = _talk(n)
+        with open_store(url) as store:
+            store.save("talk", state)
+            again = seconds_each(lambda: store.load("talk")) * 1e6
+            window = seconds_each(lambda: store.load("talk", last=20)) * 1e6
+
+        wire, load = encode(state), _fresh(url)
+        assert state == load()
+        read = seconds(lambda: decode(wire)) * 1e3
+        yield Row("open and load", n, seconds(load) * 1e3, "decode", read, "ms")
+        yield Row("load what was saved here", n, again, unit="µs")
+        yield Row("load the last 20", n, window, unit="µs")
+
+
+def rows() -> Iterator[Row]:
+    """
+    Saves at four lengths, with both kinds of durability; a file's size; loads.
+    """
+    yield _size()
+    for n in (10, 1_000, 10_000, 100_000):
+        yield _saves(n, "normal", 100, 15)
+
+    for n in (10, 10_000):
+        yield _saves(n, "full", 10, 5)
+
+    for n in (10, 1_000, 10_000, 100_000):
+        yield from _loads(n)

@@ -1,0 +1,99 @@
+"""
+What stores tell.
+"""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+from hypothesis import strategies as st
+from hypothesis.strategies import SearchStrategy
+
+from conversation_state._persistent import Log
+from conversation_state.aggregator import Entry
+from conversation_state.store import Collected, Damage, Head, Receipt, Window
+from conversation_state.testing.strategies._states import entries
+from conversation_state.testing.strategies._values import once, texts, uuids
+
+__all__ = ["collected", "damages", "heads", "receipts", "windows"]
+
+_COUNTS = st.integers(0, 2**32)
+_NAMES = texts(min_size=1, max_size=8).filter(lambda name: "\0" not in name)
+
+
+def _digests(size: int = 16) -> SearchStrategy[str]:
+    return st.binary(min_size=size, max_size=size).map(bytes.hex)
+
+
+def _saved_at() -> SearchStrategy[datetime]:
+    # Whole milliseconds, as stores keep them.
+    return st.integers(0, 2**42).map(lambda ms: datetime.fromtimestamp(ms / 1000, UTC))
+
+
+@once
+def heads() -> SearchStrategy[Head]:
+    """
+    Saved states of any name, with a label or without.
+
+    Shrink to the first revision, without messages or label, saved in 1970.
+    """
+    labels = st.just("") | _NAMES
+    return st.builds(
+        Head,
+        _NAMES,
+        st.integers(1, 2**32 - 1),
+        uuids(),
+        _COUNTS,
+        _COUNTS,
+        _digests(),
+        labels,
+        _saved_at(),
+    )
+
+
+@once
+def windows() -> SearchStrategy[Window]:
+    """
+    The newest messages of saved states.
+
+    Shrink to all of a state without any.
+    """
+
+    def window(head: Head, said: list[Entry], start: int) -> Window:
+        return Window(head._replace(length=start + len(said)), start, Log(said))
+
+    said = st.lists(entries(), max_size=3)
+    return st.builds(window, heads(), said, _COUNTS)
+
+
+@once
+def receipts() -> SearchStrategy[Receipt]:
+    """
+    Erasures of any entry, the first or once more.
+
+    Shrink to one that found nothing left to do.
+    """
+    ids = texts(min_size=1, max_size=8)
+    counts = (_COUNTS, _COUNTS)
+    return st.builds(Receipt, ids, _NAMES, _digests(), _saved_at(), *counts)
+
+
+@once
+def collected() -> SearchStrategy[Collected]:
+    """
+    What was let go of.
+
+    Shrinks to nothing.
+    """
+    return st.builds(Collected, *[_COUNTS] * 6)
+
+
+@once
+def damages() -> SearchStrategy[Damage]:
+    """
+    What is not what it should be.
+
+    Shrink to something about an entry without identity.
+    """
+    where = st.sampled_from(["entries", "ledger", "revisions", "blobs", "medium"])
+    return st.builds(Damage, where, texts(max_size=8), texts(max_size=8))

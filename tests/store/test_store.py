@@ -1,0 +1,366 @@
+"""
+What is true of every store: its twins for event loops, its errors, its values.
+"""
+
+import json
+import pickle
+import subprocess
+import sys
+import threading
+from functools import partial
+from pathlib import Path
+
+import anyio
+import anyio.lowlevel
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from conversation_state import Aggregator, AssistantMessage
+from conversation_state.adapters import openai_chat
+from conversation_state.errors import (
+    ConversationStateError,
+    MissingExtraError,
+    NotSavedError,
+    StaleHeadError,
+    StoreError,
+)
+from conversation_state.store import (
+    ERASED,
+    Collected,
+    Store,
+    _store,
+    open_store,
+)
+from conversation_state.store._erased import erased_content, tombstone
+from conversation_state.testing.laws import equal_values_hash_alike
+from conversation_state.testing.strategies import (
+    collected,
+    damages,
+    heads,
+    messages,
+    receipts,
+    windows,
+)
+
+ROOT = Path(__file__).resolve().parent.parent.parent
+TALK = Aggregator.new().add_user_prompt("When is the next train?")
+
+
+@pytest.fixture(params=["asyncio", "trio"])
+def anyio_backend(request):
+    """
+    Every test here runs in both kinds of loop.
+    """
+    return request.param
+
+
+@pytest.fixture
+def store():
+    with open_store("memory:") as store:
+        yield store
+
+
+class TestAsync:
+    pytestmark = pytest.mark.anyio
+
+    async def test_all_verbs(self, tmp_path):
+        """
+        Every verb has a twin that does the same.
+        """
+        async with open_store(f"sqlite:///{tmp_path}/talks.db") as store:
+            head = await store.asave("talk", TALK, expecting=0, label="first")
+
+            assert head == await store.ahead("talk") == store.head("talk")
+            assert TALK == await store.aload("talk", at="first")
+            assert TALK.messages == (await store.aload("talk", last=5)).messages
+            assert (head,) == await store.ahistory("talk", limit=2)
+
+            fork = await store.afork("talk", "fork", at=1)
+            assert fork == store.head("fork")
+            assert ("fork", "talk") == await store.anames()
+            assert ("talk",) == await store.anames(prefix="t")
+            assert "kept" == (await store.acheckpoint("talk", "kept")).label
+
+            async def say(state):
+                await anyio.lowlevel.checkpoint()
+                return state.add_user_prompt("and?")
+
+            said = await store.aupdate("talk", say)
+            assert said == await store.aload("talk")
+            assert 1 == (await store.aerase(TALK.entries[0].id, reason="asked")).rows
+            await store.adelete("talk")
+            assert 1 == (await store.acollect_garbage()).entries
+            assert () == await store.averify()
+
+        with pytest.raises(StoreError, match="closed"):
+            store.head("fork")
+
+    async def test_never_keeps_the_loop_waiting(self, tmp_path):
+        """
+        While a save waits for somebody who writes, the loop goes on.
+        """
+        async with open_store(f"sqlite:///{tmp_path}/talks.db") as store:
+            held, free = threading.Event(), threading.Event()
+
+            def hold():
+                with store._core.backend.writing():
+                    held.set()
+                    free.wait(30)
+
+            thread = threading.Thread(target=hold)
+            thread.start()
+            held.wait(30)
+            async with anyio.create_task_group() as tasks:
+                tasks.start_soon(store.asave, "talk", TALK)
+                for _ in range(10):
+                    await anyio.sleep(0.001)
+
+                free.set()
+
+            thread.join()
+
+            assert TALK == await store.aload("talk")
+
+    async def test_update_races(self, store):
+        """
+        Tasks that update one name lose nothing of each other.
+        """
+        await store.asave("talk", Aggregator.new())
+
+        async def speak(who):
+            async def say(state):
+                await anyio.lowlevel.checkpoint()
+                return state.add_user_prompt(str(who))
+
+            await store.aupdate("talk", say)
+
+        async with anyio.create_task_group() as tasks:
+            for who in range(8):
+                tasks.start_soon(speak, who)
+
+        said = {message.text for message in await store.aload("talk")}
+        assert {str(who) for who in range(8)} == said
+
+    async def test_update_needs_a_start(self, store):
+        """
+        As its twin does.
+        """
+
+        async def same(state):
+            return state
+
+        with pytest.raises(NotSavedError):
+            await store.aupdate("talk", same)
+
+        assert TALK == await store.aupdate("talk", same, start=TALK)
+
+    async def test_without_anyio(self, store, monkeypatch):
+        """
+        Without the extra, the twins say which one.
+        """
+        monkeypatch.setitem(sys.modules, "anyio", None)
+        _store._the_anyio.cache_clear()
+        with pytest.raises(MissingExtraError, match=r"conversation-state\[anyio\]"):
+            await store.anames()
+
+        _store._the_anyio.cache_clear()
+
+
+class TestErrors:
+    @pytest.mark.parametrize(
+        "error",
+        [
+            StoreError("memory:", "it is full"),
+            NotSavedError("memory:", "name", "tal", ("talk",)),
+            StaleHeadError("memory:", "talk", 3, None),
+        ],
+    )
+    def test_pickle(self, error):
+        """
+        Errors arrive whole wherever they are sent.
+        """
+        copy = pickle.loads(pickle.dumps(error))
+
+        assert (str(error), error.args) == (str(copy), copy.args)
+        assert vars(error) == vars(copy)
+        assert isinstance(copy, ConversationStateError)
+
+    def test_say_what_to_do(self, store):
+        """
+        A stale head says who is there, and how to go on.
+        """
+        store.save("talk", TALK)
+        with pytest.raises(StaleHeadError) as caught:
+            store.save("talk", Aggregator.new())
+
+        for words in ("revision 1 of 'talk' (1 messages", "join", "expecting="):
+            assert words in str(caught.value)
+
+        with pytest.raises(StaleHeadError, match="not saved, and 3 was expected"):
+            store.save("new", TALK, expecting=3)
+
+    def test_arguments(self, store):
+        """
+        What can't be meant is refused at once.
+        """
+        head = store.save("talk", TALK)
+        for error, call in (
+            (TypeError, partial(store.save, "talk", TALK.messages)),
+            (TypeError, partial(store.save, "talk", TALK, expecting=True)),
+            (TypeError, partial(store.save, "talk", TALK, expecting="1")),
+            (ValueError, partial(store.save, "talk", TALK, expecting=-1)),
+            (ValueError, partial(store.save, "other", TALK, expecting=head)),
+            (ValueError, partial(store.save, "talk", TALK, label="a\0")),
+            (ValueError, partial(store.load, "other", at=head)),
+            (TypeError, partial(store.load, "talk", at=True)),
+            (TypeError, partial(store.load, "talk", at=1.0)),
+            (ValueError, partial(store.load, "talk", last=-1)),
+            (ValueError, partial(store.erase, TALK.entries[0].id, reason="")),
+        ):
+            with pytest.raises(error):
+                call()
+
+        assert (head,) == store.history("talk")
+
+    def test_another_head_of_that_number(self, store):
+        """
+        A head of a name that was deleted since is not the one of its number.
+        """
+        head = store.save("talk", TALK)
+        store.delete("talk")
+        store.save("talk", TALK.add_user_prompt("another"))
+        with pytest.raises(NotSavedError):
+            store.load("talk", at=head)
+
+        with pytest.raises(StaleHeadError):
+            store.save("talk", TALK, expecting=head)
+
+
+class TestValues:
+    @given(heads() | windows() | receipts() | collected() | damages())
+    def test_values(self, value):
+        """
+        What stores tell are values: equal copies hash alike, and they pickle.
+        """
+        copy = pickle.loads(pickle.dumps(value))
+
+        assert value == copy
+        equal_values_hash_alike(value, copy)
+
+    @given(heads())
+    def test_head_is_told(self, head):
+        """
+        A head says which state it is of which name.
+        """
+        assert f"revision {head.revision}" in str(head)
+        assert repr(head.name) in str(head)
+
+
+class TestTombstones:
+    @given(messages(), st.binary(min_size=16, max_size=16), st.text("a", max_size=3))
+    def test_carries_the_digest(self, message, content, reason):
+        """
+        A tombstone of any message has its role, says nothing, and carries the
+        digest; and so does a tombstone's tombstone.
+        """
+        stone = tombstone(message, content, reason)
+
+        assert (message.role, "", content) == (
+            stone.role,
+            stone.text,
+            erased_content(stone),
+        )
+        assert content == erased_content(tombstone(stone, content, reason))
+
+    @given(messages())
+    def test_others_are_none(self, message):
+        """
+        No message is taken for a tombstone that says anything.
+        """
+        assert erased_content(message) is None
+        told = {ERASED: {"content": "0" * 32, "reason": "x"}}
+        loud = AssistantMessage("word", metadata=told)
+
+        assert erased_content(loud) is None
+        assert (
+            erased_content(loud.replace(content="", metadata={**told, "a": 1})) is None
+        )
+        assert erased_content(loud.replace(content="")) == bytes(16)
+
+
+class TestMemory:
+    def test_remembers_few(self, store):
+        """
+        A store keeps the newest states of as many names as it was told to,
+        those that were used last.
+        """
+        small = Store(store._core.backend, remembered=2)
+        for name in "abc":
+            small.save(name, TALK)
+
+        small.load("b")
+        small.save("d", TALK)
+
+        assert {"b", "d"} == {each.name.text for each in small._core.all_known()}
+
+        none = Store(store._core.backend, remembered=0)
+        none.load("a")
+        none.save("a", TALK.add_user_prompt("and?"))
+
+        assert [] == list(none._core.all_known())
+
+    def test_empty(self, store):
+        """
+        A store that keeps nothing has no names, and nothing to let go of.
+        """
+        assert () == store.names() == store.verify()
+        assert Collected(0, 0, 0, 0, 0, 0) == store.collect_garbage()
+
+    def test_front_is_light(self):
+        """
+        Opening no file needs no sqlite3, and nothing an event loop.
+        """
+        script = (
+            "import sys, conversation_state.store as s; s.open_store('memory:'); "
+            "print({'sqlite3', 'anyio', 'asyncio', 'cattrs'} & {*sys.modules})"
+        )
+        done = subprocess.run(
+            [sys.executable, "-c", script],
+            capture_output=True,
+            check=True,
+            cwd=ROOT,
+            text=True,
+        )
+
+        assert "set()" == done.stdout.strip()
+
+
+class TestRealConversations:
+    def test_every_state_of_each(self, shared_data, tmp_path):
+        """
+        A hundred conversations, saved message by message, come back whole in
+        every state, and take little more than their JSON.
+        """
+        path = shared_data / "transcripts" / "airline.jsonl"
+        talks = [json.loads(line) for line in path.read_text("utf-8").splitlines()]
+        url = f"sqlite:///{tmp_path}/talks.db"
+        saved = {}
+        with open_store(url) as store:
+            for number, talk in enumerate(talks):
+                state, states = Aggregator.new(), []
+                for message in openai_chat.load(talk["messages"]):
+                    state = state.add(message)
+                    states.append(state)
+                    store.save(f"talk {number}", state)
+
+                saved[f"talk {number}"] = states
+
+        assert 100 == len(saved)
+        with open_store(url) as store:
+            for name, states in saved.items():
+                assert states[-1] == store.load(name)
+                for revision in range(1, len(states) + 1, 7):
+                    assert states[revision - 1] == store.load(name, at=revision)
+
+            assert () == store.verify()
