@@ -41,6 +41,9 @@ from conversation_state.diffing import Diff, Pair, diff
 from conversation_state.parallel import Failure, FanOut, afan_out, fan_out, keep
 from conversation_state.parsing import parse
 from conversation_state.rendering import render_transcript
+from conversation_state.store import Head, Store, Window, open_store
+from conversation_state.store._memory import MemoryBackend
+from conversation_state.store.backend import Backend
 from conversation_state.streams import (
     SKIP,
     Failed,
@@ -264,3 +267,30 @@ diff(talk, talk.turn)  # type: ignore[arg-type]
 diff(talk, talk.checkpoint())  # type: ignore[arg-type]
 found.text(names=("draft",))  # type: ignore[arg-type]
 found.common = 5  # type: ignore[misc]
+# Stores
+
+store = open_store("memory:")
+assert_type(store, Store)
+assert_type(store.save("talk", talk), Head)
+assert_type(store.load("talk"), Aggregator)
+assert_type(store.load("talk", at="label"), Aggregator)
+assert_type(store.load("talk", at=store.head("talk"), last=20), Window)
+assert_type(store.update("talk", lambda state: state.add(hel)), Aggregator)
+assert_type(store.history("talk"), tuple[Head, ...])
+store.save("talk", talk, expecting="1")  # type: ignore[arg-type]
+store.load("talk", at=1.5)  # type: ignore[call-overload]
+store.load("talk", "label")  # type: ignore[call-overload]
+
+
+async def asynchronously() -> None:
+    assert_type(await store.aload("talk"), Aggregator)
+    assert_type(await store.aload("talk", last=20), Window)
+    assert_type(await store.asave("talk", talk), Head)
+
+
+class OneTable:
+    def reading(self) -> int: ...
+
+
+Store(OneTable())  # type: ignore[arg-type]
+memory: Backend = MemoryBackend()

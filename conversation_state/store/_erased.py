@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from conversation_state._persistent import EMPTY_MAP
 from conversation_state.messages import (
     AssistantMessage,
     Message,
@@ -60,7 +61,7 @@ def erased_content(message: Message) -> bytes | None:
     The digest that *message* carries if it is a tombstone; else None.
     """
     metadata = message._common.metadata
-    if len(metadata) != 1:
+    if metadata is EMPTY_MAP or len(metadata) != 1:
         return None
 
     told = metadata.get(ERASED)

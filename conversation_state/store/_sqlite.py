@@ -36,6 +36,9 @@ _SQLITE = Dialect(
 
 _CONNECTIONS_KEPT = 8
 
+# How long to wait for others to have read what was removed.
+_SCRUB_MS = 1000
+
 # How long the write-ahead log gets before it is copied into the file: 16 MB.
 _LOG_PAGES = 4000
 
@@ -411,7 +414,10 @@ class SqliteBackend:
         """
         connection = self._lend_here()
         try:
+            connection.execute(f"PRAGMA busy_timeout = {_SCRUB_MS}").fetchall()
             connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
+            timeout = int(self._options.timeout_s * 1000)
+            connection.execute(f"PRAGMA busy_timeout = {timeout}").fetchall()
         except sqlite3.Error as error:
             raise _explained(self.url, error) from error
         finally:

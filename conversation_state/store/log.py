@@ -238,9 +238,8 @@ def shared(ours: Segments, theirs: Segments) -> int:
         if a.branch != b.branch or a.start != b.start:
             break
 
+        # Where these end apart, the next ones start apart.
         common = min(a.stop, b.stop)
-        if a.stop != b.stop:
-            break
 
     return common
 

@@ -162,6 +162,28 @@ class LettingGo(Subject):
 
         assert () == store.verify()
 
+    def test_erased_elsewhere_stays_erased(self, store: Store) -> None:
+        """
+        Nor does it come back with a head that was saved here, and that nobody
+        touched.
+        """
+        store.save("talk", TALK)
+        other = self.other(store)
+        mine = Aggregator.new().add_user_prompt("mine")
+        other.save("mine", mine)
+        store.erase(TALK.entries[0].id, reason="asked for")
+        other.save("mine", mine.join(TALK))
+
+        for reading in (store, other, self.other(store)):
+            assert ["mine", ""] == [m.text for m in reading.load("mine")]
+
+        # Now the other one knows, and remembers this head as well.
+        other.save("new", Aggregator.new().add_user_prompt("new"))
+        other.save("new", other.load("new").join(TALK))
+
+        assert ["new", ""] == [m.text for m in other.load("new")]
+        assert () == store.verify()
+
     def test_large_content_is_kept_once(
         self, watched: Store, calls: list[Call]
     ) -> None:
