@@ -289,7 +289,8 @@ async def asynchronously() -> None:
 
 
 class OneTable:
-    def reading(self) -> int: ...
+    def reading(self) -> int:
+        return 0
 
 
 Store(OneTable())  # type: ignore[arg-type]

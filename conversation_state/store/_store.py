@@ -96,9 +96,10 @@ class Store(Verbs):
         """
         The async twin of `load`.
         """
-        # The overloads tell which of the two it gives; `partial` can't.
-        load: Callable[..., Aggregator | Window] = self.load
-        return await _in_thread(partial(load, name, at=at, last=last))
+        if last is None:
+            return await _in_thread(lambda: self.load(name, at=at))
+
+        return await _in_thread(lambda: self.load(name, at=at, last=last))
 
     async def aupdate(
         self,

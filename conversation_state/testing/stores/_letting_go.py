@@ -11,6 +11,7 @@ from conversation_state.errors import NotSavedError, StaleHeadError
 from conversation_state.messages import AssistantMessage, ToolMessage, UserMessage
 from conversation_state.parts import ImagePart, TextPart
 from conversation_state.store import ERASED, Store
+from conversation_state.store.backend import TABLES
 from conversation_state.testing.stores._subject import LARGE, TALK, Subject, grown
 from conversation_state.testing.stores._watched import Call, Watched
 from conversation_state.tools import ToolCall
@@ -43,6 +44,25 @@ class LettingGo(Subject):
         assert kept == other.load("fork") == self.other(store).load("fork")
         assert () == store.verify()
         assert 0 == store.collect_garbage().entries
+
+    def test_nothing_is_left(self, store: Store) -> None:
+        """
+        Where every name was deleted and garbage collected, no row is left but
+        that there was garbage.
+        """
+        shown = UserMessage([ImagePart(data=LARGE)])
+        state = grown(TALK.add(shown), 5)[-1]
+        store.save("talk", state, label="kept")
+        store.save("fork", state.fork(at=3).add(shown), label="kept, too")
+        store.fork("talk", "third")
+        for name in store.names():
+            store.delete(name)
+
+        store.collect_garbage()
+        with store._core.backend.reading() as rows:
+            left = {table for table in TABLES if rows.scan(table, None, None)}
+
+        assert {"changes"} == left
 
     def test_places_that_came_free(self, store: Store) -> None:
         """

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, NamedTuple
 
-from conversation_state.store.backend import Backend, Reading, Writing
+from conversation_state.store.backend import Backend
 
 __all__ = ["Call", "InjectedError", "Watched", "failing"]
 
@@ -74,7 +74,7 @@ class Watched:
         self._told = told
 
     @contextmanager
-    def reading(self) -> Iterator[Reading]:
+    def reading(self) -> Iterator[Any]:
         """
         A block that reads.
         """
@@ -82,7 +82,7 @@ class Watched:
             yield _Block(block, self._told)
 
     @contextmanager
-    def writing(self) -> Iterator[Writing]:
+    def writing(self) -> Iterator[Any]:
         """
         A block that writes.
         """
