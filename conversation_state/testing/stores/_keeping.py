@@ -84,6 +84,21 @@ class Keeping(Subject):
         assert (fork.parent_id, fork.root_id) == (loaded.parent_id, loaded.root_id)
         assert (fork.init_len, fork.usage) == (loaded.init_len, loaded.usage)
 
+    @pytest.mark.parametrize(
+        "key",
+        ["a" * 24 + "-1", "A" * 24 + "-1", "ab " * 8 + "-1", "\0", "é", "0" * 24 + "-"],
+    )
+    def test_any_key_comes_back(self, store: Store, key: str) -> None:
+        """
+        Keys that users chose are kept as they are, those too that look like
+        identities of ours.
+        """
+        paid = TALK.add_usage(Usage(1), key=key)
+        store.save("talk", paid)
+
+        assert [key] == [entry.id for entry in self.other(store).load("talk").ledger]
+        assert () == store.verify()
+
     def test_loaded_here_is_the_same_object(self, store: Store) -> None:
         """
         A store gives the very state it saved last, while that is the head.
