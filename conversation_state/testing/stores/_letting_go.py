@@ -228,6 +228,17 @@ class LettingGo(Subject):
         assert 1 == watched.erase(state.entries[1].id, reason="asked").blobs
         assert () == watched.verify()
 
+    def test_several_in_one_message(self, store: Store) -> None:
+        """
+        Large parts of one message come back in their places, equal ones too.
+        """
+        parts = [ImagePart(data=data) for data in (LARGE, b"x", LARGE + b"y", LARGE)]
+        state = Aggregator.new(messages=[UserMessage([*parts, TextPart("look")])])
+        store.save("talk", state)
+
+        assert state == self.other(store).load("talk")
+        assert () == store.verify()
+
     def test_nobody_writes_a_reference(self, store: Store) -> None:
         """
         What looks like a reference to large content is not taken for one.
