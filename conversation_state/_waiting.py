@@ -51,6 +51,7 @@ def the_anyio(wanted: str = "streams in async code") -> Any:
     try:
         import anyio  # noqa: PLC0415 - an extra
         import anyio.lowlevel  # noqa: PLC0415 - the same
+        import anyio.to_thread  # noqa: PLC0415 - the same
     except ImportError as error:
         raise MissingExtraError(wanted, "anyio") from error
 

@@ -62,7 +62,6 @@ THIRD_PARTIES = {
     "agents": {"adapters.agents"},
     "anthropic": {"adapters.anthropic"},
     "anyio": {"_waiting", "streams"},
-    "anyio": {"store", "streams"},
     "cattrs": {"codec"},
     "click": {"cli"},
     "docstring_parser": {"tools"},

@@ -5,11 +5,12 @@ The store: its verbs, and their twins for event loops.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from functools import cache, partial
-from typing import Any, Self, TypeVar, overload
+from functools import partial
+from typing import Self, TypeVar, overload
 
+from conversation_state._waiting import the_anyio
 from conversation_state.aggregator import Aggregator
-from conversation_state.errors import MissingExtraError, NotSavedError, StaleHeadError
+from conversation_state.errors import NotSavedError, StaleHeadError
 from conversation_state.store._core import At
 from conversation_state.store._values import Collected, Damage, Head, Receipt, Window
 from conversation_state.store._verbs import Verbs
@@ -19,24 +20,13 @@ __all__ = ["Store"]
 T = TypeVar("T")
 
 
-@cache
-def _the_anyio() -> Any:
-    try:
-        import anyio  # noqa: PLC0415 - an extra
-        import anyio.to_thread  # noqa: PLC0415 - the same
-    except ImportError as error:
-        msg = "a store in async code"
-        raise MissingExtraError(msg, "anyio") from error
-
-    return anyio
-
-
 async def _in_thread(function: Callable[[], T]) -> T:
     """
     What *function* gives in a worker thread. Once begun it ends, also where
     the task that waits for it is cancelled.
     """
-    result: T = await _the_anyio().to_thread.run_sync(function)
+    anyio = the_anyio("a store in async code")
+    result: T = await anyio.to_thread.run_sync(function)
     return result
 
 

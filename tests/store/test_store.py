@@ -16,7 +16,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from conversation_state import Aggregator, AssistantMessage
+from conversation_state import Aggregator, AssistantMessage, _waiting
 from conversation_state.adapters import openai_chat
 from conversation_state.errors import (
     ConversationStateError,
@@ -29,7 +29,6 @@ from conversation_state.store import (
     ERASED,
     Collected,
     Store,
-    _store,
     open_store,
 )
 from conversation_state.store._erased import erased_content, tombstone
@@ -160,11 +159,11 @@ class TestAsync:
         Without the extra, the twins say which one.
         """
         monkeypatch.setitem(sys.modules, "anyio", None)
-        _store._the_anyio.cache_clear()
+        _waiting.the_anyio.cache_clear()
         with pytest.raises(MissingExtraError, match=r"conversation-state\[anyio\]"):
             await store.anames()
 
-        _store._the_anyio.cache_clear()
+        _waiting.the_anyio.cache_clear()
 
 
 class TestErrors:
