@@ -14,19 +14,21 @@ from conversation_state.adapters._export import (
     notes_of,
     written_over,
 )
-from conversation_state.adapters._reading import Place, is_list, is_map
-from conversation_state.adapters.openai_chat._words import (
-    MEDIA,
-    NATURAL,
+from conversation_state.adapters._openai import (
     SLOTS,
-    SOURCE,
-    WORDS,
     Content,
-    block_of,
     content_of,
     format_of,
     media_type_of,
     text_of,
+)
+from conversation_state.adapters._reading import Place, is_list, is_map
+from conversation_state.adapters.openai_chat._words import (
+    MEDIA,
+    NATURAL,
+    SOURCE,
+    WORDS,
+    block_of,
 )
 from conversation_state.parts import (
     FilePart,

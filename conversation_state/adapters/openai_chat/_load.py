@@ -7,6 +7,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
+from conversation_state.adapters._openai import content_of
 from conversation_state.adapters._reading import (
     Place,
     Reading,
@@ -16,11 +17,7 @@ from conversation_state.adapters._reading import (
 )
 from conversation_state.adapters.openai_chat._blocks import read_content
 from conversation_state.adapters.openai_chat._response import Told, read_response
-from conversation_state.adapters.openai_chat._words import (
-    REASONING_KEYS,
-    SOURCE,
-    content_of,
-)
+from conversation_state.adapters.openai_chat._words import REASONING_KEYS, SOURCE
 from conversation_state.messages import (
     AssistantMessage,
     Message,

@@ -5,9 +5,9 @@ What a response tells beside its message.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from math import isfinite
 from typing import Any, NamedTuple
 
+from conversation_state.adapters._openai import is_odd, read_logprob
 from conversation_state.adapters._reading import Place, Reading, is_list, is_map
 from conversation_state.adapters.openai_chat._usage import find_usage, read_usage
 from conversation_state.messages import LogProb, ResponseMeta
@@ -16,9 +16,6 @@ __all__ = ["Told", "read_logprobs", "read_response"]
 
 _RESPONSE = frozenset({"choices", "model", "usage"})
 _CHOICE = frozenset({"finish_reason", "logprobs", "message"})
-_LEAST_LOGPROB = frozenset({"bytes", "logprob", "token"})
-_LOGPROB = _LEAST_LOGPROB | {"top_logprobs"}
-_NOTHING = LogProb("", 0.0)
 
 
 class Told(NamedTuple):
@@ -104,7 +101,7 @@ def read_logprobs(choice: Place, kept: dict[str, Any]) -> tuple[LogProb, ...] | 
     if not is_list(content):
         if content is not None:
             place.wrong("content", "a list or null")
-    elif any(map(_is_odd, content)):
+    elif any(map(is_odd, content)):
         known = frozenset()
 
     left = read.rest(given, known, place.path)
@@ -116,65 +113,7 @@ def read_logprobs(choice: Place, kept: dict[str, Any]) -> tuple[LogProb, ...] | 
 
     return tuple(
         [
-            _logprob(read, one, f"{place.path}.content[{i}]")
+            read_logprob(read, one, f"{place.path}.content[{i}]")
             for i, one in enumerate(content)
         ]
     )
-
-
-def _is_odd(raw: Any) -> bool:
-    """
-    Whether there is more in *raw* than a `LogProb` holds.
-    """
-    if not is_map(raw) or raw.keys() <= _LEAST_LOGPROB:
-        return False
-
-    if not raw.keys() <= _LOGPROB:
-        return True
-
-    likeliest = raw["top_logprobs"]
-    return is_list(likeliest) and any(
-        is_map(one) and not one.keys() <= _LEAST_LOGPROB for one in likeliest
-    )
-
-
-def _logprob(read: Reading, raw: Any, path: str, *, top: bool = True) -> LogProb:
-    if not is_map(raw):
-        read.wrong(path, raw, "an object")
-        return _NOTHING
-
-    place = Place(read, raw, path)
-    token = place.text("token")
-    chance = _number(raw.get("logprob"))
-    if chance is None:
-        place.wrong("logprob", "a finite number")
-        return _NOTHING
-
-    spelt, octets = raw.get("bytes"), None
-    if is_list(spelt) and all(_is_octet(octet) for octet in spelt):
-        octets = bytes(spelt)
-    elif spelt is not None:
-        place.wrong("bytes", "a list of integers from 0 to 255, or null")
-
-    likeliest = raw.get("top_logprobs") if top else None
-    if likeliest is not None and not is_list(likeliest):
-        place.wrong("top_logprobs", "a list")
-        likeliest = None
-
-    others = [
-        _logprob(read, other, f"{path}.top_logprobs[{at}]", top=False)
-        for at, other in enumerate(likeliest or ())
-    ]
-    return LogProb(token, chance, octets, tuple(others))
-
-
-def _is_octet(value: Any) -> bool:
-    return value.__class__ is int and value in range(256)
-
-
-def _number(value: Any) -> float | None:
-    # Integers may be too large for a float, which isfinite would make of them.
-    if value.__class__ is int and abs(value) < 2**64:
-        return float(value)
-
-    return value if isinstance(value, float) and isfinite(value) else None

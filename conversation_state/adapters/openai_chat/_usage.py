@@ -7,17 +7,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from conversation_state.adapters._reading import Reading, is_list, is_map, mended
-from conversation_state.errors import InvalidUsageError
-from conversation_state.usage import (
-    CompletionTokensDetails,
-    PromptTokensDetails,
-    Usage,
-)
+from conversation_state.adapters._openai import category_of, counts_of, usage_of
+from conversation_state.adapters._reading import Reading, is_list, is_map
+from conversation_state.usage import Usage
 
 __all__ = ["find_usage", "load_usage", "read_usage"]
 
-_MOST = 2**63 - 1
 _COUNTS = ("prompt_tokens", "completion_tokens", "total_tokens")
 _DETAILS = {
     "prompt_tokens_details": ("audio_tokens", "cached_tokens"),
@@ -31,9 +26,6 @@ _DETAILS = {
 
 # What others call `cached_tokens`: DeepSeek, and Moonshot.
 _CACHED = ("prompt_cache_hit_tokens", "cached_tokens")
-
-# What others call ``cache_write_tokens``.
-_CACHE_WRITES = frozenset({"cache_creation_tokens", "cache_write_tokens"})
 
 
 def load_usage(payload: Any) -> Usage | None:
@@ -105,7 +97,7 @@ def read_usage(
         return None, {}
 
     problems = read.count
-    counts, extra, left = _counts(read, block, _COUNTS, path)
+    counts, extra, left = counts_of(read, block, _COUNTS, path)
     details: dict[str, dict[str, int]] = {}
     for name, known in _DETAILS.items():
         left.pop(name, None)
@@ -113,10 +105,13 @@ def read_usage(
         details[name] = {}
         if is_map(within):
             here = f"{path}.{name}"
-            details[name], others, rest = _counts(read, within, known, here)
+            details[name], others, rest = counts_of(read, within, known, here)
             for key, count in others.items():
                 # Another count of this name is no less true; this one is kept.
-                if extra.setdefault(_category(key, name), count) != count:
+                if (
+                    extra.setdefault(category_of(key, name.partition("_")[0]), count)
+                    != count
+                ):
                     rest[key] = count
 
             if rest:
@@ -129,49 +124,6 @@ def read_usage(
         usage = _usage(read, counts, details, extra, path)
 
     return usage, read.rest(left, frozenset(), path)
-
-
-def _is_count(value: Any) -> bool:
-    return value.__class__ is int and 0 <= value <= _MOST
-
-
-def _counts(
-    read: Reading, block: Mapping[Any, Any], known: tuple[str, ...], path: str
-) -> tuple[dict[str, int], dict[str, int], dict[str, Any]]:
-    """
-    What *block* counts under *known* names and under others, and what in it
-    is no count.
-    """
-    counts: dict[str, int] = {}
-    others: dict[str, int] = {}
-    left: dict[str, Any] = {}
-    for key, value in block.items():
-        if key in known:
-            if _is_count(value):
-                counts[key] = value
-            elif value is not None:
-                read.wrong(f"{path}.{key}", value, "an integer from 0 to 2**63 - 1")
-        elif isinstance(key, str) and mended(key) == key and _is_count(value):
-            others[key] = value
-        else:
-            left[key] = value
-
-    return counts, others, left
-
-
-def _category(name: str, details: str) -> str:
-    """
-    What to call a count that is in a breakdown.
-
-    >>> _category("text_tokens", "prompt_tokens_details")
-    'prompt_text_tokens'
-    >>> _category("cache_creation_tokens", "prompt_tokens_details")
-    'cache_write_tokens'
-    """
-    if name in _CACHE_WRITES:
-        return "cache_write_tokens"
-
-    return f"{details.partition('_')[0]}_{name}"
 
 
 def _usage(
@@ -189,20 +141,9 @@ def _usage(
 
     prompt = counts.get("prompt_tokens", 0)
     completion = counts.get("completion_tokens", 0)
+    total = counts.get("total_tokens")
     reasoning = written.get("reasoning_tokens", 0)
-    if reasoning and counts.get("total_tokens") == prompt + completion + reasoning:
+    if reasoning and total == prompt + completion + reasoning:
         completion += reasoning
 
-    try:
-        return Usage(
-            prompt,
-            completion,
-            counts.get("total_tokens"),
-            PromptTokensDetails(**within),
-            CompletionTokensDetails(**written),
-            extra,
-        )
-    except InvalidUsageError as found:
-        # Each count is one; only their sum can be too large.
-        read.problem(path, str(found))
-        return None
+    return usage_of(read, (prompt, completion, total), details.values(), extra, path)
