@@ -23,6 +23,7 @@ from conversation_state.adapters._reading import (
 )
 from conversation_state.errors import InvalidUsageError
 from conversation_state.messages import LogProb
+from conversation_state.parts import MediaPart
 from conversation_state.usage import (
     CompletionTokensDetails,
     PromptTokensDetails,
@@ -35,12 +36,13 @@ __all__ = [
     "category_of",
     "content_of",
     "counts_of",
-    "format_of",
+    "heard",
     "is_odd",
-    "media_type_of",
     "read_logprob",
     "text_of",
     "usage_of",
+    "written_format",
+    "written_text",
 ]
 
 # Where the content is in the blocks that hold no url.
@@ -132,6 +134,56 @@ def format_of(media_type: str) -> str:
     """
     kind, _, subtype = media_type.partition("/")
     return _FORMATS.get(media_type) or (subtype if kind == "audio" else "")
+
+
+def heard(content: Content, word: str, notes: dict[str, Any]) -> Content:
+    """
+    *content* of the media type that *word*, a format, is.
+    """
+    if not word:
+        if content.media_type:
+            notes["without"] = ["format"]
+
+        return content
+
+    media_type = media_type_of(word)
+    if format_of(media_type) != word:
+        notes["format"] = word
+
+    return content._replace(media_type=media_type)
+
+
+def written_text(
+    part: MediaPart, kind: str, notes: Mapping[str, Any]
+) -> tuple[str, str]:
+    """
+    The content of *part* as a text, and the media type that this text says.
+    """
+    noted: Any = notes.get("text")
+    found = content_of(noted, kind) if isinstance(noted, str) else None
+    content = Content(part.url, part.data, part.media_type)
+    # The format of audio is told beside it.
+    compared = slice(2) if kind == "input_audio" else slice(3)
+    if found is not None and found[compared] == content[compared]:
+        return noted, found.media_type
+
+    # A comma would end the head of a data: url.
+    if "," in part.media_type:
+        content = content._replace(media_type="")
+
+    said = kind != "input_audio" and content.data is not None
+    return text_of(content, kind), content.media_type if said else ""
+
+
+def written_format(part: MediaPart, notes: Mapping[str, Any]) -> str:
+    """
+    The word for the format of *part*, audio: the one noted, if it still holds.
+    """
+    word: Any = notes.get("format")
+    if isinstance(word, str) and media_type_of(word) == part.media_type:
+        return word
+
+    return format_of(part.media_type)
 
 
 _LEAST_LOGPROB = frozenset({"bytes", "logprob", "token"})

@@ -18,9 +18,10 @@ from conversation_state.adapters._openai import (
     SLOTS,
     Content,
     content_of,
-    format_of,
-    media_type_of,
+    heard,
     text_of,
+    written_format,
+    written_text,
 )
 from conversation_state.adapters._reading import Place, is_list, is_map
 from conversation_state.adapters.openai_chat._words import (
@@ -161,7 +162,7 @@ def _media(block: Place, kind: str, role: str) -> Part | None:
         block.notes["block"] = kind
 
     if kind == "input_audio":
-        content = _heard(content, word, block.notes)
+        content = heard(content, word, block.notes)
         word = ""
 
     fields = dict(zip(Content._fields, content, strict=True))
@@ -196,23 +197,6 @@ def _media_words(block: Place, inside: Place, kind: str) -> tuple[str, str]:
     word = inside.optional(WORDS[kind]) if kind in WORDS else ""
     inside.keep(frozenset({slot, WORDS.get(kind, slot)}))
     return text, word
-
-
-def _heard(content: Content, word: str, notes: dict[str, Any]) -> Content:
-    """
-    *content* of the media type that *word*, a format, is.
-    """
-    if not word:
-        if content.media_type:
-            notes["without"] = ["format"]
-
-        return content
-
-    media_type = media_type_of(word)
-    if format_of(media_type) != word:
-        notes["format"] = word
-
-    return content._replace(media_type=media_type)
 
 
 def write_part(
@@ -266,7 +250,7 @@ def _write_media(
     notes = notes_of(part.metadata, SOURCE)
     kind: Any = notes.get("block")
     if not isinstance(kind, str) or not isinstance(part, MEDIA.get(kind, ())):
-        kind = block_of(part.kind, _content(part), role)
+        kind = block_of(part.kind, Content(part.url, part.data, part.media_type), role)
 
     if not kind:
         known = part.kind in NATURAL[role]
@@ -274,12 +258,12 @@ def _write_media(
         write.lose(path, part.kind, f"a message of role {role} takes it {how}")
         return None
 
-    text, media_type = _written_text(part, kind, notes)
+    text, media_type = written_text(part, kind, notes)
     told = {SLOTS.get(kind, "url"): text}
     block: dict[str, Any] = {"type": kind, kind: told}
     typed = media_type == part.media_type
     if kind == "input_audio":
-        word = _written_format(part, notes)
+        word = written_format(part, notes)
         if word and not (typed and "format" in list_of(notes, "without")):
             told["format"] = word
             typed = True
@@ -299,37 +283,3 @@ def _write_media(
         block[kind] = text
 
     return block
-
-
-def _written_text(
-    part: MediaPart, kind: str, notes: Mapping[str, Any]
-) -> tuple[str, str]:
-    """
-    The content of *part* as a text, and the media type that this text says.
-    """
-    noted: Any = notes.get("text")
-    found = content_of(noted, kind) if isinstance(noted, str) else None
-    content = Content(part.url, part.data, part.media_type)
-    # The format of audio is told beside it.
-    compared = slice(2) if kind == "input_audio" else slice(3)
-    if found is not None and found[compared] == content[compared]:
-        return noted, found.media_type
-
-    # A comma would end the head of a data: url.
-    if "," in part.media_type:
-        content = content._replace(media_type="")
-
-    said = kind != "input_audio" and content.data is not None
-    return text_of(content, kind), content.media_type if said else ""
-
-
-def _content(part: MediaPart) -> Content:
-    return Content(part.url, part.data, part.media_type)
-
-
-def _written_format(part: MediaPart, notes: Mapping[str, Any]) -> str:
-    word: Any = notes.get("format")
-    if isinstance(word, str) and media_type_of(word) == part.media_type:
-        return word
-
-    return format_of(part.media_type)
