@@ -4,7 +4,6 @@ The blocks of a content, and the parts they are.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
 
 from conversation_state.adapters._export import (
