@@ -1,0 +1,325 @@
+"""
+The blocks of a content, and the parts they are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from conversation_state.adapters._export import (
+    Writing,
+    list_of,
+    map_of,
+    notes_of,
+    written_over,
+)
+from conversation_state.adapters._openai import (
+    Content,
+    content_of,
+    heard,
+    is_odd,
+    read_logprob,
+    text_of,
+    written_format,
+    written_text,
+)
+from conversation_state.adapters._reading import Place, is_list, is_map
+from conversation_state.adapters.openai_responses._words import (
+    MEDIA,
+    SOURCE,
+    TEXTS,
+    text_block,
+)
+from conversation_state.messages import LogProb
+from conversation_state.parts import (
+    AudioPart,
+    FilePart,
+    ImagePart,
+    MediaPart,
+    Part,
+    RefusalPart,
+    TextPart,
+    UnknownPart,
+)
+
+__all__ = ["read_block", "read_content", "write_block"]
+
+_PLAIN = frozenset({"text", "type"})
+_TEXT = _PLAIN | {"logprobs"}
+_REFUSAL = frozenset({"refusal", "type"})
+
+
+def read_content(place: Place, key: str, role: str) -> str | list[Part]:
+    """
+    What stands under *key*, for *role* to say: a text, or parts.
+    """
+    content = place.raw.get(key)
+    if isinstance(content, str):
+        return place.text(key)
+
+    if not is_list(content):
+        place.wrong(key, "a text or a list of parts")
+        return ""
+
+    parts: list[Part] = []
+    for at, raw in enumerate(content):
+        path = f"{place.path}.{key}[{at}]"
+        if not is_map(raw):
+            place.reading.wrong(path, raw, "an object")
+        else:
+            parts.append(read_block(Place(place.reading, raw, path), role))
+
+    return parts
+
+
+def read_block(
+    block: Place,
+    role: str,
+    index: int | None = None,
+    told: list[LogProb] | None = None,
+) -> Part:
+    """
+    The part that *block* is, for *role* to say. In a response, how likely its
+    tokens were goes into *told*.
+    """
+    kind = block.raw.get("type")
+    part: Part | None = None
+    if not isinstance(kind, str):
+        block.wrong("type", "a text")
+        return TextPart("", index=index)
+
+    if kind in TEXTS:
+        if kind != text_block(role):
+            block.notes["block"] = kind
+
+        text = block.text("text")
+        if block.raw.keys() != _PLAIN:
+            _keep_logprobs(block, told)
+
+        return TextPart(text, index=index, metadata=block.metadata(SOURCE))
+
+    if kind == "refusal" and role == "assistant":
+        text = block.text("refusal")
+        block.keep(_REFUSAL)
+        return RefusalPart(text, index=index, metadata=block.metadata(SOURCE))
+
+    if kind == "input_image":
+        part = _image(block, role, index)
+    elif kind == "input_file":
+        part = _file(block, role, index)
+    elif kind == "input_audio":
+        part = _audio(block, role, index)
+
+    if part is None:
+        raw = block.reading.json(block.raw, block.path)
+        metadata = block.metadata(SOURCE)
+        return UnknownPart(raw, source=SOURCE, index=index, metadata=metadata)
+
+    return part
+
+
+def _keep_logprobs(block: Place, told: list[LogProb] | None) -> None:
+    """
+    Keep what else stands in a text's *block*.
+
+    How likely the tokens of a response were is told by its `ResponseMeta`, and
+    nothing to be sent back.
+    """
+    given = block.raw.get("logprobs")
+    if told is None or not given:
+        block.keep(_PLAIN)
+        return
+
+    path = f"{block.path}.logprobs"
+    if not is_list(given):
+        block.wrong("logprobs", "a list or null")
+        return
+
+    told += [
+        read_logprob(block.reading, one, f"{path}[{at}]")
+        for at, one in enumerate(given)
+    ]
+    if any(map(is_odd, given)):
+        block.keep(_PLAIN)
+    else:
+        block.keep(_TEXT)
+        block.keys["logprobs"] = []
+
+
+def _medium(
+    block: Place, kind: str, role: str, content: Content, known: frozenset[str]
+) -> dict[str, Any]:
+    """
+    The fields of a medium whose block is of *kind*.
+    """
+    block.keep(known)
+    if not _is_natural(kind, content, role):
+        block.notes["block"] = kind
+
+    return dict(zip(Content._fields, content, strict=True))
+
+
+def _is_natural(kind: str, content: Content, role: str) -> bool:
+    """
+    Whether *role* says *content* in a block of *kind*.
+    """
+    if kind == "input_audio":
+        return role == "user" and content.data is not None
+
+    return role in {"user", "tool"}
+
+
+def _image(block: Place, role: str, index: int | None) -> Part | None:
+    given = block.raw.get("image_url")
+    if not isinstance(given, str) or not given:
+        return None
+
+    text = block.text("image_url")
+    content = content_of(text, "image_url")
+    if content is None:
+        return None
+
+    _note_text(block, content, "image_url", text)
+    known = frozenset({"detail", "image_url", "type"})
+    fields = _medium(block, "input_image", role, content, known)
+    fields["detail"] = block.if_text("detail")
+    return ImagePart(**fields, index=index, metadata=block.metadata(SOURCE))
+
+
+def _file(block: Place, role: str, index: int | None) -> Part | None:
+    given = [key for key in ("file_data", "file_url") if block.raw.get(key) is not None]
+    if len(given) != 1 or not isinstance(block.raw[given[0]], str):
+        return None
+
+    key = given[0]
+    text = block.text(key)
+    content = content_of(text, "file") if key == "file_data" else None
+    if key == "file_url" and text:
+        content = Content(text, None, "")
+
+    if content is None or (key == "file_data" and content.data is None):
+        return None
+
+    if key == "file_data":
+        _note_text(block, content, "file", text)
+
+    known = frozenset({"filename", key, "type"})
+    fields = _medium(block, "input_file", role, content, known)
+    fields["name"] = block.if_text("filename")
+    return FilePart(**fields, index=index, metadata=block.metadata(SOURCE))
+
+
+def _audio(block: Place, role: str, index: int | None) -> Part | None:
+    given = block.raw.get("input_audio")
+    if not is_map(given) or not isinstance(given.get("data"), str):
+        return None
+
+    inside = Place(block.reading, given, f"{block.path}.input_audio")
+    text = inside.text("data")
+    content = content_of(text, "input_audio")
+    if content is None or content.data is None:
+        return None
+
+    word = inside.if_text("format")
+    inside.keep(frozenset({"data", "format"}))
+    _note_text(block, content, "input_audio", text)
+    known = frozenset({"input_audio", "type"})
+    content = heard(content, word, block.notes)
+    fields = _medium(block, "input_audio", role, content, known)
+    if inside.keys:
+        block.keys["input_audio"] = inside.keys
+
+    return AudioPart(**fields, index=index, metadata=block.metadata(SOURCE))
+
+
+def _note_text(block: Place, content: Content, kind: str, text: str) -> None:
+    """
+    Note how *content* was written, if not as `dump` would.
+    """
+    if text_of(content, kind) != text:
+        block.notes["text"] = text
+
+
+def write_block(
+    write: Writing, part: Part, path: str, role: str
+) -> dict[str, Any] | None:
+    """
+    The block that *part* is in a message of *role*; None if there is none, and
+    it is lost.
+    """
+    notes = write.notes(part, path)
+    block: dict[str, Any] | None = None
+    if isinstance(part, TextPart):
+        noted: Any = notes.get("block")
+        kind = noted if isinstance(noted, str) and noted in TEXTS else text_block(role)
+        block = {"type": kind, "text": part.text}
+    elif isinstance(part, RefusalPart):
+        block = {"type": "refusal", "refusal": part.text}
+    elif isinstance(part, UnknownPart):
+        return write.unknown(part.raw, part.source, path, "type")  # type: ignore[no-any-return]
+    elif isinstance(part, MediaPart):
+        block = _write_medium(write, part, path, role)
+
+    return block and written_over(map_of(notes, "keys"), block)
+
+
+def _write_medium(
+    write: Writing, part: MediaPart, path: str, role: str
+) -> dict[str, Any] | None:
+    notes = notes_of(part.metadata, SOURCE)
+    kind = MEDIA.get(part.kind, "")
+    content = Content(part.url, part.data, part.media_type)
+    by_url = kind == "input_audio" and part.data is None
+    if by_url or not (notes.get("block") == kind or _is_natural(kind, content, role)):
+        how = "by its content, not by url" if by_url and role == "user" else "nowhere"
+        write.lose(path, part.kind, f"a message of role {role} takes it {how}")
+        return None
+
+    if isinstance(part, ImagePart):
+        text, media_type = written_text(part, "image_url", notes)
+        block = {"type": kind, "image_url": text}
+        if part.detail:
+            block["detail"] = part.detail
+    elif isinstance(part, FilePart):
+        block, media_type = _write_file(part, notes)
+    else:
+        return _write_audio(write, part, path)
+
+    if media_type != part.media_type:
+        write.lose(path, "media_type", f"has no place in {kind}")
+
+    return block
+
+
+def _write_file(part: FilePart, notes: Mapping[str, Any]) -> tuple[dict[str, Any], str]:
+    """
+    The block of a file, and the media type that is said in it.
+    """
+    block: dict[str, Any] = {"type": "input_file"}
+    media_type = ""
+    if part.data is None:
+        block["file_url"] = part.url
+    else:
+        block["file_data"], media_type = written_text(part, "file", notes)
+
+    if part.name:
+        block["filename"] = part.name
+
+    return block, media_type
+
+
+def _write_audio(write: Writing, part: MediaPart, path: str) -> dict[str, Any]:
+    notes = notes_of(part.metadata, SOURCE)
+    text, media_type = written_text(part, "input_audio", notes)
+    told = {"data": text}
+    typed = media_type == part.media_type
+    word = written_format(part, notes)
+    if word and not (typed and "format" in list_of(notes, "without")):
+        told["format"] = word
+        typed = True
+
+    if not typed:
+        write.lose(path, "media_type", "has no place in input_audio")
+
+    return {"type": "input_audio", "input_audio": told}

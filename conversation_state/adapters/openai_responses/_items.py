@@ -1,0 +1,293 @@
+"""
+The items that a model says, and the parts and calls they are.
+
+Of most items each is one part or call. A message and a thought hold several
+blocks, each of which is a part: the last one has the notes on the item, the
+others a note that there is ``more`` of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple, TypeAlias
+
+from conversation_state.adapters._reading import Place, is_list, is_map
+from conversation_state.adapters.openai_responses._blocks import read_block
+from conversation_state.adapters.openai_responses._words import CALLS, SOURCE
+from conversation_state.messages import LogProb
+from conversation_state.parts import Part, ReasoningPart, TextPart, UnknownPart
+from conversation_state.tools import ToolCall
+
+__all__ = [
+    "LISTS",
+    "Block",
+    "Said",
+    "blocks_of",
+    "empty",
+    "is_spoken",
+    "is_thought",
+    "note_item",
+    "read_call",
+    "read_item",
+    "read_spoken_block",
+]
+
+Said: TypeAlias = Part | ToolCall
+
+# Where the blocks of an item are, in the order they are said in.
+LISTS = {"message": ("content",), "reasoning": ("summary", "content")}
+
+_MESSAGE = frozenset({"content", "role"})
+_REASONING = frozenset({"content", "encrypted_content", "summary", "type"})
+_THOUGHT = frozenset({"text", "type"})
+
+
+class Block(NamedTuple):
+    """
+    One block of an item, and the list it stands in.
+    """
+
+    where: str
+    number: int
+    raw: Mapping[str, Any]
+    path: str
+
+
+def is_spoken(raw: Mapping[str, Any]) -> bool:
+    """
+    Whether the item *raw* is made of blocks.
+    """
+    kind = raw.get("type")
+    return isinstance(kind, str) and kind in LISTS
+
+
+def read_item(
+    item: Place, index: int, made_id: str, told: list[LogProb] | None = None
+) -> list[Said]:
+    """
+    What *item* says, numbered from *index* on.
+
+    Args:
+        item: The item; a message may lack its type.
+
+        index: The place of its first part or call among those of the response.
+
+        made_id: The id of a call that has none.
+
+        told: Where, in a response, to put how likely its tokens were.
+    """
+    kind = item.raw.get("type", "message")
+    if kind in CALLS:
+        return [read_call(item, index, made_id)]
+
+    if kind == "message":
+        content = item.raw.get("content")
+        if isinstance(content, str):
+            return [_plain(item, index)]
+
+        if not is_list(content):
+            item.wrong("content", "a text or a list of parts")
+            return []
+
+        return _spoken(item, "message", index, told)
+
+    if kind == "reasoning" and _is_readable(item.raw):
+        return _spoken(item, "reasoning", index, told)
+
+    return [
+        UnknownPart(item.reading.json(item.raw, item.path), source=SOURCE, index=index)
+    ]
+
+
+def _is_readable(raw: Mapping[str, Any]) -> bool:
+    """
+    Whether there is a text in the thought *raw*, or nothing but a signature.
+    """
+    blocks: list[Any] = []
+    for where in LISTS["reasoning"]:
+        listed = raw.get(where)
+        if is_list(listed):
+            blocks += listed
+        elif listed is not None:
+            return False
+
+    signature = raw.get("encrypted_content")
+    if not (signature is None or isinstance(signature, str)):
+        return False
+
+    return all(map(is_map, blocks)) and (not blocks or any(map(is_thought, blocks)))
+
+
+def is_thought(raw: Mapping[str, Any]) -> bool:
+    """
+    Whether the block *raw* of a thought is a text.
+    """
+    return isinstance(raw.get("text"), str) and isinstance(raw.get("type"), str)
+
+
+def _plain(item: Place, index: int) -> Part:
+    """
+    A message whose content is a text and no list.
+    """
+    text = item.text("content")
+    item.keep(_MESSAGE)
+    notes: dict[str, Any] = {"plain": True}
+    if item.keys:
+        notes["item"] = item.keys
+
+    return TextPart(text, index=index, metadata=_metadata(notes))
+
+
+def _metadata(notes: dict[str, Any]) -> Any:
+    # Any: what takes metadata takes any mapping, and says it is a PMap.
+    return {SOURCE: notes}
+
+
+def note_item(item: Place, kind: str) -> tuple[dict[str, Any], str]:
+    """
+    The notes on *item* of a *kind*, and what it is signed with.
+    """
+    if kind == "message":
+        item.keep(_MESSAGE)
+        return ({"item": item.keys} if item.keys else {}), ""
+
+    item.keep(_REASONING)
+    for where in LISTS[kind]:
+        # Of no blocks there are no parts; how there are none is noted.
+        if where in item.raw and not item.raw[where] and where != "summary":
+            item.keys[where] = item.raw[where]
+
+    notes: dict[str, Any] = {"item": item.keys}
+    if item.raw.get("summary") is None:
+        if "summary" in item.raw:
+            item.keys["summary"] = None
+        else:
+            notes["without"] = ["summary"]
+
+    return notes, item.optional("encrypted_content")
+
+
+def blocks_of(item: Place, kind: str) -> list[Block]:
+    """
+    The blocks of *item*, in the order they are said in.
+    """
+    blocks: list[Block] = []
+    for where in LISTS[kind]:
+        listed = item.raw.get(where)
+        if listed is None:
+            continue
+
+        if not is_list(listed):
+            item.wrong(where, "a list of parts")
+            continue
+
+        for number, raw in enumerate(listed):
+            path = f"{item.path}.{where}[{number}]"
+            if is_map(raw):
+                blocks.append(Block(where, number, raw, path))
+            else:
+                item.reading.wrong(path, raw, "an object")
+
+    return blocks
+
+
+def _spoken(
+    item: Place, kind: str, index: int, told: list[LogProb] | None
+) -> list[Said]:
+    blocks = blocks_of(item, kind)
+    notes, signature = note_item(item, kind)
+    if not blocks:
+        return [empty(kind, notes, signature, index)]
+
+    # What can't be signed is not what was.
+    signed = max(
+        [at for at, block in enumerate(blocks) if is_thought(block.raw)], default=0
+    )
+    parts: list[Said] = []
+    for at, block in enumerate(blocks):
+        last = at == len(blocks) - 1
+        parts.append(
+            read_spoken_block(
+                Place(item.reading, block.raw, block.path),
+                block.where if kind == "reasoning" else "",
+                notes if last else {"more": True},
+                index=index + at,
+                signature=signature if at == signed else "",
+                told=told,
+            )
+        )
+
+    return parts
+
+
+def empty(kind: str, notes: dict[str, Any], signature: str, index: int) -> Part:
+    """
+    The part of an item of *kind* that has no blocks.
+    """
+    if kind == "reasoning":
+        return ReasoningPart("", signature, index=index, metadata=_metadata(notes))
+
+    return TextPart("", index=index, metadata=_metadata({**notes, "bare": True}))
+
+
+def read_spoken_block(
+    block: Place,
+    where: str,
+    notes: dict[str, Any],
+    *,
+    index: int,
+    signature: str = "",
+    told: list[LogProb] | None = None,
+) -> Part:
+    """
+    The part that *block* is, with *notes* on its item; *where* it stands in a
+    thought, "" if it is a message's.
+    """
+    block.notes.update(notes)
+    if not where:
+        part = read_block(block, "assistant", index, told)
+        if isinstance(part, UnknownPart) and not notes:
+            # Without a note on the item, this would be an item of its own.
+            return UnknownPart(
+                part.raw, source=SOURCE, index=index, metadata=_metadata({"item": {}})
+            )
+
+        return part
+
+    if not is_thought(block.raw):
+        block.notes["under"] = where
+        raw = block.reading.json(block.raw, block.path)
+        metadata = block.metadata(SOURCE)
+        return UnknownPart(raw, source=SOURCE, index=index, metadata=metadata)
+
+    kind = block.raw["type"]
+    text = block.text("text")
+    # An empty thought has no summary if nothing else is noted.
+    if where == "content" or not text or kind != "summary_text":
+        block.notes["under"] = where
+        block.notes["block"] = kind
+
+    block.keep(_THOUGHT)
+    return ReasoningPart(text, signature, index=index, metadata=block.metadata(SOURCE))
+
+
+def read_call(item: Place, index: int, made_id: str) -> ToolCall:
+    """
+    A call of a tool of the caller's.
+    """
+    kind = item.raw["type"]
+    key = CALLS[kind]
+    name, arguments = item.text("name"), item.text(key)
+    call_id = item.optional("call_id")
+    if not call_id:
+        call_id = item.notes["made_id"] = made_id
+
+    item.keep(frozenset({"call_id", "name", "type", key}))
+    return ToolCall(
+        call_id,
+        name,
+        arguments,
+        index=index,
+        type="custom" if kind == "custom_tool_call" else "function",
+        metadata=item.metadata(SOURCE),
+    )

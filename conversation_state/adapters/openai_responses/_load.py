@@ -1,0 +1,345 @@
+"""
+From Responses to messages.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, cast
+
+from conversation_state.adapters._reading import (
+    Place,
+    Reading,
+    is_list,
+    is_map,
+    mended,
+)
+from conversation_state.adapters.openai_responses._blocks import read_content
+from conversation_state.adapters.openai_responses._items import Said, read_item
+from conversation_state.adapters.openai_responses._response import (
+    failure_of,
+    read_response,
+)
+from conversation_state.adapters.openai_responses._words import (
+    CALLERS,
+    RESULTS,
+    SOURCE,
+)
+from conversation_state.messages import (
+    AssistantMessage,
+    LogProb,
+    Message,
+    ResponseMeta,
+    SystemMessage,
+    ToolMessage,
+    UnknownMessage,
+    UserMessage,
+)
+from conversation_state.parts import Part, TextPart
+from conversation_state.tools import ToolCall
+
+__all__ = ["load"]
+
+_ROLES = {"developer": "system", "system": "system", "user": "user"}
+_SPOKEN = frozenset({"content", "role"})
+_RESULT = frozenset({"call_id", "output", "type"})
+# The notes on a text that is no list.
+_PLAIN_NOTES = TextPart("", metadata=cast(Any, {SOURCE: {"plain": True}})).metadata
+
+
+def load(payload: Any) -> tuple[Message, ...]:
+    """
+    The messages of *payload*: a request, its list of items, or a response.
+
+    Of a request only ``instructions`` and ``input`` are read. A response gives
+    its message with its `ResponseMeta`; one of a compaction gives the messages
+    that were kept before it.
+
+    What the model said without anybody between is one message: all of a
+    response, and of a history the items up to the next one that the caller
+    made. A message that follows a message is another one's, unless the first
+    was only a commentary (``phase``).
+
+    Nothing is lost: what our model has no word for is kept as an unknown part
+    or message, or in notes (see this package). Half of a surrogate pair
+    becomes U+FFFD, and a note says where.
+
+    Raises:
+        DecodeError:
+            If something is not what the format has in its place; with all
+            that is wrong, each with its path.
+    """
+    read = _Loading()
+    if is_list(payload):
+        read.history(payload, "$")
+    elif is_map(payload):
+        read.document(payload)
+    else:
+        read.wrong("$", payload, "a request, a list of items, or a response")
+
+    read.finish()
+    return tuple(read.messages)
+
+
+class _Loading(Reading):
+    """
+    One payload while it is read.
+
+    Attributes:
+        messages: Those that are read.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.messages: list[Message] = []
+        self._answer: list[Said] | None = None
+        # The phase of the message that was said last, "" if it had none; None
+        # if what was said last was no message.
+        self._phase: str | None = None
+        # From which of the mended texts on they are of the message being read.
+        self._since = 0
+        self._tools: dict[str, str] = {}
+
+    def document(self, payload: Mapping[str, Any]) -> None:
+        """
+        Read a request or a response.
+        """
+        place = Place(self, payload, "$")
+        if "output" in payload and "input" in payload:
+            self.problem("$", "has both input and output; expected one of them")
+        elif "input" in payload:
+            self._request(place)
+        elif is_list(payload.get("output")):
+            self._response(place)
+        elif payload.get("error") is not None:
+            said = failure_of(payload["error"]) or "it did not say"
+            self.problem("$.error", f"is why the provider failed: {mended(said)}")
+        elif "output" in payload:
+            place.wrong("output", "a list of items")
+        else:
+            self.problem(
+                "$",
+                "has neither input nor output; expected a request, a list of items, "
+                "or a response",
+            )
+
+    def _request(self, place: Place) -> None:
+        if place.raw.get("instructions") is not None:
+            text = place.text("instructions")
+            self._add(SystemMessage, text, Place(self, {}, "$"))
+
+        said = place.raw["input"]
+        if isinstance(said, str):
+            self._add(UserMessage, place.text("input"), Place(self, {}, "$"))
+        elif is_list(said):
+            self.history(said, "$.input")
+        else:
+            place.wrong("input", "a text or a list of items")
+
+    def history(self, raws: Sequence[Any], path: str) -> None:
+        """
+        Read the items of a list.
+        """
+        for at, raw in enumerate(raws):
+            if not is_map(raw):
+                self.wrong(f"{path}[{at}]", raw, "an object")
+            else:
+                self._item(Place(self, raw, f"{path}[{at}]"), f"item_{at}")
+
+        self._close()
+
+    def _item(self, item: Place, prefix: str) -> None:
+        kind = item.raw.get("type")
+        if kind is None and "role" in item.raw:
+            kind = "message"
+        elif kind is None and "id" in item.raw:
+            kind = "item_reference"
+        elif not isinstance(kind, str):
+            item.wrong("type", "the type of an item")
+            return
+
+        if kind == "message":
+            role = item.raw.get("role")
+            if not isinstance(role, str):
+                item.wrong("role", ", ".join(["assistant", *_ROLES]))
+            elif role == "assistant":
+                self._say(item, f"{prefix}_call")
+            else:
+                self._message(item, role)
+        elif kind in CALLERS:
+            self._result(item, kind)
+        elif kind == "item_reference" and self._answer is None:
+            self._unknown(item)
+        else:
+            self._say(item, f"{prefix}_call")
+
+    def _say(
+        self, item: Place, made_id: str, told: list[LogProb] | None = None
+    ) -> None:
+        """
+        Add what the model says in *item*; in a history, that may be the first
+        of another response.
+        """
+        is_message = item.raw.get("type", "message") in {"message", None}
+        if told is None and (
+            self._phase == "final_answer"
+            or (is_message and self._phase not in {None, "commentary"})
+        ):
+            self._close()
+
+        if self._answer is None:
+            self._answer = []
+            self._since = len(self.mended)
+
+        self._answer += read_item(item, len(self._answer), made_id, told)
+        phase = item.raw.get("phase")
+        self._phase = None
+        if is_message:
+            self._phase = phase if isinstance(phase, str) else ""
+
+    def _close(self, meta: ResponseMeta | None = None, **notes: Any) -> None:
+        """
+        Add the message of what the model has said, if anything.
+        """
+        if self._answer is None:
+            return
+
+        said, self._answer, self._phase = self._answer, None, None
+        calls = [one for one in said if isinstance(one, ToolCall)]
+        parts = [one for one in said if not isinstance(one, ToolCall)]
+        self._tools.update({call.id: call.name for call in calls})
+        place = Place(self, {}, "")
+        place.notes.update(notes)
+        if not said:
+            place.notes["silent"] = True
+
+        content = _content_of(parts, alone=len(said) == 1)
+        fields: dict[str, Any] = {"tool_calls": calls, "response": meta}
+        self._add(AssistantMessage, content, place, fields)
+
+    def _add(
+        self,
+        kind: Any,
+        content: Any,
+        place: Place,
+        fields: Mapping[str, Any] | None = None,
+    ) -> None:
+        """
+        Add a message of a *kind*, unless there is something wrong.
+        """
+        harmed = self.mended[self._since :]
+        self._since = len(self.mended)
+        if harmed:
+            place.notes["mended"] = [
+                path.removeprefix("$").removeprefix(".")
+                for path in dict.fromkeys(harmed)
+            ]
+
+        if not self.count:
+            metadata = place.metadata(SOURCE)
+            self.messages.append(kind(content, metadata=metadata, **(fields or {})))
+
+    def _message(self, item: Place, role: str) -> None:
+        """
+        What somebody else says than the model.
+        """
+        self._close()
+        if role not in _ROLES:
+            self._unknown(item)
+            return
+
+        content = read_content(item, "content", role)
+        item.keep(_SPOKEN)
+        if _ROLES[role] == "user":
+            self._add(UserMessage, content, item)
+        elif isinstance(content, str) or all(isinstance(p, TextPart) for p in content):
+            item.notes["role"] = role
+            self._add(SystemMessage, content, item)
+        else:
+            self._unknown(item)
+
+    def _unknown(self, item: Place) -> None:
+        self._close()
+        raw = self.json(item.raw, item.path)
+        self._add(UnknownMessage, raw, Place(self, {}, ""), {"source": SOURCE})
+
+    def _result(self, item: Place, kind: str) -> None:
+        """
+        What a tool of the caller's answered, if it is one of those we know.
+        """
+        self._close()
+        call_id = item.raw.get("call_id")
+        if kind not in RESULTS.values() or not isinstance(call_id, str) or not call_id:
+            self._unknown(item)
+            return
+
+        content = read_content(item, "output", "tool")
+        fields: dict[str, Any] = {"tool_call_id": item.text("call_id")}
+        fields["tool_name"] = self._tools.get(fields["tool_call_id"], "")
+        known = _RESULT
+        if item.raw.get("name"):
+            fields["tool_name"] = item.text("name")
+            item.notes["named"] = True
+            known |= {"name"}
+
+        item.keep(known)
+        if kind == RESULTS["custom"]:
+            item.notes["custom"] = True
+
+        self._add(ToolMessage, content, item, fields)
+
+    def _response(self, place: Place) -> None:
+        raw = place.raw
+        logprobs: list[LogProb] = []
+        name = raw.get("id")
+        prefix = name if isinstance(name, str) and name else "response"
+        answers = [at for at, one in enumerate(raw["output"]) if _is_said(one)]
+        told = read_response(place)
+        for at, one in enumerate(raw["output"]):
+            path = f"$.output[{at}]"
+            if not is_map(one):
+                self.wrong(path, one, "an object")
+            elif at in answers:
+                number = len(self._answer or ())
+                self._say(Place(self, one, path), f"{prefix}_call_{number}", logprobs)
+            else:
+                self._message(Place(self, one, path), one["role"])
+
+        if self._answer is None:
+            self._answer = []
+
+        reason, usage, model, notes = told
+        meta = ResponseMeta(reason, usage, tuple(logprobs) or None, model)
+        self._close(meta, **({"response": notes} if notes else {}))
+
+
+def _is_said(raw: Any) -> bool:
+    """
+    Whether the model says *raw*, an item of a response: a compaction gives
+    back what others said, too.
+    """
+    if not is_map(raw) or raw.get("type", "message") != "message":
+        return True
+
+    role = raw.get("role", "assistant")
+    return not (isinstance(role, str) and role in _ROLES)
+
+
+def _content_of(parts: list[Part], *, alone: bool) -> str | list[Part]:
+    """
+    The content of *parts*: a text, if it is one that is written so.
+    """
+    if not parts:
+        return ""
+
+    first = parts[0]
+    if (
+        len(parts) == 1
+        and isinstance(first, TextPart)
+        and first.index == 0
+        and (first.text or alone)
+        and first.metadata == _PLAIN_NOTES
+    ):
+        return first.text
+
+    return list(parts)

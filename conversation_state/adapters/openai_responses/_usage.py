@@ -1,0 +1,118 @@
+"""
+What a response cost.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from conversation_state.adapters._openai import category_of, counts_of, usage_of
+from conversation_state.adapters._reading import Reading, is_map
+from conversation_state.usage import Usage
+
+__all__ = ["load_usage", "read_usage"]
+
+_COUNTS = ("input_tokens", "output_tokens", "total_tokens")
+_DETAILS = {
+    "input_tokens_details": ("prompt", ("audio_tokens", "cached_tokens")),
+    "output_tokens_details": (
+        "completion",
+        (
+            "accepted_prediction_tokens",
+            "audio_tokens",
+            "reasoning_tokens",
+            "rejected_prediction_tokens",
+        ),
+    ),
+}
+
+
+def load_usage(payload: Any) -> Usage | None:
+    """
+    What *payload*, a response, an event of a stream or a usage block, cost.
+
+    None if it does not say. Integers that have no field are in `Usage.extra`,
+    those of a breakdown with ``prompt_`` or ``completion_`` before their name,
+    but for ``cache_write_tokens``; what is no count of tokens is left out.
+
+    Raises:
+        DecodeError:
+            If a count is negative, not an integer, or over 2**63 - 1.
+
+    Source:
+        ``input_tokens`` include what was read from the cache and what was
+        written to it, ``output_tokens`` include the reasoning: in all recorded
+        responses the total is input and output together, whatever the details
+        are. What tools cost (``tool_usage``) is beside the usage, and not
+        added to it.
+
+    >>> load_usage({"input_tokens": 9, "output_tokens": 2}).total_tokens
+    11
+    """
+    read = Reading()
+    usage = None
+    if is_map(payload):
+        block, path = _found(payload)
+        if block is not None:
+            usage, _ = read_usage(read, block, path)
+    elif payload is not None:
+        read.wrong("$", payload, "a response, an event of a stream or a usage block")
+
+    read.finish()
+    return usage
+
+
+def _found(payload: Mapping[str, Any]) -> tuple[Any, str]:
+    """
+    What in *payload* says what it cost, None if nothing; and where it is.
+    """
+    response = payload.get("response")
+    if is_map(response) and response.get("usage") is not None:
+        return response["usage"], "$.response.usage"
+
+    if payload.get("usage") is not None:
+        return payload["usage"], "$.usage"
+
+    return (payload if any(name in payload for name in _COUNTS) else None), "$"
+
+
+def read_usage(
+    read: Reading, block: Any, path: str
+) -> tuple[Usage | None, dict[str, Any]]:
+    """
+    The usage in *block*, None if there was a problem; and what else it says.
+    """
+    if not is_map(block):
+        read.wrong(path, block, "an object")
+        return None, {}
+
+    problems = read.count
+    counts, extra, left = counts_of(read, block, _COUNTS, path)
+    details: list[dict[str, int]] = []
+    for name, (whose, known) in _DETAILS.items():
+        left.pop(name, None)
+        within = block.get(name)
+        found: dict[str, int] = {}
+        if is_map(within):
+            here = f"{path}.{name}"
+            found, others, rest = counts_of(read, within, known, here)
+            for key, count in others.items():
+                # Another count of this name is no less true; this one is kept.
+                if extra.setdefault(category_of(key, whose), count) != count:
+                    rest[key] = count
+
+            if rest:
+                left[name] = rest
+        elif within is not None:
+            read.wrong(f"{path}.{name}", within, "an object or null")
+
+        details.append(found)
+
+    usage = None
+    if read.count == problems:
+        told = counts.get("input_tokens", 0), counts.get("output_tokens", 0)
+        total = counts.get("total_tokens")
+        usage = usage_of(read, (*told, total), details, extra, path)
+
+    return usage, read.rest(left, frozenset(), path)
