@@ -167,7 +167,7 @@ def _is_natural(kind: str, content: Content, role: str) -> bool:
     if kind == "input_audio":
         return role == "user" and content.data is not None
 
-    return role in {"user", "tool"}
+    return bool(kind) and role in {"user", "tool"}
 
 
 def _image(block: Place, role: str, index: int | None) -> Part | None:
@@ -271,7 +271,8 @@ def _write_medium(
     kind = MEDIA.get(part.kind, "")
     content = Content(part.url, part.data, part.media_type)
     by_url = kind == "input_audio" and part.data is None
-    if by_url or not (notes.get("block") == kind or _is_natural(kind, content, role)):
+    noted = kind and notes.get("block") == kind
+    if by_url or not (noted or _is_natural(kind, content, role)):
         how = "by its content, not by url" if by_url and role == "user" else "nowhere"
         write.lose(path, part.kind, f"a message of role {role} takes it {how}")
         return None

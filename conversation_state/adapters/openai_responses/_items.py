@@ -76,11 +76,11 @@ def read_item(
 
         told: Where, in a response, to put how likely its tokens were.
     """
-    kind = item.raw.get("type", "message")
+    kind = item.raw.get("type")
     if kind in CALLS:
         return [read_call(item, index, made_id)]
 
-    if kind == "message":
+    if kind == "message" or (kind is None and "role" in item.raw):
         content = item.raw.get("content")
         if isinstance(content, str):
             return [_plain(item, index)]

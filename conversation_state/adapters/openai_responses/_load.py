@@ -42,7 +42,7 @@ __all__ = ["load"]
 
 _ROLES = {"developer": "system", "system": "system", "user": "user"}
 _SPOKEN = frozenset({"content", "role"})
-_RESULT = frozenset({"call_id", "output", "type"})
+_RESULT = frozenset({"call_id", "name", "output", "type"})
 # The notes on a text that is no list.
 _PLAIN_NOTES = TextPart("", metadata=cast(Any, {SOURCE: {"plain": True}})).metadata
 
@@ -180,7 +180,8 @@ class _Loading(Reading):
         Add what the model says in *item*; in a history, that may be the first
         of another response.
         """
-        is_message = item.raw.get("type", "message") in {"message", None}
+        kind = item.raw.get("type")
+        is_message = kind == "message" or (kind is None and "role" in item.raw)
         if told is None and (
             self._phase == "final_answer"
             or (is_message and self._phase not in {None, "commentary"})
@@ -274,15 +275,15 @@ class _Loading(Reading):
             return
 
         content = read_content(item, "output", "tool")
-        fields: dict[str, Any] = {"tool_call_id": item.text("call_id")}
-        fields["tool_name"] = self._tools.get(fields["tool_call_id"], "")
-        known = _RESULT
-        if item.raw.get("name"):
-            fields["tool_name"] = item.text("name")
+        answered, name = item.text("call_id"), item.if_text("name")
+        fields = {
+            "tool_call_id": answered,
+            "tool_name": name or self._tools.get(answered, ""),
+        }
+        if name:
             item.notes["named"] = True
-            known |= {"name"}
 
-        item.keep(known)
+        item.keep(_RESULT)
         if kind == RESULTS["custom"]:
             item.notes["custom"] = True
 

@@ -84,7 +84,7 @@ class Output:
             if isinstance(each, str) and each in self._by_id:
                 return self._by_id[each]
 
-        at = event.raw.get("output_index")
+        at: Any = event.raw.get("output_index")
         return self._at.get(at) if at.__class__ is int else None
 
     def about(self, event: Place, kind: str) -> Making:

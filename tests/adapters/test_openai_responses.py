@@ -1,0 +1,236 @@
+"""
+OpenAI's Responses: what all adapters promise, and real traffic.
+"""
+
+import json
+from typing import Any, ClassVar
+
+import attrs
+
+from conversation_state.adapters import openai_chat, openai_responses
+from conversation_state.adapters.openai_responses import dump, load, load_usage
+from conversation_state.errors import DecodeError
+from conversation_state.messages import AssistantMessage
+from conversation_state.parts import MediaPart
+from tests.adapters.contract import AdapterContract, as_json, bare
+from tests.adapters.openai_responses import REQUESTS, RESPONSES, several
+from tests.adapters.test_openai_chat import in_other_words, lines
+
+
+def in_order(message):
+    """
+    *message* with its parts, and its calls, in the places they say they have.
+    """
+    parts, calls = message.content, message.tool_calls
+    if isinstance(parts, str) or any(one.index is None for one in (*parts, *calls)):
+        return message
+
+    return message.replace(
+        content=sorted(parts, key=lambda part: part.index),
+        tool_calls=sorted(calls, key=lambda call: call.index),
+    )
+
+
+class TestContract(AdapterContract):
+    """
+    What all adapters promise.
+    """
+
+    adapter: ClassVar = openai_responses
+    documents: ClassVar = REQUESTS
+    responses: ClassVar = RESPONSES
+
+    def said(self, message):
+        """
+        An id that was made up is as good as none, no parts are no text, and
+        places tell the order.
+        """
+        if isinstance(message, AssistantMessage):
+            message = in_order(message)
+            calls = [
+                attrs.evolve(call, id="")
+                if "made_id" in call.metadata.get("openai_responses", {})
+                else call
+                for call in message.tool_calls
+            ]
+            message = message.replace(
+                tool_calls=calls, content=message.content or ""
+            )
+
+        if not isinstance(getattr(message, "content", ""), str):
+            content = [
+                in_other_words(part) if isinstance(part, MediaPart) else part
+                for part in message.content
+            ]
+            message = message.replace(content=content)
+
+        return bare(message)
+
+
+def input_of(request):
+    """
+    What of a *request* carries the conversation.
+    """
+    return {key: request[key] for key in ("instructions", "input") if key in request}
+
+
+def exchanges(data):
+    """
+    The recorded requests and their responses.
+    """
+    return lines(data / "requests" / "openai_responses.jsonl")
+
+
+# Responses that are none: how many tokens an input would have.
+COUNTED = "responses_usage_limit_exceeded#0"
+
+
+class TestRecorded:
+    """
+    Real conversations.
+    """
+
+    def test_requests(self, shared_data):
+        """
+        Requests come back as they were, key for key.
+        """
+        for exchange in exchanges(shared_data):
+            export = dump(load(exchange["request"]))
+
+            assert () == export.lost
+            assert as_json(input_of(exchange["request"])) == as_json(export.payload)
+
+    def test_responses(self, shared_data):
+        """
+        Responses load with what they cost, and can be sent back as they came.
+        """
+        refused = []
+        for exchange in exchanges(shared_data):
+            whole = exchange["response"]
+            try:
+                *before, message = several(whole)
+            except DecodeError as error:
+                refused.append((exchange["name"], [p.path for p in error.problems]))
+                continue
+
+            export = dump([*before, message])
+            assert ["user"] * len(before) == [one.role for one in before]
+            assert whole.get("status", "") == message.response.finish_reason
+            assert whole.get("model", "") == message.response.model
+            assert load_usage(whole) == message.response.usage
+            assert load_usage(whole.get("usage")) == message.response.usage
+            assert () == export.lost
+            assert as_json(whole["output"]) == as_json(export.payload["input"])
+
+        assert [(COUNTED, ["$"])] == refused
+
+    def test_usage(self, shared_data):
+        """
+        Input and output together are the total, so that what is cached,
+        written to the cache, or thought, is a part of them.
+        """
+        told = [load_usage(each["response"]) for each in exchanges(shared_data)]
+        used = [usage for usage in told if usage]
+
+        assert any(usage.prompt_tokens_details.cached_tokens for usage in used)
+        assert any("cache_write_tokens" in usage.extra for usage in used)
+        assert any(usage.completion_tokens_details.reasoning_tokens for usage in used)
+        assert all(
+            usage.total_tokens == usage.prompt_tokens + usage.completion_tokens
+            and usage.prompt_tokens >= usage.extra.get("cache_write_tokens", 0)
+            for usage in used
+        )
+
+    def test_signatures(self, shared_data):
+        """
+        What thoughts are signed with is there byte for byte, once.
+        """
+        for exchange in exchanges(shared_data):
+            told = as_json(exchange["request"].get("input"))
+            signed = [
+                part.signature
+                for message in load(exchange["request"])
+                for part in message.parts
+                if getattr(part, "signature", "")
+            ]
+
+            assert told.count('"type": "reasoning"') == len(signed)
+            assert all(signature in told for signature in signed)
+
+
+class TestCrossing:
+    """
+    A conversation of another provider's is the same conversation here.
+    """
+
+    @staticmethod
+    def said(message):
+        """
+        What any provider can be told of *message*.
+        """
+        calls = getattr(message, "tool_calls", ())
+        return (
+            message.role,
+            message.text,
+            [(call.id, call.name, call.arguments, call.type) for call in calls],
+            getattr(message, "tool_call_id", ""),
+            getattr(message, "tool_name", ""),
+        )
+
+    def test_from_chat(self, shared_data):
+        """
+        A hundred conversations of an agent come here and go back with all
+        they say, and nothing is lost.
+        """
+        for talk in lines(shared_data / "transcripts" / "airline.jsonl"):
+            messages = openai_chat.load(talk)
+
+            export = dump(messages)
+            back = load(export.payload)
+
+            assert () == export.lost
+            assert messages[0].text == export.payload["instructions"]
+            assert list(map(self.said, messages)) == list(map(self.said, back))
+            again = openai_chat.dump(back)
+            assert () == again.lost
+            assert list(map(self.said, messages)) == list(
+                map(self.said, openai_chat.load(again.payload))
+            )
+
+    def test_requests_from_chat(self, shared_data):
+        """
+        So do the requests of other dialects; what is lost is listed.
+        """
+        whats = set()
+        for exchange in lines(shared_data / "requests" / "openai_chat.jsonl"):
+            messages = openai_chat.load(exchange["request"])
+
+            export = dump(messages)
+            back = load(export.payload)
+
+            whats |= {lost.what for lost in export.lost}
+            told: list[Any] = [self.said(message) for message in messages]
+            for before, after in zip(told, map(self.said, back), strict=True):
+                # Who did not say which tool it was is told by the call.
+                *same, name = before
+                assert [*same, name or after[-1]] == list(after)
+
+        assert {"reasoning"} <= whats
+
+    def test_to_chat(self, shared_data):
+        """
+        What was said here is said there: thoughts and what the provider's own
+        tools did are listed.
+        """
+        whats: set[str] = set()
+        for exchange in exchanges(shared_data):
+            messages = load(exchange["request"])
+
+            export = openai_chat.dump(messages)
+            back = openai_chat.load(export.payload)
+
+            whats |= {lost.what for lost in export.lost}
+            told: list[Any] = [self.said(message)[:4] for message in messages]
+            assert told == [self.said(message)[:4] for message in back]
+
+        assert {"reasoning", "compaction", "code_interpreter_call"} <= whats

@@ -1,0 +1,593 @@
+"""
+From messages to Responses.
+"""
+
+from typing import Any
+
+import attrs
+import pytest
+
+from conversation_state.adapters.openai_responses import dump, load
+from conversation_state.errors import InvalidMessageError
+from conversation_state.messages import (
+    AssistantMessage,
+    ResponseMeta,
+    SystemMessage,
+    ToolMessage,
+    UnknownMessage,
+    UserMessage,
+)
+from conversation_state.parts import (
+    AudioPart,
+    FilePart,
+    ImagePart,
+    ReasoningPart,
+    RefusalPart,
+    TextPart,
+    UnknownPart,
+    VideoPart,
+)
+from conversation_state.tools import ToolCall
+from conversation_state.usage import Usage
+from tests.adapters.contract import as_json
+from tests.adapters.openai_chat import PNG_URL, as_given
+from tests.adapters.openai_responses import (
+    answer,
+    call,
+    message,
+    one,
+    result,
+    text,
+    thought,
+)
+
+OWN: Any = {"openai_responses": {"item": {"id": "rs_1"}}}
+FOREIGN: Any = {"anthropic": {"signed": True}}
+
+
+def items(*messages):
+    """
+    The items of *messages*.
+    """
+    return dump(messages).payload["input"]
+
+
+def losses(*messages):
+    """
+    What of *messages* is lost, and where.
+    """
+    return [(lost.path, lost.what) for lost in dump(messages).lost]
+
+
+# What items have beside their content, and how contents can be written.
+ITEMS: list[dict[str, Any]] = [
+    {"role": "user"},
+    {"role": "system"},
+    {"role": "developer"},
+    {"role": "assistant"},
+    {"role": "assistant", "type": "message"},
+    {"role": "assistant", "phase": None},
+    {"role": "assistant", "id": "msg_1", "status": "completed", "type": "message"},
+    {"role": "user", "id": "msg_1", "type": "message", "status": "completed"},
+]
+
+CONTENTS: list[Any] = [
+    "",
+    "hi",
+    [],
+    [{"type": "input_text", "text": "hi"}],
+    [{"type": "output_text", "text": "hi"}],
+    [{"type": "output_text", "text": ""}, {"type": "output_text", "text": ""}],
+    [text("hi", logprobs=[{"token": "hi", "logprob": 0}]), text("ho")],
+]
+
+
+class TestWrittenAsItWas:
+    """
+    How something was not said is remembered, and forgotten when it is said.
+    """
+
+    @pytest.mark.parametrize(
+        "raws",
+        [
+            *[
+                [{**about, "content": content}]
+                for about in ITEMS
+                for content in CONTENTS
+            ],
+            *[
+                [{**about, "content": content}, call()]
+                for about in ITEMS[3:5]
+                for content in CONTENTS
+            ],
+            [call(), message(), call(call_id="c2"), message("a")],
+            [message({"type": "hologram"}), message(phase="commentary"), message("b")],
+            [{"role": "assistant", "content": [{"type": "hologram"}]}],
+            [message({"type": "input_image", "image_url": PNG_URL})],
+            [message({"type": "refusal", "refusal": ""}), thought("a"), call()],
+            [call(id="fc_1", status=None, namespace="n"), result(name=None)],
+            [result([]), result(""), result(id=None, status="completed", name="")],
+        ],
+        ids=as_json,
+    )
+    def test_key_for_key(self, raws):
+        """
+        Missing, null and "" are told apart, and nothing is added.
+        """
+        export = dump(load(raws))
+
+        assert as_json(raws) == as_json(export.payload["input"])
+        assert () == export.lost
+
+    def test_what_is_said_now_goes_first(self):
+        """
+        A note on what has been changed since does nothing.
+        """
+        raws = [
+            message({"type": "input_image", "image_url": PNG_URL.rstrip("=")}, "hi"),
+            call(call_id=None),
+            {"role": "assistant", "content": "a", "phase": "final_answer"},
+        ]
+        (said,) = load(raws)
+        image, first, plain = said.parts
+
+        changed = said.replace(
+            content=[
+                attrs.evolve(image, data=b"GIF89a", media_type="image/gif"),
+                attrs.evolve(first, text="ho"),
+                attrs.evolve(plain, text="b"),
+            ],
+            tool_calls=[attrs.evolve(said.tool_calls[0], id="c9", arguments="[]")],
+        )
+
+        block, *_ = items(changed)[0]["content"]
+        assert "data:image/gif;base64,R0lGODlh" == block["image_url"]
+        assert "ho" == items(changed)[0]["content"][1]["text"]
+        assert call(call_id="c9", arguments="[]") == items(changed)[1]
+        assert {**raws[2], "content": "b"} == items(changed)[2]
+
+    def test_parts_that_were_added(self):
+        """
+        Are messages of their own before and behind others, and nothing is
+        said in another's name.
+        """
+        said = answer(message("b"), call())
+        more = said.replace(
+            content=[TextPart("a"), *said.content, TextPart("c"), TextPart("d")]
+        )
+
+        first, second, third, last = items(more)
+        assert {"role": "assistant", "content": [bare_text("a")]} == first
+        assert message("b") == second
+        assert {"role": "assistant", "content": [*map(bare_text, "cd")]} == third
+        assert call() == last
+
+    def test_parts_that_were_taken_away(self):
+        """
+        What is left of an item is still sent.
+        """
+        said = answer(message("a", "b"), call())
+
+        assert [message("b")] == items(said.replace(content=said.content[1:]))[:1]
+        assert [{"role": "assistant", "content": [text("a")]}] == items(
+            said.replace(content=said.content[:1])
+        )[:1]
+
+    def test_notes_are_anybodys_to_write(self):
+        """
+        Metadata that only looks like notes is no reason to fail.
+        """
+        for forged in (
+            {"openai_responses": 3},
+            {"openai_responses": {"keys": 3, "item": 3, "block": 3, "under": 3}},
+            {"openai_responses": {"more": 1, "plain": 1, "without": 3, "text": []}},
+        ):
+            part = TextPart("hi", metadata=as_given(forged))
+            hm = ReasoningPart("hm", "s", metadata=as_given(forged))
+            image = ImagePart(url="https://a.b/c", metadata=as_given(forged))
+            asked = ToolCall("c1", "f", "{}", metadata=as_given(forged))
+
+            told = items(
+                SystemMessage("a", metadata=forged),
+                UserMessage([image], metadata=forged),
+                AssistantMessage([hm, part], tool_calls=[asked], metadata=forged),
+            )
+
+            assert "hi" == told[-2]["content"][0]["text"]
+            assert call() == told[-1]
+
+
+def bare_text(said):
+    """
+    A block of text and nothing else.
+    """
+    return {"type": "output_text", "text": said}
+
+
+class TestOrder:
+    """
+    Text and calls keep their order.
+    """
+
+    def test_places(self):
+        """
+        Parts and calls stand where they stood in the response, wherever they
+        are in the message.
+        """
+        said = AssistantMessage(
+            [TextPart("c", index=4), TextPart("a", index=0)],
+            tool_calls=[ToolCall("c2", "g", index=9), ToolCall("c1", "f", index=2)],
+        )
+
+        told = [each.get("name") or each["content"][0]["text"] for each in items(said)]
+        assert ["a", "f", "c", "g"] == told
+
+    @pytest.mark.parametrize(
+        ("places", "expected"),
+        [
+            ([None, None, None, None], ["a", "b", "f", "g"]),
+            ([None, 0, 1, None], ["ab", "f", "g"]),
+            ([1, None, 0, 2], ["f", "ab", "g"]),
+            ([3, 5, 4, None], ["a", "f", "b", "g"]),
+            ([3, 5, None, 4], ["ab", "f", "g"]),
+        ],
+    )
+    def test_some_places(self, places, expected):
+        """
+        Where somebody added a part without a place, parts keep their order,
+        and calls that know theirs go before the parts behind them.
+        """
+        first, second, third, last = places
+        said = AssistantMessage(
+            [TextPart("a", index=first), TextPart("b", index=second)],
+            tool_calls=[
+                ToolCall("c1", "f", index=third),
+                ToolCall("c2", "g", index=last),
+            ],
+        )
+
+        told = [
+            each.get("name") or "".join(block["text"] for block in each["content"])
+            for each in items(said)
+        ]
+        assert "".join(expected) == "".join(told)
+        assert [each["name"] for each in items(said) if "name" in each] == ["f", "g"]
+
+
+class TestThoughts:
+    """
+    A signature goes to nobody but who signed.
+    """
+
+    def test_own(self):
+        """
+        What this provider signed is sent back, byte for byte.
+        """
+        raw = thought("Hm.", encrypted_content="gAAAA+/=\u2028")
+
+        assert [raw, call()] == items(answer(raw, call()))
+
+    def test_made_by_hand(self):
+        """
+        What nobody has noted on is taken to be this provider's.
+        """
+        said = AssistantMessage([ReasoningPart("Hm.", "s"), TextPart("hi")])
+
+        assert {
+            "type": "reasoning",
+            "summary": [{"type": "summary_text", "text": "Hm."}],
+            "encrypted_content": "s",
+        } == items(said)[0]
+
+    def test_by_its_id(self):
+        """
+        What is with the provider needs no signature.
+        """
+        assert [thought(), call()] == items(answer(thought(), call()))
+
+    @pytest.mark.parametrize("metadata", [FOREIGN, {"gemini": {}}, {"openai_chat": 3}])
+    def test_foreign(self, metadata):
+        """
+        What another provider signed is lost, the thought with it.
+        """
+        hm = ReasoningPart("Hm.", "s", metadata=as_given(metadata))
+        said = AssistantMessage([hm, TextPart("hi")])
+
+        assert ("messages[0].parts[0]", "reasoning") in losses(said)
+        assert [{"role": "assistant", "content": [bare_text("hi")]}] == items(said)
+
+    def test_noted_by_both(self):
+        """
+        Who has a note of its own has signed.
+        """
+        hm = ReasoningPart("Hm.", "s", metadata=as_given({**OWN, **FOREIGN}))
+
+        assert "s" == items(AssistantMessage([hm, TextPart("a")]))[0][
+            "encrypted_content"
+        ]
+
+    def test_unsigned(self):
+        """
+        What was never signed, and has no id, is refused by the provider.
+        """
+        said = AssistantMessage([ReasoningPart("Hm."), TextPart("hi")])
+
+        assert [("messages[0].parts[0]", "reasoning")] == losses(said)
+        assert 1 == len(items(said))
+
+    def test_without_its_end(self):
+        """
+        So is what is left where the signed part was taken away.
+        """
+        said = answer(thought("a", "b", encrypted_content="s"), call())
+        left = said.replace(content=said.content[:1])
+
+        assert [("messages[0].parts[0]", "reasoning")] == losses(left)
+        assert [call()] == items(left)
+
+    def test_nothing_after_it(self):
+        """
+        A thought that nothing follows is refused, and lost.
+        """
+        said = answer(message("a"), thought("Hm."), thought("Hm?", "Hm!"))
+
+        assert [
+            ("messages[0].parts[1]", "reasoning"),
+            ("messages[0].parts[2]", "reasoning"),
+            ("messages[0].parts[3]", "reasoning"),
+        ] == sorted(losses(said, UserMessage("hi")))
+        assert [message("a"), {"role": "user", "content": "hi"}] == items(
+            said, UserMessage("hi")
+        )
+
+    @pytest.mark.parametrize(
+        "after",
+        [
+            AssistantMessage("a"),
+            UnknownMessage({"type": "item_reference"}, source="openai_responses"),
+        ],
+    )
+    def test_something_after_it(self, after):
+        """
+        What it led to may be in the next message.
+        """
+        assert [thought("Hm.")] == items(answer(thought("Hm.")), after)[:1]
+
+    @pytest.mark.parametrize(
+        "after",
+        [
+            UserMessage("a"),
+            ToolMessage("a", tool_call_id="c1"),
+            UnknownMessage({"type": "item_reference"}, source="gemini"),
+            UnknownMessage({"role": "critic"}, source="openai_responses"),
+        ],
+    )
+    def test_somebody_after_it(self, after):
+        """
+        But not in what somebody else says.
+        """
+        told = dump([answer(thought("Hm.")), after])
+
+        assert "reasoning" in {lost.what for lost in told.lost}
+        assert thought("Hm.") not in told.payload["input"]
+
+
+class TestDump:
+    """
+    What the format can't say is listed.
+    """
+
+    @pytest.mark.parametrize(
+        ("message", "lost"),
+        [
+            (UserMessage("hi", name="ann"), [("messages[0]", "name")]),
+            (SystemMessage("hi", name="ann"), [("messages[0]", "name")]),
+            (AssistantMessage("hi", name="ann"), [("messages[0]", "name")]),
+            (
+                ToolMessage("no", tool_call_id="c1", is_error=True),
+                [("messages[0]", "is_error")],
+            ),
+            (
+                ToolMessage("no", tool_call_id="c1", tool_name="f"),
+                [("messages[0]", "tool_name")],
+            ),
+            (
+                ToolMessage([AudioPart(data=b"x")], tool_call_id="c1"),
+                [("messages[0].parts[0]", "audio")],
+            ),
+            (
+                UserMessage([TextPart("see"), VideoPart(url="https://a.b/c")]),
+                [("messages[0].parts[1]", "video")],
+            ),
+            (
+                UserMessage([AudioPart(url="https://a.b/c")]),
+                [("messages[0].parts[0]", "audio")],
+            ),
+            (
+                UserMessage([AudioPart(data=b"x", media_type="video/mp4")]),
+                [("messages[0].parts[0]", "media_type")],
+            ),
+            (
+                UserMessage([ImagePart(url="https://a.b/c", media_type="image/png")]),
+                [("messages[0].parts[0]", "media_type")],
+            ),
+            (
+                UserMessage([FilePart(url="https://a.b/c", media_type="text/plain")]),
+                [("messages[0].parts[0]", "media_type")],
+            ),
+            (
+                AssistantMessage([ImagePart(data=b"x"), TextPart("see")]),
+                [("messages[0].parts[0]", "image")],
+            ),
+            (
+                AssistantMessage(tool_calls=[ToolCall("c1", "f", type="mcp")]),
+                [("messages[0].tool_calls[0]", "type")],
+            ),
+            (
+                UserMessage(
+                    [UnknownPart(as_given({"type": "search"}), source="anthropic")]
+                ),
+                [("messages[0].parts[0]", "search")],
+            ),
+            (
+                AssistantMessage([UnknownPart(as_given({"type": "hologram"}))]),
+                [("messages[0].parts[0]", "hologram")],
+            ),
+            (
+                UnknownMessage({"type": "critique"}, source="gemini"),
+                [("messages[0]", "critique")],
+            ),
+            (UserMessage("hi", unknown={"mood": 1}), [("messages[0]", "mood")]),
+            (
+                AssistantMessage(
+                    tool_calls=[ToolCall("c1", "f", unknown=as_given({"mood": 1}))]
+                ),
+                [("messages[0].tool_calls[0]", "mood")],
+            ),
+            (
+                UserMessage(
+                    "hi",
+                    metadata={
+                        "anthropic": {"keys": {"cache_control": {"a": 1}, "b": None}},
+                        "mine": {"keys": {"c": 1}},
+                    },
+                ),
+                [("messages[0]", "cache_control")],
+            ),
+        ],
+    )
+    def test_lost(self, message, lost):
+        """
+        Each loss has its place and its name; the rest of the message is sent.
+        """
+        export = dump([message])
+
+        assert lost == [(one.path, one.what) for one in export.lost]
+        assert all(one.why for one in export.lost)
+        assert as_json(export.payload)
+
+    def test_leaves_a_message_behind(self):
+        """
+        Who spoke when is said still where all that was said is lost.
+        """
+        video = VideoPart(url="https://a.b/c")
+
+        assert [
+            {"role": "user", "content": ""},
+            {"role": "assistant", "content": ""},
+            result(""),
+        ] == items(
+            UserMessage([video]),
+            AssistantMessage([video]),
+            ToolMessage([video], tool_call_id="c1"),
+        )
+
+    def test_instructions(self):
+        """
+        Only a text in front is the instructions; there may be none.
+        """
+        brief, calm = SystemMessage("Be brief."), SystemMessage("Be calm.")
+        parts = SystemMessage([TextPart("Be brief.")])
+        item = {"role": "system", "content": "Be calm."}
+
+        assert {"instructions": "Be brief.", "input": [item]} == dump(
+            [brief, calm]
+        ).payload
+        assert {"input": []} == dump([]).payload
+        assert {"instructions": "", "input": []} == dump([SystemMessage("")]).payload
+        assert "instructions" not in dump([UserMessage("hi"), brief]).payload
+        assert "instructions" not in dump([parts]).payload
+
+    def test_names_of_tools(self):
+        """
+        A result's name is told by its call.
+        """
+        asked = AssistantMessage(tool_calls=[ToolCall("c1", "f", "{}")])
+        told = ToolMessage("12", tool_call_id="c1", tool_name="f")
+
+        assert [] == losses(asked, told)
+        assert [("messages[1]", "tool_name")] == losses(
+            asked, told.replace(tool_name="g")
+        )
+        assert [("messages[0]", "tool_name")] == losses(told, asked)
+
+    def test_results_of_custom_tools(self):
+        """
+        Are told by their call, too.
+        """
+        asked = AssistantMessage(tool_calls=[ToolCall("c1", "run", "ls", type="custom")])
+        told = ToolMessage("12", tool_call_id="c1")
+
+        assert [
+            {"type": "custom_tool_call", "call_id": "c1", "name": "run", "input": "ls"},
+            result(type="custom_tool_call_output"),
+        ] == items(asked, told)
+
+    def test_counts_from_what_was_given(self):
+        """
+        A message that can't be sent is left out, and still counted.
+        """
+        unknown = UnknownMessage({"type": "critique"}, source="gemini")
+        failed = ToolMessage("no", tool_call_id="c1", is_error=True)
+
+        export = dump([unknown, UserMessage("hi"), failed])
+
+        assert 2 == len(export.payload["input"])
+        assert ["messages[0]", "messages[2]"] == [lost.path for lost in export.lost]
+
+    def test_ours_is_not_lost(self):
+        """
+        What was never for a model to hear is neither sent nor listed.
+        """
+        said = AssistantMessage(
+            [RefusalPart("no", index=3, metadata=as_given({"a": 1}))],
+            tool_calls=[
+                ToolCall("c1", "f", "{}", index=4, metadata=as_given({"b": 2}))
+            ],
+            response=ResponseMeta("completed", Usage(1, 2)),
+            metadata={"c": 3},
+        )
+        refused = {"type": "refusal", "refusal": "no"}
+
+        assert (
+            {"input": [{"role": "assistant", "content": [refused]}, call()]},
+            (),
+        ) == attrs.astuple(dump([said]), recurse=False)
+
+    def test_an_answer_in_parts(self):
+        """
+        Texts are one message, and parted by what stands between.
+        """
+        said = AssistantMessage(
+            [
+                TextPart("a"),
+                TextPart("b"),
+                UnknownPart({"type": "web_search_call"}, source="openai_responses"),
+                TextPart("c"),
+            ],
+            tool_calls=[ToolCall("c1", "f", "{}")],
+        )
+
+        assert [
+            {"role": "assistant", "content": [*map(bare_text, "ab")]},
+            {"type": "web_search_call"},
+            {"role": "assistant", "content": [bare_text("c")]},
+            call(),
+        ] == items(said)
+
+    def test_the_payload_is_the_callers(self):
+        """
+        Changing a payload changes no message.
+        """
+        for raw in (message("hi", x={"a": [1]}), {"type": "program", "x": {"a": [1]}}):
+            dump([one(raw)]).payload["input"][0]["x"]["a"].append(2)
+
+            assert [1] == dump([one(raw)]).payload["input"][0]["x"]["a"]
+
+    @pytest.mark.parametrize("wrong", ["hi", {"role": "user"}, None, TextPart("hi")])
+    def test_no_message(self, wrong):
+        """
+        What is no message is refused, by its place.
+        """
+        with pytest.raises(InvalidMessageError, match=r"messages\[1\]"):
+            dump([UserMessage("hi"), wrong])
