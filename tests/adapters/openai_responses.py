@@ -3,6 +3,8 @@ Requests, responses and streams in OpenAI's Responses, and short ways to write
 some.
 """
 
+from typing import Any
+
 from hypothesis import strategies as st
 
 from conversation_state.adapters.openai_responses import load, load_chunks
@@ -24,7 +26,7 @@ ABOUT = some(
     status=st.sampled_from(["completed", "in_progress", None]),
     caller=json_values(),
 )
-CITATIONS = st.just([]) | st.lists(
+CITATIONS: st.SearchStrategy[Any] = st.just([]) | st.lists(
     some(type=st.just("url_citation"), url=WORDS, start_index=st.integers(0, 9)),
     max_size=2,
 )
@@ -40,9 +42,7 @@ LOGPROBS = st.none() | st.lists(
     both(CHANCES, some(top_logprobs=st.lists(both(CHANCES, EXTRAS), max_size=2))),
     max_size=2,
 )
-TEXT = both(
-    exactly(type=st.sampled_from(["input_text", "text"]), text=texts()), EXTRAS
-)
+TEXT = both(exactly(type=st.sampled_from(["input_text", "text"]), text=texts()), EXTRAS)
 OUTPUT = both(
     exactly(type=st.just("output_text"), text=texts()),
     some(annotations=CITATIONS, logprobs=LOGPROBS),
@@ -92,9 +92,7 @@ THOUGHTS = both(
     some(
         summary=st.none()
         | st.lists(
-            both(
-                exactly(type=st.just("summary_text"), text=texts(max_size=4)), EXTRAS
-            )
+            both(exactly(type=st.just("summary_text"), text=texts(max_size=4)), EXTRAS)
             | both(exactly(type=texts(max_size=4)), EXTRAS),
             max_size=3,
         ),
@@ -164,9 +162,7 @@ ANSWERED = both(
     some(call_id=IDS, output=json_values(), role=st.just("developer")),
     ABOUT,
 )
-REFERENCES = both(
-    exactly(id=WORDS), some(type=st.just("item_reference") | st.none())
-)
+REFERENCES = both(exactly(id=WORDS), some(type=st.just("item_reference") | st.none()))
 ITEMS = st.one_of(
     MESSAGES.map(lambda one: [one]),
     # The provider refuses a thought that leads to nothing.
@@ -177,7 +173,9 @@ ITEMS = st.one_of(
     ANSWERED.map(lambda one: [one]),
     REFERENCES.map(lambda one: [one]),
 )
-INPUTS = st.lists(ITEMS, max_size=4).map(lambda lists: [i for one in lists for i in one])
+INPUTS = st.lists(ITEMS, max_size=4).map(
+    lambda lists: [i for one in lists for i in one]
+)
 REQUESTS = both(exactly(input=INPUTS), some(instructions=texts()))
 
 # Responses

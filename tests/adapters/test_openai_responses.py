@@ -2,7 +2,6 @@
 OpenAI's Responses: what all adapters promise, and real traffic.
 """
 
-import json
 from typing import Any, ClassVar
 
 import attrs
@@ -11,7 +10,7 @@ from conversation_state.adapters import openai_chat, openai_responses
 from conversation_state.adapters.openai_responses import dump, load, load_usage
 from conversation_state.errors import DecodeError
 from conversation_state.messages import AssistantMessage
-from conversation_state.parts import MediaPart
+from conversation_state.parts import MediaPart, ReasoningPart
 from tests.adapters.contract import AdapterContract, as_json, bare
 from tests.adapters.openai_responses import REQUESTS, RESPONSES, several
 from tests.adapters.test_openai_chat import in_other_words, lines
@@ -53,9 +52,7 @@ class TestContract(AdapterContract):
                 else call
                 for call in message.tool_calls
             ]
-            message = message.replace(
-                tool_calls=calls, content=message.content or ""
-            )
+            message = message.replace(tool_calls=calls, content=message.content or "")
 
         if not isinstance(getattr(message, "content", ""), str):
             content = [
@@ -151,7 +148,7 @@ class TestRecorded:
                 part.signature
                 for message in load(exchange["request"])
                 for part in message.parts
-                if getattr(part, "signature", "")
+                if isinstance(part, ReasoningPart) and part.signature
             ]
 
             assert told.count('"type": "reasoning"') == len(signed)

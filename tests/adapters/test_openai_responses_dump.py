@@ -128,7 +128,7 @@ class TestWrittenAsItWas:
             call(call_id=None),
             {"role": "assistant", "content": "a", "phase": "final_answer"},
         ]
-        (said,) = load(raws)
+        said: Any = load(raws)[0]
         image, first, plain = said.parts
 
         changed = said.replace(
@@ -302,9 +302,9 @@ class TestThoughts:
         """
         hm = ReasoningPart("Hm.", "s", metadata=as_given({**OWN, **FOREIGN}))
 
-        assert "s" == items(AssistantMessage([hm, TextPart("a")]))[0][
-            "encrypted_content"
-        ]
+        assert (
+            "s" == items(AssistantMessage([hm, TextPart("a")]))[0]["encrypted_content"]
+        )
 
     def test_unsigned(self):
         """
@@ -515,7 +515,9 @@ class TestDump:
         """
         Are told by their call, too.
         """
-        asked = AssistantMessage(tool_calls=[ToolCall("c1", "run", "ls", type="custom")])
+        asked = AssistantMessage(
+            tool_calls=[ToolCall("c1", "run", "ls", type="custom")]
+        )
         told = ToolMessage("12", tool_call_id="c1")
 
         assert [

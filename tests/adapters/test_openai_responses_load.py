@@ -295,9 +295,7 @@ class TestLoad:
 
         assert ["Hm.", "Aha!", "x"] == [part.text for part in said.parts]
         assert ["", "", "gAAAA+/="] == [part.signature for part in said.parts]
-        assert [0, 1, 2, 3] == [
-            each.index for each in (*said.parts, *said.tool_calls)
-        ]
+        assert [0, 1, 2, 3] == [each.index for each in (*said.parts, *said.tool_calls)]
         assert {"input": raws} == dump([said]).payload
 
     @pytest.mark.parametrize(

@@ -231,7 +231,7 @@ class _Stream:
             for name, noted in (
                 ("response", self._told.notes),
                 ("events", self._events),
-                ("mended", places.mended),
+                ("mended", list(places.mended)),
                 ("silent", not self._output),
             )
             if noted

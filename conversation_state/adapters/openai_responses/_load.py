@@ -148,14 +148,26 @@ class _Loading(Reading):
 
         self._close()
 
-    def _item(self, item: Place, prefix: str) -> None:
+    def _kind(self, item: Place) -> str:
+        """
+        What *item* is; "" if it does not say.
+        """
         kind = item.raw.get("type")
         if kind is None and "role" in item.raw:
-            kind = "message"
-        elif kind is None and "id" in item.raw:
-            kind = "item_reference"
-        elif not isinstance(kind, str):
+            return "message"
+
+        if kind is None and "id" in item.raw:
+            return "item_reference"
+
+        if not isinstance(kind, str):
             item.wrong("type", "the type of an item")
+            return ""
+
+        return kind
+
+    def _item(self, item: Place, prefix: str) -> None:
+        kind = self._kind(item)
+        if not kind:
             return
 
         if kind == "message":
@@ -294,17 +306,21 @@ class _Loading(Reading):
         logprobs: list[LogProb] = []
         name = raw.get("id")
         prefix = name if isinstance(name, str) and name else "response"
-        answers = [at for at, one in enumerate(raw["output"]) if _is_said(one)]
         told = read_response(place)
         for at, one in enumerate(raw["output"]):
             path = f"$.output[{at}]"
             if not is_map(one):
                 self.wrong(path, one, "an object")
-            elif at in answers:
+                continue
+
+            # A compaction gives back what others said, too.
+            item, role = Place(self, one, path), one.get("role")
+            kind = self._kind(item)
+            if kind == "message" and isinstance(role, str) and role in _ROLES:
+                self._message(item, role)
+            elif kind:
                 number = len(self._answer or ())
-                self._say(Place(self, one, path), f"{prefix}_call_{number}", logprobs)
-            else:
-                self._message(Place(self, one, path), one["role"])
+                self._say(item, f"{prefix}_call_{number}", logprobs)
 
         if self._answer is None:
             self._answer = []
@@ -312,18 +328,6 @@ class _Loading(Reading):
         reason, usage, model, notes = told
         meta = ResponseMeta(reason, usage, tuple(logprobs) or None, model)
         self._close(meta, **({"response": notes} if notes else {}))
-
-
-def _is_said(raw: Any) -> bool:
-    """
-    Whether the model says *raw*, an item of a response: a compaction gives
-    back what others said, too.
-    """
-    if not is_map(raw) or raw.get("type", "message") != "message":
-        return True
-
-    role = raw.get("role", "assistant")
-    return not (isinstance(role, str) and role in _ROLES)
 
 
 def _content_of(parts: list[Part], *, alone: bool) -> str | list[Part]:

@@ -187,7 +187,11 @@ class Piecemeal:
         """
         What *whole*, said at the end, has that the pieces had not.
         """
-        rest = self.rest(mended(whole))
+        valid = mended(whole)
+        if valid is not whole:
+            self.cut.is_harmed = True
+
+        rest = self.rest(valid)
         return self.next(rest) if rest else []
 
     def rest(self, whole: str) -> str | None:

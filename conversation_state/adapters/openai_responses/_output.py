@@ -9,7 +9,7 @@ from functools import partial
 from typing import Any, TypeAlias
 
 from conversation_state.adapters._reading import Place, is_list, is_map
-from conversation_state.adapters.openai_responses._items import LISTS
+from conversation_state.adapters.openai_responses._items import LISTS, read_item
 from conversation_state.adapters.openai_responses._making import (
     Asked,
     Making,
@@ -40,6 +40,8 @@ class Output:
         self._items: list[Making] = []
         # How many of them no longer wait for others.
         self._head = 0
+        # What came while a message was open that stands before it.
+        self._late: list[Callable[[], Chunks]] = []
         self._at: dict[int, Making] = {}
         self._by_id: dict[str, Making] = {}
 
@@ -57,8 +59,7 @@ class Output:
         """
         What the end of *raw* brings.
         """
-        item = self._item(event, raw)
-        return self.in_turn(item, partial(item.finish, raw, path))
+        return self._finish(self._item(event, raw), raw, path)
 
     def _item(self, event: Place, raw: Mapping[str, Any]) -> Making:
         """
@@ -66,12 +67,12 @@ class Output:
         """
         item = self.find(event, raw.get("id"))
         if item is None or item.type != raw["type"]:
-            return self._open(raw, event.raw.get("output_index"))
+            return self._open(raw, event.raw.get("output_index"), f"{event.path}.item")
 
         # Where one is done, another one may stand, or the same be told again.
         again = all(item.added.get(key) == raw.get(key) for key in ("id", "call_id"))
         if item.is_done and not again:
-            return self._open(raw, event.raw.get("output_index"))
+            return self._open(raw, event.raw.get("output_index"), f"{event.path}.item")
 
         return item
 
@@ -109,19 +110,28 @@ class Output:
         if isinstance(name, str) and name not in self._by_id:
             raw["id"] = name
 
-        return self._open(raw, event.raw.get("output_index"))
+        return self._open(raw, event.raw.get("output_index"), f"{event.path}.item")
 
-    def _open(self, raw: Mapping[str, Any], at: Any) -> Making:
+    def _open(self, raw: Mapping[str, Any], at: Any, path: str) -> Making:
+        kept = self.places.reading.json(raw, path)
         number = at if at.__class__ is int and 0 <= at < MOST else len(self._items)
         kind = raw["type"]
         made: Any = Asked if kind in CALLS else Spoken if kind in LISTS else Other
-        item: Making = made(self.places, raw, number)
+        item: Making = made(self.places, kept, number)
         self._items.append(item)
         self._at[number] = item
         if isinstance(raw.get("id"), str):
             self._by_id[raw["id"]] = item
 
         return item
+
+    def _finish(self, item: Making, raw: Mapping[str, Any], path: str) -> Chunks:
+        chunks = self._advance()
+        if item.index is None or self._is_late(item):
+            # Whatever is wrong with it is told now.
+            read_item(Place(self.places.reading, raw, path), 0, "", [])
+
+        return [*chunks, *self.in_turn(item, partial(item.finish, raw, path))]
 
     def in_turn(self, item: Making, tell: Callable[[], Chunks]) -> Chunks:
         """
@@ -132,7 +142,19 @@ class Output:
             item.waiting.append(tell)
             return chunks
 
+        if self._is_late(item):
+            self._late.append(tell)
+            return chunks
+
         return [*chunks, *tell(), *self._advance()]
+
+    def _is_late(self, item: Making) -> bool:
+        """
+        Whether what *item* brings would tear a message, or a thought, that is
+        open.
+        """
+        open_ = self._head < len(self._items) and self._items[self._head].is_spoken
+        return open_ and isinstance(item, Other)
 
     def _advance(self) -> Chunks:
         """
@@ -149,6 +171,9 @@ class Output:
                 break
 
             self._head += 1
+            late, self._late = self._late, []
+            for tell in late:
+                chunks += tell()
 
         return chunks
 
@@ -173,11 +198,11 @@ class Output:
             item = self._by_id.get(name) if isinstance(name, str) else None
             item = item or self._at.get(at)
             if item is None or item.type != raw["type"] or id(item) in known:
-                item = self._open(raw, len(self._items))
+                item = self._open(raw, len(self._items), path)
 
             known.add(id(item))
             if not item.is_done:
-                chunks += self.in_turn(item, partial(item.finish, raw, path))
+                chunks += self._finish(item, raw, path)
 
         return chunks
 
@@ -185,12 +210,13 @@ class Output:
         """
         What was not done.
         """
-        for item in self._items:
-            if item.index is None:
-                yield from _started(item)
+        yield from self._advance()
+        while self._head < len(self._items):
+            yield from self._items[self._head].finish(None, "$")
+            yield from self._advance()
 
-            if not item.is_done:
-                yield from item.finish(None, f"$.{item.name}")
+        for item in self._items:
+            yield from item.finish(None, "$")
 
 
 def _started(item: Making) -> Chunks:

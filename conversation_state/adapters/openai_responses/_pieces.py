@@ -4,7 +4,7 @@ The pieces of a stream's items, and which block or call each is of.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from functools import partial
 from typing import Any, NamedTuple, TypeAlias
 
@@ -131,34 +131,26 @@ class Pieces:
         return []
 
     def _tell_block(self, piece: _Piece, event: Place, verb: str) -> Chunks:
-        item = self._output.about(event, piece.item)
-        tell = partial(self._in_block, item, piece, event, verb)
-        return self._output.in_turn(item, tell)
-
-    def _in_block(self, item: Any, piece: _Piece, event: Place, verb: str) -> Chunks:
         number = _number(event, _NUMBERS[piece.where])
-        key = "delta" if verb == "delta" else piece.key
-        text = event.raw.get(key)
-        if not isinstance(text, str):
-            event.wrong(key, "a text")
+        text = _text(event, "delta" if verb == "delta" else piece.key)
+        likely = _likelihoods(event) if event.raw.get("logprobs") else []
+        if number is None or text is None:
             return []
 
-        if number is None:
-            return []
+        item: Any = self._output.about(event, piece.item)
 
-        block, chunks = item.block(piece.where, number, piece.block)
-        self._live = None
-        if verb != "delta":
-            return [*chunks, *block.end(text)]
+        def tell() -> Chunks:
+            block, chunks = item.block(piece.where, number, piece.block)
+            self._live = None
+            if verb != "delta":
+                return [*chunks, *block.end(text)]
 
-        chunks += block.next(text)
-        logprobs = event.raw.get("logprobs")
-        if logprobs:
-            block.has_logprobs = True
-            chunks += _likelihoods(event, logprobs)
+            chunks += block.next(text)
+            self._go_on(block, event)
+            block.has_logprobs = block.has_logprobs or bool(likely)
+            return [*chunks, *likely]
 
-        self._go_on(block, event)
-        return chunks  # type: ignore[no-any-return]
+        return self._output.in_turn(item, tell)
 
     def _go_on(self, live: Piecemeal, event: Place) -> None:
         """
@@ -168,70 +160,82 @@ class Pieces:
         self._shell.remember(event.raw)
 
     def _tell_part(self, kind: str, where: str, event: Place, _verb: str) -> Chunks:
-        raw = event.raw.get("part")
-        if not is_map(raw):
+        number, path = _number(event, _NUMBERS[where]), f"{event.path}.part"
+        if not is_map(event.raw.get("part")):
             event.wrong("part", "an object")
             return []
 
-        if not isinstance(raw.get("type"), str):
-            place = Place(event.reading, raw, f"{event.path}.part")
-            place.wrong("type", "the type of a part")
+        raw = event.reading.rest(event.raw["part"], frozenset(), path)
+        named = raw.get("type")
+        if not isinstance(named, str):
+            Place(event.reading, raw, path).wrong("type", "the type of a part")
             return []
 
-        if raw["type"] == "reasoning_text":
-            kind = "reasoning"
+        if number is None:
+            return []
 
-        item = self._output.about(event, kind)
-        tell = partial(self._in_part, item, where, event, raw)
+        text = raw.get("refusal" if named == "refusal" else "text")
+        item: Any = self._output.about(
+            event, "reasoning" if named == "reasoning_text" else kind
+        )
+
+        def tell() -> Chunks:
+            self._live = None
+            block, chunks = item.block(where, number, named)
+            block.raw = raw
+            return [*chunks, *block.end(text)] if isinstance(text, str) else chunks
+
         return self._output.in_turn(item, tell)
 
-    def _in_part(
-        self, item: Any, where: str, event: Place, raw: Mapping[str, Any]
-    ) -> Chunks:
-        number = _number(event, _NUMBERS[where])
-        if number is None:
-            return []
-
-        self._live = None
-        block, chunks = item.block(where, number, raw["type"])
-        block.raw = raw
-        text = raw.get("refusal" if raw["type"] == "refusal" else "text")
-        return [*chunks, *block.end(text)] if isinstance(text, str) else chunks
-
     def _tell_annotation(self, event: Place, _verb: str) -> Chunks:
-        item = self._output.about(event, "message")
-        return self._output.in_turn(item, partial(self._annotate, item, event))
-
-    def _annotate(self, item: Any, event: Place) -> Chunks:
         number = _number(event, "content_index")
+        told = event.reading.json(
+            event.raw.get("annotation"), f"{event.path}.annotation"
+        )
         if number is None:
             return []
 
-        self._live = None
-        block, chunks = item.block("content", number, "output_text")
-        block.annotations.append(event.raw.get("annotation"))
-        return chunks  # type: ignore[no-any-return]
+        item: Any = self._output.about(event, "message")
+
+        def tell() -> Chunks:
+            self._live = None
+            block, chunks = item.block("content", number, "output_text")
+            block.annotations.append(told)
+            return chunks  # type: ignore[no-any-return]
+
+        return self._output.in_turn(item, tell)
 
     def _tell_call(self, kind: str, event: Place, verb: str) -> Chunks:
-        item = self._output.about(event, kind)
-        return self._output.in_turn(item, partial(self._in_call, item, event, verb))
-
-    def _in_call(self, item: Any, event: Place, verb: str) -> Chunks:
-        key = "delta" if verb == "delta" else CALLS[item.type]
-        text = event.raw.get(key)
-        if not isinstance(text, str):
-            event.wrong(key, "a text")
+        text = _text(event, "delta" if verb == "delta" else CALLS[kind])
+        if text is None:
             return []
 
-        self._live = None
-        if verb != "delta":
-            return item.end(text)  # type: ignore[no-any-return]
+        item: Any = self._output.about(event, kind)
 
-        chunks = item.next(text)
-        if chunks:
-            self._go_on(item, event)
+        def tell() -> Chunks:
+            self._live = None
+            if verb != "delta":
+                return item.end(text)  # type: ignore[no-any-return]
 
-        return chunks  # type: ignore[no-any-return]
+            chunks: Chunks = item.next(text)
+            if chunks:
+                self._go_on(item, event)
+
+            return chunks
+
+        return self._output.in_turn(item, tell)
+
+
+def _text(event: Place, key: str) -> str | None:
+    """
+    The text under *key*, as it is; None if there is none.
+    """
+    text = event.raw.get(key)
+    if not isinstance(text, str):
+        event.wrong(key, "a text")
+        return None
+
+    return text
 
 
 def _number(event: Place, key: str) -> int | None:
@@ -249,10 +253,11 @@ def _number(event: Place, key: str) -> int | None:
     return int(number)
 
 
-def _likelihoods(event: Place, logprobs: Any) -> Chunks:
+def _likelihoods(event: Place) -> Chunks:
     """
     How likely the tokens of a piece were.
     """
+    logprobs = event.raw["logprobs"]
     if not is_list(logprobs):
         event.wrong("logprobs", "a list")
         return []

@@ -1,0 +1,1212 @@
+"""
+Streams of OpenAI's Responses: chunks that concatenate to what was said.
+"""
+
+import asyncio
+import copy
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from conversation_state.adapters.openai_responses import (
+    aload_chunks,
+    dump,
+    load,
+    load_chunks,
+)
+from conversation_state.adapters.openai_responses._chunks import _Stream
+from conversation_state.chunks import Accumulator, concat
+from conversation_state.errors import DecodeError, ProviderStreamError
+from conversation_state.messages import AssistantMessage, LogProb
+from conversation_state.parts import ReasoningPart, RefusalPart, TextPart, UnknownPart
+from conversation_state.testing.strategies import texts
+from conversation_state.usage import Usage
+from tests.adapters.contract import JUNK, as_text, bare, harmed
+from tests.adapters.openai_responses import (
+    added,
+    answer,
+    asked,
+    call,
+    collected,
+    done,
+    end,
+    event,
+    message,
+    notes,
+    piece,
+    response,
+    several,
+    text,
+    thought,
+)
+
+STREAMS = Path(__file__).parents[3] / "shared" / "data" / "streams" / "openai_responses"
+
+recorded = pytest.mark.skipif(
+    not STREAMS.is_dir(), reason="the recorded streams are not beside this checkout"
+)
+
+BEGUN = message()
+
+
+def given_before(events, error):
+    """
+    The chunks that come before *error*, and the error.
+    """
+    chunks: list[Any] = []
+    with pytest.raises(error) as caught:
+        chunks.extend(load_chunks(events))
+
+    return chunks, caught.value
+
+
+def said_by(*events):
+    """
+    The texts of the chunks of *events*, without the last one.
+    """
+    return [chunk.text for chunk in list(load_chunks(events))[:-1]]
+
+
+class TestText:
+    def test_pieces(self):
+        """
+        The text of all pieces once, as they come; then what the end tells of
+        the item, and of the response.
+        """
+        events = [
+            added(BEGUN),
+            piece("Hel"),
+            piece("lo"),
+            event("output_text.done", text="Hello", output_index=0, content_index=0),
+            event("content_part.done", part=text("Hello"), output_index=0),
+            done(message("Hello")),
+            end(message("Hello")),
+        ]
+
+        assert ["Hel", "lo", ""] == said_by(*events)
+        assert answer(message("Hello")) == collected(*events)
+
+    @pytest.mark.parametrize(
+        "told",
+        [
+            [event("output_text.done", text="Hello", output_index=0)],
+            [event("content_part.done", part=text("Hello"), output_index=0)],
+            [event("content_part.added", part=text("Hello"), output_index=0)],
+            [piece("He"), event("output_text.done", text="Hello", output_index=0)],
+            [done(message("Hello"))],
+            [added(BEGUN), piece("H"), done(message("Hello"))],
+            [added(message("Hello"))],
+            [end(message("Hello"))],
+            [added(BEGUN), piece("Hell"), end(message("Hello"))],
+        ],
+    )
+    def test_what_only_the_end_says(self, told):
+        """
+        Where no pieces came, or not all, the end's text counts.
+        """
+        assert "Hello" == collected(*told).text
+
+    def test_another_end(self):
+        """
+        What was given can't be taken back; what the end said is noted.
+        """
+        said = collected(added(BEGUN), piece("Hello"), done(message("Bye")))
+
+        assert "Hello" == said.text
+        assert text("Bye") == {
+            **notes(said.parts[0])["done"],
+            "annotations": [],
+        }
+        assert "Hello" == dump([said]).payload["input"][0]["content"][0]["text"]
+
+    def test_blocks(self):
+        """
+        Each block is a part, whether it is announced or not.
+        """
+        refused = {"type": "refusal", "refusal": "no"}
+        events = [
+            added(BEGUN),
+            piece("a"),
+            event("content_part.done", part=text("a"), output_index=0),
+            piece("b", number=1),
+            event("content_part.done", part=text("b"), output_index=0, content_index=1),
+            piece("n", "refusal", number=2),
+            piece("o", "refusal", number=2),
+            event("refusal.done", refusal="no", output_index=0, content_index=2),
+            done(message("a", "b", refused)),
+            end(message("a", "b", refused)),
+        ]
+
+        said = collected(*events)
+
+        assert [TextPart, TextPart, RefusalPart] == list(map(type, said.parts))
+        assert ["a", "b", "no"] == [part.text for part in said.parts]
+        assert answer(message("a", "b", refused)) == said
+
+    def test_annotations(self):
+        """
+        Come with the end; of what has none, as they came.
+        """
+        cited = {"type": "url_citation", "url": "https://a.b"}
+        pieces = [
+            added(BEGUN),
+            piece("a"),
+            event(
+                "output_text.annotation.added",
+                annotation=cited,
+                annotation_index=0,
+                output_index=0,
+                content_index=0,
+            ),
+        ]
+        whole = message(text("a", annotations=[cited]))
+
+        for events in ([*pieces, done(whole)], pieces):
+            (part,) = collected(*events).parts
+            assert (cited,) == notes(part)["keys"]["annotations"]
+
+    def test_surrogates(self):
+        """
+        A character cut in two is put together again; half of one that is left
+        is mended, and noted once.
+        """
+        whole = [piece("a\ud83d"), piece("\ude00b"), piece("")]
+        broken = [piece("a\ud83d"), piece("b"), piece("\ud83d")]
+
+        for last in ([], [done(message("a\ud83db\ud83d"))]):
+            mended = collected(*broken, *last)
+            assert "a\ufffdb\ufffd" == mended.text
+            assert ("output[0].content[0].text",) == notes(mended)["mended"]
+
+        assert "a😀b" == collected(*whole).text
+        assert "mended" not in notes(collected(*whole))
+
+    def test_mended_elsewhere(self):
+        """
+        So is what the end tells.
+        """
+        said = collected(
+            done(message("a"), 0),
+            done(thought("\ud800"), 1),
+            done(call(name="\ud800"), 2),
+            done({"type": "program", "code": "\ud800"}, 3),
+        )
+
+        assert {
+            "output[1].summary[0].text",
+            "output[2].name",
+            "output[3].code",
+        } == {*notes(said)["mended"]}
+
+    def test_without_places(self):
+        """
+        Pieces that don't say what they are of are of what came last.
+        """
+        kind = "response.output_text.delta"
+
+        assert "ab" == collected(*[{"type": kind, "delta": one} for one in "ab"]).text
+
+    def test_lazily(self):
+        """
+        No event is read before its chunk is asked for.
+        """
+
+        def source():
+            yield piece("a")
+            raise AssertionError
+
+        assert "a" == next(load_chunks(source())).text
+
+
+class TestThoughts:
+    def test_pieces(self):
+        """
+        Each text is a part; signed, once, with what the end says.
+        """
+        whole = thought(
+            "Hm.",
+            "Aha!",
+            content=[{"type": "reasoning_text", "text": "x"}],
+            encrypted_content="end",
+        )
+        part = {"type": "summary_text", "text": "Hm."}
+        events = [
+            added(thought(encrypted_content="begin")),
+            event("reasoning_summary_part.added", part={**part, "text": ""}),
+            piece("H", "reasoning_summary_text"),
+            piece("m.", "reasoning_summary_text"),
+            event("reasoning_summary_text.done", text="Hm.", summary_index=0),
+            event("reasoning_summary_part.done", part=part, summary_index=0),
+            piece("Aha!", "reasoning_summary_text", number=1),
+            piece("x", "reasoning_text"),
+            done(whole),
+            done(call(), 1),
+        ]
+
+        said = collected(*events, end(whole, call()))
+
+        assert ["Hm.", "Aha!", "x"] == [part.text for part in said.parts]
+        assert ["", "", "end"] == [part.signature for part in said.parts]
+        assert answer(whole, call()) == said
+
+    def test_nothing_but_a_signature(self):
+        """
+        A thought that is not shown is one part.
+        """
+        whole = thought(encrypted_content="s")
+
+        (part,) = collected(added(thought()), done(whole)).parts
+
+        assert ("", "s") == (part.text, part.signature)
+
+    def test_broken_off(self):
+        """
+        Without an end, with what the beginning said.
+        """
+        said = collected(
+            added(thought(encrypted_content="begin")),
+            piece("Hm", "reasoning_summary_text"),
+        )
+
+        assert ("Hm", "begin") == (said.reasoning, said.parts[0].signature)
+        assert (
+            thought("Hm", encrypted_content="begin")
+            == dump([said, AssistantMessage("a")]).payload["input"][0]
+        )
+
+    def test_what_is_no_text(self):
+        """
+        Is kept in its place, and the last text is signed.
+        """
+        odd = {"type": "hidden", "x": 1}
+        whole = thought(
+            summary=[{"type": "summary_text", "text": "Hm."}, odd],
+            encrypted_content="s",
+        )
+
+        said = collected(
+            added(thought()),
+            piece("Hm.", "reasoning_summary_text"),
+            done(whole),
+            done(call(), 1),
+        )
+
+        assert [whole, call()] == dump([said]).payload["input"]
+        assert ("Hm.", "s") == (said.reasoning, said.parts[0].signature)
+
+
+class TestCalls:
+    def test_pieces(self):
+        """
+        Arguments byte for byte, in the places of the response.
+        """
+        events = [
+            added(call("f", id="fc_1", arguments="")),
+            asked('{"q":'),
+            asked(' "\\u00e9"}'),
+            event(
+                "function_call_arguments.done",
+                arguments='{"q": "\\u00e9"}',
+                name="f",
+                output_index=0,
+            ),
+            done(call("f", id="fc_1", arguments='{"q": "\\u00e9"}')),
+            end(call("f", id="fc_1", arguments='{"q": "\\u00e9"}')),
+        ]
+
+        assert answer(call("f", id="fc_1", arguments='{"q": "\\u00e9"}')) == (
+            collected(*events)
+        )
+
+    def test_in_turn(self):
+        """
+        Two calls at once, each its own.
+        """
+        said = collected(
+            added(call("f", arguments="")),
+            added(call("g", call_id="c2", arguments=""), 1),
+            asked("1", 0),
+            asked("2", 1),
+            asked("3", 0),
+            asked("4", 1),
+            done(call("g", call_id="c2", arguments="24"), 1),
+            done(call("f", arguments="13")),
+        )
+
+        assert [("c1", "f", "13", 0), ("c2", "g", "24", 1)] == [
+            (each.id, each.name, each.arguments, each.index) for each in said.tool_calls
+        ]
+
+    def test_as_they_come(self):
+        """
+        What is called is known before what it is called with.
+        """
+        events = [added(call("f", arguments="")), asked("{"), asked("}")]
+
+        assert [("c1", "f", ""), ("", "", "{"), ("", "", "}")] == [
+            (each.id, each.name, each.arguments)
+            for chunk in load_chunks(events)
+            for each in chunk.tool_calls
+        ]
+
+    def test_custom(self):
+        """
+        Custom tools have an input that is no JSON.
+        """
+        whole = {**call("run", type="custom_tool_call", id="ctc_1"), "input": "ls -l"}
+        del whole["arguments"]
+        events = [
+            added({**whole, "input": ""}),
+            asked("ls", kind="custom_tool_call_input"),
+            asked(" -l", kind="custom_tool_call_input"),
+            event("custom_tool_call_input.done", input="ls -l", output_index=0),
+            done(whole),
+            end(whole),
+        ]
+
+        said = collected(*events)
+
+        assert "custom" == said.tool_calls[0].type
+        assert answer(whole) == said
+
+    @pytest.mark.parametrize(
+        "events",
+        [
+            [asked("{"), asked("}"), done(call(id="fc_1"))],
+            [added(call(call_id=None)), asked("{}"), done(call(id="fc_1"))],
+            [asked("{}"), end(call(id="fc_1"))],
+            [
+                event("function_call_arguments.done", arguments="{}"),
+                end(call(id="fc_1")),
+            ],
+        ],
+    )
+    def test_not_announced(self, events):
+        """
+        Pieces of a call whose id nobody knows yet wait for it.
+        """
+        (said,) = collected(*events).tool_calls
+
+        assert ("c1", "f", "{}") == (said.id, said.name, said.arguments)
+
+    def test_never_announced(self):
+        """
+        An id is made up for a call that never gets one, and not sent back.
+        """
+        said = collected(event("in_progress", response=response()), asked("{}"))
+
+        assert ["resp_1_call_0"] == [each.id for each in said.tool_calls]
+        assert [{"type": "function_call", "name": "", "arguments": "{}"}] == dump(
+            [said]
+        ).payload["input"]
+
+    def test_another_end(self):
+        """
+        What was given can't be taken back; what the end said is noted.
+        """
+        (said,) = collected(
+            added(call()), asked("{}"), done(call(arguments="[]"))
+        ).tool_calls
+
+        assert "{}" == said.arguments
+        assert "[]" == notes(said)["done"]
+
+    def test_surrogates(self):
+        """
+        Arguments are mended like texts.
+        """
+        said = collected(added(call(arguments="")), asked('"\ud83d'), asked('"'))
+
+        assert '"\ufffd"' == said.tool_calls[0].arguments
+        assert ("output[0].arguments",) == notes(said)["mended"]
+
+
+class TestBuiltIn:
+    @pytest.mark.parametrize(
+        "pieces",
+        [
+            [event("web_search_call.searching", output_index=0)],
+            [event("code_interpreter_call_code.delta", delta="1+", output_index=0)],
+            [
+                event(
+                    "image_generation_call.partial_image",
+                    partial_image_b64="iVBO",
+                    partial_image_index=0,
+                    output_index=0,
+                )
+            ],
+        ],
+    )
+    def test_pieces(self, pieces):
+        """
+        What a provider's own tool did is given as it is in the end, once.
+        """
+        kind = pieces[0]["type"].split(".")[1].removesuffix("_code")
+        whole = {"type": kind, "id": "x_1", "result": "iVBORw0KGgo="}
+        events = [
+            added({"type": kind, "id": "x_1", "status": "in_progress"}),
+            *pieces,
+            event(f"{kind}.completed", output_index=0, item_id="x_1"),
+            done(whole),
+        ]
+
+        said = collected(*events, end(whole))
+
+        assert (UnknownPart(whole, source="openai_responses", index=0),) == said.parts
+        assert answer(whole) == said
+
+    def test_broken_off(self):
+        """
+        Without an end, the pieces are noted.
+        """
+        begun = {"type": "code_interpreter_call", "id": "ci_1"}
+        image = {"type": "image_generation_call", "id": "ig_1"}
+        (code, drawn) = collected(
+            added(begun),
+            event("code_interpreter_call_code.delta", delta="1", output_index=0),
+            event("code_interpreter_call_code.delta", delta="+", output_index=0),
+            added(image, 1),
+            *[
+                event(
+                    "image_generation_call.partial_image",
+                    partial_image_b64=each,
+                    output_index=1,
+                )
+                for each in ("iVBO", "iVBORw0K")
+            ],
+        ).parts
+
+        assert begun == code.raw
+        assert {"response.code_interpreter_call_code.delta": "1+"} == notes(code)[
+            "pieces"
+        ]
+        assert {"partial_image_b64": "iVBORw0K"} == notes(drawn)["pieces"][
+            "response.image_generation_call.partial_image"
+        ]
+
+    def test_done_late(self):
+        """
+        Who is done late is given late, and stands where it stood.
+        """
+        lists = [{"type": "mcp_list_tools", "id": f"mcpl_{at}"} for at in (0, 1)]
+        ended = [{**each, "tools": [{"name": "t"}]} for each in lists]
+        events = [
+            added(lists[0], 0),
+            added(lists[1], 1),
+            done(ended[1], 1),
+            added(BEGUN, 2),
+            piece("a", at=2),
+            done(message("a"), 2),
+        ]
+
+        said = collected(*events, end(*ended, message("a")))
+
+        assert "a" in said_by(*events)
+        assert [1, 2, 0] == [part.index for part in said.parts]
+        assert [*ended, message("a")] == dump([said]).payload["input"]
+
+    def test_nothing_before_its_time(self):
+        """
+        What comes while a message is open waits for it, whatever it is.
+        """
+        events = [
+            added(message(id="msg_1"), 0),
+            added(call(), 1),
+            asked("x", 1),
+            added(message(id="msg_2"), 2),
+            piece("c", at=2),
+            piece("a", at=0),
+            done(message("c", id="msg_2"), 2),
+            piece("b", at=0, number=1),
+            done(message("a", "b", id="msg_1"), 0),
+        ]
+
+        said = collected(*events)
+
+        assert "abc" == said.text
+        assert [0, 1, 3] == [part.index for part in said.parts]
+        assert [2] == [each.index for each in said.tool_calls]
+        assert ["a", "b"] == [each for each in said_by(*events[:8]) if each][:2]
+
+
+class TestItems:
+    def test_other_ids(self):
+        """
+        Where ids differ from event to event, places tell.
+        """
+        said = collected(
+            added(message(id="x")),
+            {**piece("a"), "item_id": "y"},
+            {**piece("b"), "item_id": "z"},
+            done(message("ab", id="w")),
+            end(message("ab", id="v")),
+        )
+
+        assert (TextPart("ab", index=0),) == bare_parts(said)
+
+    def test_one_place_for_all(self):
+        """
+        Where places are the same, ids tell.
+        """
+        said = collected(
+            added(thought()),
+            {**piece("a", "reasoning_summary_text"), "item_id": "rs_1"},
+            done(thought("a")),
+            added(BEGUN),
+            {**piece("b"), "item_id": "msg_1"},
+            done(message("b")),
+            end(thought("a"), message("b")),
+        )
+
+        assert (ReasoningPart("a", index=0), TextPart("b", index=1)) == bare_parts(said)
+
+    def test_again(self):
+        """
+        An item that is told twice is said once.
+        """
+        events = [added(BEGUN), piece("a"), done(message("a"))]
+        said = collected(*events[:2], *events, *events[2:], end(message("a")))
+
+        assert "aa" == said.text
+        assert 1 == len(said.parts)
+
+    def test_another_in_its_place(self):
+        """
+        After one that is done, another one may have its place.
+        """
+        said = collected(done(call()), done(call("g", call_id="c2")))
+
+        assert ["f", "g"] == [each.name for each in said.tool_calls]
+
+    def test_nothing_announced(self):
+        """
+        A stream that goes on after a pause has no beginning.
+        """
+        events = [
+            {**piece("a", "reasoning_summary_text", 3), "item_id": "rs_1"},
+            {**piece("b", at=4), "item_id": "msg_1"},
+            {**piece("c", at=4), "item_id": "msg_1"},
+        ]
+
+        said = collected(*events)
+
+        assert ("a", "bc") == (said.reasoning, said.text)
+        assert ["rs_1", "msg_1"] == [
+            each["id"] for each in dump([said]).payload["input"]
+        ]
+
+    def test_a_text_and_no_list(self):
+        """
+        The end's content may be a text.
+        """
+        whole = message(content="Hello")
+        for events in ([piece("Hel"), done(whole)], [done(whole)]):
+            assert "Hello" == collected(*events).text
+
+
+def bare_parts(said):
+    """
+    The parts of *said* without notes.
+    """
+    return tuple(type(part)(part.text, index=part.index) for part in said.parts)
+
+
+class TestResponse:
+    def test_usage_once(self):
+        """
+        With the provider's last numbers, also smaller ones.
+        """
+        used = {"input_tokens": 9, "output_tokens": 2}
+        chunks = list(
+            load_chunks(
+                [
+                    event("in_progress", response=response(usage={"input_tokens": 20})),
+                    piece("a"),
+                    end(message("a"), usage=used),
+                ]
+            )
+        )
+
+        assert [Usage(9, 2)] == [
+            chunk.response.usage
+            for chunk in chunks
+            if chunk.response and chunk.response.usage
+        ]
+
+    def test_logprobs(self):
+        """
+        Come with the pieces; where they don't, with the end.
+        """
+        tokens = [{"token": each, "logprob": -1.0} for each in "ab"]
+        pieces = [piece(each["token"], logprobs=[each]) for each in tokens]
+        whole = message(text("ab", logprobs=tokens))
+        likely = (LogProb("a", -1.0), LogProb("b", -1.0))
+
+        for events in (
+            [*pieces, done(whole)],
+            [piece("a"), piece("b"), done(whole)],
+            [done(whole)],
+            pieces,
+        ):
+            assert likely == collected(*events).response.logprobs
+
+    def test_notes(self):
+        """
+        What is told of the response is noted, as it is in the end.
+        """
+        said = collected(
+            event("created", response=response(status="in_progress", created_at=1)),
+            end(created_at=1, service_tier="default", tools=[{"type": "x"}]),
+        )
+
+        assert {"id": "resp_1", "created_at": 1, "service_tier": "default"} == dict(
+            notes(said)["response"]
+        )
+
+    def test_unknown_events(self):
+        """
+        What there is no word for is kept by the type of the event, but for
+        numbers, padding, and events that say nothing.
+        """
+        said = collected(
+            {"type": "keepalive", "sequence_number": 1},
+            event("hologram", of={"you": 1}, obfuscation="xx"),
+            event("hologram", by="me"),
+            event("audio.delta", delta="iVBO"),
+            event("audio.delta", delta="Rw0K"),
+            event("compaction.compacting", item_id="cmp_1", output_index=0),
+            piece("a", mood="good"),
+        )
+
+        assert {
+            "response.hologram": {"of": {"you": 1}, "by": "me"},
+            "response.audio.delta": {"delta": "iVBORw0K"},
+            "response.output_text.delta": {"mood": "good"},
+        } == notes(said)["events"]
+        assert "a" == said.text
+
+    def test_unknown_events_of_items(self):
+        """
+        Also those about an item of ours.
+        """
+        said = collected(
+            added(BEGUN), event("message.mood", mood="good", output_index=0)
+        )
+
+        assert {"mood": "good", "output_index": 0} == notes(said)["events"][
+            "response.message.mood"
+        ]
+
+    def test_unknown_blocks(self):
+        """
+        A block there is no word for is kept in its place.
+        """
+        odd = {"type": "output_audio", "data": "iVBO"}
+        whole = message("a", odd, "b")
+        events = [
+            added(BEGUN),
+            piece("a"),
+            event("content_part.done", part=text("a"), output_index=0),
+            event("content_part.added", part=odd, content_index=1, output_index=0),
+            piece("b", number=2),
+        ]
+
+        assert answer(whole).parts == collected(*events, done(whole)).parts
+        assert ["text", "unknown", "text"] == [
+            part.kind for part in collected(*events).parts
+        ]
+
+
+class TestEnds:
+    @pytest.mark.parametrize(
+        ("events", "reason"),
+        [
+            ([], "interrupted"),
+            ([piece("a")], "interrupted"),
+            ([event("created", response=response(status="queued"))], "interrupted"),
+            ([piece("a"), end()], "completed"),
+            ([piece("a"), end(), "[DONE]"], "completed"),
+            ([piece("a"), "[DONE]"], ""),
+            ([event("completed", response={"output": []})], "completed"),
+            ([end(kind="cancelled")], "cancelled"),
+            (
+                [
+                    end(
+                        kind="incomplete",
+                        incomplete_details={"reason": "max_output_tokens"},
+                    )
+                ],
+                "max_output_tokens",
+            ),
+        ],
+    )
+    def test_reason(self, events, reason):
+        """
+        A stream without its end was interrupted.
+        """
+        assert reason == collected(*events).response.finish_reason
+
+    def test_nothing_said(self):
+        """
+        What says nothing is not sent back.
+        """
+        assert [] == dump([collected()]).payload["input"]
+        assert answer() == collected(end())
+
+    @pytest.mark.parametrize(
+        ("failure", "told"),
+        [
+            ({"type": "error", "message": "overloaded", "code": None}, "overloaded"),
+            ({"type": "error", "error": {"message": "overloaded"}}, "overloaded"),
+            ({"error": {"message": "overloaded"}}, "overloaded"),
+            ({"error": "overloaded"}, "overloaded"),
+            ({"type": "error", "code": 5}, "did not say why"),
+            ({"type": "error", "error": {"message": "\ud800"}}, "\ufffd"),
+            (end(kind="failed", error={"message": "overloaded"}), "overloaded"),
+            (end(kind="failed"), "did not say why"),
+            ({"type": "response.failed"}, "did not say why"),
+        ],
+    )
+    def test_provider_fails(self, failure, told):
+        """
+        In its own words, after all it said before.
+        """
+        chunks, error = given_before(
+            [piece("a"), piece("b"), failure], ProviderStreamError
+        )
+
+        failed = failure.get("type") == "response.failed" and "response" in failure
+        assert told in str(error)
+        assert failure == error.event
+        assert "ab" == concat(chunks).text
+        assert ("failed" if failed else "interrupted") == (
+            concat(chunks).response.finish_reason
+        )
+
+    def test_source_fails(self):
+        """
+        So does whatever the source raises.
+        """
+
+        def source():
+            yield added(call(arguments=""))
+            yield asked("{")
+            raise TimeoutError
+
+        chunks, _ = given_before(source(), TimeoutError)
+
+        assert "{" == concat(chunks).tool_calls[0].arguments
+        assert "interrupted" == concat(chunks).response.finish_reason
+
+    def test_nothing_is_given_after_an_error(self):
+        """
+        The stream is over.
+        """
+        stream = load_chunks([{"type": "error"}, piece("a")])
+        next(stream)
+
+        with pytest.raises(ProviderStreamError):
+            next(stream)
+        with pytest.raises(StopIteration):
+            next(stream)
+
+
+class TestRefuses:
+    @pytest.mark.parametrize(
+        ("wrong", "path"),
+        [
+            (None, "$[1]"),
+            (b"data: {}", "$[1]"),
+            ({}, "$[1].type"),
+            ({"type": 3}, "$[1].type"),
+            ({"delta": "a"}, "$[1].type"),
+            (piece(5), "$[1].delta"),
+            (piece("a", number=-1), "$[1].content_index"),
+            (piece("a", number="0"), "$[1].content_index"),
+            (piece("a", "reasoning_summary_text", 7, -1), "$[1].summary_index"),
+            (piece("a", logprobs=5), "$[1].logprobs"),
+            (piece("a", logprobs=[{}]), "$[1].logprobs[0].token"),
+            (event("output_text.done", text=5, output_index=0), "$[1].text"),
+            (asked(None, 7), "$[1].delta"),
+            (added(5), "$[1].item"),
+            (added({}), "$[1].item.type"),
+            (done(call(name=5), 7), "$[1].item.name"),
+            (done(message("a", 5)), "$[1].item.content[1]"),
+            (done({"type": "program", "x": 2**70}, 7), "$[1].item.x"),
+            (event("content_part.added", part=5), "$[1].part"),
+            (event("content_part.done", part={}), "$[1].part.type"),
+            (end(usage={"input_tokens": -1}), "$[1].response.usage.input_tokens"),
+            (end(5), "$[1].response.output[0]"),
+            (end({}), "$[1].response.output[0].type"),
+            (event("hologram", of=float("nan")), "$[1].of"),
+        ],
+    )
+    def test_what_is_no_event(self, wrong, path):
+        """
+        With the number of the event and the path in it, after what came
+        before.
+        """
+        chunks, error = given_before([piece("a"), wrong], DecodeError)
+
+        assert path == error.problems[0].path
+        assert "a" == concat(chunks).text[:1]
+
+    def test_all_of_an_event(self):
+        """
+        All that is wrong with an event is told at once.
+        """
+        wrong = call(name=5, arguments=None)
+        _, error = given_before([done(wrong)], DecodeError)
+
+        assert 2 == len(error.problems)
+
+    def test_counts_events(self):
+        """
+        The number in a path is that of the event, however it was read.
+        """
+        events = [piece(each) for each in "abcdef"]
+        _, error = given_before([*events, piece(5)], DecodeError)
+
+        assert "$[6].delta" == error.problems[0].path
+
+    def test_an_event_of_the_sdk(self):
+        """
+        Objects are no JSON; the message says what was given.
+        """
+        _, error = given_before([object()], DecodeError)
+
+        assert "a Python object" in str(error)
+        assert "plain JSON" in str(error)
+
+
+class TestAsync:
+    def test_alike(self):
+        """
+        The same chunks of events that are waited for, errors included.
+        """
+        events = [piece("a"), piece("b"), {"type": "error"}]
+
+        async def source():
+            for each in events:
+                yield each
+
+        async def read():
+            chunks = []
+            try:
+                async for chunk in aload_chunks(source()):
+                    chunks.append(chunk)  # noqa: PERF401 - kept when it raises
+            except ProviderStreamError:
+                return chunks
+
+        assert given_before(events, ProviderStreamError)[0] == asyncio.run(read())
+
+
+# A response, whole and cut into events
+
+
+@st.composite
+def cut(draw, said):
+    """
+    *said* in pieces.
+    """
+    at = sorted(draw(st.sets(st.integers(0, len(said)), max_size=4)))
+    return [said[a:b] for a, b in zip([0, *at], [*at, len(said)], strict=True)]
+
+
+@st.composite
+def spoken(draw, at):
+    """
+    A message, and the events it may come in at the place *at*.
+    """
+    blocks = []
+    events = []
+    for number in range(draw(st.integers(0, 2))):
+        said = draw(texts())
+        place = {"output_index": at, "content_index": number}
+        kind, key = draw(st.sampled_from([("output_text", "text"), ("refusal",) * 2]))
+        block = {"type": kind, key: said}
+        announced = {**block, key: ""}
+        events += [
+            event("content_part.added", part=announced, **place),
+            *[piece(p, kind, at, number) for p in draw(cut(said))],
+            event(f"{kind}.done", **{key: said}, **place),
+            event("content_part.done", part=block, **place),
+        ]
+        blocks.append(block)
+
+    whole = message(*blocks, id=f"msg_{at}")
+    return whole, [added(message(id=f"msg_{at}"), at), *events, done(whole, at)]
+
+
+@st.composite
+def thinking(draw, at):
+    """
+    A thought, and its events.
+    """
+    summary = draw(st.lists(texts(), max_size=2))
+    signed = draw(st.just({}) | texts().map(lambda said: {"encrypted_content": said}))
+    whole = thought(*summary, id=f"rs_{at}", **signed)
+    events = [
+        piece(p, "reasoning_summary_text", at, number)
+        for number, said in enumerate(summary)
+        for p in draw(cut(said))
+    ]
+    return whole, [added(thought(id=f"rs_{at}"), at), *events, done(whole, at)]
+
+
+@st.composite
+def calling(draw, at):
+    """
+    A call, and its events.
+    """
+    whole = call(call_id=f"c{at}", arguments=draw(texts()), id=f"fc_{at}")
+    pieces = [asked(p, at) for p in draw(cut(whole["arguments"]))]
+    return whole, [added({**whole, "arguments": ""}, at), *pieces, done(whole, at)]
+
+
+@st.composite
+def searching(draw, at):
+    """
+    A search, and its events.
+    """
+    whole = {"type": "web_search_call", "id": f"ws_{at}", "action": draw(texts())}
+    begun = {"type": "web_search_call", "id": f"ws_{at}"}
+    searched = event("web_search_call.searching", output_index=at)
+    return whole, [added(begun, at), searched, done(whole, at)]
+
+
+@st.composite
+def responses_and_events(draw):
+    """
+    A response, and the events it may have come in.
+    """
+    output, events = [], []
+    for at in range(draw(st.integers(0, 4))):
+        kind = draw(st.sampled_from([spoken, thinking, calling, searching]))
+        item, told = draw(kind(at))
+        output.append(item)
+        events += told
+
+    used = {"input_tokens": 3, "output_tokens": 4, "total_tokens": 7}
+    whole = response(*output, usage=used)
+    begun = {**whole, "output": [], "usage": None, "status": "in_progress"}
+    last = event("completed", response=whole)
+    return whole, [event("created", response=begun), *events, last]
+
+
+class TestLaws:
+    @given(responses_and_events())
+    def test_a_stream_is_its_response(self, made):
+        """
+        Cut into events and collected, a response is what it is whole.
+        """
+        whole, events = made
+
+        assert several(whole)[0] == collected(*events)
+
+    @given(responses_and_events(), st.data())
+    def test_whatever_is_left_out(self, made, data):
+        """
+        Pieces, announcements and ends may be missing: as long as the whole
+        response comes, nothing is.
+        """
+        whole, events = made
+        left = [
+            each
+            for each in events[:-1]
+            if each["type"].endswith((".delta", ".added")) or data.draw(st.booleans())
+        ]
+        said, told = several(whole)[0], collected(*left, events[-1])
+
+        assert bare(said) == bare(told.replace(content=in_places(told) or ""))
+        assert said.response == told.response
+
+    @given(responses_and_events(), st.data())
+    def test_associative(self, made, data):
+        """
+        It makes no difference which chunks are concatenated first.
+        """
+        chunks = list(load_chunks(made[1]))
+        at = data.draw(st.integers(1, len(chunks)))
+        parted = [concat(part) for part in (chunks[:at], chunks[at:]) if part]
+
+        assert concat(chunks) == concat(parted)
+
+    @given(responses_and_events(), st.data())
+    def test_quickly_and_slowly(self, made, data):
+        """
+        Events that differ in their pieces only are read in a shorter way; it
+        makes no difference, also where something is wrong.
+        """
+        _, events = made
+        path = data.draw(st.lists(st.integers(0, 9), max_size=8))
+        wrong = harmed(copy.deepcopy(events), path, data.draw(JUNK))
+        wrong = [*events, *wrong] if isinstance(wrong, list) else [*events, wrong]
+        told = []
+        with pytest.MonkeyPatch.context() as patch:
+            for _ in range(2):
+                chunks: list[Any] = []
+                failure = ""
+                try:
+                    chunks.extend(load_chunks(copy.deepcopy(wrong)))
+                except (DecodeError, ProviderStreamError) as error:
+                    failure = str(error)
+
+                told.append((concat(chunks), failure))
+                patch.setattr(_Stream, "quick", lambda *_: None)
+
+        assert told[0] == told[1]
+
+    @given(responses_and_events(), st.data())
+    def test_refuses_in_one_way(self, made, data):
+        """
+        Whatever is wrong with a stream, it is told as such, after chunks that
+        make a message; and nothing is changed.
+        """
+        _, events = made
+        path = data.draw(st.lists(st.integers(0, 9), max_size=8))
+        wrong = harmed(copy.deepcopy(events), path, data.draw(JUNK))
+        wrong = wrong if isinstance(wrong, list) else [wrong]
+        accumulator: Any = Accumulator()
+        failure: Any = None
+        try:
+            for chunk in load_chunks(wrong):
+                accumulator = accumulator.add(chunk)
+        except (DecodeError, ProviderStreamError) as error:
+            failure = error
+
+        paths = [each.path for each in getattr(failure, "problems", ())]
+        assert as_text(failure)
+        assert all(path.startswith("$[") for path in paths)
+        assert accumulator.message.response is not None
+        assert as_text(dump([accumulator.message]))
+
+
+def in_places(said):
+    """
+    The parts of *said* in the places they say they have.
+    """
+    return sorted(said.parts, key=lambda part: part.index)
+
+
+# Real traffic
+
+
+def events_of(path):
+    """
+    The events recorded at *path*.
+    """
+    for line in path.read_text(encoding="utf-8").splitlines():
+        kind, _, data = line.partition(": ")
+        if kind == "data":
+            yield json.loads(data)
+
+
+@recorded
+@pytest.mark.parametrize(
+    "path", sorted(STREAMS.glob("*.sse")), ids=lambda path: path.stem
+)
+class TestRecorded:
+    def test_collects(self, path):
+        """
+        Recorded streams collect to what their pieces say.
+        """
+        told: dict[str, str] = {}
+        done_items: dict[int, Any] = {}
+        for each in events_of(path):
+            if each["type"].endswith(".delta"):
+                told[each["type"]] = told.get(each["type"], "") + each["delta"]
+            elif each["type"] == "response.output_item.done":
+                done_items[each["output_index"]] = each["item"]
+
+        said = collected(*events_of(path))
+
+        assert told.get("response.output_text.delta", "") == said.text
+        assert told.get("response.reasoning_summary_text.delta", "") == said.reasoning
+        assert told.get("response.function_call_arguments.delta", "") == "".join(
+            each.arguments for each in said.tool_calls
+        )
+        assert [
+            item["encrypted_content"]
+            for item in done_items.values()
+            if item["type"] == "reasoning"
+        ] == [p.signature for p in said.parts if isinstance(p, ReasoningPart)]
+
+    def test_is_its_response(self, path):
+        """
+        And to what the whole response at their end says, but for what the
+        provider says in other words there: what thoughts are signed with, and
+        how likely a token was, which is rounded.
+        """
+        *_, last = events_of(path)
+
+        whole, said = several(last["response"])[0], collected(*events_of(path))
+
+        assert unsigned(whole) == unsigned(said)
+        assert whole.metadata == said.metadata
+        assert whole.response.usage == said.response.usage
+        assert whole.response.finish_reason == said.response.finish_reason
+        assert [round(each.logprob, 5) for each in whole.response.logprobs or ()] == [
+            round(each.logprob, 5) for each in said.response.logprobs or ()
+        ]
+
+    def test_chunk_by_chunk(self, path):
+        """
+        An accumulator shows the same, and every moment of it.
+        """
+        accumulator: Any = Accumulator()
+        chunks = []
+        for chunk in load_chunks(events_of(path)):
+            chunks.append(chunk)
+            accumulator = accumulator.add(chunk)
+            assert accumulator.message.text.endswith(chunk.text)
+
+        assert concat(chunks) == accumulator.message
+
+    def test_goes_back(self, path):
+        """
+        What was collected can be sent again, and nothing is lost.
+        """
+        said = collected(*events_of(path))
+        export = dump([said])
+
+        *_, last = events_of(path)
+        assert () == export.lost
+        assert [each["type"] for each in last["response"]["output"]] == [
+            each["type"] for each in export.payload["input"]
+        ]
+        assert bare(said).text == bare(load(export.payload)[0]).text
+
+    def test_broken_off_anywhere(self, path):
+        """
+        Wherever it breaks off, what was said until then is there.
+        """
+        events = list(events_of(path))
+        for size in range(0, len(events) - 1, 1 + len(events) // 20):
+            said = collected(*events[:size])
+            told = [
+                each["delta"]
+                for each in events[:size]
+                if each["type"] == "response.output_text.delta"
+            ]
+
+            assert "interrupted" == said.response.finish_reason
+            assert "".join(told) == said.text
+            assert dump([said]).payload is not None
+
+
+def unsigned(said):
+    """
+    The parts of *said* in their places, without signatures, and the calls.
+    """
+    parts = [
+        ReasoningPart(part.text, index=part.index, metadata=part.metadata)
+        if isinstance(part, ReasoningPart)
+        else part
+        for part in said.parts
+    ]
+    return sorted(parts, key=lambda part: part.index or 0), said.tool_calls
