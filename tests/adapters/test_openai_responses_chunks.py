@@ -278,6 +278,19 @@ class TestThoughts:
             == dump([said, AssistantMessage("a")]).payload["input"][0]
         )
 
+    def test_another_end(self):
+        """
+        What is signed is signed, whatever was given of it.
+        """
+        said = collected(
+            added(thought()),
+            piece("Hm", "reasoning_summary_text"),
+            done(thought("Aha!", encrypted_content="s")),
+        )
+
+        assert ("Hm", "s") == (said.reasoning, said.parts[0].signature)
+        assert "Aha!" == notes(said.parts[0])["done"]["text"]
+
     def test_what_is_no_text(self):
         """
         Is kept in its place, and the last text is signed.
@@ -487,6 +500,23 @@ class TestBuiltIn:
         assert {"partial_image_b64": "iVBORw0K"} == notes(drawn)["pieces"][
             "response.image_generation_call.partial_image"
         ]
+
+    def test_broken_off_oddly(self):
+        """
+        Whatever the pieces are.
+        """
+        kind = "program.code"
+        (part,) = collected(
+            added({"type": "program"}),
+            event(kind, delta={"a": 1}, output_index=0),
+            event(kind, delta="1", output_index=0),
+            event("program.out\ud800", x=[1], output_index=0),
+        ).parts
+
+        assert {
+            "response.program.code": "1",
+            "response.program.out\ufffd": {"x": (1,)},
+        } == {**notes(part)["pieces"]}
 
     def test_done_late(self):
         """
@@ -732,6 +762,7 @@ class TestEnds:
             ([piece("a"), end(), "[DONE]"], "completed"),
             ([piece("a"), "[DONE]"], ""),
             ([event("completed", response={"output": []})], "completed"),
+            ([event("done", response=response())], "completed"),
             ([end(kind="cancelled")], "cancelled"),
             (
                 [

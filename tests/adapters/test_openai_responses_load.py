@@ -440,8 +440,11 @@ class TestLoad:
         """
         raw = result(type="custom_tool_call_output")
 
+        asked = {"type": "custom_tool_call", "call_id": "c1", "name": "f", "input": ""}
+
         assert ToolMessage("12", tool_call_id="c1") == bare(one(raw))
-        assert {"input": [raw]} == dump([one(raw)]).payload
+        for raws in ([raw], [asked, raw], [asked, result()], [call(), raw]):
+            assert {"input": raws} == dump(load(raws)).payload
 
     def test_calls_without_ids(self):
         """

@@ -20,7 +20,6 @@ from conversation_state.adapters._streaming import (
     add_to,
     chunks_of,
 )
-from conversation_state.adapters.openai_responses._making import Other
 from conversation_state.adapters.openai_responses._output import Output
 from conversation_state.adapters.openai_responses._pieces import Pieces
 from conversation_state.adapters.openai_responses._response import (
@@ -181,7 +180,8 @@ class _Stream:
             return
 
         item = self._output.find(event)
-        if isinstance(item, Other) and kind.startswith(f"response.{item.type}"):
+        whole = item is not None and not item.is_piecemeal
+        if item is not None and whole and kind.startswith(f"response.{item.type}"):
             item.tell(kind, event)
             return
 
@@ -209,7 +209,8 @@ class _Stream:
         if isinstance(name, str) and name:
             self._output.places.prefix = mended(name)
 
-        if verb not in _ENDS:
+        status = raw.get("status")
+        if verb not in _ENDS and not (isinstance(status, str) and status in _ENDS):
             return []
 
         self._reason = self._told.finish_reason or verb

@@ -146,7 +146,9 @@ def _result(
 ) -> dict[str, Any]:
     notes = _notes(write, message, path)
     call = calls.get(message.tool_call_id)
-    custom = notes.get("custom") is True or (call is not None and call.type == "custom")
+    noted = notes.get("custom")
+    custom = call is not None and call.type == "custom"
+    custom = noted if isinstance(noted, bool) else custom
     raw: dict[str, Any] = {
         "type": RESULTS["custom" if custom else "function"],
         "call_id": message.tool_call_id,

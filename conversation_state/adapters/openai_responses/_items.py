@@ -23,8 +23,6 @@ __all__ = [
     "Block",
     "Said",
     "blocks_of",
-    "empty",
-    "is_spoken",
     "is_thought",
     "note_item",
     "read_call",
@@ -51,14 +49,6 @@ class Block(NamedTuple):
     number: int
     raw: Mapping[str, Any]
     path: str
-
-
-def is_spoken(raw: Mapping[str, Any]) -> bool:
-    """
-    Whether the item *raw* is made of blocks.
-    """
-    kind = raw.get("type")
-    return isinstance(kind, str) and kind in LISTS
 
 
 def read_item(
@@ -197,7 +187,7 @@ def _spoken(
     blocks = blocks_of(item, kind)
     notes, signature = note_item(item, kind)
     if not blocks:
-        return [empty(kind, notes, signature, index)]
+        return [_empty(kind, notes, signature, index)]
 
     # What can't be signed is not what was.
     signed = max(
@@ -220,7 +210,7 @@ def _spoken(
     return parts
 
 
-def empty(kind: str, notes: dict[str, Any], signature: str, index: int) -> Part:
+def _empty(kind: str, notes: dict[str, Any], signature: str, index: int) -> Part:
     """
     The part of an item of *kind* that has no blocks.
     """

@@ -98,7 +98,7 @@ class _Loading(Reading):
         self._phase: str | None = None
         # From which of the mended texts on they are of the message being read.
         self._since = 0
-        self._tools: dict[str, str] = {}
+        self._calls: dict[str, ToolCall] = {}
 
     def document(self, payload: Mapping[str, Any]) -> None:
         """
@@ -220,7 +220,7 @@ class _Loading(Reading):
         said, self._answer, self._phase = self._answer, None, None
         calls = [one for one in said if isinstance(one, ToolCall)]
         parts = [one for one in said if not isinstance(one, ToolCall)]
-        self._tools.update({call.id: call.name for call in calls})
+        self._calls.update({call.id: call for call in calls})
         place = Place(self, {}, "")
         place.notes.update(notes)
         if not said:
@@ -288,16 +288,18 @@ class _Loading(Reading):
 
         content = read_content(item, "output", "tool")
         answered, name = item.text("call_id"), item.if_text("name")
+        call = self._calls.get(answered)
         fields = {
             "tool_call_id": answered,
-            "tool_name": name or self._tools.get(answered, ""),
+            "tool_name": name or (call.name if call else ""),
         }
         if name:
             item.notes["named"] = True
 
         item.keep(_RESULT)
-        if kind == RESULTS["custom"]:
-            item.notes["custom"] = True
+        custom = kind == RESULTS["custom"]
+        if custom or (call and call.type == "custom"):
+            item.notes["custom"] = custom
 
         self._add(ToolMessage, content, item, fields)
 

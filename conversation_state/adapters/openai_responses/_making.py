@@ -5,9 +5,8 @@ Each gives its pieces as they come. Whatever else there is to tell of it, its
 id or citations, say, comes with the last one: it is read, as from a whole
 response, in the item as it is in the end.
 
-What lives here: what all items have, calls, and what our model has no word
-for. What does not: those that are made of blocks (`_spoken`), and whose turn
-it is (`_output`).
+What lives here: what all items have, and calls. What does not: those that are
+made of blocks (`_spoken`), and whose turn it is (`_output`).
 """
 
 from __future__ import annotations
@@ -30,7 +29,7 @@ from conversation_state.messages import AssistantMessage
 from conversation_state.parts import UnknownPart
 from conversation_state.tools import ToolCall
 
-__all__ = ["Asked", "Making", "Other", "Piecemeal", "Places", "noting"]
+__all__ = ["Asked", "Making", "Piecemeal", "Places", "noting"]
 
 
 class Places:
@@ -70,7 +69,16 @@ class Making:
     """
     One item while it is made.
 
+    This is one that our model has no word for: a provider's own tool, say. It
+    is given as it is in the end, and then says all that its pieces did. The
+    others give what they can before.
+
     Attributes:
+        is_spoken: Whether it is made of blocks, so that nobody knows how many
+            places it takes.
+
+        is_piecemeal: Whether it is given in pieces.
+
         at: The place of the item in the output.
 
         added: The item when it was announced.
@@ -81,12 +89,10 @@ class Making:
         waiting: What to tell it when it does no longer.
 
         is_done: Whether all of it was given.
-
-        is_spoken: Whether it is made of blocks, so that nobody knows how many
-            places it takes.
     """
 
     is_spoken = False
+    is_piecemeal = False
 
     def __init__(self, places: Places, added: Mapping[str, Any], at: int) -> None:
         self.places = places
@@ -95,6 +101,8 @@ class Making:
         self.index: int | None = None
         self.waiting: list[Callable[[], list[AssistantMessage]]] = []
         self.is_done = False
+        self._deltas: dict[str, list[str]] = {}
+        self._told: dict[str, Any] = {}
 
     @property
     def type(self) -> Any:
@@ -143,7 +151,23 @@ class Making:
     def _finish(
         self, raw: Mapping[str, Any] | None, path: str
     ) -> list[AssistantMessage]:
-        raise NotImplementedError
+        kept = self.places.reading.json(self.added if raw is None else raw, path)
+        deltas = {kind: mended("".join(told)) for kind, told in self._deltas.items()}
+        pieces = {**self._told, **deltas}
+        metadata = noting({"pieces": pieces}) if raw is None and pieces else EMPTY_MAP
+        part = UnknownPart(kept, source=SOURCE, index=self.index, metadata=metadata)
+        return [AssistantMessage((part,))]
+
+    def tell(self, kind: str, event: Place) -> None:
+        """
+        Remember *event*, of a *kind*, in case that there will be no end.
+        """
+        piece = event.raw.get("delta")
+        if isinstance(piece, str):
+            self._deltas.setdefault(mended(kind), []).append(piece)
+        else:
+            told = event.reading.rest(event.raw, ADDRESS, event.path)
+            self._told[mended(kind)] = told
 
 
 class Piecemeal:
@@ -174,7 +198,7 @@ class Piecemeal:
         """
         A chunk that brings *text*.
         """
-        raise NotImplementedError
+        return AssistantMessage(text)
 
     def next(self, piece: str) -> list[AssistantMessage]:
         """
@@ -209,6 +233,8 @@ class Asked(Making, Piecemeal):
     """
     A call of one of the caller's tools.
     """
+
+    is_piecemeal = True
 
     def __init__(self, places: Places, added: Mapping[str, Any], at: int) -> None:
         Making.__init__(self, places, added, at)
@@ -273,47 +299,6 @@ class Asked(Making, Piecemeal):
 
         piece = ToolCall("", "", rest, index=self.index, metadata=call.metadata)
         return [AssistantMessage(tool_calls=(piece,))]
-
-
-class Other(Making):
-    """
-    What our model has no word for: a provider's own tool, say. It is given as
-    it is in the end, and then says all that its pieces did.
-    """
-
-    def __init__(self, places: Places, added: Mapping[str, Any], at: int) -> None:
-        super().__init__(places, added, at)
-        self._pieces: dict[str, Any] = {}
-
-    def tell(self, kind: str, event: Place) -> None:
-        """
-        Remember *event*, of a *kind*, in case that there will be no end.
-        """
-        piece = event.raw.get("delta")
-        if isinstance(piece, str):
-            self._pieces.setdefault(kind, []).append(piece)
-        else:
-            self._pieces[kind] = event
-
-    def _finish(
-        self, raw: Mapping[str, Any] | None, path: str
-    ) -> list[AssistantMessage]:
-        reading = self.places.reading
-        kept = reading.json(self.added if raw is None else raw, path)
-        metadata: Any = EMPTY_MAP
-        if raw is None and self._pieces:
-            metadata = noting({"pieces": self._told(reading)})
-
-        part = UnknownPart(kept, source=SOURCE, index=self.index, metadata=metadata)
-        return [AssistantMessage((part,))]
-
-    def _told(self, reading: Reading) -> dict[str, Any]:
-        return {
-            kind: mended("".join(told))
-            if isinstance(told, list)
-            else reading.rest(told.raw, ADDRESS, told.path)
-            for kind, told in self._pieces.items()
-        }
 
 
 def noting(notes: dict[str, Any]) -> Any:

@@ -13,7 +13,6 @@ from conversation_state.adapters.openai_responses._items import LISTS, read_item
 from conversation_state.adapters.openai_responses._making import (
     Asked,
     Making,
-    Other,
     Places,
 )
 from conversation_state.adapters.openai_responses._spoken import Spoken
@@ -116,7 +115,7 @@ class Output:
         kept = self.places.reading.json(raw, path)
         number = at if at.__class__ is int and 0 <= at < MOST else len(self._items)
         kind = raw["type"]
-        made: Any = Asked if kind in CALLS else Spoken if kind in LISTS else Other
+        made: Any = Asked if kind in CALLS else Spoken if kind in LISTS else Making
         item: Making = made(self.places, kept, number)
         self._items.append(item)
         self._at[number] = item
@@ -154,7 +153,7 @@ class Output:
         open.
         """
         open_ = self._head < len(self._items) and self._items[self._head].is_spoken
-        return open_ and isinstance(item, Other)
+        return open_ and not item.is_piecemeal
 
     def _advance(self) -> Chunks:
         """

@@ -54,6 +54,13 @@ class _Block(Piecemeal):
         self.has_logprobs = False
 
     @property
+    def slot(self) -> str:
+        """
+        The key of its text.
+        """
+        return "refusal" if self.kind == "refusal" else "text"
+
+    @property
     def key(self) -> tuple[str, int]:
         """
         Which block of the item it is.
@@ -72,8 +79,7 @@ class _Block(Piecemeal):
         """
         raw = {"type": self.kind, **self.raw}
         if self.said or not self.raw:
-            key = "refusal" if self.kind == "refusal" else "text"
-            raw[key] = "".join(self.said) + self.cut.rest()
+            raw[self.slot] = "".join(self.said) + self.cut.rest()
 
         if self.annotations and not raw.get("annotations"):
             raw["annotations"] = self.annotations
@@ -87,6 +93,7 @@ class Spoken(Making):
     """
 
     is_spoken = True
+    is_piecemeal = True
 
     def __init__(self, places: Places, added: Mapping[str, Any], at: int) -> None:
         super().__init__(places, added, at)
@@ -144,7 +151,7 @@ class Spoken(Making):
             told=told,
         )
         if block.cut.is_harmed:
-            self.places.mended[f"{self._name(block)}.text"] = True
+            self.places.mended[f"{self._name(block)}.{block.slot}"] = True
 
         rest = block.rest(part.text) if part.__class__ is block.part else None
         if rest is not None:
@@ -155,6 +162,8 @@ class Spoken(Making):
             part = block.part(
                 block.cut.rest(), index=block.index, metadata=noting(done)
             )
+            if signature:
+                part = attrs.evolve(part, signature=signature)
 
         given = () if block.has_logprobs else tuple(told)
         return [AssistantMessage((part,), response=_likely(given))]
@@ -173,7 +182,7 @@ class Spoken(Making):
             return [AssistantMessage(parts, response=_likely(tuple(told)))]
 
         content = item.raw.get("content")
-        if isinstance(content, str):
+        if self.type == "message" and isinstance(content, str):
             listed = [{"type": "output_text", "text": content}]
             item.raw = {**item.raw, "content": listed}
 
