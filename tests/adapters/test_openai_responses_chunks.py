@@ -185,6 +185,15 @@ class TestText:
         assert "a😀b" == collected(*whole).text
         assert "mended" not in notes(collected(*whole))
 
+    def test_surrogates_at_the_end(self):
+        """
+        Also where only the end of a text says it.
+        """
+        said = collected(event("refusal.done", refusal="a\ud800", output_index=0))
+
+        assert "a\ufffd" == said.refusal
+        assert ("output[0].content[0].refusal",) == notes(said)["mended"]
+
     def test_mended_elsewhere(self):
         """
         So is what the end tells.
@@ -252,6 +261,31 @@ class TestThoughts:
         assert ["Hm.", "Aha!", "x"] == [part.text for part in said.parts]
         assert ["", "", "end"] == [part.signature for part in said.parts]
         assert answer(whole, call()) == said
+
+    def test_announced_texts(self):
+        """
+        Texts of thoughts are announced like those of messages.
+        """
+        part = {"type": "reasoning_text", "text": "Hm."}
+        whole = thought(content=[part])
+        events = [
+            added(thought()),
+            event("content_part.added", part={**part, "text": ""}, output_index=0),
+            piece("Hm.", "reasoning_text"),
+            event("content_part.done", part=part, output_index=0),
+            done(whole),
+        ]
+
+        assert answer(whole).parts == collected(*events).parts
+
+    def test_nothing_in_pieces(self):
+        """
+        What follows a thought of several texts stands behind all of them.
+        """
+        items = [thought("a", "b"), call()]
+        said = collected(*[done(item, at) for at, item in enumerate(items)])
+
+        assert [0, 1, 2] == [each.index for each in (*said.parts, *said.tool_calls)]
 
     def test_nothing_but_a_signature(self):
         """
@@ -539,6 +573,23 @@ class TestBuiltIn:
         assert [1, 2, 0] == [part.index for part in said.parts]
         assert [*ended, message("a")] == dump([said]).payload["input"]
 
+    def test_done_between_pieces(self):
+        """
+        Who is done while a message is open waits for it, and tears it not.
+        """
+        search = {"type": "web_search_call", "id": "ws_1"}
+        said = collected(
+            added(search, 0),
+            added(BEGUN, 1),
+            piece("a", at=1),
+            done(search, 0),
+            piece("b", at=1),
+            done(message("ab"), 1),
+        )
+
+        assert ["text", "unknown"] == [part.kind for part in said.parts]
+        assert [search, message("ab")] == dump([said]).payload["input"]
+
     def test_nothing_before_its_time(self):
         """
         What comes while a message is open waits for it, whatever it is.
@@ -611,6 +662,19 @@ class TestItems:
         said = collected(done(call()), done(call("g", call_id="c2")))
 
         assert ["f", "g"] == [each.name for each in said.tool_calls]
+
+    def test_only_in_the_whole_response(self):
+        """
+        An item that came in pieces is one of those in the whole response, and
+        the others are new.
+        """
+        other = message("y")
+        del other["id"]
+        said = collected(
+            done(message("x", id="b"), 1), end(message("x", id="b"), other)
+        )
+
+        assert ["x", "y"] == [part.text for part in said.parts]
 
     def test_nothing_announced(self):
         """
