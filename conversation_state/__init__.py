@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from conversation_state.counting import TokenBudget, by_characters
     from conversation_state.diffing import diff
     from conversation_state.parallel import fan_out
+    from conversation_state.store import open_store
     from conversation_state.timeline import Timeline
     from conversation_state.trimming import TrimContext, fit, trim
 
@@ -65,6 +66,7 @@ __all__ = [
     "fan_out",
     "fit",
     "join",
+    "open_store",
     "trim",
 ]
 
@@ -83,6 +85,7 @@ _LATER = {
     "encode": "codec",
     "fan_out": "parallel",
     "fit": "trimming",
+    "open_store": "store",
     "trim": "trimming",
 }
 
