@@ -1,0 +1,428 @@
+"""
+From a stream of Gemini's responses to chunks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import (
+    AsyncIterable,
+    AsyncIterator,
+    Iterable,
+    Iterator,
+    Mapping,
+)
+from typing import Any
+
+from conversation_state._persistent import EMPTY_MAP
+from conversation_state.adapters._reading import Reading, is_list, is_map
+from conversation_state.adapters._streaming import Cut, Shell, achunks_of, chunks_of
+from conversation_state.adapters.gemini._calls import read_call
+from conversation_state.adapters.gemini._parts import kind_of, placed, read_part
+from conversation_state.adapters.gemini._response import (
+    CANDIDATE,
+    RESPONSE,
+    blocked,
+    prefix_of,
+    read_logprobs,
+)
+from conversation_state.adapters.gemini._spent import Spent
+from conversation_state.adapters.gemini._usage import find_usage
+from conversation_state.adapters.gemini._words import SOURCE, Spelt, said_of
+from conversation_state.errors import ProviderStreamError
+from conversation_state.messages import AssistantMessage, ResponseMeta
+from conversation_state.parts import AudioPart, Part, ReasoningPart, TextPart
+from conversation_state.tools import ToolCall
+
+__all__ = ["aload_chunks", "load_chunks"]
+
+_CONTENT = frozenset({"parts", "role"})
+_BOTH = 2  # a text, and that it is a thought
+# What has neither a head nor an end, so that pieces of it can be joined.
+_BARE_SOUND = ("audio/l16", "audio/pcm")
+
+
+def load_chunks(
+    events: Iterable[Any], *, choice: int = 0
+) -> Iterator[AssistantMessage]:
+    """
+    The chunks that the *events* of a stream bring, as they come; `concat` them.
+
+    Together they say what `load` says of the whole response, but for what is
+    only noise: nulls, empty texts. Lazy: an event is read when its chunk is
+    asked for.
+
+    Pieces of a text, of a thought and of raw audio are joined; a part with a
+    signature, or with anything else beside it, is never joined with another
+    one. The index of a part, or of a call, is its place among both.
+
+    The last chunk has what was told of the response as a whole: the reason to
+    finish, the latest usage, the model, and notes. A stream that breaks off
+    ends with ``interrupted``, also if *events* raise, or if this function
+    does. *events* are not closed.
+
+    Args:
+        events: The responses of ``streamGenerateContent``, as plain JSON
+            values: the data of its server-sent events, or the items of its
+            array.
+
+        choice: Which of several answers to read (``candidateCount``), from 0
+            on.
+
+    Raises:
+        ProviderStreamError:
+            If an event says that the provider failed, after all before it
+            was given.
+
+        DecodeError:
+            If an event is not what the format has, with all that is wrong
+            with it, after what could be read was given.
+
+    Source:
+        Each event says what was spent so far, and a later one may say less:
+        the last word stands. The signature of a text often comes with an
+        empty text after it, and Google asks not to join the two.
+
+    >>> from conversation_state.chunks import concat
+    >>> def event(text):
+    ...     return {"candidates": [{"content": {"parts": [{"text": text}]}}]}
+    >>> concat(load_chunks([event("Hel"), event("lo")])).text
+    'Hello'
+    """
+    return chunks_of(_Stream(choice), events)
+
+
+def aload_chunks(
+    events: AsyncIterable[Any], *, choice: int = 0
+) -> AsyncIterator[AssistantMessage]:
+    """
+    What `load_chunks` gives, of events that are waited for.
+    """
+    return achunks_of(_Stream(choice), events)
+
+
+class _Stream:
+    """
+    One stream while it is read.
+    """
+
+    def __init__(self, choice: int) -> None:
+        if choice.__class__ is not int or choice < 0:
+            msg = f"choice is {choice!r}; expected the number of an answer, from 0 on"
+            raise ValueError(msg)
+
+        self._choice = choice
+        self._count = 0
+        self._finish_reason = ""
+        self._blocked = ""
+        self._model = ""
+        self._spent = Spent()
+        self._of_response: dict[str, Any] = {}
+        self._of_candidate: dict[str, Any] = {}
+        self._of_content: dict[str, Any] = {}
+        self._harmed: dict[str, bool] = {}
+        self._around_event = Shell("candidates", "usageMetadata")
+        self._around_candidate = Shell("content")
+        self._around_content = Shell("parts")
+        self._next = 0
+        self._calls = 0
+        # What is open: more of the same is joined with it.
+        self._open = ""
+        self._index: int | None = None
+        self._cut = Cut()
+
+    def quick(self, event: Any) -> AssistantMessage | None:
+        """
+        The chunk of an event that brings nothing but more of the open text, and
+        what was spent.
+        """
+        # What is not as expected is read slowly, and told there.
+        chunk = None
+        try:
+            if self._around_event.is_around(event):
+                (candidate,) = event["candidates"]
+                if self._around_candidate.is_around(candidate):
+                    content = candidate["content"]
+                    if self._around_content.is_around(content):
+                        (part,) = content["parts"]
+                        chunk = self._quick(part)
+
+            if chunk is not None and not self._spent.quick(event):
+                chunk = None
+        except (AttributeError, LookupError, RecursionError, TypeError, ValueError):
+            chunk = None
+
+        if chunk is not None:
+            self._count += 1
+
+        return chunk
+
+    def _quick(self, part: Any) -> AssistantMessage | None:
+        text = part["text"]
+        kind = "text"
+        if len(part) == _BOTH and part["thought"] is True:
+            kind = "thought"
+        elif len(part) != 1:
+            return None
+
+        if kind != self._open or text.__class__ is not str or not self._cut.whole(text):
+            return None
+
+        if self._index is None:
+            return AssistantMessage(text)
+
+        return AssistantMessage((self._piece(text),))
+
+    def read(self, event: Any) -> Iterator[AssistantMessage]:
+        """
+        The chunks that *event* brings.
+        """
+        read = Reading()
+        path = f"$[{self._count}]"
+        self._count += 1
+        if not is_map(event):
+            read.wrong(path, event, "an event of a stream, as a plain JSON object")
+            read.finish()
+
+        self._read_response(Spelt(read, event, path))
+        chunks: list[AssistantMessage] = []
+        candidates = event.get("candidates")
+        if is_list(candidates):
+            for at, candidate in enumerate(candidates):
+                here = f"{path}.candidates[{at}]"
+                if not is_map(candidate):
+                    read.wrong(here, candidate, "an object")
+                elif (candidate.get("index") or 0) == self._choice:
+                    chunks += self._read_candidate(Spelt(read, candidate, here))
+        elif candidates is not None:
+            read.wrong(f"{path}.candidates", candidates, "a list of candidates")
+
+        for where in read.mended:
+            self._harmed[where[len(path) + 1 :]] = True
+
+        # What could be read is given, whatever else is wrong.
+        yield from chunks
+        read.finish()
+        self._around_event.remember(event)
+        if event.get("error"):
+            raise ProviderStreamError(said_of(event), event)
+
+    def _read_response(self, event: Spelt) -> None:
+        """
+        What is told of the response as a whole.
+        """
+        block, where = find_usage(event.raw)
+        # Only the first answer has the usage of all, as in a whole response.
+        if block is not None and not self._choice:
+            left = self._spent.read(event.reading, block, f"{event.path}{where[1:]}")
+            if left:
+                self._of_response["usage"] = left
+
+        key = event.key("modelVersion")
+        if event.raw.get(key) is not None:
+            self._model = event.text(key) or self._model
+
+        self._blocked = blocked(event) or self._blocked
+        told = event.reading.rest(event.raw, RESPONSE, event.path)
+        _keep(self._of_response, told)
+
+    def _read_candidate(self, candidate: Spelt) -> list[AssistantMessage]:
+        raw = candidate.raw
+        key = candidate.key("finishReason")
+        if raw.get(key) is not None:
+            self._finish_reason = candidate.text(key) or self._finish_reason
+
+        kept: dict[str, Any] = {}
+        logprobs = read_logprobs(candidate, kept)
+        for name, left in kept.items():
+            # Each event tells of its own tokens.
+            self._of_candidate.setdefault(name, []).append(left)
+
+        told = candidate.reading.rest(raw, CANDIDATE, candidate.path)
+        told.pop("index", None)
+        _keep(self._of_candidate, told)
+        self._around_candidate.remember(raw)
+
+        parts: list[Part] = []
+        calls: list[ToolCall] = []
+        if raw.get("content") is not None:
+            self._read_content(candidate.inside("content"), parts, calls)
+
+        if not (parts or calls or logprobs):
+            return []
+
+        chunk = self._chunk(parts, calls)
+        if logprobs:
+            chunk = chunk.replace(response=ResponseMeta(logprobs=logprobs))
+
+        return [chunk]
+
+    def _read_content(
+        self, content: Spelt, parts: list[Part], calls: list[ToolCall]
+    ) -> None:
+        raw = content.raw
+        if raw.get("role") not in ("model", "", None):
+            content.wrong("role", "model")
+
+        _keep(self._of_content, content.reading.rest(raw, _CONTENT, content.path))
+        self._around_content.remember(raw)
+        given = raw.get("parts")
+        if not is_list(given):
+            if given is not None:
+                content.wrong("parts", "a list of parts")
+
+            return
+
+        for at, part in enumerate(given):
+            path = f"{content.path}.parts[{at}]"
+            if is_map(part):
+                self._read_part(Spelt(content.reading, part, path), parts, calls)
+            else:
+                content.reading.wrong(path, part, "an object")
+
+    def _read_part(
+        self, place: Spelt, parts: list[Part], calls: list[ToolCall]
+    ) -> None:
+        raw = place.raw
+        kind = kind_of(raw)
+        if kind == "text" and _is_plain(raw):
+            thought = raw.get("thought") is True
+            text = raw["text"]
+            if isinstance(text, str):
+                self._say("thought" if thought else "text", text, parts)
+            else:
+                place.wrong("text", "a text")
+        elif kind == "functionCall":
+            self._close(parts)
+            made = f"{prefix_of(self._of_response)}_"
+            made += f"{self._choice}_call_" if self._choice else "call_"
+            index, first = self._take(), not self._calls
+            calls.append(read_call(place, f"{made}{self._calls}", index, first=first))
+            self._calls += 1
+        else:
+            self._add(read_part(place, "assistant"), parts)
+
+    def _say(self, kind: str, text: str, parts: list[Part]) -> None:
+        """
+        Add a piece of a text or a thought.
+        """
+        if not text:
+            return
+
+        if kind != self._open:
+            self._close(parts)
+            at = self._take()
+            # A text that comes first needs no place, and is a text like others.
+            self._open, self._index = kind, at if at or kind != "text" else None
+
+        piece = self._cut.next(text)
+        if piece:
+            parts.append(self._piece(piece))
+
+    def _add(self, part: Part, parts: list[Part]) -> None:
+        """
+        Add a whole part, or a piece of raw audio.
+        """
+        about = part.metadata.get(SOURCE, {})
+        if isinstance(part, AudioPart) and part.data and "keys" not in about:
+            sound = part.media_type.lower()
+            if sound.startswith(_BARE_SOUND):
+                if self._open != sound:
+                    self._close(parts)
+                    self._open, self._index = sound, self._take()
+
+                # How the piece was written says nothing of the whole.
+                piece = AudioPart(
+                    data=part.data, media_type=part.media_type, index=self._index
+                )
+                parts.append(piece)
+                return
+
+        self._close(parts)
+        parts.append(placed(part, self._take()))
+
+    def _take(self) -> int:
+        """
+        The next place.
+        """
+        self._next += 1
+        return self._next - 1
+
+    def _piece(self, text: str) -> Part:
+        if self._open == "text":
+            return TextPart(text, index=self._index)
+
+        return ReasoningPart(text, index=self._index)
+
+    def _close(self, parts: list[Part]) -> None:
+        """
+        Let nothing more be joined with what is open.
+        """
+        rest = self._cut.rest()
+        if rest:
+            parts.append(self._piece(rest))
+
+        if self._cut.is_harmed:
+            self._harmed["text"] = True
+
+        self._open, self._index, self._cut = "", None, Cut()
+
+    def _chunk(self, parts: list[Part], calls: list[ToolCall]) -> AssistantMessage:
+        content: Any = parts
+        if not parts:
+            content = ""
+        elif len(parts) == 1:
+            (part,) = parts
+            if isinstance(part, TextPart) and part.index is None:
+                content = part.text
+
+        return AssistantMessage(content, tool_calls=calls)
+
+    def end(self, *, broken: bool) -> Iterator[AssistantMessage]:
+        """
+        What is told at the end, and what waited for the rest of a character.
+        """
+        parts: list[Part] = []
+        self._close(parts)
+        notes: dict[str, Any] = {
+            name: told
+            for name, told in (
+                ("response", self._of_response),
+                ("candidate", self._of_candidate),
+                ("keys", self._of_content),
+                ("mended", list(self._harmed)),
+            )
+            if told
+        }
+        metadata: Any = {SOURCE: notes} if notes else EMPTY_MAP
+        reason = self._finish_reason or self._blocked
+        reason = reason or ("interrupted" if broken else "")
+        yield AssistantMessage(
+            self._chunk(parts, []).content,
+            response=ResponseMeta(reason, self._spent.usage(), None, self._model),
+            metadata=metadata,
+        )
+
+
+def _is_plain(raw: Mapping[str, Any]) -> bool:
+    """
+    Whether a part says nothing but a text, and perhaps that it is a thought.
+    """
+    return all(
+        key == "text"
+        or value is None
+        or (key == "thought" and (value is True or value is False))
+        for key, value in raw.items()
+    )
+
+
+def _keep(notes: dict[str, Any], told: Mapping[str, Any]) -> None:
+    """
+    Keep what was *told* in *notes*: maps are merged, of all else the last word
+    stands.
+    """
+    for key, value in told.items():
+        before = notes.get(key)
+        if isinstance(before, dict) and isinstance(value, dict):
+            before.update(value)
+        elif value is not None:
+            notes[key] = value

@@ -1,0 +1,419 @@
+"""
+From Gemini's contents to messages.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import attrs
+
+from conversation_state.adapters._reading import Reading, is_list, is_map
+from conversation_state.adapters.gemini._calls import read_call, read_returned
+from conversation_state.adapters.gemini._pairing import Open
+from conversation_state.adapters.gemini._parts import kind_of, placed, read_part
+from conversation_state.adapters.gemini._response import (
+    Told,
+    is_response,
+    read_response,
+)
+from conversation_state.adapters.gemini._words import SOURCE, Spelt, is_said, said_of
+from conversation_state.messages import (
+    AssistantMessage,
+    Message,
+    SystemMessage,
+    ToolMessage,
+    UnknownMessage,
+    UserMessage,
+)
+from conversation_state.parts import Part, TextPart
+from conversation_state.tools import ToolCall
+
+__all__ = ["load"]
+
+_CONTENT = frozenset({"parts", "role"})
+_ASKING = (None, "", "function", "user")
+
+
+def load(payload: Any) -> tuple[Message, ...]:
+    """
+    The messages of *payload*: a request, its list of contents, or a response.
+
+    Of a request only ``systemInstruction`` and ``contents`` are read. What
+    functions returned is a message for each; what else stands in the same
+    content is another one. A response gives its message with its
+    `ResponseMeta`; if several were asked for (``candidateCount``), one for
+    each, the first with the usage: these are alternatives, and no conversation.
+    A prompt that was blocked gives an empty one, whose reason to finish is why.
+
+    Nothing is lost: what our model has no word for is kept as an unknown part
+    or message, or in notes (see this package). Half of a surrogate pair
+    becomes U+FFFD, and a note says where. A call without an id gets one made
+    of its place, and so does its result: the first call of that name that has
+    none.
+
+    Raises:
+        DecodeError:
+            If something is not what the format has in its place; with all that
+            is wrong, each with its path.
+    """
+    read = _Loading()
+    messages: list[Message] = []
+    if is_list(payload):
+        messages = read.history(payload, "$")
+    elif is_map(payload):
+        messages = read.document(payload)
+    else:
+        read.wrong("$", payload, "a request, a list of contents, or a response")
+
+    read.finish()
+    return tuple(messages)
+
+
+class _Loading(Reading):
+    """
+    One payload while it is read.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.open = Open()
+
+    def document(self, payload: Mapping[str, Any]) -> list[Message]:
+        """
+        The messages of a request or a response.
+        """
+        place = Spelt(self, payload, "$")
+        if "contents" in payload:
+            if "candidates" in payload:
+                what = "has both contents and candidates; expected one of them"
+                self.problem("$", what)
+                return []
+
+            messages = self.system(place)
+            if is_list(payload["contents"]):
+                return messages + self.history(payload["contents"], "$.contents")
+
+            place.wrong("contents", "a list of contents")
+        elif payload.get("error") is not None:
+            self.problem("$.error", f"is why the provider failed: {said_of(payload)}")
+        elif is_response(payload):
+            return [
+                message
+                for told in read_response(self, payload)
+                for message in self.content(told.raw, told.path, told.prefix, told)
+            ]
+        else:
+            self.problem(
+                "$",
+                "has neither contents nor candidates; expected a request, a list of "
+                "contents, or a response",
+            )
+
+        return []
+
+    def system(self, payload: Spelt) -> list[Message]:
+        """
+        What the model is told to be.
+        """
+        key = payload.key("systemInstruction")
+        told = payload.raw.get(key)
+        if told is None:
+            return []
+
+        harmed, path = len(self.mended), f"$.{key}"
+        notes = payload.notes
+        if isinstance(told, str):
+            notes["plain"] = True
+            text = payload.text(key)
+            self._note_mended(notes, harmed, "$")
+            return [SystemMessage(text, metadata=payload.metadata(SOURCE))]
+
+        place = payload.inside(key)
+
+        problems = self.count
+        place.keep(frozenset({"parts"}))
+        parts = [
+            read_part(Spelt(self, raw, here), "system") for raw, here in _parts(place)
+        ]
+        if self.count > problems or not is_map(told):
+            return []
+
+        if not all(isinstance(part, TextPart) for part in parts):
+            raw = {key: self.json(told, path)}
+            return [UnknownMessage(raw, source=SOURCE)]
+
+        self._note_mended(notes, harmed, path)
+        content = _content(parts)
+        return [SystemMessage(content, metadata=place.metadata(SOURCE))]
+
+    def history(self, raws: Sequence[Any], path: str) -> list[Message]:
+        """
+        The messages of a list of contents.
+        """
+        messages: list[Message] = []
+        for at, raw in enumerate(raws):
+            here = f"{path}[{at}]"
+            if is_map(raw) and (is_said(raw, "candidates") or "error" in raw):
+                what = "is an event of a stream; load_chunks takes these"
+                self.problem(here, what)
+                continue
+
+            found = self.content(raw, here, f"content_{at}")
+            if messages and found and _are_results(messages[-1], found[0]):
+                found[0] = _noting(found[0], "apart")
+
+            messages += found
+
+        return messages
+
+    def content(
+        self, raw: Any, path: str, prefix: str, told: Told | None = None
+    ) -> list[Message]:
+        """
+        The messages of one content; none if there was a problem. Ids that are
+        made up begin with *prefix*.
+        """
+        if not is_map(raw):
+            self.wrong(path, raw, "an object")
+            return []
+
+        place = Spelt(self, raw, path)
+        role = raw.get("role")
+        if told and role not in ("model", "", None):
+            place.wrong("role", "model")
+            return []
+
+        if not (role is None or isinstance(role, str)):
+            place.wrong("role", "user, model or function")
+            return []
+
+        problems = self.count
+        messages: list[Message]
+        if told or role == "model":
+            messages = [self._assistant(place, prefix, told)]
+        elif role in _ASKING:
+            messages = self._asked(place, prefix)
+        else:
+            messages = [UnknownMessage(self.json(raw, path), source=SOURCE)]
+
+        return messages if self.count == problems else []
+
+    def _assistant(
+        self, place: Spelt, prefix: str, told: Told | None
+    ) -> AssistantMessage:
+        harmed = len(self.mended)
+        place.keep(_CONTENT)
+        parts: list[Part] = []
+        calls: list[ToolCall] = []
+        places: list[int] = []
+        for at, (raw, path) in enumerate(_parts(place, noted=told is None)):
+            inside = Spelt(self, raw, path)
+            if kind_of(raw) == "functionCall":
+                made = f"{prefix}_call_{len(calls)}"
+                calls.append(read_call(inside, made, None, first=not calls))
+                places.append(at)
+            else:
+                parts.append(read_part(inside, "assistant"))
+
+        # Unless the calls are the last, all of it says where it stood.
+        if places and places[0] < len(parts):
+            parts, calls = _placed(parts, calls, places)
+
+        for call in calls:
+            is_made = "made_id" in call.metadata.get(SOURCE, {})
+            self.open.ask(call.id, call.name, made=is_made)
+
+        fields: dict[str, Any] = {}
+        if told:
+            place.notes.update(told.notes)
+            fields["response"] = told.meta
+
+        self._note_mended(place.notes, harmed, place.path)
+        content = _content(parts)
+        if calls and content == "" and parts:
+            content = parts
+
+        metadata = place.metadata(SOURCE)
+        return AssistantMessage(content, tool_calls=calls, metadata=metadata, **fields)
+
+    def _asked(self, place: Spelt, prefix: str) -> list[Message]:
+        """
+        What is said to the model: by the user, and by functions.
+        """
+        role = place.raw.get("role")
+        if "role" not in place.raw:
+            place.notes["without"] = ["role"]
+        elif role != "user":
+            place.notes["role"] = role
+
+        place.keep(_CONTENT)
+        messages: list[Message] = []
+        parts: list[Part] = []
+        harmed = len(self.mended)
+        given = _parts(place)
+        for at, (raw, path) in enumerate(given):
+            inside = Spelt(self, raw, path)
+            if kind_of(raw) != "functionResponse":
+                parts.append(read_part(inside, "user"))
+                continue
+
+            if parts:
+                messages.append(self._user(place, parts, harmed, messages))
+                parts, harmed = [], len(self.mended)
+
+            made = f"{prefix}_result_{at}"
+            messages.append(self._tool(inside, place, made, harmed, messages))
+            harmed = len(self.mended)
+
+        if parts or not messages:
+            messages.append(self._user(place, parts, harmed, messages))
+
+        return messages
+
+    def _user(
+        self, place: Spelt, parts: list[Part], harmed: int, before: list[Message]
+    ) -> Message:
+        about = Spelt(self, {}, place.path)
+        if before:
+            about.notes["joined"] = True
+        else:
+            about.notes, about.keys = place.notes, place.keys
+
+        self._note_mended(about.notes, harmed, place.path)
+        return UserMessage(_content(parts), metadata=about.metadata(SOURCE))
+
+    def _tool(
+        self,
+        part: Spelt,
+        place: Spelt,
+        made: str,
+        harmed: int,
+        before: list[Message],
+    ) -> Message:
+        key = part.key("functionResponse")
+        inside = part.inside(key)
+        name = inside.optional("name")
+        call_id = self._answered(inside, made, name)
+        content, is_error = read_returned(inside, part.notes)
+        inside.keep(frozenset({"id", "name", "parts", "response"}))
+        part.keep(frozenset({key}))
+        if inside.keys:
+            part.keys[key] = inside.keys
+
+        if not before:
+            part.notes.update(place.notes)
+            if place.keys:
+                part.notes["content"] = place.keys
+        elif not isinstance(before[-1], ToolMessage):
+            part.notes["joined"] = True
+
+        self._note_mended(part.notes, harmed, place.path)
+        metadata = part.metadata(SOURCE)
+        return ToolMessage(
+            content,
+            tool_call_id=call_id,
+            tool_name=name,
+            is_error=is_error,
+            metadata=metadata,
+        )
+
+    def _answered(self, inside: Spelt, made: str, name: str) -> str:
+        """
+        The id of the call that a result answers.
+
+        Where it does not say, or says what no call does: of the calls without
+        a result and without an id, the first one of that name; if it says
+        nothing at all, the first call of that name, or else the first.
+        """
+        given = inside.optional("id")
+        if given and self.open.answer(given):
+            return given
+
+        found = self.open.answer_next(name, any_id=not given)
+        if given:
+            if not found:
+                return given
+
+            inside.keys["id"] = given
+
+        inside.notes["made_id"] = found or made
+        return found or made
+
+    def _note_mended(self, notes: dict[str, Any], harmed: int, path: str) -> None:
+        if len(self.mended) > harmed:
+            where = dict.fromkeys(self.mended[harmed:])
+            notes["mended"] = [each[len(path) + 1 :] for each in where]
+
+
+def _parts(place: Spelt, *, noted: bool = True) -> list[tuple[Mapping[str, Any], str]]:
+    """
+    The parts of a content, each with its path.
+    """
+    given = place.raw.get("parts")
+    if not is_list(given):
+        if given is not None:
+            place.wrong("parts", "a list of parts")
+        elif not noted:
+            pass  # A response may say nothing; a request is to say even that.
+        elif "parts" in place.raw:
+            place.keys["parts"] = None
+        else:
+            place.notes.setdefault("without", []).append("parts")
+
+        return []
+
+    if not given and noted:
+        place.keys["parts"] = []
+
+    parts: list[tuple[Mapping[str, Any], str]] = []
+    for at, raw in enumerate(given):
+        path = f"{place.path}.parts[{at}]"
+        if is_map(raw):
+            parts.append((raw, path))
+        else:
+            place.reading.wrong(path, raw, "an object")
+
+    return parts
+
+
+def _content(parts: list[Part]) -> str | list[Part]:
+    """
+    *parts* as the content of a message: one plain text is no list.
+    """
+    if not parts:
+        return ""
+
+    part = parts[0]
+    plain = len(parts) == 1 and isinstance(part, TextPart) and _is_bare(part)
+    return part.text if plain and isinstance(part, TextPart) else parts
+
+
+def _is_bare(part: Part) -> bool:
+    return not part.metadata and part.index is None
+
+
+def _placed(
+    parts: list[Part], calls: list[ToolCall], places: list[int]
+) -> tuple[list[Part], list[ToolCall]]:
+    """
+    *parts* and *calls*, with their index; *places* are those of the calls.
+    """
+    others = sorted({*range(len(parts) + len(calls))} - {*places})
+    return (
+        [placed(p, at) for p, at in zip(parts, others, strict=True)],
+        [attrs.evolve(c, index=at) for c, at in zip(calls, places, strict=True)],
+    )
+
+
+def _are_results(before: Message, message: Message) -> bool:
+    return isinstance(before, ToolMessage) and isinstance(message, ToolMessage)
+
+
+def _noting(message: Message, note: str) -> Message:
+    """
+    *message* with one more *note*.
+    """
+    notes = {**message.metadata.get(SOURCE, {}), note: True}
+    return message.replace(metadata={**message.metadata, SOURCE: notes})

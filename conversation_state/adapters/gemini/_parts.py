@@ -1,0 +1,229 @@
+"""
+The parts of a content that are no calls, and the parts they are here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import attrs
+
+from conversation_state.adapters._export import Writing, list_of, map_of, written_over
+from conversation_state.adapters.gemini._words import (
+    SOURCE,
+    Spelt,
+    decoded,
+    encoded,
+    encoding_of,
+    is_own,
+    is_said,
+    media_of,
+    mime_of,
+    spelt,
+)
+from conversation_state.parts import (
+    FilePart,
+    ImagePart,
+    MediaPart,
+    Part,
+    ReasoningPart,
+    RefusalPart,
+    TextPart,
+    UnknownPart,
+)
+
+__all__ = ["kind_of", "placed", "read_part", "write_media", "write_part"]
+
+# What a part may be, of which it is one.
+_DATA = (
+    "functionCall",
+    "functionResponse",
+    "inlineData",
+    "fileData",
+    "executableCode",
+    "codeExecutionResult",
+    "toolCall",
+    "toolResponse",
+    "text",
+)
+_SLOTS = {"fileData": "fileUri", "inlineData": "data"}
+
+
+def kind_of(raw: Mapping[str, Any]) -> str:
+    """
+    What a part is: the key that says so; "" if none does, or several do.
+    """
+    found = [key for key in _DATA if is_said(raw, key)]
+    if len(found) == 2 and raw.get("text") == "":  # noqa: PLR2004 - it and another
+        del found[1]
+
+    return found[0] if len(found) == 1 else ""
+
+
+def read_part(place: Spelt, role: str) -> Part:
+    """
+    The part at *place*, in a message of *role*; not a call, nor its result.
+    """
+    kind = kind_of(place.raw)
+    thought = role == "assistant" and place.raw.get("thought") is True
+    part: Part | None = None
+    if kind == "text" or (not kind and thought and place.raw.get("text") is None):
+        part = _read_thought(place) if thought else _read_text(place)
+    elif kind in _SLOTS:
+        part = _read_media(place, kind)
+
+    if part is None:
+        return UnknownPart(place.reading.json(place.raw, place.path), source=SOURCE)
+
+    return part
+
+
+def placed(part: Part, at: int) -> Part:
+    """
+    *part* at its place in a response.
+    """
+    made: Any = part
+    return attrs.evolve(made, index=at)  # type: ignore[no-any-return]
+
+
+def _read_text(place: Spelt) -> Part:
+    text = place.text("text")
+    place.keep(frozenset({"text"}))
+    return TextPart(text, metadata=place.metadata(SOURCE))
+
+
+def _read_thought(place: Spelt) -> Part:
+    text = place.optional("text")
+    if "text" not in place.raw:
+        place.notes["without"] = ["text"]
+    elif place.keys.get("text") == "":
+        del place.keys["text"]
+
+    key = place.key("thoughtSignature")
+    signature = place.if_text(key)
+    if signature:
+        place.notes["signed"] = True
+
+    place.keep(frozenset({"text", "thought", key}))
+    return ReasoningPart(text, signature, metadata=place.metadata(SOURCE))
+
+
+def _read_media(place: Spelt, kind: str) -> Part | None:
+    """
+    Content by value or by its address; None if that can't be read.
+    """
+    key = place.key(kind)
+    inside = place.inside(key)
+    slot = inside.key(_SLOTS[kind])
+    text = inside.text(slot) if inside.raw.get(slot) is not None else ""
+    data = decoded(text) if kind == "inlineData" else None
+    if not (text if data is None else data):
+        place.notes.clear()
+        return None
+
+    typed, named = inside.key("mimeType"), inside.key("displayName")
+    media_type = inside.optional(typed)
+    made = media_of(media_type)
+    if made is not FilePart and media_type == f"{made.kind}/*":
+        media_type = ""
+
+    fields: dict[str, Any] = {"media_type": media_type}
+    known = {slot, typed}
+    if data is None:
+        fields["url"] = text
+    else:
+        fields["data"] = data
+        place.notes.update(encoding_of(text, data))
+
+    if made is FilePart:
+        name = inside.if_text(named)
+        known.add(named)
+        if name:
+            fields["name"] = name
+            place.notes["named"] = True
+
+    inside.keep(frozenset(known))
+    place.keep(frozenset({key}))
+    if inside.keys:
+        place.keys[key] = inside.keys
+
+    return made(**fields, metadata=place.metadata(SOURCE))
+
+
+def write_part(write: Writing, part: Part, path: str) -> dict[str, Any] | None:
+    """
+    What *part* is in a content; None if it has no place there, and is lost.
+    """
+    notes = write.notes(part, path)
+    raw: dict[str, Any]
+    if isinstance(part, TextPart):
+        raw = {"text": part.text}
+    elif isinstance(part, MediaPart):
+        raw = write_media(write, part, path, notes)
+    elif isinstance(part, ReasoningPart):
+        raw = _write_thought(write, part, path, notes)
+    elif isinstance(part, RefusalPart):
+        write.lose(path, "refusal", "is said as any other text here")
+        raw = {"text": part.text}
+    elif isinstance(part, UnknownPart):
+        return write.unknown(part.raw, part.source, path, "type")  # type: ignore[no-any-return]
+    else:
+        write.lose(path, part.kind, "has no place in a content")
+        return None
+
+    return written_over(map_of(notes, "keys"), raw)
+
+
+def _write_thought(
+    write: Writing, part: ReasoningPart, path: str, notes: Mapping[str, Any]
+) -> dict[str, Any]:
+    raw: dict[str, Any] = {"text": part.text, "thought": True}
+    if not part.text and "text" in list_of(notes, "without"):
+        del raw["text"]
+
+    if part.signature and is_own(part.metadata):
+        raw[spelt(notes, "thoughtSignature")] = part.signature
+    elif part.signature:
+        write.lose(path, "signature", "is sent to whom it is from, and nobody else")
+
+    return raw
+
+
+def write_media(
+    write: Writing, part: MediaPart, path: str, notes: Mapping[str, Any]
+) -> dict[str, Any]:
+    """
+    What *part* is in a content, or in what a function returned.
+    """
+    data, mime = part.data, mime_of(part)
+    head, comma, body = (part.url or "").partition(";base64,")
+    if comma and head.startswith("data:") and decoded(body):
+        data, mime = decoded(body), part.media_type or head[5:] or mime
+
+    if media_of(mime) is not type(part):
+        why = f"is taken for what its media type says, {mime or 'which is none'}"
+        write.lose(path, part.kind, why)
+
+    inside: dict[str, Any] = {}
+    if mime:
+        inside[spelt(notes, "mimeType")] = mime
+
+    if data is None:
+        key = "fileData"
+        inside[spelt(notes, "fileUri")] = part.url
+    else:
+        key = "inlineData"
+        noted: Any = notes.get("text")
+        known = isinstance(noted, str) and decoded(noted) == data
+        inside["data"] = noted if known else encoded(data, notes.get("base64"))
+
+    if isinstance(part, ImagePart) and part.detail:
+        write.lose(path, "detail", "is another provider's word")
+    elif isinstance(part, FilePart) and part.name:
+        if notes.get("named") is True:
+            inside[spelt(notes, "displayName")] = part.name
+        else:
+            write.lose(path, "name", "is taken by some of Google's services only")
+
+    return {spelt(notes, key): inside}

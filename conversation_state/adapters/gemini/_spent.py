@@ -1,0 +1,90 @@
+"""
+What a stream cost so far.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from operator import itemgetter
+from typing import Any
+
+from conversation_state.adapters._reading import Reading
+from conversation_state.adapters.gemini._usage import read_usage
+from conversation_state.usage import Usage
+
+__all__ = ["Spent"]
+
+# No sum of two counts below it is over 2**63 - 1.
+_HUGE = 2**60
+
+
+class Spent:
+    """
+    What was spent so far: every event says so, and the last one is right.
+    """
+
+    def __init__(self) -> None:
+        self._usage: Usage | None = None
+        # Counts that came since: read when they are asked for.
+        self._latest: tuple[int, ...] | None = None
+        self._size = -1
+        self._counted: tuple[str, ...] = ()
+        self._get: Callable[[Any], Any] = bool
+        self._others: dict[str, Any] = {}
+
+    def quick(self, event: Mapping[str, Any]) -> bool:
+        """
+        Whether *event* says no more than new counts, and `usage` will see to
+        them.
+
+        Raises what asking for keys raises, if there are others.
+        """
+        block: Any = event.get("usageMetadata")
+        if block is None:
+            return True
+
+        if len(block) != self._size:
+            return False
+
+        counts = self._get(block)
+        for count in counts:
+            if count.__class__ is not int or not 0 <= count < _HUGE:
+                return False
+
+        for key, value in self._others.items():
+            if block[key] != value:
+                return False
+
+        self._latest = counts
+        return True
+
+    def read(self, read: Reading, block: Any, path: str) -> dict[str, Any]:
+        """
+        Read a usage block; what in it is no count.
+        """
+        usage, left = read_usage(read, block, path)
+        if usage is None:
+            return {}
+
+        self._usage, self._latest, self._size = usage, None, -1
+        whole = read.json(block, path)
+        counted = [k for k, v in whole.items() if v.__class__ is int and v < _HUGE]
+        if len(counted) > 1:
+            self._size = len(whole)
+            self._counted = tuple(counted)
+            self._get = itemgetter(*counted)
+            self._others = {k: whole[k] for k in whole if k not in counted}
+
+        return left
+
+    def usage(self) -> Usage | None:
+        """
+        What was spent, as far as anybody said.
+        """
+        if self._latest is not None:
+            latest = zip(self._counted, self._latest, strict=True)
+            self._usage, _ = read_usage(
+                Reading(), {**self._others, **dict(latest)}, "$"
+            )
+
+        return self._usage
