@@ -29,7 +29,8 @@ snake
     Keys that were in snake case.
 
 role
-    Another word than ``user`` for who asks: ``function``, null or "".
+    Another word than ``user`` for who asks: ``function``, null or ""; and
+    whatever an instruction says of who speaks.
 
 joined, apart
     That a message was in the content of the one before it, or that a result

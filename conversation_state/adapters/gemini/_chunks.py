@@ -16,7 +16,7 @@ from typing import Any
 from conversation_state._persistent import EMPTY_MAP
 from conversation_state.adapters._reading import Reading, is_list, is_map
 from conversation_state.adapters._streaming import Cut, Shell, achunks_of, chunks_of
-from conversation_state.adapters.gemini._calls import read_call
+from conversation_state.adapters.gemini._called import Calls
 from conversation_state.adapters.gemini._parts import kind_of, placed, read_part
 from conversation_state.adapters.gemini._response import (
     CANDIDATE,
@@ -124,7 +124,7 @@ class _Stream:
         self._around_candidate = Shell("content")
         self._around_content = Shell("parts")
         self._next = 0
-        self._calls = 0
+        self._calls = Calls(self._take)
         # What is open: more of the same is joined with it.
         self._open = ""
         self._index: int | None = None
@@ -293,13 +293,13 @@ class _Stream:
                 place.wrong("text", "a text")
         elif kind == "functionCall":
             self._close(parts)
-            made = f"{prefix_of(self._of_response)}_"
-            made += f"{self._choice}_call_" if self._choice else "call_"
-            index, first = self._take(), not self._calls
-            calls.append(read_call(place, f"{made}{self._calls}", index, first=first))
-            self._calls += 1
+            calls += self._calls.read(place, self._prefix())
         else:
             self._add(read_part(place, "assistant"), parts)
+
+    def _prefix(self) -> str:
+        prefix = prefix_of(self._of_response)
+        return f"{prefix}_{self._choice}" if self._choice else prefix
 
     def _say(self, kind: str, text: str, parts: list[Part]) -> None:
         """
@@ -383,6 +383,8 @@ class _Stream:
         """
         parts: list[Part] = []
         self._close(parts)
+        # What is wrong with a call was told when it came.
+        calls = self._calls.end(self._prefix(), Reading(), "$")
         notes: dict[str, Any] = {
             name: told
             for name, told in (
@@ -398,6 +400,7 @@ class _Stream:
         reason = reason or ("interrupted" if broken else "")
         yield AssistantMessage(
             self._chunk(parts, []).content,
+            tool_calls=calls,
             response=ResponseMeta(reason, self._spent.usage(), None, self._model),
             metadata=metadata,
         )

@@ -7,6 +7,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
+from conversation_state._persistent import thaw
 from conversation_state.adapters._export import (
     Export,
     Writing,
@@ -150,7 +151,8 @@ class _Dumping(Writing):
         if self._contents:
             self.lose(path, "system", "is said ahead of all else here")
 
-        told: Any = _content({}, parts, notes, map_of(notes, "keys"))
+        raw = {"role": thaw(notes["role"])} if "role" in notes else {}
+        told: Any = _content(raw, parts, notes, map_of(notes, "keys"))
         if notes.get("plain") is True and told == {"parts": parts[:1]}:
             told = parts[0]["text"]
 

@@ -133,7 +133,11 @@ class _Loading(Reading):
         place = payload.inside(key)
 
         problems = self.count
-        place.keep(frozenset({"parts"}))
+        if "role" in place.raw:
+            # Nobody reads it; most say it is the user.
+            notes["role"] = self.json(place.raw["role"], f"{path}.role")
+
+        place.keep(_CONTENT)
         parts = [
             read_part(Spelt(self, raw, here), "system") for raw, here in _parts(place)
         ]

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 from conversation_state.adapters._reading import Reading, is_list, is_map
 from conversation_state.adapters.gemini._usage import find_usage, read_usage
-from conversation_state.adapters.gemini._words import Spelt, is_said
+from conversation_state.adapters.gemini._words import Spelt, is_said, snake
 from conversation_state.messages import LogProb, ResponseMeta
 
 __all__ = [
@@ -187,7 +187,7 @@ def read_logprobs(candidate: Spelt, kept: dict[str, Any]) -> tuple[LogProb, ...]
 
 
 def _list(place: Spelt, name: str) -> Sequence[Any]:
-    for key in (name, _SNAKE[name]):
+    for key in dict.fromkeys((name, snake(name))):
         found = place.raw.get(key)
         if is_list(found):
             return found
@@ -196,13 +196,6 @@ def _list(place: Spelt, name: str) -> Sequence[Any]:
             place.wrong(key, "a list or null")
 
     return ()
-
-
-_SNAKE = {
-    "candidates": "candidates",
-    "chosenCandidates": "chosen_candidates",
-    "topCandidates": "top_candidates",
-}
 
 
 def _logprob(read: Reading, raw: Any, path: str) -> LogProb:
@@ -214,7 +207,7 @@ def _logprob(read: Reading, raw: Any, path: str) -> LogProb:
     # What is 0, or empty, is left out by some of Google's servers.
     token = place.text("token") if raw.get("token") is not None else ""
     for key in ("logProbability", "log_probability"):
-        value = raw.get(key)
+        value: Any = raw.get(key)
         if value.__class__ is int and abs(value) < 2**63:
             return LogProb(token, float(value))
 

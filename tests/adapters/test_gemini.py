@@ -1,0 +1,248 @@
+"""
+Gemini: what all adapters promise, and real traffic.
+"""
+
+import base64
+import json
+from typing import ClassVar
+
+import attrs
+
+from conversation_state.adapters import Lost, gemini, openai_chat
+from conversation_state.adapters.gemini import dump, load
+from conversation_state.messages import (
+    AssistantMessage,
+    SystemMessage,
+    ToolMessage,
+)
+from conversation_state.parts import (
+    FilePart,
+    MediaPart,
+    TextPart,
+)
+from tests.adapters.contract import AdapterContract, as_json, bare
+from tests.adapters.gemini import REQUESTS, RESPONSES, several, spent
+
+
+def in_other_words(part):
+    """
+    *part* as it comes back: data: urls as bytes, and types that say nothing.
+    """
+    head, found, body = (part.url or "").partition(";base64,")
+    if found and head.startswith("data:"):
+        kind = type(part)
+        name = {"name": part.name} if isinstance(part, FilePart) else {}
+        media_type = part.media_type or head[5:]
+        part = kind(data=base64.b64decode(body), media_type=media_type, **name)
+
+    return part
+
+
+def as_loaded(call):
+    """
+    *call* as it comes back: its arguments without white space, and an id that
+    was made up as good as none.
+    """
+    arguments = call.arguments
+    if arguments:
+        value = json.loads(arguments)
+        arguments = json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+
+    made = "made_id" in call.metadata.get("gemini", {})
+    return attrs.evolve(call, arguments=arguments, id="" if made else call.id)
+
+
+class TestContract(AdapterContract):
+    """
+    What all adapters promise.
+    """
+
+    adapter: ClassVar = gemini
+    documents: ClassVar = REQUESTS
+    responses: ClassVar = RESPONSES
+
+    def said(self, message):
+        """
+        One plain text is no list, and no parts are no text.
+        """
+        if isinstance(message, AssistantMessage):
+            calls = [as_loaded(call) for call in message.tool_calls]
+            message = message.replace(tool_calls=calls)
+
+        if not isinstance(getattr(message, "content", ""), str):
+            content = [
+                in_other_words(part) if isinstance(part, MediaPart) else part
+                for part in message.content
+            ]
+            message = message.replace(content=content)
+
+        return bare(as_one_text(message))
+
+
+def as_one_text(message):
+    """
+    *message* with a text instead of a list of nothing but one, and of nothing
+    at all unless a tool returned it.
+    """
+    content = getattr(message, "content", "")
+    if isinstance(content, str):
+        return message
+
+    if not content:
+        silent = isinstance(message, ToolMessage)
+        return message if silent else message.replace(content="")
+
+    (first, *others) = content
+    calls = getattr(message, "tool_calls", ())
+    if isinstance(first, TextPart) and not others and (first.text or not calls):
+        return message.replace(content=first.text)
+
+    return message
+
+
+def lines(path):
+    """
+    The JSON values of a file, one a line.
+    """
+    return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
+
+
+def sent(request):
+    """
+    The part of a *request* that carries the conversation.
+    """
+    keys = ("systemInstruction", "contents")
+    return {key: request[key] for key in keys if key in request}
+
+
+def texts_of(messages):
+    """
+    Who says which text.
+    """
+    return [(message.role, message.text) for message in messages]
+
+
+def as_one_instruction(messages):
+    """
+    *messages* with all system messages as one, the first.
+    """
+    told = [message for message in messages if isinstance(message, SystemMessage)]
+    others = [message for message in messages if message not in told]
+    texts = "".join(message.text for message in told)
+    return [*([SystemMessage(texts)] if told else []), *others]
+
+
+def calls_of(messages):
+    """
+    What is called with which arguments, and by which ids it is answered.
+    """
+    return [
+        (call.id, call.name, json.loads(call.arguments))
+        for message in messages
+        for call in getattr(message, "tool_calls", ())
+    ] + [m.tool_call_id for m in messages if isinstance(m, ToolMessage)]
+
+
+class TestRecorded:
+    """
+    Real conversations.
+    """
+
+    def test_requests(self, shared_data):
+        """
+        What was sent comes back as it was, key for key.
+        """
+        exchanges = lines(shared_data / "requests" / "gemini.jsonl")
+
+        for exchange in exchanges:
+            export = dump(load(exchange["request"]))
+            assert () == export.lost
+            assert as_json(sent(exchange["request"])) == as_json(export.payload)
+
+        assert 42 == len(exchanges)
+
+    def test_responses(self, shared_data):
+        """
+        Responses load with what they cost, and can be sent back.
+        """
+        for exchange in lines(shared_data / "requests" / "gemini.jsonl"):
+            response = exchange["response"]
+            (message,) = several(response)
+
+            export = dump([message])
+
+            (candidate,) = response["candidates"]
+            content = {"role": "model", "parts": [{"text": ""}], **candidate["content"]}
+            assert () == export.lost
+            assert as_json([content]) == as_json(export.payload["contents"])
+            assert candidate["finishReason"] == message.response.finish_reason
+            assert response["modelVersion"] == message.response.model
+            assert spent(response) == message.response.usage
+
+    def test_totals(self, shared_data):
+        """
+        Prompt and completion, with all they include, are Google's total.
+        """
+        for exchange in lines(shared_data / "requests" / "gemini.jsonl"):
+            block = exchange["response"]["usageMetadata"]
+
+            usage = spent(block)
+
+            assert block["totalTokenCount"] == usage.total_tokens
+            assert usage.total_tokens == usage.prompt_tokens + usage.completion_tokens
+            tools = block.get("toolUsePromptTokenCount", 0)
+            assert tools == usage.extra.get("tool_use_prompt_tokens", 0)
+
+    def test_pairs(self, shared_data):
+        """
+        Every call is answered by its result, also where neither has an id.
+        """
+        pairs = 0
+        for exchange in lines(shared_data / "requests" / "gemini.jsonl"):
+            messages = load(exchange["request"])
+
+            asked = [call.id for m in messages for call in getattr(m, "tool_calls", ())]
+            answered = [m for m in messages if isinstance(m, ToolMessage)]
+            assert asked == [message.tool_call_id for message in answered]
+            pairs += len(asked)
+
+        assert 19 == pairs
+
+    def test_to_chat_completions(self, shared_data):
+        """
+        Texts, calls, arguments and pairs go on to Chat Completions.
+        """
+        lost = set()
+        for exchange in lines(shared_data / "requests" / "gemini.jsonl"):
+            messages = load(exchange["request"])
+
+            export = openai_chat.dump(messages)
+
+            crossed = openai_chat.load(export.payload)
+            assert texts_of(messages) == texts_of(crossed)
+            assert calls_of(messages) == calls_of(crossed)
+            lost |= {each.what for each in export.lost}
+
+        assert {"is_error", "thoughtSignature", "unknown"} == lost
+
+    def test_from_chat_completions(self, shared_data):
+        """
+        Conversations of an agent, and of half a dozen other providers, come
+        here with all they say.
+        """
+        talks = lines(shared_data / "transcripts" / "airline.jsonl")
+        talks += [
+            exchange["request"]
+            for exchange in lines(shared_data / "requests" / "openai_chat.jsonl")
+        ]
+
+        lost: list[Lost] = []
+        for talk in talks:
+            messages = openai_chat.load(talk)
+            export = dump(messages)
+            lost += export.lost
+            crossed = load(export.payload)
+            assert texts_of(as_one_instruction(messages)) == texts_of(crossed)
+            assert calls_of(messages) == calls_of(crossed)
+
+        assert {"name", "prefix", "system"} == {each.what for each in lost}

@@ -1,0 +1,1177 @@
+"""
+Streams of Gemini's responses: chunks that concatenate to what was said.
+"""
+
+import asyncio
+import base64
+import copy
+import json
+from contextlib import suppress
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from conversation_state._persistent import thaw
+from conversation_state.adapters.gemini import (
+    aload_chunks,
+    dump,
+    load_chunks,
+)
+from conversation_state.adapters.gemini._chunks import _Stream
+from conversation_state.chunks import Accumulator, concat
+from conversation_state.errors import DecodeError, ProviderStreamError
+from conversation_state.messages import AssistantMessage, LogProb
+from conversation_state.parts import (
+    AudioPart,
+    ImagePart,
+    ReasoningPart,
+    TextPart,
+    UnknownPart,
+)
+from conversation_state.testing.strategies import texts
+from conversation_state.usage import Usage
+from tests.adapters.contract import JUNK, as_json, as_text, bare, harmed
+from tests.adapters.gemini import PNG, PNG_TEXT, call, notes, said, several, spent
+
+STREAMS = Path(__file__).parents[3] / "shared" / "data" / "streams" / "gemini"
+
+recorded = pytest.mark.skipif(
+    not STREAMS.is_dir(), reason="the recorded streams are not beside this checkout"
+)
+
+
+def event(*parts, reason=None, written=None, **beside):
+    """
+    An event with *parts*.
+    """
+    candidate: dict[str, Any] = {"content": said(*parts), "index": 0, **beside}
+    if reason:
+        candidate["finishReason"] = reason
+
+    made: Any = {
+        "candidates": [candidate],
+        "modelVersion": "gemini-3",
+        "responseId": "r1",
+    }
+    if written is not None:
+        made["usageMetadata"] = {
+            "promptTokenCount": 5,
+            "candidatesTokenCount": written,
+            "totalTokenCount": 5 + written,
+            "promptTokensDetails": [{"modality": "TEXT", "tokenCount": 5}],
+        }
+
+    return made
+
+
+def text(said, **beside):
+    """
+    A part with a text.
+    """
+    return {"text": said, **beside}
+
+
+def thought(said, **beside):
+    """
+    A part with a thought.
+    """
+    return {"text": said, "thought": True, **beside}
+
+
+def sound(data, media_type="audio/L16;rate=24000"):
+    """
+    A part with sound.
+    """
+    encoded = base64.b64encode(data).decode()
+    return {"inlineData": {"mimeType": media_type, "data": encoded}}
+
+
+def collected(*events) -> Any:
+    """
+    The message that *events* make.
+    """
+    return concat(load_chunks(events))
+
+
+def whole(chunks) -> Any:
+    """
+    The message that *chunks* make.
+    """
+    return concat(chunks)
+
+
+def given_before(events, error) -> Any:
+    """
+    The chunks of *events* until *error* is raised, and what was raised.
+    """
+    given: list[AssistantMessage] = []
+    with pytest.raises(error) as raised:
+        given.extend(load_chunks(events))
+
+    return given, raised.value
+
+
+class TestParts:
+    """
+    Pieces of one thing are joined, and nothing else is.
+    """
+
+    def test_text(self):
+        """
+        Pieces of a text are one text, as in a whole response.
+        """
+        message = collected(event(text("Hel")), event(text("lo"), reason="STOP"))
+
+        assert AssistantMessage("Hello") == bare(message)
+
+    def test_one_chunk_an_event(self):
+        """
+        Each event is a chunk, and so is the end.
+        """
+        chunks = list(load_chunks([event(text("a")), event(text("b"))]))
+
+        assert ["a", "b", ""] == [chunk.content for chunk in chunks]
+
+    def test_lazily(self):
+        """
+        An event is read when its chunk is asked for.
+        """
+        asked = []
+
+        def events():
+            for at in range(9):
+                asked.append(at)
+                yield event(text("a"))
+
+        chunks = load_chunks(events())
+        next(chunks)
+        next(chunks)
+
+        assert [0, 1] == asked
+
+    def test_thoughts(self):
+        """
+        Thoughts and texts have their place.
+        """
+        message = collected(
+            event(thought("a")),
+            event(thought("b")),
+            event(text("c"), text("d")),
+            event(thought("e")),
+            event(text("f")),
+        )
+
+        assert message.content == (
+            ReasoningPart("ab", index=0),
+            TextPart("cd", index=1),
+            ReasoningPart("e", index=2),
+            TextPart("f", index=3),
+        )
+
+    def test_text_around_calls(self):
+        """
+        Texts before and after a call are two, and stand where they were.
+        """
+        message = collected(
+            event(text("a")), event(call(id="c1")), event(text("b")), event(text("c"))
+        )
+
+        assert (TextPart("a"), TextPart("bc", index=2)) == message.content
+        assert [1] == [each.index for each in message.tool_calls]
+        assert [said(text("a"), call(id="c1"), text("bc"))] == dump([message]).payload[
+            "contents"
+        ]
+
+    @pytest.mark.parametrize("key", ["thoughtSignature", "thought_signature"])
+    def test_signatures_are_not_joined(self, key):
+        """
+        A part with a signature is joined with no other, before or behind.
+        """
+        parts = [text("a"), text("", **{key: "c2ln1"}), text("b"), text("c")]
+        parts += [text("d", **{key: "c2ln2"}), text("e", **{key: "c2ln3"})]
+
+        message = collected(*[event(part) for part in parts])
+
+        assert ["a", "", "bc", "d", "e"] == [part.text for part in message.parts]
+        joined = [*parts[:2], text("bc"), *parts[4:]]
+        assert [said(*joined)] == dump([message]).payload["contents"]
+
+    def test_signed_thoughts_are_not_joined(self):
+        """
+        Nor is a thought with one.
+        """
+        message = collected(
+            event(thought("a")),
+            event(thought("b", thoughtSignature="c2ln1")),
+            event(thought("", thoughtSignature="c2ln2")),
+        )
+
+        assert ["", "c2ln1", "c2ln2"] == [part.signature for part in message.parts]
+        assert [{}, {"signed": True}, {"signed": True}] == [
+            notes(part) for part in message.parts
+        ]
+
+    def test_empty_texts(self):
+        """
+        An empty text says nothing, and does not come between others.
+        """
+        message = collected(
+            event(thought("a")),
+            event(text("")),
+            event(thought("b", thoughtSignature=None)),
+            event(text("", thought=False)),
+        )
+
+        assert (ReasoningPart("ab", index=0),) == message.content
+
+    def test_opaque(self):
+        """
+        What the model ran is kept whole, in its place.
+        """
+        code = {"executableCode": {"language": "PYTHON", "code": "1"}}
+        message = collected(event(code), event(text("a")), event(code, text("b")))
+
+        assert message.content == (
+            UnknownPart(code, source="gemini", index=0),
+            TextPart("a", index=1),
+            UnknownPart(code, source="gemini", index=2),
+            TextPart("b", index=3),
+        )
+
+    def test_images(self):
+        """
+        An image is a part, and two are two.
+        """
+        raw = {"inlineData": {"mimeType": "image/png", "data": PNG_TEXT}}
+        message = collected(event(raw), event(raw))
+
+        assert message.content == (
+            ImagePart(data=PNG, media_type="image/png", index=0),
+            ImagePart(data=PNG, media_type="image/png", index=1),
+        )
+
+    def test_raw_sound(self):
+        """
+        Pieces of raw sound are one sound.
+        """
+        message = collected(
+            event(sound(b"ab\xff")),
+            event(sound(b"\xfe\xff")),
+            event(sound(b"c", "audio/pcm")),
+            event(text("a")),
+            event(sound(b"d", "audio/pcm")),
+        )
+
+        assert message.content == (
+            AudioPart(
+                data=b"ab\xff\xfe\xff", media_type="audio/L16;rate=24000", index=0
+            ),
+            AudioPart(data=b"c", media_type="audio/pcm", index=1),
+            TextPart("a", index=2),
+            AudioPart(data=b"d", media_type="audio/pcm", index=3),
+        )
+
+    def test_sound_in_files(self):
+        """
+        Files of sound, which have a head, are not joined.
+        """
+        parts = [sound(b"a", "audio/wav"), sound(b"b", "audio/wav")]
+
+        message = collected(*[event(part) for part in parts])
+
+        assert [b"a", b"b"] == [part.data for part in message.parts]
+
+    def test_sound_with_more(self):
+        """
+        Nor is raw sound that is signed.
+        """
+        part = {**sound(b"a"), "thoughtSignature": "c2ln"}
+
+        assert 2 == len(collected(event(part), event(part)).parts)
+
+    @pytest.mark.parametrize(
+        ("pieces", "whole", "harmed"),
+        [
+            (["a\ud83d", "\ude00b"], "a😀b", False),
+            (["\ud83d", "\ude00"], "😀", False),
+            (["a\ud83d", "b"], "a\ufffdb", True),
+            (["a", "\ude00"], "a\ufffd", True),
+            (["a\ud83d"], "a\ufffd", True),
+        ],
+    )
+    @pytest.mark.parametrize("kind", [text, thought])
+    def test_surrogates(self, kind, pieces, whole, harmed):
+        """
+        A character that is cut in two is joined; a half alone is mended.
+        """
+        message = collected(*[event(kind(piece)) for piece in pieces])
+
+        assert whole == message.text + message.reasoning
+        assert harmed == ("mended" in notes(message))
+        assert harmed == bool(dump([message]).lost)
+
+    def test_half_before_others(self):
+        """
+        A half that waits stays in its part.
+        """
+        message = collected(event(thought("a\ud83d")), event(text("b")))
+
+        assert ["a\ufffd", "b"] == [part.text for part in message.parts]
+
+    def test_half_in_a_whole_part(self):
+        """
+        A half in a part that is not joined is told, too.
+        """
+        message = collected(event(text("\ud83d", thoughtSignature="c2ln")))
+
+        where = "candidates[0].content.parts[0].text"
+        assert (where,) == notes(message)["mended"]
+
+
+class TestCalls:
+    """
+    Calls come whole.
+    """
+
+    def test_several(self):
+        """
+        Each call is one, with an id if it had none.
+        """
+        message = collected(
+            event(call("f", args={"a": 1}), call("g", id="c1")), event(call("f"))
+        )
+
+        assert ["r1_call_0", "c1", "r1_call_2"] == [
+            each.id for each in message.tool_calls
+        ]
+        assert ['{"a":1}', "{}", "{}"] == [
+            each.arguments for each in message.tool_calls
+        ]
+        assert [0, 1, 2] == [each.index for each in message.tool_calls]
+
+    def test_signature(self):
+        """
+        A call's signature comes back, byte for byte.
+        """
+        raw = call(signature="c2ln+/=_")
+
+        message = collected(event(raw), event(text("")))
+
+        assert [said(raw)] == dump([message]).payload["contents"]
+
+    def test_unsigned(self):
+        """
+        A call without one is sent back without.
+        """
+        raw = call(signature="")
+
+        assert [said(raw)] == dump([collected(event(raw))]).payload["contents"]
+
+    def test_results_find_them(self):
+        """
+        A whole response has the same ids.
+        """
+        events = [event(call()), event(call())]
+        whole = event(call(), call())
+
+        assert [each.id for each in collected(*events).tool_calls] == [
+            each.id for each in several(whole)[0].tool_calls
+        ]
+
+
+class TestPartialCalls:
+    """
+    Vertex AI can send a call's arguments by their paths; they are put together.
+    """
+
+    def pieces(self, *args, going=True, **body):
+        """
+        A part with pieces of a call.
+        """
+        if going:
+            body["willContinue"] = True
+
+        if args:
+            body["partialArgs"] = list(args)
+
+        return event({"functionCall": body})
+
+    def test_whole(self):
+        """
+        All pieces are one call, in the order they were first said.
+        """
+        message = collected(
+            event(text("x")),
+            event(
+                {
+                    "functionCall": {"name": "f", "willContinue": True},
+                    "thoughtSignature": "c2ln",
+                }
+            ),
+            self.pieces(
+                {"jsonPath": "$.a.b", "stringValue": "New ", "willContinue": True},
+            ),
+            self.pieces(
+                {"jsonPath": "$.a.b", "stringValue": "Delhi"},
+                {"jsonPath": "$.n", "numberValue": 2.5},
+                {"jsonPath": "$.list[0]['c d']", "boolValue": False},
+                {"jsonPath": '$.list[1]["e"]', "nullValue": "NULL_VALUE"},
+                {"jsonPath": "$.list[7]", "numberValue": 0},
+            ),
+            self.pieces(going=False),
+            event(call("g")),
+        )
+
+        args = '{"a":{"b":"New Delhi"},"n":2.5,"list":[{"c d":false},{"e":null},0]}'
+        assert [("f", args), ("g", "{}")] == [
+            (each.name, each.arguments) for each in message.tool_calls
+        ]
+        assert [1, 2] == [each.index for each in message.tool_calls]
+        assert [text("x"), call("f", args=json.loads(args)), call("g")] == dump(
+            [message]
+        ).payload["contents"][0]["parts"]
+
+    def test_snake_case(self):
+        """
+        In the other spelling, too.
+        """
+        arg = {"json_path": "$.a", "string_value": "b"}
+        body = {"name": "f", "id": "c1", "will_continue": True, "partial_args": [arg]}
+
+        message = collected(
+            event({"function_call": body}), event({"function_call": {}})
+        )
+
+        (found,) = message.tool_calls
+        assert ("c1", "f", '{"a":"b"}') == (found.id, found.name, found.arguments)
+
+    def test_another_begins(self):
+        """
+        A call that begins ends the one before it.
+        """
+        message = collected(
+            self.pieces(name="f"),
+            self.pieces({"jsonPath": "$.a", "stringValue": "b"}, name="g"),
+            self.pieces(going=False),
+        )
+
+        assert [("f", "{}"), ("g", '{"a":"b"}')] == [
+            (each.name, each.arguments) for each in message.tool_calls
+        ]
+
+    def test_broken_off(self):
+        """
+        What came of one that broke off is given.
+        """
+        arg = {"jsonPath": "$.a", "stringValue": "b"}
+
+        message = collected(self.pieces(name="f"), self.pieces(arg))
+
+        assert ['{"a":"b"}'] == [each.arguments for each in message.tool_calls]
+        assert "interrupted" == message.response.finish_reason
+
+    def test_values_that_change(self):
+        """
+        Of different values at one path the last one stands.
+        """
+        args = [
+            {"jsonPath": "$.a", "stringValue": "b"},
+            {"jsonPath": "$.a", "numberValue": 1},
+            {"jsonPath": "$.b", "numberValue": 1},
+            {"jsonPath": "$.b", "stringValue": "c"},
+            {"jsonPath": "$.c", "numberValue": 1},
+            {"jsonPath": "$.c.d", "numberValue": 2},
+            {"jsonPath": "$.e"},
+        ]
+
+        message = collected(self.pieces(*args, name="f", going=False))
+
+        assert ['{"a":1,"b":"c","c":{"d":2}}'] == [
+            each.arguments for each in message.tool_calls
+        ]
+
+    @pytest.mark.parametrize(
+        ("args", "path"),
+        [
+            ([3], "[0]"),
+            ([{"jsonPath": 3}], "[0].jsonPath"),
+            ([{"stringValue": "a"}], "[0].json_path"),
+            ([{"jsonPath": "a"}], "[0].jsonPath"),
+            ([{"jsonPath": "$"}], "[0].jsonPath"),
+            ([{"jsonPath": "$[0]"}], "[0].jsonPath"),
+            ([{"jsonPath": "$.a..b"}], "[0].jsonPath"),
+            ([{"jsonPath": "$.*[?(@.a)]"}], "[0].jsonPath"),
+            ([{"jsonPath": "$" + ".a" * 81}], "[0].jsonPath"),
+            ([{"jsonPath": "$.a", "stringValue": 3}], "[0].stringValue"),
+            ([{"jsonPath": "$.a", "numberValue": [3]}], "[0].numberValue"),
+            ([{"jsonPath": "$.a", "numberValue": 2**64}], "[0].numberValue"),
+            ({}, ""),
+        ],
+    )
+    def test_refuses(self, args, path):
+        """
+        What is no piece is told, with its path.
+        """
+        made = event(
+            {"functionCall": {"name": "f", "willContinue": True, "partialArgs": args}}
+        )
+
+        _, error = given_before([made], DecodeError)
+
+        where = "$[0].candidates[0].content.parts[0].functionCall.partialArgs"
+        assert [f"{where}{path}"] == [problem.path for problem in error.problems]
+
+
+class TestResponse:
+    """
+    What is told of the response is told once, at the end.
+    """
+
+    def test_usage_once(self):
+        """
+        The last usage is the usage, also where it is smaller.
+        """
+        chunks = list(
+            load_chunks(
+                [
+                    event(text("a"), written=7),
+                    event(text("b"), written=9),
+                    event(text("c"), written=4),
+                ]
+            )
+        )
+
+        told = [chunk.response.usage for chunk in chunks if chunk.response]
+        assert [Usage(5, 4, extra={"prompt_text_tokens": 5})] == told
+
+    def test_other_details(self):
+        """
+        A breakdown that changes is read.
+        """
+        events = [event(text("a"), written=at) for at in range(4)]
+        for at, each in enumerate(events):
+            (details,) = each["usageMetadata"]["promptTokensDetails"]
+            details["tokenCount"] = at
+            each["usageMetadata"]["serviceTier"] = f"tier {at}"
+
+        message = collected(*events)
+
+        assert {"prompt_text_tokens": 3} == message.response.usage.extra
+        assert {"serviceTier": "tier 3"} == notes(message)["response"]["usage"]
+
+    def test_counts_that_come_later(self):
+        """
+        New counts are read.
+        """
+        events = [event(text("a"), written=at) for at in range(4)]
+        events[2]["usageMetadata"]["thoughtsTokenCount"] = 1
+        events[3]["usageMetadata"] = {"promptTokenCount": 8, "thoughtsTokenCount": 3}
+
+        assert (
+            Usage(8, 3).total_tokens == collected(*events).response.usage.total_tokens
+        )
+
+    def test_usage_of_a_changing_object(self):
+        """
+        One object that is changed and given again is read each time.
+        """
+        one = event(text("a"), written=0)
+
+        def events():
+            for at in range(5):
+                one["usageMetadata"]["candidatesTokenCount"] = at
+                one["usageMetadata"]["promptTokensDetails"][0]["tokenCount"] = at
+                yield one
+
+            one["usageMetadata"]["candidatesTokenCount"] = 99
+
+        usage = whole(load_chunks(events())).response.usage
+
+        assert (4, {"prompt_text_tokens": 4}) == (usage.completion_tokens, usage.extra)
+
+    @pytest.mark.parametrize("count", [-1, 2.0, "3", True, 2**63])
+    def test_no_count(self, count):
+        """
+        A count that is none is told, wherever it comes.
+        """
+        events = [event(text("a"), written=at) for at in range(3)]
+        events[2]["usageMetadata"]["candidatesTokenCount"] = count
+
+        given, error = given_before(events, DecodeError)
+
+        (problem,) = error.problems
+        assert "$[2].usageMetadata.candidatesTokenCount" == problem.path
+        assert "aaa" == concat(given).text
+
+    def test_too_much_together(self):
+        """
+        Counts that are too large together are told.
+        """
+        events = [event(text("a"), written=1), event(text("a"), written=2**63 - 6)]
+        del events[1]["usageMetadata"]["totalTokenCount"]
+
+        events[1]["usageMetadata"]["promptTokenCount"] = 2**62
+        _, error = given_before(events, DecodeError)
+
+        assert ["$[1].usageMetadata"] == [problem.path for problem in error.problems]
+
+    def test_usage_is_of_the_first_answer(self):
+        """
+        Other answers have none.
+        """
+        made = event(text("a"), written=3)
+        made["candidates"].append({"content": said(text("b")), "index": 1})
+
+        chunks = list(load_chunks([made, made], choice=1))
+
+        message = whole(chunks)
+        assert "bb" == message.text
+        assert message.response.usage is None
+
+    def test_ids_of_other_answers(self):
+        """
+        Calls of other answers have other ids, as in a whole response.
+        """
+        made = event(text("a"))
+        made["candidates"].append({"content": said(call()), "index": 1})
+
+        (found,) = concat(load_chunks([made], choice=1)).tool_calls
+
+        assert several(made)[1].tool_calls[0].id == found.id
+
+    def test_notes(self):
+        """
+        What else is told is kept: maps are merged, of all else the last stands.
+        """
+        ratings = [{"category": "a", "probability": "LOW"}]
+        message = collected(
+            event(text("a"), groundingMetadata={}, safetyRatings=ratings * 2),
+            event(
+                text("b"),
+                groundingMetadata={"webSearchQueries": ["q"], "groundingChunks": [1]},
+                safetyRatings=ratings,
+            ),
+            event(
+                text("c"),
+                groundingMetadata={"groundingChunks": [2]},
+                finishMessage="done",
+                citationMetadata=None,
+                reason="STOP",
+            ),
+        )
+
+        assert {
+            "candidate": {
+                "groundingMetadata": {
+                    "webSearchQueries": ["q"],
+                    "groundingChunks": [2],
+                },
+                "safetyRatings": ratings,
+                "finishMessage": "done",
+            },
+            "response": {"responseId": "r1"},
+        } == thaw(notes(message))
+
+    def test_notes_do_not_change_events(self):
+        """
+        Events are only read.
+        """
+        events = [event(text("a"), groundingMetadata={str(at): at}) for at in range(3)]
+        before = copy.deepcopy(events)
+
+        collected(*events)
+
+        assert before == events
+
+    def test_keys_of_contents(self):
+        """
+        What a content says beside its parts is written back.
+        """
+        made = event(text("a"))
+        made["candidates"][0]["content"]["mood"] = "good"
+
+        message = collected(made, made)
+
+        assert [said(text("aa"), mood="good")] == dump([message]).payload["contents"]
+
+    def test_logprobs(self):
+        """
+        How likely tokens were, is told with their piece.
+        """
+        events = [
+            event(
+                text(each),
+                logprobsResult={
+                    "chosenCandidates": [{"token": each, "logProbability": -1.0}]
+                },
+            )
+            for each in "ab"
+        ]
+
+        message = collected(*events)
+
+        assert (LogProb("a", -1.0), LogProb("b", -1.0)) == message.response.logprobs
+        assert 2 == len(notes(message)["candidate"]["logprobsResult"])
+
+    def test_snake_case(self):
+        """
+        The other spelling is taken.
+        """
+        events = [
+            {
+                "candidates": [{"content": said(text(each)), "finish_reason": "STOP"}],
+                "model_version": "gemini-3",
+                "response_id": "r1",
+                "usage_metadata": {"prompt_token_count": at},
+            }
+            for at, each in enumerate("abc")
+        ]
+
+        message = collected(*events)
+
+        assert "abc" == message.text
+        assert ("STOP", Usage(2), "gemini-3") == (
+            message.response.finish_reason,
+            message.response.usage,
+            message.response.model,
+        )
+
+    @pytest.mark.parametrize("choice", [-1, True, "0", None])
+    def test_no_choice(self, choice):
+        """
+        What is no number of an answer is refused at once.
+        """
+        with pytest.raises(ValueError, match="choice"):
+            load_chunks([], choice=choice)
+
+
+class TestEnds:
+    """
+    How a stream ends is the reason to finish.
+    """
+
+    @pytest.mark.parametrize(
+        ("events", "reason"),
+        [
+            ([], "interrupted"),
+            ([event(text("a"))], "interrupted"),
+            ([event(text("a"), reason="STOP")], "STOP"),
+            ([event(text("a"), reason="MAX_TOKENS"), event()], "MAX_TOKENS"),
+            ([{"promptFeedback": {"blockReason": "SAFETY"}}], "SAFETY"),
+            ([event(text("a")), {"usageMetadata": {}}], "interrupted"),
+        ],
+    )
+    def test_reason(self, events, reason):
+        """
+        Google's word, or ours where it broke off.
+        """
+        message = collected(*events)
+
+        assert reason == message.response.finish_reason
+        assert "mended" not in notes(message)
+
+    def test_provider_fails(self):
+        """
+        What the provider says of its failure is told after all before it.
+        """
+        failure = {"error": {"code": 503, "message": "overloaded", "status": "A"}}
+        events = [event(text("a"), written=3), failure, event(text("b"))]
+
+        given, error = given_before(events, ProviderStreamError)
+
+        assert "overloaded" == error.said
+        assert failure == error.event
+        message = concat(given)
+        assert "a" == message.text
+        assert "interrupted" == message.response.finish_reason
+        assert 8 == message.response.usage.total_tokens
+
+    @pytest.mark.parametrize(
+        ("said", "told"),
+        [("no", "no"), ({}, None), ({"message": 3}, "it did not say why")],
+    )
+    def test_words_of_a_failure(self, said, told):
+        """
+        Its words, if it has some; an empty error is none.
+        """
+        if told is None:
+            assert "a" == collected({**event(text("a")), "error": said}).text
+        else:
+            _, error = given_before([{"error": said}], ProviderStreamError)
+            assert told == error.said
+
+    def test_source_fails(self):
+        """
+        An error of the source comes after what it gave, which is interrupted.
+        """
+
+        def events():
+            yield event(text("a"))
+            raise OSError
+
+        given, _ = given_before(events(), OSError)
+
+        assert "a" == concat(given).text
+        assert "interrupted" == given[-1].response.finish_reason
+
+
+class TestRefuses:
+    """
+    What is no event is told, with its path.
+    """
+
+    @pytest.mark.parametrize(
+        ("wrong", "path"),
+        [
+            (3, "$[1]"),
+            ([], "$[1]"),
+            ("data: {}", "$[1]"),
+            ({"candidates": 3}, "$[1].candidates"),
+            ({"candidates": [3]}, "$[1].candidates[0]"),
+            ({"candidates": [{"content": 3}]}, "$[1].candidates[0].content"),
+            (
+                {"candidates": [{"content": {"role": "user"}}]},
+                "$[1].candidates[0].content.role",
+            ),
+            (
+                {"candidates": [{"content": {"parts": 3}}]},
+                "$[1].candidates[0].content.parts",
+            ),
+            (
+                {"candidates": [{"content": {"parts": [3]}}]},
+                "$[1].candidates[0].content.parts[0]",
+            ),
+            (event(text(3)), "$[1].candidates[0].content.parts[0].text"),
+            (
+                event(call(args=3)),
+                "$[1].candidates[0].content.parts[0].functionCall.args",
+            ),
+            ({"candidates": [{"finishReason": 3}]}, "$[1].candidates[0].finishReason"),
+            ({"modelVersion": 3}, "$[1].modelVersion"),
+            ({"usageMetadata": 3}, "$[1].usageMetadata"),
+        ],
+    )
+    def test_what_is_no_event(self, wrong, path):
+        """
+        Each problem has its path; what came before was given.
+        """
+        given, error = given_before([event(text("a")), wrong], DecodeError)
+
+        assert [path] == [problem.path for problem in error.problems]
+        assert "a" == concat(given).text
+        assert "interrupted" == given[-1].response.finish_reason
+
+    def test_the_rest_of_the_event(self):
+        """
+        What could be read of it is given.
+        """
+        given, _ = given_before([event(text("a"), text(3), text("b"))], DecodeError)
+
+        assert "ab" == concat(given).text
+
+    def test_counts_events(self):
+        """
+        Paths have the number of the event, quickly read or not.
+        """
+        events = [event(text("a"), written=1)] * 5 + [3]
+
+        _, error = given_before(events, DecodeError)
+
+        assert ["$[5]"] == [problem.path for problem in error.problems]
+
+
+class TestAsync:
+    """
+    Events that are waited for.
+    """
+
+    def test_alike(self):
+        """
+        The chunks are the same.
+        """
+        events = [
+            event(thought("a")),
+            *[event(text("b"), written=1)] * 3,
+            event(call()),
+        ]
+
+        async def source():
+            for each in events:
+                yield each
+
+        async def given():
+            return [chunk async for chunk in aload_chunks(source())]
+
+        assert list(load_chunks(events)) == asyncio.run(given())
+
+
+def pieces(whole):
+    """
+    *whole*, a text, in pieces.
+    """
+    cuts = st.lists(st.integers(0, len(whole)), max_size=3).map(sorted)
+    return cuts.map(
+        lambda at: [
+            whole[start:end]
+            for start, end in zip([0, *at], [*at, len(whole)], strict=True)
+        ]
+    )
+
+
+RAW_PARTS = st.one_of(
+    texts(min_size=1, max_size=6).map(text),
+    texts(min_size=1, max_size=6).map(thought),
+    texts(max_size=3).map(lambda each: text(each, thoughtSignature="c2ln")),
+    st.just(call("f", args={"a": 1})),
+    st.just(call("g", id="c1", signature="")),
+    st.just({"executableCode": {"code": "1"}}),
+    st.just({"inlineData": {"mimeType": "image/png", "data": PNG_TEXT}}),
+)
+
+
+def alternating(parts):
+    """
+    Whether no two texts, or thoughts, of *parts* would be joined.
+    """
+    return all(
+        not (plain(before) and plain(after) and before.keys() == after.keys())
+        for before, after in pairwise(parts)
+    )
+
+
+def plain(part):
+    """
+    Whether *part* may come in pieces.
+    """
+    return part.keys() <= {"text", "thought"}
+
+
+@st.composite
+def streams(draw):
+    """
+    A response, and the events of the same one as a stream.
+    """
+    parts = draw(st.lists(RAW_PARTS, max_size=5).filter(alternating))
+    cut: list[Any] = []
+    for part in parts:
+        if plain(part):
+            cut += [{**part, "text": piece} for piece in draw(pieces(part["text"]))]
+        else:
+            cut.append(part)
+
+    events, written = [], 0
+    while cut:
+        size = draw(st.integers(1, 3))
+        written += draw(st.integers(0, 9))
+        events.append(event(*cut[:size], written=written))
+        cut = cut[size:]
+
+    events.append(event(reason="STOP", written=written))
+    return event(*parts, reason="STOP", written=written), events
+
+
+class TestLaws:
+    """
+    What holds of all streams.
+    """
+
+    @given(made=streams())
+    def test_a_stream_is_its_response(self, made):
+        """
+        However it is cut, it says what the whole response says, and goes back
+        as that.
+        """
+        whole, events = made
+        (expected,) = several(whole)
+
+        message = collected(*events)
+
+        assert bare(expected).parts == bare(message).parts
+        assert expected.response == message.response
+        assert [each.id for each in expected.tool_calls] == [
+            each.id for each in message.tool_calls
+        ]
+        assert as_json(dump([expected]).payload) == as_json(dump([message]).payload)
+        assert notes(expected) == notes(message)
+
+    @given(made=streams(), data=st.data())
+    def test_quickly_and_slowly(self, made, data):
+        """
+        What is read quickly is what is read with care, harmed or not.
+        """
+        _, events = made
+        if data.draw(st.booleans()):
+            path = data.draw(st.lists(st.integers(0, 9), min_size=1, max_size=8))
+            events = harmed(copy.deepcopy(events), path, data.draw(JUNK))
+
+        assert outcome(events, quickly=True) == outcome(events, quickly=False)
+
+    @given(made=streams(), data=st.data())
+    def test_refuses_in_one_way(self, made, data):
+        """
+        Of events with something wrong comes a message, or one of two errors.
+        """
+        _, events = made
+        path = data.draw(st.lists(st.integers(0, 9), min_size=1, max_size=8))
+        wrong = harmed(copy.deepcopy(events), path, data.draw(JUNK))
+
+        message = concat(list_until_error(wrong))
+
+        assert as_text(message)
+        assert as_json(dump([message]).payload).encode()
+
+    @given(made=streams())
+    def test_in_any_grouping(self, made):
+        """
+        Chunks concatenate one by one as all at once.
+        """
+        chunks = list(load_chunks(made[1]))
+        accumulated = Accumulator()
+        for chunk in chunks:
+            accumulated = accumulated.add(chunk)
+
+        half = len(chunks) // 2
+        parts = [concat(some) for some in (chunks[:half], chunks[half:]) if some]
+        assert concat(chunks) == accumulated.message == concat(parts)
+
+
+def list_until_error(events):
+    """
+    The chunks of *events* until one is refused.
+    """
+    given: list[AssistantMessage] = []
+    with suppress(DecodeError, ProviderStreamError):
+        for chunk in load_chunks(events):
+            given.append(chunk)  # noqa: PERF402 - what came before is kept
+
+    return given
+
+
+def outcome(events, *, quickly):
+    """
+    The message that *events* make, and why no more of it.
+    """
+    stream = _Stream(0)
+    given: list[AssistantMessage] = []
+    problems = ""
+    try:
+        for each in events if isinstance(events, list) else [events]:
+            chunk = stream.quick(each) if quickly else None
+            given += [chunk] if chunk is not None else list_of(stream.read(each), given)
+    except (DecodeError, ProviderStreamError) as error:
+        problems = str(error)
+
+    given += stream.end(broken=True)
+    return repr(concat(given)), problems
+
+
+def list_of(chunks, given):
+    """
+    *chunks*, which are *given* also if there is an error after them.
+    """
+    for chunk in chunks:
+        given.append(chunk)
+
+    return []
+
+
+def events_of(path):
+    """
+    The events of a recorded stream.
+    """
+    return [
+        json.loads(line.removeprefix("data: "))
+        for line in path.read_text(encoding="utf-8").splitlines()
+        if line.startswith("data: ")
+    ]
+
+
+PATHS = sorted(STREAMS.glob("*.sse"))
+
+
+@recorded
+@pytest.mark.parametrize("path", PATHS, ids=[path.stem for path in PATHS])
+class TestRecorded:
+    """
+    Real streams.
+    """
+
+    def test_collects(self, path):
+        """
+        What is collected is what the events say.
+        """
+        events = events_of(path)
+        candidates = [each["candidates"][0] for each in events]
+        parts = [
+            part
+            for candidate in candidates
+            for part in candidate.get("content", {}).get("parts", ())
+        ]
+
+        message = collected(*copy.deepcopy(events))
+
+        told = {True: "", False: ""}
+        for part in parts:
+            told[part.get("thought", False)] += part.get("text", "")
+
+        assert told == {True: message.reasoning, False: message.text}
+        assert [p["functionCall"]["name"] for p in parts if "functionCall" in p] == [
+            each.name for each in message.tool_calls
+        ]
+        assert [p for p in parts if not p.keys() & {"functionCall", "text"}] == [
+            thaw(p.raw) for p in message.parts if isinstance(p, UnknownPart)
+        ]
+        assert candidates[-1]["finishReason"] == message.response.finish_reason
+        assert spent(events[-1]) == message.response.usage
+        assert events[-1]["usageMetadata"]["totalTokenCount"] == (
+            message.response.usage.prompt_tokens
+            + message.response.usage.completion_tokens
+        )
+        assert events[-1]["modelVersion"] == message.response.model
+        grounding = candidates[-1].get("groundingMetadata")
+        noted = notes(message).get("candidate", {}).get("groundingMetadata")
+        assert grounding == (noted and thaw(noted))
+
+    def test_goes_back(self, path):
+        """
+        It is sent back with every signature, byte for byte, in its order.
+        """
+        parts = [
+            part
+            for each in events_of(path)
+            for part in each["candidates"][0].get("content", {}).get("parts", ())
+        ]
+
+        export = dump([collected(*events_of(path))])
+
+        assert () == export.lost
+        (content,) = export.payload["contents"]
+        for key in ("thoughtSignature", "functionCall", "toolCall", "toolResponse"):
+            assert [part[key] for part in parts if key in part] == [
+                part[key] for part in content["parts"] if key in part
+            ]
+
+    def test_broken_off(self, path):
+        """
+        Broken off anywhere, it ends as interrupted, with what came.
+        """
+        events = events_of(path)
+
+        for at in range(len(events)):
+            message = collected(*events[:at])
+            assert "interrupted" == message.response.finish_reason
+
+    def test_chunk_by_chunk(self, path):
+        """
+        Chunks concatenate one by one as all at once.
+        """
+        chunks = list(load_chunks(events_of(path)))
+        accumulated = Accumulator()
+        for chunk in chunks:
+            accumulated = accumulated.add(chunk)
+
+        assert concat(chunks) == accumulated.message

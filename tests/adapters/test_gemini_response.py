@@ -1,0 +1,493 @@
+"""
+What Gemini's responses tell beside their message, and what they cost.
+"""
+
+import pytest
+
+from conversation_state._persistent import thaw
+from conversation_state.adapters.gemini import dump, load
+from conversation_state.errors import DecodeError
+from conversation_state.messages import AssistantMessage, LogProb, ResponseMeta
+from conversation_state.parts import TextPart
+from conversation_state.usage import (
+    CompletionTokensDetails,
+    PromptTokensDetails,
+    Usage,
+)
+from tests.adapters.contract import bare
+from tests.adapters.gemini import call, notes, response, said, several, spent
+
+
+def only(payload):
+    """
+    The one message of a response.
+    """
+    (message,) = load(payload)
+    return message
+
+
+class TestResponse:
+    """
+    A response is its message, with what was told about it.
+    """
+
+    def test_message(self):
+        """
+        The reason to finish is Google's word, the model its version.
+        """
+        message = only(
+            response(
+                {"text": "hi"},
+                modelVersion="gemini-3",
+                usageMetadata={"promptTokenCount": 1, "candidatesTokenCount": 2},
+            )
+        )
+
+        assert AssistantMessage("hi") == bare(message)
+        assert ResponseMeta("STOP", Usage(1, 2), None, "gemini-3") == message.response
+
+    def test_notes(self):
+        """
+        What else is told is kept, and never sent.
+        """
+        beside = {
+            "groundingMetadata": {"webSearchQueries": ["a"]},
+            "citationMetadata": {"citationSources": [{"uri": "a"}]},
+            "urlContextMetadata": {"urlMetadata": []},
+            "safetyRatings": [{"category": "a", "probability": "LOW"}],
+            "finishMessage": "done",
+            "avgLogprobs": -0.5,
+        }
+        payload = response({"text": "hi"}, promptFeedback={"safetyRatings": []})
+        payload["candidates"][0] |= beside
+
+        message = only(payload)
+
+        assert beside == thaw(notes(message)["candidate"])
+        assert {"responseId", "promptFeedback"} == set(notes(message)["response"])
+        assert [said({"text": "hi"})] == dump([message]).payload["contents"]
+
+    def test_snake_case(self):
+        """
+        The other spelling is taken.
+        """
+        message = only(
+            {
+                "candidates": [
+                    {
+                        "content": said({"text": "a"}),
+                        "finish_reason": "STOP",
+                        "logprobs_result": {
+                            "chosen_candidates": [
+                                {"token": "a", "log_probability": -1.0}
+                            ]
+                        },
+                    }
+                ],
+                "model_version": "gemini-3",
+                "response_id": "r1",
+                "usage_metadata": {"prompt_token_count": 3},
+            }
+        )
+
+        expected = ResponseMeta("STOP", Usage(3), (LogProb("a", -1.0),), "gemini-3")
+        assert expected == message.response
+
+    def test_ids_of_calls(self):
+        """
+        Ids that are made up begin with the response's.
+        """
+        payload = response(call(), call())
+
+        assert ["r1_call_0", "r1_call_1"] == [
+            each.id for each in only(payload).tool_calls
+        ]
+        del payload["responseId"]
+        assert "response_call_0" == only(payload).tool_calls[0].id
+
+    def test_several(self):
+        """
+        Several candidates are a message each, the first with the usage.
+        """
+        payload = response(call(), usageMetadata={"promptTokenCount": 1})
+        other = {"content": said(call()), "finishReason": "MAX_TOKENS", "index": 1}
+        payload["candidates"].append(other)
+
+        first, second = several(payload)
+
+        assert ("STOP", "MAX_TOKENS") == (
+            first.response.finish_reason,
+            second.response.finish_reason,
+        )
+        assert (Usage(1), None) == (first.response.usage, second.response.usage)
+        assert "r1_1_call_0" == second.tool_calls[0].id
+        assert "candidate" not in notes(second)
+
+    @pytest.mark.parametrize("index", [1, True, None])
+    def test_another_index(self, index):
+        """
+        An index that says more than the place is kept.
+        """
+        payload = response({"text": "a"})
+        payload["candidates"] *= 1 + (index is True)
+        payload["candidates"][-1]["index"] = index
+
+        message = load(payload)[-1]
+
+        assert {"index": index} == notes(message)["candidate"]
+
+    @pytest.mark.parametrize("key", ["promptFeedback", "prompt_feedback"])
+    @pytest.mark.parametrize("reason", ["blockReason", "block_reason"])
+    @pytest.mark.parametrize("candidates", [{}, {"candidates": []}])
+    def test_blocked(self, key, reason, candidates):
+        """
+        A prompt that was blocked gives an empty message, which says why.
+        """
+        feedback = {reason: "PROHIBITED_CONTENT"}
+
+        message = only(
+            {key: feedback, "usageMetadata": {"promptTokenCount": 5}, **candidates}
+        )
+
+        assert AssistantMessage("") == bare(message)
+        assert "PROHIBITED_CONTENT" == message.response.finish_reason
+        assert Usage(5) == message.response.usage
+        assert feedback == notes(message)["response"][key]
+
+    def test_no_candidates(self):
+        """
+        A response that says nothing at all is one.
+        """
+        message = only({"usageMetadata": {"promptTokenCount": 5}})
+
+        assert "" == message.response.finish_reason
+
+    @pytest.mark.parametrize(
+        "content", [{}, {"content": None}, {"content": {}}, {"content": {"parts": []}}]
+    )
+    def test_silent(self, content):
+        """
+        A candidate without parts is sent back with an empty one.
+        """
+        message = only({"candidates": [{**content, "finishReason": "SAFETY"}]})
+
+        assert AssistantMessage("") == bare(message)
+        assert [said({"text": ""})] == dump([message]).payload["contents"]
+
+    def test_no_word_for_a_signature(self):
+        """
+        What Gemini did not sign is sent back without a signature.
+        """
+        message = only(response(call(signature="")))
+
+        assert [said(call(signature=""))] == dump([message]).payload["contents"]
+
+    def test_places(self):
+        """
+        Parts after a call are sent back there.
+        """
+        payload = response(call(id="a"), {"text": "b"})
+
+        message = only(payload)
+
+        assert [TextPart("b", index=1)] == list(message.content)
+        contents = [payload["candidates"][0]["content"]]
+        assert contents == dump([message]).payload["contents"]
+
+    @pytest.mark.parametrize(
+        ("payload", "path"),
+        [
+            ({"candidates": {}}, "$.candidates"),
+            ({"candidates": [3]}, "$.candidates[0]"),
+            ({"candidates": [{"content": 3}]}, "$.candidates[0].content"),
+            (
+                {"candidates": [{"content": {"role": "user"}}]},
+                "$.candidates[0].content.role",
+            ),
+            (
+                {"candidates": [{"content": {"parts": [3]}}]},
+                "$.candidates[0].content.parts[0]",
+            ),
+            ({"candidates": [{"finishReason": 3}]}, "$.candidates[0].finishReason"),
+            ({"candidates": [], "modelVersion": 3}, "$.modelVersion"),
+            ({"promptFeedback": {"blockReason": 3}}, "$.promptFeedback.blockReason"),
+            ({"usageMetadata": 3}, "$.usageMetadata"),
+        ],
+    )
+    def test_refuses(self, payload, path):
+        """
+        What is not what it should be is told, with its path.
+        """
+        with pytest.raises(DecodeError) as refused:
+            load(payload)
+
+        assert [path] == [problem.path for problem in refused.value.problems]
+
+
+class TestLogprobs:
+    """
+    How likely tokens were is told with the response.
+    """
+
+    def logprobs(self, told):
+        """
+        What is said of the tokens.
+        """
+        payload = response({"text": "a"})
+        payload["candidates"][0]["logprobsResult"] = told
+        return only(payload)
+
+    def test_tokens(self):
+        """
+        The tokens that were chosen, and the likeliest ones.
+        """
+        told = {
+            "chosenCandidates": [
+                {"token": "a", "tokenId": 1, "logProbability": -0.5},
+                {"token": "b", "logProbability": -1},
+            ],
+            "topCandidates": [
+                {
+                    "candidates": [
+                        {"token": "a", "logProbability": -0.5},
+                        {"token": "c", "logProbability": -2.5},
+                    ]
+                }
+            ],
+        }
+
+        message = self.logprobs(told)
+
+        assert message.response.logprobs == (
+            LogProb("a", -0.5, None, (LogProb("a", -0.5), LogProb("c", -2.5))),
+            LogProb("b", -1.0),
+        )
+        kept = notes(message)["candidate"]["logprobsResult"]
+        assert 1 == kept["chosenCandidates"][0]["tokenId"]
+
+    @pytest.mark.parametrize(
+        ("told", "logprobs"),
+        [
+            ({}, ()),
+            ({"chosenCandidates": None, "topCandidates": [{}]}, ()),
+            ({"chosenCandidates": [{}]}, (LogProb("", 0.0),)),
+            (None, None),
+        ],
+    )
+    def test_nothing(self, told, logprobs):
+        """
+        What is left out is 0, or empty.
+        """
+        assert logprobs == self.logprobs(told).response.logprobs
+
+    @pytest.mark.parametrize(
+        ("told", "path"),
+        [
+            (3, ""),
+            ({"chosenCandidates": 3}, ".chosenCandidates"),
+            ({"chosenCandidates": [3]}, ".chosenCandidates[0]"),
+            ({"chosenCandidates": [{"token": 3}]}, ".chosenCandidates[0].token"),
+            (
+                {"chosenCandidates": [{"logProbability": "a"}]},
+                ".chosenCandidates[0].logProbability",
+            ),
+            (
+                {"chosenCandidates": [{"logProbability": 10**400}]},
+                ".chosenCandidates[0].logProbability",
+            ),
+            ({"topCandidates": [3]}, ".topCandidates[0]"),
+            ({"topCandidates": [{"candidates": 3}]}, ".topCandidates[0].candidates"),
+        ],
+    )
+    def test_refuses(self, told, path):
+        """
+        What is not what it should be is told, with its path.
+        """
+        with pytest.raises(DecodeError) as refused:
+            self.logprobs(told)
+
+        expected = f"$.candidates[0].logprobsResult{path}"
+        assert [expected] == [problem.path for problem in refused.value.problems]
+
+
+class TestUsage:
+    """
+    Prompt and completion include all that is a part of them.
+    """
+
+    @pytest.mark.parametrize(
+        ("block", "usage"),
+        [
+            ({"promptTokenCount": 9, "candidatesTokenCount": 2}, Usage(9, 2)),
+            ({"prompt_token_count": 9, "total_token_count": 9}, Usage(9)),
+            ({"promptTokenCount": 9, "candidatesTokenCount": None}, Usage(9)),
+            ({"promptTokenCount": 9, "responseTokenCount": 2}, Usage(9, 2)),
+            (
+                {"promptTokenCount": 9, "cachedContentTokenCount": 8},
+                Usage(9, prompt_tokens_details=PromptTokensDetails(cached_tokens=8)),
+            ),
+            (
+                {
+                    "promptTokenCount": 9,
+                    "candidatesTokenCount": 2,
+                    "thoughtsTokenCount": 5,
+                    "totalTokenCount": 16,
+                },
+                Usage(
+                    9,
+                    7,
+                    completion_tokens_details=CompletionTokensDetails(
+                        reasoning_tokens=5
+                    ),
+                ),
+            ),
+            (
+                {
+                    "promptTokenCount": 17,
+                    "candidatesTokenCount": 41,
+                    "toolUsePromptTokenCount": 102,
+                    "thoughtsTokenCount": 412,
+                    "totalTokenCount": 572,
+                },
+                Usage(
+                    119,
+                    453,
+                    completion_tokens_details=CompletionTokensDetails(
+                        reasoning_tokens=412
+                    ),
+                    extra={"tool_use_prompt_tokens": 102},
+                ),
+            ),
+        ],
+    )
+    def test_counts(self, block, usage):
+        """
+        Thoughts are a part of the completion, what tools found of the prompt.
+        """
+        assert usage == spent(block)
+        assert usage == spent({"usageMetadata": block})
+        assert usage == spent({"candidates": [], "usage_metadata": block})
+
+    @pytest.mark.parametrize(
+        ("total", "prompt", "completion"),
+        [
+            (None, 110, 25),
+            (135, 110, 25),
+            (125, 100, 25),
+            (130, 110, 20),
+            (120, 100, 20),
+            (999, 110, 25),
+        ],
+    )
+    def test_what_the_total_includes(self, total, prompt, completion):
+        """
+        What the total shows to be in another count already is not added.
+        """
+        usage = spent(
+            {
+                "promptTokenCount": 100,
+                "toolUsePromptTokenCount": 10,
+                "candidatesTokenCount": 20,
+                "thoughtsTokenCount": 5,
+                "totalTokenCount": total,
+            }
+        )
+
+        assert (prompt, completion) == (usage.prompt_tokens, usage.completion_tokens)
+        assert (total or 135) == usage.total_tokens
+        assert 5 == usage.completion_tokens_details.reasoning_tokens
+        assert {"tool_use_prompt_tokens": 10} == usage.extra
+
+    def test_modalities(self):
+        """
+        Audio has a field, other modalities are categories of their own.
+        """
+        usage = spent(
+            {
+                "promptTokenCount": 60,
+                "toolUsePromptTokenCount": 4,
+                "candidatesTokenCount": 30,
+                "promptTokensDetails": [
+                    {"modality": "TEXT", "tokenCount": 10},
+                    {"modality": "AUDIO", "tokenCount": 20},
+                    {"modality": "AUDIO", "token_count": 5},
+                    {"modality": "IMAGE", "tokenCount": 25},
+                    {"modality": "VIDEO"},
+                ],
+                "candidatesTokensDetails": [
+                    {"modality": "AUDIO", "tokenCount": 7},
+                    {"tokenCount": 23},
+                ],
+                "cacheTokensDetails": [{"modality": "TEXT", "tokenCount": 3}],
+                "toolUsePromptTokensDetails": [{"modality": "AUDIO", "tokenCount": 4}],
+            }
+        )
+
+        assert 29 == usage.prompt_tokens_details.audio_tokens
+        assert 7 == usage.completion_tokens_details.audio_tokens
+        assert usage.extra == {
+            "cached_text_tokens": 3,
+            "completion_text_tokens": 23,
+            "prompt_image_tokens": 25,
+            "prompt_text_tokens": 10,
+            "tool_use_prompt_audio_tokens": 4,
+            "tool_use_prompt_tokens": 4,
+        }
+
+    def test_what_is_no_count(self):
+        """
+        What else is told is kept with the message; counts are categories.
+        """
+        block = {"promptTokenCount": 1, "serviceTier": "a", "futureTokenCount": 2}
+        message = only(response({"text": "a"}, usageMetadata=block))
+
+        assert {"serviceTier": "a"} == notes(message)["response"]["usage"]
+        assert {"future_token_count": 2} == message.response.usage.extra
+
+    @pytest.mark.parametrize("payload", [None, {}, {"usageMetadata": None}])
+    def test_nobody_said(self, payload):
+        """
+        Where nobody said, there is none.
+        """
+        assert spent(payload) is None
+
+    @pytest.mark.parametrize(
+        ("payload", "path"),
+        [
+            (3, "$"),
+            ({"usageMetadata": 3}, "$.usageMetadata"),
+            ({"promptTokenCount": -1}, "$.promptTokenCount"),
+            ({"promptTokenCount": 1.0}, "$.promptTokenCount"),
+            ({"promptTokenCount": True}, "$.promptTokenCount"),
+            ({"promptTokenCount": 2**63}, "$.promptTokenCount"),
+            (
+                {"usage_metadata": {"total_token_count": "1"}},
+                "$.usage_metadata.total_token_count",
+            ),
+            (
+                {"promptTokenCount": 1, "promptTokensDetails": 3},
+                "$.promptTokensDetails",
+            ),
+            (
+                {"promptTokenCount": 1, "promptTokensDetails": [3]},
+                "$.promptTokensDetails[0]",
+            ),
+            (
+                {"promptTokenCount": 1, "promptTokensDetails": [{"modality": 3}]},
+                "$.promptTokensDetails[0].modality",
+            ),
+            (
+                {"promptTokenCount": 1, "promptTokensDetails": [{"tokenCount": -1}]},
+                "$.promptTokensDetails[0].tokenCount",
+            ),
+            ({"promptTokenCount": 2**63 - 1, "candidatesTokenCount": 1}, "$"),
+        ],
+    )
+    def test_refuses(self, payload, path):
+        """
+        A count that is none is told, with its path.
+        """
+        with pytest.raises(DecodeError) as refused:
+            spent(payload)
+
+        assert [path] == [problem.path for problem in refused.value.problems]
