@@ -371,6 +371,18 @@ class TestCalls:
 
         assert [said(raw)] == dump([collected(event(raw))]).payload["contents"]
 
+    def test_snake_case(self):
+        """
+        The other spelling is taken, and noted as in a whole response.
+        """
+        raw = {"function_call": {"name": "f"}, "thought_signature": "c2ln"}
+
+        (found,) = collected(event(raw)).tool_calls
+
+        (expected,) = several(event(raw))[0].tool_calls
+        assert ("function_call", "thought_signature") == notes(found)["snake"]
+        assert notes(expected) == notes(found)
+
     def test_results_find_them(self):
         """
         A whole response has the same ids.
@@ -676,6 +688,25 @@ class TestResponse:
             "response": {"responseId": "r1"},
         } == thaw(notes(message))
 
+    @pytest.mark.parametrize("key", ["citationMetadata", "url_context_metadata"])
+    def test_what_was_cited(self, key):
+        """
+        What was cited is listed once, whether each event tells all of it or
+        what is new.
+        """
+        message = collected(
+            event(text("a"), **{key: {"sources": [{"uri": "a"}], "n": 1}}),
+            event(text("b"), **{key: {"sources": [{"uri": "a"}, {"uri": "b"}]}}),
+            event(text("c"), **{key: {"sources": [{"uri": "c"}], "others": []}}),
+            event(text("d"), **{key: None}),
+        )
+
+        assert {
+            "sources": [{"uri": "a"}, {"uri": "b"}, {"uri": "c"}],
+            "n": 1,
+            "others": [],
+        } == thaw(notes(message)["candidate"][key])
+
     def test_notes_do_not_change_events(self):
         """
         Events are only read.
@@ -849,6 +880,10 @@ class TestRefuses:
             (
                 event(call(args=3)),
                 "$[1].candidates[0].content.parts[0].functionCall.args",
+            ),
+            (
+                event({"functionCall": 3}),
+                "$[1].candidates[0].content.parts[0].functionCall",
             ),
             ({"candidates": [{"finishReason": 3}]}, "$[1].candidates[0].finishReason"),
             ({"modelVersion": 3}, "$[1].modelVersion"),

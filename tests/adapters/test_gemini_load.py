@@ -206,6 +206,15 @@ class TestLoad:
         assert "" == one(raw).content
         assert goes_back({"contents": [raw]})
 
+    def test_no_event(self):
+        """
+        A content is one, whatever else it says.
+        """
+        raw = asked({"text": "a"}, error="b", candidates=[])
+
+        assert "a" == one(raw).text
+        assert goes_back({"contents": [raw]})
+
     def test_unknown_role(self):
         """
         Who speaks in another role is kept as he is.

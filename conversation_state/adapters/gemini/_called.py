@@ -51,7 +51,11 @@ class Calls:
         The calls that are whole with the part at *place*. Ids that are made up
         begin with *prefix*.
         """
-        body = place.inside(place.key("functionCall"))
+        key = place.key("functionCall")
+        if not is_map(place.raw[key]):
+            return [self._whole(place, prefix)]
+
+        body = place.inside(key)
         calls: list[ToolCall] = []
         if self._open is not None and body.raw.get("name"):
             calls = self.end(prefix, place.reading, place.path)

@@ -9,7 +9,6 @@ from collections.abc import (
     AsyncIterator,
     Iterable,
     Iterator,
-    Mapping,
 )
 from typing import Any
 
@@ -17,7 +16,12 @@ from conversation_state._persistent import EMPTY_MAP
 from conversation_state.adapters._reading import Reading, is_list, is_map
 from conversation_state.adapters._streaming import Cut, Shell, achunks_of, chunks_of
 from conversation_state.adapters.gemini._called import Calls
-from conversation_state.adapters.gemini._parts import kind_of, placed, read_part
+from conversation_state.adapters.gemini._parts import (
+    is_plain,
+    kind_of,
+    placed,
+    read_part,
+)
 from conversation_state.adapters.gemini._response import (
     CANDIDATE,
     RESPONSE,
@@ -25,7 +29,7 @@ from conversation_state.adapters.gemini._response import (
     prefix_of,
     read_logprobs,
 )
-from conversation_state.adapters.gemini._spent import Spent
+from conversation_state.adapters.gemini._told import Notes, Spent
 from conversation_state.adapters.gemini._usage import find_usage
 from conversation_state.adapters.gemini._words import SOURCE, Spelt, said_of
 from conversation_state.errors import ProviderStreamError
@@ -116,9 +120,9 @@ class _Stream:
         self._blocked = ""
         self._model = ""
         self._spent = Spent()
-        self._of_response: dict[str, Any] = {}
-        self._of_candidate: dict[str, Any] = {}
-        self._of_content: dict[str, Any] = {}
+        self._of_response = Notes()
+        self._of_candidate = Notes()
+        self._of_content = Notes()
         self._harmed: dict[str, bool] = {}
         self._around_event = Shell("candidates", "usageMetadata")
         self._around_candidate = Shell("content")
@@ -215,7 +219,7 @@ class _Stream:
         if block is not None and not self._choice:
             left = self._spent.read(event.reading, block, f"{event.path}{where[1:]}")
             if left:
-                self._of_response["usage"] = left
+                self._of_response.told["usage"] = left
 
         key = event.key("modelVersion")
         if event.raw.get(key) is not None:
@@ -223,7 +227,7 @@ class _Stream:
 
         self._blocked = blocked(event) or self._blocked
         told = event.reading.rest(event.raw, RESPONSE, event.path)
-        _keep(self._of_response, told)
+        self._of_response.keep(told)
 
     def _read_candidate(self, candidate: Spelt) -> list[AssistantMessage]:
         raw = candidate.raw
@@ -235,11 +239,11 @@ class _Stream:
         logprobs = read_logprobs(candidate, kept)
         for name, left in kept.items():
             # Each event tells of its own tokens.
-            self._of_candidate.setdefault(name, []).append(left)
+            self._of_candidate.told.setdefault(name, []).append(left)
 
         told = candidate.reading.rest(raw, CANDIDATE, candidate.path)
         told.pop("index", None)
-        _keep(self._of_candidate, told)
+        self._of_candidate.keep(told)
         self._around_candidate.remember(raw)
 
         parts: list[Part] = []
@@ -263,7 +267,7 @@ class _Stream:
         if raw.get("role") not in ("model", "", None):
             content.wrong("role", "model")
 
-        _keep(self._of_content, content.reading.rest(raw, _CONTENT, content.path))
+        self._of_content.keep(content.reading.rest(raw, _CONTENT, content.path))
         self._around_content.remember(raw)
         given = raw.get("parts")
         if not is_list(given):
@@ -284,7 +288,7 @@ class _Stream:
     ) -> None:
         raw = place.raw
         kind = kind_of(raw)
-        if kind == "text" and _is_plain(raw):
+        if kind == "text" and is_plain(raw):
             thought = raw.get("thought") is True
             text = raw["text"]
             if isinstance(text, str):
@@ -298,7 +302,7 @@ class _Stream:
             self._add(read_part(place, "assistant"), parts)
 
     def _prefix(self) -> str:
-        prefix = prefix_of(self._of_response)
+        prefix = prefix_of(self._of_response.told)
         return f"{prefix}_{self._choice}" if self._choice else prefix
 
     def _say(self, kind: str, text: str, parts: list[Part]) -> None:
@@ -388,9 +392,9 @@ class _Stream:
         notes: dict[str, Any] = {
             name: told
             for name, told in (
-                ("response", self._of_response),
-                ("candidate", self._of_candidate),
-                ("keys", self._of_content),
+                ("response", self._of_response.told),
+                ("candidate", self._of_candidate.told),
+                ("keys", self._of_content.told),
                 ("mended", list(self._harmed)),
             )
             if told
@@ -404,28 +408,3 @@ class _Stream:
             response=ResponseMeta(reason, self._spent.usage(), None, self._model),
             metadata=metadata,
         )
-
-
-def _is_plain(raw: Mapping[str, Any]) -> bool:
-    """
-    Whether a part says nothing but a text, and perhaps that it is a thought.
-    """
-    return all(
-        key == "text"
-        or value is None
-        or (key == "thought" and (value is True or value is False))
-        for key, value in raw.items()
-    )
-
-
-def _keep(notes: dict[str, Any], told: Mapping[str, Any]) -> None:
-    """
-    Keep what was *told* in *notes*: maps are merged, of all else the last word
-    stands.
-    """
-    for key, value in told.items():
-        before = notes.get(key)
-        if isinstance(before, dict) and isinstance(value, dict):
-            before.update(value)
-        elif value is not None:
-            notes[key] = value

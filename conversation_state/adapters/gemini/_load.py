@@ -18,7 +18,7 @@ from conversation_state.adapters.gemini._response import (
     is_response,
     read_response,
 )
-from conversation_state.adapters.gemini._words import SOURCE, Spelt, is_said, said_of
+from conversation_state.adapters.gemini._words import SOURCE, Spelt, said_of
 from conversation_state.messages import (
     AssistantMessage,
     Message,
@@ -33,6 +33,7 @@ from conversation_state.tools import ToolCall
 __all__ = ["load"]
 
 _CONTENT = frozenset({"parts", "role"})
+_EVENT = frozenset({"candidates", "error"})
 _ASKING = (None, "", "function", "user")
 
 
@@ -159,7 +160,7 @@ class _Loading(Reading):
         messages: list[Message] = []
         for at, raw in enumerate(raws):
             here = f"{path}[{at}]"
-            if is_map(raw) and (is_said(raw, "candidates") or "error" in raw):
+            if is_map(raw) and "parts" not in raw and _EVENT & raw.keys():
                 what = "is an event of a stream; load_chunks takes these"
                 self.problem(here, what)
                 continue
@@ -356,23 +357,18 @@ def _parts(place: Spelt, *, noted: bool = True) -> list[tuple[Mapping[str, Any],
     The parts of a content, each with its path.
     """
     given = place.raw.get("parts")
-    if not is_list(given):
-        if given is not None:
-            place.wrong("parts", "a list of parts")
-        elif not noted:
-            pass  # A response may say nothing; a request is to say even that.
-        elif "parts" in place.raw:
-            place.keys["parts"] = None
-        else:
-            place.notes.setdefault("without", []).append("parts")
-
+    if given is not None and not is_list(given):
+        place.wrong("parts", "a list of parts")
         return []
 
-    if not given and noted:
-        place.keys["parts"] = []
+    # A request without parts goes back so; a response without is none to send.
+    if noted and "parts" not in place.raw:
+        place.notes.setdefault("without", []).append("parts")
+    elif noted and not given:
+        place.keys["parts"] = given if given is None else []
 
     parts: list[tuple[Mapping[str, Any], str]] = []
-    for at, raw in enumerate(given):
+    for at, raw in enumerate(given or ()):
         path = f"{place.path}.parts[{at}]"
         if is_map(raw):
             parts.append((raw, path))

@@ -33,7 +33,7 @@ from conversation_state.parts import (
     UnknownPart,
 )
 
-__all__ = ["kind_of", "placed", "read_part", "write_media", "write_part"]
+__all__ = ["is_plain", "kind_of", "placed", "read_part", "write_media", "write_part"]
 
 # What a part may be, of which it is one.
 _DATA = (
@@ -59,6 +59,18 @@ def kind_of(raw: Mapping[str, Any]) -> str:
         del found[1]
 
     return found[0] if len(found) == 1 else ""
+
+
+def is_plain(raw: Mapping[str, Any]) -> bool:
+    """
+    Whether a part says nothing but a text, and perhaps that it is a thought.
+    """
+    return all(
+        key == "text"
+        or value is None
+        or (key == "thought" and (value is True or value is False))
+        for key, value in raw.items()
+    )
 
 
 def read_part(place: Spelt, role: str) -> Part:

@@ -1,5 +1,5 @@
 """
-What a stream cost so far.
+What a stream told so far, beside its parts.
 """
 
 from __future__ import annotations
@@ -10,12 +10,73 @@ from typing import Any
 
 from conversation_state.adapters._reading import Reading
 from conversation_state.adapters.gemini._usage import read_usage
+from conversation_state.adapters.gemini._words import text_of
 from conversation_state.usage import Usage
 
-__all__ = ["Spent"]
+__all__ = ["Notes", "Spent"]
 
 # No sum of two counts below it is over 2**63 - 1.
 _HUGE = 2**60
+
+
+# What was cited, and what was read. The items of other lists are counted by
+# others, and the last list is whole.
+_LISTS = frozenset(
+    {
+        "citationMetadata",
+        "citation_metadata",
+        "urlContextMetadata",
+        "url_context_metadata",
+    }
+)
+
+
+class Notes:
+    """
+    What was told that no field of ours holds.
+
+    Attributes:
+        told: What is to be noted.
+    """
+
+    def __init__(self) -> None:
+        self.told: dict[str, Any] = {}
+        self._listed: set[tuple[str, str, str]] = set()
+
+    def keep(self, told: Mapping[str, Any]) -> None:
+        """
+        Keep what was *told*: maps are merged, of all else the last word stands.
+        """
+        for name, value in told.items():
+            before = self.told.get(name)
+            if name in _LISTS and isinstance(value, dict):
+                self._add_listed(name, value)
+            elif isinstance(before, dict) and isinstance(value, dict):
+                before.update(value)
+            elif value is not None:
+                self.told[name] = value
+
+    def _add_listed(self, name: str, told: Mapping[str, Any]) -> None:
+        """
+        Keep what is new in the lists of *told*: an event may have those of its
+        own piece, or of all pieces so far.
+        """
+        kept = self.told.get(name)
+        if not isinstance(kept, dict):
+            kept = self.told[name] = {}
+
+        for key, value in told.items():
+            listed = kept.get(key, []) if isinstance(value, list) else None
+            if not isinstance(listed, list):
+                kept[key] = value
+                continue
+
+            kept[key] = listed
+            for item in value:
+                known = (name, key, text_of(item))
+                if known not in self._listed:
+                    self._listed.add(known)
+                    listed.append(item)
 
 
 class Spent:
