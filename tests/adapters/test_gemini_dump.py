@@ -170,6 +170,57 @@ class TestDump:
 
         assert [2, 1, 1] == [len(raw["parts"]) for raw in raws]
 
+    def test_calls_after_an_answer(self):
+        """
+        Calls are in one content with the answer before them, for nobody asked
+        in between.
+        """
+        messages = [
+            AssistantMessage("a"),
+            AssistantMessage("b", tool_calls=[ToolCall("c1", "f", "{}")]),
+            AssistantMessage(tool_calls=[ToolCall("c2", "f", "{}")]),
+            ToolMessage("ok", tool_call_id="c1"),
+            ToolMessage("ok", tool_call_id="c2"),
+            AssistantMessage("c"),
+            AssistantMessage("d"),
+        ]
+
+        export = dump(messages)
+
+        assert [
+            said(
+                {"text": "a"},
+                {"text": "b"},
+                call(id="c1", signature=SKIP),
+                call(id="c2", signature=SKIP),
+            ),
+            asked(result(id="c1"), result(id="c2")),
+            said({"text": "c"}),
+            said({"text": "d"}),
+        ] == export.payload["contents"]
+        assert [
+            ("messages[1]", "assistant"),
+            ("messages[2]", "assistant"),
+        ] == lost(*messages)
+
+    def test_calls_after_an_answer_as_loaded(self):
+        """
+        What Gemini had in two contents stays there.
+        """
+        raws = [said({"text": "a"}), said(call(id="c")), said(call(id="d"), mood=1)]
+
+        assert raws == contents(*several(raws))
+
+    def test_calls_after_nothing(self):
+        """
+        A content without parts is not added to.
+        """
+        (before,) = several([{"role": "model"}])
+
+        first, second = contents(before, one(said(call(id="c"))))
+
+        assert ({"role": "model"}, said(call(id="c"))) == (first, second)
+
     def test_names_of_results(self):
         """
         A result has the name of its call, unless it says another.

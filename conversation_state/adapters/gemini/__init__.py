@@ -33,8 +33,9 @@ role
     whatever an instruction says of who speaks.
 
 joined, apart
-    That a message was in the content of the one before it, or that a result
-    was not: by themselves, only results follow each other in one content.
+    That a message was in the content of the one before it, or that it was not:
+    by themselves, only results follow each other in one content, and calls an
+    answer.
 
 made_id
     The id that was made up for a call that had none, or that its result does

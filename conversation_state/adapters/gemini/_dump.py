@@ -44,9 +44,10 @@ def dump(messages: Iterable[Message]) -> Export:
     What was loaded from this format is written as it was. Results that follow
     each other are one content, as the format has it. What the format can't say
     is in `Export.lost`: names of speakers, system messages after others (all
-    are one instruction, said first), arguments that are no JSON object, images
-    by *detail*, several texts in a tool's result, what is another provider's
-    own, what had to be mended. A refusal is said as text. Ours, and so neither
+    are one instruction, said first), an answer with calls right after another
+    one (both are one), arguments that are no JSON object, images by *detail*,
+    several texts in a tool's result, what is another provider's own, what had
+    to be mended. A refusal is said as text. Ours, and so neither
     sent nor lost, are timestamps, run and turn ids,
     `AssistantMessage.response`, positions (*index*), which only tell parts and
     calls in order, and the caller's own metadata.
@@ -57,9 +58,10 @@ def dump(messages: Iterable[Message]) -> Export:
 
     Source:
         Google refuses contents without parts, where an empty text says as
-        much; and, since Gemini 3, calls that no thought was signed for. For
-        calls that other models made it has a word in place of the signature,
-        which is written to the first call of a message.
+        much; calls, unless a user's content or results are before them; and,
+        since Gemini 3, calls that no thought was signed for. For calls that
+        other models made it has a word in place of the signature, which is
+        written to the first call of a message.
     """
     write = _Dumping()
     for at, message in enumerate(messages):
@@ -271,9 +273,16 @@ class _Dumping(Writing):
         while calls:
             self._call(*calls.pop(), path, parts)
 
-        self._contents.append(
-            _content({"role": "model"}, parts, notes, map_of(notes, "keys"))
-        )
+        keys = map_of(notes, "keys")
+        before = self._contents[-1].get("parts") if self._last == "model" else None
+        alone = keys or not message.tool_calls or notes.get("apart") is True
+        if alone or not isinstance(before, list):
+            self._contents.append(_content({"role": "model"}, parts, notes, keys))
+        else:
+            # Calls are refused unless somebody asked just before them.
+            self.lose(path, "assistant", "is one with the answer before it here")
+            before.extend(parts)
+
         self._last = "model"
 
     def _call(

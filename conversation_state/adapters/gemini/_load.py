@@ -166,7 +166,7 @@ class _Loading(Reading):
                 continue
 
             found = self.content(raw, here, f"content_{at}")
-            if messages and found and _are_results(messages[-1], found[0]):
+            if messages and found and _would_join(messages[-1], found[0]):
                 found[0] = _noting(found[0], "apart")
 
             messages += found
@@ -407,7 +407,14 @@ def _placed(
     )
 
 
-def _are_results(before: Message, message: Message) -> bool:
+def _would_join(before: Message, message: Message) -> bool:
+    """
+    Whether *message*, which follows *before*, would be written in one content
+    with it.
+    """
+    if isinstance(before, AssistantMessage) and isinstance(message, AssistantMessage):
+        return bool(message.tool_calls)
+
     return isinstance(before, ToolMessage) and isinstance(message, ToolMessage)
 
 
