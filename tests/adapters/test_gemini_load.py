@@ -585,6 +585,19 @@ class TestCalls:
         assert "content_0_result_0" == first.tool_call_id
         assert "content_0_result_1" == second.tool_call_id
 
+    def test_answered_by_id(self):
+        """
+        A call that was answered by its id is not answered by its name.
+        """
+        document = [
+            said(call("f", id="a"), call("f", id="b")),
+            asked(result("f", id="a"), result("f")),
+        ]
+
+        _, *results = several(document)
+
+        assert ["a", "b"] == [each.tool_call_id for each in results]
+
     def test_once_more(self):
         """
         A call may be answered again by its id.

@@ -259,11 +259,8 @@ class _Dumping(Writing):
 
         calls = [(call, at) for at, call in enumerate(message.tool_calls)]
         calls.reverse()
-        place = -1
         for at, part in enumerate(said):
-            # What came without a place came after what is before it.
-            place = place if part.index is None else part.index
-            while calls and _is_before(calls[-1][0], place):
+            while calls and _is_before(calls[-1][0], part):
                 self._call(*calls.pop(), path, parts)
 
             raw = write_part(self, part, f"{path}.parts[{at}]")
@@ -325,8 +322,11 @@ class _Dumping(Writing):
         self._last = "unknown"
 
 
-def _is_before(call: ToolCall, place: int) -> bool:
-    return call.index is not None and call.index < place
+def _is_before(call: ToolCall, part: Part) -> bool:
+    if call.index is None or part.index is None:
+        return False
+
+    return call.index < part.index
 
 
 def _is_instruction(raw: Mapping[str, Any]) -> bool:
