@@ -228,6 +228,14 @@ class TestParts:
 
         assert (ReasoningPart("ab", index=0),) == message.content
 
+    def test_no_thought(self):
+        """
+        What is neither a thought nor none is kept beside the text.
+        """
+        raw = text("a", thought="maybe")
+
+        assert [said(raw)] == dump([collected(event(raw))]).payload["contents"]
+
     def test_opaque(self):
         """
         What the model ran is kept whole, in its place.
@@ -1027,8 +1035,8 @@ class TestLaws:
 
         assert bare(expected).parts == bare(message).parts
         assert expected.response == message.response
-        assert [each.id for each in expected.tool_calls] == [
-            each.id for each in message.tool_calls
+        assert [(each.id, notes(each)) for each in expected.tool_calls] == [
+            (each.id, notes(each)) for each in message.tool_calls
         ]
         assert as_json(dump([expected]).payload) == as_json(dump([message]).payload)
         assert notes(expected) == notes(message)
