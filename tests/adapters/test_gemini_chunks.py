@@ -715,6 +715,31 @@ class TestResponse:
             "others": [],
         } == thaw(notes(message)["candidate"][key])
 
+    def test_what_is_said_again(self):
+        """
+        What every event says is kept once, also if it changes in between.
+        """
+        low, high = [{"probability": "LOW"}], [{"probability": "HIGH"}]
+        events = [
+            event(text("a"), safetyRatings=ratings, groundingMetadata=found)
+            for ratings, found in [
+                (low, {}),
+                (low, {"a": 1}),
+                (high, {"a": 1}),
+                (high, {"b": 2}),
+                (high, {}),
+                ([], {"a": 3}),
+            ]
+        ]
+
+        message = collected(*events)
+
+        assert "aaaaaa" == message.text
+        assert {
+            "safetyRatings": high,
+            "groundingMetadata": {"a": 3, "b": 2},
+        } == thaw(notes(message)["candidate"])
+
     def test_notes_do_not_change_events(self):
         """
         Events are only read.
@@ -976,6 +1001,15 @@ RAW_PARTS = st.one_of(
 )
 
 
+BESIDE = st.fixed_dictionaries(
+    {},
+    optional={
+        "groundingMetadata": st.sampled_from([{}, {"a": 1}, {"a": 2}, {"b": 1}]),
+        "safetyRatings": st.sampled_from([[], [{"a": 1}], None, 0, ""]),
+    },
+)
+
+
 def alternating(parts):
     """
     Whether no two texts, or thoughts, of *parts* would be joined.
@@ -1047,6 +1081,9 @@ class TestLaws:
         What is read quickly is what is read with care, harmed or not.
         """
         _, events = made
+        for each in events:
+            each["candidates"][0].update(data.draw(BESIDE))
+
         if data.draw(st.booleans()):
             path = data.draw(st.lists(st.integers(0, 9), min_size=1, max_size=8))
             events = harmed(copy.deepcopy(events), path, data.draw(JUNK))

@@ -576,6 +576,20 @@ class TestCalls:
 
         assert message.tool_calls[0].id == tool.tool_call_id
 
+    @pytest.mark.parametrize("name", [{}, {"name": None}, {"name": ""}])
+    @pytest.mark.parametrize("role", [{}, {"role": "user"}])
+    def test_results_without_names(self, name, role):
+        """
+        A result that does not say its name is sent back without.
+        """
+        raw = {"functionResponse": {**name, "response": {"output": "a"}}}
+        document = {"contents": [said(call("f")), {**role, "parts": [raw, raw]}]}
+
+        message, tool, _ = several(document)
+
+        assert (message.tool_calls[0].id, "") == (tool.tool_call_id, tool.tool_name)
+        assert goes_back(document)
+
     def test_no_call(self):
         """
         A result of no call has an id of its own.

@@ -22,8 +22,8 @@ content
 
 without
     Keys that were missing where `dump` would write them: ``role``, ``parts``,
-    a call's ``name``, the ``thoughtSignature`` of the first call, a thought's
-    ``text``.
+    a call's or a result's ``name``, the ``thoughtSignature`` of the first call,
+    a thought's ``text``.
 
 snake
     Keys that were in snake case.

@@ -41,6 +41,8 @@ __all__ = ["aload_chunks", "load_chunks"]
 
 _CONTENT = frozenset({"parts", "role"})
 _BOTH = 2  # a text, and that it is a thought
+# What many events say again, or say nothing by.
+_AGAIN = ("groundingMetadata", "safetyRatings")
 # What has neither a head nor an end, so that pieces of it can be joined.
 _BARE_SOUND = ("audio/l16", "audio/pcm")
 
@@ -52,7 +54,7 @@ def load_chunks(
     The chunks that the *events* of a stream bring, as they come; `concat` them.
 
     Together they say what `load` says of the whole response, but for what is
-    only noise: nulls, empty texts. Lazy: an event is read when its chunk is
+    only noise: nulls, and what is empty. Lazy: an event is read when its chunk is
     asked for.
 
     Pieces of a text, of a thought and of raw audio are joined; a part with a
@@ -125,7 +127,7 @@ class _Stream:
         self._of_content = Notes()
         self._harmed: dict[str, bool] = {}
         self._around_event = Shell("candidates", "usageMetadata")
-        self._around_candidate = Shell("content")
+        self._around_candidate = Shell("content", *_AGAIN)
         self._around_content = Shell("parts")
         self._next = 0
         self._calls = Calls(self._take)
@@ -144,7 +146,9 @@ class _Stream:
         try:
             if self._around_event.is_around(event):
                 (candidate,) = event["candidates"]
-                if self._around_candidate.is_around(candidate):
+                if self._around_candidate.is_around(
+                    candidate
+                ) and self._of_candidate.has(candidate, _AGAIN):
                     content = candidate["content"]
                     if self._around_content.is_around(content):
                         (part,) = content["parts"]
@@ -216,7 +220,8 @@ class _Stream:
         """
         block, where = find_usage(event.raw)
         # Only the first answer has the usage of all, as in a whole response.
-        if block is not None and not self._choice:
+        usual = where == "$.usageMetadata" and self._spent.quick(event.raw)
+        if block is not None and not (usual or self._choice):
             left = self._spent.read(event.reading, block, f"{event.path}{where[1:]}")
             if left:
                 self._of_response.told["usage"] = left

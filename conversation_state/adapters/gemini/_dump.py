@@ -186,7 +186,10 @@ class _Dumping(Writing):
         """
         notes = self._about(message, path)
         call = self._asked.get(message.tool_call_id)
-        name = message.tool_name or (call.name if call else "")
+        name = message.tool_name
+        if call and not name and "name" not in list_of(notes, "without"):
+            name = call.name
+
         is_named = message.tool_call_id != notes.get("made_id")
         if is_named and (call is None or call.is_named):
             about = (message.tool_call_id, name)

@@ -300,6 +300,9 @@ class _Loading(Reading):
         key = part.key("functionResponse")
         inside = part.inside(key)
         name = inside.optional("name")
+        if not name:
+            part.notes["without"] = ["name"]
+
         call_id = self._answered(inside, made, name)
         content, is_error = read_returned(inside, part.notes)
         inside.keep(frozenset({"id", "name", "parts", "response"}))
@@ -308,7 +311,12 @@ class _Loading(Reading):
             part.keys[key] = inside.keys
 
         if not before:
+            # Both may tell of keys that were missing.
+            without = [*part.notes.get("without", ()), *place.notes.get("without", ())]
             part.notes.update(place.notes)
+            if without:
+                part.notes["without"] = without
+
             if place.keys:
                 part.notes["content"] = place.keys
         elif not isinstance(before[-1], ToolMessage):

@@ -4,10 +4,11 @@ What a stream told so far, beside its parts.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from operator import itemgetter
 from typing import Any
 
+from conversation_state.adapters._export import says_nothing
 from conversation_state.adapters._reading import Reading
 from conversation_state.adapters.gemini._usage import read_usage
 from conversation_state.adapters.gemini._words import text_of
@@ -45,16 +46,31 @@ class Notes:
 
     def keep(self, told: Mapping[str, Any]) -> None:
         """
-        Keep what was *told*: maps are merged, of all else the last word stands.
+        Keep what was *told*: maps are merged, of all else the last word stands
+        that says anything.
         """
         for name, value in told.items():
             before = self.told.get(name)
+            if says_nothing(value):
+                continue
+
             if name in _LISTS and isinstance(value, dict):
                 self._add_listed(name, value)
             elif isinstance(before, dict) and isinstance(value, dict):
                 before.update(value)
-            elif value is not None:
+            else:
                 self.told[name] = value
+
+    def has(self, raw: Mapping[str, Any], names: Iterable[str]) -> bool:
+        """
+        Whether what *raw* says under *names* is nothing, or what was said last.
+        """
+        for name in names:
+            value = raw.get(name)
+            if not says_nothing(value) and value != self.told.get(name):
+                return False
+
+        return True
 
     def _add_listed(self, name: str, told: Mapping[str, Any]) -> None:
         """
@@ -97,24 +113,25 @@ class Spent:
         """
         Whether *event* says no more than new counts, and `usage` will see to
         them.
-
-        Raises what asking for keys raises, if there are others.
         """
         block: Any = event.get("usageMetadata")
         if block is None:
             return True
 
-        if len(block) != self._size:
+        try:
+            if len(block) != self._size:
+                return False
+
+            counts = self._get(block)
+            for count in counts:
+                if count.__class__ is not int or not 0 <= count < _HUGE:
+                    return False
+
+            for key, value in self._others.items():
+                if block[key] != value:
+                    return False
+        except (LookupError, RecursionError, TypeError):
             return False
-
-        counts = self._get(block)
-        for count in counts:
-            if count.__class__ is not int or not 0 <= count < _HUGE:
-                return False
-
-        for key, value in self._others.items():
-            if block[key] != value:
-                return False
 
         self._latest = counts
         return True
