@@ -1,0 +1,101 @@
+"""
+Anthropic Messages.
+
+    payload = dump(messages).payload      # {"system": ..., "messages": [...]}
+    messages = load(payload)              # or a list of messages, or a response
+    usage = load_usage(response)
+    message = concat(load_chunks(events))
+
+Plain JSON values on both sides; no SDK is needed. What is loaded and dumped
+again is the same JSON value, key for key, but for what the provider refuses:
+texts that are empty, ids of calls with other than letters, digits, ``_`` and
+``-``. A message with the results of tools is several here, and one again when
+it is dumped.
+
+Thinking is a `ReasoningPart` with its signature, what is redacted of it one
+with its data as the signature, both byte for byte. The provider's own tools
+(``server_tool_use``, ``mcp_tool_use``, their results), summaries of a
+compaction, search results, files that are with the provider, and blocks nobody
+heard of are `UnknownPart`; system messages that hold more than text are
+`UnknownMessage`. All of it goes back to this provider only.
+
+A call's arguments are the text of its ``input``, with the white space of the
+provider's own streams; what is no object's text is sent as
+``{"INVALID_JSON": text}``, and comes back as it was.
+
+Where our model has no word for something else, `load` leaves a note in the
+metadata of the message, part or call, under ``anthropic``, and `dump` reads
+it:
+
+keys
+    Keys of a block no field of ours holds: ``citations``, ``cache_control``,
+    ``caller``, ``context``, and those that say nothing (``"is_error": false``).
+
+around
+    The same of a message, beside its role and content.
+
+without
+    Keys that were missing where `dump` would write them: the ``content`` of a
+    result, a ``signature``.
+
+signed, redacted
+    That a thought is this provider's, signed or not, and that nobody may read
+    it. A thought without a note goes back if it has a signature, and no other
+    provider's notes: whoever made it knows what it is.
+
+source, text
+    How media were written if not as `dump` would: by which kind of source, in
+    unusual base64.
+
+apart, late, inside, top
+    That a message did not go on with the one before, of the same role; that a
+    result stood behind other blocks; that a system message stood first among
+    the messages; that an unknown one was ``system`` itself.
+
+mended
+    Where half of a surrogate pair stood: no UTF-8 can carry it, so U+FFFD
+    stands there now, and `dump` lists it as lost.
+
+cut, deltas
+    Of a stream: the input of a block of the provider's own that was broken
+    off, which is lost; and pieces nobody knows.
+
+response, event, events
+    What a response told that `ResponseMeta` has no field for (``container``,
+    ``stop_sequence``, the breakdown of its usage), and what a stream told
+    besides. Never sent.
+
+What is not said in this format's own words is listed in `Export.lost`, see
+`dump`. These come back from a round trip in other words, and are not lost: a
+text beside calls or other messages of its role, as a part; neighbours of one
+role, as one message; bytes instead of a ``data:`` url; the media type of bytes
+that had none; the white space of arguments, and ``{}`` for none.
+
+Source:
+    Recorded traffic of Anthropic and of Bedrock, the provider's reference and
+    the types of its SDK. The provider refuses a text that is empty, white
+    space that is all there is, an error without a word, a system message
+    but between a user and an answer, results behind other blocks.
+
+>>> from conversation_state.messages import SystemMessage, UserMessage
+>>> dump([SystemMessage("Be brief."), UserMessage("hi")]).payload
+{'system': 'Be brief.', 'messages': [{'role': 'user', 'content': 'hi'}]}
+>>> load({"messages": [{"role": "user", "content": "hi"}]})
+(UserMessage(content='hi'),)
+"""
+
+from conversation_state.adapters._export import Export, Lost
+from conversation_state.adapters.anthropic._chunks import aload_chunks, load_chunks
+from conversation_state.adapters.anthropic._dump import dump
+from conversation_state.adapters.anthropic._load import load
+from conversation_state.adapters.anthropic._usage import load_usage
+
+__all__ = [
+    "Export",
+    "Lost",
+    "aload_chunks",
+    "dump",
+    "load",
+    "load_chunks",
+    "load_usage",
+]

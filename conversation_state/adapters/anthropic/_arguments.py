@@ -1,0 +1,150 @@
+"""
+Arguments of calls: a text where the model writes them, an object on the wire.
+
+What lives here: the way from one to the other, which loses nothing: a text
+that is no object's is sent in a wrapper, and comes out of it again.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from math import isfinite
+from typing import Any
+
+from conversation_state.adapters._reading import is_list, is_map, mended
+
+__all__ = ["arguments_of", "input_of"]
+
+# The provider's own advice for what a model wrote wrong.
+_WRAPPER = "INVALID_JSON"
+
+
+def input_of(arguments: str) -> dict[str, Any]:
+    """
+    *arguments* as the object that a call has on the wire.
+
+    No text is an empty object. What is no object, or would not arrive as it
+    is (keys given twice, infinite numbers, half of a surrogate pair), is
+    wrapped: ``{"INVALID_JSON": text}``.
+
+    Source:
+        Anthropic's guide to fine-grained tool streaming, which brings invalid
+        JSON and says to wrap it so.
+
+    >>> input_of('{"q": 1}'), input_of(""), input_of('{"q')
+    ({'q': 1}, {}, {'INVALID_JSON': '{"q'})
+    """
+    found = _plain(arguments)
+    return {_WRAPPER: arguments} if found is None else found
+
+
+def arguments_of(value: Mapping[Any, Any]) -> str:
+    """
+    The text of *value*, the object that a call has on the wire; what
+    `input_of` makes *value* of again.
+
+    Raises:
+        ValueError:
+            If *value* is nothing that JSON holds; says what it is instead.
+
+    >>> arguments_of({"q": 1}), arguments_of({"INVALID_JSON": '{"q'})
+    ('{"q": 1}', '{"q')
+    """
+    text = _wrapped(value)
+    if text is not None and _plain(text) is None:
+        return text
+
+    msg = "holds what can't be kept as JSON"
+    try:
+        # With the white space that the provider streams them with.
+        text = json.dumps(value, ensure_ascii=False, allow_nan=False, default=_mapping)
+    except RecursionError:
+        msg = "is nested too deep"
+    except (TypeError, ValueError):
+        pass
+    else:
+        if _has_text_keys(value):
+            return text
+
+        msg = "has a key that is no text"
+
+    raise ValueError(msg)
+
+
+def _wrapped(value: Mapping[Any, Any]) -> str | None:
+    text = value.get(_WRAPPER) if len(value) == 1 else None
+    return text if isinstance(text, str) and mended(text) == text else None
+
+
+def _plain(text: str) -> dict[str, Any] | None:
+    """
+    The object that *text* is, if it arrives as it is; None if not.
+    """
+    if not text:
+        return {}
+
+    try:
+        value = json.loads(
+            text,
+            object_pairs_hook=_object,
+            parse_constant=_refused,
+            parse_float=_finite,
+        )
+        if "\\u" in text:
+            json.dumps(value, ensure_ascii=False).encode()
+    except (ValueError, RecursionError):
+        return None
+
+    if not isinstance(value, dict):
+        return None
+
+    # A model may write a wrapper itself; it must not be taken for ours.
+    inside = _wrapped(value)
+    return value if inside is None or _plain(inside) is not None else None
+
+
+def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    made = dict(pairs)
+    if len(made) < len(pairs):
+        msg = "a key is given twice"
+        raise ValueError(msg)
+
+    return made
+
+
+def _refused(constant: str) -> Any:
+    msg = f"{constant} is no JSON"
+    raise ValueError(msg)
+
+
+def _finite(digits: str) -> float:
+    number = float(digits)
+    if not isfinite(number):
+        return float(_refused(digits))
+
+    return number
+
+
+def _mapping(value: object) -> dict[Any, Any]:
+    if is_map(value):
+        return dict(value)
+
+    msg = f"{type(value).__name__} is no JSON"
+    raise TypeError(msg)
+
+
+def _has_text_keys(value: object) -> bool:
+    # `json` makes texts of keys that are numbers, or None.
+    todo = [value]
+    while todo:
+        one = todo.pop()
+        if is_map(one):
+            if any(not isinstance(key, str) for key in one):
+                return False
+
+            todo += one.values()
+        elif is_list(one):
+            todo += one
+
+    return True

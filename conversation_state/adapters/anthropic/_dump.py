@@ -1,0 +1,295 @@
+"""
+From messages to Anthropic Messages.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+from conversation_state._persistent import thaw
+from conversation_state.adapters._export import (
+    Export,
+    Lost,
+    Writing,
+    list_of,
+    map_of,
+    written_over,
+)
+from conversation_state.adapters.anthropic._arguments import input_of
+from conversation_state.adapters.anthropic._blocks import EMPTY, write_part
+from conversation_state.adapters.anthropic._turns import Piece, Turns
+from conversation_state.adapters.anthropic._words import SOURCE
+from conversation_state.errors import InvalidMessageError
+from conversation_state.messages import (
+    AssistantMessage,
+    Message,
+    SystemMessage,
+    ToolMessage,
+    UnknownMessage,
+    UserMessage,
+)
+from conversation_state.parts import Part
+from conversation_state.tools import ToolCall
+
+__all__ = ["dump"]
+
+
+def dump(messages: Iterable[Message], *, system_on_top: bool = False) -> Export:
+    """
+    *messages* as a request has them: ``{"system": ..., "messages": [...]}``.
+
+    What was loaded from this format is written as it was, as far as the
+    provider takes it. Its rules hold for all else:
+
+    - System messages in front of all others are ``system``. One in the middle
+      stays there, behind what the user says and before an answer, which is
+      the only place for it.
+    - What users and tools say until the assistant answers is one message, the
+      results of tools first; so is what the assistant says without a user in
+      between.
+    - Blocks of the assistant stand in the order of their *index*.
+    - No text is empty, and an id of a call has letters, digits, ``_`` and
+      ``-`` only.
+
+    What the format can't say is in `Export.lost`: reasoning that the provider
+    did not sign, media where it takes none, names, what is another provider's
+    own, what had to be mended, what had to be moved.
+    Ours, and so neither sent nor lost, are timestamps, run and turn ids,
+    `AssistantMessage.response`, positions (*index*) and the caller's own
+    metadata.
+
+    Args:
+        messages: What was said, from the beginning.
+
+        system_on_top: Whether to put all system messages on top, for models
+            that take none in the middle; what is moved so is in `Export.lost`.
+
+    Raises:
+        InvalidMessageError:
+            If one of them is no message.
+
+    Source:
+        Anthropic combines neighbours of one role itself, and since 2024 a
+        conversation may begin with the assistant.
+    """
+    write = Writing(SOURCE)
+    dumping = _Dumping(write, system_on_top=system_on_top)
+    for at, message in enumerate(messages):
+        path = f"messages[{at}]"
+        match message:
+            case AssistantMessage():
+                dumping.assistant(message, path)
+            case ToolMessage():
+                dumping.tool(message, path)
+            case SystemMessage() | UserMessage():
+                dumping.spoken(message, path)
+            case UnknownMessage():
+                dumping.unknown(message, path)
+            case _:
+                msg = f"{path} is a {type(message).__name__}; expected a Message"
+                raise InvalidMessageError(msg)
+
+    payload = dumping.turns.payload()
+    return Export(payload, tuple(sorted(write.lost, key=_number)))
+
+
+def _number(lost: Lost) -> int:
+    return int(lost.path[len("messages[") : lost.path.index("]")])
+
+
+class _Dumping:
+    """
+    One conversation while it is written.
+    """
+
+    def __init__(self, write: Writing, *, system_on_top: bool) -> None:
+        self.turns = Turns(write, system_on_top=system_on_top)
+        self._write = write
+        self._ids: dict[str, str] = {}
+        self._taken: set[str] = set()
+        self._tools: dict[str, str] = {}
+
+    def spoken(self, message: SystemMessage | UserMessage, path: str) -> None:
+        """
+        Write what a user says, or a system message.
+        """
+        notes = self._notes(message, path)
+        piece = self._piece(message, path, notes)
+        if message.role == "user":
+            self.turns.user(piece)
+        else:
+            self.turns.system(piece, inside=notes.get("inside") is True)
+
+    def tool(self, message: ToolMessage, path: str) -> None:
+        """
+        Write the result of a tool.
+        """
+        notes = self._notes(message, path)
+        call_id = message.tool_call_id
+        raw: dict[str, Any] = {
+            "type": "tool_result",
+            "tool_use_id": self._id(call_id, path),
+            "content": message.content,
+        }
+        if not isinstance(message.content, str):
+            raw["content"] = [
+                block for _, block in self._blocks(message.content, path, "tool")
+            ]
+        elif not message.content and "content" in list_of(notes, "without"):
+            del raw["content"]
+
+        if message.is_error and raw.get("content"):
+            raw["is_error"] = True
+        elif message.is_error:
+            why = "an error without a word is refused by the provider"
+            self._write.lose(path, "is_error", why)
+
+        if message.tool_name and message.tool_name != self._tools.get(call_id):
+            why = "only the call has the tool's name, and it is not there"
+            self._write.lose(path, "tool_name", why)
+
+        written_over(map_of(notes, "keys"), raw)
+        piece = Piece(path, [(path, raw)], **_beside(notes))
+        self.turns.result(piece, late=notes.get("late") is True)
+
+    def assistant(self, message: AssistantMessage, path: str) -> None:
+        """
+        Write what the assistant says, and calls.
+        """
+        notes = self._notes(message, path)
+        if not message.tool_calls:
+            self.turns.assistant(self._piece(message, path, notes))
+            return
+
+        blocks = [
+            (here, block)
+            for here, one in _in_order(message.parts, message.tool_calls, path)
+            if (block := self._block(one, here)) is not None
+        ]
+        self.turns.assistant(Piece(path, blocks, **_beside(notes)))
+
+    def unknown(self, message: UnknownMessage, path: str) -> None:
+        """
+        Write what our model has no word for.
+        """
+        notes = self._notes(message, path)
+        raw = self._write.unknown(message.raw, message.source, path, "role")
+        content = None if raw is None else raw.get("content")
+        if notes.get("top") is True and isinstance(content, list):
+            self.turns.top(Piece(path, [(path, block) for block in content]))
+        elif raw is not None:
+            self.turns.raw(raw)
+
+    def _notes(self, message: Message, path: str) -> Mapping[str, Any]:
+        """
+        The notes on *message*; what was mended in it is lost, and who said it.
+        """
+        notes = self._write.notes(message, path)
+        for where in list_of(notes, "mended"):
+            why = "held half of a surrogate pair, in whose place U+FFFD is sent"
+            self._write.lose(path, str(where), why)
+
+        if message.name:
+            self._write.lose(path, "name", "no message there says whose it is")
+
+        return notes
+
+    def _piece(
+        self,
+        message: SystemMessage | UserMessage | AssistantMessage,
+        path: str,
+        notes: Mapping[str, Any],
+    ) -> Piece:
+        content = message.content
+        if not content:
+            self._write.lose(path, "content", EMPTY)
+
+        if not isinstance(content, str):
+            blocks = self._blocks(content, path, message.role)
+            return Piece(path, blocks, **_beside(notes))
+
+        block = {"type": "text", "text": content}
+        blocks = [(f"{path}.content", block)] if content else []
+        return Piece(path, blocks, plain=content, **_beside(notes))
+
+    def _blocks(
+        self, parts: Iterable[Part], path: str, role: str
+    ) -> list[tuple[str, dict[str, Any]]]:
+        places = [(f"{path}.parts[{at}]", part) for at, part in enumerate(parts)]
+        return [
+            (here, block)
+            for here, part in places
+            if (block := write_part(self._write, part, here, role)) is not None
+        ]
+
+    def _block(self, one: Part | ToolCall, path: str) -> dict[str, Any] | None:
+        if isinstance(one, Part):
+            return write_part(self._write, one, path, "assistant")
+
+        notes = self._write.notes(one, path)
+        if one.type != "function":
+            self._write.lose(path, "type", "all calls are of functions there")
+
+        if one.id:
+            self._tools[one.id] = one.name
+
+        block = {
+            "type": "tool_use",
+            "id": self._id(one.id, path),
+            "name": one.name,
+            "input": input_of(one.arguments),
+        }
+        return written_over(map_of(notes, "keys"), block)
+
+    def _id(self, name: str, path: str) -> str:
+        """
+        *name*, of a call, as the provider takes it; the same one each time.
+        """
+        found = self._ids.get(name) if name else None
+        if found is None:
+            found = _UNFIT.sub("_", name) or f"call_{len(self._taken)}"
+            while found in self._taken:
+                found += "_"
+
+            self._taken.add(found)
+            self._ids[name] = found
+
+        if found != name:
+            why = f"is {found} there: of letters, digits, _ and -, and not empty"
+            self._write.lose(path, "id", why)
+
+        return found
+
+
+_UNFIT = re.compile("[^a-zA-Z0-9_-]")
+
+
+def _beside(notes: Mapping[str, Any]) -> dict[str, Any]:
+    around: Any = thaw(map_of(notes, "around"))
+    return {"around": around, "apart": notes.get("apart") is True}
+
+
+def _in_order(
+    parts: tuple[Part, ...], calls: tuple[ToolCall, ...], path: str
+) -> Iterator[tuple[str, Part | ToolCall]]:
+    """
+    *parts* and *calls*, and where they are: both in their own order, and a
+    call before the parts that came after it.
+    """
+    todo = [(call, f"{path}.tool_calls[{at}]") for at, call in enumerate(calls)]
+    todo.reverse()
+    for at, part in enumerate(parts):
+        while todo and _is_before(todo[-1][0], part):
+            call, here = todo.pop()
+            yield here, call
+
+        yield f"{path}.parts[{at}]", part
+
+    for call, here in reversed(todo):
+        yield here, call
+
+
+def _is_before(call: ToolCall, part: Part) -> bool:
+    return call.index is not None and part.index is not None and call.index < part.index

@@ -1,0 +1,386 @@
+"""
+From Anthropic Messages to messages.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+from conversation_state.adapters._reading import (
+    Place,
+    Reading,
+    is_list,
+    is_map,
+    mended,
+)
+from conversation_state.adapters.anthropic._blocks import read_call, read_part
+from conversation_state.adapters.anthropic._usage import read_usage
+from conversation_state.adapters.anthropic._words import SOURCE
+from conversation_state.messages import (
+    AssistantMessage,
+    Message,
+    ResponseMeta,
+    SystemMessage,
+    ToolMessage,
+    UnknownMessage,
+    UserMessage,
+)
+from conversation_state.parts import Part, TextPart
+from conversation_state.tools import ToolCall
+
+__all__ = ["failure_of", "load"]
+
+_KINDS: dict[str, Callable[..., Message]] = {
+    "assistant": AssistantMessage,
+    "system": SystemMessage,
+    "user": UserMessage,
+}
+_MESSAGE = frozenset({"content", "role"})
+_RESPONSE = _MESSAGE | {"model", "stop_reason", "usage"}
+_RESULT = frozenset({"content", "is_error", "tool_use_id", "type"})
+
+
+def load(payload: Any) -> tuple[Message, ...]:
+    """
+    The messages of *payload*: a request, its list of messages, or a response.
+
+    Of a request only ``system`` and the messages are read. A message with the
+    results of tools is several here: a `ToolMessage` for each, and a
+    `UserMessage` for what else the user says. A response gives its message
+    with its `ResponseMeta`.
+
+    Nothing is lost: what our model has no word for is kept as an unknown part
+    or message, or in notes (see this package). Half of a surrogate pair
+    becomes U+FFFD, and a note says where. Parts and calls of an assistant have
+    their place among the blocks as *index*; arguments are the text of the
+    call's input. Results have the name of the tool if the call is there.
+
+    Raises:
+        DecodeError:
+            If something is not what the format has in its place; with all
+            that is wrong, each with its path.
+    """
+    read = _Loading()
+    messages: list[Message] = []
+    if is_list(payload):
+        messages = read.history(payload, "$")
+    elif is_map(payload):
+        messages = read.document(payload)
+    else:
+        read.wrong("$", payload, "a request, a list of messages, or a response")
+
+    read.finish()
+    return tuple(messages)
+
+
+class _Said:
+    """
+    A message while it is read: what it is to be made of.
+    """
+
+    def __init__(self, place: Place, kind: Callable[..., Message]) -> None:
+        self.place = place
+        self.kind = kind
+        self.content: Any = ""
+        self.fields: dict[str, Any] = {}
+        self._problems = place.reading.count
+
+    def message(self, harmed: Iterable[str]) -> Message | None:
+        """
+        The message, with the paths of what was *harmed* in it; None if there
+        was a problem.
+        """
+        where = list(dict.fromkeys(harmed))
+        if where:
+            self.place.notes["mended"] = where
+
+        if self.place.reading.count > self._problems:
+            return None
+
+        if self.place.notes or self.place.keys:
+            self.fields["metadata"] = self.place.metadata(SOURCE)
+
+        return self.kind(self.content, **self.fields)
+
+
+class _Loading(Reading):
+    """
+    One payload while it is read.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        # Of all calls so far: tools by id.
+        self.tools: dict[str, str] = {}
+        # How much of what was mended is noted with the messages before.
+        self._noted = 0
+
+    def document(self, payload: Mapping[str, Any]) -> list[Message]:
+        """
+        The messages of a request or a response.
+        """
+        place = Place(self, payload, "$")
+        if "messages" in payload and "content" in payload:
+            self.problem("$", "has both messages and content; expected one of them")
+        elif "messages" in payload:
+            messages = self._system(place)
+            if is_list(payload["messages"]):
+                return messages + self.history(payload["messages"], "$.messages")
+
+            place.wrong("messages", "a list of messages")
+        elif "content" in payload:
+            return self._response(place)
+        elif payload.get("error") is not None:
+            self.problem(
+                "$.error", f"is why the provider failed: {failure_of(payload)}"
+            )
+        else:
+            self.problem(
+                "$",
+                "has neither messages nor content; expected a request, a list of "
+                "messages, or a response",
+            )
+
+        return []
+
+    def _system(self, place: Place) -> list[Message]:
+        """
+        What stands on top of the messages.
+        """
+        given = place.raw.get("system")
+        if given is None:
+            return []
+
+        inside = Place(self, {"role": "system", "content": given}, "$")
+        top: Any = {SOURCE: {"top": True}}
+        return [
+            message.replace(metadata=top)
+            if isinstance(message, UnknownMessage)
+            else message
+            for message in self._spoken(inside, "system", "$.system")
+        ]
+
+    def history(self, raws: Sequence[Any], path: str) -> list[Message]:
+        """
+        The messages of a list.
+        """
+        messages: list[Message] = []
+        before: Any = None
+        for at, raw in enumerate(raws):
+            here = f"{path}[{at}]"
+            if not is_map(raw):
+                self.wrong(here, raw, "an object")
+                continue
+
+            place = Place(self, raw, here)
+            role = raw.get("role")
+            if not isinstance(role, str) or role not in _KINDS:
+                place.wrong("role", ", ".join(_KINDS))
+                continue
+
+            if role == before:
+                place.notes["apart"] = True
+
+            if role == "system" and before in {None, "system"}:
+                place.notes["inside"] = True
+
+            messages += self._messages(place, role)
+            before = role
+
+        return messages
+
+    def _messages(self, place: Place, role: str) -> Iterator[Message]:
+        """
+        What one message of the format is here: several, if tools answer.
+        """
+        around = self.rest(place.raw, _MESSAGE, place.path)
+        if around:
+            place.notes["around"] = around
+
+        content = place.raw.get("content")
+        if role != "user" or not is_list(content) or not any(map(_is_result, content)):
+            yield from self._spoken(place, role, f"{place.path}.content")
+            return
+
+        start, late = 0, False
+        for at, block in enumerate(content):
+            if not _is_result(block):
+                late = True
+                continue
+
+            yield from self._between(place, content, start, at)
+            path = f"{place.path}.content[{at}]"
+            yield from self._result(place, Place(self, block, path), late=late)
+            start = at + 1
+
+        yield from self._between(place, content, start, len(content))
+
+    def _between(
+        self, place: Place, content: Sequence[Any], start: int, end: int
+    ) -> Iterator[Message]:
+        """
+        What the user says between two results.
+        """
+        if start == end:
+            return
+
+        said = _Said(_taken(place), UserMessage)
+        path = f"{place.path}.content"
+        said.content = self._parts(content[start:end], path, "user", start)[0]
+        yield from self._made(said, place.path)
+
+    def _made(self, said: _Said, path: str) -> Iterator[Message]:
+        """
+        The message that was *said* at *path*, if there was no problem.
+        """
+        harmed = [each[len(path) + 1 :] for each in self.mended[self._noted :]]
+        self._noted = len(self.mended)
+        message = said.message(harmed)
+        if message is not None:
+            yield message
+
+    def _result(self, place: Place, block: Place, *, late: bool) -> Iterator[Message]:
+        block.notes = _taken(place).notes
+        if late:
+            block.notes["late"] = True
+
+        said = _Said(block, ToolMessage)
+        call_id = block.text("tool_use_id")
+        if not call_id and isinstance(block.raw.get("tool_use_id"), str):
+            block.wrong("tool_use_id", "the id of a call")
+
+        content = block.raw.get("content")
+        if is_list(content):
+            path = f"{block.path}.content"
+            said.content = self._parts(content, path, "tool")[0]
+        elif isinstance(content, str):
+            said.content = block.text("content")
+        elif content is not None:
+            block.wrong("content", "a text, a list of blocks or null")
+        elif "content" in block.raw:
+            block.keys["content"] = None
+        else:
+            block.notes["without"] = ["content"]
+
+        failed = block.raw.get("is_error")
+        if failed is True:
+            said.fields["is_error"] = True
+        elif failed is not None and failed is not False:
+            block.wrong("is_error", "true, false or null")
+        elif "is_error" in block.raw:
+            block.keys["is_error"] = failed
+
+        block.keep(_RESULT)
+        said.fields["tool_call_id"] = call_id
+        said.fields["tool_name"] = self.tools.get(call_id, "")
+        yield from self._made(said, place.path)
+
+    def _spoken(self, place: Place, role: str, path: str) -> Iterator[Message]:
+        """
+        The message that *place* is, whose content is at *path*.
+        """
+        said = _Said(place, _KINDS[role])
+        content = place.raw.get("content")
+        calls: list[ToolCall] = []
+        if isinstance(content, str):
+            said.content = mended(content)
+            if said.content is not content:
+                self.mended.append(path)
+        elif is_list(content):
+            said.content, calls = self._parts(content, path, role)
+        else:
+            expected = "a text or a list of blocks"
+            if "content" in place.raw:
+                self.wrong(path, content, expected)
+            else:
+                self.problem(path, f"is missing; expected {expected}")
+
+        if calls:
+            said.fields["tool_calls"] = calls
+            self.tools |= {call.id: call.name for call in calls}
+
+        if role == "system" and not all(
+            isinstance(part, TextPart) for part in _listed(said.content)
+        ):
+            # Tools that come or go, say: nothing that our model has.
+            raw = self.json(place.raw, place.path)
+            said.kind, said.content = UnknownMessage, raw
+            said.fields["source"] = SOURCE
+            place.notes = {}
+
+        yield from self._made(said, place.path)
+
+    def _parts(
+        self, content: Sequence[Any], path: str, role: str, start: int = 0
+    ) -> tuple[list[Part], list[ToolCall]]:
+        """
+        What the blocks of *content* are, the first of which is number *start*.
+        """
+        parts: list[Part] = []
+        calls: list[ToolCall] = []
+        for at, raw in enumerate(content, start):
+            index = at if role == "assistant" else None
+            here = f"{path}[{at}]"
+            if not is_map(raw):
+                self.wrong(here, raw, "an object")
+                continue
+
+            block = Place(self, raw, here)
+            if role == "assistant" and raw.get("type") == "tool_use":
+                calls.append(read_call(block, index))
+            else:
+                parts.append(read_part(block, role, index))
+
+        return parts, calls
+
+    def _response(self, place: Place) -> list[Message]:
+        """
+        The message of a response, with what is told about it.
+        """
+        raw = place.raw
+        if raw.get("role", "assistant") != "assistant":
+            place.wrong("role", "assistant")
+
+        usage, left = None, dict[str, Any]()
+        if raw.get("usage") is not None:
+            usage, left = read_usage(self, raw["usage"], f"{place.path}.usage")
+
+        reason, model = place.optional("stop_reason"), place.optional("model")
+        place.keys.clear()
+        notes = self.rest(raw, _RESPONSE, place.path)
+        if left:
+            notes["usage"] = left
+
+        if notes:
+            place.notes["response"] = notes
+
+        response = ResponseMeta(reason, usage, None, model)
+        said = self._spoken(place, "assistant", f"{place.path}.content")
+        return [message.replace(response=response) for message in said]
+
+
+def failure_of(payload: Mapping[str, Any]) -> str:
+    """
+    Why the provider failed, in its own words.
+    """
+    error = payload.get("error")
+    said = error.get("message") if is_map(error) else error
+    return mended(said) if isinstance(said, str) and said else "it did not say why"
+
+
+def _is_result(block: Any) -> bool:
+    return is_map(block) and block.get("type") == "tool_result"
+
+
+def _listed(content: str | list[Part]) -> list[Part]:
+    return [] if isinstance(content, str) else content
+
+
+def _taken(place: Place) -> Place:
+    """
+    *place*, with its notes, which are taken from it: they are the first's.
+    """
+    here = Place(place.reading, place.raw, place.path)
+    here.notes, place.notes = place.notes, {}
+    return here

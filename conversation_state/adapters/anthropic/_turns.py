@@ -1,0 +1,245 @@
+"""
+Turns: messages as the provider wants them, one after the other.
+
+What lives here: which of our messages are one message there, in what order
+their blocks stand, and where a system message may stand. What does not: what
+the blocks are (`_blocks`), and which messages there are (`_dump`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from conversation_state.adapters._export import Writing
+
+__all__ = ["Piece", "Turns"]
+
+_BEHIND = "stands behind what the user says next: only an answer may follow it"
+_ON_TOP = "stands on top of all messages: there it may not stand"
+_FIRST = "stands before what the user says: results follow their calls at once"
+_OF_THE_PROVIDER = ("_tool_result", "mcp_tool_use", "server_tool_use")
+_BLANK = "is nothing but white space, which the provider refuses"
+
+
+class Piece:
+    """
+    What one of our messages says.
+
+    Attributes:
+        path: Which one it is.
+
+        blocks: What it says, and where each of it is said.
+
+        plain: The same if it is nothing but a text; else None.
+
+        around: Keys that stood beside its role and content.
+
+        apart: Whether it does not go on with a message of the same role.
+    """
+
+    def __init__(
+        self,
+        path: str,
+        blocks: Iterable[tuple[str, dict[str, Any]]],
+        *,
+        plain: str | None = None,
+        around: Mapping[str, Any] | None = None,
+        apart: bool = False,
+    ) -> None:
+        self.path = path
+        self.blocks = list(blocks)
+        self.plain = plain
+        self.around = around or {}
+        self.apart = apart
+
+
+class _Turn:
+    """
+    One message there, while it is written.
+    """
+
+    def __init__(self, role: str) -> None:
+        self.role = role
+        self.pieces: list[Piece] = []
+        self.results: list[tuple[str, dict[str, Any]]] = []
+        self.others: list[tuple[str, dict[str, Any]]] = []
+
+    def add(self, piece: Piece) -> None:
+        """
+        Add what *piece* says.
+        """
+        self.pieces.append(piece)
+        self.others += piece.blocks
+
+    def written(self, write: Writing) -> dict[str, Any] | None:
+        """
+        The message; None if nothing is left of it.
+        """
+        blocks = self._spoken(write)
+        if not blocks:
+            return None
+
+        raw: dict[str, Any] = {"role": self.role, "content": blocks}
+        if len(self.pieces) == 1 and self.pieces[0].plain is not None:
+            raw["content"] = self.pieces[0].plain
+
+        for piece in self.pieces:
+            raw |= {key: value for key, value in piece.around.items() if key not in raw}
+
+        return raw
+
+    def _spoken(self, write: Writing) -> list[dict[str, Any]]:
+        blocks = [*self.results, *self.others]
+        texts = [_text_of(block) for _, block in blocks]
+        # White space is refused where it is all the text there is.
+        if any(text and text.strip() for text in texts):
+            return [block for _, block in blocks]
+
+        for (path, _), text in zip(blocks, texts, strict=True):
+            if text is not None:
+                write.lose(path, "text", _BLANK)
+
+        return [
+            block
+            for (_, block), text in zip(blocks, texts, strict=True)
+            if text is None
+        ]
+
+
+def _text_of(block: Mapping[str, Any]) -> str | None:
+    text = block.get("text") if block.get("type") == "text" else None
+    return text if isinstance(text, str) else None
+
+
+class Turns:
+    """
+    All messages there, while they are written.
+    """
+
+    def __init__(self, write: Writing, *, system_on_top: bool) -> None:
+        self._write = write
+        self._system_on_top = system_on_top
+        self._top = _Turn("system")
+        self._turns: list[_Turn | dict[str, Any]] = []
+        self._last: _Turn | None = None
+        # System messages that wait for their place, and which of them moved.
+        self._held: list[Piece] = []
+        self._moved: set[str] = set()
+
+    def system(self, piece: Piece, *, inside: bool) -> None:
+        """
+        Add a system message: on top if it is in front of all others, unless it
+        was not there, *inside*.
+        """
+        if not (self._turns or self._held or inside):
+            self._top.add(piece)
+        elif self._system_on_top:
+            self._put_on_top(piece)
+        elif inside and not self._turns:
+            self._go_on("system", piece)
+        else:
+            self._held.append(piece)
+
+    def top(self, piece: Piece) -> None:
+        """
+        Add what was on top.
+        """
+        self._top.add(piece)
+
+    def user(self, piece: Piece) -> None:
+        """
+        Add what a user says.
+        """
+        self._wait()
+        self._go_on("user", piece)
+
+    def result(self, piece: Piece, *, late: bool) -> None:
+        """
+        Add the result of a tool: in front of what else the user says, unless
+        it came so *late*.
+        """
+        self._wait()
+        blocks, piece.blocks = piece.blocks, []
+        turn = self._go_on("user", piece)
+        if late:
+            turn.others += blocks
+            return
+
+        if turn.others:
+            self._write.lose(piece.path, "position", _FIRST)
+
+        turn.results += blocks
+
+    def assistant(self, piece: Piece) -> None:
+        """
+        Add what the assistant says.
+        """
+        self._place()
+        self._go_on("assistant", piece)
+
+    def raw(self, message: dict[str, Any]) -> None:
+        """
+        Add a *message* as it is.
+        """
+        self._place()
+        self._turns.append(message)
+        self._last = None
+
+    def payload(self) -> dict[str, Any]:
+        """
+        All of them, as a request has them.
+        """
+        self._place()
+        written = [
+            turn.written(self._write) if isinstance(turn, _Turn) else turn
+            for turn in self._turns
+        ]
+        top = self._top.written(self._write)
+        system = {} if top is None else {"system": top["content"]}
+        return {**system, "messages": [turn for turn in written if turn is not None]}
+
+    def _go_on(self, role: str, piece: Piece) -> _Turn:
+        """
+        The turn that *piece* is part of, with it.
+        """
+        turn = self._last
+        if turn is None or turn.role != role or piece.apart:
+            turn = self._last = _Turn(role)
+            self._turns.append(turn)
+
+        turn.add(piece)
+        return turn
+
+    def _wait(self) -> None:
+        """
+        Note that what waits has to wait longer.
+        """
+        for piece in self._held:
+            if piece.path not in self._moved:
+                self._moved.add(piece.path)
+                self._write.lose(piece.path, "position", _BEHIND)
+
+    def _place(self) -> None:
+        """
+        Put what waits behind what the user, or a tool of the provider, said;
+        and on top if that was somebody else.
+        """
+        held, self._held = self._held, []
+        for piece in held:
+            if self._may_follow():
+                self._go_on("system", piece)
+            else:
+                self._put_on_top(piece)
+
+    def _may_follow(self) -> bool:
+        turn = self._last
+        if turn is None or turn.role in {"system", "user"}:
+            return turn is not None
+
+        kind = turn.others[-1][1].get("type") if turn.others else ""
+        return isinstance(kind, str) and kind.endswith(_OF_THE_PROVIDER)
+
+    def _put_on_top(self, piece: Piece) -> None:
+        self._write.lose(piece.path, "position", _ON_TOP)
+        self._top.add(piece)

@@ -1,0 +1,234 @@
+"""
+What a response cost, in Anthropic's words.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from conversation_state.adapters._reading import Reading, is_list, is_map, mended
+from conversation_state.errors import InvalidUsageError
+from conversation_state.usage import (
+    CompletionTokensDetails,
+    PromptTokensDetails,
+    Usage,
+)
+
+__all__ = ["find_usage", "load_usage", "read_usage"]
+
+_MOST = 2**63 - 1
+_WRITTEN, _READ = "cache_creation_input_tokens", "cache_read_input_tokens"
+_COUNTS = frozenset({"input_tokens", "output_tokens", _READ, _WRITTEN})
+
+# Breakdowns, and what their counts are called in `Usage.extra`; the names are
+# those that prices go by.
+_LIFETIMES = {
+    "ephemeral_5m_input_tokens": "cache_write_5m_tokens",
+    "ephemeral_1h_input_tokens": "cache_write_1h_tokens",
+}
+_TOOLS = {"web_search_requests": "web_searches"}
+_THOUGHT = frozenset({"thinking_tokens"})
+
+# What runs beside the response, and is not in its counts.
+_BESIDE = frozenset({"advisor_message", "compaction"})
+
+
+def load_usage(payload: Any) -> Usage | None:
+    """
+    What *payload*, a response, an event of a stream or a usage block, cost.
+
+    None if it does not say. The provider counts what it read from its cache,
+    and wrote to it, beside ``input_tokens``; here all three are
+    `Usage.prompt_tokens`::
+
+        prompt_tokens = input_tokens + cache_read_input_tokens
+                      + cache_creation_input_tokens
+        completion_tokens = output_tokens   # thinking is a part of it
+        total_tokens = prompt_tokens + completion_tokens
+
+    In `Usage.extra`: ``cache_write_tokens``, of which
+    ``cache_write_5m_tokens`` and ``cache_write_1h_tokens`` are parts, told
+    where they add up; ``web_searches``; and what ran beside the response, by
+    ``advisor_message_prompt``, ``advisor_message_completion``,
+    ``compaction_prompt`` and ``compaction_completion``, which prompt and
+    completion do not include. Other integers keep their names.
+
+    An event ``message_delta`` has running totals, in older versions of
+    ``output_tokens`` only.
+
+    Raises:
+        DecodeError:
+            If a count is negative, not an integer, or over 2**63 - 1.
+
+    Source:
+        Anthropic's reference says what is the whole input and that output
+        counts include thinking. Recorded responses show that tokens of
+        advisors, and its guide to compaction that those of summaries, are in
+        ``iterations`` only: they are billed, advisors at another model's
+        price.
+
+    >>> usage = load_usage({"input_tokens": 3, "cache_read_input_tokens": 9})
+    >>> usage.prompt_tokens, usage.prompt_tokens_details.cached_tokens
+    (12, 9)
+    """
+    read = Reading()
+    usage = None
+    if is_map(payload):
+        block, path = find_usage(payload)
+        if block is not None:
+            usage, _ = read_usage(read, block, path)
+    elif payload is not None:
+        read.wrong("$", payload, "a response, an event of a stream or a usage block")
+
+    read.finish()
+    return usage
+
+
+def find_usage(payload: Mapping[str, Any]) -> tuple[Any, str]:
+    """
+    What in *payload* says what it cost, None if nothing; and where it is.
+    """
+    if payload.get("usage") is not None:
+        return payload["usage"], "$.usage"
+
+    message = payload.get("message")
+    if is_map(message) and message.get("usage") is not None:
+        return message["usage"], "$.message.usage"
+
+    return (payload if any(name in payload for name in _COUNTS) else None), "$"
+
+
+def read_usage(
+    read: Reading, block: Any, path: str
+) -> tuple[Usage | None, dict[str, Any]]:
+    """
+    The usage in *block*, None if there was a problem; and what else it says.
+    """
+    if not is_map(block):
+        read.wrong(path, block, "an object")
+        return None, {}
+
+    problems = read.count
+    counts: dict[str, int] = {}
+    extra: dict[str, int] = {}
+    left: dict[str, Any] = {}
+    for key, value in block.items():
+        if key in _COUNTS:
+            counts[key] = _count(read, value, f"{path}.{key}")
+        elif _is_count(value) and isinstance(key, str) and mended(key) == key:
+            extra[key] = value
+        else:
+            left[key] = value
+
+    written = counts.get(_WRITTEN, 0)
+    kept = _lifetimes(read, left, path)
+    if _WRITTEN not in block:
+        written = sum(kept.values())
+
+    if sum(kept.values()) == written:
+        left.pop("cache_creation", None)
+        extra |= kept
+
+    extra["cache_write_tokens"] = written
+    thought = _within(read, left, "output_tokens_details", _THOUGHT, path)
+    used = _within(read, left, "server_tool_use", frozenset(_TOOLS), path)
+    extra |= {_TOOLS[name]: count for name, count in used.items()}
+    for name, count in _beside(block.get("iterations")):
+        extra[name] = extra.get(name, 0) + count
+
+    usage = None
+    if read.count == problems:
+        cached = counts.get(_READ, 0)
+        try:
+            usage = Usage(
+                counts.get("input_tokens", 0) + cached + written,
+                counts.get("output_tokens", 0),
+                None,
+                PromptTokensDetails(cached_tokens=cached),
+                CompletionTokensDetails(
+                    reasoning_tokens=thought.get("thinking_tokens", 0)
+                ),
+                extra,
+            )
+        except InvalidUsageError as found:
+            # Each count is one; only their sum can be too large.
+            read.problem(path, str(found))
+
+    return usage, read.rest(left, frozenset(), path)
+
+
+def _is_count(value: Any) -> bool:
+    return value.__class__ is int and 0 <= value <= _MOST
+
+
+def _count(read: Reading, value: Any, path: str) -> int:
+    if _is_count(value):
+        return int(value)
+
+    if value is not None:
+        read.wrong(path, value, "an integer from 0 to 2**63 - 1")
+
+    return 0
+
+
+def _within(
+    read: Reading,
+    left: dict[str, Any],
+    name: str,
+    known: frozenset[str],
+    path: str,
+) -> dict[str, int]:
+    """
+    The *known* counts in the breakdown *name*, of which the others are *left*.
+    """
+    block = left.get(name)
+    if not is_map(block):
+        if block is not None:
+            read.wrong(f"{path}.{name}", block, "an object or null")
+
+        return {}
+
+    rest = {key: value for key, value in block.items() if key not in known}
+    if rest:
+        left[name] = rest
+    else:
+        del left[name]
+
+    return {
+        key: _count(read, block[key], f"{path}.{name}.{key}")
+        for key in known
+        if key in block
+    }
+
+
+def _lifetimes(read: Reading, left: dict[str, Any], path: str) -> dict[str, int]:
+    """
+    What was written to the cache, by how long it stays there.
+    """
+    known = frozenset(_LIFETIMES)
+    block = left.get("cache_creation")
+    found = _within(read, dict(left), "cache_creation", known, path)
+    # Whole, or not at all: a part alone would be priced wrongly.
+    if is_map(block) and not block.keys() <= known:
+        return {}
+
+    return {_LIFETIMES[name]: count for name, count in found.items()}
+
+
+def _beside(iterations: Any) -> list[tuple[str, int]]:
+    """
+    What was spent beside the response: names of categories, and counts.
+    """
+    found: list[tuple[str, int]] = []
+    for one in iterations if is_list(iterations) else ():
+        kind = one.get("type") if is_map(one) else None
+        if not isinstance(kind, str) or kind not in _BESIDE:
+            continue
+
+        usage, _ = read_usage(Reading(), {**one, "iterations": None}, "$")
+        if usage is not None:
+            found.append((f"{kind}_prompt", usage.prompt_tokens))
+            found.append((f"{kind}_completion", usage.completion_tokens))
+
+    return found
