@@ -14,7 +14,7 @@ from conversation_state.adapters._export import (
     map_of,
     written_over,
 )
-from conversation_state.adapters._reading import Place, is_map, mended
+from conversation_state.adapters._reading import Place, Reading, is_map, mended
 from conversation_state.adapters.anthropic._arguments import arguments_of
 from conversation_state.adapters.anthropic._words import (
     PLAIN_TEXT,
@@ -40,7 +40,8 @@ from conversation_state.tools import ToolCall
 __all__ = ["EMPTY", "read_call", "read_part", "write_part"]
 
 EMPTY = "is empty, which the provider refuses"
-_CUT = "was cut off while it was sent"
+# Blocks that are no parts here.
+_OURS = {"assistant": "tool_use", "user": "tool_result"}
 _TEXT = frozenset({"text", "type"})
 _THINKING = frozenset({"signature", "thinking", "type"})
 _REDACTED = frozenset({"data", "type"})
@@ -154,7 +155,10 @@ def _media(block: Place, kind: str) -> Part | None:
         block.keys["source"] = inside.keys
 
     part = _MEDIA[kind](**fields)
-    if natural_source(part) != how or (part.url and in_url(part.url)[1]):
+    usual = (
+        part.media_type == PLAIN_TEXT if how == "text" else natural_source(part) == how
+    )
+    if not usual or in_url(part.url or "")[1]:
         block.notes["source"] = how
 
     return _MEDIA[kind](**fields, metadata=block.metadata(SOURCE))
@@ -219,14 +223,35 @@ def write_part(
     elif isinstance(part, MediaPart):
         block = _write_media(write, part, path, role, notes)
     elif isinstance(part, UnknownPart):
-        if "cut" in notes:
-            what = part.raw.get("type")
-            write.lose(path, what if isinstance(what, str) else "unknown", _CUT)
-            return None
-
-        return write.unknown(part.raw, part.source, path, "type")  # type: ignore[no-any-return]
+        return _write_unknown(write, part, path, role, notes)
 
     return block and written_over(map_of(notes, "keys"), block)
+
+
+def _write_unknown(
+    write: Writing, part: UnknownPart, path: str, role: str, notes: Mapping[str, Any]
+) -> dict[str, Any] | None:
+    raw: dict[str, Any] | None = write.unknown(part.raw, part.source, path, "type")
+    if raw is None:
+        return None
+
+    why = ""
+    if "cut" in notes:
+        why = "was cut off while it was sent"
+    elif raw.get("type") == _OURS.get(role):
+        why = "is said by a ToolCall, or a ToolMessage"
+    else:
+        read = Reading()
+        read_part(Place(read, raw, "$"), role)
+        if read.problems:
+            why = f"is no block: {read.problems[0]}"
+
+    if not why:
+        return raw
+
+    kind = raw.get("type")
+    write.lose(path, kind if isinstance(kind, str) and kind else "unknown", why)
+    return None
 
 
 def _write_reasoning(

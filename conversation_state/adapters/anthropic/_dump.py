@@ -19,9 +19,10 @@ from conversation_state.adapters._export import (
 )
 from conversation_state.adapters.anthropic._arguments import input_of
 from conversation_state.adapters.anthropic._blocks import EMPTY, write_part
+from conversation_state.adapters.anthropic._load import load
 from conversation_state.adapters.anthropic._turns import Piece, Turns
 from conversation_state.adapters.anthropic._words import SOURCE
-from conversation_state.errors import InvalidMessageError
+from conversation_state.errors import DecodeError, InvalidMessageError
 from conversation_state.messages import (
     AssistantMessage,
     Message,
@@ -176,10 +177,20 @@ class _Dumping:
         """
         notes = self._notes(message, path)
         raw = self._write.unknown(message.raw, message.source, path, "role")
-        content = None if raw is None else raw.get("content")
+        if raw is None:
+            return
+
+        try:
+            load([raw])
+        except DecodeError as error:
+            why = f"is no message: {error.problems[0]}"
+            self._write.lose(path, "unknown", why)
+            return
+
+        content = raw["content"]
         if notes.get("top") is True and isinstance(content, list):
             self.turns.top(Piece(path, [(path, block) for block in content]))
-        elif raw is not None:
+        else:
             self.turns.raw(raw)
 
     def _notes(self, message: Message, path: str) -> Mapping[str, Any]:

@@ -18,6 +18,7 @@ __all__ = ["Piece", "Turns"]
 _BEHIND = "stands behind what the user says next: only an answer may follow it"
 _ON_TOP = "stands on top of all messages: there it may not stand"
 _FIRST = "stands before what the user says: results follow their calls at once"
+_BEFORE_SYSTEM = frozenset({"system", "user"})
 _OF_THE_PROVIDER = ("_tool_result", "mcp_tool_use", "server_tool_use")
 _BLANK = "is nothing but white space, which the provider refuses"
 
@@ -233,11 +234,18 @@ class Turns:
                 self._put_on_top(piece)
 
     def _may_follow(self) -> bool:
-        turn = self._last
-        if turn is None or turn.role in {"system", "user"}:
-            return turn is not None
+        """
+        Whether a system message may follow what there is so far.
+        """
+        turn = self._turns[-1] if self._turns else {}
+        if not isinstance(turn, _Turn):
+            return turn.get("role") in _BEFORE_SYSTEM
 
-        kind = turn.others[-1][1].get("type") if turn.others else ""
+        blocks = turn.others or turn.results
+        if turn.role in _BEFORE_SYSTEM:
+            return bool(blocks)
+
+        kind = blocks[-1][1].get("type") if blocks else None
         return isinstance(kind, str) and kind.endswith(_OF_THE_PROVIDER)
 
     def _put_on_top(self, piece: Piece) -> None:

@@ -1,0 +1,399 @@
+"""
+Requests, responses and streams of Anthropic Messages, and short ways to write
+some.
+"""
+
+import base64
+import json
+
+from hypothesis import strategies as st
+
+from conversation_state.adapters.anthropic import load
+from conversation_state.testing.strategies import json_values, texts
+
+PNG = b"\x89PNG\r\n\x1a\n"
+PNG_BASE64 = "iVBORw0KGgo="
+
+
+def some(**keys):
+    """
+    An object that has each of *keys*, or has it not.
+    """
+    return st.fixed_dictionaries({}, optional=keys)
+
+
+def exactly(**keys):
+    """
+    An object that has all of *keys*.
+    """
+    return st.fixed_dictionaries(keys)
+
+
+def both(*objects):
+    """
+    One object of several.
+    """
+    return st.tuples(*objects).map(
+        lambda made: {k: v for o in made for k, v in o.items()}
+    )
+
+
+# Requests, as far as the provider takes them
+
+NOTHING = st.sampled_from([None, ""])
+SAID = texts(min_size=1, max_size=6).filter(str.strip) | st.sampled_from(["a", " b "])
+CACHE = some(cache_control=st.just({"type": "ephemeral"}) | st.none())
+EXTRAS = CACHE | some(keys=json_values(), index=st.integers(0, 3))
+CITATION = exactly(type=st.just("char_location"), cited_text=texts(max_size=3))
+
+
+def unusual_base64(data):
+    """
+    *data* as some encoders have it: in lines, or without padding.
+    """
+    text = base64.b64encode(data).decode()
+    return st.sampled_from([text, text.rstrip("="), f"{text[:3]}\n{text[3:]}"])
+
+
+BASE64 = st.binary(min_size=1, max_size=8).flatmap(unusual_base64) | st.sampled_from(
+    ["", "?", "QUJ=", "====", PNG_BASE64, "JVBERi0="]
+)
+URLS = st.sampled_from(
+    ["https://example.com/a", "gs://b", f"data:image/png;base64,{PNG_BASE64}", ""]
+) | texts(max_size=4)
+MEDIA_TYPES = st.sampled_from(
+    ["image/png", "application/pdf", "text/plain", "text/csv", ""]
+)
+SOURCES = st.one_of(
+    both(exactly(type=st.just("base64"), data=BASE64, media_type=MEDIA_TYPES), EXTRAS),
+    both(exactly(type=st.just("url"), url=URLS), EXTRAS),
+    exactly(type=st.just("text"), data=texts(), media_type=MEDIA_TYPES),
+    exactly(type=st.just("file"), file_id=st.just("file_1")),
+    exactly(type=st.just("content"), content=texts(max_size=3)),
+    some(type=texts(max_size=3), data=json_values()),
+)
+IMAGE = both(exactly(type=st.just("image")), some(source=SOURCES), EXTRAS)
+DOCUMENT = both(
+    exactly(type=st.just("document")),
+    some(
+        source=SOURCES,
+        title=texts(max_size=3) | NOTHING | json_values(),
+        context=texts(max_size=3),
+        citations=st.just({"enabled": True}),
+    ),
+    CACHE,
+)
+TEXT = both(
+    exactly(type=st.just("text"), text=SAID),
+    some(citations=st.none() | st.lists(CITATION, max_size=2)),
+    EXTRAS,
+)
+OWN = st.one_of(
+    both(
+        exactly(
+            type=st.just("server_tool_use"),
+            id=st.just("srvtoolu_1"),
+            input=json_values(),
+        ),
+        some(name=texts(max_size=3)),
+    ),
+    exactly(
+        type=st.sampled_from(
+            ["web_search_tool_result", "mcp_tool_result", "code_execution_tool_result"]
+        ),
+        content=json_values(),
+    ),
+    exactly(type=st.just("compaction"), content=texts() | st.none()),
+    both(exactly(type=st.just("search_result")), EXTRAS),
+    both(exactly(type=texts(min_size=12, max_size=14)), EXTRAS),
+)
+
+IDS = st.sampled_from(["toolu_1", "toolu_2", "a-b", "message_0"])
+RESULT = both(
+    exactly(type=st.just("tool_result"), tool_use_id=IDS),
+    st.one_of(
+        both(
+            some(
+                content=texts()
+                | st.none()
+                | st.lists(TEXT | IMAGE | DOCUMENT | OWN, max_size=2)
+            ),
+            some(is_error=st.just(False) | st.none()),
+        ),
+        exactly(content=SAID | st.lists(TEXT, min_size=1), is_error=st.just(True)),
+    ),
+    CACHE,
+)
+INPUTS = st.dictionaries(texts(max_size=3), json_values(), max_size=2) | exactly(
+    INVALID_JSON=texts(max_size=3)
+    | st.sampled_from(
+        ["{}", "", '{"INVALID_JSON": "{"}', '{"INVALID_JSON": "{}"}', "[1]", '{"a']
+    )
+)
+CALL = both(
+    exactly(type=st.just("tool_use"), id=IDS, name=texts(max_size=4), input=INPUTS),
+    some(caller=st.just({"type": "direct"})),
+    CACHE,
+)
+SIGNATURES = texts(max_size=4) | NOTHING
+THINKING = both(
+    exactly(type=st.just("thinking"), thinking=texts()),
+    some(signature=SIGNATURES),
+    EXTRAS,
+)
+REDACTED = exactly(type=st.just("redacted_thinking"), data=texts(max_size=4))
+
+AROUND = st.just({}) | some(id=st.just("msg_1"), usage=json_values())
+USER_BLOCKS = TEXT | RESULT | IMAGE | DOCUMENT | OWN
+ANSWER_BLOCKS = TEXT | CALL | THINKING | REDACTED | OWN | IMAGE | RESULT
+
+
+def spoken(role, blocks):
+    """
+    A message of *role*: a text, or *blocks*.
+    """
+    content = SAID | st.lists(blocks, min_size=1, max_size=4)
+    return both(exactly(role=st.just(role), content=content), AROUND)
+
+
+USER = spoken("user", USER_BLOCKS)
+ANSWER = spoken("assistant", ANSWER_BLOCKS)
+ADDITION = exactly(
+    role=st.just("system"),
+    content=st.just(
+        [{"type": "tool_addition", "tool": {"type": "tool_reference", "name": "f"}}]
+    ),
+)
+LATER_SYSTEM = spoken("system", TEXT) | ADDITION
+# A user, or two, a system message or none, an answer, or two.
+EXCHANGES = st.tuples(
+    st.lists(USER, min_size=1, max_size=2),
+    st.lists(LATER_SYSTEM, max_size=2),
+    st.lists(ANSWER, min_size=1, max_size=2),
+).map(lambda made: [message for part in made for message in part])
+TALKS = st.tuples(
+    st.lists(LATER_SYSTEM | ANSWER, max_size=1),
+    st.lists(EXCHANGES, max_size=2),
+    st.lists(USER, max_size=1),
+).map(lambda made: [*made[0], *[m for exchange in made[1] for m in exchange], *made[2]])
+SYSTEM = SAID | st.lists(TEXT, min_size=1, max_size=2)
+REQUESTS = both(exactly(messages=TALKS), some(system=SYSTEM)) | both(
+    exactly(messages=TALKS),
+    exactly(system=st.just([{"type": "tool_reference", "name": "f"}])),
+)
+
+COUNTS = st.integers(0, 9) | st.none()
+ITERATION = both(
+    exactly(type=st.sampled_from(["message", "advisor_message", "compaction"])),
+    some(input_tokens=COUNTS, output_tokens=COUNTS, cache_read_input_tokens=COUNTS),
+)
+USAGE_BLOCKS = both(
+    some(
+        input_tokens=COUNTS,
+        output_tokens=COUNTS,
+        cache_read_input_tokens=COUNTS,
+        cache_creation_input_tokens=COUNTS,
+        cache_creation=st.none()
+        | some(ephemeral_5m_input_tokens=COUNTS, ephemeral_1h_input_tokens=COUNTS),
+        output_tokens_details=st.none() | some(thinking_tokens=COUNTS),
+        server_tool_use=st.none() | some(web_search_requests=COUNTS),
+        iterations=st.lists(ITERATION, max_size=2),
+        service_tier=st.just("standard"),
+    ),
+    EXTRAS,
+)
+WORDS = st.sampled_from(["end_turn", "tool_use", "pause_turn", "refusal"])
+RESPONSES = both(
+    exactly(content=st.lists(ANSWER_BLOCKS, max_size=3)),
+    some(
+        role=st.just("assistant"),
+        type=st.just("message"),
+        id=st.just("msg_1"),
+        model=texts(max_size=3) | st.none(),
+        stop_reason=WORDS | st.none(),
+        stop_sequence=st.none(),
+        usage=USAGE_BLOCKS | st.none(),
+        container=json_values(),
+    ),
+)
+
+
+# Short ways to write some
+
+
+def user(*blocks, **fields):
+    """
+    A user's message in JSON.
+    """
+    return {"role": "user", "content": list(blocks), **fields}
+
+
+def answer(*blocks, **fields):
+    """
+    An assistant's message in JSON.
+    """
+    return {"role": "assistant", "content": list(blocks), **fields}
+
+
+def system(*blocks):
+    """
+    A system message in JSON, in the middle of a talk.
+    """
+    return {"role": "system", "content": list(blocks)}
+
+
+def text(said, **fields):
+    """
+    A text block.
+    """
+    return {"type": "text", "text": said, **fields}
+
+
+def call(call_id="toolu_1", name="f", given=None, **fields):
+    """
+    A block that calls a tool.
+    """
+    block = {"type": "tool_use", "id": call_id, "name": name, "input": given or {}}
+    return {**block, **fields}
+
+
+def result(call_id="toolu_1", content="ok", **fields):
+    """
+    A block with the result of a tool.
+    """
+    block = {"type": "tool_result", "tool_use_id": call_id, "content": content}
+    return {**block, **fields}
+
+
+def one(raw):
+    """
+    The message that *raw* is.
+    """
+    (message,) = load([raw])
+    return message
+
+
+def notes(value):
+    """
+    What was noted about *value*.
+    """
+    return value.metadata.get("anthropic", {})
+
+
+# Streams
+
+
+def start(**fields):
+    """
+    The event that a stream begins with.
+    """
+    message = {
+        "id": "msg_1",
+        "type": "message",
+        "role": "assistant",
+        "model": "claude",
+        "content": [],
+        "stop_reason": None,
+        "stop_sequence": None,
+        "usage": {"input_tokens": 3, "output_tokens": 1},
+    }
+    return {"type": "message_start", "message": {**message, **fields}}
+
+
+def begin(block, at=0, **fields):
+    """
+    The event that a *block* begins with.
+    """
+    return {
+        "type": "content_block_start",
+        "index": at,
+        "content_block": block,
+        **fields,
+    }
+
+
+def delta(kind, at=0, **fields):
+    """
+    An event that brings more of a block.
+    """
+    return {
+        "type": "content_block_delta",
+        "index": at,
+        "delta": {"type": f"{kind}_delta", **fields},
+    }
+
+
+def more(piece, at=0):
+    """
+    An event that brings more text.
+    """
+    return delta("text", at, text=piece)
+
+
+def given(piece, at=0):
+    """
+    An event that brings more of a call's input.
+    """
+    return delta("input_json", at, partial_json=piece)
+
+
+def stop(at=0):
+    """
+    The event that a block ends with.
+    """
+    return {"type": "content_block_stop", "index": at}
+
+
+def last(reason="end_turn", usage=None, **fields):
+    """
+    The event that tells how a response ended.
+    """
+    told = {"stop_reason": reason, "stop_sequence": None, **fields}
+    spent = {"output_tokens": 5} if usage is None else usage
+    return {"type": "message_delta", "delta": told, "usage": spent}
+
+
+END = {"type": "message_stop"}
+PING = {"type": "ping"}
+
+
+def events_of(response, cut=lambda text: [text[:1], text[1:]]):
+    """
+    The events that *response* is streamed in, its texts in pieces.
+    """
+    events = [
+        {
+            "type": "message_start",
+            "message": {**response, "content": [], "stop_reason": None},
+        }
+    ]
+    for at, whole in enumerate(response["content"]):
+        block, pieces = dict(whole), []
+        kind = block.get("type")
+        if kind == "text":
+            pieces = [more(piece, at) for piece in cut(block["text"])]
+            block["text"] = ""
+            pieces += [
+                delta("citations", at, citation=citation)
+                for citation in block.get("citations") or ()
+            ]
+            if block.get("citations"):
+                block["citations"] = []
+        elif kind == "thinking":
+            pieces = [
+                delta("thinking", at, thinking=piece)
+                for piece in cut(block["thinking"])
+            ]
+            block["thinking"] = ""
+            if block.get("signature"):
+                pieces.append(delta("signature", at, signature=block["signature"]))
+
+            block["signature"] = ""
+        elif kind in {"tool_use", "server_tool_use"} and block["input"]:
+            arguments = json.dumps(block["input"])
+            pieces = [given(piece, at) for piece in ["", *cut(arguments)]]
+            block["input"] = {}
+
+        events += [begin(block, at), *pieces, stop(at)]
+
+    return [*events, last(response.get("stop_reason"), {}), END]
