@@ -5,10 +5,11 @@ some.
 
 import base64
 import json
+from typing import Any
 
 from hypothesis import strategies as st
 
-from conversation_state.adapters.anthropic import load
+from conversation_state.adapters.anthropic import load, load_usage
 from conversation_state.testing.strategies import json_values, texts
 
 PNG = b"\x89PNG\r\n\x1a\n"
@@ -118,9 +119,11 @@ RESULT = both(
                 | st.none()
                 | st.lists(TEXT | IMAGE | DOCUMENT | OWN, max_size=2)
             ),
-            some(is_error=st.just(False) | st.none()),
+            some(is_error=st.sampled_from([False, None])),
         ),
-        exactly(content=SAID | st.lists(TEXT, min_size=1), is_error=st.just(True)),
+        exactly(
+            content=SAID | st.lists(TEXT, min_size=1), is_error=st.sampled_from([True])
+        ),
     ),
     CACHE,
 )
@@ -273,6 +276,22 @@ def one(raw):
     return message
 
 
+def several(payload):
+    """
+    The messages that *payload* is, of whatever class.
+    """
+    return load(payload)
+
+
+def cost(payload):
+    """
+    What *payload* tells that it cost; it does.
+    """
+    usage = load_usage(payload)
+    assert usage is not None
+    return usage
+
+
 def notes(value):
     """
     What was noted about *value*.
@@ -287,7 +306,7 @@ def start(**fields):
     """
     The event that a stream begins with.
     """
-    message = {
+    message: dict[str, Any] = {
         "id": "msg_1",
         "type": "message",
         "role": "assistant",
@@ -396,4 +415,5 @@ def events_of(response, cut=lambda text: [text[:1], text[1:]]):
 
         events += [begin(block, at), *pieces, stop(at)]
 
-    return [*events, last(response.get("stop_reason"), {}), END]
+    told = last(response.get("stop_reason"))
+    return [*events, {**told, "usage": response.get("usage")}, dict(END)]

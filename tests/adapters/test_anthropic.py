@@ -5,6 +5,7 @@ Anthropic Messages: what all adapters promise, and real traffic.
 import base64
 import json
 from contextlib import suppress
+from itertools import pairwise
 from typing import Any, ClassVar
 
 import attrs
@@ -21,7 +22,15 @@ from conversation_state.parts import (
     ReasoningPart,
     UnknownPart,
 )
-from tests.adapters.anthropic import REQUESTS, RESPONSES, one, result, user
+from tests.adapters.anthropic import (
+    REQUESTS,
+    RESPONSES,
+    cost,
+    one,
+    result,
+    several,
+    user,
+)
 from tests.adapters.contract import AdapterContract, as_json, bare
 
 
@@ -178,7 +187,7 @@ class TestRecorded:
         """
         for exchange in self.exchanges(shared_data):
             response = exchange["response"]
-            (message,) = load(response)
+            (message,) = several(response)
             told = response["usage"]
 
             export = dump([message])
@@ -203,12 +212,12 @@ class TestRecorded:
         """
         seen = 0
         for exchange in self.exchanges(shared_data):
-            usage = load_usage(exchange["response"])
+            usage = cost(exchange["response"])
             runs = exchange["response"]["usage"].get("iterations")
             if runs:
                 seen += 1
-                own = [load_usage(run) for run in runs if run["type"] == "message"]
-                advice = [load_usage(run) for run in runs if run["type"] != "message"]
+                own = [cost(run) for run in runs if run["type"] == "message"]
+                advice = [cost(run) for run in runs if run["type"] != "message"]
                 assert usage.prompt_tokens == sum(one.prompt_tokens for one in own)
                 assert usage.extra.get("advisor_message_prompt", 0) == (
                     sum(one.prompt_tokens for one in advice)
@@ -231,7 +240,7 @@ class TestRecorded:
 
         assert 4 == len(counted)
         for response in counted:
-            assert response["input_tokens"] == load_usage(response).prompt_tokens
+            assert response["input_tokens"] == cost(response).prompt_tokens
             with pytest.raises(DecodeError, match="neither messages nor content"):
                 load(response)
 
@@ -318,11 +327,8 @@ class TestCrossing:
         """
         What the provider asks of every request.
         """
-        roles = [message["role"] for message in payload["messages"]]
-        assert all(role != after for role, after in zip(roles, roles[1:], strict=False))
-        for before, message in zip(
-            payload["messages"], payload["messages"][1:], strict=False
-        ):
+        for before, message in pairwise(payload["messages"]):
+            assert before["role"] != message["role"]
             blocks = message["content"]
             kinds = [] if isinstance(blocks, str) else [each["type"] for each in blocks]
             results = kinds.count("tool_result")
@@ -342,7 +348,7 @@ class TestCrossing:
         """
         Texts, ids, names and arguments, one after the other.
         """
-        expected = []
+        expected: list[Any] = []
         for message in said:
             if message["role"] == "tool":
                 expected.append((message["tool_call_id"], message["content"]))
@@ -356,7 +362,7 @@ class TestCrossing:
                 arguments = json.loads(function["arguments"])
                 expected.append((call["id"], function["name"], arguments))
 
-        found = []
+        found: list[Any] = []
         for role, block in sent(payload):
             if block["type"] == "text":
                 found.append((role, block["text"]))

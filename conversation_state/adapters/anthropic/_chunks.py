@@ -36,6 +36,7 @@ _EVENTS = {
     "message_stop": frozenset({"type"}),
     "ping": frozenset({"type"}),
 }
+_OF_RESPONSE = frozenset({"message_delta", "message_stop"})
 _MESSAGE = frozenset({"content", "model", "role", "stop_reason", "usage"})
 _MESSAGE_DELTA = frozenset({"stop_reason"})
 
@@ -166,8 +167,11 @@ class _Stream:
         elif kind not in _EVENTS:
             self._others.append(read.json(event, path))
         else:
-            self._news.add(self._of_events, place, _EVENTS[kind], kind)
             chunks = self._read(place, kind)
+            if kind in _OF_RESPONSE:
+                self._of_response |= read.rest(event, _EVENTS[kind], path)
+            else:
+                self._news.add(self._of_events, place, _EVENTS[kind], kind)
 
         # What could be read is given, whatever else is wrong.
         yield from chunks
@@ -259,8 +263,11 @@ class _Stream:
         path = f"{place.path}.usage"
         told = place.reading.json(block, path)
         if is_map(told):
-            news = {key: count for key, count in told.items() if count is not None}
-            spent = {**self._spent, **news}
+            spent = {
+                **told,
+                **self._spent,
+                **{key: count for key, count in told.items() if count is not None},
+            }
             usage, left = read_usage(place.reading, spent, path)
             if usage is not None:
                 self._spent, self._usage, self._of_usage = spent, usage, left
@@ -361,7 +368,9 @@ class _Stream:
         metadata: Any = {SOURCE: notes} if notes else EMPTY_MAP
         cut = broken and not self._is_over
         reason = self._finish_reason or ("interrupted" if cut else "")
+        # As a response has it, of which no block is the whole text.
         yield AssistantMessage(
+            (),
             response=ResponseMeta(reason, self._usage, None, self._model),
             metadata=metadata,
         )

@@ -73,14 +73,11 @@ class _Turn:
         self.pieces.append(piece)
         self.others += piece.blocks
 
-    def written(self, write: Writing) -> dict[str, Any] | None:
+    def written(self) -> dict[str, Any]:
         """
-        The message; None if nothing is left of it.
+        The message.
         """
-        blocks = self._spoken(write)
-        if not blocks:
-            return None
-
+        blocks = [block for _, block in (*self.results, *self.others)]
         raw: dict[str, Any] = {"role": self.role, "content": blocks}
         if len(self.pieces) == 1 and self.pieces[0].plain is not None:
             raw["content"] = self.pieces[0].plain
@@ -89,23 +86,6 @@ class _Turn:
             raw |= {key: value for key, value in piece.around.items() if key not in raw}
 
         return raw
-
-    def _spoken(self, write: Writing) -> list[dict[str, Any]]:
-        blocks = [*self.results, *self.others]
-        texts = [_text_of(block) for _, block in blocks]
-        # White space is refused where it is all the text there is.
-        if any(text and text.strip() for text in texts):
-            return [block for _, block in blocks]
-
-        for (path, _), text in zip(blocks, texts, strict=True):
-            if text is not None:
-                write.lose(path, "text", _BLANK)
-
-        return [
-            block
-            for (_, block), text in zip(blocks, texts, strict=True)
-            if text is None
-        ]
 
 
 def _text_of(block: Mapping[str, Any]) -> str | None:
@@ -133,6 +113,9 @@ class Turns:
         Add a system message: on top if it is in front of all others, unless it
         was not there, *inside*.
         """
+        if not self._is_said(piece):
+            return
+
         if not (self._turns or self._held or inside):
             self._top.add(piece)
         elif self._system_on_top:
@@ -152,8 +135,9 @@ class Turns:
         """
         Add what a user says.
         """
-        self._wait()
-        self._go_on("user", piece)
+        if self._is_said(piece):
+            self._wait()
+            self._go_on("user", piece)
 
     def result(self, piece: Piece, *, late: bool) -> None:
         """
@@ -176,8 +160,27 @@ class Turns:
         """
         Add what the assistant says.
         """
-        self._place()
-        self._go_on("assistant", piece)
+        if self._is_said(piece):
+            self._place()
+            self._go_on("assistant", piece)
+
+    def _is_said(self, piece: Piece) -> bool:
+        """
+        Whether anything is left of *piece*, whose white space is lost where
+        it is all the text there is.
+        """
+        texts = [_text_of(block) for _, block in piece.blocks]
+        if any(text and text.strip() for text in texts):
+            return True
+
+        blocks, piece.blocks = piece.blocks, []
+        for (path, block), text in zip(blocks, texts, strict=True):
+            if text is None:
+                piece.blocks.append((path, block))
+            else:
+                self._write.lose(path, "text", _BLANK)
+
+        return bool(piece.blocks)
 
     def raw(self, message: dict[str, Any]) -> None:
         """
@@ -192,13 +195,14 @@ class Turns:
         All of them, as a request has them.
         """
         self._place()
-        written = [
-            turn.written(self._write) if isinstance(turn, _Turn) else turn
-            for turn in self._turns
+        system: dict[str, Any] = {}
+        if self._top.pieces:
+            system["system"] = self._top.written()["content"]
+
+        messages = [
+            turn.written() if isinstance(turn, _Turn) else turn for turn in self._turns
         ]
-        top = self._top.written(self._write)
-        system = {} if top is None else {"system": top["content"]}
-        return {**system, "messages": [turn for turn in written if turn is not None]}
+        return {**system, "messages": messages}
 
     def _go_on(self, role: str, piece: Piece) -> _Turn:
         """
@@ -241,11 +245,10 @@ class Turns:
         if not isinstance(turn, _Turn):
             return turn.get("role") in _BEFORE_SYSTEM
 
-        blocks = turn.others or turn.results
         if turn.role in _BEFORE_SYSTEM:
-            return bool(blocks)
+            return True
 
-        kind = blocks[-1][1].get("type") if blocks else None
+        kind = turn.others[-1][1].get("type")
         return isinstance(kind, str) and kind.endswith(_OF_THE_PROVIDER)
 
     def _put_on_top(self, piece: Piece) -> None:

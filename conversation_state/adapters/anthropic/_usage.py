@@ -29,6 +29,7 @@ _LIFETIMES = {
 }
 _TOOLS = {"web_search_requests": "web_searches"}
 _THOUGHT = frozenset({"thinking_tokens"})
+_BREAKDOWNS = frozenset({"cache_creation", "output_tokens_details", "server_tool_use"})
 
 # What runs beside the response, and is not in its counts.
 _BESIDE = frozenset({"advisor_message", "compaction"})
@@ -116,7 +117,7 @@ def read_usage(
     for key, value in block.items():
         if key in _COUNTS:
             counts[key] = _count(read, value, f"{path}.{key}")
-        elif _is_count(value) and isinstance(key, str) and mended(key) == key:
+        elif _is_count(value) and _is_category(key):
             extra[key] = value
         else:
             left[key] = value
@@ -160,6 +161,10 @@ def read_usage(
 
 def _is_count(value: Any) -> bool:
     return value.__class__ is int and 0 <= value <= _MOST
+
+
+def _is_category(key: Any) -> bool:
+    return isinstance(key, str) and mended(key) == key and key not in _BREAKDOWNS
 
 
 def _count(read: Reading, value: Any, path: str) -> int:

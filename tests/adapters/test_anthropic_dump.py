@@ -1,0 +1,837 @@
+"""
+From messages to Anthropic Messages.
+"""
+
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from conversation_state.adapters.anthropic import dump, load
+from conversation_state.errors import InvalidMessageError
+from conversation_state.messages import (
+    AssistantMessage,
+    SystemMessage,
+    ToolMessage,
+    UnknownMessage,
+    UserMessage,
+)
+from conversation_state.parts import (
+    AudioPart,
+    FilePart,
+    ImagePart,
+    ReasoningPart,
+    RefusalPart,
+    TextPart,
+    UnknownPart,
+    VideoPart,
+)
+from conversation_state.testing.strategies import messages
+from conversation_state.tools import ToolCall
+from tests.adapters.anthropic import (
+    PNG,
+    PNG_BASE64,
+    answer,
+    call,
+    one,
+    result,
+    several,
+    system,
+    text,
+    user,
+)
+from tests.adapters.contract import as_json
+
+
+def said(*given, **options):
+    """
+    What *given* are in the format, and what is lost of them.
+    """
+    export = dump(given, **options)
+    return export.payload, [(lost.path, lost.what) for lost in export.lost]
+
+
+def sent(*given):
+    """
+    The messages that *given* are, of which nothing is lost.
+    """
+    payload, lost = said(*given)
+
+    assert [] == lost
+    return payload["messages"]
+
+
+def block(part, role="user"):
+    """
+    The block that *part* is, and what is lost of it.
+    """
+    kinds = {"assistant": AssistantMessage, "user": UserMessage}
+    payload, lost = said(kinds[role]([part]))
+    found = [block for message in payload["messages"] for block in message["content"]]
+    return (found or [None])[0], [what for _, what in lost]
+
+
+def asks(call_id="toolu_1", **fields):
+    """
+    An assistant's message that calls a tool.
+    """
+    return AssistantMessage(tool_calls=[ToolCall(call_id, "f", "{}", **fields)])
+
+
+def answers(call_id="toolu_1", content="ok", **fields):
+    """
+    The result of a tool.
+    """
+    return ToolMessage(content, tool_call_id=call_id, **fields)
+
+
+class TestSystem:
+    def test_on_top(self):
+        """
+        In front of all others, as a text if it is one.
+        """
+        payload, _ = said(SystemMessage("a"), UserMessage("b"))
+
+        assert {
+            "system": "a",
+            "messages": [{"role": "user", "content": "b"}],
+        } == payload
+
+    def test_several(self):
+        """
+        Several in front are blocks of one.
+        """
+        payload, lost = said(
+            SystemMessage("a"), SystemMessage([TextPart("b")]), UserMessage("c")
+        )
+
+        assert [text("a"), text("b")] == payload["system"]
+        assert [] == lost
+
+    def test_in_the_middle(self):
+        """
+        Between a user and an answer, and at the end, it stays where it is.
+        """
+        assert [
+            {"role": "user", "content": "a"},
+            {"role": "system", "content": "b"},
+            {"role": "assistant", "content": "c"},
+            user(result()),
+            system(text("d"), text("e")),
+        ] == sent(
+            UserMessage("a"),
+            SystemMessage("b"),
+            AssistantMessage("c"),
+            answers(),
+            SystemMessage("d"),
+            SystemMessage("e"),
+        )
+
+    def test_moved_behind(self):
+        """
+        Nothing stands between what the user says, and between calls and
+        results: it waits for the answer, and that is told.
+        """
+        payload, lost = said(
+            asks(),
+            SystemMessage("a"),
+            answers(),
+            SystemMessage("b"),
+            UserMessage("c"),
+            AssistantMessage("d"),
+        )
+
+        assert [
+            answer(call()),
+            user(result(), text("c")),
+            system(text("a"), text("b")),
+            {"role": "assistant", "content": "d"},
+        ] == payload["messages"]
+        assert [("messages[1]", "position"), ("messages[3]", "position")] == lost
+
+    def test_moved_on_top(self):
+        """
+        After an answer it has no place but on top.
+        """
+        payload, lost = said(
+            SystemMessage("a"),
+            UserMessage("b"),
+            AssistantMessage("c"),
+            SystemMessage("d"),
+        )
+
+        assert [text("a"), text("d")] == payload["system"]
+        assert [("messages[3]", "position")] == lost
+
+    @pytest.mark.parametrize(
+        "kind", ["server_tool_use", "mcp_tool_use", "web_search_tool_result"]
+    )
+    def test_after_a_tool_of_the_provider(self, kind):
+        """
+        An assistant that pauses for one of the provider's tools may be told
+        something.
+        """
+        history = [user(text("a")), answer({"type": kind}), system(text("b"))]
+
+        assert history == sent(*load(history))
+
+    def test_after_nothing(self):
+        """
+        A message of which nothing is left is no place to stand behind.
+        """
+        sound = UserMessage([AudioPart(data=b"x")])
+        payload, lost = said(sound, SystemMessage("a"), AssistantMessage("b"))
+
+        assert "a" == payload["system"]
+        assert [{"role": "assistant", "content": "b"}] == payload["messages"]
+        assert [("messages[0].parts[0]", "audio")] == lost
+
+    def test_all_on_top(self):
+        """
+        For models that take none in the middle.
+        """
+        given = [
+            UserMessage("a"),
+            SystemMessage("b"),
+            AssistantMessage("c"),
+            UserMessage("d"),
+            SystemMessage("e"),
+        ]
+        payload, lost = said(*given, system_on_top=True)
+
+        assert [text("b"), text("e")] == payload["system"]
+        assert ["user", "assistant", "user"] == [
+            message["role"] for message in payload["messages"]
+        ]
+        assert [("messages[1]", "position"), ("messages[4]", "position")] == lost
+
+    def test_nothing(self):
+        """
+        What is not there is not sent, and an empty one neither.
+        """
+        assert "system" not in said(UserMessage("a"))[0]
+        assert ({"messages": []}, [("messages[0]", "content")]) == said(
+            SystemMessage("")
+        )
+
+
+class TestTurns:
+    def test_results_and_what_follows(self):
+        """
+        Results, and what the user says to them, are one message.
+        """
+        assert [
+            answer(call(), call("toolu_2")),
+            user(result(), result("toolu_2"), text("a")),
+        ] == sent(
+            AssistantMessage(
+                tool_calls=[ToolCall("toolu_1", "f"), ToolCall("toolu_2", "f")]
+            ),
+            answers(),
+            answers("toolu_2"),
+            UserMessage("a"),
+        )
+
+    def test_results_first(self):
+        """
+        What the user says before the results stands behind them, and that is
+        told.
+        """
+        payload, lost = said(asks(), UserMessage("a"), answers())
+
+        assert user(result(), text("a")) == payload["messages"][1]
+        assert [("messages[2]", "position")] == lost
+
+    def test_neighbours(self):
+        """
+        Neighbours of one role are one message, as the provider makes them.
+        """
+        history = sent(
+            UserMessage("a"),
+            UserMessage([TextPart("b")]),
+            AssistantMessage("c"),
+            AssistantMessage("d", tool_calls=[ToolCall("toolu_1", "f")]),
+        )
+
+        assert [
+            user(text("a"), text("b")),
+            answer(text("c"), text("d"), call()),
+        ] == history
+        assert history == sent(*load(history))
+
+    def test_order(self):
+        """
+        Texts and calls of an assistant stand in the order they were made.
+        """
+        history = [answer(text("a"), call(), text("b"), call("toolu_2"), text("c"))]
+
+        assert history == sent(*load(history))
+
+    @pytest.mark.parametrize(
+        ("parts", "calls", "expected"),
+        [
+            ([None], [0], "p0 c0"),
+            ([1], [0], "c0 p0"),
+            ([0], [0], "p0 c0"),
+            ([2, 0], [1], "c0 p0 p1"),
+            ([0, 3], [2, 1], "p0 c0 c1 p1"),
+            ([0, None, 4], [1, None], "p0 p1 c0 p2 c1"),
+            ([5], [None, 1], "p0 c0 c1"),
+        ],
+    )
+    def test_order_of_others(self, parts, calls, expected):
+        """
+        Parts keep their order among themselves, and so do calls; what has no
+        place in the response stands where the message has it.
+        """
+        message = AssistantMessage(
+            [TextPart(f"p{at}", index=index) for at, index in enumerate(parts)],
+            tool_calls=[
+                ToolCall(f"c{at}", "f", index=index) for at, index in enumerate(calls)
+            ],
+        )
+        (raw,) = sent(message)
+
+        assert expected.split() == [
+            one.get("text", one.get("id")) for one in raw["content"]
+        ]
+
+    def test_empty(self):
+        """
+        Nothing that is empty is sent, and all of it is told.
+        """
+        payload, lost = said(
+            UserMessage(""),
+            UserMessage([]),
+            AssistantMessage(""),
+            UserMessage([TextPart("")]),
+            AssistantMessage([TextPart("", index=0)], tool_calls=[ToolCall("c", "f")]),
+            answers("c", [TextPart("")]),
+        )
+
+        assert [
+            answer(call("c")),
+            user(result("c", [])),
+        ] == payload["messages"]
+        assert [
+            ("messages[0]", "content"),
+            ("messages[1]", "content"),
+            ("messages[2]", "content"),
+            ("messages[3].parts[0]", "text"),
+            ("messages[4].parts[0]", "text"),
+            ("messages[5].parts[0]", "text"),
+        ] == lost
+
+    def test_white_space(self):
+        """
+        White space is sent beside other text, and refused without.
+        """
+        payload, lost = said(
+            UserMessage(" \n"),
+            AssistantMessage([TextPart("\n"), TextPart("a")]),
+            UserMessage([TextPart("\t"), ImagePart(url="https://x")]),
+            SystemMessage("\n"),
+            AssistantMessage(" "),
+        )
+
+        assert ["assistant", "user"] == [one["role"] for one in payload["messages"]]
+        assert [text("\n"), text("a")] == payload["messages"][0]["content"]
+        assert ["image"] == [one["type"] for one in payload["messages"][1]["content"]]
+        assert [
+            ("messages[0].content", "text"),
+            ("messages[2].parts[0]", "text"),
+            ("messages[3].content", "text"),
+            ("messages[4].content", "text"),
+        ] == lost
+
+    def test_nothing_in_between(self):
+        """
+        What is not sent stands between nothing.
+        """
+        assert [
+            user(text("a"), text("b")),
+            {"role": "system", "content": "s"},
+        ] == said(
+            UserMessage("a"),
+            AssistantMessage(" "),
+            SystemMessage("s"),
+            UserMessage("b"),
+        )[0]["messages"]
+
+    def test_lost_in_order(self):
+        """
+        What is lost is told in the order it was said.
+        """
+        _, lost = said(
+            UserMessage(" "), AssistantMessage("b"), UserMessage("a", name="ann")
+        )
+
+        assert [("messages[0].content", "text"), ("messages[2]", "name")] == lost
+
+    def test_no_message(self):
+        """
+        What is no message is refused.
+        """
+        with pytest.raises(InvalidMessageError, match=r"messages\[1\] is a str"):
+            dump([UserMessage("a"), "b"])  # type: ignore[list-item]
+
+    @given(st.lists(messages(), max_size=6))
+    def test_stable(self, given):
+        """
+        What was dumped once is the same whenever it is loaded and dumped
+        again.
+        """
+        payload = dump(given).payload
+
+        again = dump(load(payload))
+
+        assert as_json(payload) == as_json(again.payload)
+        assert as_json(payload) == as_json(dump(load(again.payload)).payload)
+
+    @given(st.lists(messages(), max_size=6))
+    def test_rules(self, given):
+        """
+        Whatever was said: results come first, no text is empty, and a system
+        message stands between a user and an answer.
+        """
+        payload = dump(given).payload
+        spoken = [
+            message
+            for message in payload["messages"]
+            if message["role"] in {"assistant", "system", "user"}
+        ]
+
+        for message in spoken:
+            content = message["content"]
+            blocks = [text(content)] if isinstance(content, str) else content
+            kinds = [block["type"] for block in blocks]
+            assert blocks
+            assert all(block["text"] for block in blocks if block["type"] == "text")
+            if message["role"] == "user":
+                results = kinds.count("tool_result")
+                assert ["tool_result"] * results == kinds[:results]
+
+        roles = ["", *[message["role"] for message in payload["messages"]], "assistant"]
+        for at, role in enumerate(roles):
+            if role == "system":
+                assert roles[at - 1] in {"system", "user", "assistant"}
+                assert roles[at + 1] in {"system", "assistant"}
+
+
+class TestCalls:
+    @pytest.mark.parametrize(
+        ("arguments", "expected"),
+        [
+            ('{"q": 1}', {"q": 1}),
+            ("", {}),
+            ("{}", {}),
+            ('{"n": 1e3}', {"n": 1000.0}),
+            ('{"q', {"INVALID_JSON": '{"q'}),
+            ("[1]", {"INVALID_JSON": "[1]"}),
+            ('"x"', {"INVALID_JSON": '"x"'}),
+            (" ", {"INVALID_JSON": " "}),
+            ('{"a": NaN}', {"INVALID_JSON": '{"a": NaN}'}),
+            ('{"a": 1e999}', {"INVALID_JSON": '{"a": 1e999}'}),
+            ('{"a": 1, "a": 2}', {"INVALID_JSON": '{"a": 1, "a": 2}'}),
+            ('{"a": "\\ud800"}', {"INVALID_JSON": '{"a": "\\ud800"}'}),
+            ('{"a": "\\u00e9"}', {"a": "\u00e9"}),
+            (
+                '{"INVALID_JSON": "{"}',
+                {"INVALID_JSON": '{"INVALID_JSON": "{"}'},
+            ),
+            ('{"INVALID_JSON": "{}"}', {"INVALID_JSON": "{}"}),
+        ],
+    )
+    def test_arguments(self, arguments, expected):
+        """
+        The text of an object is the object; all else is wrapped, and comes
+        out of its wrapper as it was.
+        """
+        history = sent(AssistantMessage(tool_calls=[ToolCall("c", "f", arguments)]))
+        (again,) = several(history)
+
+        assert as_json([answer({**call("c"), "input": expected})]) == as_json(history)
+        if "INVALID_JSON" in expected and expected["INVALID_JSON"] == arguments:
+            assert arguments == again.tool_calls[0].arguments
+
+    @pytest.mark.parametrize("depth", [500, 100_000])
+    def test_deep_arguments(self, depth):
+        """
+        However deep, nothing crashes.
+        """
+        arguments = '{"a":' * depth + "1" + "}" * depth
+        (message,) = sent(AssistantMessage(tool_calls=[ToolCall("c", "f", arguments)]))
+        given = message["content"][0]["input"]
+
+        assert {"a"} == {*given} or {"INVALID_JSON": arguments} == given
+
+    def test_many_digits(self):
+        """
+        Numbers no float holds, and numbers nobody reads.
+        """
+        for digits in (40, 10_000):
+            arguments = '{"a": ' + "9" * digits + "}"
+            (message,) = sent(
+                AssistantMessage(tool_calls=[ToolCall("c", "f", arguments)])
+            )
+            given = message["content"][0]["input"]
+
+            assert given in (
+                {"a": int("9" * 40)},
+                {"INVALID_JSON": arguments},
+            )
+
+    def test_ids(self):
+        """
+        Ids are as the provider takes them, the same for call and result, and
+        no two become one.
+        """
+        payload, lost = said(
+            AssistantMessage(
+                tool_calls=[
+                    ToolCall("f.g:0", "f"),
+                    ToolCall("f_g_0", "f"),
+                    ToolCall("", "f"),
+                ]
+            ),
+            answers("f_g_0"),
+            answers("f.g:0"),
+        )
+        calls, results = [message["content"] for message in payload["messages"]]
+
+        assert ["f_g_0", "f_g_0_", "call_2"] == [each["id"] for each in calls]
+        assert ["f_g_0_", "f_g_0"] == [each["tool_use_id"] for each in results]
+        assert {"id"} == {what for _, what in lost}
+
+    def test_two_without_ids(self):
+        """
+        Calls without ids are two calls.
+        """
+        payload, _ = said(
+            AssistantMessage(tool_calls=[ToolCall("", "f"), ToolCall("", "f")])
+        )
+        first, second = payload["messages"][0]["content"]
+
+        assert first["id"] != second["id"]
+
+    def test_kinds(self):
+        """
+        All calls are of functions; what is none is told.
+        """
+        payload, lost = said(asks(type="custom"))
+
+        assert [answer(call())] == payload["messages"]
+        assert [("messages[0].tool_calls[0]", "type")] == lost
+
+    def test_names(self):
+        """
+        A result has the name of its call, and no other.
+        """
+        named = answers(tool_name="f")
+
+        assert [answer(call()), user(result())] == sent(asks(), named)
+        assert [("messages[0]", "tool_name")] == said(named)[1]
+        assert [("messages[1]", "tool_name")] == (
+            said(asks(), answers(tool_name="g"))[1]
+        )
+
+    def test_errors(self):
+        """
+        A failure needs a word, or it can't be told.
+        """
+        payload, lost = said(
+            answers(content="no", is_error=True),
+            answers(content="", is_error=True),
+            answers(content=[], is_error=True),
+        )
+
+        assert [
+            result(content="no", is_error=True),
+            result(content=""),
+            result(content=[]),
+        ] == payload["messages"][0]["content"]
+        assert [("messages[1]", "is_error"), ("messages[2]", "is_error")] == lost
+
+
+class TestReasoning:
+    def test_made_by_hand(self):
+        """
+        Whoever signs it by hand knows what that is; unsigned, it is lost.
+        """
+        assert ({"type": "thinking", "thinking": "a", "signature": "x"}, []) == block(
+            ReasoningPart("a", "x"), "assistant"
+        )
+        assert (None, ["reasoning"]) == block(ReasoningPart("a"), "assistant")
+
+    @pytest.mark.parametrize("name", ["gemini", "openai_chat", "openai_responses"])
+    def test_of_others(self, name):
+        """
+        What another provider signed is for nobody else.
+        """
+        noted = {name: {"signed": True}}
+        part = ReasoningPart("a", "x", metadata=noted)
+
+        assert (None, ["reasoning"]) == block(part, "assistant")
+        assert all(name in lost.why for lost in dump([AssistantMessage([part])]).lost)
+
+    def test_own(self):
+        """
+        Its own goes back, whoever else left a note.
+        """
+        noted = {"anthropic": {"signed": True}, "gemini": {"signed": True}}
+        part = ReasoningPart("a", "x", metadata=noted)
+
+        assert "x" == block(part, "assistant")[0]["signature"]
+
+    def test_own_without_notes_of_ours(self):
+        """
+        Also if all that is noted are keys.
+        """
+        part = ReasoningPart("a", "x", metadata={"anthropic": {"deltas": ()}})
+
+        assert "x" == block(part, "assistant")[0]["signature"]
+
+    def test_cut_off(self):
+        """
+        A thought that came without its signature was broken off: lost.
+        """
+        part = ReasoningPart("a", metadata={"anthropic": {"deltas": ()}})
+
+        assert (None, ["reasoning"]) == block(part, "assistant")
+
+
+class TestMedia:
+    def test_images(self):
+        """
+        By content, by url, and by what looks like one.
+        """
+        source = {"type": "base64", "media_type": "image/png", "data": PNG_BASE64}
+        linked = {"type": "url", "url": "https://x"}
+        shown = {"type": "image", "source": source}
+
+        assert (shown, []) == block(ImagePart(data=PNG, media_type="image/png"))
+        assert (shown, []) == block(ImagePart(data=PNG))
+        assert (shown, []) == block(
+            ImagePart(url=f"data:image/png;base64,{PNG_BASE64}")
+        )
+        assert ({"type": "image", "source": linked}, []) == block(
+            ImagePart(url="https://x")
+        )
+
+    @pytest.mark.parametrize(
+        ("data", "media_type"),
+        [
+            (b"\xff\xd8\xff\xe0", "image/jpeg"),
+            (b"GIF89a", "image/gif"),
+            (b"RIFF\0\0\0\0WEBPVP8", "image/webp"),
+        ],
+    )
+    def test_unnamed(self, data, media_type):
+        """
+        Images nobody named are known by their first bytes.
+        """
+        shown, lost = block(ImagePart(data=data))
+
+        assert (media_type, []) == (shown["source"]["media_type"], lost)
+
+    def test_documents(self):
+        """
+        PDF by content, all text as plain text, with its name.
+        """
+        pdf, _ = block(FilePart(data=b"%PDF-1.7", name="a.pdf"))
+        note, _ = block(FilePart(data="gr\u00fcn".encode(), media_type="text/plain"))
+        table, lost = block(FilePart(data=b"a,b", media_type="text/csv"))
+        plain = {"type": "text", "media_type": "text/plain"}
+
+        assert "a.pdf" == pdf["title"]
+        assert ("base64", "application/pdf") == (
+            pdf["source"]["type"],
+            pdf["source"]["media_type"],
+        )
+        assert {**plain, "data": "gr\u00fcn"} == note["source"]
+        assert {**plain, "data": "a,b"} == table["source"]
+        assert ["media_type"] == lost
+
+    @pytest.mark.parametrize(
+        "part",
+        [
+            AudioPart(data=b"x"),
+            VideoPart(url="https://x"),
+            FilePart(data=b"\xff\xfe"),
+            FilePart(data=b"\xff", media_type="text/plain"),
+            FilePart(data=b"PK", media_type="application/zip"),
+            ImagePart(data=b"BM"),
+        ],
+    )
+    def test_refused(self, part):
+        """
+        What the provider takes nowhere is lost.
+        """
+        assert (None, [part.kind]) == block(part)
+
+    def test_of_an_assistant(self):
+        """
+        An assistant shows nothing.
+        """
+        assert (None, ["image"]) == block(ImagePart(url="https://x"), "assistant")
+
+    def test_words(self):
+        """
+        How closely to look, and of what type a url is, has no place.
+        """
+        part = ImagePart(url="https://x", detail="high", media_type="image/png")
+
+        assert ["media_type", "detail"] == block(part)[1]
+
+    def test_changed_since(self):
+        """
+        A note on what was changed since does nothing.
+        """
+        noted = {"anthropic": {"source": "text", "text": "?"}}
+        changed = FilePart(data=b"\xff", media_type="text/plain", metadata=noted)
+        other = ImagePart(data=PNG, media_type="image/png", metadata=noted)
+
+        assert (None, ["file"]) == block(changed)
+        assert PNG_BASE64 == block(other)[0]["source"]["data"]
+
+
+class TestOthers:
+    def test_refusals(self):
+        """
+        A refusal is said as a text, and told to be none.
+        """
+        assert (text("no"), ["refusal"]) == block(RefusalPart("no"), "assistant")
+        assert (None, ["refusal"]) == block(RefusalPart(""), "assistant")
+
+    def test_names(self):
+        """
+        Nobody has a name.
+        """
+        _, lost = said(
+            SystemMessage("a", name="x"),
+            UserMessage("b", name="x"),
+            AssistantMessage("c", name="x"),
+            answers(name="x"),
+        )
+
+        assert [(f"messages[{at}]", "name") for at in range(4)] == lost
+
+    def test_unknown_parts(self):
+        """
+        Blocks of its own go back; those of others, and what is no block, are
+        lost.
+        """
+        own = {"type": "server_tool_use", "id": "a", "input": {}}
+        for raw, source, lost in (
+            (own, "anthropic", []),
+            (own, "gemini", ["server_tool_use"]),
+            (own, "", ["server_tool_use"]),
+            ({"id": 1}, "anthropic", ["unknown"]),
+            ({"type": "text"}, "anthropic", ["text"]),
+            (call(), "anthropic", ["tool_use"]),
+        ):
+            expected = None if lost else raw
+
+            assert (expected, lost) == block(
+                UnknownPart(raw, source=source), "assistant"
+            )
+
+    def test_unknown_messages(self):
+        """
+        Likewise with messages.
+        """
+        addition = system({"type": "tool_addition"})
+        wrong = {"role": "robot", "content": "a"}
+
+        assert [{"role": "user", "content": "a"}, addition] == sent(
+            UserMessage("a"), UnknownMessage(addition, source="anthropic")
+        )
+        assert [("messages[0]", "robot")] == said(
+            UnknownMessage(wrong, source="gemini")
+        )[1]
+        assert [("messages[0]", "unknown")] == said(
+            UnknownMessage(wrong, source="anthropic")
+        )[1]
+
+    def test_after_an_unknown_message(self):
+        """
+        A system message may follow one, and what the user says next is apart.
+        """
+        addition = system({"type": "tool_addition"})
+        history = [user(text("a")), addition, system(text("b")), answer(text("c"))]
+        loaded = load(history)
+
+        assert history == sent(*loaded)
+        assert [*history[:2], user(text("d"))] == sent(
+            *loaded[:2], UserMessage([TextPart("d")])
+        )
+
+    def test_newer_fields(self):
+        """
+        Fields of a newer version are lost.
+        """
+        part = TextPart("a", unknown={"tone": "dry"})
+
+        assert (text("a"), ["tone"]) == block(part)
+
+    def test_keys_of_others(self):
+        """
+        What another provider's own keys say is lost.
+        """
+        part = TextPart("a", metadata={"openai_chat": {"keys": {"annotations": [1]}}})
+
+        assert (text("a"), ["annotations"]) == block(part)
+
+    def test_notes_yield(self):
+        """
+        What is said now goes before what was noted.
+        """
+        message = one(user(result(is_error=False, content=None)))
+        changed = message.replace(is_error=True, content="no")
+        (raw,) = sent(changed)
+
+        assert [result(content="no", is_error=True)] == raw["content"]
+
+    @pytest.mark.parametrize(
+        "notes",
+        [
+            5,
+            {"keys": 5, "without": 5, "around": 5, "apart": 5, "late": 5, "mended": 5},
+            {"source": 5, "text": 5, "redacted": 5, "top": 5, "inside": 5},
+            {"signed": 5, "cut": 5, "deltas": 5},
+        ],
+    )
+    def test_hostile_notes(self, notes):
+        """
+        Metadata is anybody's to write, and notes may be anything.
+        """
+        noted = {"anthropic": notes}
+        export = dump(
+            [
+                SystemMessage("a", metadata=noted),
+                UserMessage(
+                    [
+                        TextPart("a", metadata=noted),
+                        ImagePart(data=PNG, metadata=noted),
+                        FilePart(data=b"a", metadata=noted),
+                        UnknownPart({"type": "x"}, source="anthropic", metadata=noted),
+                    ],
+                    metadata=noted,
+                ),
+                UnknownMessage(
+                    {"role": "system", "content": "a"},
+                    source="anthropic",
+                    metadata=noted,
+                ),
+                AssistantMessage(
+                    [ReasoningPart("a", "x", metadata=noted)],
+                    tool_calls=[ToolCall("c", "f", metadata=noted)],
+                    metadata=noted,
+                ),
+                ToolMessage("a", tool_call_id="c", metadata=noted),
+            ]
+        )
+
+        assert json.loads(as_json(export.payload)) == export.payload
+        assert load(export.payload)

@@ -1,0 +1,696 @@
+"""
+From Anthropic Messages to messages.
+"""
+
+import json
+from typing import Any
+
+import pytest
+
+from conversation_state.adapters.anthropic import dump
+from conversation_state.errors import DecodeError
+from conversation_state.messages import (
+    AssistantMessage,
+    SystemMessage,
+    ToolMessage,
+    UnknownMessage,
+    UserMessage,
+)
+from conversation_state.parts import (
+    FilePart,
+    ImagePart,
+    ReasoningPart,
+    TextPart,
+    UnknownPart,
+)
+from tests.adapters.anthropic import (
+    PNG,
+    PNG_BASE64,
+    answer,
+    call,
+    notes,
+    one,
+    result,
+    several,
+    system,
+    text,
+    user,
+)
+from tests.adapters.contract import as_json
+
+
+def media(kind, **source):
+    """
+    The part that a block of *kind* with a *source* is, and the block.
+    """
+    block = {"type": kind, "source": source}
+    return one(user(block)).content[0], block
+
+
+def document(**fields):
+    """
+    The part that a document with a short text is.
+    """
+    source = {"type": "text", "media_type": "text/plain", "data": "hi"}
+    return one(user({"type": "document", "source": source, **fields})).content[0]
+
+
+def problems(payload):
+    """
+    What is wrong with *payload*.
+    """
+    with pytest.raises(DecodeError) as caught:
+        several(payload)
+
+    return caught.value.problems
+
+
+class TestText:
+    def test_texts_and_blocks(self):
+        """
+        A text is a text, and one block is one part.
+        """
+        assert UserMessage("hi") == one({"role": "user", "content": "hi"})
+        assert UserMessage([TextPart("hi")]) == one(user(text("hi")))
+
+    def test_system(self):
+        """
+        What stands on top comes first, as a text or as blocks.
+        """
+        said = {"system": "Be brief.", "messages": [user(text("hi"))]}
+        blocks = {"system": [text("a"), text("b")], "messages": []}
+
+        assert (SystemMessage("Be brief."), UserMessage([TextPart("hi")])) == several(
+            said
+        )
+        assert (SystemMessage([TextPart("a"), TextPart("b")]),) == several(blocks)
+        assert () == several({"system": None, "messages": []})
+
+    def test_system_in_the_middle(self):
+        """
+        A system message among the others is one of them.
+        """
+        loaded = several([user(text("a")), system(text("b")), answer(text("c"))])
+
+        assert ["user", "system", "assistant"] == [one.role for one in loaded]
+
+    def test_system_of_more_than_text(self):
+        """
+        Tools that come and go are kept, and go back where they stood.
+        """
+        addition = {"type": "tool_addition", "tool": {"name": "f"}}
+        payload = {
+            "system": [{"type": "hologram"}],
+            "messages": [user(text("a")), system(addition)],
+        }
+        loaded = several(payload)
+
+        assert [UnknownMessage, UserMessage, UnknownMessage] == [*map(type, loaded)]
+        assert {"anthropic"} == {loaded[0].source, loaded[2].source}
+        assert payload == dump(loaded).payload
+
+    def test_citations(self):
+        """
+        Citations, and the marks of a cache, stay with their text.
+        """
+        marked = {"citations": [{"url": "x"}], "cache_control": {"type": "ephemeral"}}
+        part = one(answer(text("a", **marked))).content[0]
+
+        assert "a" == part.text
+        assert marked == {
+            "citations": [dict(cited) for cited in notes(part)["keys"]["citations"]],
+            "cache_control": dict(notes(part)["keys"]["cache_control"]),
+        }
+
+    def test_index(self):
+        """
+        What an assistant says and calls has its place among the blocks; what
+        a user says has none.
+        """
+        message = one(answer(text("a"), call(), text("b"), call("toolu_2")))
+
+        assert [0, 2] == [part.index for part in message.content]
+        assert [1, 3] == [one.index for one in message.tool_calls]
+        assert [None] == [part.index for part in one(user(text("a"))).content]
+
+
+class TestThinking:
+    def test_signed(self):
+        """
+        A signature is kept byte for byte, and noted.
+        """
+        block = {"type": "thinking", "thinking": "hm", "signature": "Ep\u00e9+/=="}
+        part = one(answer(block)).content[0]
+
+        assert ("hm", "Ep\u00e9+/==") == (part.text, part.signature)
+        assert {"signed": True} == notes(part)
+
+    @pytest.mark.parametrize("fields", [{}, {"signature": ""}, {"signature": None}])
+    def test_unsigned(self, fields):
+        """
+        What a dialect leaves unsigned goes back as it was.
+        """
+        block = {"type": "thinking", "thinking": "hm", **fields}
+        message = one(answer(block))
+
+        assert notes(message.content[0])["signed"] is False
+        assert [block] == dump([message]).payload["messages"][0]["content"]
+
+    def test_redacted(self):
+        """
+        What nobody may read is kept byte for byte, as a thought.
+        """
+        block = {"type": "redacted_thinking", "data": "EmwK+/=="}
+        message = one(answer(block))
+
+        assert isinstance(message.content[0], ReasoningPart)
+        assert ("", "EmwK+/==") == (message.reasoning, message.content[0].signature)
+        assert [block] == dump([message]).payload["messages"][0]["content"]
+
+    def test_of_a_user(self):
+        """
+        A thought that a user says is none.
+        """
+        block = {"type": "thinking", "thinking": "hm", "signature": "x"}
+
+        assert isinstance(one(user(block)).content[0], UnknownPart)
+
+
+class TestCalls:
+    @pytest.mark.parametrize(
+        ("given", "arguments"),
+        [
+            ({}, "{}"),
+            ({"q": "gr\u00f6\u00dfe", "n": 1.0}, '{"q": "gr\u00f6\u00dfe", "n": 1.0}'),
+            ({"n": 2**70}, '{"n": 1180591620717411303424}'),
+            ({"INVALID_JSON": '{"q'}, '{"q'),
+            ({"INVALID_JSON": "{}"}, '{"INVALID_JSON": "{}"}'),
+            ({"INVALID_JSON": 1}, '{"INVALID_JSON": 1}'),
+            ({"INVALID_JSON": "x", "q": 1}, '{"INVALID_JSON": "x", "q": 1}'),
+        ],
+    )
+    def test_arguments(self, given, arguments):
+        """
+        The input is the text of the arguments, and comes back from it.
+        """
+        message = one(answer({**call(), "input": given}))
+        (sent,) = dump([message]).payload["messages"][0]["content"]
+
+        assert arguments == message.tool_calls[0].arguments
+        assert as_json(given) == as_json(sent["input"])
+
+    def test_caller(self):
+        """
+        Who called is noted, and sent back.
+        """
+        block = call(caller={"type": "direct"})
+        message = one(answer(block))
+
+        assert {"type": "direct"} == notes(message.tool_calls[0])["keys"]["caller"]
+        assert [block] == dump([message]).payload["messages"][0]["content"]
+
+    def test_own_tools(self):
+        """
+        The provider's own tools are no calls that anybody has to answer.
+        """
+        blocks = [
+            {"type": "server_tool_use", "id": "srv_1", "name": "web", "input": {}},
+            {"type": "web_search_tool_result", "tool_use_id": "srv_1", "content": []},
+            {"type": "mcp_tool_use", "id": "mcp_1", "name": "f", "input": {"a": 1}},
+        ]
+        message = one(answer(*blocks))
+
+        assert () == message.tool_calls
+        assert ["anthropic"] * 3 == [part.source for part in message.content]
+        assert [0, 1, 2] == [part.index for part in message.content]
+
+    def test_of_a_user(self):
+        """
+        A call that a user makes is none.
+        """
+        assert isinstance(one(user(call())).content[0], UnknownPart)
+
+    @pytest.mark.parametrize(
+        ("given", "what"),
+        [
+            ({1: 2}, "has a key that is no text"),
+            ({"a": [{None: 2}]}, "has a key that is no text"),
+            ({"a": b"x"}, "holds what can't be kept as JSON"),
+            ({"a": float("nan")}, "holds what can't be kept as JSON"),
+            ([], "is a list; expected an object"),
+            (None, "is null; expected an object"),
+        ],
+    )
+    def test_no_arguments(self, given, what):
+        """
+        What is no JSON object is told, with its path.
+        """
+        (problem,) = problems([answer({**call(), "input": given})])
+
+        assert ("$[0].content[0].input", what) == problem
+
+    def test_deep_arguments(self):
+        """
+        However deep: a text has no levels.
+        """
+        given = json.loads('{"a":' * 150 + "1" + "}" * 150)
+        message = one(answer({**call(), "input": given}))
+        (sent,) = dump([message]).payload["messages"][0]["content"]
+
+        assert given == sent["input"]
+
+    def test_too_deep(self):
+        """
+        What no reader of JSON would take is told, and nothing crashes.
+        """
+        given: dict[str, Any] = {}
+        for _ in range(200_000):
+            given = {"a": given}
+
+        (problem,) = problems([answer({**call(), "input": given})])
+
+        assert "$[0].content[0].input" == problem.path
+
+
+class TestResults:
+    def test_several(self):
+        """
+        Each result is a message, with the tool's name; so is what else the
+        user says.
+        """
+        history = [
+            answer(call("toolu_1", "f"), call("toolu_2", "g")),
+            user(result("toolu_1", "1"), result("toolu_2", "2"), text("and?")),
+        ]
+        loaded = several(history)
+
+        assert [
+            ToolMessage("1", tool_call_id="toolu_1", tool_name="f"),
+            ToolMessage("2", tool_call_id="toolu_2", tool_name="g"),
+            UserMessage([TextPart("and?")]),
+        ] == list(loaded[1:])
+        assert history == dump(loaded).payload["messages"]
+
+    def test_between(self):
+        """
+        Blocks between results keep their places.
+        """
+        history = [user(text("a"), result(), text("b"), text("c"), result("toolu_2"))]
+        loaded = several(history)
+
+        assert ["user", "tool", "user", "tool"] == [one.role for one in loaded]
+        assert [True, True] == [notes(loaded[at])["late"] for at in (1, 3)]
+        assert history == dump(loaded).payload["messages"]
+        assert () == dump(loaded).lost
+
+    @pytest.mark.parametrize(
+        ("fields", "failed"),
+        [
+            ({}, False),
+            ({"is_error": True}, True),
+            ({"is_error": False}, False),
+            ({"is_error": None}, False),
+        ],
+    )
+    def test_errors(self, fields, failed):
+        """
+        Whether a tool failed is kept, and how that was said.
+        """
+        history = [user(result(**fields))]
+        loaded = several(history)
+
+        assert failed is loaded[0].is_error
+        assert history == dump(loaded).payload["messages"]
+
+    @pytest.mark.parametrize(
+        ("content", "expected"),
+        [
+            ("ok", "ok"),
+            ("", ""),
+            (None, ""),
+            ([], ()),
+            ([{"type": "text", "text": "ok"}], (TextPart("ok"),)),
+        ],
+    )
+    def test_content(self, content, expected):
+        """
+        A text, blocks, or none of both.
+        """
+        history = [user(result(content=content))]
+        loaded = several(history)
+
+        assert expected == loaded[0].content
+        assert history == dump(loaded).payload["messages"]
+
+    def test_no_content(self):
+        """
+        A result may be without any.
+        """
+        block = result()
+        del block["content"]
+        loaded = several([user(block)])
+
+        assert "" == loaded[0].content
+        assert [user(block)] == dump(loaded).payload["messages"]
+
+    def test_blocks(self):
+        """
+        Images and references within a result.
+        """
+        source = {"type": "base64", "media_type": "image/png", "data": PNG_BASE64}
+        blocks = [
+            {"type": "image", "source": source},
+            {"type": "tool_reference", "tool_name": "f"},
+        ]
+        (loaded,) = several([user(result(content=blocks))])
+
+        assert ImagePart(data=PNG, media_type="image/png") == loaded.content[0]
+        assert isinstance(loaded.content[1], UnknownPart)
+
+    def test_of_an_assistant(self):
+        """
+        A result that the assistant gives is none.
+        """
+        assert isinstance(one(answer(result())).content[0], UnknownPart)
+
+    def test_marks(self):
+        """
+        The marks of a cache stay with the result.
+        """
+        block = result(cache_control={"type": "ephemeral"})
+        loaded = several([user(block)])
+
+        assert [user(block)] == dump(loaded).payload["messages"]
+        assert {"type": "ephemeral"} == notes(loaded[0])["keys"]["cache_control"]
+
+
+class TestMedia:
+    def test_base64(self):
+        """
+        Bytes and their media type.
+        """
+        part, _ = media("image", type="base64", media_type="image/png", data=PNG_BASE64)
+
+        assert ImagePart(data=PNG, media_type="image/png") == part
+
+    def test_url(self):
+        """
+        Where it is.
+        """
+        image, _ = media("image", type="url", url="https://x")
+        file, _ = media("document", type="url", url="https://x")
+
+        assert (ImagePart(url="https://x"), FilePart(url="https://x")) == (image, file)
+
+    def test_text(self):
+        """
+        A document that is a text is its bytes.
+        """
+        part, _ = media(
+            "document", type="text", media_type="text/plain", data="gr\u00fcn"
+        )
+
+        assert FilePart(data="gr\u00fcn".encode(), media_type="text/plain") == part
+
+    def test_title(self):
+        """
+        A document's title is its name; what else is said of it is noted.
+        """
+        part = document(title="a.txt", context="c", citations={"enabled": True})
+
+        assert "a.txt" == part.name
+        assert {"context", "citations"} == {*notes(part)["keys"]}
+
+    @pytest.mark.parametrize("title", [None, "", 5])
+    def test_no_title(self, title):
+        """
+        A title that says nothing goes back as it was.
+        """
+        part = document(title=title)
+        (sent,) = dump([UserMessage([part])]).payload["messages"][0]["content"]
+
+        assert ("", title) == (part.name, sent["title"])
+
+    @pytest.mark.parametrize(
+        "source",
+        [
+            {"type": "file", "file_id": "file_1"},
+            {"type": "content", "content": "x"},
+            {"type": "base64", "media_type": "image/png", "data": "?"},
+            {"type": "base64", "media_type": "", "data": PNG_BASE64},
+            {"type": "base64", "data": PNG_BASE64},
+            {"type": "text", "media_type": "text/plain", "data": ""},
+            {"type": "url", "url": ""},
+            {"type": "url"},
+            {},
+            None,
+        ],
+    )
+    def test_elsewhere(self, source):
+        """
+        What is with the provider, and what can't be read, is kept as it is.
+        """
+        for kind in ("document", "image"):
+            block = {"type": kind, "source": source}
+            message = one(user(block))
+
+            assert isinstance(message.content[0], UnknownPart)
+            assert [block] == dump([message]).payload["messages"][0]["content"]
+
+    @pytest.mark.parametrize(
+        "source",
+        [
+            {"type": "base64", "media_type": "text/plain", "data": "aGk="},
+            {"type": "base64", "media_type": "application/pdf", "data": "aGk"},
+            {"type": "text", "media_type": "text/csv", "data": "a,b"},
+            {"type": "url", "url": f"data:image/png;base64,{PNG_BASE64}"},
+            {"type": "url", "url": "https://x", "kept": 1},
+        ],
+    )
+    def test_unusual(self, source):
+        """
+        A source that `dump` would write otherwise goes back as it was.
+        """
+        part, block = media("document", **source)
+        export = dump([UserMessage([part])])
+
+        assert isinstance(part, FilePart)
+        assert [block] == export.payload["messages"][0]["content"]
+        assert () == export.lost
+
+    def test_of_an_assistant(self):
+        """
+        The assistant shows no images; what looks like one is kept.
+        """
+        source = {"type": "url", "url": "https://x"}
+        message = one(answer({"type": "image", "source": source}))
+
+        assert isinstance(message.content[0], UnknownPart)
+
+
+class TestTurns:
+    def test_apart(self):
+        """
+        Neighbours of one role stay apart, and all keys where they were.
+        """
+        history = [
+            user(text("a"), id="1"),
+            user(result(), text("b"), id="2"),
+            answer(text("c")),
+            answer(text("d"), id="3"),
+        ]
+        loaded = several(history)
+
+        assert [None, True, None, None, True] == [
+            notes(message).get("apart") for message in loaded
+        ]
+        assert history == dump(loaded).payload["messages"]
+
+    def test_system_in_front(self):
+        """
+        A system message in front of the others stays among them.
+        """
+        history = [system(text("a")), user(text("b"))]
+
+        assert {"messages": history} == dump(several(history)).payload
+
+    def test_nothing(self):
+        """
+        A message of no blocks is one of no parts.
+        """
+        assert (UserMessage(()), AssistantMessage(())) == several([user(), answer()])
+
+
+RESPONSE = {
+    "id": "msg_1",
+    "type": "message",
+    "role": "assistant",
+    "model": "claude-opus-5",
+    "content": [{"type": "text", "text": "hi"}],
+    "stop_reason": "pause_turn",
+    "stop_sequence": None,
+    "container": {"id": "c"},
+    "usage": {"input_tokens": 3, "output_tokens": 4, "service_tier": "standard"},
+}
+
+
+class TestResponse:
+    def test_meta(self):
+        """
+        Why it ended, in the provider's word, and who answered.
+        """
+        (message,) = several(RESPONSE)
+
+        assert ("pause_turn", "claude-opus-5") == (
+            message.response.finish_reason,
+            message.response.model,
+        )
+        assert (3, 4) == (
+            message.response.usage.prompt_tokens,
+            message.response.usage.completion_tokens,
+        )
+        assert "hi" == message.text
+
+    def test_notes(self):
+        """
+        What else is told is noted, and never sent.
+        """
+        (message,) = several(RESPONSE)
+        told = notes(message)["response"]
+
+        assert {"id", "type", "stop_sequence", "container", "usage"} == {*told}
+        assert {"service_tier": "standard"} == told["usage"]
+        assert [answer(text("hi"))] == dump([message]).payload["messages"]
+
+    @pytest.mark.parametrize("reason", ["end_turn", "refusal", "tool_use"])
+    def test_reasons(self, reason):
+        """
+        All reasons are the provider's own words.
+        """
+        (message,) = several({**RESPONSE, "stop_reason": reason})
+
+        assert reason == message.response.finish_reason
+
+    def test_the_least(self):
+        """
+        Only the content has to be there.
+        """
+        (message,) = several({"content": "hi", "stop_reason": None})
+
+        assert ("hi", "", None) == (
+            message.content,
+            message.response.finish_reason,
+            message.response.usage,
+        )
+
+
+class TestMended:
+    def test_texts(self):
+        """
+        Half of a surrogate pair becomes U+FFFD, and each message knows where.
+        """
+        blocks = [result(content="\ud800"), text("\udfff", keys={"a": "\ud800"})]
+        loaded = several([user(*blocks, around="\ud800")])
+        export = dump(loaded)
+
+        assert "\ufffd" == loaded[0].content == loaded[1].text
+        assert ("around", "content[0].content") == notes(loaded[0])["mended"]
+        assert ("content[1].text", "content[1].keys.a") == notes(loaded[1])["mended"]
+        assert [
+            ("messages[0]", "around"),
+            ("messages[0]", "content[0].content"),
+            ("messages[1]", "content[1].text"),
+            ("messages[1]", "content[1].keys.a"),
+        ] == [(lost.path, lost.what) for lost in export.lost]
+
+    def test_plain(self):
+        """
+        Also in plain texts, on top, in documents, inputs and responses.
+        """
+        top = several({"system": "\ud800", "messages": []})
+        plain = several([{"role": "user", "content": "\ud800"}])
+        source = {"type": "text", "media_type": "text/plain", "data": "\ud800"}
+        file = several([user({"type": "document", "source": source})])
+        called = several([answer({**call(), "input": {"a": "\ud800"}})])
+        told = several({"content": [text("\ud800")], "id": "\ud800"})
+
+        assert ("system",) == notes(top[0])["mended"]
+        assert ("content",) == notes(plain[0])["mended"]
+        assert ("content[0].source.data",) == notes(file[0])["mended"]
+        assert "\ufffd".encode() == file[0].content[0].data
+        assert ("content[0].input",) == notes(called[0])["mended"]
+        assert '{"a": "\ufffd"}' == called[0].tool_calls[0].arguments
+        assert ("id", "content[0].text") == notes(told[0])["mended"]
+
+
+class TestRefuses:
+    @pytest.mark.parametrize(
+        ("payload", "path", "what"),
+        [
+            ({}, "$", "has neither messages nor content"),
+            ({"messages": [], "content": []}, "$", "has both messages and content"),
+            ({"messages": {}}, "$.messages", "is an object; expected a list"),
+            ({"messages": [], "system": 5}, "$.system", "is 5; expected a text"),
+            ([5], "$[0]", "is 5; expected an object"),
+            ([{"content": "a"}], "$[0].role", "is missing"),
+            ([{"role": "tool", "content": "a"}], "$[0].role", "is 'tool'"),
+            ([{"role": []}], "$[0].role", "is a list"),
+            ([{"role": "user"}], "$[0].content", "is missing"),
+            ([{"role": "user", "content": None}], "$[0].content", "is null"),
+            ([user(5)], "$[0].content[0]", "is 5; expected an object"),
+            ([user({})], "$[0].content[0].type", "is missing"),
+            ([user({"type": 1})], "$[0].content[0].type", "is 1; expected a text"),
+            ([user(text(None))], "$[0].content[0].text", "is null"),
+            ([user(result(""))], "$[0].content[0].tool_use_id", "is ''"),
+            ([user(result(5))], "$[0].content[0].tool_use_id", "is 5"),
+            ([user(result(content=5))], "$[0].content[0].content", "is 5"),
+            ([user(result(is_error=1))], "$[0].content[0].is_error", "is 1"),
+            ([answer(call(5))], "$[0].content[0].id", "is 5"),
+            ([answer(call(name=5))], "$[0].content[0].name", "is 5"),
+            (
+                [answer({"type": "thinking"})],
+                "$[0].content[0].thinking",
+                "is missing",
+            ),
+            ({"content": 5}, "$.content", "is 5; expected a text or a list"),
+            ({"content": "a", "role": "user"}, "$.role", "is 'user'"),
+            ({"content": "a", "model": 5}, "$.model", "is 5"),
+            ({"content": "a", "usage": 5}, "$.usage", "is 5; expected an object"),
+            (
+                {"type": "error", "error": {"message": "Overloaded"}},
+                "$.error",
+                "is why the provider failed: Overloaded",
+            ),
+            ({"error": {}}, "$.error", "it did not say why"),
+        ],
+    )
+    def test_what_is_wrong(self, payload, path, what):
+        """
+        With its path, and what should be there.
+        """
+        (problem,) = problems(payload)
+
+        assert path == problem.path
+        assert problem.what.startswith(what) or problem.what.endswith(what)
+
+    def test_all_of_it(self):
+        """
+        All that is wrong is told at once.
+        """
+        wrong = {"system": [5], "messages": [user({}, text(5)), 6, {"role": "user"}]}
+
+        assert [
+            "$.system[0]",
+            "$.messages[0].content[0].type",
+            "$.messages[0].content[1].text",
+            "$.messages[1]",
+            "$.messages[2].content",
+        ] == [problem.path for problem in problems(wrong)]
+
+    def test_an_unhashable_id(self):
+        """
+        Whatever stands for an id.
+        """
+        (problem,) = problems([answer(call([]))])
+
+        assert "$[0].content[0].id" == problem.path

@@ -1,0 +1,227 @@
+"""
+What a response cost, in Anthropic's words.
+"""
+
+import pytest
+
+from conversation_state.adapters.anthropic import load_usage
+from conversation_state.errors import DecodeError
+from conversation_state.usage import (
+    CompletionTokensDetails,
+    PromptTokensDetails,
+    Usage,
+)
+from tests.adapters.anthropic import PING, cost, last, several, start
+
+BLOCK = {
+    "input_tokens": 3,
+    "cache_read_input_tokens": 100,
+    "cache_creation_input_tokens": 20,
+    "cache_creation": {
+        "ephemeral_5m_input_tokens": 15,
+        "ephemeral_1h_input_tokens": 5,
+    },
+    "output_tokens": 40,
+    "output_tokens_details": {"thinking_tokens": 30},
+    "server_tool_use": {"web_search_requests": 2, "web_fetch_requests": 1},
+    "service_tier": "standard",
+}
+USAGE = Usage(
+    123,
+    40,
+    163,
+    PromptTokensDetails(cached_tokens=100),
+    CompletionTokensDetails(reasoning_tokens=30),
+    {
+        "cache_write_tokens": 20,
+        "cache_write_5m_tokens": 15,
+        "cache_write_1h_tokens": 5,
+        "web_searches": 2,
+    },
+)
+
+
+def told(**block):
+    """
+    The usage that a *block* tells.
+    """
+    return cost({"usage": block})
+
+
+class TestFinds:
+    @pytest.mark.parametrize(
+        "payload",
+        [
+            BLOCK,
+            {"usage": BLOCK},
+            {"type": "message_delta", "delta": {}, "usage": BLOCK},
+            start(usage=BLOCK),
+        ],
+    )
+    def test_wherever_it_is(self, payload):
+        """
+        In a response, in an event, or by itself; all of it inclusive.
+        """
+        assert USAGE == load_usage(payload)
+
+    @pytest.mark.parametrize(
+        "payload", [None, {}, PING, {"usage": None}, {"message": 5}]
+    )
+    def test_nowhere(self, payload):
+        """
+        Where nothing is said, nothing was told.
+        """
+        assert load_usage(payload) is None
+
+    def test_running_totals(self):
+        """
+        An event near the end may tell of output only.
+        """
+        assert Usage(0, 5) == load_usage(last())
+
+    def test_counting(self):
+        """
+        What only counts tokens tells of input only.
+        """
+        assert Usage(671) == load_usage({"input_tokens": 671})
+
+
+class TestArithmetic:
+    def test_nothing_cached(self):
+        """
+        Nulls are nothing.
+        """
+        assert Usage(3, 4) == told(
+            input_tokens=3,
+            output_tokens=4,
+            cache_read_input_tokens=None,
+            cache_creation_input_tokens=None,
+            cache_creation=None,
+            server_tool_use=None,
+            output_tokens_details=None,
+        )
+
+    def test_breakdown_alone(self):
+        """
+        What was written to the cache is told by its parts, if by nothing else.
+        """
+        usage = told(input_tokens=1, cache_creation={"ephemeral_5m_input_tokens": 4})
+
+        assert (5, {"cache_write_tokens": 4, "cache_write_5m_tokens": 4}) == (
+            usage.prompt_tokens,
+            dict(usage.extra),
+        )
+
+    @pytest.mark.parametrize(
+        "parts",
+        [
+            {"ephemeral_5m_input_tokens": 4},
+            {"ephemeral_5m_input_tokens": 9, "ephemeral_9d_input_tokens": 0},
+        ],
+    )
+    def test_breakdown_that_does_not_add_up(self, parts):
+        """
+        Parts that are not the whole, or are unknown, would be priced wrongly:
+        they are left as they are.
+        """
+        response = {
+            "content": "a",
+            "usage": {"cache_creation_input_tokens": 9, "cache_creation": parts},
+        }
+        (message,) = several(response)
+        noted = message.metadata["anthropic"]["response"]["usage"]["cache_creation"]
+
+        assert {"cache_write_tokens": 9} == dict(message.response.usage.extra)
+        assert noted
+
+    def test_beside(self):
+        """
+        What advisors and summaries took is in neither prompt nor completion.
+        """
+        runs = [
+            {"type": "message", "input_tokens": 7, "output_tokens": 2},
+            {
+                "type": "compaction",
+                "input_tokens": 180,
+                "cache_read_input_tokens": 20,
+                "output_tokens": 3,
+            },
+            {"type": "advisor_message", "input_tokens": 11, "output_tokens": 5},
+            {"type": "advisor_message", "input_tokens": 11, "output_tokens": 5},
+            {"type": ["odd"], "input_tokens": 1},
+            "odd",
+        ]
+        usage = told(input_tokens=7, output_tokens=2, iterations=runs)
+
+        assert (7, 2, 9) == (
+            usage.prompt_tokens,
+            usage.completion_tokens,
+            usage.total_tokens,
+        )
+        assert {
+            "advisor_message_prompt": 22,
+            "advisor_message_completion": 10,
+            "compaction_prompt": 200,
+            "compaction_completion": 3,
+        } == dict(usage.extra)
+
+    def test_others(self):
+        """
+        Counts nobody knows keep their names.
+        """
+        assert {"novel_tokens": 4} == dict(told(novel_tokens=4, tier="x").extra)
+
+    def test_the_rest(self):
+        """
+        What is no count is kept with the response.
+        """
+        (message,) = several({"content": "a", "usage": BLOCK})
+        noted = message.metadata["anthropic"]["response"]["usage"]
+
+        assert USAGE == message.response.usage
+        assert {
+            "server_tool_use": {"web_fetch_requests": 1},
+            "service_tier": "standard",
+        } == noted
+
+
+class TestRefuses:
+    @pytest.mark.parametrize(
+        ("block", "path"),
+        [
+            ({"input_tokens": -1}, "$.usage.input_tokens"),
+            ({"output_tokens": 1.5}, "$.usage.output_tokens"),
+            ({"output_tokens": True}, "$.usage.output_tokens"),
+            ({"cache_read_input_tokens": 2**63}, "$.usage.cache_read_input_tokens"),
+            ({"cache_creation": 5}, "$.usage.cache_creation"),
+            (
+                {"cache_creation": {"ephemeral_1h_input_tokens": "1"}},
+                "$.usage.cache_creation.ephemeral_1h_input_tokens",
+            ),
+            ({"output_tokens_details": []}, "$.usage.output_tokens_details"),
+            (
+                {"server_tool_use": {"web_search_requests": -1}},
+                "$.usage.server_tool_use.web_search_requests",
+            ),
+            (
+                {"input_tokens": 2**63 - 1, "cache_read_input_tokens": 2**63 - 1},
+                "$.usage",
+            ),
+        ],
+    )
+    def test_what_no_provider_means(self, block, path):
+        """
+        Each with its path.
+        """
+        with pytest.raises(DecodeError) as caught:
+            told(**block)
+
+        assert [path] == [problem.path for problem in caught.value.problems]
+
+    @pytest.mark.parametrize("payload", [5, "a", []])
+    def test_no_payload(self, payload):
+        """
+        What is no object is refused.
+        """
+        with pytest.raises(DecodeError, match="an event of a stream or a usage"):
+            load_usage(payload)
