@@ -8,7 +8,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-from conversation_state._persistent import thaw
+from conversation_state._persistent import EMPTY_MAP, thaw
 from conversation_state.adapters._export import (
     Export,
     Lost,
@@ -278,6 +278,9 @@ _UNFIT = re.compile("[^a-zA-Z0-9_-]")
 
 
 def _beside(notes: Mapping[str, Any]) -> dict[str, Any]:
+    if notes is EMPTY_MAP:
+        return {}
+
     around: Any = thaw(map_of(notes, "around"))
     return {"around": around, "apart": notes.get("apart") is True}
 

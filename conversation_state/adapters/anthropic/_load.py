@@ -37,6 +37,7 @@ _KINDS: dict[str, Callable[..., Message]] = {
     "user": UserMessage,
 }
 _MESSAGE = frozenset({"content", "role"})
+_TEXT = ("text", "type")
 _RESPONSE = _MESSAGE | {"model", "stop_reason", "usage"}
 _RESULT = frozenset({"content", "is_error", "tool_use_id", "type"})
 
@@ -326,8 +327,11 @@ class _Loading(Reading):
                 self.wrong(here, raw, "an object")
                 continue
 
+            kind = raw.get("type")
             block = Place(self, raw, here)
-            if role == "assistant" and raw.get("type") == "tool_use":
+            if kind == "text" and len(raw) == len(_TEXT):
+                parts.append(TextPart(block.text("text"), index=index))
+            elif kind == "tool_use" and role == "assistant":
                 calls.append(read_call(block, index))
             else:
                 parts.append(read_part(block, role, index))

@@ -104,9 +104,10 @@ class Turns:
         self._top = _Turn("system")
         self._turns: list[_Turn | dict[str, Any]] = []
         self._last: _Turn | None = None
-        # System messages that wait for their place, and which of them moved.
+        # System messages that wait for their place, and how many of them have
+        # been told to.
         self._held: list[Piece] = []
-        self._moved: set[str] = set()
+        self._told = 0
 
     def system(self, piece: Piece, *, inside: bool) -> None:
         """
@@ -220,17 +221,17 @@ class Turns:
         """
         Note that what waits has to wait longer.
         """
-        for piece in self._held:
-            if piece.path not in self._moved:
-                self._moved.add(piece.path)
-                self._write.lose(piece.path, "position", _BEHIND)
+        for piece in self._held[self._told :]:
+            self._write.lose(piece.path, "position", _BEHIND)
+
+        self._told = len(self._held)
 
     def _place(self) -> None:
         """
         Put what waits behind what the user, or a tool of the provider, said;
         and on top if that was somebody else.
         """
-        held, self._held = self._held, []
+        held, self._held, self._told = self._held, [], 0
         for piece in held:
             if self._may_follow():
                 self._go_on("system", piece)
