@@ -457,6 +457,15 @@ class TestHeld:
 
         assert error.problems[0].path.startswith("$[0].content_block.input.a.a")
 
+    def test_numbers_used_twice(self):
+        """
+        A block ends where another one of its number begins.
+        """
+        message = collected(begin(SEARCH), given("{}"), begin(TEXT), more("a"))
+
+        assert SEARCH == message.content[0].raw
+        assert ("a", 1) == (message.text, message.content[1].index)
+
     def test_in_between(self):
         """
         All in the order they were sent, however they were brought.
@@ -495,6 +504,18 @@ class TestResponse:
         assert [(13, 7, 20)] == [
             (one.prompt_tokens, one.completion_tokens, one.total_tokens) for one in told
         ]
+
+    def test_usage_not_told_again(self):
+        """
+        Null is no number, and leaves what was told before.
+        """
+        message = collected(
+            start(usage={"input_tokens": 9, "service_tier": "standard"}),
+            last(usage={"input_tokens": None, "service_tier": None}),
+        )
+
+        assert Usage(9) == message.response.usage
+        assert {"service_tier": "standard"} == notes(message)["response"]["usage"]
 
     def test_usage_of_output_only(self):
         """
@@ -745,6 +766,16 @@ class TestRefuses:
 
         assert [path] == [problem.path for problem in error.problems]
         assert "interrupted" == chunks[-1].response.finish_reason
+
+    @pytest.mark.parametrize("at", [True, 1.0])
+    def test_what_is_nearly_a_number(self, at):
+        """
+        Numbers of blocks are integers, also where the block is open.
+        """
+        events = [begin(TEXT, 1), more("a", 1), more("b", at)]
+        _, error = given_before(events, DecodeError)
+
+        assert ["$[2].index"] == [problem.path for problem in error.problems]
 
     def test_a_block_that_ended(self):
         """
