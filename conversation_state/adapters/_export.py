@@ -40,7 +40,15 @@ __all__ = [
 ]
 
 # Whose notes are told from a caller's own metadata: the adapters' names.
-PROVIDERS = ("anthropic", "gemini", "openai_chat", "openai_responses")
+PROVIDERS = (
+    "anthropic",
+    "bubo",
+    "eino",
+    "gemini",
+    "openai_chat",
+    "openai_responses",
+    "transcripts",
+)
 
 
 class Lost(NamedTuple):

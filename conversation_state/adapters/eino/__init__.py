@@ -1,0 +1,64 @@
+"""
+eino's messages, as Go services hand them over in JSON.
+
+    payload = dump(messages).payload      # {"messages": [...]}
+    messages = load(payload)              # or a list of messages, or one
+    usage = load_usage(message)
+
+Plain JSON values on both sides. What is dumped has the keys that eino writes,
+in its order: those it leaves out where they are empty are left out. What it
+wrote is loaded and dumped again as it was, and the chunks of a stream of its,
+loaded as a list, are chunks for `concat`.
+
+``extra`` and our metadata are the same thing: of messages, parts and calls.
+Where our model has no word for something, `load` leaves a note in it, under
+``eino``, and `dump` reads it:
+
+keys
+    Keys no field of ours holds: unknown ones, those that say nothing
+    (``"name": null``), the ``content`` beside a list of parts, which eino's
+    models pass over, and the ``extra`` in a medium.
+
+under
+    The key that parts stood under, if not the one `dump` would take:
+    ``multi_content`` (the format before the others), or a list where a text
+    would do. That of a ``reasoning_content`` beside a list.
+
+extra
+    What in ``extra`` has the name of an adapter.
+
+made_id
+    The id that was made up for a call, or for its result, that had none. It
+    is left out again, unless somebody gave it another one. (A piece of a
+    streamed call has an index, and none is made up.)
+
+base64data, slot, without, logprobs, signed
+    How the original differed from what `dump` would write: unusual base64,
+    ``uri`` for ``url``, no ``reasoning`` in a part, what no `LogProb` holds;
+    whether eino had the signature.
+
+mended
+    Where half of a surrogate pair stood: U+FFFD stands there now, and `dump`
+    lists it as lost.
+
+What a message says by now goes before what was noted. What eino has no word
+for is in `Export.lost`: run and turn ids, times, `ToolMessage.is_error`, the
+model, a refusal (which is sent as a text), ... In other words, and not lost:
+one plain text part is a text, and no parts are none.
+
+Source:
+    The JSON of eino's schema package. Roles are not checked there: a message
+    of a role we don't know is a `UnknownMessage`.
+
+>>> from conversation_state.messages import UserMessage
+>>> dump([UserMessage("hi", metadata={"lang": "en"})]).payload
+{'messages': [{'role': 'user', 'content': 'hi', 'extra': {'lang': 'en'}}]}
+>>> load({"role": "user", "content": "hi"})
+(UserMessage(content='hi'),)
+"""
+
+from conversation_state.adapters._export import Export, Lost
+from conversation_state.adapters.eino._dump import dump
+from conversation_state.adapters.eino._load import load, load_usage
+
+__all__ = ["Export", "Lost", "dump", "load", "load_usage"]

@@ -1,0 +1,272 @@
+"""
+From our messages to eino's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from conversation_state.adapters._export import (
+    Export,
+    Writing,
+    list_of,
+    map_of,
+    notes_of,
+    written_over,
+)
+from conversation_state.adapters._extras import (
+    is_plain,
+    lose_each,
+    noted,
+    ordered,
+    own_of,
+    write_extra,
+)
+from conversation_state.adapters.eino._parts import can_be_old, write_part
+from conversation_state.adapters.eino._response import write_response
+from conversation_state.adapters.eino._words import (
+    CALL,
+    LISTS,
+    MESSAGE,
+    OLD,
+    REASONING,
+    SOURCE,
+    as_text,
+)
+from conversation_state.errors import InvalidMessageError
+from conversation_state.messages import (
+    AssistantMessage,
+    Message,
+    SystemMessage,
+    ToolMessage,
+    UnknownMessage,
+    UserMessage,
+)
+from conversation_state.parts import Part, ReasoningPart
+from conversation_state.tools import ToolCall
+
+__all__ = ["dump"]
+
+
+def dump(messages: Iterable[Message]) -> Export:
+    """
+    *messages* as a list of eino's: ``{"messages": [...]}``.
+
+    What was loaded from this format is written as it was. `Export.lost` lists
+    what differs from *messages* when the payload is loaded again: what eino
+    has no word for, what is another adapter's own, what had to be mended. A
+    signature is written if eino had it before, or if it is nobody's.
+
+    Raises:
+        InvalidMessageError:
+            If one of them is no message.
+    """
+    write = Writing(SOURCE)
+    raws: list[dict[str, Any]] = []
+    for at, message in enumerate(messages):
+        path = f"messages[{at}]"
+        if not isinstance(message, Message):
+            msg = f"{path} is a {type(message).__name__}; expected a Message"
+            raise InvalidMessageError(msg)
+
+        raw = _message(write, message, path)
+        if raw is not None:
+            raws.append(raw)
+
+    return Export({"messages": raws}, tuple(write.lost))
+
+
+def _message(write: Writing, message: Message, path: str) -> dict[str, Any] | None:
+    notes = noted(write, message, path)
+    ours = {
+        "run_id": message.run_id is not None,
+        "turn_id": message.turn_id is not None,
+        "timestamp": message.timestamp is not None,
+    }
+    lose_each(write, path, ours, "has no place in a message of eino's")
+    if isinstance(message, UnknownMessage):
+        raw = write.unknown(message.raw, message.source, path, "role")
+        own = bool(own_of(message.metadata))
+        beside = {"name": raw and bool(message.name), "metadata": raw and own}
+        lose_each(write, path, beside, "stands beside a message sent verbatim")
+        return raw  # type: ignore[no-any-return]
+
+    raw = {"role": message.role, "content": ""}
+    keys = _put_content(write, message, path, notes, raw)
+    if message.name:
+        raw["name"] = message.name
+
+    if isinstance(message, AssistantMessage):
+        _put_answer(write, message, path, notes, raw)
+    elif isinstance(message, ToolMessage):
+        if message.tool_call_id != notes.get("made_id"):
+            raw["tool_call_id"] = message.tool_call_id
+
+        if message.tool_name:
+            raw["tool_name"] = message.tool_name
+
+        why = "nothing but its text can tell that a tool failed"
+        lose_each(write, path, {"is_error": message.is_error}, why)
+
+    extra = write_extra(message.metadata, notes, "extra")
+    if extra:
+        raw["extra"] = extra
+
+    return ordered(written_over(keys, raw), MESSAGE)
+
+
+def _put_answer(
+    write: Writing,
+    message: AssistantMessage,
+    path: str,
+    notes: Mapping[str, Any],
+    raw: dict[str, Any],
+) -> None:
+    calls = [
+        _call(write, call, f"{path}.tool_calls[{at}]")
+        for at, call in enumerate(message.tool_calls)
+    ]
+    if calls:
+        raw["tool_calls"] = calls
+
+    if message.response is not None:
+        where, kept = f"{path}.response", notes.get("logprobs")
+        raw["response_meta"] = write_response(write, message.response, where, kept)
+
+
+def _put_content(
+    write: Writing,
+    message: Any,
+    path: str,
+    notes: Mapping[str, Any],
+    raw: dict[str, Any],
+) -> Mapping[str, Any]:
+    """
+    Put what *message* says into *raw*; the keys that may be put beside it.
+    """
+    keys = map_of(notes, "keys")
+    listed = not isinstance(message.content, str)
+    if not listed:
+        raw["content"] = message.content
+    else:
+        listed = _put_parts(write, message, path, notes, raw)
+
+    # What stood beside a list would be said in its place.
+    beside = () if listed else ("content", OLD)
+    if message.reasoning != keys.get(REASONING):
+        beside = (*beside, REASONING)
+
+    return {key: keys[key] for key in keys if key not in beside or not keys[key]}
+
+
+def _put_parts(
+    write: Writing,
+    message: Any,
+    path: str,
+    notes: Mapping[str, Any],
+    raw: dict[str, Any],
+) -> bool:
+    """
+    Put the parts of *message* into *raw*; whether it takes a list.
+    """
+    parts: list[tuple[Part, str]] = [
+        (part, f"{path}.parts[{at}]") for at, part in enumerate(message.content)
+    ]
+    aside = _aside(message.content)
+    rest = message.content[len(aside) :]
+    under = _list_for(message, rest, notes)
+    if not under:
+        _put_text(write, message, path, parts, raw)
+        return False
+
+    for part in aside:
+        _lose_place(write, *parts.pop(0))
+        raw[REASONING] = part.text
+
+    found = [write_part(write, part, where, under) for part, where in parts]
+    found = [part for part in found if part is not None]
+    if found:
+        raw[under] = found
+
+    return bool(found)
+
+
+def _aside(parts: tuple[Part, ...]) -> tuple[ReasoningPart, ...]:
+    """
+    The first of *parts* if it stood beside their list, and can do so again.
+    """
+    first = parts[0] if parts else None
+    if isinstance(first, ReasoningPart) and first.text and not first.signature:
+        own = notes_of(first.metadata, SOURCE)
+        if own.get("under") == REASONING and is_plain(first):
+            return (first,)
+
+    return ()
+
+
+def _list_for(message: Any, rest: tuple[Part, ...], notes: Mapping[str, Any]) -> str:
+    """
+    The key of the list that the *rest* of the parts of *message* goes to; "" if
+    all of them need none.
+    """
+    under = notes.get("under")
+    if under == OLD and all(can_be_old(part) for part in rest):
+        return OLD
+
+    own = LISTS[message.role]
+    if under in {own, OLD}:
+        return own
+
+    if isinstance(message, SystemMessage):
+        return ""
+
+    return "" if as_text(message.content) is not None else own
+
+
+def _put_text(
+    write: Writing,
+    message: Any,
+    path: str,
+    parts: list[tuple[Part, str]],
+    raw: dict[str, Any],
+) -> None:
+    for part, where in parts:
+        _lose_place(write, part, where)
+        why = "is a part's own, and the text has none"
+        lose_each(write, where, {"metadata": bool(own_of(part.metadata))}, why)
+
+    if isinstance(message, SystemMessage):
+        several = {"parts": len(parts) > 1}
+        lose_each(write, path, several, "of a system message are joined to one text")
+
+    raw["content"] = message.text
+    if message.reasoning:
+        raw[REASONING] = message.reasoning
+
+
+def _lose_place(write: Writing, part: Part, path: str) -> None:
+    write.notes(part, path)
+    if part.index is not None:
+        write.lose(path, "index", "a text that is no part has none")
+
+
+def _call(write: Writing, call: ToolCall, path: str) -> dict[str, Any]:
+    notes = write.notes(call, path)
+    raw: dict[str, Any] = {}
+    if call.index is not None:
+        raw["index"] = call.index
+
+    raw["id"] = "" if call.id == notes.get("made_id") else call.id
+    raw["type"] = call.type
+    if call.type == "function" and "type" in list_of(notes, "without"):
+        raw["type"] = ""
+
+    lose_each(write, path, {"type": not call.type}, 'that is "" means a function')
+    body = {"name": call.name, "arguments": call.arguments}
+    raw["function"] = {key: text for key, text in body.items() if text}
+    extra = write_extra(call.metadata, notes, "extra")
+    if extra:
+        raw["extra"] = extra
+
+    return ordered(written_over(map_of(notes, "keys"), raw), CALL)

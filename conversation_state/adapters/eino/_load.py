@@ -1,0 +1,362 @@
+"""
+From eino's messages to ours.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from conversation_state.adapters._extras import note_mended, read_extra, with_own
+from conversation_state.adapters._pairing import Pairing
+from conversation_state.adapters._reading import Place, Reading, is_list, is_map
+from conversation_state.adapters.eino._parts import read_old_parts, read_parts
+from conversation_state.adapters.eino._response import read_response, read_usage
+from conversation_state.adapters.eino._words import (
+    CALL,
+    LISTS,
+    OLD,
+    REASONING,
+    SOURCE,
+    as_text,
+)
+from conversation_state.messages import (
+    AssistantMessage,
+    Message,
+    SystemMessage,
+    ToolMessage,
+    UnknownMessage,
+    UserMessage,
+)
+from conversation_state.parts import Part, ReasoningPart, TextPart
+from conversation_state.tools import ToolCall
+from conversation_state.usage import Usage
+
+__all__ = ["load", "load_usage"]
+
+_SPOKEN = frozenset({"content", "extra", "name", "role", OLD})
+_KNOWN = {
+    "assistant": _SPOKEN
+    | {LISTS["assistant"], REASONING, "response_meta", "tool_calls"},
+    "system": _SPOKEN | {LISTS["system"]},
+    "tool": _SPOKEN | {LISTS["tool"], "tool_call_id", "tool_name"},
+    "user": _SPOKEN | {LISTS["user"]},
+}
+_KINDS: Mapping[str, Callable[..., Message]] = {
+    "assistant": AssistantMessage,
+    "system": SystemMessage,
+    "tool": ToolMessage,
+    "user": UserMessage,
+}
+_CALL = frozenset(CALL)
+_FUNCTION = frozenset({"arguments", "name"})
+_MOST = 2**63 - 1
+
+
+def load(payload: Any) -> tuple[Message, ...]:
+    """
+    The messages of *payload*: a list of messages, an object that has one as
+    ``messages``, or one message.
+
+    Nothing is lost: what our model has no word for is kept as an unknown part
+    or message, or in notes (see this package). Half of a surrogate pair
+    becomes U+FFFD, and a note says where. A call without an id gets one made
+    of its place, and so does its result.
+
+    Raises:
+        DecodeError:
+            If something is not what Go would read, or a number is no count;
+            with all that is wrong, each with its path.
+    """
+    read = _Loading()
+    messages: list[Message] = []
+    if is_list(payload):
+        messages = read.history(payload, "$")
+    elif is_map(payload):
+        messages = read.document(payload)
+    else:
+        read.wrong("$", payload, "a message, a list of messages, or an object of one")
+
+    read.finish()
+    return tuple(messages)
+
+
+def load_usage(payload: Any) -> Usage | None:
+    """
+    What *payload*, a message, its ``response_meta`` or the usage in that, cost.
+
+    None if it does not say. Cached tokens are a part of the prompt's, and
+    reasoning is one of the completion's.
+
+    Raises:
+        DecodeError:
+            If a count is negative, not an integer, or over 2**63 - 1.
+
+    >>> load_usage({"prompt_tokens": 9, "completion_tokens": 2, "total_tokens": 11})
+    Usage(prompt_tokens=9, completion_tokens=2, total_tokens=11, ...)
+    """
+    read = Reading()
+    usage = None
+    if is_map(payload):
+        place = Place(read, payload, "$")
+        if is_map(payload.get("response_meta")):
+            place = Place(read, payload["response_meta"], "$.response_meta")
+
+        if place.raw.get("usage") is not None:
+            usage, _ = read_usage(place, "usage")
+        elif "prompt_tokens" in payload or "completion_tokens" in payload:
+            usage, _ = read_usage(Place(read, {"": payload}, "$"), "")
+    elif payload is not None:
+        read.wrong("$", payload, "a message, or what it says of its response")
+
+    read.finish()
+    return usage
+
+
+class _Loading(Reading):
+    """
+    One payload while it is read.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.pairing = Pairing()
+
+    def document(self, payload: Mapping[str, Any]) -> list[Message]:
+        """
+        The messages of an object.
+        """
+        if "role" in payload:
+            message = self.message(payload, "$", "message_0")
+            return [] if message is None else [message]
+
+        if is_list(payload.get("messages")):
+            return self.history(payload["messages"], "$.messages")
+
+        if "messages" in payload:
+            Place(self, payload, "$").wrong("messages", "a list of messages")
+        else:
+            what = "has neither a role nor messages; expected a message or several"
+            self.problem("$", what)
+
+        return []
+
+    def history(self, raws: Sequence[Any], path: str) -> list[Message]:
+        """
+        The messages of a list.
+        """
+        found = [
+            self.message(raw, f"{path}[{at}]", f"message_{at}")
+            for at, raw in enumerate(raws)
+        ]
+        return [message for message in found if message is not None]
+
+    def message(self, raw: Any, path: str, prefix: str) -> Message | None:
+        """
+        One message; None if there was a problem. Ids that are made up begin
+        with *prefix*.
+        """
+        if not is_map(raw):
+            self.wrong(path, raw, "an object")
+            return None
+
+        place = Place(self, raw, path)
+        problems, harmed = self.count, len(self.mended)
+        role = place.text("role")
+        if self.count > problems:
+            return None
+
+        message = self._known(place, role, prefix, harmed) if role in _KINDS else None
+        if message is None and self.count == problems:
+            fresh = Place(self, raw, path)
+            raw = self.json(raw, path)
+            note_mended(fresh, harmed)
+            metadata = fresh.metadata(SOURCE)
+            message = UnknownMessage(raw, source=SOURCE, metadata=metadata)
+
+        return message if self.count == problems else None
+
+    def _known(
+        self, place: Place, role: str, prefix: str, harmed: int
+    ) -> Message | None:
+        """
+        A message of a *role* we know; None if it says what that can't.
+        """
+        problems = self.count
+        place.keep(_KNOWN[role])
+        extra = read_extra(place, "extra")
+        content: str | list[Part] = _said(place, "content")
+        parts = _listed(place, role)
+        if parts and content:
+            place.keys["content"] = content
+
+        fields: dict[str, Any] = {"name": place.optional("name")}
+        if role == "assistant":
+            fields["tool_calls"] = self._calls(place, prefix)
+            fields["response"] = read_response(place)
+            content = _thought(place, content, parts)
+        elif parts:
+            content = parts
+
+        if role == "tool":
+            fields["tool_name"] = place.optional("tool_name")
+            fields["tool_call_id"] = self._answered(place, prefix, fields["tool_name"])
+
+        if self.count > problems:
+            return None
+
+        is_odd = role == "system" and not all(isinstance(p, TextPart) for p in parts)
+        if is_odd:
+            return None
+
+        note_mended(place, harmed)
+        metadata = with_own(extra, place, SOURCE)
+        return _KINDS[role](content, **fields, metadata=metadata)
+
+    def _answered(self, place: Place, prefix: str, name: str) -> str:
+        given = place.optional("tool_call_id")
+        answered = self.pairing.answer(given, name, prefix)
+        if not given:
+            place.notes["made_id"] = answered
+
+        return answered
+
+    def _calls(self, place: Place, prefix: str) -> list[ToolCall]:
+        given = place.raw.get("tool_calls")
+        if not given:
+            if "tool_calls" in place.raw:
+                place.keys["tool_calls"] = given
+                if given is not None and not is_list(given):
+                    place.wrong("tool_calls", "a list or null")
+
+            return []
+
+        if not is_list(given):
+            place.wrong("tool_calls", "a list or null")
+            return []
+
+        found = [
+            self._call(one, f"{place.path}.tool_calls[{at}]", f"{prefix}_call_{at}")
+            for at, one in enumerate(given)
+        ]
+        calls = [call for call in found if call is not None]
+        self.pairing.call(calls)
+        return calls
+
+    def _call(self, raw: Any, path: str, made: str) -> ToolCall | None:
+        if not is_map(raw):
+            self.wrong(path, raw, "an object")
+            return None
+
+        place = Place(self, raw, path)
+        place.keep(_CALL)
+        extra = read_extra(place, "extra")
+        given = raw.get("function")
+        if given is not None and not is_map(given):
+            place.wrong("function", "an object")
+            return None
+
+        body = Place(self, given or {}, f"{path}.function")
+        body.keep(_FUNCTION)
+        name, arguments = body.optional("name"), body.optional("arguments")
+        if body.keys:
+            place.keys["function"] = body.keys
+
+        kind = _said(place, "type")
+        if not kind:
+            # "function" is what eino documents, and nobody fills it in.
+            place.notes["without"] = ["type"]
+
+        index = _index(place)
+        call_id = _said(place, "id")
+        if not call_id and index is None:
+            call_id = place.notes["made_id"] = made
+
+        return ToolCall(
+            call_id,
+            name,
+            arguments,
+            index=index,
+            type=kind or "function",
+            metadata=with_own(extra, place, SOURCE),
+        )
+
+
+def _said(place: Place, key: str) -> str:
+    """
+    The text under *key*, which is written even if it is "".
+    """
+    return "" if place.raw.get(key) is None else place.text(key)
+
+
+def _index(place: Place) -> int | None:
+    given = place.raw.get("index")
+    if given is None:
+        if "index" in place.raw:
+            place.keys["index"] = None
+
+        return None
+
+    if given.__class__ is not int or not -_MOST - 1 <= given <= _MOST:
+        place.wrong("index", "an integer of 64 bits, or null")
+    elif given >= 0:
+        return int(given)
+    else:
+        place.keys["index"] = given
+
+    return None
+
+
+def _listed(place: Place, role: str) -> list[Part]:
+    """
+    The parts that a message of *role* has in a list; none if it has none.
+    """
+    new = LISTS[role]
+    for key in (new, OLD):
+        given = place.raw.get(key)
+        if key in place.raw and not given:
+            place.keys[key] = given if given is None or is_list(given) else None
+
+        if given is not None and not is_list(given):
+            place.wrong(key, "a list or null")
+
+    parts: list[Part] = []
+    if is_list(place.raw.get(new)):
+        parts = read_parts(place, new)
+        if parts and (role == "system" or as_text(parts)):
+            place.notes["under"] = new
+
+    if is_list(place.raw.get(OLD)) and place.raw[OLD]:
+        if parts:
+            old = place.raw[OLD]
+            place.keys[OLD] = place.reading.json(old, f"{place.path}.{OLD}")
+        else:
+            parts = read_old_parts(place, OLD)
+            place.notes["under"] = OLD
+
+    return parts
+
+
+def _thought(
+    place: Place, content: str | list[Part], parts: list[Part]
+) -> str | list[Part]:
+    """
+    What an assistant says: its thoughts, and then the *parts*, or the
+    *content* where there are none.
+    """
+    text = place.optional(REASONING)
+    if not text:
+        return parts or content
+
+    if not parts:
+        parts = [TextPart(content)] if isinstance(content, str) and content else []
+        return [ReasoningPart(text), *parts]
+
+    again = [part.text for part in parts if isinstance(part, ReasoningPart)]
+    if text == "".join(again):
+        # Some models fill in both; it was thought once.
+        place.keys[REASONING] = text
+        return parts
+
+    metadata: Any = {SOURCE: {"under": REASONING}}
+    return [ReasoningPart(text, metadata=metadata), *parts]

@@ -1,0 +1,351 @@
+"""
+The parts in eino's lists, and ours.
+"""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Mapping
+from typing import Any
+
+from conversation_state.adapters._export import (
+    PROVIDERS,
+    Writing,
+    list_of,
+    map_of,
+    notes_of,
+    written_over,
+)
+from conversation_state.adapters._extras import (
+    decoded,
+    is_plain,
+    lose_each,
+    ordered,
+    read_extra,
+    with_own,
+    write_extra,
+)
+from conversation_state.adapters._reading import Place, is_map
+from conversation_state.adapters.eino._words import (
+    BESIDE,
+    HELD,
+    INPUT,
+    MEDIA,
+    MEDIUM,
+    OLD,
+    OUTPUT,
+    PART,
+    SOURCE,
+)
+from conversation_state.parts import (
+    MediaPart,
+    Part,
+    ReasoningPart,
+    RefusalPart,
+    TextPart,
+    UnknownPart,
+)
+
+__all__ = ["can_be_old", "read_old_parts", "read_parts", "write_part"]
+
+_TEXT = frozenset({"extra", "text", "type"})
+_REASONING = frozenset({"extra", "reasoning", "type"})
+_THOUGHTS = frozenset({"signature", "text"})
+_OLD_MEDIUM = ("url", "uri", "detail", "mime_type", "name", "extra")
+_FIELDS = {kind: field for kind, (field, _) in MEDIA.items()}
+_TYPES = {part: kind for kind, (_, part) in MEDIA.items()}
+
+
+def read_parts(place: Place, key: str) -> list[Part]:
+    """
+    The parts in the list under *key*.
+    """
+    parts: list[Part] = []
+    for at, raw in enumerate(place.raw[key]):
+        path = f"{place.path}.{key}[{at}]"
+        if not is_map(raw):
+            place.reading.wrong(path, raw, "an object")
+            continue
+
+        part = Place(place.reading, raw, path)
+        kind = part.text("type")
+        found: Part | None = None
+        if kind == "text":
+            part.keep(_TEXT)
+            extra = read_extra(part, "extra")
+            text = part.optional("text")
+            found = TextPart(text, metadata=with_own(extra, part, SOURCE))
+        elif kind == "reasoning" and key == OUTPUT:
+            found = _read_reasoning(part)
+        elif kind in MEDIA and MEDIA[kind][1].kind in HELD[key]:
+            found = _read_medium(part, kind, key)
+
+        parts.append(found or _unknown(part))
+
+    return parts
+
+
+def _unknown(part: Place) -> UnknownPart:
+    raw: dict[str, Any] = part.reading.json(part.raw, part.path)
+    return UnknownPart(raw, source=SOURCE)
+
+
+def _read_reasoning(part: Place) -> Part | None:
+    body = part.raw.get("reasoning")
+    inside = Place(part.reading, {}, f"{part.path}.reasoning")
+    if is_map(body):
+        inside.raw = body
+    elif body is None:
+        part.notes["without"] = ["reasoning"]
+    else:
+        part.wrong("reasoning", "an object or null")
+
+    part.keep(_REASONING)
+    inside.keep(_THOUGHTS)
+    text, signature = inside.optional("text"), inside.optional("signature")
+    if inside.keys:
+        part.keys["reasoning"] = inside.keys
+
+    if signature:
+        part.notes["signed"] = True
+
+    extra = read_extra(part, "extra")
+    metadata = with_own(extra, part, SOURCE)
+    return ReasoningPart(text, signature, metadata=metadata)
+
+
+def _read_medium(part: Place, kind: str, key: str) -> Part | None:
+    """
+    A part that holds media; None if there is nothing in it that can be read.
+    """
+    field, made = MEDIA[kind]
+    body = part.raw.get(field)
+    if body is not None and not is_map(body):
+        part.wrong(field, "an object or null")
+
+    if not is_map(body):
+        return None
+
+    inside = Place(part.reading, body, f"{part.path}.{field}")
+    content: dict[str, Any] = {}
+    # Pointers in Go, so "" is not the same as nothing.
+    url, text = inside.optional("url"), inside.optional("base64data")
+    data = decoded(text)
+    if url:
+        content["url"] = url
+        if text:
+            inside.keys["base64data"] = text
+    elif data:
+        content["data"] = data
+        if _encoded(data) != text:
+            part.notes["base64data"] = text
+    else:
+        return None
+
+    content["media_type"] = inside.optional("mime_type")
+    known = {"base64data", "mime_type", "url"}
+    word = BESIDE.get(kind) if key == INPUT else None
+    if word:
+        content[word] = inside.optional(word)
+        known.add(word)
+
+    inside.keep(frozenset(known))
+    part.keep(frozenset({"extra", "type", field}))
+    if inside.keys:
+        part.keys[field] = inside.keys
+
+    extra = read_extra(part, "extra")
+    return made(**content, metadata=with_own(extra, part, SOURCE))
+
+
+def _encoded(data: bytes) -> str:
+    return base64.b64encode(data).decode()
+
+
+def read_old_parts(place: Place, key: str) -> list[Part]:
+    """
+    The parts in the older list.
+    """
+    parts: list[Part] = []
+    for at, raw in enumerate(place.raw[key]):
+        path = f"{place.path}.{key}[{at}]"
+        if not is_map(raw):
+            place.reading.wrong(path, raw, "an object")
+            continue
+
+        part = Place(place.reading, raw, path)
+        # Left out where it is empty, even this.
+        kind = "" if raw.get("type") is None else part.text("type")
+        found: Part | None = None
+        if kind == "text":
+            part.keep(frozenset({"text", "type"}))
+            text = part.optional("text")
+            found = TextPart(text, metadata=part.metadata(SOURCE))
+        elif kind in MEDIA:
+            found = _read_old_medium(part, kind)
+
+        parts.append(found or _unknown(part))
+
+    return parts
+
+
+def _read_old_medium(part: Place, kind: str) -> Part | None:
+    body = part.raw.get(kind)
+    if body is not None and not is_map(body):
+        part.wrong(kind, "an object or null")
+
+    if not is_map(body):
+        return None
+
+    inside = Place(part.reading, body, f"{part.path}.{kind}")
+    url, uri = inside.optional("url"), inside.optional("uri")
+    if url and uri:
+        inside.keys["uri"] = uri
+    elif uri:
+        part.notes["slot"] = "uri"
+    elif not url:
+        return None
+
+    fields = {"url": url or uri, "media_type": inside.optional("mime_type")}
+    word = BESIDE.get(kind)
+    if word:
+        fields[word] = inside.optional(word)
+
+    extra = read_extra(inside, "extra")
+    inside.keep(frozenset({"extra", "mime_type", "uri", "url", word or "url"}))
+    part.keep(frozenset({"type", kind}))
+    if inside.notes:
+        part.notes.update(inside.notes)
+
+    if inside.keys:
+        part.keys[kind] = inside.keys
+
+    made: Any = MEDIA[kind][1]
+    return made(**fields, metadata=with_own(extra, part, SOURCE))  # type: ignore[no-any-return]
+
+
+def can_be_old(part: Part) -> bool:
+    """
+    Whether the older list can say all that *part* says.
+    """
+    if isinstance(part, MediaPart):
+        return part.url is not None
+
+    if isinstance(part, UnknownPart):
+        return part.source == SOURCE
+
+    return isinstance(part, TextPart) and is_plain(part)
+
+
+def write_part(write: Writing, part: Part, path: str, key: str) -> Any:
+    """
+    *part* as it stands in the list under *key*; None if it can't, and is lost.
+    """
+    notes = write.notes(part, path)
+    if part.index is not None:
+        write.lose(path, "index", "eino keeps it while it streams, and never writes it")
+
+    if isinstance(part, UnknownPart):
+        return write.unknown(part.raw, part.source, path, "type")
+
+    raw: dict[str, Any] | None
+    if isinstance(part, MediaPart):
+        raw = _write_medium(write, part, path, key)
+    elif isinstance(part, ReasoningPart):
+        raw = _write_reasoning(write, part, path, notes)
+    else:
+        raw = _write_text(write, part, path)
+
+    return raw and _finished(raw, part, notes, key)
+
+
+def _finished(
+    raw: dict[str, Any], part: Part, notes: Mapping[str, Any], key: str
+) -> dict[str, Any]:
+    """
+    *raw* with what was kept beside what *part* says.
+    """
+    extra = {} if key == OLD else write_extra(part.metadata, notes, "extra")
+    if extra:
+        raw["extra"] = extra
+
+    whole = written_over(map_of(notes, "keys"), raw)
+    for field in {*_FIELDS, *_FIELDS.values()} & whole.keys():
+        if isinstance(whole[field], dict):
+            order = _OLD_MEDIUM if key == OLD else MEDIUM
+            whole[field] = ordered(whole[field], order)
+
+    return ordered(whole, PART)
+
+
+def _write_text(write: Writing, part: Part, path: str) -> dict[str, Any]:
+    if isinstance(part, RefusalPart):
+        write.lose(path, "refusal", "is no kind of part there; sent as a text")
+
+    text = getattr(part, "text", "")
+    return {"type": "text", "text": text} if text else {"type": "text"}
+
+
+def _write_reasoning(
+    write: Writing, part: ReasoningPart, path: str, notes: Mapping[str, Any]
+) -> dict[str, Any]:
+    body: dict[str, Any] = {}
+    if part.text:
+        body["text"] = part.text
+
+    # A signature goes back to who signed, and eino may talk to anybody.
+    known = [name for name in PROVIDERS if name in part.metadata]
+    if part.signature and known and SOURCE not in known:
+        write.lose(path, "signature", f"is {known[0]}'s own, and nobody else's word")
+    elif part.signature:
+        body["signature"] = part.signature
+
+    if not body and "reasoning" in list_of(notes, "without"):
+        return {"type": "reasoning"}
+
+    return {"type": "reasoning", "reasoning": body}
+
+
+def _write_medium(
+    write: Writing, part: MediaPart, path: str, key: str
+) -> dict[str, Any] | None:
+    if part.kind not in HELD[key]:
+        write.lose(path, part.kind, "is nothing that an assistant says there")
+        return None
+
+    kind = _TYPES[type(part)]
+    word = BESIDE.get(kind)
+    beside = getattr(part, word) if word else ""
+    body = _old_medium(part) if key == OLD else _medium(part)
+    if word and beside and key == OUTPUT:
+        lose_each(write, path, {word: True}, "is for what a user sends, there")
+    elif word and beside:
+        body[word] = beside
+
+    return {"type": kind, kind if key == OLD else _FIELDS[kind]: body}
+
+
+def _medium(part: MediaPart) -> dict[str, Any]:
+    body: dict[str, Any] = {}
+    if part.data is None:
+        body["url"] = part.url
+    else:
+        text: Any = notes_of(part.metadata, SOURCE).get("base64data")
+        as_noted = isinstance(text, str) and decoded(text) == part.data
+        body["base64data"] = text if as_noted else _encoded(part.data)
+
+    if part.media_type:
+        body["mime_type"] = part.media_type
+
+    return body
+
+
+def _old_medium(part: MediaPart) -> dict[str, Any]:
+    notes = notes_of(part.metadata, SOURCE)
+    slot = "uri" if notes.get("slot") == "uri" else "url"
+    body: dict[str, Any] = {slot: part.url}
+    if part.media_type:
+        body["mime_type"] = part.media_type
+
+    extra = write_extra(part.metadata, notes, "extra")
+    return {**body, "extra": extra} if extra else body

@@ -1,0 +1,189 @@
+"""
+Messages as eino writes them: what is empty is left out, where Go does so.
+"""
+
+import base64
+
+from hypothesis import strategies as st
+
+from conversation_state.adapters.eino import load
+from conversation_state.testing.strategies import json_values, metadata, texts
+from tests.adapters.openai_chat import both, exactly, some
+
+PNG = b"\x89PNG\r\n\x1a\n"
+PNG_TEXT = base64.b64encode(PNG).decode()
+
+# What Go leaves out where it is empty is never "".
+WORDS = texts(min_size=1, max_size=4)
+SAID = texts(min_size=1)
+EXTRAS = metadata().filter(bool) | st.sampled_from(
+    [{"eino": {"keys": {"a": 1}}}, {"openai_chat": 1, "b": 2}]
+)
+EXTRA = some(extra=EXTRAS)
+
+BASE64 = st.binary(min_size=1, max_size=8).map(lambda b: base64.b64encode(b).decode())
+# Pointers, and so there or not, whatever they point to.
+COMMON = some(
+    url=texts(max_size=4) | st.just("https://example.com/a"),
+    base64data=BASE64 | st.sampled_from(["", "?", "aGk=\n", "===="]),
+    mime_type=WORDS,
+    extra=EXTRAS,
+)
+INPUT_MEDIA = {
+    "audio_url": exactly(audio=COMMON),
+    "file_url": exactly(file=both(COMMON, some(name=WORDS))),
+    "image_url": exactly(
+        image=both(COMMON, some(detail=st.sampled_from(["high", "low", "auto"])))
+    ),
+    "video_url": exactly(video=COMMON),
+}
+OUTPUT_MEDIA = {
+    "audio_url": exactly(audio=COMMON),
+    "image_url": exactly(image=COMMON),
+    "video_url": exactly(video=COMMON),
+}
+
+
+def typed(kind, *fields):
+    """
+    A part of a *kind*, with its *fields*.
+    """
+    return both(exactly(type=st.just(kind)), *fields)
+
+
+TEXT = typed("text", some(text=SAID), EXTRA)
+REASONING = typed(
+    "reasoning", some(reasoning=some(text=SAID, signature=WORDS)), EXTRA
+)
+ODD = typed("tool_search_result", some(tool_search_result=json_values()), EXTRA)
+
+
+def parts(media):
+    """
+    Parts of the newer lists.
+    """
+    found = [typed(kind, body, EXTRA) for kind, body in media.items()]
+    hollow = [typed(kind, EXTRA) for kind in media]
+    return [TEXT, ODD, *found, *hollow]
+
+
+INPUT = st.one_of(parts(INPUT_MEDIA))
+OUTPUT = st.one_of([*parts(OUTPUT_MEDIA), REASONING, REASONING])
+
+
+def old(kind, **word):
+    """
+    A part of the older list.
+    """
+    body = some(url=SAID, uri=SAID, mime_type=WORDS, extra=EXTRAS, **word)
+    return both(exactly(type=st.just(kind), **{kind: body}))
+
+
+OLD = st.one_of(
+    some(type=st.just("text"), text=SAID),
+    old("image_url", detail=WORDS),
+    old("audio_url"),
+    old("video_url"),
+    old("file_url", name=WORDS),
+)
+
+
+def listed(some_parts):
+    """
+    A list of parts, which is left out where it is empty.
+    """
+    return st.lists(some_parts, min_size=1, max_size=3)
+
+
+CALLS = both(
+    exactly(
+        id=st.sampled_from(["", "call_1", "call_2", "message_0_call_0"]),
+        type=st.sampled_from(["function", "", "custom"]),
+        function=some(name=WORDS, arguments=st.just("{}") | SAID),
+    ),
+    some(index=st.integers(-1, 2) | st.just(2**63 - 1)),
+    EXTRA,
+)
+COUNTS = st.integers(0, 9) | st.just(2**63 - 1)
+USAGES = exactly(
+    prompt_tokens=COUNTS,
+    prompt_token_details=exactly(cached_tokens=COUNTS),
+    completion_tokens=COUNTS,
+    total_tokens=COUNTS,
+    completion_token_details=some(reasoning_tokens=st.integers(1, 9)),
+)
+# Go writes no ".0".
+CHANCES = st.floats(-9, -1e-9).map(lambda x: int(x) if x.is_integer() else x) | (
+    st.sampled_from([-9999, -0.0, 0, 5e-324, -1e300])
+)
+BYTES = some(bytes=st.lists(st.integers(0, 300), min_size=1, max_size=2))
+TOPS = both(exactly(token=texts(max_size=2), logprob=CHANCES), BYTES)
+LOGPROBS = exactly(
+    content=st.none()
+    | st.lists(
+        both(TOPS, exactly(top_logprobs=st.none() | st.lists(TOPS, max_size=2))),
+        max_size=2,
+    )
+)
+RESPONSES = some(
+    finish_reason=st.sampled_from(["stop", "tool_calls"]) | WORDS,
+    usage=USAGES,
+    logprobs=LOGPROBS,
+)
+SPOKEN = both(
+    exactly(content=texts()), some(name=WORDS, multi_content=listed(OLD)), EXTRA
+)
+MESSAGES = st.one_of(
+    both(exactly(role=st.just("user")), SPOKEN, some(user_input_multi_content=listed(INPUT))),
+    both(
+        exactly(role=st.just("system")),
+        SPOKEN,
+        some(user_input_multi_content=listed(TEXT | INPUT)),
+    ),
+    both(
+        exactly(role=st.just("assistant")),
+        SPOKEN,
+        some(
+            assistant_output_multi_content=listed(OUTPUT),
+            reasoning_content=SAID | st.just("0"),
+            tool_calls=st.lists(CALLS, min_size=1, max_size=3),
+            response_meta=RESPONSES,
+        ),
+    ),
+    both(
+        exactly(role=st.just("tool")),
+        SPOKEN,
+        some(
+            user_input_multi_content=listed(INPUT),
+            tool_call_id=st.sampled_from(["call_1", "call_2", "message_1"]),
+            tool_name=WORDS,
+        ),
+    ),
+    # Roles are not checked, and fields of another role are nobody's mistake.
+    both(
+        exactly(role=st.sampled_from(["", "banana", "user", "assistant", "tool"])),
+        SPOKEN,
+        some(
+            assistant_output_multi_content=listed(OUTPUT),
+            tool_call_id=WORDS,
+            response_meta=RESPONSES,
+            newer=json_values(),
+        ),
+    ),
+)
+CONVERSATIONS = st.lists(MESSAGES, max_size=4).map(lambda said: {"messages": said})
+
+
+def one(raw):
+    """
+    The message that *raw* is.
+    """
+    (message,) = load(raw)
+    return message
+
+
+def notes(value):
+    """
+    What was noted about *value*.
+    """
+    return value.metadata.get("eino", {})

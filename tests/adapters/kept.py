@@ -1,0 +1,66 @@
+"""
+What the tests of formats that keep whole messages share.
+"""
+
+import json
+
+import attrs
+
+from conversation_state.adapters._export import PROVIDERS
+from conversation_state.messages import AssistantMessage, UnknownMessage
+from conversation_state.parts import Part, TextPart
+from conversation_state.tools import ToolCall
+
+
+def as_go(value):
+    """
+    *value* as Go's encoder writes it, but for what it escapes.
+    """
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+
+
+def lines(path):
+    """
+    The JSON values of a file, one a line.
+    """
+    return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
+
+
+def without_notes(value):
+    """
+    *value* without what adapters noted about it.
+    """
+    own = {k: v for k, v in value.metadata.items() if k not in PROVIDERS}
+    if isinstance(value, (Part, ToolCall)):
+        return attrs.evolve(value, metadata=own)
+
+    return value.replace(metadata=own)
+
+
+def said(message, source):
+    """
+    *message* with all that a library which keeps whole messages could know of
+    it: one plain text is no list, and an id that was made up is none.
+    """
+    bare = without_notes(message)
+    if isinstance(bare, UnknownMessage):
+        return bare
+
+    content = bare.content
+    if not isinstance(content, str):
+        content = [without_notes(part) for part in content]
+        if not content or (len(content) == 1 and content[0] == TextPart(bare.text)):
+            content = bare.text
+
+    bare = bare.replace(content=content)
+    if isinstance(bare, AssistantMessage):
+        calls = [
+            attrs.evolve(
+                without_notes(call),
+                id="" if "made_id" in call.metadata.get(source, {}) else call.id,
+            )
+            for call in message.tool_calls
+        ]
+        bare = bare.replace(tool_calls=calls)
+
+    return bare
