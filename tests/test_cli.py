@@ -593,6 +593,42 @@ class TestInput:
         assert "1 conversation from standard input" in result.stdout
 
 
+class TestOtherFormats:
+    def test_sharegpt(self, write):
+        """
+        What people share is replayed, too, beside OpenAI's.
+        """
+        turns = [{"from": "human", "value": "hi"}, {"from": "gpt", "value": "hello"}]
+        shared = {"id": "shared", "conversations": turns}
+        path = write(
+            line("oslo"),
+            json.dumps(shared).encode(),
+            json.dumps({"id": "odd", "messages": turns}).encode(),
+            json.dumps(turns).encode(),
+        )
+
+        result = run("--json", path)
+
+        assert 0 == result.exit_code
+        assert ["oslo", "shared", "odd", "line 4"] == names(result)
+        assert [6, 2, 2, 2] == [each["messages"] for each in outcomes(result)]
+
+    def test_a_message_a_line(self, write):
+        """
+        A file of one message a line is one conversation; what is wrong with a
+        line is told with its number.
+        """
+        bad = json.dumps({"role": "user", "content": 7}).encode()
+        path = write(*[json.dumps(each).encode() for each in SAID], bad)
+
+        result = run("--json", path)
+
+        assert 2 == result.exit_code
+        assert ["line 1"] == names(result)
+        assert [len(SAID)] == [each["messages"] for each in outcomes(result)]
+        assert result.stderr.startswith(f"{path}:7: no conversation; $.content: is 7")
+
+
 class TestBadInput:
     @pytest.mark.parametrize(
         ("bad", "why"),
@@ -608,7 +644,10 @@ class TestBadInput:
             (b'"hello"', "no conversation; expected a list of messages"),
             (b"null", "no conversation; expected a list of messages"),
             (b"{}", "no conversation; expected a list of messages"),
-            (b'{"messages": {}}', "no conversation; expected a list of messages"),
+            (
+                b'{"messages": {}}',
+                "$.messages: is an object; expected a list of messages",
+            ),
             (b"[1, 2, 3]", "(and 2 more)"),
             (b'[{"role": "user"}, {"content": "hi"}]', "$.messages["),
             (b'[{"role": "user", "content": 7}]', "$.messages[0].content"),

@@ -1,22 +1,23 @@
 """
 Reading: conversations out of files, however bad the files are.
 
-What lives here: lines in bounded memory, the conversations on them, and what
-is wrong with lines that are none. What does not: what is done with a
-conversation (`replay`), and who gets to see what was said (`_commands`).
+What lives here: lines in bounded memory, and what people are told of those that
+are no conversation. What does not: which conversation is on a line
+(`adapters.transcripts`), what is done with it (`replay`), and who gets to see
+what was said (`_commands`).
 """
 
 from __future__ import annotations
 
-import json
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
-from typing import Any, BinaryIO, NamedTuple, NoReturn
+from typing import Any, BinaryIO, NamedTuple
 
-from conversation_state.adapters import openai_chat
-from conversation_state.errors import ConversationStateError, DecodeError
+from conversation_state.adapters import openai_chat, transcripts
+from conversation_state.adapters.transcripts import Transcript, line_results
+from conversation_state.errors import ConversationStateError, DecodeError, Problem
 from conversation_state.messages import Message
 
 __all__ = ["STANDARD_INPUT", "Found", "Unreadable", "lines", "read"]
@@ -78,16 +79,14 @@ class Unreadable(NamedTuple):
         return f"{file}:{self.line}: {self.why}" if self.line else f"{file}: {self.why}"
 
 
-class _NoConversation(Exception):  # noqa: N818 - it says what is the case
-    """
-    A line that holds no conversation.
-    """
-
-
-class _NoText(_NoConversation):
+class _NoTextError(DecodeError):
     """
     A line that holds no text.
     """
+
+
+def _no_text(why: str) -> _NoTextError:
+    return _NoTextError((Problem("$", why),))
 
 
 def lines(stream: BinaryIO, *, limit: int) -> Iterator[tuple[bytes | None, int]]:
@@ -118,8 +117,10 @@ def read(
     All conversations of *files*, in order, and what is none in its place.
 
     A line holds one conversation: messages in OpenAI's chat format, as a list
-    or as an object with the list as ``messages`` and maybe an ``id``. Blank
-    lines hold nothing. A file's first bad lines are told, the rest counted.
+    or as an object with the list as ``messages`` and maybe an ``id``; or one in
+    ShareGPT's format and others that `adapters.transcripts` reads, of which one
+    has a message a line. Blank lines hold nothing. A file's first bad lines are
+    told, the rest counted.
 
     Args:
         files: Paths; ``-`` is standard input.
@@ -153,27 +154,20 @@ def _read(
 ) -> Iterator[Found | Unreadable]:
     holds_nothing = True
     told = told_binary = untold = 0
-    for number, (line, size) in enumerate(lines(stream, limit=limit), 1):
-        advance(size)
-        if line is not None and number == 1:
-            line = line.removeprefix(_UTF_8_MARK)  # noqa: PLW2901 - no part of it
-
-        if line is not None and not line.strip():
+    for found in line_results(_lines(stream, limit, advance), load=_load):
+        holds_nothing = False
+        if isinstance(found, Transcript):
+            name = found.name or nameless.format(found.line)
+            yield Found(name, file, found.line, found.messages)
             continue
 
-        holds_nothing = False
-        try:
-            name, messages = _conversation(line, size, limit)
-        except _NoConversation as error:
-            binary = isinstance(error, _NoText)
-            if told < _TOLD and not (binary and told_binary >= _TOLD_IF_BINARY):
-                told += 1
-                told_binary += binary
-                yield Unreadable(file, number, str(error))
-            else:
-                untold += 1
+        binary = isinstance(found.error, _NoTextError)
+        if told < _TOLD and not (binary and told_binary >= _TOLD_IF_BINARY):
+            told += 1
+            told_binary += binary
+            yield Unreadable(file, found.line, _why(found.error))
         else:
-            yield Found(name or nameless.format(number), file, number, messages)
+            untold += 1
 
     if untold:
         more = "1 more line is" if untold == 1 else f"{untold:,} more lines are"
@@ -183,88 +177,65 @@ def _read(
         yield Unreadable(file, 0, "empty; expected a conversation on each line")
 
 
-def _conversation(
-    line: bytes | None, size: int, limit: int
-) -> tuple[str, tuple[Message, ...]]:
+def _lines(
+    stream: BinaryIO, limit: int, advance: Callable[[int], object]
+) -> Iterator[str | DecodeError]:
     """
-    The name, if there is one, and the messages of the conversation on *line*.
+    The lines of *stream* as texts, or why they are none.
     """
-    if line is None:
-        msg = (
-            f"a line of {size / _MEBIBYTE:,.1f} MiB was skipped; --max-line is "
-            f"{limit / _MEBIBYTE:,g} MiB"
-        )
-        raise _NoConversation(msg)
+    for number, (line, size) in enumerate(lines(stream, limit=limit), 1):
+        advance(size)
+        if line is None:
+            why = (
+                f"a line of {size / _MEBIBYTE:,.1f} MiB was skipped; --max-line is "
+                f"{limit / _MEBIBYTE:,g} MiB"
+            )
+            yield DecodeError((Problem("$", why),))
+            continue
 
-    said = _json(_text(line))
-    name = ""
-    if isinstance(said, dict):
-        name = _name(said.get("id"))
-        said = said.get("messages")
+        if number == 1:
+            line = line.removeprefix(_UTF_8_MARK)  # noqa: PLW2901 - no part of it
 
-    if not isinstance(said, list):
-        msg = (
-            "no conversation; expected a list of messages, or an object with such "
-            'a list as "messages"'
-        )
-        raise _NoConversation(msg)
+        try:
+            yield _text(line)
+        except _NoTextError as error:
+            yield error
 
+
+def _load(record: Any) -> tuple[Message, ...]:
+    """
+    The messages of *record*, in OpenAI's format or another that people share.
+    """
+    said = record.get("messages") if isinstance(record, dict) else record
+    first = said[0] if isinstance(said, list) and said else None
     try:
-        return name, openai_chat.load({"messages": said})
-    except DecodeError as error:
-        first, *others = error.problems
-        why = f"no conversation; {first!s:.{_QUOTED}}"
-        if others:
-            why += f" (and {len(others):,} more)"
+        if isinstance(said, list) and not (isinstance(first, dict) and "from" in first):
+            return openai_chat.load({"messages": said})
 
-        raise _NoConversation(why) from None
+        return transcripts.load(record)
+    except DecodeError:
+        raise
     except ConversationStateError as error:
-        msg = f"no conversation; {error!s:.{_QUOTED}}"
-        raise _NoConversation(msg) from None
+        raise DecodeError((Problem("$", f"no conversation; {error}"),)) from None
+
+
+def _why(error: DecodeError) -> str:
+    first, *others = error.problems
+    # About the line itself, or about something in a conversation.
+    why = first.what if first.path == "$" else f"no conversation; {first}"
+    why = f"{why:.{_QUOTED}}"
+    return f"{why} (and {len(others):,} more)" if others else why
 
 
 def _text(line: bytes) -> str:
     if line.startswith(_UTF_16_MARKS):
-        msg = "UTF-16 text; save it as UTF-8"
-        raise _NoText(msg)
+        raise _no_text("UTF-16 text; save it as UTF-8")
 
     if b"\0" in line:
-        msg = "binary data; expected a line of JSON"
-        raise _NoText(msg)
+        raise _no_text("binary data; expected a line of JSON")
 
     try:
         return line.decode()
     except UnicodeDecodeError as error:
-        msg = f"no UTF-8 text from byte {error.start + 1} of the line on"
-        raise _NoText(msg) from None
-
-
-def _json(text: str) -> Any:
-    try:
-        return json.loads(text, parse_constant=_refuse)
-    except json.JSONDecodeError as error:
-        if error.pos >= len(text.rstrip()):
-            msg = "JSON that goes on after the line; a conversation is one line"
-        else:
-            msg = f"no JSON; {error.msg} at column {error.colno}"
-
-        raise _NoConversation(msg) from None
-    except (RecursionError, ValueError) as error:
-        # Too deep, a number of thousands of digits, or NaN.
-        msg = f"no JSON that can be read; {error!s:.{_QUOTED}}"
-        raise _NoConversation(msg) from None
-
-
-def _refuse(constant: str) -> NoReturn:
-    msg = f"{constant} is no JSON"
-    raise ValueError(msg)
-
-
-def _name(given: object) -> str:
-    """
-    *given* as a name; "" if it is none.
-    """
-    if isinstance(given, str):
-        return given
-
-    return str(given) if type(given) is int else ""
+        why = f"no UTF-8 text from byte {error.start + 1} of the line on"
+        raise _no_text(why) from None

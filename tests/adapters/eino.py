@@ -52,9 +52,7 @@ def typed(kind, *fields):
 
 
 TEXT = typed("text", some(text=SAID), EXTRA)
-REASONING = typed(
-    "reasoning", some(reasoning=some(text=SAID, signature=WORDS)), EXTRA
-)
+REASONING = typed("reasoning", some(reasoning=some(text=SAID, signature=WORDS)), EXTRA)
 ODD = typed("tool_search_result", some(tool_search_result=json_values()), EXTRA)
 
 
@@ -134,7 +132,11 @@ SPOKEN = both(
     exactly(content=texts()), some(name=WORDS, multi_content=listed(OLD)), EXTRA
 )
 MESSAGES = st.one_of(
-    both(exactly(role=st.just("user")), SPOKEN, some(user_input_multi_content=listed(INPUT))),
+    both(
+        exactly(role=st.just("user")),
+        SPOKEN,
+        some(user_input_multi_content=listed(INPUT)),
+    ),
     both(
         exactly(role=st.just("system")),
         SPOKEN,

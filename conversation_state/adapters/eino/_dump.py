@@ -41,7 +41,6 @@ from conversation_state.messages import (
     SystemMessage,
     ToolMessage,
     UnknownMessage,
-    UserMessage,
 )
 from conversation_state.parts import Part, ReasoningPart
 from conversation_state.tools import ToolCall

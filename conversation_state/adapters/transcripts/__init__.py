@@ -1,0 +1,55 @@
+"""
+Transcripts as people share them: ShareGPT and its kin, and plain roles in lines
+of JSON. They are read, and not written.
+
+    messages = load(record)
+    for transcript in load_lines(file):       # raises at the first bad line
+        ...
+    for result in line_results(file):         # a Transcript, or what is Broken
+        ...
+
+What is read, in any mixture:
+
+- ``{"conversations": [{"from": "human", "value": "hi"}, ...]}``, with the list
+  under ``messages``, ``items`` or ``conversation``, or bare; turns have ``from``
+  or ``role``, and ``value``, ``content`` or ``text``. A ``system`` beside the
+  list comes first.
+- Calls and results in turns of their own: ``function_call`` (or ``tool_call``),
+  whose text is one call in JSON or a list of calls, and ``observation``,
+  ``tool``, ``function`` and the like. Calls that follow one another are made by
+  one message. Arguments are kept byte for byte.
+- ``{"messages": [{"role": "user", "content": "hi"}, ...]}``, with ``tool_calls``,
+  ``tool_call_id``, ``name`` and ``reasoning_content`` as OpenAI has them, and
+  with arguments that are objects, too.
+- ``{"role": "user", "content": "hi"}``, a message a line: the lines that follow
+  one another are one conversation, up to a blank line.
+- ``{"prompt": ..., "completion": ...}`` (or ``response``): texts, or lists of
+  turns.
+
+A result says rarely which call it answers: of the calls made last it is the
+first one without a result, of that tool if it names one. Calls get ids made of
+their places. What a turn says beside this (``weight``, say) is in the metadata
+of its message, under ``transcripts``, as ``keys``; what a record says beside
+its turns (``tools``, ``images``) is in `Transcript.keys`.
+
+Source:
+    LLaMA-Factory's dialect of ShareGPT, the datasets of OpenChat and Hermes,
+    and those TRL and OpenAI's fine-tuning take. Tags in a text
+    (``<tool_call>``, ``<image>``) are left as they are. OpenAI's own requests
+    and responses are read, and written, by the adapter `openai_chat`.
+
+>>> load({"conversations": [{"from": "human", "value": "hi"}]})
+(UserMessage(content='hi'),)
+>>> [talk.messages for talk in load_lines('{"prompt": "1+1?", "completion": "2"}')]
+[(UserMessage(content='1+1?'), AssistantMessage(content='2', ...))]
+"""
+
+from conversation_state.adapters.transcripts._lines import (
+    Broken,
+    Transcript,
+    line_results,
+    load_lines,
+)
+from conversation_state.adapters.transcripts._load import load
+
+__all__ = ["Broken", "Transcript", "line_results", "load", "load_lines"]

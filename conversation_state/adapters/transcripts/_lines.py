@@ -1,0 +1,224 @@
+"""
+Lines of JSON, and the conversations on them.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any, NamedTuple, NoReturn
+
+from conversation_state._persistent import PMap, freeze_map
+from conversation_state.adapters._reading import Reading, is_map
+from conversation_state.adapters.transcripts._load import is_turn, load, said_in
+from conversation_state.errors import DecodeError, Problem
+from conversation_state.messages import Message
+
+__all__ = ["Broken", "Transcript", "line_results", "load_lines"]
+
+_MARK = "\ufeff"
+
+
+class Transcript(NamedTuple):
+    """
+    A conversation that was found.
+
+    Attributes:
+        line: The line it is on, or starts on, counted from 1.
+
+        name: Its ``id``, as it is; "" if it has none.
+
+        messages: What was said.
+
+        keys: What its record says beside that: ``tools``, ``source``, ...
+    """
+
+    line: int
+    name: str
+    messages: tuple[Message, ...]
+    keys: PMap[str, Any]
+
+
+class Broken(NamedTuple):
+    """
+    A line that holds no conversation.
+
+    Attributes:
+        line: The line, counted from 1.
+
+        error: All that is wrong with it, each with its path in the line.
+    """
+
+    line: int
+    error: DecodeError
+
+
+def load_lines(
+    lines: str | Iterable[str | DecodeError],
+    *,
+    load: Callable[[Any], tuple[Message, ...]] = load,
+) -> Iterator[Transcript]:
+    """
+    The conversations on *lines*, as they come; see `line_results`.
+
+    Raises:
+        DecodeError:
+            At the first line that holds none; its problems name the line:
+            ``line 3: $.conversations[0].from``.
+    """
+    for result in line_results(lines, load=load):
+        if isinstance(result, Broken):
+            at = f"line {result.line}: "
+            problems = [Problem(f"{at}{p.path}", p.what) for p in result.error.problems]
+            raise DecodeError(tuple(problems))
+
+        yield result
+
+
+def line_results(
+    lines: str | Iterable[str | DecodeError],
+    *,
+    load: Callable[[Any], tuple[Message, ...]] = load,
+) -> Iterator[Transcript | Broken]:
+    """
+    The conversations on *lines*, and in its place whatever is none.
+
+    Blank lines hold nothing. Lines of one message each are one conversation,
+    as far as no blank line and no other conversation comes between; one of
+    them that is broken is told before it, and is not in it.
+
+    Args:
+        lines: A text, or its lines: an open file, say. Instead of a line that
+            could not be had may stand the error that says why.
+
+        load: What makes messages of a record, and of a list of messages. That
+            of an adapter's, for a dialect that this one does not know.
+    """
+    if isinstance(lines, str):
+        # Not splitlines: JSON may hold what that takes for the end of a line.
+        lines = lines.split("\n")
+
+    loose = _Loose(load)
+    for number, line in enumerate(lines, 1):
+        if isinstance(line, DecodeError):
+            yield Broken(number, line)
+            continue
+
+        if number == 1:
+            line = line.removeprefix(_MARK)  # noqa: PLW2901 - no part of it
+
+        if not line or line.isspace():
+            yield from loose.rest()
+            continue
+
+        try:
+            record = _parsed(line)
+            if is_map(record) and is_turn(record):
+                loose.add(number, record)
+                continue
+
+            found = Transcript(number, *_read(record, load))
+        except DecodeError as error:
+            yield Broken(number, error)
+        else:
+            yield from loose.rest()
+            yield found
+
+    yield from loose.rest()
+
+
+class _Loose:
+    """
+    Messages on lines of their own, until their conversation ends.
+    """
+
+    def __init__(self, load: Callable[[Any], tuple[Message, ...]]) -> None:
+        self._load = load
+        self._line = 0
+        self._raws: list[Any] = []
+
+    def add(self, number: int, raw: Any) -> None:
+        """
+        Add the message *raw*, on the line of this *number*.
+
+        Raises:
+            DecodeError:
+                If it is none.
+        """
+        # Alone to see what is wrong with it; with the others, later, to see
+        # which call it answers.
+        try:
+            self._load([raw])
+        except DecodeError as error:
+            problems = [Problem(_of_line(one.path), one.what) for one in error.problems]
+            raise DecodeError(tuple(problems)) from None
+
+        if not self._raws:
+            self._line = number
+
+        self._raws.append(raw)
+
+    def rest(self) -> Iterator[Transcript]:
+        """
+        The conversation so far, if there is any.
+        """
+        if self._raws:
+            raws, self._raws = self._raws, []
+            yield Transcript(self._line, "", self._load(raws), freeze_map({}, "keys"))
+
+
+def _of_line(path: str) -> str:
+    """
+    *path* in a list of one message, as one in the message.
+    """
+    head, bracket, rest = path.partition("[0]")
+    return f"${rest}" if bracket and head in {"$", "$.messages"} else path
+
+
+def _read(
+    record: Any, load: Callable[[Any], tuple[Message, ...]]
+) -> tuple[str, tuple[Message, ...], PMap[str, Any]]:
+    messages = load(record)
+    if not is_map(record):
+        return "", messages, freeze_map({}, "keys")
+
+    read = Reading()
+    name = _name(record)
+    keys = read.rest(record, said_in(record) | ({"id"} if name else set()), "$")
+    read.finish()
+    return name, messages, freeze_map(keys, "keys")
+
+
+def _name(record: Mapping[str, Any]) -> str:
+    given = record.get("id")
+    if isinstance(given, str):
+        return given
+
+    return str(given) if type(given) is int else ""
+
+
+def _parsed(text: str) -> Any:
+    """
+    The JSON value that *text* is.
+
+    Raises:
+        DecodeError:
+            If it is none.
+    """
+    try:
+        return json.loads(text, parse_constant=_refuse)
+    except json.JSONDecodeError as error:
+        if error.pos >= len(text.rstrip()):
+            why = "JSON that goes on after the line; a conversation is one line"
+        else:
+            why = f"no JSON; {error.msg} at column {error.colno}"
+    except (RecursionError, ValueError) as error:
+        # Too deep, a number of thousands of digits, or NaN.
+        why = f"no JSON that can be read; {error}"
+
+    raise DecodeError((Problem("$", why),))
+
+
+def _refuse(constant: str) -> NoReturn:
+    msg = f"{constant} is no JSON"
+    raise ValueError(msg)

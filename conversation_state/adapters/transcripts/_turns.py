@@ -1,0 +1,329 @@
+"""
+From one turn to a message, or to calls.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from conversation_state.adapters._extras import note_mended
+from conversation_state.adapters._pairing import Pairing
+from conversation_state.adapters._reading import Place, Reading, is_list, is_map, mended
+from conversation_state.adapters.transcripts._calls import Called, calls_in
+from conversation_state.messages import (
+    AssistantMessage,
+    Message,
+    SystemMessage,
+    ToolMessage,
+    UnknownMessage,
+    UserMessage,
+)
+from conversation_state.parts import (
+    ImagePart,
+    Part,
+    ReasoningPart,
+    TextPart,
+    UnknownPart,
+)
+from conversation_state.tools import ToolCall
+
+__all__ = ["SOURCE", "WHO", "Turn"]
+
+# The name under which notes are kept, and whose word an unknown part is.
+SOURCE = "transcripts"
+
+# Where a turn has who says what.
+WHO = ("from", "role")
+_WHAT = ("value", "content", "text")
+_THOUGHTS = ("reasoning_content", "thinking")
+
+_CALLS = "calls"
+_ROLES: Mapping[str, str] = {
+    "assistant": "assistant",
+    "bard": "assistant",
+    "bing": "assistant",
+    "bot": "assistant",
+    "chatgpt": "assistant",
+    "developer": "system",
+    "function": "tool",
+    "function_call": _CALLS,
+    "function_response": "tool",
+    "gpt": "assistant",
+    "human": "user",
+    "model": "assistant",
+    "observation": "tool",
+    "system": "system",
+    "tool": "tool",
+    "tool_call": _CALLS,
+    "tool_response": "tool",
+    "user": "user",
+}
+_TEXT = frozenset({"text", "type"})
+_IMAGE = frozenset({"image_url", "type"})
+_IMAGE_URL = frozenset({"detail", "url"})
+
+
+class Turn:
+    """
+    One turn while it is read.
+    """
+
+    def __init__(
+        self, read: Reading, pairing: Pairing, raw: Any, path: str, at: int
+    ) -> None:
+        self.read = read
+        self.pairing = pairing
+        self.problems, self.harmed = read.count, len(read.mended)
+        self.prefix = f"message_{at}"
+        self.place = Place(read, raw if is_map(raw) else {}, path)
+        self.role = ""
+        if is_map(raw):
+            self.who = next((key for key in WHO if raw.get(key) is not None), "role")
+            self.what = next((key for key in _WHAT if raw.get(key) is not None), "")
+            said = raw.get(self.who)
+            if isinstance(said, str):
+                self.role = _ROLES.get(said.strip().lower(), "")
+
+            if not self.role:
+                self.place.wrong(self.who, f"one of {', '.join(_ROLES)}")
+        else:
+            read.wrong(path, raw, "an object")
+
+    def calls(self) -> list[ToolCall] | None:
+        """
+        The calls, if this is a turn of calls.
+        """
+        if self.role != _CALLS or not self.what:
+            return None
+
+        said = self.place.raw[self.what]
+        text = mended(said) if isinstance(said, str) else _as_json(self._json())
+        found = calls_in(text)
+        if found is None:
+            return None
+
+        self._keep(self.who, self.what)
+        if text != said and isinstance(said, str):
+            self.read.mended.append(f"{self.place.path}.{self.what}")
+
+        note_mended(self.place, self.harmed)
+        calls = [
+            self._called(called, f"{self.prefix}_call_{at}")
+            for at, called in enumerate(found)
+        ]
+        return calls if self._is_fine() else None
+
+    def _called(self, called: Called, made: str) -> ToolCall:
+        # What is escaped in a text may be half of a pair, too.
+        path = f"{self.place.path}.{self.what}"
+        noted = Place(self.read, called._asdict(), path)
+        harmed = len(self.read.mended)
+        call_id, name, arguments = map(noted.text, ("id", "name", "arguments"))
+        noted.keys = self.read.json(called.keys, path)
+        note_mended(noted, harmed)
+        if not call_id:
+            noted.notes["made_id"] = made
+
+        metadata = noted.metadata(SOURCE)
+        return ToolCall(call_id or made, name, arguments, metadata=metadata)
+
+    def message(self) -> Message | None:
+        """
+        The message; None if there was a problem.
+        """
+        if not self._is_fine():
+            return None
+
+        found = None if self.role == _CALLS else self._known()
+        if found is None and self._is_fine():
+            fresh = Place(self.read, self.place.raw, self.place.path)
+            raw = self.read.json(fresh.raw, fresh.path)
+            note_mended(fresh, self.harmed)
+            metadata = fresh.metadata(SOURCE)
+            return UnknownMessage(raw, source=SOURCE, metadata=metadata)
+
+        return found if self._is_fine() else None
+
+    def _is_fine(self) -> bool:
+        return self.read.count == self.problems
+
+    def _json(self) -> Any:
+        path = f"{self.place.path}.{self.what}"
+        return self.read.json(self.place.raw[self.what], path)
+
+    def _keep(self, *known: str) -> None:
+        """
+        Keep all but the *known* keys, if it says anything.
+        """
+        left = self.read.rest(self.place.raw, frozenset(known), self.place.path)
+        self.place.keys.update({k: v for k, v in left.items() if v is not None})
+
+    def _known(self) -> Message | None:
+        place, role = self.place, self.role
+        content = self._content()
+        fields: dict[str, Any] = {}
+        known = [self.who, self.what, "name"]
+        name = self._text("name")
+        kind: Callable[..., Message]
+        if role == "tool":
+            kind = ToolMessage
+            known.append("tool_call_id")
+            fields["tool_name"] = name
+            fields["tool_call_id"] = self._answered(name)
+        elif role == "assistant":
+            kind = AssistantMessage
+            known += ["tool_calls", *_THOUGHTS]
+            fields = {"name": name, "tool_calls": self._listed_calls()}
+            content = self._thought(content)
+        else:
+            kind = SystemMessage if role == "system" else UserMessage
+            fields["name"] = name
+
+        self._keep(*known)
+        is_odd = role == "system" and not (
+            isinstance(content, str) or all(isinstance(p, TextPart) for p in content)
+        )
+        if is_odd or not self._is_fine():
+            return None
+
+        note_mended(place, self.harmed)
+        return kind(content, **fields, metadata=place.metadata(SOURCE))
+
+    def _text(self, key: str) -> str:
+        return "" if self.place.raw.get(key) is None else self.place.text(key)
+
+    def _answered(self, name: str) -> str:
+        given = self._text("tool_call_id")
+        answered = self.pairing.answer(given, name, self.prefix)
+        if not given:
+            self.place.notes["made_id"] = answered
+
+        return answered
+
+    def _thought(self, content: str | list[Part]) -> str | list[Part]:
+        thoughts: list[Part] = [
+            ReasoningPart(text) for key in _THOUGHTS if (text := self._text(key))
+        ]
+        if not thoughts:
+            return content
+
+        if isinstance(content, str):
+            content = [TextPart(content)] if content else []
+
+        return [*thoughts, *content]
+
+    def _content(self) -> str | list[Part]:
+        """
+        What is said. What a tool gave is a text for the model in any case, of
+        whatever kind of JSON.
+        """
+        raw = self.place.raw
+        if not self.what:
+            silent = any(key in raw for key in _WHAT) or raw.get("tool_calls")
+            if not silent:
+                what = f"has none of {', '.join(_WHAT)}; expected what was said"
+                self.read.problem(self.place.path, what)
+
+            return ""
+
+        said = raw[self.what]
+        if isinstance(said, str):
+            return self.place.text(self.what)
+
+        if is_list(said) and all(_is_block(block) for block in said):
+            path = f"{self.place.path}.{self.what}"
+            return [self._part(one, f"{path}[{at}]") for at, one in enumerate(said)]
+
+        if self.role == "tool":
+            return _as_json(self._json())
+
+        self.place.wrong(self.what, "a text, or a list of blocks")
+        return ""
+
+    def _part(self, raw: Any, path: str) -> Part:
+        read = self.read
+        if isinstance(raw, str):
+            text = mended(raw)
+            if text is not raw:
+                read.mended.append(path)
+
+            return TextPart(text)
+
+        if raw.keys() == _TEXT and raw["type"] == "text":
+            return TextPart(read.text(raw, "text", path))
+
+        if raw.keys() == _IMAGE and _is_shown(raw["image_url"]):
+            place = Place(read, raw["image_url"], f"{path}.image_url")
+            return ImagePart(url=place.text("url"), detail=place.optional("detail"))
+
+        found: dict[str, Any] = read.json(raw, path)
+        return UnknownPart(found, source=SOURCE)
+
+    def _listed_calls(self) -> list[ToolCall]:
+        given = self.place.raw.get("tool_calls")
+        if given is None:
+            return []
+
+        if not is_list(given):
+            self.place.wrong("tool_calls", "a list or null")
+            return []
+
+        path = f"{self.place.path}.tool_calls"
+        found = [self._listed(one, f"{path}[{at}]", at) for at, one in enumerate(given)]
+        calls = [call for call in found if call is not None]
+        if calls:
+            self.pairing.call(calls)
+
+        return calls
+
+    def _listed(self, raw: Any, path: str, at: int) -> ToolCall | None:
+        if not is_map(raw):
+            self.read.wrong(path, raw, "an object")
+            return None
+
+        place = Place(self.read, raw, path)
+        inside = place
+        if is_map(raw.get("function")):
+            inside = Place(self.read, raw["function"], f"{path}.function")
+            inside.keep(frozenset({"arguments", "name"}))
+            place.keep(frozenset({"function", "id", "type"}))
+            if inside.keys:
+                place.keys["function"] = inside.keys
+        else:
+            place.keep(frozenset({"arguments", "id", "name", "type"}))
+
+        name, arguments = inside.text("name"), ""
+        if isinstance(inside.raw.get("arguments"), str):
+            arguments = inside.text("arguments")
+        elif inside.raw.get("arguments") is not None:
+            given = inside.raw["arguments"]
+            arguments = _as_json(self.read.json(given, f"{inside.path}.arguments"))
+
+        call_id = place.optional("id")
+        if not call_id:
+            call_id = place.notes["made_id"] = f"{self.prefix}_call_{at}"
+
+        kind = "function" if raw.get("type") is None else place.text("type")
+        metadata = place.metadata(SOURCE)
+        return ToolCall(call_id, name, arguments, type=kind, metadata=metadata)
+
+
+def _is_shown(body: Any) -> bool:
+    return (
+        is_map(body)
+        and body.keys() <= _IMAGE_URL
+        and bool(body.get("url"))
+        and all(isinstance(text, str) for text in body.values())
+    )
+
+
+def _is_block(value: Any) -> bool:
+    return isinstance(value, str) or (
+        is_map(value) and isinstance(value.get("type"), str)
+    )
+
+
+def _as_json(value: Any) -> str:
+    return json.dumps(value, ensure_ascii=False)

@@ -1,0 +1,786 @@
+"""
+Transcripts: ShareGPT and its kin, plain roles, and lines of JSON.
+"""
+
+import copy
+import io
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from conversation_state.adapters import openai_chat, transcripts
+from conversation_state.adapters.transcripts import (
+    Broken,
+    Transcript,
+    line_results,
+    load,
+    load_lines,
+)
+from conversation_state.errors import DecodeError, Problem
+from conversation_state.messages import (
+    AssistantMessage,
+    SystemMessage,
+    ToolMessage,
+    UnknownMessage,
+    UserMessage,
+)
+from conversation_state.parts import (
+    ImagePart,
+    ReasoningPart,
+    TextPart,
+    UnknownPart,
+)
+from conversation_state.testing.strategies import json_values, texts
+from conversation_state.trimming import TrimContext
+from tests.adapters.contract import JUNK, as_json, as_text, bare, harmed, refusal
+from tests.adapters.kept import lines
+from tests.adapters.openai_chat import both, exactly, some
+
+USERS = ["human", "user", "Human"]
+MODELS = ["gpt", "assistant", "chatgpt", "bing", "bard", "model", "bot"]
+TOOLS = ["observation", "tool", "function", "tool_response", "function_response"]
+CALLERS = ["function_call", "tool_call"]
+
+ASKED = {"from": "human", "value": "hi"}
+SAID = {"from": "gpt", "value": "hello"}
+CALLED = '{"name": "clock", "arguments": {"city":  "Oslo"}}'
+
+
+def turn(who, what):
+    """
+    Turns, by either pair of keys.
+    """
+    return st.one_of(
+        exactly(**{"from": st.sampled_from(who), "value": what}),
+        exactly(role=st.sampled_from(who), content=what),
+        exactly(**{"from": st.sampled_from(who), "text": what}),
+    )
+
+
+NAMES = texts(min_size=1, max_size=4)
+ARGUMENTS = st.dictionaries(NAMES, json_values(max_leaves=2), max_size=2)
+IN_TEXT = both(exactly(name=NAMES), some(arguments=ARGUMENTS | texts(), id=NAMES))
+CALLS = (IN_TEXT | st.lists(IN_TEXT, min_size=1, max_size=3)).map(
+    lambda calls: json.dumps(calls, ensure_ascii=False)
+)
+EXTRAS = st.just({}) | some(weight=st.just(1), images=json_values())
+TURNS = st.one_of(
+    both(turn(USERS, texts()), EXTRAS),
+    both(turn(MODELS, texts()), EXTRAS),
+    both(turn(CALLERS, CALLS | texts()), EXTRAS),
+    both(turn(TOOLS, texts() | json_values()), some(name=NAMES, tool_call_id=NAMES)),
+    turn(["system", "developer"], texts()),
+    both(
+        exactly(role=st.just("assistant"), content=texts() | st.none()),
+        exactly(
+            tool_calls=st.lists(
+                some(
+                    id=NAMES,
+                    type=st.just("function"),
+                    function=both(exactly(name=NAMES), some(arguments=ARGUMENTS)),
+                ).filter(lambda call: "function" in call),
+                max_size=2,
+            )
+        ),
+        some(reasoning_content=texts()),
+    ),
+)
+LISTED = st.lists(
+    TURNS.filter(
+        lambda t: (
+            t.get("value", t.get("content")) is not None
+            or "tool_calls" in t
+            or "text" in t
+        )
+    ),
+    max_size=5,
+)
+RECORDS = st.one_of(
+    *[
+        both(
+            exactly(**{key: LISTED}),
+            some(id=st.integers() | texts(), system=texts(), tools=json_values()),
+        )
+        for key in ("conversations", "messages", "items", "conversation")
+    ],
+    exactly(prompt=texts() | LISTED, completion=texts() | LISTED),
+    exactly(prompt=texts(), response=texts()),
+    LISTED,
+)
+
+
+def one(raw):
+    """
+    The message that *raw* is.
+    """
+    (message,) = load(raw)
+    return message
+
+
+def notes(value):
+    """
+    What was noted about *value*.
+    """
+    return value.metadata.get("transcripts", {})
+
+
+def problems(read, document):
+    """
+    What *read* finds wrong with *document*.
+    """
+    with pytest.raises(DecodeError) as caught:
+        read(document)
+
+    return [str(one) for one in caught.value.problems]
+
+
+def talk(*turns, **beside):
+    """
+    A record of these *turns*.
+    """
+    return {"conversations": list(turns), **beside}
+
+
+class TestLoad:
+    @pytest.mark.parametrize(
+        "key", ["conversations", "messages", "items", "conversation"]
+    )
+    def test_lists(self, key):
+        """
+        The turns stand under any of four keys, or are the record itself.
+        """
+        expected = (UserMessage("hi"), AssistantMessage("hello"))
+
+        assert expected == load({key: [ASKED, SAID]})
+        assert expected == load([ASKED, SAID])
+
+    @pytest.mark.parametrize("what", ["value", "content", "text"])
+    @pytest.mark.parametrize("who", ["from", "role"])
+    def test_keys(self, who, what):
+        """
+        Who says what is told by either pair of keys, or by one of each.
+        """
+        assert (UserMessage("hi"),) == load([{who: "user", what: "hi"}])
+
+    @pytest.mark.parametrize(
+        ("who", "expected"),
+        [
+            *[(who, UserMessage("x")) for who in USERS],
+            *[(who, AssistantMessage("x")) for who in MODELS],
+            ("system", SystemMessage("x")),
+            ("developer", SystemMessage("x")),
+        ],
+    )
+    def test_roles(self, who, expected):
+        """
+        Whoever the turn is from, the message is by one of our roles.
+        """
+        assert expected == one([{"from": who, "value": "x"}])
+
+    def test_system_beside(self):
+        """
+        A system prompt beside the turns comes first; an empty one is none.
+        """
+        assert (SystemMessage("Be brief."), UserMessage("hi")) == load(
+            talk(ASKED, system="Be brief.")
+        )
+        assert (UserMessage("hi"),) == load(talk(ASKED, system=""))
+        assert (UserMessage("hi"),) == load(talk(ASKED, system=None))
+
+    def test_prompt_and_completion(self):
+        """
+        Both are texts or lists of turns, and the completion may be called a
+        response.
+        """
+        expected = (UserMessage("hi"), AssistantMessage("hello"))
+
+        assert expected == load({"prompt": "hi", "completion": "hello"})
+        assert expected == load({"prompt": "hi", "response": "hello"})
+        assert expected == load({"prompt": [ASKED], "completion": [SAID]})
+
+    def test_turn_alone(self):
+        """
+        One turn is a conversation of one message.
+        """
+        assert (UserMessage("hi"),) == load({"role": "user", "content": "hi"})
+
+    def test_keeps_keys(self):
+        """
+        What a turn says beside it is in the notes, but for what says nothing.
+        """
+        raw = {**SAID, "weight": 0, "name": None, "markdown": None}
+
+        assert {"keys": {"weight": 0}} == notes(one([raw]))
+
+    def test_parts(self):
+        """
+        Blocks are parts; those we know only half stay what they were.
+        """
+        odd = {"type": "image", "image": "x.png"}
+        far = {"type": "image_url", "image_url": {"url": "http://a", "x": 1}}
+        message = one(
+            {
+                "role": "user",
+                "content": [
+                    "plain",
+                    {"type": "text", "text": "block"},
+                    {
+                        "type": "image_url",
+                        "image_url": {"url": "http://a", "detail": "low"},
+                    },
+                    odd,
+                    far,
+                ],
+            }
+        )
+
+        assert (
+            TextPart("plain"),
+            TextPart("block"),
+            ImagePart(url="http://a", detail="low"),
+            UnknownPart(odd, source="transcripts"),
+            UnknownPart(far, source="transcripts"),
+        ) == message.content
+
+    def test_system_of_more_than_text(self):
+        """
+        A system turn that is more than text is kept as it is.
+        """
+        raw = {"role": "system", "content": [{"type": "image", "image": "x.png"}]}
+
+        assert UnknownMessage(raw, source="transcripts") == one(raw)
+
+    def test_thoughts(self):
+        """
+        Thoughts come before what is said.
+        """
+        raw = {"role": "assistant", "content": "4", "reasoning_content": "2+2"}
+
+        assert (ReasoningPart("2+2"), TextPart("4")) == one(raw).content
+
+    def test_mends(self):
+        """
+        Half of a surrogate pair is U+FFFD, wherever it stood, and noted.
+        """
+        record = talk(
+            {"from": "human", "value": "a\ud800"},
+            {"from": "function_call", "value": '{"name": "f\\ud800", "arguments": {}}'},
+            {"from": "function_call", "value": "no call \ud800"},
+            system="\udfff",
+        )
+
+        system, asked, called, odd = load(record)
+
+        assert ("\ufffd", "a\ufffd") == (system.text, asked.text)
+        assert "f\ufffd" == called.tool_calls[0].name
+        assert "no call \ufffd" == odd.raw["value"]
+        assert [("system",), ("value",), ("value",)] == [
+            notes(each)["mended"] for each in (system, asked, odd)
+        ]
+        assert "mended" in notes(called.tool_calls[0])
+
+
+class TestCalls:
+    def test_pairs(self):
+        """
+        A call and its result are paired, with the arguments as they were
+        written.
+        """
+        called, answered = load(
+            talk(
+                {"from": "function_call", "value": CALLED},
+                {"from": "observation", "value": "12:30"},
+            )
+        )
+
+        (call,) = called.tool_calls
+        assert ("clock", '{"city":  "Oslo"}') == (call.name, call.arguments)
+        assert call.id == answered.tool_call_id
+        assert ("12:30", "") == (answered.text, answered.tool_name)
+        assert call.id == notes(call)["made_id"] == notes(answered)["made_id"]
+
+    def test_several_in_a_row(self):
+        """
+        Calls that follow one another are one message's, their results go to
+        them in order, or by the tool's name.
+        """
+        messages = load(
+            talk(
+                ASKED,
+                {"from": "function_call", "value": '{"name": "a"}', "weight": 1},
+                {"from": "function_call", "value": '[{"name": "b"}, {"name": "c"}]'},
+                {"from": "tool", "name": "c", "value": "3"},
+                {"from": "observation", "value": "1"},
+                {"from": "observation", "value": "2"},
+                {"from": "observation", "value": "nobody asked"},
+            )
+        )
+
+        _, called, *results = messages
+        a, b, c = called.tool_calls
+        assert ["a", "b", "c"] == [call.name for call in called.tool_calls]
+        assert [c.id, a.id, b.id] == [each.tool_call_id for each in results[:3]]
+        assert results[3].tool_call_id not in {a.id, b.id, c.id}
+        assert [{"weight": 1}, {}] == [
+            dict(each) for each in notes(called)["keys"]["turns"]
+        ]
+
+    def test_later_calls_have_other_ids(self):
+        """
+        No two calls of a record get one id, in whichever list they are, and a
+        result answers the latest calls.
+        """
+        call = {"from": "function_call", "value": '{"name": "a"}'}
+        result = {"from": "observation", "value": "x"}
+        messages = load(
+            {"prompt": [call, ASKED, call, result], "completion": [call, result]}
+        )
+
+        ids = [m.tool_calls[0].id for m in messages if getattr(m, "tool_calls", ())]
+        answered = [m.tool_call_id for m in messages if isinstance(m, ToolMessage)]
+        assert 3 == len(set(ids))
+        assert ids[1:] == answered
+
+    @pytest.mark.parametrize(
+        ("value", "arguments"),
+        [
+            ('{"arguments": {"x": 1.50}, "name": "f"}', '{"x": 1.50}'),
+            (' { "name" : "f" , "arguments" : [ ] } ', "[ ]"),
+            ('{"name": "f", "arguments": "{\\"x\\": 1}"}', '{"x": 1}'),
+            ('{"name": "f", "parameters": {"x": 1}}', '{"x": 1}'),
+            ('{"name": "f", "arguments": null}', ""),
+            ('{"name": "f"}', ""),
+            (
+                '[{"a": [1, {"b": 2}], "name": "f", "arguments": {"}": "]"}}]',
+                '{"}": "]"}',
+            ),
+            ({"name": "f", "arguments": {"x": 1}}, '{"x": 1}'),
+            ([{"name": "f", "arguments": "x"}], "x"),
+        ],
+    )
+    def test_arguments(self, value, arguments):
+        """
+        Arguments are the text that stood there, byte for byte.
+        """
+        (call,) = one([{"from": "function_call", "value": value}]).tool_calls
+
+        assert ("f", arguments) == (call.name, call.arguments)
+
+    @pytest.mark.parametrize(
+        "value",
+        [
+            *("search(x)", "{}", "[]", "[1]", '[{"name": "f"}, 2]', '{"name": 5}', "5"),
+            *("", "[" * 10_000, '{"name": "f"', '"name"'),
+        ],
+    )
+    def test_no_call(self, value):
+        """
+        A turn of calls whose text is no call is kept as it is.
+        """
+        raw = {"from": "function_call", "value": value}
+
+        assert UnknownMessage(raw, source="transcripts") == one([raw])
+
+    def test_keys_of_calls(self):
+        """
+        A call's own id is its id, and what else it says is kept.
+        """
+        value = '{"name": "f", "arguments": {}, "id": "c1", "thought": "hm"}'
+        (call,) = one([{"from": "function_call", "value": value}]).tool_calls
+
+        assert "c1" == call.id
+        assert {"keys": {"thought": "hm"}} == notes(call)
+
+    def test_as_openai_has_them(self):
+        """
+        Calls beside the content have ids and types, or not, and arguments that
+        are texts, objects or missing.
+        """
+        asked, answered = load(
+            {
+                "messages": [
+                    {
+                        "role": "assistant",
+                        "content": None,
+                        "tool_calls": [
+                            {
+                                "id": "c1",
+                                "type": "function",
+                                "function": {"name": "f", "arguments": '{"a":1}'},
+                            },
+                            {"function": {"name": "g", "arguments": {"a": 1}}},
+                            {"name": "h", "x": 1},
+                        ],
+                    },
+                    {
+                        "role": "tool",
+                        "tool_call_id": "c1",
+                        "name": "f",
+                        "content": {"t": 2},
+                    },
+                ]
+            }
+        )
+
+        assert [("f", '{"a":1}'), ("g", '{"a": 1}'), ("h", "")] == [
+            (call.name, call.arguments) for call in asked.tool_calls
+        ]
+        assert "c1" == asked.tool_calls[0].id == answered.tool_call_id
+        assert ("f", '{"t": 2}') == (answered.tool_name, answered.text)
+        assert {"x": 1} == dict(notes(asked.tool_calls[2])["keys"])
+
+    def test_many(self):
+        """
+        Ten thousand calls without ids, and their results in any order, are
+        paired without counting them over and over.
+        """
+        calls = [
+            {"from": "function_call", "value": f'{{"name": "f{n}"}}'}
+            for n in range(10_000)
+        ]
+        results = [
+            {"from": "tool", "name": f"f{n}", "value": ""} for n in range(10_000)
+        ]
+
+        called, *answered = load(talk(*calls, *reversed(results)))
+
+        assert [call.id for call in called.tool_calls] == [
+            each.tool_call_id for each in reversed(answered)
+        ]
+
+
+class TestWrong:
+    @pytest.mark.parametrize(
+        "nothing", [None, 3, "text", True, b"", object(), {}, {"x": 1}]
+    )
+    def test_no_conversation(self, nothing):
+        """
+        What is none says what would be one.
+        """
+        (found,) = problems(load, nothing)
+
+        assert found.startswith("$: no conversation; expected a list of messages")
+
+    def test_all_of_it(self):
+        """
+        All that is wrong is told, each with its path.
+        """
+        record = talk(
+            {"from": "narrator", "value": "x"},
+            7,
+            {"from": "human"},
+            {"from": "human", "value": 5},
+            {"value": "x"},
+            {"role": "assistant", "content": "", "tool_calls": {}},
+            {"role": "assistant", "content": "", "tool_calls": [1, {"function": {}}]},
+            {"role": "tool", "content": "", "tool_call_id": 4},
+            {"from": "system", "value": "x", "name": 1},
+            system=9,
+        )
+        at = "$.conversations"
+
+        assert [
+            "$.system",
+            f"{at}[0].from",
+            f"{at}[1]",
+            f"{at}[2]",
+            f"{at}[3].value",
+            f"{at}[4].role",
+            f"{at}[5].tool_calls",
+            f"{at}[6].tool_calls[0]",
+            f"{at}[6].tool_calls[1].function.name",
+            f"{at}[7].tool_call_id",
+            f"{at}[8].name",
+        ] == [found.partition(":")[0] for found in problems(load, record)]
+
+    def test_no_list(self):
+        """
+        A key of turns that holds none is told.
+        """
+        assert ["$.items: is an object; expected a list of messages"] == problems(
+            load, {"items": {}}
+        )
+        assert ["$.prompt: is 5; expected a text, or a list of messages"] == problems(
+            load, {"prompt": 5, "completion": ""}
+        )
+
+    @given(data=st.data())
+    def test_refuses_in_one_way(self, data):
+        """
+        Of a record with something wrong in it come messages or a `DecodeError`
+        with paths, and nothing else.
+        """
+        document = copy.deepcopy(data.draw(RECORDS))
+        path = data.draw(st.lists(st.integers(0, 9), max_size=7))
+        wrong = harmed(document, path, data.draw(JUNK))
+
+        refused = refusal(load, wrong)
+
+        assert refused is None or refused.problems
+        assert all(
+            one.path.startswith("$") and one.what and as_text(one)
+            for one in (refused.problems if refused else ())
+        )
+
+
+class TestLaws:
+    @given(RECORDS)
+    def test_load_changes_nothing(self, record):
+        """
+        A record is only read, and gives the same messages each time.
+        """
+        before = as_json(record)
+
+        assert load(record) == load(copy.deepcopy(record))
+        assert before == as_json(record)
+
+    @given(LISTED)
+    def test_says_it_all(self, turns):
+        """
+        Every text that people and models said is in the messages, in order.
+        """
+        said = [
+            next(each[key] for key in ("value", "content", "text") if key in each)
+            for each in turns
+            if each.get("from", each.get("role")) in {*USERS, *MODELS}
+        ]
+
+        heard = [
+            message.text
+            for message in load(turns)
+            if isinstance(message, (UserMessage, AssistantMessage))
+        ]
+
+        assert [text for text in said if text] == [text for text in heard if text]
+
+    @given(RECORDS)
+    def test_can_be_sent(self, record):
+        """
+        All of it can be dumped elsewhere, where what is not said is listed.
+        """
+        export = openai_chat.dump(load(record))
+
+        assert as_json(export.payload)
+
+    def test_recorded(self, shared_data):
+        """
+        A hundred conversations of an agent load as OpenAI's adapter loads
+        them, and as valid ones.
+        """
+        talks = lines(shared_data / "transcripts" / "airline.jsonl")
+
+        for each in talks:
+            loaded = load(each)
+            assert [bare(m) for m in openai_chat.load(each)] == [
+                bare(m) for m in loaded
+            ]
+            assert () == TrimContext.of(loaded).problems()
+
+        assert 100 == len(talks)
+
+
+def as_lines(*records):
+    """
+    *records* as lines.
+    """
+    return "".join(f"{json.dumps(each)}\n" for each in records)
+
+
+class TestLines:
+    def test_records(self):
+        """
+        A record a line, with its name, its line and what it says beside it.
+        """
+        text = as_lines(talk(ASKED, id="a", tools="[]"), talk(SAID, id=7), [ASKED])
+
+        first, second, third = load_lines(text)
+
+        assert (1, "a", (UserMessage("hi"),), {"tools": "[]"}) == first
+        assert (2, "7", (AssistantMessage("hello"),), {}) == second
+        assert (3, "", (UserMessage("hi"),), {}) == third
+
+    def test_keys(self):
+        """
+        What no message is made of is in the keys, whatever its name.
+        """
+        record = {**talk(ASKED), "id": ["x"], "prompt": "p", "items": [], "role": 1}
+        (found,) = load_lines(as_lines(record))
+
+        assert {"id": ("x",), "prompt": "p", "items": (), "role": 1} == found.keys
+
+    def test_text_file_and_list(self, tmp_path):
+        """
+        Lines are a text, an open file, or a list.
+        """
+        text = "\ufeff" + as_lines(talk(ASKED), talk(SAID))
+        path = tmp_path / "talks.jsonl"
+        path.write_text(text, encoding="utf-8", newline="\r\n")
+
+        with path.open(encoding="utf-8") as file:
+            from_file = [*load_lines(file)]
+
+        assert 2 == len(from_file)
+        assert from_file == [*load_lines(text)] == [*load_lines(text.split("\n"))]
+        assert from_file == [*load_lines(io.StringIO(text))]
+
+    def test_breaks_within_texts(self):
+        """
+        What JSON takes for a character ends no line.
+        """
+        (found,) = load_lines(
+            '[{"role": "user", "content": "a\u2028b\x85c\x1cd"}]'.replace("\x1c", "")
+        )
+
+        assert "a\u2028b\x85cd" == found.messages[0].text
+
+    def test_a_message_a_line(self):
+        """
+        Lines of one message each are one conversation, until a blank line or
+        another conversation.
+        """
+        asked, said = (
+            {"role": "user", "content": "hi"},
+            {"role": "assistant", "content": "yo"},
+        )
+        text = as_lines(asked, said) + "\n \n" + as_lines(asked, talk(ASKED), said)
+
+        found = [*load_lines(text)]
+
+        assert [(1, 2), (5, 1), (6, 1), (7, 1)] == [
+            (each.line, len(each.messages)) for each in found
+        ]
+        assert (UserMessage("hi"), AssistantMessage("yo")) == found[0].messages
+
+    def test_calls_and_results_a_line(self):
+        """
+        They are paired as in a list.
+        """
+        (found,) = load_lines(
+            as_lines(
+                {"from": "function_call", "value": CALLED},
+                {"from": "observation", "value": "12:30"},
+            )
+        )
+
+        called, answered = found.messages
+        assert called.tool_calls[0].id == answered.tool_call_id
+
+    def test_first_bad_line(self):
+        """
+        The first bad line is an error that names it and all that is wrong with
+        it, after the lines before it were given.
+        """
+        given = load_lines(as_lines(talk(ASKED), talk({"from": "x"}, 5), talk(SAID)))
+
+        assert 1 == next(given).line
+        with pytest.raises(DecodeError) as caught:
+            next(given)
+
+        assert ["line 2: $.conversations[0].from", "line 2: $.conversations[1]"] == [
+            each.path for each in caught.value.problems
+        ]
+
+    @pytest.mark.parametrize(
+        ("bad", "path", "why"),
+        [
+            ("nonsense", "$", "no JSON; Expecting value at column 1"),
+            ('{"messages": [', "$", "JSON that goes on after the line"),
+            ('{"messages": [], "n": NaN}', "$", "NaN is no JSON"),
+            ("9" * 10_000, "$", "no JSON that can be read"),
+            ("[" * 100_000, "$", "no JSON that can be read"),
+            ("42", "$", "no conversation; expected a list of messages"),
+            ('{"role": "user"}', "$", "has none of value"),
+            ('{"role": "user", "content": 5}', "$.content", "is 5; expected a text"),
+            ('{"messages": [], "n": 1e999}', "$.n", "can't be kept as JSON"),
+        ],
+    )
+    def test_broken(self, bad, path, why):
+        """
+        A broken line is told in its place, and the rest loads.
+        """
+        text = as_lines(talk(ASKED)) + bad + "\n" + as_lines(talk(SAID))
+
+        first, broken, last = line_results(text)
+
+        assert (1, 3) == (first.line, last.line)
+        assert isinstance(broken, Broken)
+        assert 2 == broken.line
+        assert path == broken.error.problems[0].path
+        assert why in broken.error.problems[0].what
+
+    def test_broken_message(self):
+        """
+        A message that is broken is told, and its conversation goes on without
+        it.
+        """
+        asked = {"role": "user", "content": "hi"}
+
+        broken, found = line_results(as_lines(asked, {"role": "x"}, asked))
+
+        assert 2 == broken.line
+        assert Transcript(1, "", (UserMessage("hi"),) * 2, found.keys) == found
+
+    def test_lines_that_could_not_be_had(self):
+        """
+        An error in the place of a line is passed on with its number.
+        """
+        error = DecodeError((Problem("$", "too long"),))
+
+        found = [*line_results([json.dumps([ASKED]), error, json.dumps([SAID])])]
+
+        assert Broken(2, error) == found[1]
+        assert [1, 2, 3] == [each.line for each in found]
+
+    def test_lazy(self):
+        """
+        No more lines are read than are asked for.
+        """
+
+        def endless():
+            while True:
+                yield json.dumps([ASKED])
+
+        found = load_lines(endless())
+
+        assert [1, 2, 3] == [next(found).line for _ in range(3)]
+
+    def test_other_dialects(self):
+        """
+        Somebody else's load reads the records, and messages on their own lines.
+        """
+        record = {"messages": [{"role": "developer", "content": "x"}]}
+        text = as_lines(record, record["messages"][0], {"role": "user", "content": 5})
+
+        first, second, broken = sorted(
+            line_results(text, load=openai_chat.load), key=lambda found: found.line
+        )
+
+        assert openai_chat.load(record) == first.messages == second.messages
+        assert ["$.content"] == [each.path for each in broken.error.problems]
+
+    def test_nothing(self):
+        """
+        No lines, and blank ones, hold nothing.
+        """
+        assert (
+            [] == [*load_lines("")] == [*load_lines("\n \n\r\n")] == [*load_lines([])]
+        )
+
+    @given(st.lists(RECORDS, max_size=4))
+    def test_as_load_has_it(self, records):
+        """
+        Lines of records are the records' messages.
+        """
+        found = [*load_lines(as_lines(*records))]
+
+        assert [load(each) for each in records] == [each.messages for each in found]
+        assert [*range(1, len(records) + 1)] == [each.line for each in found]
+
+
+def test_names():
+    """
+    What is public is what the package says.
+    """
+    assert sorted(transcripts.__all__) == list(transcripts.__all__)
