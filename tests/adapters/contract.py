@@ -13,7 +13,7 @@ from typing import Any, ClassVar
 
 import attrs
 import pytest
-from hypothesis import given
+from hypothesis import HealthCheck, given, is_hypothesis_test, settings
 from hypothesis import strategies as st
 
 from conversation_state._persistent import EMPTY_MAP
@@ -241,3 +241,10 @@ class AdapterContract:
 
         assert () == export.lost
         assert () == self.adapter.load(export.payload)
+
+
+# The same tests run for several adapters in one process. An example of one that
+# is replayed for another is an example like any other.
+for _promise in vars(AdapterContract).values():
+    if is_hypothesis_test(_promise):
+        settings(suppress_health_check=[HealthCheck.differing_executors])(_promise)

@@ -89,7 +89,7 @@ def _message(write: Writing, message: Message, path: str) -> dict[str, Any] | No
         own = bool(own_of(message.metadata))
         beside = {"name": raw and bool(message.name), "metadata": raw and own}
         lose_each(write, path, beside, "stands beside a message sent verbatim")
-        return raw  # type: ignore[no-any-return]
+        return raw and ordered(raw, MESSAGE)
 
     raw = {"role": message.role, "content": ""}
     keys = _put_content(write, message, path, notes, raw)

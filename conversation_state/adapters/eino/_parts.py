@@ -245,10 +245,11 @@ def write_part(write: Writing, part: Part, path: str, key: str) -> Any:
     if part.index is not None:
         write.lose(path, "index", "eino keeps it while it streams, and never writes it")
 
-    if isinstance(part, UnknownPart):
-        return write.unknown(part.raw, part.source, path, "type")
-
     raw: dict[str, Any] | None
+    if isinstance(part, UnknownPart):
+        raw = write.unknown(part.raw, part.source, path, "type")
+        return raw and _in_order(raw, key)
+
     if isinstance(part, MediaPart):
         raw = _write_medium(write, part, path, key)
     elif isinstance(part, ReasoningPart):
@@ -269,7 +270,13 @@ def _finished(
     if extra:
         raw["extra"] = extra
 
-    whole = written_over(map_of(notes, "keys"), raw)
+    return _in_order(written_over(map_of(notes, "keys"), raw), key)
+
+
+def _in_order(whole: dict[str, Any], key: str) -> dict[str, Any]:
+    """
+    *whole*, a part in the list under *key*, in the order eino has.
+    """
     for field in {*_FIELDS, *_FIELDS.values()} & whole.keys():
         if isinstance(whole[field], dict):
             order = _OLD_MEDIUM if key == OLD else MEDIUM

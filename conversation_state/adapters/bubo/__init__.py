@@ -1,0 +1,74 @@
+"""
+bubo's messages and checkpoints, as its Go programs write them in JSON.
+
+    payload = dump(messages).payload          # {"messages": [...]}
+    messages = load(payload)                  # or a list of messages, or one
+    kept = load_checkpoint(payload)           # a Checkpoint, with id and usage
+    payload = dump_checkpoint(kept).payload
+
+Plain JSON values on both sides. What is dumped has the keys that bubo writes,
+in its order; what bubo wrote is loaded and dumped again as it was, but for
+what bubo itself can't read: no list of calls becomes an empty one, a failure
+without an error one with an empty text, and a message without a payload is
+left out, and listed as lost.
+
+There are no ids of ours in it. A message's ``sender`` is our *name*, its ``meta``
+our metadata. Calls are a message of their own there: an assistant's message that
+says something and calls tools becomes two, which `Export.lost` tells. A result
+that failed is a ``retry``. Where our model has no word for something, `load`
+leaves a note in the metadata, under ``bubo``, and `dump` reads it:
+
+keys
+    Keys no field of ours holds: unknown ones, and those that say nothing.
+
+meta
+    ``meta`` that is no object, an empty one, or what in it has the name of an
+    adapter.
+
+type, list, format
+    That no calls were a message of calls, that a refusal stood in a list,
+    bubo's word for audio where it is not the usual one.
+
+made_id
+    The id that was made up for a call, or for its result, that had none. It
+    is left out again, unless somebody gave it another one.
+
+mended
+    Where half of a surrogate pair stood: U+FFFD stands there now, and `dump`
+    lists it as lost.
+
+What bubo has no word for is in `Export.lost`: files and video, an image's
+detail, less than milliseconds, what a response told, ... In other words, and
+not lost: bytes instead of a ``data:`` url of an image, ``audio/mpeg`` for
+``audio/mp3``, and one text for one plain text part.
+
+Source:
+    bubo's envelope, and its decoder, which is as lenient as ours is strict:
+    numbers for texts, an empty time for the year 1970 and a checkpoint whose
+    ``init_len`` is outside of it are refused here.
+
+>>> from conversation_state.messages import ToolMessage
+>>> dump([ToolMessage("12:30", tool_call_id="c1")]).payload["messages"]
+[{'type': 'tool_response', 'tool_name': '', 'tool_call_id': 'c1', 'content': '12:30'}]
+>>> load({"type": "user", "content": "hi", "sender": "ann"})
+(UserMessage(content='hi', name='ann'),)
+"""
+
+from conversation_state.adapters._export import Export, Lost
+from conversation_state.adapters.bubo._checkpoint import (
+    dump_checkpoint,
+    load_checkpoint,
+    load_usage,
+)
+from conversation_state.adapters.bubo._dump import dump
+from conversation_state.adapters.bubo._load import load
+
+__all__ = [
+    "Export",
+    "Lost",
+    "dump",
+    "dump_checkpoint",
+    "load",
+    "load_checkpoint",
+    "load_usage",
+]

@@ -1,0 +1,228 @@
+"""
+Checkpoints: a conversation with its id, what it cost, and where it was forked.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from hashlib import blake2b
+from typing import Any
+from uuid import UUID
+
+from conversation_state.adapters._export import Export, Writing
+from conversation_state.adapters._extras import lose_each
+from conversation_state.adapters._reading import Place, Reading, is_list, is_map
+from conversation_state.adapters.bubo._dump import envelopes
+from conversation_state.adapters.bubo._load import Loading
+from conversation_state.adapters.bubo._words import NIL, SOURCE, uuid_of
+from conversation_state.aggregator import Aggregator, Checkpoint, Entry, LedgerEntry
+from conversation_state.usage import (
+    CompletionTokensDetails,
+    PromptTokensDetails,
+    Usage,
+)
+
+__all__ = ["dump_checkpoint", "load_checkpoint", "load_usage"]
+
+_COUNTS = ("completion_tokens", "prompt_tokens", "total_tokens")
+_DETAILS: Mapping[str, tuple[str, ...]] = {
+    "completion_tokens_details": (
+        "accepted_prediction_tokens",
+        "audio_tokens",
+        "reasoning_tokens",
+        "rejected_prediction_tokens",
+    ),
+    "prompt_tokens_details": ("audio_tokens", "cached_tokens"),
+}
+_MOST = 2**63 - 1
+_NOTHING = Usage()
+
+
+def load_checkpoint(payload: Any) -> Checkpoint:
+    """
+    The checkpoint that *payload* is, without a label.
+
+    Its state has the id, the messages and the fork point of bubo's, and one
+    ledger entry for what it cost since the fork, if that is anything. Entries
+    have identities made of that id, their place and what they say: a checkpoint
+    that is loaded twice, or an earlier one of the same conversation, brings
+    nothing when it is joined but what is new. What was spent is another ledger
+    entry in each.
+
+    Raises:
+        DecodeError:
+            If it is none; also if ``init_len`` is outside of its messages, or a
+            count of tokens is negative. With all that is wrong, each with its
+            path.
+    """
+    read = Loading()
+    if not is_map(payload):
+        read.wrong("$", payload, "a checkpoint")
+        read.finish()
+
+    place = Place(read, payload, "$")
+    number = _id(place)
+    messages = read.listed(payload)
+    given = payload.get("messages")
+    raws = given if is_list(given) else ()
+    init_len = _init_len(place, len(raws))
+    usage = _usage(read, payload.get("usage"), "$.usage")
+    read.finish()
+    entries = [
+        Entry(_identity(number, at, raw), message)
+        for at, (raw, message) in enumerate(zip(raws, messages, strict=True))
+    ]
+    paid = _identity(number, len(entries), payload.get("usage"))
+    state = Aggregator.rebuild(
+        id=number,
+        parent_id=None,
+        root_id=None,
+        init_len=init_len,
+        init_ledger_len=0,
+        entries=entries,
+        ledger=[] if usage == _NOTHING else [LedgerEntry(paid, usage, "")],
+    )
+    return state.checkpoint()
+
+
+def load_usage(payload: Any) -> Usage | None:
+    """
+    What *payload*, a checkpoint or the usage in it, cost; None if it does not
+    say.
+
+    Raises:
+        DecodeError:
+            If a count is negative, not an integer, or over 2**63 - 1.
+    """
+    read = Reading()
+    usage = None
+    if is_map(payload):
+        if payload.get("usage") is not None:
+            usage = _usage(read, payload["usage"], "$.usage")
+        elif any(name in payload for name in _COUNTS):
+            usage = _usage(read, payload, "$")
+    elif payload is not None:
+        read.wrong("$", payload, "a checkpoint, or the usage in it")
+
+    read.finish()
+    return usage
+
+
+def _identity(number: UUID, at: int, raw: Any) -> str:
+    # In any order of keys, and with whatever text it was that had to be mended.
+    text = json.dumps(Reading().json(raw, "$"), sort_keys=True)
+    said = blake2b(text.encode(), digest_size=12).hexdigest()
+    return f"bubo-{number.hex}-{at}-{said}"
+
+
+def _id(place: Place) -> UUID:
+    given = place.raw.get("id")
+    found = uuid_of(given) if isinstance(given, str) else None
+    if found is None:
+        place.wrong("id", "a UUID")
+
+    return found or NIL
+
+
+def _init_len(place: Place, there: int) -> int:
+    given = place.raw.get("init_len")
+    if given is None:
+        return 0
+
+    if given.__class__ is not int or not 0 <= given <= there:
+        place.wrong("init_len", f"how many of the {there} messages were inherited")
+        return 0
+
+    return int(given)
+
+
+def _usage(read: Reading, raw: Any, path: str) -> Usage:
+    if raw is None:
+        return _NOTHING
+
+    if not is_map(raw):
+        read.wrong(path, raw, "an object or null")
+        return _NOTHING
+
+    problems = read.count
+    block = Place(read, raw, path)
+    written, prompt, total = [_count(block, name) for name in _COUNTS]
+    within: list[dict[str, int]] = []
+    for key, names in _DETAILS.items():
+        given = raw.get(key)
+        if given is not None and not is_map(given):
+            block.wrong(key, "an object or null")
+
+        inside = Place(read, given if is_map(given) else {}, f"{path}.{key}")
+        within.append({name: _count(inside, name) for name in names})
+
+    if read.count > problems:
+        return _NOTHING
+
+    return Usage(
+        prompt,
+        written,
+        total,
+        PromptTokensDetails(**within[1]),
+        CompletionTokensDetails(**within[0]),
+    )
+
+
+def _count(place: Place, key: str) -> int:
+    given = place.raw.get(key)
+    if given is None:
+        return 0
+
+    if given.__class__ is not int or not 0 <= given <= _MOST:
+        place.wrong(key, "an integer from 0 to 2**63 - 1")
+        return 0
+
+    return int(given)
+
+
+def dump_checkpoint(kept: Checkpoint | Aggregator) -> Export:
+    """
+    *kept* as a checkpoint of bubo's.
+
+    As in bubo, its usage is what was spent since the fork, and where it was
+    forked is a number of messages: counted anew where one of ours is two there,
+    or none. Lost are the label, the parent's id, models and categories of the
+    ledger, and what `dump` says.
+
+    Raises:
+        TypeError:
+            If *kept* is neither a `Checkpoint` nor an `Aggregator`.
+    """
+    state = kept.state if isinstance(kept, Checkpoint) else kept
+    if not isinstance(state, Aggregator):
+        msg = f"expected a Checkpoint or an Aggregator, got a {type(kept).__name__}"
+        raise TypeError(msg)
+
+    write = Writing(SOURCE)
+    found = envelopes(write, state)
+    spent = state.ledger[state.init_ledger_len :]
+    several = {
+        "label": isinstance(kept, Checkpoint) and bool(kept.label),
+        "parent_id": state.parent_id is not None,
+        "ledger": state.init_ledger_len > 0 or len(spent) > 1,
+        "model": any(entry.model for entry in spent),
+        **dict.fromkeys(sorted(state.usage.extra), True),
+    }
+    lose_each(write, "state", several, "has no place in a checkpoint of bubo's")
+    payload = {
+        "id": str(state.id),
+        "messages": [raw for several in found for raw in several],
+        "usage": _written_usage(state.usage),
+        "init_len": sum([len(each) for each in found[: state.init_len]]),
+    }
+    return Export(payload, tuple(write.lost))
+
+
+def _written_usage(usage: Usage) -> dict[str, Any]:
+    raw: dict[str, Any] = {name: getattr(usage, name) for name in _COUNTS}
+    for key, names in _DETAILS.items():
+        details = getattr(usage, key)
+        raw[key] = {name: getattr(details, name) for name in names}
+
+    return raw

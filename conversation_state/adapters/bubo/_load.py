@@ -1,0 +1,409 @@
+"""
+From bubo's messages to ours.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from conversation_state.adapters._extras import (
+    decoded,
+    from_data_url,
+    note_mended,
+    own_of,
+    read_extra,
+    with_own,
+)
+from conversation_state.adapters._pairing import Pairing
+from conversation_state.adapters._reading import Place, Reading, is_list, is_map
+from conversation_state.adapters.bubo._words import (
+    AUDIO,
+    CALL,
+    ENVELOPE,
+    NIL,
+    NO_TIME,
+    SOURCE,
+    format_of,
+    media_type_of,
+    time_of,
+    uuid_of,
+)
+from conversation_state.messages import (
+    AssistantMessage,
+    Message,
+    SystemMessage,
+    ToolMessage,
+    UnknownMessage,
+    UserMessage,
+)
+from conversation_state.parts import (
+    AudioPart,
+    ImagePart,
+    Part,
+    RefusalPart,
+    TextPart,
+    UnknownPart,
+)
+from conversation_state.tools import ToolCall
+
+__all__ = ["Loading", "load"]
+
+_COMMON = frozenset({*ENVELOPE, "type"})
+_KNOWN = {
+    "assistant": _COMMON | {"content", "refusal"},
+    "instructions": _COMMON | {"content"},
+    "retry": _COMMON | {"error", "tool_call_id", "tool_name"},
+    "tool_call": _COMMON | {"tool_calls"},
+    "tool_response": _COMMON | {"content", "tool_call_id", "tool_name"},
+    "user": _COMMON | {"content"},
+}
+_CALL = frozenset(CALL)
+_AUDIO = frozenset(AUDIO)
+
+
+def load(payload: Any) -> tuple[Message, ...]:
+    """
+    The messages of *payload*: a list of messages, an object that has one as
+    ``messages`` (a checkpoint, say), or one message.
+
+    Nothing is lost: what our model has no word for is kept as an unknown part
+    or message, or in notes (see this package). Half of a surrogate pair
+    becomes U+FFFD, and a note says where. A call without an id gets one made
+    of its place, and so does its result. Times are cut to microseconds.
+
+    Raises:
+        DecodeError:
+            If something is not what bubo would write, or read without guessing;
+            with all that is wrong, each with its path.
+    """
+    read = Loading()
+    messages: list[Message] = []
+    if is_list(payload):
+        messages = read.history(payload, "$")
+    elif is_map(payload) and "messages" in payload and "type" not in payload:
+        messages = read.listed(payload)
+    elif is_map(payload):
+        message = read.message(payload, "$", "message_0")
+        messages = [] if message is None else [message]
+    else:
+        read.wrong("$", payload, "a message, a list of messages, or a checkpoint")
+
+    read.finish()
+    return tuple(messages)
+
+
+class _Found(NamedTuple):
+    """
+    What a message is to be made of.
+    """
+
+    kind: Callable[..., Message]
+    content: Any
+    fields: dict[str, Any]
+
+
+class Loading(Reading):
+    """
+    One payload while it is read.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.pairing = Pairing()
+
+    def listed(self, payload: Mapping[str, Any]) -> list[Message]:
+        """
+        The messages of an object; none if its list is null, as Go has it.
+        """
+        given = payload.get("messages")
+        if is_list(given):
+            return self.history(given, "$.messages")
+
+        if given is not None:
+            self.wrong("$.messages", given, "a list of messages")
+
+        return []
+
+    def history(self, raws: Sequence[Any], path: str) -> list[Message]:
+        """
+        The messages of a list.
+        """
+        found = [
+            self.message(raw, f"{path}[{at}]", f"message_{at}")
+            for at, raw in enumerate(raws)
+        ]
+        return [message for message in found if message is not None]
+
+    def message(self, raw: Any, path: str, prefix: str) -> Message | None:
+        """
+        One message; None if there was a problem. Ids that are made up begin
+        with *prefix*.
+        """
+        # A message without a payload is null, or nothing but an envelope.
+        if raw is None:
+            return UnknownMessage({}, source=SOURCE)
+
+        if not is_map(raw):
+            self.wrong(path, raw, "an object")
+            return None
+
+        problems, harmed = self.count, len(self.mended)
+        place = Place(self, raw, path)
+        is_hollow = raw and raw.keys() <= _COMMON - {"type"}
+        kind = "" if is_hollow else place.text("type")
+        message = None
+        if kind in _KNOWN:
+            message = self._known(place, kind, prefix, harmed)
+        elif self.count == problems:
+            message = self._verbatim(place, harmed)
+
+        return message
+
+    def _known(
+        self, place: Place, kind: str, prefix: str, harmed: int
+    ) -> Message | None:
+        """
+        A message of a type we know; None if there was a problem.
+        """
+        problems = self.count
+        place.keep(_KNOWN[kind])
+        extra = read_extra(place, "meta") if _is_ours(place) else {}
+        fields = self._envelope(place)
+        found = _PAYLOADS[kind](self, place, prefix)
+        if self.count > problems:
+            return None
+
+        note_mended(place, harmed)
+        metadata = with_own(extra, place, SOURCE)
+        fields.update(found.fields)
+        return found.kind(found.content, **fields, metadata=metadata)
+
+    def _verbatim(self, place: Place, harmed: int) -> Message | None:
+        """
+        A message of a type we don't know.
+        """
+        problems = self.count
+        raw = self.json(place.raw, place.path)
+        if self.count > problems:
+            return None
+
+        note_mended(place, harmed)
+        metadata = place.metadata(SOURCE)
+        return UnknownMessage(raw, source=SOURCE, metadata=metadata)
+
+    def _envelope(self, place: Place) -> dict[str, Any]:
+        fields: dict[str, Any] = {"name": place.optional("sender")}
+        for key in ("run_id", "turn_id"):
+            given = place.raw.get(key)
+            if given is not None:
+                name = uuid_of(given) if isinstance(given, str) else None
+                fields[key] = None if name == NIL else name
+                if name is None:
+                    place.wrong(key, "a UUID")
+
+        # "" would be the year 1970 in Go, and is what somebody did not say.
+        time = place.raw.get("timestamp")
+        if time is not None and time != "":
+            found = time_of(time) if isinstance(time, str) else None
+            fields["timestamp"] = None if found == NO_TIME else found
+            if found is None:
+                place.wrong("timestamp", "a time, as in 2024-02-29T12:30:05.123Z")
+
+        return fields
+
+    def _instructions(self, place: Place, _prefix: str) -> _Found:
+        return _Found(SystemMessage, place.text("content"), {})
+
+    def _user(self, place: Place, _prefix: str) -> _Found:
+        if "content" not in place.raw:
+            place.wrong("content", "a text, a list of parts or null")
+
+        return _Found(UserMessage, self._content(place, "user"), {})
+
+    def _assistant(self, place: Place, _prefix: str) -> _Found:
+        content: str | list[Part] = self._content(place, "assistant")
+        given = place.raw.get("content")
+        # Beside a refusal bubo takes no content, be it null, nor the other way.
+        refusal = "" if place.raw.get("refusal") is None else place.text("refusal")
+        if "content" in place.raw and not given and not is_list(given) and not refusal:
+            place.keys["content"] = given
+
+        if refusal and given is not None:
+            what = "has both content and refusal; bubo has one of them"
+            self.problem(place.path, what)
+        elif refusal:
+            content = [RefusalPart(refusal)]
+        elif _is_refusal(content):
+            place.notes["list"] = True
+
+        return _Found(AssistantMessage, content, {})
+
+    def _tool_call(self, place: Place, prefix: str) -> _Found:
+        given = place.raw.get("tool_calls")
+        calls: list[ToolCall] = []
+        if is_list(given):
+            found = [
+                self._call(one, f"{place.path}.tool_calls[{at}]", f"{prefix}_call_{at}")
+                for at, one in enumerate(given)
+            ]
+            calls = [call for call in found if call is not None]
+            self.pairing.call(calls)
+        elif given is not None or "tool_calls" not in place.raw:
+            place.wrong("tool_calls", "a list, or null")
+
+        if not calls:
+            place.notes["type"] = "tool_call"
+
+        return _Found(AssistantMessage, "", {"tool_calls": calls})
+
+    def _call(self, raw: Any, path: str, made: str) -> ToolCall | None:
+        if not is_map(raw):
+            self.wrong(path, raw, "an object")
+            return None
+
+        place = Place(self, raw, path)
+        place.keep(_CALL)
+        call_id, name, arguments = [
+            "" if raw.get(key) is None else place.text(key) for key in CALL
+        ]
+        if not call_id:
+            call_id = place.notes["made_id"] = made
+
+        return ToolCall(call_id, name, arguments, metadata=place.metadata(SOURCE))
+
+    def _tool_response(self, place: Place, prefix: str) -> _Found:
+        name, given = place.text("tool_name"), place.text("tool_call_id")
+        return self._result(place, prefix, place.text("content"), name, given)
+
+    def _retry(self, place: Place, prefix: str) -> _Found:
+        error = "" if place.raw.get("error") is None else place.text("error")
+        name, given = place.optional("tool_name"), place.optional("tool_call_id")
+        found = self._result(place, prefix, error, name, given)
+        found.fields["is_error"] = True
+        return found
+
+    def _result(
+        self, place: Place, prefix: str, content: str, name: str, given: str
+    ) -> _Found:
+        answered = self.pairing.answer(given, name, prefix)
+        if not given:
+            place.notes["made_id"] = answered
+
+        fields = {"tool_name": name, "tool_call_id": answered}
+        return _Found(ToolMessage, content, fields)
+
+    def _content(self, place: Place, role: str) -> str | list[Part]:
+        given = place.raw.get("content")
+        if isinstance(given, str):
+            return place.text("content")
+
+        if is_list(given):
+            return [
+                self._part(raw, f"{place.path}.content[{at}]", role)
+                for at, raw in enumerate(given)
+            ]
+
+        if given is not None:
+            place.wrong("content", "a text, a list of parts or null")
+
+        return ""
+
+    def _part(self, raw: Any, path: str, role: str) -> Part:
+        if not is_map(raw):
+            self.wrong(path, raw, "an object")
+            return TextPart("")
+
+        place = Place(self, raw, path)
+        kind = place.text("type")
+        part: Part | None = None
+        if kind == "text":
+            text = place.text("text")
+            place.keep(frozenset({"text", "type"}))
+            part = TextPart(text, metadata=place.metadata(SOURCE))
+        elif kind == "refusal" and role == "assistant":
+            text = place.text("refusal")
+            place.keep(frozenset({"refusal", "type"}))
+            part = RefusalPart(text, metadata=place.metadata(SOURCE))
+        elif kind == "image" and role == "user":
+            part = self._image(place)
+        elif kind == "audio" and role == "user":
+            part = self._audio(place)
+
+        if part is None:
+            found: Any = self.json(raw, path) or {}
+            part = UnknownPart(found, source=SOURCE)
+
+        return part
+
+    def _image(self, place: Place) -> Part | None:
+        url = place.text("image_url")
+        place.keep(frozenset({"image_url", "type"}))
+        if not url:
+            return None
+
+        found = from_data_url(url)
+        metadata = place.metadata(SOURCE)
+        if found is None:
+            return ImagePart(url=url, metadata=metadata)
+
+        data, media_type = found
+        return ImagePart(data=data, media_type=media_type, metadata=metadata)
+
+    def _audio(self, place: Place) -> Part | None:
+        body = place.raw.get("input_audio")
+        if not is_map(body):
+            place.wrong("input_audio", "an object")
+            return None
+
+        inside = Place(self, body, f"{place.path}.input_audio")
+        text, word = inside.text("data"), inside.text("format")
+        data = decoded(text)
+        if text and not data:
+            inside.wrong("data", "bytes in base64")
+
+        if not data:
+            return None
+
+        inside.keep(_AUDIO)
+        place.keep(frozenset({"input_audio", "type"}))
+        if inside.keys:
+            place.keys["input_audio"] = inside.keys
+
+        media_type = media_type_of(word)
+        if format_of(media_type) != word:
+            place.notes["format"] = word
+
+        metadata = place.metadata(SOURCE)
+        return AudioPart(data=data, media_type=media_type, metadata=metadata)
+
+
+_PAYLOADS: Mapping[str, Callable[[Loading, Place, str], _Found]] = {
+    "assistant": Loading._assistant,
+    "instructions": Loading._instructions,
+    "retry": Loading._retry,
+    "tool_call": Loading._tool_call,
+    "tool_response": Loading._tool_response,
+    "user": Loading._user,
+}
+
+
+def _is_ours(place: Place) -> bool:
+    """
+    Whether ``meta`` is metadata of ours; any other JSON is noted.
+    """
+    given = place.raw.get("meta")
+    if "meta" in place.raw and not (is_map(given) and given):
+        place.notes["meta"] = place.reading.json(given, f"{place.path}.meta")
+        return False
+
+    return True
+
+
+def _is_refusal(content: str | list[Part]) -> bool:
+    return (
+        len(content) == 1
+        and isinstance(content[0], RefusalPart)
+        and bool(content[0].text)
+        and not own_of(content[0].metadata)
+    )

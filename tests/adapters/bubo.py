@@ -1,0 +1,177 @@
+"""
+Messages and checkpoints as bubo writes them.
+"""
+
+import base64
+from datetime import datetime, timedelta, timezone
+
+from hypothesis import strategies as st
+
+from conversation_state.adapters.bubo import load
+from conversation_state.testing.strategies import json_values, metadata, texts
+from tests.adapters.openai_chat import both, exactly, some
+
+PNG = b"\x89PNG\r\n\x1a\n"
+RUN = "01890a5d-ac96-774b-bcce-b302099a8057"
+
+# Texts that bubo takes for some: all others are null there.
+SAID = texts().filter(lambda text: bool(text.strip()))
+UUIDS = st.uuids(version=4).map(str) | st.just(RUN)
+ZONES = st.integers(-12 * 60, 14 * 60).map(
+    lambda minutes: timezone(timedelta(minutes=minutes))
+)
+# In Go, the first moment of the year 1 is no time.
+TIMES = st.datetimes(datetime(1, 1, 3), timezones=ZONES).map(  # noqa: DTZ001
+    lambda time: time.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+)
+METAS = (
+    metadata()
+    | json_values()
+    | st.sampled_from([None, {}, {"bubo": {"keys": {"a": 1}}}, {"eino": 1, "b": 2}])
+)
+ENVELOPES = some(
+    run_id=UUIDS,
+    turn_id=UUIDS,
+    sender=texts(min_size=1, max_size=4),
+    timestamp=TIMES,
+    meta=METAS,
+)
+
+
+def typed(kind, *fields):
+    """
+    An object of a *kind*, with its *fields*.
+    """
+    return both(exactly(type=st.just(kind)), *fields)
+
+
+BASE64 = st.binary(max_size=8).map(lambda data: base64.b64encode(data).decode())
+URLS = st.one_of(
+    st.sampled_from(["https://example.com/a", "", "data:image/png;base64,iVBORw=="]),
+    st.sampled_from(["data:;base64,aGk=", "data:image/png;base64,a", "data:a,b"]),
+    texts(max_size=4),
+)
+FORMATS = st.sampled_from(["wav", "mp3", "mpeg", "", "/"]) | texts(max_size=3)
+TEXT = typed("text", exactly(text=texts()))
+USER_PARTS = st.one_of(
+    TEXT,
+    typed("image", exactly(image_url=URLS)),
+    typed("audio", exactly(input_audio=exactly(data=BASE64, format=FORMATS))),
+)
+ASSISTANT_PARTS = TEXT | typed("refusal", exactly(refusal=texts()))
+CALLS = exactly(
+    id=st.sampled_from(["", "call_1", "call_2", "message_0_call_0"]),
+    name=texts(max_size=4),
+    arguments=st.just("{}") | texts(),
+)
+IDS = st.sampled_from(["", "call_1", "call_2", "message_1"])
+PAYLOADS = st.one_of(
+    typed("instructions", exactly(content=texts())),
+    typed("user", exactly(content=SAID | st.none() | st.lists(USER_PARTS, max_size=3))),
+    typed(
+        "assistant",
+        some(content=SAID | st.none())
+        | exactly(content=st.lists(ASSISTANT_PARTS, min_size=1, max_size=3))
+        | exactly(refusal=texts(min_size=1)),
+    ),
+    typed("tool_call", exactly(tool_calls=st.lists(CALLS, max_size=3))),
+    typed(
+        "tool_response",
+        exactly(tool_name=texts(max_size=3), tool_call_id=IDS, content=texts()),
+    ),
+    typed(
+        "retry",
+        exactly(error=texts()),
+        some(tool_name=texts(min_size=1, max_size=3), tool_call_id=IDS.filter(bool)),
+    ),
+)
+
+
+# All keys, each before those that it stands before anywhere.
+ORDER = [
+    *("type", "id", "name", "arguments", "error", "tool_name", "tool_call_id"),
+    *("content", "refusal", "tool_calls"),
+    *("text", "image_url", "input_audio", "data", "format"),
+    *("run_id", "turn_id", "sender", "timestamp", "meta"),
+    *("messages", "usage", "init_len"),
+    *("completion_tokens", "prompt_tokens", "total_tokens"),
+    *("completion_tokens_details", "prompt_tokens_details"),
+    *("accepted_prediction_tokens", "audio_tokens", "cached_tokens"),
+    *("reasoning_tokens", "rejected_prediction_tokens"),
+]
+
+
+def as_written(value):
+    """
+    *value* with its keys in the order bubo writes them.
+    """
+    if isinstance(value, dict):
+        return {
+            key: value[key] if key == "meta" else as_written(value[key])
+            for key in ORDER
+            if key in value
+        }
+
+    return [as_written(item) for item in value] if isinstance(value, list) else value
+
+
+MESSAGES = both(PAYLOADS, ENVELOPES).map(as_written)
+CONVERSATIONS = st.lists(MESSAGES, max_size=4).map(lambda said: {"messages": said})
+
+# What bubo writes, and can't read.
+UNREADABLE = st.one_of(
+    both(typed("tool_call", exactly(tool_calls=st.none())), ENVELOPES),
+    both(typed("retry", some(tool_name=st.just("f"))), ENVELOPES),
+    st.none(),
+    ENVELOPES.filter(bool),
+)
+
+COUNTS = st.integers(0, 9) | st.just(2**63 - 1)
+USAGES = exactly(
+    completion_tokens=COUNTS,
+    prompt_tokens=COUNTS,
+    total_tokens=COUNTS,
+    completion_tokens_details=exactly(
+        accepted_prediction_tokens=COUNTS,
+        audio_tokens=COUNTS,
+        reasoning_tokens=COUNTS,
+        rejected_prediction_tokens=COUNTS,
+    ),
+    prompt_tokens_details=exactly(audio_tokens=COUNTS, cached_tokens=COUNTS),
+)
+
+
+@st.composite
+def checkpoints(draw, messages=MESSAGES):
+    """
+    Checkpoints, of roots and of forks.
+    """
+    said = draw(st.lists(messages, max_size=4))
+    return {
+        "id": draw(UUIDS),
+        "messages": said,
+        "usage": as_written(draw(USAGES)),
+        "init_len": draw(st.integers(0, len(said))),
+    }
+
+
+def one(raw):
+    """
+    The message that *raw* is.
+    """
+    (message,) = load(raw)
+    return message
+
+
+def notes(value):
+    """
+    What was noted about *value*.
+    """
+    return value.metadata.get("bubo", {})
+
+
+def user(content="hi", **fields):
+    """
+    A user's message in JSON.
+    """
+    return {"type": "user", "content": content, **fields}

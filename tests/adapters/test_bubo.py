@@ -1,0 +1,662 @@
+"""
+bubo's messages: what all adapters promise, and what comes back of what.
+"""
+
+import copy
+from datetime import UTC, datetime, timedelta, timezone
+from typing import ClassVar
+from uuid import UUID
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from conversation_state.adapters import bubo, openai_chat
+from conversation_state.adapters.bubo import dump, load
+from conversation_state.errors import DecodeError, InvalidMessageError
+from conversation_state.messages import (
+    AssistantMessage,
+    ResponseMeta,
+    SystemMessage,
+    ToolMessage,
+    UnknownMessage,
+    UserMessage,
+)
+from conversation_state.parts import (
+    AudioPart,
+    FilePart,
+    ImagePart,
+    ReasoningPart,
+    RefusalPart,
+    TextPart,
+    UnknownPart,
+    VideoPart,
+)
+from conversation_state.tools import ToolCall
+from tests.adapters.bubo import (
+    CONVERSATIONS,
+    MESSAGES,
+    PNG,
+    RUN,
+    UNREADABLE,
+    checkpoints,
+    notes,
+    one,
+    user,
+)
+from tests.adapters.contract import AdapterContract, as_json, bare
+from tests.adapters.kept import as_go, lines, said
+from tests.adapters.test_openai_chat import in_other_words
+
+RUN_ID = UUID(RUN)
+
+
+def keys_of(value):
+    """
+    All keys of *value*, as deep as it goes, in their order.
+    """
+    if isinstance(value, dict):
+        return [(key, keys_of(item)) for key, item in value.items()]
+
+    return [keys_of(item) for item in value] if isinstance(value, list) else None
+
+
+def written(*messages):
+    """
+    *messages* as bubo has them.
+    """
+    return dump(messages).payload["messages"]
+
+
+def lost(*messages):
+    """
+    Where and what of *messages* bubo can't say.
+    """
+    return [(one.path, one.what) for one in dump(messages).lost]
+
+
+class TestContract(AdapterContract):
+    """
+    What all adapters promise.
+    """
+
+    adapter: ClassVar = bubo
+    documents: ClassVar = CONVERSATIONS
+    responses: ClassVar = MESSAGES | checkpoints()
+
+    def said(self, message):
+        """
+        More than other providers are told: times, runs and metadata are said
+        here, too.
+        """
+        message = said(message, "bubo")
+        if isinstance(getattr(message, "content", ""), str):
+            return message
+
+        return message.replace(content=[in_other_words(p) for p in message.content])
+
+
+class TestWire:
+    @given(CONVERSATIONS)
+    def test_order_of_keys(self, document):
+        """
+        Keys come in the order bubo has them, but for the caller's own in
+        ``meta``, which are sorted.
+        """
+        for message in document["messages"]:
+            message.pop("meta", None)
+
+        export = dump(load(document))
+
+        assert keys_of(document) == keys_of(export.payload)
+
+    def test_bytes(self):
+        """
+        A conversation, byte for byte as Go writes it.
+        """
+        common = {
+            "run_id": RUN_ID,
+            "turn_id": RUN_ID,
+            "name": "ann",
+            "timestamp": datetime(
+                2024, 2, 29, 1, 2, 3, 45_000, timezone(timedelta(hours=1))
+            ),
+            "metadata": {"b": [1], "a": None},
+        }
+        tail = (
+            f',"run_id":"{RUN}","turn_id":"{RUN}","sender":"ann",'
+            '"timestamp":"2024-02-29T01:02:03.045+01:00","meta":{"a":null,"b":[1]}}'
+        )
+        assert [
+            '{"type":"instructions","content":"Be brief."' + tail,
+            (
+                '{"type":"user","content":[{"type":"text","text":""},'
+                '{"type":"image","image_url":"http://a"},'
+                '{"type":"audio","input_audio":{"data":"aGk=","format":"mp3"}}]}'
+            ),
+            '{"type":"user","content":null}',
+            '{"type":"assistant"}',
+            '{"type":"assistant","content":"ü"' + tail,
+            '{"type":"assistant","refusal":"no"}',
+            (
+                '{"type":"assistant","content":[{"type":"text","text":"a"},'
+                '{"type":"refusal","refusal":"b"}]}'
+            ),
+            (
+                '{"type":"tool_call","tool_calls":'
+                '[{"id":"c1","name":"f","arguments":"{}"}]}'
+            ),
+            '{"type":"tool_response","tool_name":"","tool_call_id":"c1","content":""}',
+            '{"type":"retry","error":"x","tool_name":"f","tool_call_id":"c1"}',
+        ] == [
+            as_go(raw)
+            for raw in written(
+                SystemMessage("Be brief.", **common),
+                UserMessage(
+                    [
+                        TextPart(""),
+                        ImagePart(url="http://a"),
+                        AudioPart(data=b"hi", media_type="audio/mpeg"),
+                    ]
+                ),
+                UserMessage(""),
+                AssistantMessage(),
+                AssistantMessage("ü", **common),
+                AssistantMessage([RefusalPart("no")]),
+                AssistantMessage([TextPart("a"), RefusalPart("b")]),
+                AssistantMessage(tool_calls=[ToolCall("c1", "f", "{}")]),
+                ToolMessage("", tool_call_id="c1"),
+                ToolMessage("x", tool_call_id="c1", tool_name="f", is_error=True),
+            )
+        ]
+
+    @pytest.mark.parametrize(
+        ("content", "message"),
+        [
+            (None, UserMessage("")),
+            ("  ", UserMessage("  ")),
+            ([], UserMessage([])),
+            ([{"type": "text", "text": "a"}], UserMessage([TextPart("a")])),
+        ],
+    )
+    def test_content_of_users(self, content, message):
+        """
+        Text, parts, or null: told apart, white space and all.
+        """
+        raw = user(content)
+
+        assert message == one(raw)
+        assert [raw] == written(message)
+
+    def test_content_of_assistants(self):
+        """
+        An assistant that says nothing has no content; null, and an empty list,
+        come back as they were.
+        """
+        assert AssistantMessage() == one({"type": "assistant"})
+        assert AssistantMessage([]) == one({"type": "assistant", "content": []})
+        for content in (None, [], "", "  "):
+            raw = {"type": "assistant", "content": content}
+            assert [raw] == written(one(raw))
+
+        noted = one({"type": "assistant", "content": None})
+        assert [{"type": "assistant", "refusal": "no"}] == written(
+            noted.replace(content=[RefusalPart("no")])
+        )
+
+    def test_refusals(self):
+        """
+        A refusal alone stands beside the content, unless it stood in a list,
+        or is empty.
+        """
+        beside = {"type": "assistant", "refusal": "no"}
+        listed = {
+            "type": "assistant",
+            "content": [{"type": "refusal", "refusal": "no"}],
+        }
+
+        assert (RefusalPart("no"),) == one(beside).content == one(listed).content
+        assert [beside] == written(one(beside))
+        assert [listed] == written(one(listed))
+        assert [] == written(AssistantMessage([RefusalPart("")]))[0]["content"][1:]
+
+    def test_null_refusal(self):
+        """
+        A refusal that is null is none.
+        """
+        raw = {"type": "assistant", "content": "hi", "refusal": None}
+
+        assert AssistantMessage("hi") == one(raw)
+
+    @given(UNREADABLE)
+    def test_what_bubo_cannot_read(self, raw):
+        """
+        What bubo writes and can't read is loaded, and written so that it can.
+        """
+        (message,) = load([raw])
+
+        export = dump([message])
+
+        if raw is None or "type" not in raw:
+            assert UnknownMessage(raw or {}, source="bubo") == message
+            assert [] == export.payload["messages"]
+            assert ["message"] == [each.what for each in export.lost]
+        else:
+            key, value = ("tool_calls", []) if "tool_calls" in raw else ("error", "")
+            assert [{**raw, key: value}] == export.payload["messages"]
+            assert () == export.lost
+            assert export == dump(load(export.payload))
+
+    def test_calls(self):
+        """
+        Calls are a message of their own, even if there are none; calls and
+        results without ids are paired.
+        """
+        raws = [
+            {"type": "tool_call", "tool_calls": []},
+            {
+                "type": "tool_call",
+                "tool_calls": [
+                    {"id": "", "name": "f", "arguments": ""},
+                    {"id": "", "name": "g", "arguments": ""},
+                ],
+            },
+            {
+                "type": "tool_response",
+                "tool_name": "g",
+                "tool_call_id": "",
+                "content": "1",
+            },
+            {"type": "retry", "error": "2"},
+        ]
+
+        none, called, first, second = load(raws)
+
+        f, g = called.tool_calls
+        assert () == none.tool_calls
+        assert f.id != g.id
+        assert (g.id, f.id) == (first.tool_call_id, second.tool_call_id)
+        assert second.is_error
+        assert raws == written(none, called, first, second)
+        assert [{"type": "assistant", "content": "hi"}] == written(
+            none.replace(content="hi")
+        )
+
+    def test_says_and_calls(self):
+        """
+        What an assistant says and calls in one message becomes two, of one
+        envelope, and that is told.
+        """
+        message = AssistantMessage(
+            "Let me see.",
+            tool_calls=[ToolCall("c1", "f")],
+            name="ann",
+            metadata={"a": 1},
+        )
+        said, called = written(message)
+
+        assert ("Let me see.", "ann", {"a": 1}) == (
+            said["content"],
+            said["sender"],
+            said["meta"],
+        )
+        assert ("tool_call", "ann", {"a": 1}) == (
+            called["type"],
+            called["sender"],
+            called["meta"],
+        )
+        assert [("messages[0]", "tool_calls")] == lost(message)
+
+    def test_unknown(self):
+        """
+        Types, parts and keys of a newer bubo are kept, and written back; what
+        is another's is not.
+        """
+        raws = [
+            {"type": "thought", "text": "hm", "run_id": RUN},
+            user([{"type": "video", "url": "x"}], newer={"a": 1}),
+            {
+                "type": "tool_call",
+                "tool_calls": [{"id": "c", "name": "f", "arguments": "", "x": 1}],
+            },
+            user([{"type": "text", "text": "", "y": None}]),
+        ]
+        messages = load(raws)
+
+        assert UnknownMessage(raws[0], source="bubo") == messages[0]
+        assert UnknownPart(raws[1]["content"][0], source="bubo") == messages[1].parts[0]
+        assert {"keys": {"newer": {"a": 1}}} == notes(messages[1])
+        assert raws == written(*messages)
+        assert [
+            ("messages[0]", "a"),
+            ("messages[1].parts[0]", "b"),
+            ("messages[2]", "unknown"),
+        ] == lost(
+            UnknownMessage({"role": "a"} | {"type": "a"}, source="else"),
+            UserMessage([UnknownPart({"type": "b"}, source="else")]),
+            UnknownMessage({}, source="else"),
+        )
+        assert "newer" in [each.what for each in openai_chat.dump(messages).lost]
+
+    def test_edited_meta(self):
+        """
+        Metadata of ours take the place of a meta that was no object.
+        """
+        message = one(user(meta=5))
+        edited = message.replace(metadata={**message.metadata, "a": 1})
+
+        assert {"a": 1} == written(edited)[0]["meta"]
+        assert [("messages[0]", "meta")] == lost(edited)
+        assert {"a": 1} == dict(one(user(meta={"a": 1})).metadata)
+
+    def test_notes_of_others(self):
+        """
+        Notes of other adapters are no metadata to bubo.
+        """
+        loaded = openai_chat.load([{"role": "user", "content": "hi", "prefix": 1}])
+
+        assert [user()] == written(*loaded)
+        assert [("messages[0]", "prefix")] == lost(*loaded)
+
+
+class TestTimes:
+    @pytest.mark.parametrize(
+        ("text", "expected"),
+        [
+            ("2024-02-29T12:30:05.123Z", "2024-02-29T12:30:05.123000+00:00"),
+            ("2024-02-29T12:30:05.123+01:00", "2024-02-29T12:30:05.123000+01:00"),
+            ("2024-02-29T12:30:05.123456789-0330", "2024-02-29T12:30:05.123456-03:30"),
+            ("2024-02-29T12:30:05,5Z", "2024-02-29T12:30:05.500000+00:00"),
+            ("2024-02-29 12:30", "2024-02-29T12:30:00+00:00"),
+            ("2024-02-29", "2024-02-29T00:00:00+00:00"),
+        ],
+    )
+    def test_read(self, text, expected):
+        """
+        Times are read in all of bubo's layouts, without a zone as UTC.
+        """
+        assert expected == one(user(timestamp=text)).timestamp.isoformat()
+
+    @pytest.mark.parametrize("nothing", ["", None])
+    def test_unset(self, nothing):
+        """
+        An empty time is none, and not the year 1970.
+        """
+        assert UserMessage("hi") == one(user(timestamp=nothing))
+
+    @pytest.mark.parametrize(
+        "bad",
+        [
+            *(5, "now", "2024-02-30", "2024-02-29T25:00:00Z", "2024-02-29T12:30.5Z"),
+            *("0000-01-01", "٢٠٢٤-02-29", "2024-02-29Z", [], {}),
+        ],
+    )
+    def test_refused(self, bad):
+        """
+        What is no time is refused.
+        """
+        with pytest.raises(DecodeError, match=r"\$\.timestamp: .*expected a time"):
+            load(user(timestamp=bad))
+
+    @pytest.mark.parametrize(
+        ("time", "text", "why"),
+        [
+            (datetime(2024, 1, 2, 3, 4, 5, 6_000, UTC), "2024-01-02T03:04:05.006Z", ""),
+            (
+                datetime(2024, 1, 2, 3, 4, 5, 6_789, UTC),
+                "2024-01-02T03:04:05.006Z",
+                "milliseconds",
+            ),
+            (
+                datetime(2024, 1, 2, tzinfo=timezone(timedelta(seconds=90))),
+                "2024-01-01T23:59:30.000+00:01",
+                "whole minutes",
+            ),
+            (
+                datetime(2024, 1, 2, tzinfo=timezone(timedelta(seconds=-30))),
+                "2024-01-01T23:59:30.000-00:01",
+                "whole minutes",
+            ),
+            (datetime(1, 1, 1, tzinfo=UTC), None, "no time"),
+            (
+                datetime(1, 1, 1, tzinfo=timezone(timedelta(seconds=30))),
+                None,
+                "no time",
+            ),
+            (datetime(999, 1, 1, tzinfo=UTC), "0999-01-01T00:00:00.000Z", ""),
+        ],
+    )
+    def test_written(self, time, text, why):
+        """
+        Times are written in milliseconds, with their offset in minutes; what
+        that does not say is lost.
+        """
+        export = dump([UserMessage("hi", timestamp=time)])
+
+        assert text == export.payload["messages"][0].get("timestamp")
+        assert bool(why) == bool(export.lost)
+        assert all(why in each.why and each.what == "timestamp" for each in export.lost)
+
+
+class TestLost:
+    @pytest.mark.parametrize(
+        ("message", "path", "what"),
+        [
+            (UserMessage("", run_id=UUID(int=0)), "", "run_id"),
+            (UserMessage("", turn_id=UUID(int=0)), "", "turn_id"),
+            (AssistantMessage(response=ResponseMeta()), "", "response"),
+            (SystemMessage([TextPart("a"), TextPart("b")]), "", "parts"),
+            (SystemMessage([TextPart("a", index=0)]), ".parts[0]", "index"),
+            (UserMessage([TextPart("a", metadata={"a": 1})]), ".parts[0]", "metadata"),
+            (UserMessage([TextPart("a", unknown={"a": 1})]), ".parts[0]", "a"),
+            (UserMessage([FilePart(url="a")]), ".parts[0]", "file"),
+            (UserMessage([VideoPart(url="a")]), ".parts[0]", "video"),
+            (UserMessage([AudioPart(url="a")]), ".parts[0]", "audio"),
+            (
+                UserMessage([AudioPart(data=b"a", media_type="text/plain")]),
+                ".parts[0]",
+                "media_type",
+            ),
+            (UserMessage([ImagePart(url="a", detail="low")]), ".parts[0]", "detail"),
+            (
+                UserMessage([ImagePart(url="a", media_type="image/png")]),
+                ".parts[0]",
+                "media_type",
+            ),
+            (
+                UserMessage([ImagePart(data=b"a", media_type="a,b")]),
+                ".parts[0]",
+                "media_type",
+            ),
+            (AssistantMessage([ReasoningPart("a")]), ".parts[0]", "reasoning"),
+            (AssistantMessage([ImagePart(url="a")]), ".parts[0]", "image"),
+            (
+                AssistantMessage(tool_calls=[ToolCall("c", "f", type="custom")]),
+                ".tool_calls[0]",
+                "type",
+            ),
+            (
+                AssistantMessage(tool_calls=[ToolCall("c", "f", index=0)]),
+                ".tool_calls[0]",
+                "index",
+            ),
+            (
+                AssistantMessage(tool_calls=[ToolCall("c", "f", metadata={"a": 1})]),
+                ".tool_calls[0]",
+                "metadata",
+            ),
+            (ToolMessage([ImagePart(url="a")], tool_call_id="c"), ".parts[0]", "image"),
+            (
+                UnknownMessage({"type": "x"}, source="bubo", name="ann"),
+                "",
+                "name",
+            ),
+        ],
+    )
+    def test_listed(self, message, path, what):
+        """
+        What bubo has no word for is listed, and nothing else is.
+        """
+        assert [(f"messages[0]{path}", what)] == lost(message)
+
+    def test_image_data(self):
+        """
+        Bytes of an image are in its url, and come back as bytes.
+        """
+        part = ImagePart(data=PNG, media_type="image/png")
+        (raw,) = written(UserMessage([part]))
+
+        assert "data:image/png;base64,iVBORw0KGgo=" == raw["content"][0]["image_url"]
+        assert (part,) == one(raw).content
+
+    def test_mended(self):
+        """
+        Half of a surrogate pair is U+FFFD, and listed with its place.
+        """
+        message = one(user("\ud800", sender="\udfff", meta={"a": "\ud800"}))
+
+        assert ("\ufffd", "\ufffd", "\ufffd") == (
+            message.text,
+            message.name,
+            message.metadata["a"],
+        )
+        assert [("messages[0]", each) for each in ("meta.a", "sender", "content")] == (
+            lost(message)
+        )
+        odd = one({"type": "x", "a": "\ud800"})
+        assert ("\ufffd", [("messages[0]", "a")]) == (odd.raw["a"], lost(odd))
+
+    def test_no_message(self):
+        """
+        What is no message is refused, with its place.
+        """
+        with pytest.raises(InvalidMessageError, match=r"messages\[1\] is a str"):
+            dump([UserMessage("hi"), "hello"])  # type: ignore[list-item]
+
+
+class TestRefuses:
+    @pytest.mark.parametrize(
+        ("raw", "path"),
+        [
+            ({}, ".type"),
+            ({"content": "hi"}, ".type"),
+            ({"type": 5}, ".type"),
+            ({"type": "instructions"}, ".content"),
+            ({"type": "instructions", "content": None}, ".content"),
+            ({"type": "user"}, ".content"),
+            (user(42), ".content"),
+            (user(content=True), ".content"),
+            (user({"a": 1}), ".content"),
+            (user([5]), ".content[0]"),
+            (user([{"text": "a"}]), ".content[0].type"),
+            (user([{"type": "text"}]), ".content[0].text"),
+            (user([{"type": "image"}]), ".content[0].image_url"),
+            (user([{"type": "audio"}]), ".content[0].input_audio"),
+            (
+                user([{"type": "audio", "input_audio": {"data": ""}}]),
+                ".content[0].input_audio.format",
+            ),
+            (
+                user([{"type": "audio", "input_audio": {"data": "?", "format": ""}}]),
+                ".content[0].input_audio.data",
+            ),
+            (
+                {"type": "assistant", "content": [{"type": "refusal"}]},
+                ".content[0].refusal",
+            ),
+            ({"type": "assistant", "content": "a", "refusal": "b"}, ""),
+            ({"type": "assistant", "refusal": 5}, ".refusal"),
+            ({"type": "tool_call"}, ".tool_calls"),
+            ({"type": "tool_call", "tool_calls": {}}, ".tool_calls"),
+            ({"type": "tool_call", "tool_calls": [5]}, ".tool_calls[0]"),
+            ({"type": "tool_call", "tool_calls": [{"id": 5}]}, ".tool_calls[0].id"),
+            (
+                {"type": "tool_response", "tool_call_id": "c", "content": ""},
+                ".tool_name",
+            ),
+            (
+                {"type": "tool_response", "tool_name": "f", "content": ""},
+                ".tool_call_id",
+            ),
+            (
+                {"type": "tool_response", "tool_name": "f", "tool_call_id": "c"},
+                ".content",
+            ),
+            ({"type": "retry", "error": {}}, ".error"),
+            (user(run_id=""), ".run_id"),
+            (user(run_id=5), ".run_id"),
+            (user(turn_id="0189-0a5dac96774bbcceb302099a8057"), ".turn_id"),
+            (user(sender=5), ".sender"),
+        ],
+    )
+    def test_one(self, raw, path):
+        """
+        What bubo guesses at, or would not read, is refused, with its path.
+        """
+        with pytest.raises(DecodeError) as caught:
+            load([raw])
+
+        assert [f"$[0]{path}"] == [each.path for each in caught.value.problems]
+
+    @pytest.mark.parametrize(
+        "text",
+        [RUN, RUN.upper(), RUN.replace("-", ""), f"{{{RUN}}}", f"urn:uuid:{RUN}"],
+    )
+    def test_forms_of_uuids(self, text):
+        """
+        UUIDs are read in all forms that Go reads; the nil one is none.
+        """
+        assert RUN_ID == one(user(run_id=text)).run_id
+        assert one(user(run_id=str(UUID(int=0)))).run_id is None
+
+    def test_all_of_it(self):
+        """
+        All that is wrong is told at once.
+        """
+        with pytest.raises(DecodeError) as caught:
+            load({"messages": [user(5), None, 7, user(sender=1, run_id="x")]})
+
+        assert [
+            "$.messages[0].content",
+            "$.messages[2]",
+            "$.messages[3].sender",
+            "$.messages[3].run_id",
+        ] == [each.path for each in caught.value.problems]
+
+
+class TestCrossing:
+    def test_recorded(self, shared_data):
+        """
+        Real conversations cross over and back: texts, roles, ids, names and
+        arguments; where an assistant says and calls, that is two messages.
+        """
+        for talk in lines(shared_data / "transcripts" / "airline.jsonl"):
+            loaded = openai_chat.load(talk)
+            back = load(copy.deepcopy(dump(loaded).payload))
+
+            split = [
+                half
+                for message in loaded
+                for half in (
+                    [
+                        message.replace(tool_calls=()),
+                        AssistantMessage(tool_calls=message.tool_calls),
+                    ]
+                    if message.text and getattr(message, "tool_calls", ())
+                    else [message]
+                )
+            ]
+            assert [bare(message) for message in split] == [
+                bare(message) for message in back
+            ]
+            assert {"tool_calls"} >= {each.what for each in dump(loaded).lost}
+
+    @given(st.lists(MESSAGES, max_size=4))
+    def test_to_openai(self, raws):
+        """
+        What bubo said can be sent to OpenAI, its metadata apart.
+        """
+        export = openai_chat.dump(load(raws))
+
+        assert len(raws) == len(export.payload["messages"])
+        assert as_json(export.payload)
