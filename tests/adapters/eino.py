@@ -184,6 +184,13 @@ def one(raw):
     return message
 
 
+def several(payload):
+    """
+    The messages that *payload* is, of whatever class.
+    """
+    return load(payload)
+
+
 def notes(value):
     """
     What was noted about *value*.

@@ -7,9 +7,8 @@ import json
 import attrs
 
 from conversation_state.adapters._export import PROVIDERS
-from conversation_state.messages import AssistantMessage, UnknownMessage
-from conversation_state.parts import Part, TextPart
-from conversation_state.tools import ToolCall
+from conversation_state.messages import AssistantMessage, Message, UnknownMessage
+from conversation_state.parts import TextPart
 
 
 def as_go(value):
@@ -31,10 +30,10 @@ def without_notes(value):
     *value* without what adapters noted about it.
     """
     own = {k: v for k, v in value.metadata.items() if k not in PROVIDERS}
-    if isinstance(value, (Part, ToolCall)):
-        return attrs.evolve(value, metadata=own)
+    if isinstance(value, Message):
+        return value.replace(metadata=own)
 
-    return value.replace(metadata=own)
+    return attrs.evolve(value, metadata=own)
 
 
 def said(message, source):

@@ -2,9 +2,11 @@
 bubo's messages: what all adapters promise, and what comes back of what.
 """
 
+import base64
 import copy
+from contextlib import suppress
 from datetime import UTC, datetime, timedelta, timezone
-from typing import ClassVar
+from typing import Any, ClassVar
 from uuid import UUID
 
 import pytest
@@ -42,11 +44,11 @@ from tests.adapters.bubo import (
     checkpoints,
     notes,
     one,
+    several,
     user,
 )
 from tests.adapters.contract import AdapterContract, as_json, bare
 from tests.adapters.kept import as_go, lines, said
-from tests.adapters.test_openai_chat import in_other_words
 
 RUN_ID = UUID(RUN)
 
@@ -73,6 +75,33 @@ def lost(*messages):
     Where and what of *messages* bubo can't say.
     """
     return [(one.path, one.what) for one in dump(messages).lost]
+
+
+def halves(message):
+    """
+    What *message* is there: what an assistant says, and what it calls.
+    """
+    if isinstance(message, AssistantMessage) and message.text and message.tool_calls:
+        calls = message.replace(content="")
+        return [message.replace(tool_calls=()), calls]
+
+    return [message]
+
+
+def in_other_words(part):
+    """
+    *part* as it comes back: data: urls as bytes, audio of the usual type.
+    """
+    head, _, body = (getattr(part, "url", "") or "").partition(";base64,")
+    if isinstance(part, ImagePart) and body and head.startswith("data:"):
+        with suppress(ValueError):
+            data = base64.b64decode(body, validate=True)
+            return ImagePart(data=data, media_type=head[5:])
+
+    if isinstance(part, AudioPart) and part.media_type == "audio/mp3":
+        return AudioPart(data=part.data, media_type="audio/mpeg")
+
+    return part
 
 
 class TestContract(AdapterContract):
@@ -114,7 +143,7 @@ class TestWire:
         """
         A conversation, byte for byte as Go writes it.
         """
-        common = {
+        common: Any = {
             "run_id": RUN_ID,
             "turn_id": RUN_ID,
             "name": "ann",
@@ -195,7 +224,8 @@ class TestWire:
         """
         assert AssistantMessage() == one({"type": "assistant"})
         assert AssistantMessage([]) == one({"type": "assistant", "content": []})
-        for content in (None, [], "", "  "):
+        contents: tuple[Any, ...] = (None, [], "", "  ")
+        for content in contents:
             raw = {"type": "assistant", "content": content}
             assert [raw] == written(one(raw))
 
@@ -270,7 +300,7 @@ class TestWire:
             {"type": "retry", "error": "2"},
         ]
 
-        none, called, first, second = load(raws)
+        none, called, first, second = several(raws)
 
         f, g = called.tool_calls
         assert () == none.tool_calls
@@ -321,7 +351,7 @@ class TestWire:
             },
             user([{"type": "text", "text": "", "y": None}]),
         ]
-        messages = load(raws)
+        messages = several(raws)
 
         assert UnknownMessage(raws[0], source="bubo") == messages[0]
         assert UnknownPart(raws[1]["content"][0], source="bubo") == messages[1].parts[0]
@@ -634,18 +664,7 @@ class TestCrossing:
             loaded = openai_chat.load(talk)
             back = load(copy.deepcopy(dump(loaded).payload))
 
-            split = [
-                half
-                for message in loaded
-                for half in (
-                    [
-                        message.replace(tool_calls=()),
-                        AssistantMessage(tool_calls=message.tool_calls),
-                    ]
-                    if message.text and getattr(message, "tool_calls", ())
-                    else [message]
-                )
-            ]
+            split = [half for message in loaded for half in halves(message)]
             assert [bare(message) for message in split] == [
                 bare(message) for message in back
             ]

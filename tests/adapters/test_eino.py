@@ -2,15 +2,102 @@
 eino's messages: what all adapters promise, and what comes back of what.
 """
 
+import copy
+from datetime import UTC, datetime
 from typing import ClassVar
+from uuid import UUID
 
-from conversation_state.adapters import eino
-from tests.adapters.contract import AdapterContract
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from conversation_state.adapters import eino, openai_chat
+from conversation_state.adapters.eino import dump, load, load_usage
+from conversation_state.chunks import concat
+from conversation_state.errors import DecodeError, InvalidMessageError
+from conversation_state.messages import (
+    AssistantMessage,
+    LogProb,
+    ResponseMeta,
+    SystemMessage,
+    ToolMessage,
+    UnknownMessage,
+    UserMessage,
+)
+from conversation_state.parts import (
+    AudioPart,
+    FilePart,
+    ImagePart,
+    ReasoningPart,
+    RefusalPart,
+    TextPart,
+    UnknownPart,
+    VideoPart,
+)
+from conversation_state.tools import ToolCall
+from conversation_state.usage import (
+    CompletionTokensDetails,
+    PromptTokensDetails,
+    Usage,
+)
+from tests.adapters.contract import AdapterContract, as_json, bare
 from tests.adapters.eino import (
     CONVERSATIONS,
     MESSAGES,
+    PNG,
+    PNG_TEXT,
+    notes,
+    one,
+    several,
 )
-from tests.adapters.kept import said
+from tests.adapters.kept import as_go, lines, said, without_notes
+
+NEW_YEAR = datetime(2024, 1, 1, tzinfo=UTC)
+OUTPUT = "assistant_output_multi_content"
+INPUT = "user_input_multi_content"
+
+
+def written(*messages):
+    """
+    *messages* as eino has them.
+    """
+    return dump(messages).payload["messages"]
+
+
+def lost(*messages):
+    """
+    Where and what of *messages* eino can't say.
+    """
+    return [(one.path, one.what) for one in dump(messages).lost]
+
+
+def user(content="hi", **fields):
+    """
+    A user's message in JSON.
+    """
+    return {"role": "user", "content": content, **fields}
+
+
+def answer(content="", **fields):
+    """
+    An assistant's message in JSON.
+    """
+    return {"role": "assistant", "content": content, **fields}
+
+
+def joined(chunks):
+    """
+    The message that *chunks* are, of whatever class.
+    """
+    return concat(chunks)
+
+
+def likely(**fields):
+    """
+    An assistant's message in JSON, with log-probs of one token.
+    """
+    one = {"token": "a", "logprob": 0, **fields}
+    return answer(response_meta={"logprobs": {"content": [one]}})
 
 
 class TestContract(AdapterContract):
@@ -27,3 +114,791 @@ class TestContract(AdapterContract):
         More than other providers are told: metadata are said here, too.
         """
         return said(message, "eino")
+
+
+class TestBytes:
+    @pytest.mark.parametrize(
+        ("message", "expected"),
+        [
+            (UserMessage(""), '{"role":"user","content":""}'),
+            (SystemMessage("ü"), '{"role":"system","content":"ü"}'),
+            (
+                UserMessage("hi", name="ann", metadata={"b": 1, "a": [None]}),
+                (
+                    '{"role":"user","content":"hi","name":"ann",'
+                    '"extra":{"a":[null],"b":1}}'
+                ),
+            ),
+            (
+                UserMessage(
+                    [
+                        TextPart("", metadata={"x": 1}),
+                        ImagePart(url="u", media_type="image/png", detail="low"),
+                        AudioPart(data=PNG),
+                        VideoPart(url="v"),
+                        FilePart(url="f", name="n"),
+                    ]
+                ),
+                (
+                    '{"role":"user","content":"","user_input_multi_content":['
+                    '{"type":"text","extra":{"x":1}},'
+                    '{"type":"image_url","image":'
+                    '{"url":"u","mime_type":"image/png","detail":"low"}},'
+                    f'{{"type":"audio_url","audio":{{"base64data":"{PNG_TEXT}"}}}},'
+                    '{"type":"video_url","video":{"url":"v"}},'
+                    '{"type":"file_url","file":{"url":"f","name":"n"}}]}'
+                ),
+            ),
+            (
+                AssistantMessage(
+                    [
+                        ReasoningPart("hm", "s"),
+                        ReasoningPart(),
+                        TextPart("a"),
+                        ImagePart(url="u"),
+                    ]
+                ),
+                (
+                    '{"role":"assistant","content":"","assistant_output_multi_content":['
+                    '{"type":"reasoning","reasoning":{"text":"hm","signature":"s"}},'
+                    '{"type":"reasoning","reasoning":{}},'
+                    '{"type":"text","text":"a"},'
+                    '{"type":"image_url","image":{"url":"u"}}]}'
+                ),
+            ),
+            (
+                AssistantMessage([ReasoningPart("hm"), TextPart("a")]),
+                '{"role":"assistant","content":"a","reasoning_content":"hm"}',
+            ),
+            (
+                AssistantMessage(
+                    "a",
+                    tool_calls=[
+                        ToolCall("c1", "f", "{}", index=0, metadata={"x": 1}),
+                        ToolCall("", "", type="custom"),
+                    ],
+                ),
+                (
+                    '{"role":"assistant","content":"a","tool_calls":['
+                    '{"index":0,"id":"c1","type":"function",'
+                    '"function":{"name":"f","arguments":"{}"},"extra":{"x":1}},'
+                    '{"id":"","type":"custom","function":{}}]}'
+                ),
+            ),
+            (
+                ToolMessage("x", tool_call_id="c1", tool_name="f", name="n"),
+                (
+                    '{"role":"tool","content":"x","name":"n","tool_call_id":"c1",'
+                    '"tool_name":"f"}'
+                ),
+            ),
+            (
+                AssistantMessage(response=ResponseMeta()),
+                '{"role":"assistant","content":"","response_meta":{}}',
+            ),
+            (
+                AssistantMessage(
+                    response=ResponseMeta(
+                        "stop",
+                        Usage(
+                            1,
+                            2,
+                            4,
+                            PromptTokensDetails(cached_tokens=5),
+                            CompletionTokensDetails(reasoning_tokens=6),
+                        ),
+                        (
+                            LogProb("a", -9999.0, b"a", (LogProb("b", -0.5),)),
+                            LogProb("c", 0),
+                        ),
+                    )
+                ),
+                (
+                    '{"role":"assistant","content":"","response_meta":{'
+                    '"finish_reason":"stop","usage":{"prompt_tokens":1,'
+                    '"prompt_token_details":{"cached_tokens":5},"completion_tokens":2,'
+                    '"total_tokens":4,"completion_token_details":{"reasoning_tokens":6}},'
+                    '"logprobs":{"content":['
+                    '{"token":"a","logprob":-9999,"bytes":[97],"top_logprobs":'
+                    '[{"token":"b","logprob":-0.5}]},'
+                    '{"token":"c","logprob":0,"top_logprobs":null}]}}}'
+                ),
+            ),
+            (
+                AssistantMessage(response=ResponseMeta("", Usage(), ())),
+                (
+                    '{"role":"assistant","content":"","response_meta":{'
+                    '"usage":{"prompt_tokens":0,"prompt_token_details":'
+                    '{"cached_tokens":0},"completion_tokens":0,"total_tokens":0,'
+                    '"completion_token_details":{}},"logprobs":{"content":null}}}'
+                ),
+            ),
+        ],
+    )
+    def test_as_go(self, message, expected):
+        """
+        Messages are written byte for byte as Go writes them, and come back.
+        """
+        export = dump([message])
+
+        assert expected == as_go(export.payload["messages"][0])
+        assert () == export.lost
+        assert [said(message, "eino")] == [
+            said(m, "eino") for m in load(export.payload)
+        ]
+
+    def test_order_of_what_was_kept(self):
+        """
+        Keys that were kept stand where Go has them; unknown ones are last.
+        """
+        raw = answer(
+            "kept",
+            multi_content=[{"type": "text", "text": "old"}],
+            assistant_output_multi_content=[
+                {
+                    "type": "image_url",
+                    "text": "odd",
+                    "image": {
+                        "url": "u",
+                        "base64data": "aGk=",
+                        "mime_type": "m",
+                        "extra": {"a": 1},
+                        "detail": "low",
+                    },
+                    "extra": {"b": 2},
+                },
+                {"type": "video_url", "extra": {"a": 1}},
+            ],
+            name="n",
+            tool_calls=[
+                {"index": -1, "id": "", "type": "", "function": {}, "extra": {"a": 1}}
+            ],
+            response_meta={"finish_reason": "stop", "newer": 1},
+            reasoning_content="hm",
+            extra={"x": 1},
+            newer={"y": 1},
+        )
+
+        assert as_go(raw) == as_go(written(one(raw))[0])
+
+
+class TestContent:
+    def test_a_text(self):
+        """
+        One text is the content, be it a text here, or one plain part.
+        """
+        assert [user("a")] == written(UserMessage("a"))
+        assert [user("a")] == written(UserMessage([TextPart("a")]))
+        assert [user("")] == written(UserMessage([]))
+        assert [] == lost(UserMessage([TextPart("a")]), UserMessage([]))
+
+    def test_a_list_of_one_text(self):
+        """
+        What stood in a list stands there again.
+        """
+        raw = user("", user_input_multi_content=[{"type": "text", "text": "a"}])
+
+        assert (TextPart("a"),) == one(raw).content
+        assert [raw] == written(one(raw))
+
+    def test_content_beside_a_list(self):
+        """
+        Eino's models pass it over, and so do we, but it comes back, while the
+        list is there.
+        """
+        listed = [{"type": "text", "text": "a"}, {"type": "text", "text": "b"}]
+        raw = user("beside", user_input_multi_content=listed)
+        message = one(raw)
+
+        assert "ab" == message.text
+        assert {"content": "beside"} == dict(notes(message)["keys"])
+        assert [raw] == written(message)
+        assert [user("new")] == written(message.replace(content="new"))
+        assert [user("")] == written(message.replace(content=""))
+        assert ("messages[0]", "content") in [
+            (each.path, each.what) for each in openai_chat.dump([message]).lost
+        ]
+
+    def test_the_older_list(self):
+        """
+        The deprecated list is read, and written where it was, as long as it
+        can say it all.
+        """
+        raw = user(
+            "",
+            multi_content=[
+                {"type": "text", "text": "a"},
+                {
+                    "type": "image_url",
+                    "image_url": {
+                        "url": "u",
+                        "uri": "v",
+                        "detail": "low",
+                        "mime_type": "image/png",
+                        "extra": {"x": 1},
+                    },
+                },
+                {"type": "file_url", "file_url": {"uri": "v", "name": "n"}},
+                {},
+            ],
+        )
+        message = one(raw)
+        text, image, file, hollow = message.content
+
+        assert (TextPart("a"), "u", "low", {"x": 1}) == (
+            text,
+            image.url,
+            image.detail,
+            dict(without_notes(image).metadata),
+        )
+        assert ("v", "n") == (file.url, file.name)
+        assert UnknownPart({}, source="eino") == hollow
+        assert [raw] == written(message)
+        longer = message.replace(content=[*message.content, AudioPart(data=b"hi")])
+        assert {"role", "content", INPUT} == {*written(longer)[0]}
+
+    def test_both_lists(self):
+        """
+        Of two lists the newer one counts, and the older one is kept.
+        """
+        raw = user(
+            "",
+            multi_content=[{"type": "text", "text": "old"}],
+            user_input_multi_content=[{"type": "text", "text": "new"}],
+        )
+
+        assert "new" == one(raw).text
+        assert [raw] == written(one(raw))
+        assert [user("x")] == written(one(raw).replace(content="x"))
+
+    def test_media(self):
+        """
+        Media have a url or bytes; what has neither is kept as it is, and so is
+        what stands beside.
+        """
+        found = one(
+            user(
+                "",
+                user_input_multi_content=[
+                    {"type": "image_url", "image": {"url": "u", "base64data": "aGk="}},
+                    {"type": "image_url", "image": {"url": "", "base64data": "aGk="}},
+                    {"type": "audio_url", "audio": {"base64data": "aG\nk="}},
+                    {"type": "audio_url", "audio": {"base64data": "?"}},
+                    {"type": "video_url", "video": {}},
+                    {"type": "file_url"},
+                ],
+            )
+        )
+        url, data, odd, *hollow = found.content
+
+        assert ("u", None) == (url.url, url.data)
+        assert (None, b"hi", b"hi") == (data.url, data.data, odd.data)
+        assert [UnknownPart] * 3 == [type(each) for each in hollow]
+        edited = found.replace(content=[AudioPart(data=b"ho", metadata=odd.metadata)])
+        assert "aG8=" == written(edited)[0][INPUT][0]["audio"]["base64data"]
+
+    def test_system(self):
+        """
+        A system message is a text; a list of texts is one if eino had it so,
+        and what is more than text is kept as it is.
+        """
+        listed = {"role": "system", "content": "", INPUT: [{"type": "text"}]}
+        odd = {
+            "role": "system",
+            "content": "",
+            INPUT: [{"type": "image_url", "image": {"url": "u"}}],
+        }
+
+        assert [listed] == written(one(listed))
+        assert UnknownMessage(odd, source="eino") == one(odd)
+        assert [odd] == written(one(odd))
+        assert [("messages[0]", "parts")] == lost(
+            SystemMessage([TextPart("a"), TextPart("b")])
+        )
+
+    def test_reasoning(self):
+        """
+        Thoughts are beside the text, or in the list with all else, as they
+        were; those said twice were thought once.
+        """
+        beside = answer("a", reasoning_content="hm")
+        thought = {"type": "reasoning", "reasoning": {"text": "hm"}}
+        text = {"type": "text", "text": "a"}
+        listed = answer(**{OUTPUT: [thought, text]})
+        both = answer(**{OUTPUT: [thought, text]}, reasoning_content="hm")
+        apart = answer(**{OUTPUT: [text, text]}, reasoning_content="hm")
+
+        for raw in (beside, listed, both, apart):
+            assert "hm" == one(raw).reasoning
+            assert [raw] == written(one(raw))
+
+        assert (ReasoningPart("hm"), TextPart("a")) == one(beside).content
+        edited = one(both).replace(content=[ReasoningPart("no"), ImagePart(url="u")])
+        assert "reasoning_content" not in written(edited)[0]
+
+    def test_signatures(self):
+        """
+        A signature that eino had, or that is nobody's, is written; another
+        provider's is not.
+        """
+        raw = answer(
+            **{OUTPUT: [{"type": "reasoning", "reasoning": {"signature": "s"}}]}
+        )
+        theirs = ReasoningPart("a", "s", metadata={"anthropic": {"signed": True}})
+        both = ReasoningPart("", "s", metadata={**theirs.metadata, "eino": {}})
+
+        (part,) = one(raw).content
+        assert {"signed": True} == notes(part)
+        assert [raw] == written(one(raw)) == written(AssistantMessage([both]))
+        assert [("messages[0].parts[0]", "signature")] == lost(
+            AssistantMessage([theirs])
+        )
+        assert {"text": "a"} == (
+            written(AssistantMessage([theirs]))[0][OUTPUT][0]["reasoning"]
+        )
+
+
+class TestExtra:
+    def test_is_metadata(self):
+        """
+        ``extra`` is metadata: of messages, parts and calls.
+        """
+        raw = answer(
+            **{OUTPUT: [{"type": "text", "text": "a", "extra": {"p": 1}}]},
+            tool_calls=[
+                {
+                    "id": "c1",
+                    "type": "function",
+                    "function": {"name": "f"},
+                    "extra": {"c": 2},
+                }
+            ],
+            extra={"m": 3},
+        )
+        message = one(raw)
+
+        assert [{"m": 3}, {"p": 1}, {"c": 2}] == [
+            dict(value.metadata)
+            for value in (message, message.content[0], message.tool_calls[0])
+        ]
+        assert [raw] == written(message)
+
+    def test_names_of_adapters(self):
+        """
+        What in it has the name of an adapter is not taken for its notes.
+        """
+        raw = user(extra={"eino": {"keys": {"role": "x"}}, "openai_chat": 1, "a": 2})
+        message = one(raw)
+
+        assert {"a": 2, "eino": {"extra": {"eino": {"keys": {"role": "x"}}}}} == {
+            "a": message.metadata["a"],
+            "eino": {"extra": {"eino": message.metadata["eino"]["extra"]["eino"]}},
+        }
+        assert [raw] == written(message)
+
+    def test_notes_of_others(self):
+        """
+        Notes of other adapters are no metadata to eino.
+        """
+        loaded = openai_chat.load([{"role": "user", "content": "hi", "prefix": 1}])
+
+        assert [user()] == written(*loaded)
+        assert [("messages[0]", "prefix")] == lost(*loaded)
+
+
+class TestCalls:
+    def test_made_ids(self):
+        """
+        Calls and results without ids are paired, and stay without.
+        """
+        call = {"id": "", "type": "", "function": {"name": "f"}}
+        other = {"id": "", "type": "function", "function": {"name": "g"}}
+        raws = [
+            answer(tool_calls=[call, other]),
+            {"role": "tool", "content": "", "tool_name": "g"},
+            {"role": "tool", "content": ""},
+        ]
+
+        called, second, first = several(raws)
+
+        f, g = called.tool_calls
+        assert ("function", "function") == (f.type, g.type)
+        assert (f.id, g.id) == (first.tool_call_id, second.tool_call_id)
+        assert f.id != g.id
+        assert raws == written(called, second, first)
+        renamed = called.replace(tool_calls=[ToolCall("c9", "f", metadata=f.metadata)])
+        assert "c9" == written(renamed)[0]["tool_calls"][0]["id"]
+
+    def test_chunks(self):
+        """
+        The chunks of a stream, loaded as a list, are one message: pieces of a
+        call have an index, and their ids and names come once.
+        """
+        chunks = [
+            answer("Let ", reasoning_content="h"),
+            answer("me.", reasoning_content="m"),
+            answer(
+                tool_calls=[
+                    {
+                        "index": 0,
+                        "id": "c1",
+                        "type": "function",
+                        "function": {"name": "f", "arguments": "{"},
+                    },
+                ]
+            ),
+            answer(
+                tool_calls=[
+                    {"index": 0, "id": "", "type": "", "function": {"arguments": "}"}}
+                ]
+            ),
+            answer(
+                response_meta={
+                    "finish_reason": "tool_calls",
+                    "usage": {"prompt_tokens": 3, "total_tokens": 3},
+                }
+            ),
+        ]
+
+        message = joined(several(chunks))
+
+        assert ("Let me.", "hm") == (message.text, message.reasoning)
+        assert [("c1", "f", "{}")] == [
+            (call.id, call.name, call.arguments) for call in message.tool_calls
+        ]
+        assert ("tool_calls", 3) == (
+            message.response.finish_reason,
+            message.response.usage.total_tokens,
+        )
+
+    def test_no_type(self):
+        """
+        A call of no type is a function's; that is all that is lost of it.
+        """
+        message = AssistantMessage(tool_calls=[ToolCall("c1", "f", type="")])
+
+        assert [("messages[0].tool_calls[0]", "type")] == lost(message)
+
+
+class TestLost:
+    @pytest.mark.parametrize(
+        ("message", "path", "what"),
+        [
+            (UserMessage("", run_id=UUID(int=1)), "", "run_id"),
+            (UserMessage("", turn_id=UUID(int=1)), "", "turn_id"),
+            (
+                UserMessage("", timestamp=datetime(2024, 1, 2, tzinfo=UTC)),
+                "",
+                "timestamp",
+            ),
+            (UserMessage("", unknown={"a": 1}), "", "a"),
+            (ToolMessage("a", tool_call_id="c", is_error=True), "", "is_error"),
+            (AssistantMessage([RefusalPart("no")]), ".parts[0]", "refusal"),
+            (AssistantMessage([FilePart(url="a")]), ".parts[0]", "file"),
+            (AssistantMessage([ImagePart(url="a", detail="b")]), ".parts[0]", "detail"),
+            (UserMessage([TextPart("a", index=1)]), ".parts[0]", "index"),
+            (UserMessage([ImagePart(url="a", index=1)]), ".parts[0]", "index"),
+            (
+                SystemMessage([TextPart("a", metadata={"b": 1})]),
+                ".parts[0]",
+                "metadata",
+            ),
+            (
+                UserMessage([UnknownPart({"type": "x"}, source="gemini")]),
+                ".parts[0]",
+                "x",
+            ),
+            (UnknownMessage({"role": "x"}, source="gemini"), "", "x"),
+            (UnknownMessage({"role": "x"}, source="eino", name="n"), "", "name"),
+            (
+                UnknownMessage({"role": "x"}, source="eino", metadata={"a": 1}),
+                "",
+                "metadata",
+            ),
+            (
+                AssistantMessage(response=ResponseMeta(model="m")),
+                ".response",
+                "model",
+            ),
+            (
+                AssistantMessage(response=ResponseMeta(unknown={"a": 1})),
+                ".response",
+                "a",
+            ),
+            *[
+                (
+                    AssistantMessage(response=ResponseMeta(usage=usage)),
+                    ".response.usage",
+                    what,
+                )
+                for usage, what in (
+                    (
+                        Usage(
+                            prompt_tokens_details=PromptTokensDetails(audio_tokens=1)
+                        ),
+                        "prompt audio_tokens",
+                    ),
+                    (
+                        Usage(
+                            completion_tokens_details=CompletionTokensDetails(
+                                rejected_prediction_tokens=1
+                            )
+                        ),
+                        "rejected_prediction_tokens",
+                    ),
+                    (Usage(extra={"cache_write_tokens": 1}), "cache_write_tokens"),
+                )
+            ],
+        ],
+    )
+    def test_listed(self, message, path, what):
+        """
+        What eino has no word for is listed, and nothing else is.
+        """
+        assert [(f"messages[0]{path}", what)] == lost(message)
+
+    def test_refusals_are_said(self):
+        """
+        A refusal is lost as one, and said as a text.
+        """
+        message = AssistantMessage([RefusalPart("no")])
+
+        assert "no" == one(written(message)[0]).text
+
+    def test_mended(self):
+        """
+        Half of a surrogate pair is U+FFFD, and listed with its place.
+        """
+        message = one(user("\ud800", name="\udfff"))
+        odd = one({"role": "x", "content": "\ud800"})
+
+        assert ("\ufffd", "\ufffd") == (message.text, message.name)
+        assert [("messages[0]", "content"), ("messages[0]", "name")] == lost(message)
+        assert ("\ufffd", [("messages[0]", "content")]) == (
+            odd.raw["content"],
+            lost(odd),
+        )
+
+    def test_no_message(self):
+        """
+        What is no message is refused, with its place.
+        """
+        with pytest.raises(InvalidMessageError, match=r"messages\[1\] is a str"):
+            dump([UserMessage("hi"), "hello"])  # type: ignore[list-item]
+
+
+class TestRefuses:
+    @pytest.mark.parametrize(
+        ("raw", "path"),
+        [
+            ({}, ".role"),
+            ({"content": "hi"}, ".role"),
+            ({"role": None}, ".role"),
+            (user(5), ".content"),
+            (user(name=5), ".name"),
+            (user(extra=[]), ".extra"),
+            (user(extra=5), ".extra"),
+            (user(multi_content={}), ".multi_content"),
+            (user(user_input_multi_content=5), f".{INPUT}"),
+            (user(user_input_multi_content=[5]), f".{INPUT}[0]"),
+            (user(user_input_multi_content=[{}]), f".{INPUT}[0].type"),
+            (
+                user(user_input_multi_content=[{"type": "image_url", "image": 5}]),
+                f".{INPUT}[0].image",
+            ),
+            (
+                user(
+                    user_input_multi_content=[
+                        {"type": "image_url", "image": {"url": 5}}
+                    ]
+                ),
+                f".{INPUT}[0].image.url",
+            ),
+            (
+                user(multi_content=[{"type": "image_url", "image_url": "u"}]),
+                ".multi_content[0].image_url",
+            ),
+            (
+                answer(**{OUTPUT: [{"type": "reasoning", "reasoning": "x"}]}),
+                f".{OUTPUT}[0].reasoning",
+            ),
+            (answer(tool_calls={}), ".tool_calls"),
+            (answer(tool_calls=""), ".tool_calls"),
+            (answer(tool_calls=[5]), ".tool_calls[0]"),
+            (answer(tool_calls=[{"function": ""}]), ".tool_calls[0].function"),
+            (answer(tool_calls=[{"index": 1.5}]), ".tool_calls[0].index"),
+            (answer(tool_calls=[{"index": 2**63}]), ".tool_calls[0].index"),
+            (answer(tool_calls=[{"id": 5}]), ".tool_calls[0].id"),
+            ({"role": "tool", "content": "", "tool_call_id": 5}, ".tool_call_id"),
+            (answer(response_meta=[]), ".response_meta"),
+            (answer(response_meta={"usage": 5}), ".response_meta.usage"),
+            (
+                answer(response_meta={"usage": {"prompt_tokens": -1}}),
+                ".response_meta.usage.prompt_tokens",
+            ),
+            (
+                answer(response_meta={"usage": {"prompt_token_details": []}}),
+                ".response_meta.usage.prompt_token_details",
+            ),
+            (answer(response_meta={"logprobs": 5}), ".response_meta.logprobs"),
+            (
+                answer(response_meta={"logprobs": {"content": 5}}),
+                ".response_meta.logprobs.content",
+            ),
+            (likely(logprob="x"), ".response_meta.logprobs.content[0].logprob"),
+            (likely(logprob=10**400), ".response_meta.logprobs.content[0].logprob"),
+            (likely(logprob=True), ".response_meta.logprobs.content[0].logprob"),
+            (likely(bytes="a"), ".response_meta.logprobs.content[0].bytes"),
+            (likely(token=5), ".response_meta.logprobs.content[0].token"),
+            (likely(top_logprobs=5), ".response_meta.logprobs.content[0].top_logprobs"),
+            (
+                likely(top_logprobs=[5]),
+                ".response_meta.logprobs.content[0].top_logprobs[0]",
+            ),
+            (answer(reasoning_content=5), ".reasoning_content"),
+        ],
+    )
+    def test_one(self, raw, path):
+        """
+        What Go would not read is refused, with its path.
+        """
+        with pytest.raises(DecodeError) as caught:
+            load([raw])
+
+        assert [f"$[0]{path}"] == [each.path for each in caught.value.problems]
+
+    def test_all_of_it(self):
+        """
+        All that is wrong is told at once.
+        """
+        with pytest.raises(DecodeError) as caught:
+            load({"messages": [user(5), None, answer(name=1, reasoning_content=2)]})
+
+        assert [
+            "$.messages[0].content",
+            "$.messages[1]",
+            "$.messages[2].name",
+            "$.messages[2].reasoning_content",
+        ] == [each.path for each in caught.value.problems]
+
+    def test_no_document(self):
+        """
+        What is neither a message nor several says so.
+        """
+        for raw in ({"messages": 5}, {"x": 1}):
+            with pytest.raises(DecodeError, match="messages"):
+                load(raw)
+
+    def test_lenient_as_go(self):
+        """
+        Null is nothing everywhere, and comes back; missing is, too.
+        """
+        raw = answer(
+            multi_content=None,
+            name=None,
+            tool_calls=None,
+            response_meta=None,
+            extra=None,
+            reasoning_content=None,
+            **{OUTPUT: []},
+        )
+        hollow = answer(response_meta={"usage": None, "logprobs": None})
+
+        assert (AssistantMessage(),) == tuple(without_notes(m) for m in load([raw]))
+        kept = {key: raw[key] for key in raw if key != "extra"}
+        assert [kept] == written(one(raw))
+        assert ResponseMeta() == one(hollow).response
+        assert [hollow] == written(one(hollow))
+        assert UserMessage("") == one({"role": "user"})
+
+
+class TestUsage:
+    def test_where_it_is(self):
+        """
+        A message tells what it cost, and so do its response and the usage in
+        that.
+        """
+        usage = {"prompt_tokens": 3, "completion_tokens": 1, "total_tokens": 4}
+        expected = Usage(3, 1, 4)
+
+        assert expected == load_usage(usage) == load_usage({"usage": usage})
+        assert expected == load_usage(answer(response_meta={"usage": usage}))
+        assert expected == one(answer(response_meta={"usage": usage})).response.usage
+        assert load_usage(user()) is None
+        assert load_usage(answer(response_meta={})) is None
+        assert load_usage(None) is None
+
+    def test_refused(self):
+        """
+        What is no count is refused, with its path.
+        """
+        for raw, path in (
+            ({"usage": []}, "$.usage"),
+            ({"prompt_tokens": -1}, "$.prompt_tokens"),
+            (answer(response_meta={"usage": 5}), "$.response_meta.usage"),
+            ([], "$"),
+        ):
+            with pytest.raises(DecodeError) as caught:
+                load_usage(raw)
+
+            assert [path] == [each.path for each in caught.value.problems]
+
+    def test_logprobs_of_odd_bytes(self):
+        """
+        Log-probs that ours can't hold whole are kept beside them, while they
+        say the same.
+        """
+        given = {
+            "content": [
+                {"token": "a", "logprob": -1, "bytes": [256], "top_logprobs": []}
+            ]
+        }
+        message = one(answer(response_meta={"logprobs": given}))
+        edited = message.replace(response=ResponseMeta(logprobs=(LogProb("b", 0.0),)))
+
+        assert (LogProb("a", -1.0),) == message.response.logprobs
+        assert given == written(message)[0]["response_meta"]["logprobs"]
+        assert [{"token": "b", "logprob": 0, "top_logprobs": None}] == (
+            written(edited)[0]["response_meta"]["logprobs"]["content"]
+        )
+
+
+class TestCrossing:
+    def test_recorded(self, shared_data):
+        """
+        Real conversations cross over and back: texts, roles, ids, names and
+        arguments, and nothing is lost.
+        """
+        for talk in lines(shared_data / "transcripts" / "airline.jsonl"):
+            loaded = openai_chat.load(talk)
+            export = dump(loaded)
+            back = load(copy.deepcopy(export.payload))
+
+            assert () == export.lost
+            assert [bare(message) for message in loaded] == [
+                bare(message) for message in back
+            ]
+            assert as_json(openai_chat.dump(loaded).payload) == as_json(
+                openai_chat.dump(back).payload
+            )
+
+    def test_requests(self, shared_data):
+        """
+        So do real requests, but for what is OpenAI's own, which is listed.
+        """
+        for exchange in lines(shared_data / "requests" / "openai_chat.jsonl"):
+            loaded = openai_chat.load(exchange["request"])
+            export = dump(loaded)
+            back = load(copy.deepcopy(export.payload))
+
+            texts = [(m.role, m.text) for m in loaded if m.role != "unknown"]
+            assert texts == [(message.role, message.text) for message in back]
+
+    @given(st.lists(MESSAGES, max_size=4))
+    def test_to_openai(self, raws):
+        """
+        What eino said can be sent to OpenAI.
+        """
+        export = openai_chat.dump(load(raws))
+
+        assert as_json(export.payload)

@@ -119,6 +119,27 @@ def one(raw):
     return message
 
 
+def several(record):
+    """
+    The messages that *record* is, of whatever class.
+    """
+    return load(record)
+
+
+def loaded(lines):
+    """
+    The conversations on *lines*.
+    """
+    return [*load_lines(lines)]
+
+
+def results(lines, **options):
+    """
+    What is on *lines*, conversations and what is none.
+    """
+    return [*line_results(lines, **options)]
+
+
 def notes(value):
     """
     What was noted about *value*.
@@ -183,11 +204,11 @@ class TestLoad:
         """
         A system prompt beside the turns comes first; an empty one is none.
         """
-        assert (SystemMessage("Be brief."), UserMessage("hi")) == load(
+        assert (SystemMessage("Be brief."), UserMessage("hi")) == several(
             talk(ASKED, system="Be brief.")
         )
-        assert (UserMessage("hi"),) == load(talk(ASKED, system=""))
-        assert (UserMessage("hi"),) == load(talk(ASKED, system=None))
+        assert (UserMessage("hi"),) == several(talk(ASKED, system=""))
+        assert (UserMessage("hi"),) == several(talk(ASKED, system=None))
 
     def test_prompt_and_completion(self):
         """
@@ -271,7 +292,7 @@ class TestLoad:
             system="\udfff",
         )
 
-        system, asked, called, odd = load(record)
+        system, asked, called, odd = several(record)
 
         assert ("\ufffd", "a\ufffd") == (system.text, asked.text)
         assert "f\ufffd" == called.tool_calls[0].name
@@ -288,7 +309,7 @@ class TestCalls:
         A call and its result are paired, with the arguments as they were
         written.
         """
-        called, answered = load(
+        called, answered = several(
             talk(
                 {"from": "function_call", "value": CALLED},
                 {"from": "observation", "value": "12:30"},
@@ -306,7 +327,7 @@ class TestCalls:
         Calls that follow one another are one message's, their results go to
         them in order, or by the tool's name.
         """
-        messages = load(
+        messages = several(
             talk(
                 ASKED,
                 {"from": "function_call", "value": '{"name": "a"}', "weight": 1},
@@ -334,7 +355,7 @@ class TestCalls:
         """
         call = {"from": "function_call", "value": '{"name": "a"}'}
         result = {"from": "observation", "value": "x"}
-        messages = load(
+        messages = several(
             {"prompt": [call, ASKED, call, result], "completion": [call, result]}
         )
 
@@ -398,7 +419,7 @@ class TestCalls:
         Calls beside the content have ids and types, or not, and arguments that
         are texts, objects or missing.
         """
-        asked, answered = load(
+        asked, answered = several(
             {
                 "messages": [
                     {
@@ -444,7 +465,7 @@ class TestCalls:
             {"from": "tool", "name": f"f{n}", "value": ""} for n in range(10_000)
         ]
 
-        called, *answered = load(talk(*calls, *reversed(results)))
+        called, *answered = several(talk(*calls, *reversed(results)))
 
         assert [call.id for call in called.tool_calls] == [
             each.tool_call_id for each in reversed(answered)
@@ -595,7 +616,7 @@ class TestLines:
         """
         text = as_lines(talk(ASKED, id="a", tools="[]"), talk(SAID, id=7), [ASKED])
 
-        first, second, third = load_lines(text)
+        first, second, third = loaded(text)
 
         assert (1, "a", (UserMessage("hi"),), {"tools": "[]"}) == first
         assert (2, "7", (AssistantMessage("hello"),), {}) == second
@@ -606,7 +627,7 @@ class TestLines:
         What no message is made of is in the keys, whatever its name.
         """
         record = {**talk(ASKED), "id": ["x"], "prompt": "p", "items": [], "role": 1}
-        (found,) = load_lines(as_lines(record))
+        (found,) = loaded(as_lines(record))
 
         assert {"id": ("x",), "prompt": "p", "items": (), "role": 1} == found.keys
 
@@ -629,7 +650,7 @@ class TestLines:
         """
         What JSON takes for a character ends no line.
         """
-        (found,) = load_lines(
+        (found,) = loaded(
             '[{"role": "user", "content": "a\u2028b\x85c\x1cd"}]'.replace("\x1c", "")
         )
 
@@ -657,7 +678,7 @@ class TestLines:
         """
         They are paired as in a list.
         """
-        (found,) = load_lines(
+        (found,) = loaded(
             as_lines(
                 {"from": "function_call", "value": CALLED},
                 {"from": "observation", "value": "12:30"},
@@ -702,7 +723,7 @@ class TestLines:
         """
         text = as_lines(talk(ASKED)) + bad + "\n" + as_lines(talk(SAID))
 
-        first, broken, last = line_results(text)
+        first, broken, last = results(text)
 
         assert (1, 3) == (first.line, last.line)
         assert isinstance(broken, Broken)
@@ -717,7 +738,7 @@ class TestLines:
         """
         asked = {"role": "user", "content": "hi"}
 
-        broken, found = line_results(as_lines(asked, {"role": "x"}, asked))
+        broken, found = results(as_lines(asked, {"role": "x"}, asked))
 
         assert 2 == broken.line
         assert Transcript(1, "", (UserMessage("hi"),) * 2, found.keys) == found
@@ -754,7 +775,7 @@ class TestLines:
         text = as_lines(record, record["messages"][0], {"role": "user", "content": 5})
 
         first, second, broken = sorted(
-            line_results(text, load=openai_chat.load), key=lambda found: found.line
+            results(text, load=openai_chat.load), key=lambda found: found.line
         )
 
         assert openai_chat.load(record) == first.messages == second.messages

@@ -23,7 +23,7 @@ from conversation_state.adapters._extras import (
     own_of,
     write_extra,
 )
-from conversation_state.adapters.eino._parts import can_be_old, write_part
+from conversation_state.adapters.eino._parts import can_be_old, in_order, write_part
 from conversation_state.adapters.eino._response import write_response
 from conversation_state.adapters.eino._words import (
     CALL,
@@ -112,7 +112,12 @@ def _message(write: Writing, message: Message, path: str) -> dict[str, Any] | No
     if extra:
         raw["extra"] = extra
 
-    return ordered(written_over(keys, raw), MESSAGE)
+    raw = written_over(keys, raw)
+    old = raw.get(OLD)
+    if isinstance(old, list) and OLD in keys:
+        raw[OLD] = [in_order(one, OLD) for one in old if isinstance(one, dict)]
+
+    return ordered(raw, MESSAGE)
 
 
 def _put_answer(

@@ -46,7 +46,7 @@ from conversation_state.parts import (
     UnknownPart,
 )
 
-__all__ = ["can_be_old", "read_old_parts", "read_parts", "write_part"]
+__all__ = ["can_be_old", "in_order", "read_old_parts", "read_parts", "write_part"]
 
 _TEXT = frozenset({"extra", "text", "type"})
 _REASONING = frozenset({"extra", "reasoning", "type"})
@@ -248,7 +248,7 @@ def write_part(write: Writing, part: Part, path: str, key: str) -> Any:
     raw: dict[str, Any] | None
     if isinstance(part, UnknownPart):
         raw = write.unknown(part.raw, part.source, path, "type")
-        return raw and _in_order(raw, key)
+        return raw and in_order(raw, key)
 
     if isinstance(part, MediaPart):
         raw = _write_medium(write, part, path, key)
@@ -270,10 +270,10 @@ def _finished(
     if extra:
         raw["extra"] = extra
 
-    return _in_order(written_over(map_of(notes, "keys"), raw), key)
+    return in_order(written_over(map_of(notes, "keys"), raw), key)
 
 
-def _in_order(whole: dict[str, Any], key: str) -> dict[str, Any]:
+def in_order(whole: dict[str, Any], key: str) -> dict[str, Any]:
     """
     *whole*, a part in the list under *key*, in the order eino has.
     """

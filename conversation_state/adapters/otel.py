@@ -1,0 +1,429 @@
+"""
+OpenTelemetry: a conversation as attributes of a span or an event.
+
+    attributes = dump(messages).payload
+    span.set_attributes(dump(messages, as_text=True).payload)
+    span.set_attributes(usage_attributes(response.usage))
+
+The GenAI semantic conventions' words, written and not read; no SDK is needed.
+What is input and what is output:
+
+``gen_ai.system_instructions``
+    The parts of the system messages in front, in one list.
+
+``gen_ai.input.messages``
+    The messages between these and the output.
+
+``gen_ai.output.messages``
+    The last message, if it is an assistant's; or as many as *output* says.
+
+``gen_ai.response.finish_reasons``
+    Why each of these ended, in the provider's own words, if all of them say.
+
+What would be empty is not there. Values are structured, as events have them;
+spans, which hold plain values only, have the same as JSON texts (*as_text*).
+
+What cannot be said is in `Export.lost`; neither said nor lost are, as for
+providers, times, run and turn ids, metadata, positions, and what was told of
+responses that are no output. A provider's own block, and a message of a role we
+don't know, leave their type, and no content; a part of the conventions' own that
+we have no word for can be given as an `UnknownPart` from ``otel``.
+
+Source:
+    The conventions' JSON schemas, as of version 1.42 in development: what a
+    tool gave is a ``response``, a file's modality ``document``, tokens written
+    to a cache ``cache_write``. Their names until then are written, too, where
+    both can be: ``finish_reason`` in each message, ``cache_creation``.
+
+>>> from conversation_state.messages import AssistantMessage, UserMessage
+>>> talk = [UserMessage("1+1?"), AssistantMessage("2")]
+>>> dump(talk).payload["gen_ai.output.messages"]
+[{'role': 'assistant', 'parts': [{'type': 'text', 'content': '2'}]}]
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, NoReturn
+
+from conversation_state._canonical import dump as as_bytes
+from conversation_state.adapters._export import Export, Lost, Writing
+from conversation_state.adapters._extras import from_data_url, lose_each
+from conversation_state.errors import InvalidMessageError
+from conversation_state.messages import (
+    AssistantMessage,
+    Message,
+    SystemMessage,
+    ToolMessage,
+    UnknownMessage,
+)
+from conversation_state.parts import (
+    FilePart,
+    MediaPart,
+    Part,
+    ReasoningPart,
+    RefusalPart,
+    TextPart,
+    UnknownPart,
+)
+from conversation_state.tools import ToolCall
+from conversation_state.usage import Usage
+
+__all__ = ["Export", "Lost", "dump", "usage_attributes"]
+
+_SOURCE = "otel"
+_INSTRUCTIONS = "gen_ai.system_instructions"
+_INPUT = "gen_ai.input.messages"
+_OUTPUT = "gen_ai.output.messages"
+_REASONS = "gen_ai.response.finish_reasons"
+
+# The conventions' words for what providers say in theirs.
+_FINISHED: Mapping[str, str] = {
+    "MAX_TOKENS": "length",
+    "SAFETY": "content_filter",
+    "STOP": "stop",
+    "end_turn": "stop",
+    "function_call": "tool_call",
+    "interrupted": "error",
+    "max_output_tokens": "length",
+    "max_tokens": "length",
+    "refusal": "content_filter",
+    "stop_sequence": "stop",
+    "tool_calls": "tool_call",
+    "tool_use": "tool_call",
+}
+
+# More levels than anybody's arguments have, and fewer than any exporter takes.
+_MOST_LEVELS = 90
+_LEAST, _MOST = -(2**63), 2**63 - 1
+
+
+def dump(
+    messages: Iterable[Message],
+    *,
+    output: int | None = None,
+    instructions: bool = True,
+    contents: bool = True,
+    as_text: bool = False,
+) -> Export:
+    """
+    *messages* as attributes, by their names in the conventions.
+
+    Args:
+        messages: What was sent to a model, and what it answered.
+
+        output: How many of the last messages are the model's answer. None: the
+            last one, if it is an assistant's.
+
+        instructions: Whether the system messages in front were sent apart from
+            the others; False leaves them among the input.
+
+        contents: Whether to tell what was said. Without, roles, the kinds and
+            order of parts, tools' names and the ids of calls are told, and no
+            text, argument, result, url, byte or name of anybody. What is left
+            out for this is not lost.
+
+        as_text: Whether to write structured values as JSON texts.
+
+    Raises:
+        InvalidMessageError:
+            If one of them is no message.
+
+        ValueError:
+            If *output* is negative, or more than there are messages.
+    """
+    said = [*messages]
+    for at, message in enumerate(said):
+        if not isinstance(message, Message):
+            msg = f"messages[{at}] is a {type(message).__name__}; expected a Message"
+            raise InvalidMessageError(msg)
+
+    if output is None:
+        output = 1 if said and isinstance(said[-1], AssistantMessage) else 0
+    elif not 0 <= output <= len(said):
+        msg = f"output is {output}; there are {len(said)} messages to take it from"
+        raise ValueError(msg)
+
+    end = len(said) - output
+    start = 0
+    while instructions and start < end and isinstance(said[start], SystemMessage):
+        start += 1
+
+    telling = _Telling(said, contents=contents)
+    payload: dict[str, Any] = {
+        _INSTRUCTIONS: telling.instructions(start),
+        _INPUT: [telling.message(at) for at in range(start, end)],
+        _OUTPUT: [telling.answer(at) for at in range(end, len(said))],
+    }
+    payload = {key: value for key, value in payload.items() if value}
+    if as_text:
+        payload = {key: as_bytes(value).decode() for key, value in payload.items()}
+
+    reasons = [_reason(message) for message in said[end:]]
+    if reasons and all(reasons):
+        payload[_REASONS] = ["error" if r == "interrupted" else r for r in reasons]
+
+    return Export(payload, tuple(telling.write.lost))
+
+
+def _reason(message: Message) -> str:
+    """
+    Why *message* ended, in the provider's own word; "" if nobody said.
+    """
+    response = getattr(message, "response", None)
+    return response.finish_reason if response is not None else ""
+
+
+class _Telling:
+    """
+    A conversation while it is told. Never leaves the function that tells it.
+    """
+
+    def __init__(self, said: Sequence[Message], *, contents: bool) -> None:
+        self.said = said
+        self.contents = contents
+        self.write = Writing(_SOURCE)
+        # The tools called so far; some providers use an id more than once.
+        self._tools: dict[str, str] = {}
+
+    def instructions(self, end: int) -> list[dict[str, Any]]:
+        """
+        The parts of the first messages, up to *end*, which are the system's.
+        """
+        parts: list[dict[str, Any]] = []
+        for at in range(end):
+            message, path = self.said[at], f"messages[{at}]"
+            self.write.notes(message, path)
+            lose_each(
+                self.write,
+                path,
+                {"name": bool(message.name)},
+                "has no place in instructions",
+            )
+            parts += self._parts(message, path)
+
+        return parts
+
+    def answer(self, at: int) -> dict[str, Any]:
+        """
+        The message at *at*, which the model gave, and why it ended.
+        """
+        raw, reason = self.message(at), _reason(self.said[at])
+        if reason:
+            raw["finish_reason"] = _FINISHED.get(reason, reason)
+
+        return raw
+
+    def message(self, at: int) -> dict[str, Any]:
+        """
+        The message at *at*.
+        """
+        message, path = self.said[at], f"messages[{at}]"
+        self.write.notes(message, path)
+        if isinstance(message, UnknownMessage):
+            self.write.unknown(message.raw, message.source, path, "role")
+            role = message.raw.get("role")
+            return {"role": role if isinstance(role, str) else "unknown", "parts": []}
+
+        raw: dict[str, Any] = {"role": message.role}
+        if isinstance(message, ToolMessage):
+            raw["parts"] = [self._result(message, path)]
+        else:
+            raw["parts"] = self._parts(message, path)
+
+        if message.name and self.contents:
+            raw["name"] = message.name
+
+        return raw
+
+    def _parts(self, message: Message, path: str) -> list[dict[str, Any]]:
+        """
+        The parts and calls of *message*, in the order they were streamed in.
+        """
+        found: list[tuple[int | None, dict[str, Any]]] = [
+            (part.index, self._part(part, f"{path}.parts[{at}]"))
+            for at, part in enumerate(message.parts)
+        ]
+        if isinstance(message, AssistantMessage):
+            found += [
+                (call.index, self._call(call, f"{path}.tool_calls[{at}]"))
+                for at, call in enumerate(message.tool_calls)
+            ]
+
+        places = [place for place, _ in found if place is not None]
+        if len(places) == len(found):
+            found = [
+                found[at] for at in sorted(range(len(found)), key=places.__getitem__)
+            ]
+
+        return [raw for _, raw in found]
+
+    def _part(self, part: Part, path: str) -> dict[str, Any]:
+        self.write.notes(part, path)
+        if isinstance(part, MediaPart):
+            return self._medium(part, path)
+
+        if isinstance(part, UnknownPart):
+            kind = part.raw.get("type")
+            raw = self.write.unknown(part.raw, part.source, path, "type")
+            if raw is not None and self.contents and isinstance(kind, str):
+                return dict(raw)
+
+            return {"type": kind if isinstance(kind, str) and kind else "unknown"}
+
+        if isinstance(part, (ReasoningPart, RefusalPart, TextPart)):
+            signed = isinstance(part, ReasoningPart) and bool(part.signature)
+            why = "goes to the provider who signed, and to nobody else"
+            lose_each(self.write, path, {"signature": signed}, why)
+            return {"type": part.kind, "content": self._text(part.text)}
+
+        self.write.lose(path, part.kind, "has no word in the conventions")
+        return {"type": part.kind}
+
+    def _text(self, text: str) -> str:
+        return text if self.contents else ""
+
+    def _medium(self, part: MediaPart, path: str) -> dict[str, Any]:
+        beside = {name: bool(getattr(part, name, "")) for name in ("detail", "name")}
+        lose_each(self.write, path, beside, "has no word in the conventions")
+        found = (part.data, part.media_type)
+        if part.url is not None:
+            found = from_data_url(part.url) or (None, "")
+
+        data, media_type = found
+        raw: dict[str, Any] = {"type": "uri" if data is None else "blob"}
+        if part.media_type or media_type:
+            raw["mime_type"] = part.media_type or media_type
+
+        raw["modality"] = _modality(part, raw.get("mime_type", ""))
+        if data is None:
+            raw["uri"] = self._text(part.url or "")
+        else:
+            raw["content"] = self._text(base64.b64encode(data).decode())
+
+        return raw
+
+    def _call(self, call: ToolCall, path: str) -> dict[str, Any]:
+        self.write.notes(call, path)
+        self._tools[call.id] = call.name
+        other = {"type": call.type != "function"}
+        lose_each(self.write, path, other, "is that of a function in the conventions")
+        raw: dict[str, Any] = {"type": "tool_call"}
+        if call.id:
+            raw["id"] = call.id
+
+        raw["name"] = call.name
+        if call.arguments and self.contents:
+            raw["arguments"] = _parsed(call.arguments)
+
+        return raw
+
+    def _result(self, message: ToolMessage, path: str) -> dict[str, Any]:
+        why = "nothing but its text can tell that a tool failed"
+        lose_each(self.write, path, {"is_error": message.is_error}, why)
+        named = message.tool_name not in {"", self._tools.get(message.tool_call_id)}
+        why = "is told by the call alone, which is not here"
+        lose_each(self.write, path, {"tool_name": named}, why)
+        response: Any = message.content
+        if not isinstance(response, str):
+            response = self._parts(message, path)
+
+        return {
+            "type": "tool_call_response",
+            "id": message.tool_call_id,
+            "response": response if self.contents else None,
+        }
+
+
+def _modality(part: MediaPart, media_type: str) -> str:
+    """
+    The modality of *part*: a file may be of any.
+    """
+    if not isinstance(part, FilePart):
+        return part.kind
+
+    kind = media_type.partition("/")[0]
+    return kind if kind in {"audio", "image", "video"} else "document"
+
+
+def _parsed(arguments: str) -> Any:
+    """
+    *arguments* as a JSON value; as they are if they are none that an attribute
+    can hold.
+    """
+    try:
+        value = json.loads(arguments, parse_constant=_refuse)
+    except (ValueError, RecursionError):
+        return arguments
+
+    return value if _can_be_held(value) else arguments
+
+
+def _refuse(constant: str) -> NoReturn:
+    raise ValueError(constant)
+
+
+def _can_be_held(value: Any, depth: int = 0) -> bool:
+    if isinstance(value, str):
+        try:
+            value.encode()
+        except UnicodeEncodeError:
+            return False
+
+    if isinstance(value, int):
+        return _LEAST <= value <= _MOST
+
+    if isinstance(value, float):
+        return abs(value) != float("inf")
+
+    if not isinstance(value, (dict, list)):
+        return True
+
+    inside = [*value, *value.values()] if isinstance(value, dict) else value
+    return depth < _MOST_LEVELS and all(
+        _can_be_held(item, depth + 1) for item in inside
+    )
+
+
+# What our counts are called there, beside those of all input and output.
+_COUNTS: Mapping[str, tuple[str, ...]] = {
+    "cache_write_tokens": ("cache_write.input_tokens", "cache_creation.input_tokens"),
+    "completion_image_tokens": ("image.output_tokens",),
+    "completion_text_tokens": ("text.output_tokens",),
+    "prompt_image_tokens": ("image.input_tokens",),
+    "prompt_text_tokens": ("text.input_tokens",),
+}
+
+
+def usage_attributes(usage: Usage | None) -> dict[str, int]:
+    """
+    What *usage* counts, as attributes; none if it is None.
+
+    Those of all input and output are always there, their parts if they are any:
+    cache reads and writes are parts of the input there, too, and reasoning is
+    one of the output. Other categories of `Usage.extra` have no attribute.
+
+    >>> usage_attributes(Usage(9, 2))
+    {'gen_ai.usage.input_tokens': 9, 'gen_ai.usage.output_tokens': 2}
+    """
+    if usage is None:
+        return {}
+
+    within, written = usage.prompt_tokens_details, usage.completion_tokens_details
+    parts = {
+        "cache_read.input_tokens": within.cached_tokens,
+        "audio.input_tokens": within.audio_tokens,
+        "reasoning.output_tokens": written.reasoning_tokens,
+        "audio.output_tokens": written.audio_tokens,
+    }
+    for name, called in _COUNTS.items():
+        parts.update(dict.fromkeys(called, usage.extra.get(name, 0)))
+
+    counts = {
+        "input_tokens": usage.prompt_tokens,
+        "output_tokens": usage.completion_tokens,
+        **{name: count for name, count in parts.items() if count},
+    }
+    return {f"gen_ai.usage.{name}": count for name, count in counts.items()}
