@@ -107,8 +107,9 @@ def replay(
     Lead conversations through the life of a state, and check it.
 
     Each line of a FILE holds one conversation in OpenAI's chat format: an
-    object with "messages" and maybe an "id", or a list of messages. Blank
-    lines are skipped. "-" is standard input.
+    object with "messages" and maybe an "id", or a list of messages; or in
+    ShareGPT's: an object with "conversations". Lines of one message each are
+    one conversation, up to a blank line. "-" is standard input.
 
     A conversation is built message by message, and every state is kept. It is
     rolled back to the last user turn, forked into two branches there, and

@@ -312,6 +312,20 @@ class TestWire:
             none.replace(content="hi")
         )
 
+    def test_last_event_of_a_stream(self):
+        """
+        The response in it is a message, and the checkpoint is one.
+        """
+        event = {
+            "type": "response",
+            "run_id": RUN,
+            "checkpoint": {"id": RUN, "messages": [user()], "init_len": 1},
+            "response": {"type": "assistant", "content": "hello"},
+        }
+
+        assert (AssistantMessage("hello"),) == load(event["response"])
+        assert 1 == bubo.load_checkpoint(event["checkpoint"]).state.init_len
+
     def test_says_and_calls(self):
         """
         What an assistant says and calls in one message becomes two, of one
@@ -538,6 +552,24 @@ class TestLost:
 
         assert "data:image/png;base64,iVBORw0KGgo=" == raw["content"][0]["image_url"]
         assert (part,) == one(raw).content
+
+    @pytest.mark.parametrize(
+        "url",
+        [
+            "data:image/png;base64,iVBORx==",
+            "data:a,b",
+            "data:;base64,a",
+            "data:x;base64,",
+        ],
+    )
+    def test_urls_of_unusual_data(self, url):
+        """
+        A url whose content we would write otherwise stays the url it is.
+        """
+        raw = user([{"type": "image", "image_url": url}])
+
+        assert (ImagePart(url=url),) == one(raw).content
+        assert [raw] == written(one(raw))
 
     def test_mended(self):
         """

@@ -4,6 +4,7 @@ bubo's checkpoints, and the states they are.
 
 import copy
 import json
+from types import MappingProxyType
 from uuid import UUID
 
 import pytest
@@ -163,6 +164,14 @@ class TestLoad:
         raw = {**kept(usage=NO_USAGE, init_len=0), "id": str(UUID(int=0))}
 
         assert raw == dump_checkpoint(load_checkpoint(raw)).payload
+
+    def test_any_mapping(self):
+        """
+        What was loaded may be any mapping, and is the same checkpoint.
+        """
+        frozen = MappingProxyType({**kept(MappingProxyType(user())), "usage": None})
+
+        assert load_checkpoint(kept(user())) == load_checkpoint(frozen)
 
     def test_mends(self):
         """

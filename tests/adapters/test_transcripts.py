@@ -348,6 +348,25 @@ class TestCalls:
             dict(each) for each in notes(called)["keys"]["turns"]
         ]
 
+    def test_result_with_an_id(self):
+        """
+        A call whose result says so is answered, and the next result is for the
+        next one.
+        """
+        called, first, second = several(
+            talk(
+                {"from": "tool_call", "value": '[{"name": "a", "id": "x"}]'},
+                {"from": "tool_call", "value": '{"name": "b"}'},
+                {"from": "tool", "value": "1", "tool_call_id": "x"},
+                {"from": "tool", "value": "2"},
+            )
+        )
+
+        assert ["x", called.tool_calls[1].id] == [
+            first.tool_call_id,
+            second.tool_call_id,
+        ]
+
     def test_later_calls_have_other_ids(self):
         """
         No two calls of a record get one id, in whichever list they are, and a

@@ -6,7 +6,11 @@ bubo's messages and checkpoints, as its Go programs write them in JSON.
     kept = load_checkpoint(payload)           # a Checkpoint, with id and usage
     payload = dump_checkpoint(kept).payload
 
-Plain JSON values on both sides. What is dumped has the keys that bubo writes,
+Plain JSON values on both sides. Of a stream's events, the last one has a
+``response``, which `load` takes, and a ``checkpoint``; the pieces before it have
+lost their white space on the way, and are not read.
+
+What is dumped has the keys that bubo writes,
 in its order; what bubo wrote is loaded and dumped again as it was, but for
 what bubo itself can't read: no list of calls becomes an empty one, a failure
 without an error one with an empty text, and a message without a payload is
