@@ -817,7 +817,7 @@ class TestValue:
 EVERYTHING = """
 from conversation_state import *
 from conversation_state.messages import UnknownMessage
-from conversation_state.parts import UnknownPart
+from conversation_state.parts import ReasoningPart, RefusalPart, UnknownPart
 
 print(AssistantMessage(
     [
