@@ -364,10 +364,13 @@ class TestTurns:
         What is lost is told in the order it was said.
         """
         _, lost = said(
-            UserMessage(" "), AssistantMessage("b"), UserMessage("a", name="ann")
+            asks(),
+            SystemMessage("s"),
+            UserMessage("a", name="ann"),
+            AssistantMessage("b"),
         )
 
-        assert [("messages[0].content", "text"), ("messages[2]", "name")] == lost
+        assert [("messages[1]", "position"), ("messages[2]", "name")] == lost
 
     def test_no_message(self):
         """
