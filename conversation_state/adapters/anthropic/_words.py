@@ -33,7 +33,7 @@ def decoded(text: str) -> bytes:
     The bytes of *text* in base64; none if it is no base64.
     """
     # Strict but for what encoders differ in: line breaks and padding.
-    text = "".join(text.split()).rstrip("=")
+    text = "".join(text.split())
     try:
         return base64.b64decode(text + "=" * (-len(text) % 4), validate=True)
     except (binascii.Error, ValueError):
