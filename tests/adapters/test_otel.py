@@ -610,6 +610,9 @@ class TestUsage:
 
     def test_nobody_said(self):
         """
-        No usage is no attributes.
+        No usage is no attributes, and parts that are none have none.
         """
+        sums = {"gen_ai.usage.input_tokens": 9, "gen_ai.usage.output_tokens": 0}
+
+        assert sums == usage_attributes(Usage(9))
         assert {} == usage_attributes(None)

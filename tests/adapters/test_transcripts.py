@@ -240,7 +240,7 @@ class TestLoad:
         Blocks are parts; those we know only half stay what they were.
         """
         odd = {"type": "image", "image": "x.png"}
-        far = {"type": "image_url", "image_url": {"url": "http://a", "x": 1}}
+        far = {"type": "image_url", "image_url": {"url": "http://a", "x": "1"}}
         message = one(
             {
                 "role": "user",

@@ -40,7 +40,7 @@ def calls_in(text: str) -> list[Called] | None:
         if isinstance(value, dict):
             return [_call(value, _members(text, start)[0])]
 
-        if isinstance(value, list) and value:
+        if isinstance(value, list) and value and all(map(_is_object, value)):
             return [
                 _call(each, members)
                 for each, members in zip(value, _items(text, start), strict=True)
@@ -51,13 +51,17 @@ def calls_in(text: str) -> list[Called] | None:
     return None
 
 
+def _is_object(value: object) -> bool:
+    return isinstance(value, dict)
+
+
 def _call(value: Any, members: dict[str, str]) -> Called:
     """
     Raises:
         ValueError:
             If *value* calls nothing.
     """
-    name = value.get("name") if isinstance(value, dict) else None
+    name = value.get("name")
     if not isinstance(name, str):
         msg = "a call names a tool"
         raise ValueError(msg)  # noqa: TRY004 - as for all that is no call
@@ -110,15 +114,11 @@ def _members(text: str, at: int) -> tuple[dict[str, str], int]:
 
 def _items(text: str, at: int) -> Iterator[dict[str, str]]:
     """
-    The same of each item of the list at *at*; nothing for one that is no object.
+    The same of each item of the list at *at*, which are objects all of them.
     """
     at = _space(text, at + 1)
     while text[at] != "]":
-        if text[at] == "{":
-            members, end = _members(text, at)
-        else:
-            members, end = {}, _scan(text, at)[1]
-
+        members, end = _members(text, at)
         yield members
         at = _space(text, end)
         if text[at] == ",":
