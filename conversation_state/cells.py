@@ -19,6 +19,7 @@ import time
 from _thread import allocate_lock, get_ident
 from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable
+from contextvars import ContextVar
 from types import TracebackType
 from typing import Any, Generic, NoReturn, Self, TypeVar
 
@@ -43,23 +44,29 @@ _OWN_CHANGES = 100
 
 _NEVER: Any = object()
 
+# The call of `Cell.aswap` whose function runs here.
+_within: ContextVar[object] = ContextVar("conversation_state.cells", default=None)
+
 
 class _Moment(Generic[T]):
     """
     A value that a cell has had, and what came after it.
     """
 
-    __slots__ = ("after", "by", "value")
+    __slots__ = ("after", "by", "value", "within")
 
     value: T
     # The thread that brought it about.
     by: int
+    # The call of `Cell.aswap` whose function did; None if none did.
+    within: object
     # Holds nothing, or the next moment: `setdefault` lets one be the first.
     after: dict[int, _Moment[T]]
 
     def __init__(self, value: T, by: int) -> None:
         self.value = value
         self.by = by
+        self.within = _within.get()
         self.after = {}
 
 
@@ -149,9 +156,14 @@ class Cell(Generic[T]):
         Other tasks go on meanwhile. Those that `swap` in the same loop can't
         give way, so a function that takes longer than they leave it alone
         never gets through; see `swap` for what to do instead.
+
+        Raises:
+            RuntimeError:
+                If *function* itself changes this cell whenever it is called.
         """
         anyio = the_anyio("Cell.aswap")
-        lost, took, has_turn = 0, 0.0, False
+        lost, own, took, has_turn = 0, 0, 0.0, False
+        call = object()
         try:
             while True:
                 if not has_turn and self._turn.locked():
@@ -164,10 +176,17 @@ class Cell(Generic[T]):
                     self._hold(took)
 
                 moment, start = self._newest(), time.monotonic()
-                new = await function(moment.value)
+                token = _within.set(call)
+                try:
+                    new = await function(moment.value)
+                finally:
+                    _within.reset(token)
+
                 if new is moment.value or self._follow(moment, new):
                     return new
 
+                own += moment.after[0].within is call
+                _check_own(own)
                 lost += 1
                 took = time.monotonic() - start
                 await anyio.lowlevel.checkpoint()
@@ -262,11 +281,12 @@ class Cell(Generic[T]):
             return False
 
         self._moment = after
-        if self._watches:
-            self._tell()
-
-        if self._waiters:
-            wake_all(self._waiters)
+        try:
+            if self._watches:
+                self._tell()
+        finally:  # an interrupt of a callback's own is for its thread alone
+            if self._waiters:
+                wake_all(self._waiters)
 
         return True
 
@@ -294,13 +314,7 @@ class Cell(Generic[T]):
                 # Between reading and writing, this thread did nothing but call
                 # the function.
                 own += moment.after[0].by == get_ident()
-                if own >= _OWN_CHANGES:
-                    raise RuntimeError(
-                        f"can't swap: {own} times the function changed this very cell "
-                        "while it was called, so that what it returned came too late. "
-                        "Let it return the new value and change nothing."
-                    )
-
+                _check_own(own)
                 if not has_turn:
                     self._give_way()
                     has_turn = lost >= _PATIENCE and self._turn.acquire(blocking=False)
@@ -343,6 +357,15 @@ class Cell(Generic[T]):
         with anyio.move_on_after(self._held_s):
             while self._turn.locked():
                 await anyio.sleep(0.001)
+
+
+def _check_own(changes: int) -> None:
+    if changes >= _OWN_CHANGES:
+        raise RuntimeError(
+            f"can't swap: {changes} times the function changed this very cell while "
+            "it was called, so that what it returned came too late. Let it return "
+            "the new value and change nothing."
+        )
 
 
 class Watch(Generic[T]):

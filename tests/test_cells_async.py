@@ -129,6 +129,48 @@ class TestSwap:
 
         assert 4 < len(calls), "nobody was in the way"
 
+    @pytest.mark.parametrize("is_async", [False, True])
+    async def test_a_function_that_always_changes_the_cell_ends(self, is_async):
+        """
+        As in `swap`, that is said instead of trying for ever; also where it is
+        done by a task that the function began.
+        """
+        cell = Cell(0)
+
+        async def change():
+            cell.swap(one_more)
+
+        async def function(n):
+            if is_async:
+                async with anyio.create_task_group() as group:
+                    group.start_soon(change)
+            else:
+                cell.swap(one_more)
+            return n
+
+        async def function_of_its_own(n):
+            return await function(n) - 1
+
+        with anyio.fail_after(30):
+            with pytest.raises(RuntimeError, match="changed this very cell"):
+                await cell.aswap(function_of_its_own)
+
+        value = cell.value
+        assert value + 1 == cell.swap(one_more)
+
+    async def test_a_function_may_change_the_cell_once(self):
+        """
+        It is called again, and gets through.
+        """
+        cell = Cell(0)
+
+        async def function(n):
+            if n < 3:
+                cell.swap(one_more)
+            return n + 10
+
+        assert 13 == await cell.aswap(function)
+
     async def test_gives_way_for_a_while(self):
         """
         Who was promised to be let through, and does not get done, is not
@@ -269,6 +311,32 @@ class TestWatch:
                 group.start_soon(anyio.to_thread.run_sync, change)
 
         assert 2 == seen.count(4_000)
+
+    async def test_is_woken_by_an_interrupted_change(self):
+        """
+        A change is seen though a callback's interrupt came out of it.
+        """
+        cell, seen = Cell(0), []
+
+        def interrupted(*_):
+            raise KeyboardInterrupt
+
+        async def read():
+            async for value in cell.awatch():
+                seen.append(value)
+                if value:
+                    return
+
+        cell.watch(interrupted)
+        with anyio.fail_after(30):
+            async with anyio.create_task_group() as group:
+                group.start_soon(read)
+                while not cell._waiters:  # noqa: ASYNC110 - what it waits for is under test
+                    await anyio.sleep(0.001)
+                with pytest.raises(KeyboardInterrupt):
+                    cell.swap(one_more)
+
+        assert [0, 1] == seen
 
     async def test_a_change_before_it_waits(self, monkeypatch):
         """
