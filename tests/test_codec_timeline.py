@@ -290,6 +290,31 @@ class TestShared:
 
         assert len(asked) < 50
 
+    def test_costs_what_differs_in_turns(self, monkeypatch):
+        """
+        Also where conversations take turns in one timeline.
+        """
+        asked = []
+        further = _timeline_out._Segments._further
+
+        def counted(self, segment, at, item):
+            asked.append(at)
+            return further(self, segment, at, item)
+
+        monkeypatch.setattr(_timeline_out._Segments, "_further", counted)
+        states = [Aggregator.new() for _ in range(3)]
+        timeline: Timeline[Any] = Timeline.begin(None)
+        for i in range(100):
+            states = [state.add_user_prompt(str(i)) for state in states]
+            for state in states:
+                timeline = timeline.commit(state)
+
+        data = to_data(timeline)
+
+        assert len(asked) <= 300
+        assert [100] * 3 == [len(each["messages"]) for each in data["threads"]]
+        assert timeline == from_data(data)
+
     def test_one_identity_of_several_messages(self):
         """
         Who holds different things under one identity holds them still.

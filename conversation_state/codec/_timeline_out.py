@@ -157,7 +157,9 @@ class _States:
         self._origins: dict[tuple[Any, ...], int] = {}
         self._numbers: dict[Any, int] = {}
         self._placed: dict[int, _Placed] = {}
-        self._last: list[_Placed] = []
+        self._last: _Placed | None = None
+        # Of each conversation, by its root.
+        self._last_of: dict[int, _Placed] = {}
 
     def number(self, state: Any, parent: Any) -> int:
         """
@@ -187,11 +189,10 @@ class _States:
     def _place(self, state: Aggregator, parent: Any) -> _Placed:
         # What follows a moment grew from its state, most of the time; and what
         # has lost that to a limit, from what the one before it grew from.
-        known = self._placed.get(id(parent))
-        near = self._last
-        if known is not None and known is not near[0]:
-            near = [known, *near]
-
+        # Several conversations may take turns.
+        root = state._origin.root
+        found = (self._placed.get(id(parent)), self._last, self._last_of.get(root))
+        near = {each.number: each for each in found if each is not None}.values()
         thread = self.threads.place(
             state.entries, [(each.state.entries, each.thread) for each in near]
         )
@@ -215,7 +216,7 @@ class _States:
 
         number = self._number((origin, thread, ledger), written)
         placed = _Placed(number, state, thread, ledger)
-        self._last = [placed]
+        self._last = self._last_of[root] = placed
         return placed
 
     def _origin(self, state: Aggregator) -> int:
