@@ -33,6 +33,26 @@ class Unreadable(Exception):  # noqa: N818 - a word to look for
         super().__init__(f"{number} {word}")
 
 
+class Unchangeable(Exception):  # noqa: N818 - a word to look for
+    """
+    An error that lets nobody change it, as frozen ones do.
+    """
+
+    def __setattr__(self, name, value):
+        msg = f"can't set {name}"
+        raise AttributeError(msg)
+
+
+class Unsayable(Exception):  # noqa: N818 - a word to look for
+    """
+    An error that has no words.
+    """
+
+    def __str__(self):
+        msg = "no words"
+        raise ValueError(msg)
+
+
 class Refused(Exception):  # noqa: N818 - a word to look for
     """
     An error as they should be.
@@ -99,9 +119,9 @@ def die_once(path: str, state: Aggregator) -> Aggregator:
 
 def leave(state: Aggregator) -> Aggregator:
     """
-    A SystemExit.
+    A cost, and a SystemExit.
     """
-    keep(state)
+    keep(say("half of it", state))
     sys.exit(3)
 
 

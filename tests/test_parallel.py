@@ -12,6 +12,7 @@ import time
 import weakref
 from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from functools import partial
+from pickle import PicklingError
 from typing import Any
 
 import pytest
@@ -32,7 +33,15 @@ from conversation_state.errors import BranchError, ConversationStateError, FanOu
 from conversation_state.parallel import Failure, FanOut, keep
 from conversation_state.testing import laws
 from conversation_state.testing.strategies import aggregators
-from tests.branches import SPENT, Refused, refused, say, say_slowly
+from tests.branches import (
+    SPENT,
+    Refused,
+    Unsayable,
+    leave,
+    refused,
+    say,
+    say_slowly,
+)
 
 # Much here is handed over wrongly; what is right is for typing_tests to say.
 fan_out: Any = parallel.fan_out
@@ -848,6 +857,24 @@ class TestArguments:
             fan_out(*arguments, **options)
 
 
+class _Unshowable:
+    def __repr__(self):
+        msg = "no words"
+        raise ValueError(msg)
+
+
+class Travels(Executor):
+    """
+    Runs what it is given here, and pickles as if that was far away.
+    """
+
+    def submit(self, function, /, *arguments, **_):
+        future: Future[Any] = Future()
+        function, arguments = pickle.loads(pickle.dumps((function, arguments)))
+        future.set_result(pickle.loads(pickle.dumps(function(*arguments))))
+        return future
+
+
 class TestExecutors:
     """
     Executors that don't do what they should.
@@ -898,6 +925,83 @@ class TestExecutors:
         done = fan_out(TALK, [partial(say, "a")], executor=Odd(), on_error="keep")
 
         assert "was given up by its executor" in str(done.failures[0].error)
+
+    @pytest.mark.parametrize("error", [Unsayable(), PicklingError(Unsayable())])
+    def test_whose_errors_have_no_words(self, error):
+        """
+        An executor's error that can't be shown is a failure like any other:
+        nobody waits for a branch that nobody tells of.
+        """
+
+        class Broken(Executor):
+            def submit(self, function, /, *arguments, **_):
+                future: Future[Any] = Future()
+                future.set_exception(error)
+                return future
+
+        step = partial(say, threading.Lock())  # which can't be pickled
+        done = fan_out(TALK, [step], executor=Broken(), on_error="keep", timeout_s=60)
+        (failure,) = done.failures
+
+        assert isinstance(failure.error, BranchError)
+        assert error is failure.error.__cause__
+
+    def test_whose_results_cannot_be_shown(self):
+        """
+        The same for what it gives instead of a result.
+        """
+
+        class Odd(Executor):
+            def submit(self, function, /, *arguments, **_):
+                future: Future[Any] = Future()
+                future.set_result(_Unshowable())
+                return future
+
+        done = fan_out(
+            TALK, [partial(say, "a")], executor=Odd(), on_error="keep", timeout_s=60
+        )
+
+        assert isinstance(done.failures[0].error, BranchError)
+
+    def test_several_exits(self):
+        """
+        An interrupt often reaches all processes at once: one goes through, and
+        what each had kept is told.
+        """
+        turns: list[Turn] = []
+        with pytest.raises(SystemExit):
+            fan_out(TALK, [leave] * 3, executor=Travels(), on_turn=turns.append)
+
+        assert [["half of it"]] * 3 == [*map(texts, turns)]
+
+    def test_turns_that_come_late_know_their_base(self):
+        """
+        What comes back from a process when time is up is joined without a look
+        at the past, too.
+        """
+        asked: list[Any] = []
+        turns: list[Turn] = []
+
+        class Late(Executor):
+            def submit(self, function, /, *arguments, **_):
+                future: Future[Any] = Future()
+                assert future.set_running_or_notify_cancel()
+                asked.append((future, function, *arguments))
+                return future
+
+        fan_out(
+            TALK,
+            [partial(say, "late")],
+            executor=Late(),
+            timeout_s=0,
+            on_error="keep",
+            on_turn=turns.append,
+        )
+        ((future, function, branch),) = asked
+        future.set_result(Travels().submit(function, branch).result())
+
+        assert [[], ["late"]] == [*map(texts, turns)]
+        assert TALK.entries is turns[1]._base_log()
 
     def test_in_this_thread(self):
         """
@@ -983,6 +1087,49 @@ class TestThreads:
         threads = parallel._threads.Threads()
 
         assert [*range(100)] == [threads.submit(abs, n).result(30) for n in range(100)]
+
+    def test_none_to_be_had(self, monkeypatch):
+        """
+        Where no thread can be started, all steps have failed, and it is said
+        why.
+        """
+
+        def none(_):
+            msg = "can't start new thread"
+            raise RuntimeError(msg)
+
+        monkeypatch.setattr(parallel._threads, "in_worker", none)
+        steps = [partial(say, "a")] * 40
+        done = fan_out(TALK, steps, on_error="keep", timeout_s=60)
+
+        assert 40 == len(done.failures)
+        for failure in done.failures:
+            assert "can't start new thread" in str(failure.error)
+
+    def test_one_to_be_had(self, monkeypatch):
+        """
+        One thread does what was meant for many.
+        """
+        go, started, start = threading.Event(), [], parallel._threads.in_worker
+
+        def one(job):
+            if started:
+                go.set()
+                msg = "can't start new thread"
+                raise RuntimeError(msg)
+
+            started.append(job)
+            start(job)
+
+        def waits(state):
+            assert go.wait(60)
+            return state
+
+        monkeypatch.setattr(parallel._threads, "in_worker", one)
+        done = fan_out(TALK, [waits, *[partial(say, "a")] * 40])
+
+        assert 1 == len(started)
+        assert 41 == len(done.state)
 
     def test_an_interrupt_is_the_futures(self):
         """

@@ -132,6 +132,20 @@ class TestProcesses:
         assert f"raised a {kind.__name__} that can't be pickled" in str(failure.error)
         assert "branches.py" in str(failure.error)
 
+    @pytest.mark.parametrize("kind", [branches.Unchangeable, branches.Unsayable])
+    def test_an_error_that_is_hard_to_handle(self, pool, kind):
+        """
+        An error that takes no notes, or can't be shown, comes back itself, and
+        harms nobody else's branch.
+        """
+        steps = [partial(branches.fail, kind), partial(say, "b")]
+        done = fan_out(TALK, steps, executor=pool, on_error="keep")
+        (failure,) = done.failures
+
+        assert ["Go!", "half of it", "b"] == texts(done.state)
+        assert isinstance(failure.error, kind)
+        assert (3, "words") == failure.error.args
+
     def test_returns_no_state(self, pool):
         """
         What is no state of the branch is refused there.

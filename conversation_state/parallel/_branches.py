@@ -12,6 +12,7 @@ import traceback
 from _thread import allocate_lock
 from collections.abc import Awaitable, Callable
 from concurrent.futures import Future
+from contextlib import suppress
 from contextvars import Context, ContextVar
 from inspect import isawaitable, iscoroutine
 from typing import Any, NamedTuple
@@ -28,6 +29,7 @@ __all__ = [
     "Past",
     "Sent",
     "keep",
+    "note",
     "run",
     "running",
     "since",
@@ -330,6 +332,14 @@ def _name_of(step: Any) -> str:
     return name if isinstance(name, str) else type(step).__qualname__
 
 
+def note(error: BaseException, said: str) -> None:
+    """
+    Add a note to *error*, unless it lets nobody change it.
+    """
+    with suppress(Exception):
+        error.add_note(said)
+
+
 def _shortened(error: BaseException) -> BaseException:
     # Without our own frame, which would keep the branch alive, and says nothing.
     trace = error.__traceback__
@@ -398,6 +408,6 @@ def _arrived(
         problem = f"raised a {kind} that can't be pickled:\n{said}"
         error = BranchError(number, name, problem)
     else:
-        error.add_note(f"\nwhere step {number} ({name}) ran:\n{said}")
+        note(error, f"\nwhere step {number} ({name}) ran:\n{said}")
 
     return Arrived(Outcome(turn, error))

@@ -28,6 +28,7 @@ from conversation_state.parallel._branches import (
     Outcome,
     Past,
     Sent,
+    note,
     run,
     running,
     since,
@@ -191,13 +192,7 @@ class Settling:
         if branch.outcome is not None:
             return
 
-        turn, error = outcome
-        if turn._state is None:  # came from another process, without its past
-            turn = Turn(
-                turn._number, turn._parent, turn.entries, turn.ledger, self._base
-            )
-
-        branch.outcome = Outcome(turn, error)
+        turn, error = branch.outcome = outcome
         self._left -= 1
         self._tell(turn)
         if error is not None and not isinstance(error, Exception):
@@ -220,9 +215,11 @@ class Settling:
 
         # Some may have come back in this very moment.
         while self._reports:
-            branch, outcome = self._reports.popleft()
-            if isinstance(outcome.error, Exception | None):
-                self.settle(branch, outcome)
+            branch, (turn, error) = self._reports.popleft()
+            if not isinstance(error, Exception | None):
+                error = why(branch)  # one interrupt is enough; its turn counts
+
+            self.settle(branch, Outcome(turn, error))
 
         for branch in self.branches:
             if branch.outcome is None:
@@ -235,7 +232,7 @@ class Settling:
         self.give_up(lambda _: CancelledError())
         self._end(self._so_far())
         for raised in self._errors:
-            error.add_note(f"on_turn raised {raised!r}")
+            note(error, f"on_turn raised {raised!r}")
 
     def result(self, on_error: str) -> FanOut:
         """
@@ -297,17 +294,23 @@ class Settling:
             return
 
         try:
-            sent: Any = future.result()
+            outcome = self._brought(future.result())
         except BaseException as error:  # noqa: BLE001 - raised when it is settled
             outcome = self._lost(branch, error)
-        else:
-            if isinstance(sent, Sent | Arrived):
-                outcome = sent.outcome
-            else:
-                asked = TypeError(f"it gave {sent!r:.80} instead of what was called")
-                outcome = self._lost(branch, asked)
 
         self._report(branch, outcome)
+
+    def _brought(self, sent: Any) -> Outcome:
+        if not isinstance(sent, Sent | Arrived):
+            raise TypeError(f"it gave {sent!r:.80} instead of what was called")
+
+        turn, error = sent.outcome
+        if turn._state is None:  # came from another process, without its past
+            turn = Turn(
+                turn._number, turn._parent, turn.entries, turn.ledger, self._base
+            )
+
+        return Outcome(turn, error)
 
     def _lost(self, branch: Branch, error: BaseException) -> Outcome:
         """
@@ -337,8 +340,16 @@ def _why(branch: Branch, error: Exception) -> str:
             pickle.dumps(branch.step)
         except Exception as why:  # noqa: BLE001 - whatever its own code raises
             return (
-                f"can't be sent to another process ({why}). Give a function of a "
+                f"can't be sent to another process ({_words(why)}). Give a function of a "
                 "module's top level, or functools.partial of one, or run it in threads"
             )
 
-    return f"was given up by its executor ({type(error).__name__}: {error})"
+    return f"was given up by its executor ({type(error).__name__}: {_words(error)})"
+
+
+def _words(error: Exception) -> str:
+    # Whoever fails here is not heard of, and waited for without end.
+    try:
+        return str(error)
+    except Exception:  # noqa: BLE001 - whatever its own code raises
+        return f"a {type(error).__name__} that can't be shown"

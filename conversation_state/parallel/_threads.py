@@ -44,7 +44,16 @@ class Threads:
 
             self._working += 1
 
-        in_worker(self._work)
+        try:
+            in_worker(self._work)
+        except RuntimeError:  # there are no more threads to be had
+            with self._lock:
+                self._working -= 1
+                # Those there are do it, or have done so by now.
+                if not self._working and self._jobs:
+                    self._jobs.pop()
+                    raise
+
         return future
 
     def _work(self) -> None:
