@@ -6,6 +6,7 @@ anybody is lost, and nothing hangs.
 import asyncio
 import contextvars
 import gc
+import math
 import pickle
 import threading
 import time
@@ -13,6 +14,7 @@ import weakref
 from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from functools import partial
 from pickle import PicklingError
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -30,7 +32,7 @@ from conversation_state import (
 )
 from conversation_state.cells import Cell
 from conversation_state.errors import BranchError, ConversationStateError, FanOutError
-from conversation_state.parallel import Failure, FanOut, keep
+from conversation_state.parallel import Failure, FanOut, _fan_out, _settling, keep
 from conversation_state.testing import laws
 from conversation_state.testing.strategies import aggregators
 from tests.branches import (
@@ -68,6 +70,31 @@ def executor(request):
     else:
         with ThreadPoolExecutor(4 if request.param == "pool" else 1) as pool:
             yield pool
+
+
+@pytest.fixture
+def time_is_up(monkeypatch):
+    """
+    An event: once it is set, and not before, all time for fan-outs is up.
+    """
+    up = threading.Event()
+
+    class Waiter(_settling.ThreadWaiter):
+        def wait(self, timeout_s=-1):
+            if timeout_s < 0:
+                super().wait()
+            else:
+                while not up.is_set() and not self._lock.acquire(timeout=0.01):
+                    pass
+
+    def monotonic():
+        return math.inf if up.is_set() else 0.0
+
+    clock = SimpleNamespace(monotonic=monotonic)
+    monkeypatch.setattr(_settling, "ThreadWaiter", Waiter)
+    monkeypatch.setattr(_settling, "time", clock)
+    monkeypatch.setattr(_fan_out, "time", clock)
+    return up
 
 
 class TestFanOut:
@@ -679,12 +706,12 @@ class TestNested:
 
         assert ["Go!", "a"] == texts(fan_out(TALK, [outer]).state)
 
-    def test_what_inner_branches_have_so_far(self):
+    def test_what_inner_branches_have_so_far(self, time_is_up):
         """
         When time is up for the outer step, what runs deep inside of it counts
         with what it has kept.
         """
-        go, inside = threading.Event(), threading.Barrier(3, timeout=60)
+        go, inside = threading.Event(), threading.Barrier(4, timeout=60)
 
         def waits(state):
             keep(say("so far", state))
@@ -692,15 +719,25 @@ class TestNested:
             go.wait(60)
             return state
 
+        def told(turn):
+            if texts(turn) == ["b"]:
+                inside.wait()
+
         def outer(state):
-            return fan_out(state, [waits, partial(say, "b"), waits]).state
+            steps = [waits, partial(say, "b"), waits]
+            return fan_out(state, steps, on_turn=told).state
 
         def timer(state):
             inside.wait()
-            time.sleep(0.05)
             return state
 
-        done = fan_out(TALK, [outer, timer], on_error="keep", timeout_s=3)
+        done = fan_out(
+            TALK,
+            [outer, timer],
+            on_error="keep",
+            timeout_s=1,
+            on_turn=lambda _: time_is_up.set(),
+        )
         go.set()
 
         assert [0] == [failure.step for failure in done.failures]
@@ -772,21 +809,27 @@ class TestTimeout:
     `fan_out(timeout_s=...)`.
     """
 
-    def test_keeps_what_was_kept(self):
+    def test_keeps_what_was_kept(self, time_is_up):
         """
         When time is up, what is not done has failed, with what it had kept;
         what it does afterwards is told to *on_turn*.
         """
-        go = threading.Event()
+        go, kept = threading.Event(), threading.Event()
         turns: list[Turn] = []
 
         def slow(state):
             state = keep(say("so far", state))
+            kept.set()
             go.wait(60)
             return say("later", state)
 
+        def told(turn):
+            turns.append(turn)
+            assert kept.wait(60)
+            time_is_up.set()
+
         steps = [slow, partial(say, "b")]
-        done = fan_out(TALK, steps, timeout_s=1, on_error="keep", on_turn=turns.append)
+        done = fan_out(TALK, steps, timeout_s=1, on_error="keep", on_turn=told)
         (failure,) = done.failures
 
         assert ["Go!", "so far", "b"] == texts(done.state)
@@ -1208,7 +1251,7 @@ class TestTakenOver:
                     state,
                     [slow],
                     executor=pool,
-                    timeout_s=1,
+                    timeout_s=3,
                     on_error="keep",
                     on_turn=turns.append,
                 )

@@ -63,9 +63,25 @@ async def arefused(state):
     return refused(state)
 
 
-async def hangs(state):
+async def hangs(state, then=lambda: None):
     keep(say("so far", state))
+    then()
     await anyio.sleep_forever()
+
+
+class UpAfter:
+    """
+    A time that is up when this was called so many times.
+    """
+
+    def __init__(self, calls, scope):
+        self.left = calls
+        self.scope = scope
+
+    def __call__(self, *_):
+        self.left -= 1
+        if not self.left:
+            self.scope.deadline = anyio.current_time()
 
 
 class TestTasks:
@@ -203,9 +219,16 @@ class TestCancelled:
         added, is told before the cancellation goes on.
         """
         turns: list[Turn] = []
-        steps = [hangs, partial(asay, "b"), arefused, hangs]
-        with anyio.move_on_after(0.5) as scope:
-            await afan_out(TALK, steps, on_turn=turns.append)
+        with anyio.move_on_after(60) as scope:
+            here = UpAfter(4, scope)
+
+            def on_turn(turn):
+                turns.append(turn)
+                here()
+
+            hang = partial(hangs, then=here)
+            steps = [hang, partial(asay, "b"), arefused, hang]
+            await afan_out(TALK, steps, on_turn=on_turn)
 
         assert scope.cancelled_caught
         assert [["b"], ["half of it"], ["so far"], ["so far"]] == sorted(
@@ -229,13 +252,23 @@ class TestCancelled:
         With one cell for a program, a timeout costs what it has cost.
         """
         cell = Cell(TALK)
-        with pytest.raises(TimeoutError):
-            with anyio.fail_after(0.5):
+
+        async def program():
+            with anyio.fail_after(60) as scope:
+                here = UpAfter(2, scope)
+
+                def on_turn(turn):
+                    cell.swap(lambda state: state.join(turn))
+                    here()
+
                 await afan_out(
                     cell.value,
-                    [hangs, partial(asay, "b")],
-                    on_turn=lambda turn: cell.swap(lambda state: state.join(turn)),
+                    [partial(hangs, then=here), partial(asay, "b")],
+                    on_turn=on_turn,
                 )
+
+        with pytest.raises(TimeoutError):
+            await program()
 
         assert 30 == tokens(cell.value)
 
@@ -245,10 +278,14 @@ class TestCancelled:
         """
         turns: list[Turn] = []
 
-        async def outer(state):
-            return (await afan_out(state, [hangs, partial(asay, "b"), hangs])).state
+        with anyio.move_on_after(60) as scope:
+            here = UpAfter(3, scope)
 
-        with anyio.move_on_after(0.5):
+            async def outer(state):
+                hang = partial(hangs, then=here)
+                steps = [hang, partial(asay, "b"), hang]
+                return (await afan_out(state, steps, on_turn=here)).state
+
             await afan_out(TALK, [outer], on_turn=turns.append)
 
         assert [["so far", "b", "so far"]] == [*map(texts, turns)]
@@ -259,12 +296,14 @@ class TestCancelled:
         """
         turns: list[Turn] = []
 
-        async def finishes(state):
-            with anyio.CancelScope(shield=True):
-                await anyio.sleep(0.5)
-            return say("done", state)
+        with anyio.move_on_after(60) as scope:
 
-        with anyio.move_on_after(0.3):
+            async def finishes(state):
+                scope.deadline = anyio.current_time()
+                with anyio.CancelScope(shield=True):
+                    await anyio.sleep(0.05)
+                return say("done", state)
+
             await afan_out(TALK, [finishes], on_turn=turns.append)
 
         assert [["done"]] == [*map(texts, turns)]
@@ -276,15 +315,22 @@ class TestCancelled:
         turns: list[Turn] = []
 
         async def main():
-            task = asyncio.ensure_future(
-                afan_out(TALK, [hangs, partial(asay, "b")], on_turn=turns.append)
-            )
-            await asyncio.sleep(0.5)
+            begun = asyncio.Event()
+            steps = [partial(hangs, then=begun.set), partial(asay, "b")]
+            task = asyncio.ensure_future(afan_out(TALK, steps, on_turn=turns.append))
+            await begun.wait()
+            while not turns:  # noqa: ASYNC110 - what it waits for is under test
+                await asyncio.sleep(0.001)
             task.cancel()
             with pytest.raises(asyncio.CancelledError):
                 await task
-            async with asyncio.timeout(0.5):
-                await afan_out(TALK, [hangs], on_turn=turns.append)
+            async with asyncio.timeout(60) as timeout:
+
+                def time_is_up():
+                    timeout.reschedule(asyncio.get_running_loop().time())
+
+                hang = partial(hangs, then=time_is_up)
+                await afan_out(TALK, [hang], on_turn=turns.append)
 
         with pytest.raises(TimeoutError):
             asyncio.run(main())
@@ -318,7 +364,7 @@ class TestCancelled:
                 nursery.start_soon(trio.sleep_forever)
 
         async def main():
-            return await afan_out(TALK, [step], on_error="keep", timeout_s=0.5)
+            return await afan_out(TALK, [step], on_error="keep", timeout_s=2)
 
         done = trio.run(main)
 
@@ -338,12 +384,12 @@ class TestTimeout:
         """
         with anyio.fail_after(30):
             done = await afan_out(
-                TALK, [hangs, partial(asay, "b")], timeout_s=0.5, on_error="keep"
+                TALK, [hangs, partial(asay, "b")], timeout_s=2, on_error="keep"
             )
 
         assert ["Go!", "so far", "b"] == texts(done.state)
         assert isinstance(done.failures[0].error, TimeoutError)
-        assert "longer than 0.5 s" in str(done.failures[0].error)
+        assert "longer than 2 s" in str(done.failures[0].error)
 
     async def test_raises(self):
         """
@@ -351,7 +397,7 @@ class TestTimeout:
         """
         taken: list[Any] = []
         try:
-            await afan_out(TALK, [hangs, partial(asay, "b")], timeout_s=0.5)
+            await afan_out(TALK, [hangs, partial(asay, "b")], timeout_s=2)
         except* TimeoutError as group:
             taken.append(group)
 
@@ -457,7 +503,7 @@ class TestExecutor:
                 TALK,
                 [slow, partial(say, "b")],
                 executor=pool,
-                timeout_s=1,
+                timeout_s=3,
                 on_error="keep",
             )
             go.set()

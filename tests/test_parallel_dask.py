@@ -180,8 +180,8 @@ class TestDask:
         At the end of the time what is not done has failed, and the rest is
         there.
         """
-        steps = [partial(say_slowly, 5, "a"), partial(say, "b")]
-        done = fan_out(TALK, steps, executor=executor, on_error="keep", timeout_s=3)
+        steps = [partial(say_slowly, 9, "a"), partial(say, "b")]
+        done = fan_out(TALK, steps, executor=executor, on_error="keep", timeout_s=6)
 
         assert [TimeoutError] == [type(failure.error) for failure in done.failures]
         assert ["Go!", "b"] == texts(done.state)

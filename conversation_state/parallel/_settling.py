@@ -340,8 +340,9 @@ def _why(branch: Branch, error: Exception) -> str:
             pickle.dumps(branch.step)
         except Exception as why:  # noqa: BLE001 - whatever its own code raises
             return (
-                f"can't be sent to another process ({_words(why)}). Give a function of a "
-                "module's top level, or functools.partial of one, or run it in threads"
+                f"can't be sent to another process ({_words(why)}). Give a function of "
+                "a module's top level, or functools.partial of one, or run it in "
+                "threads"
             )
 
     return f"was given up by its executor ({type(error).__name__}: {_words(error)})"
