@@ -26,6 +26,7 @@ from conversation_state import (
     Turn,
     Usage,
     UserMessage,
+    _waiting,
     encode,
     parallel,
     trim,
@@ -79,7 +80,7 @@ def time_is_up(monkeypatch):
     """
     up = threading.Event()
 
-    class Waiter(_settling.ThreadWaiter):
+    class Waiter(_waiting.ThreadWaiter):
         def wait(self, timeout_s=-1):
             if timeout_s < 0:
                 super().wait()
@@ -887,6 +888,9 @@ class TestArguments:
             ((TALK, [keep]), {"on_error": "ignore"}, ValueError, "'raise' or 'keep'"),
             ((TALK, [keep]), {"executor": 4}, TypeError, "executor is 4"),
             ((TALK, [keep]), {"on_turn": 4}, TypeError, "on_turn is 4"),
+            ((TALK, [keep]), {"on_error": []}, ValueError, "'raise' or 'keep'"),
+            ((TALK, [keep]), {"timeout_s": "3"}, TypeError, "expected seconds"),
+            ((TALK, [keep]), {"timeout_s": True}, TypeError, "expected seconds"),
             ((TALK, [keep]), {"timeout_s": -1}, ValueError, "timeout_s is -1"),
             ((TALK, [keep]), {"timeout_s": float("nan")}, ValueError, "timeout_s"),
         ],
@@ -904,6 +908,36 @@ class _Unshowable:
     def __repr__(self):
         msg = "no words"
         raise ValueError(msg)
+
+
+class TestMemory:
+    """
+    What a fan-out leaves behind.
+    """
+
+    def test_goes_without_the_collector(self, executor):
+        """
+        Nothing that branches began with is kept by references in circles.
+        """
+        refs: list[Any] = []
+
+        def step(state):
+            refs.append(weakref.ref(state))
+            return state.add_user_prompt("a")
+
+        gc.collect()
+        gc.disable()
+        try:
+            fan_out(TALK, [step], executor=executor)
+            # The thread lets go of it a moment after it was told.
+            end = time.monotonic() + 60
+            while refs[0]() is not None and time.monotonic() < end:
+                time.sleep(0.001)
+            left = refs[0]()
+        finally:
+            gc.enable()
+
+        assert left is None
 
 
 class Travels(Executor):
@@ -982,7 +1016,8 @@ class TestExecutors:
                 future.set_exception(error)
                 return future
 
-        step = partial(say, threading.Lock())  # which can't be pickled
+        unpicklable: Any = threading.Lock()
+        step = partial(say, unpicklable)
         done = fan_out(TALK, [step], executor=Broken(), on_error="keep", timeout_s=60)
         (failure,) = done.failures
 
@@ -1153,7 +1188,8 @@ class TestThreads:
         """
         One thread does what was meant for many.
         """
-        go, started, start = threading.Event(), [], parallel._threads.in_worker
+        go, start = threading.Event(), _waiting.in_worker
+        started: list[Any] = []
 
         def one(job):
             if started:

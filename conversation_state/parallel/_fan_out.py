@@ -256,13 +256,22 @@ def _checked(
             "concurrent.futures, with submit (of a Dask client: get_executor())"
         )
 
-    if on_error not in {"raise", "keep"}:
+    if on_error not in ("raise", "keep"):
         raise ValueError(f"on_error is {on_error!r}; expected 'raise' or 'keep'")
 
     if on_turn is not None and not callable(on_turn):
         raise TypeError(f"on_turn is {on_turn!r:.80}; expected a function of a turn")
 
-    if timeout_s is not None and not timeout_s >= 0:
-        raise ValueError(f"timeout_s is {timeout_s!r}; expected seconds, from 0 on")
+    if timeout_s is not None:
+        _check_time(timeout_s)
 
     return Settling(state, functions, on_turn)
+
+
+def _check_time(timeout_s: Any) -> None:
+    told = f"timeout_s is {timeout_s!r:.80}; expected seconds, from 0 on"
+    if isinstance(timeout_s, bool) or not isinstance(timeout_s, int | float):
+        raise TypeError(told)
+
+    if not timeout_s >= 0:
+        raise ValueError(told)

@@ -265,6 +265,10 @@ class Settling:
         return since(self._base, self._base) if notes is None else notes.turn
 
     def _end(self, state: Aggregator) -> None:
+        # A future knows who asked for it; so all goes at once, past and all.
+        for branch in self.branches:
+            branch.future = None
+
         if self._outer is not None:
             self._outer.add(state)
             self._outer.inner.remove(self._so_far)
