@@ -12,12 +12,14 @@ from collections.abc import Callable
 from hashlib import blake2b
 from typing import Any
 
+import attrs
+
 from conversation_state._canonical import dump, load
 from conversation_state.codec import bare_message
 from conversation_state.messages import Message, UserMessage
 from conversation_state.parts import FilePart, MediaPart
 
-__all__ = ["LARGE", "blob_digest", "canonical", "filled", "shelved"]
+__all__ = ["LARGE", "Shown", "blob_digest", "canonical", "shelved", "stood_in"]
 
 # From how many bytes on content is kept apart.
 LARGE = 4096
@@ -59,26 +61,68 @@ def shelved(message: Message, body: bytes) -> tuple[bytes, dict[bytes, bytes]]:
     return dump([data, references]), blobs
 
 
-def filled(raw: Any, blob: Callable[[bytes], bytes]) -> Any:
+class Shown:
     """
-    The plain JSON of a message from that of a body that was kept.
+    Large content by its digest, read once for all messages that show it.
 
-    Raises:
-        ValueError:
-            If the body is damaged.
+    Called with a message that was read with stand-ins, and where what belongs:
+    the message as it was.
 
-    *blob* gives the content of a digest.
+    Args:
+        blob: Gives the content of a digest.
+    """
+
+    def __init__(self, blob: Callable[[bytes], bytes]) -> None:
+        self._blob = blob
+        self._read: dict[str, bytes] = {}
+        self._last = "", ""
+
+    def content(self, digest: str) -> bytes:
+        """
+        The very same bytes each time.
+        """
+        found = self._read.get(digest)
+        if found is None:
+            found = self._read[digest] = self._blob(bytes.fromhex(digest))
+
+        return found
+
+    def written(self, digest: str) -> str:
+        """
+        The content as it is in JSON.
+        """
+        if self._last[0] != digest:
+            # The codec knows how bytes are written; so it is asked to.
+            part = FilePart(data=self.content(digest))
+            (written,) = load(bare_message(UserMessage([part])))["parts"]
+            self._last = digest, written["data"]
+
+        return self._last[1]
+
+    def __call__(self, message: Message, references: list[tuple[int, str]]) -> Message:
+        parts: list[Any] = list(getattr(message, "content", ()))
+        for at, digest in references:
+            parts[at] = attrs.evolve(parts[at], data=self.content(digest))
+
+        return message.replace(content=parts)
+
+
+def stood_in(raw: Any) -> Any:
+    """
+    The plain JSON of a message from that of a body that was kept, with
+    stand-ins for large content.
     """
     if raw.__class__ is not list:
         return raw
 
+    return _with(raw, lambda _digest: "AA==")
+
+
+def _with(raw: Any, written: Callable[[str], str]) -> Any:
     try:
         data, references = raw
         for at, digest in references:
-            # The codec knows how bytes are written; so it is asked to.
-            part = FilePart(data=blob(bytes.fromhex(digest)))
-            (written,) = load(bare_message(UserMessage([part])))["parts"]
-            data["parts"][at]["data"] = written["data"]
+            data["parts"][at]["data"] = written(digest)
     except (IndexError, KeyError, TypeError) as error:
         msg = "refers to large content in a way nobody writes"
         raise ValueError(msg) from error
@@ -86,7 +130,7 @@ def filled(raw: Any, blob: Callable[[bytes], bytes]) -> Any:
     return data
 
 
-def canonical(body: bytes, blob: Callable[[bytes], bytes]) -> bytes:
+def canonical(body: bytes, shown: Shown) -> bytes:
     """
     The canonical body from one that was kept.
 
@@ -98,4 +142,4 @@ def canonical(body: bytes, blob: Callable[[bytes], bytes]) -> bytes:
         return body
 
     # Objects keep their order, so this is written as it was.
-    return dump(filled(load(body), blob))
+    return dump(_with(load(body), shown.written))

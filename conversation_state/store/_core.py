@@ -10,17 +10,25 @@ from __future__ import annotations
 
 import time
 from collections import OrderedDict
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from difflib import get_close_matches
 from threading import Lock
 from typing import NamedTuple
 
 from conversation_state._persistent import check_text
 from conversation_state.aggregator import Aggregator
-from conversation_state.errors import NotSavedError
-from conversation_state.store._rows import SHIFT, Origin, Revision, damaged
+from conversation_state.errors import NotSavedError, StoreError
+from conversation_state.store._rows import (
+    SHIFT,
+    UNREADABLE,
+    Origin,
+    Revision,
+    damaged,
+    seal,
+)
 from conversation_state.store._values import Head
-from conversation_state.store.backend import Backend, Reading
+from conversation_state.store.backend import Backend, Reading, Writing
 from conversation_state.store.log import Segments
 
 __all__ = ["At", "Core", "Known", "Name", "checked_name", "now"]
@@ -37,6 +45,19 @@ class Name(NamedTuple):
 
     text: str
     number: int
+
+    def row(self) -> tuple[str, int, bytes]:
+        """
+        Its row.
+        """
+        return self.text, self.number, name_digest(self.text, self.number)
+
+
+def name_digest(text: str, number: int) -> bytes:
+    """
+    What tells that a name's row is what was written.
+    """
+    return seal(text.encode(), number.to_bytes(8))
 
 
 class Known(NamedTuple):
@@ -157,6 +178,32 @@ class Core:
         return seen
 
     # What is in the tables
+
+    @contextmanager
+    def reading(self) -> Iterator[Reading]:
+        """
+        A block that reads; rows that no store wrote are a StoreError.
+        """
+        with self.backend.reading() as tx, self._readable():
+            yield tx
+
+    @contextmanager
+    def writing(self) -> Iterator[Writing]:
+        """
+        The same for a block that writes.
+        """
+        with self.backend.writing() as tx, self._readable():
+            yield tx
+
+    @contextmanager
+    def _readable(self) -> Iterator[None]:
+        try:
+            yield
+        except StoreError:
+            raise
+        except UNREADABLE as error:
+            what = f"some rows are not what a store writes ({error})"
+            raise damaged(self.url, what) from error
 
     def find(self, tx: Reading, name: str) -> Name | None:
         """

@@ -21,14 +21,16 @@ from conversation_state.store._core import (
     checked_at,
     checked_name,
 )
+from conversation_state.store._restoring import items_between
 from conversation_state.store._rows import (
     PAGE,
     SHIFT,
     Origin,
     Revision,
-    digest_at,
-    items_between,
+    damaged,
+    digest_before,
     segments_of,
+    state_digest,
 )
 from conversation_state.store._values import Head, Window
 from conversation_state.store.backend import Reading
@@ -42,7 +44,7 @@ def load(core: Core, text: str, at: At) -> Aggregator:
     What `Store.load` does.
     """
     checked_at(checked_name(text), at)
-    with core.backend.reading() as tx:
+    with core.reading() as tx:
         seen = core.catch_up(tx)
         known = core.known(text, seen)
         if known is not None and at is None:
@@ -70,9 +72,13 @@ def _restored(
     paid = segments_of(tx, core.url, revision.ledger_branch, revision.ledger_length)
     entries, told_digest = _log(core, tx, seen, ENTRIES, told)
     ledger, paid_digest = _log(core, tx, seen, LEDGER, paid)
+    digests = told_digest, paid_digest
+    if state_digest(*digests, origin.digest()) != revision.digest:
+        what = f"revision {revision.number} of {name.text!r} is not what was saved"
+        raise damaged(core.url, what)
+
     state = _state(origin, entries, ledger)
     head = revision.head(name.text, origin.state_id)
-    digests = told_digest, paid_digest
     return Known(name, revision, head, state, told, paid, digests, origin.digest())
 
 
@@ -94,8 +100,7 @@ def _log(
     log = log.take(common)
     length = segments[-1].stop if segments else 0
     if common == length:
-        last = segments[-1].branch if segments else 0
-        return log, digest_at(tx, kind, last, length) or kind.start
+        return log, digest_before(tx, core.url, kind, segments, length)
 
     items, digests = items_between(tx, core.url, kind, segments, common)
     log = log.extend(items)
@@ -129,7 +134,7 @@ def load_window(core: Core, text: str, at: At, last: int) -> Window:
         msg = f"last is {last!r}; expected how many messages to load, from 0 on"
         raise ValueError(msg)
 
-    with core.backend.reading() as tx:
+    with core.reading() as tx:
         core.catch_up(tx)
         name = core.named(tx, text)
         revision = core.revision(tx, name, at)
@@ -144,7 +149,7 @@ def head(core: Core, text: str, at: At = None) -> Head:
     What `Store.head` does.
     """
     checked_at(checked_name(text), at)
-    with core.backend.reading() as tx:
+    with core.reading() as tx:
         name = core.named(tx, text)
         return core.head(tx, name, core.revision(tx, name, at))
 
@@ -153,7 +158,7 @@ def names(core: Core, prefix: str) -> tuple[str, ...]:
     """
     What `Store.names` does.
     """
-    with core.backend.reading() as tx:
+    with core.reading() as tx:
         return tuple(_names(tx, prefix))
 
 
@@ -180,7 +185,7 @@ def history(
     What `Store.history` does.
     """
     checked_name(text)
-    with core.backend.reading() as tx:
+    with core.reading() as tx:
         name = core.named(tx, text)
         low, high = name.number << SHIFT, (name.number + 1) << SHIFT
         if before is not None:

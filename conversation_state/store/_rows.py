@@ -6,15 +6,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from datetime import UTC, datetime
-from functools import partial
 from hashlib import blake2b
 from typing import Any, NamedTuple
 from uuid import UUID
 
-from conversation_state._canonical import load
 from conversation_state.aggregator import Aggregator
-from conversation_state.errors import DecodeError, StoreError
-from conversation_state.store._blobs import filled
+from conversation_state.errors import ConversationStateError, StoreError
 from conversation_state.store._values import Head
 from conversation_state.store.backend import Reading
 from conversation_state.store.log import (
@@ -22,25 +19,29 @@ from conversation_state.store.log import (
     ENTRIES,
     LEDGER,
     Kind,
-    Placed,
     Segment,
     Segments,
+    cut,
 )
 
 __all__ = [
     "PAGE",
     "SHIFT",
+    "UNREADABLE",
     "Origin",
     "Revision",
     "TableShelf",
-    "blob_of",
+    "all_rows",
+    "change_seal",
+    "damaged",
     "digest_at",
+    "digest_before",
     "digests_of",
-    "items_between",
     "packed",
-    "rows_between",
+    "seal",
     "segments_of",
     "state_digest",
+    "time_of",
     "unpacked",
 ]
 
@@ -50,6 +51,16 @@ SHIFT = 32
 PAGE = 1000
 
 _NUMBER_SIZE = 16
+
+# What comes of reading rows that no store wrote.
+UNREADABLE = (
+    ConversationStateError,
+    ArithmeticError,
+    AttributeError,
+    LookupError,
+    TypeError,
+    ValueError,
+)
 
 
 class Revision(NamedTuple):
@@ -130,6 +141,12 @@ class Origin(NamedTuple):
         The state's id.
         """
         return UUID(bytes=self.state)
+
+    def first_number(self) -> int:
+        """
+        The key it has in the table, or the next one that is free.
+        """
+        return int.from_bytes(self.digest()[:6]) >> 1
 
     def digest(self) -> bytes:
         """
@@ -216,6 +233,16 @@ class TableShelf:
         return None if row is None else row[0]
 
 
+def change_seal(
+    number: int, entry: bytes, content: bytes, reason: str, at: int
+) -> bytes:
+    """
+    What ends the content of a row of ``changes``, and tells that it is whole.
+    """
+    digest = content[:DIGEST_SIZE] if entry else b""
+    return seal(number.to_bytes(8), entry, digest, reason.encode(), at.to_bytes(8))
+
+
 def damaged(store: str, what: str) -> StoreError:
     return StoreError(store, f"{what}; verify() lists what is damaged")
 
@@ -252,6 +279,24 @@ def digest_at(tx: Reading, kind: Kind, branch: int, length: int) -> bytes | None
     return TableShelf(tx, kind).digest(branch, length - 1)
 
 
+def digest_before(
+    tx: Reading, store: str, kind: Kind, segments: Segments, length: int
+) -> bytes:
+    """
+    The digest of the first *length* entries of a log.
+
+    Raises:
+        StoreError:
+            If its row is missing.
+    """
+    there = cut(segments, length)
+    digest = digest_at(tx, kind, there[-1].branch if there else 0, length)
+    if digest is None:
+        raise damaged(store, f"the {kind.table} before {length} are missing")
+
+    return digest
+
+
 def digests_of(tx: Reading, store: str, revision: Revision) -> tuple[bytes, bytes]:
     """
     The digests of both logs of a saved state.
@@ -268,74 +313,23 @@ def digests_of(tx: Reading, store: str, revision: Revision) -> tuple[bytes, byte
     return told, paid
 
 
-def rows_between(
-    tx: Reading, kind: Kind, segments: Segments, start: int
-) -> Iterator[list[Placed]]:
+def all_rows(
+    tx: Reading, table: str, columns: tuple[str, ...] | None = None
+) -> Iterator[tuple[Any, ...]]:
     """
-    The rows of a log from position *start* on, some at a time.
+    All rows of a table, some at a time.
     """
-    for branch, first, stop in segments:
-        place = branch << SHIFT | max(first, start)
-        end = branch << SHIFT | stop
-        while place < end:
-            high = min(end, place + PAGE)
-            rows = tx.scan(kind.table, place, high)
-            yield [Placed(unpacked(id), *rest) for _, id, *rest in rows]
-            place = high
+    low: Any = None
+    while rows := tx.scan(table, low, None, columns=columns, limit=PAGE):
+        yield from rows
+        low = rows[-1][0]
+        # The least that comes after it: no text holds U+0000.
+        low += 1 if low.__class__ is int else "\x01" if low.__class__ is str else b"\0"
 
 
-def items_between(
-    tx: Reading, store: str, kind: Kind, segments: Segments, start: int
-) -> tuple[list[Any], list[bytes]]:
+def seal(*said: bytes) -> bytes:
     """
-    The entries of a log from position *start* on, and the digests at each.
-
-    Raises:
-        StoreError:
-            If one is missing or damaged.
+    The digest of what nothing else is the digest of.
     """
-    items: list[Any] = []
-    digests: list[bytes] = []
-    blob = partial(blob_of, tx, store)
-    for rows in rows_between(tx, kind, segments, start):
-        items += _read(store, kind, rows, blob)
-        digests += [row.digest for row in rows]
-
-    stop = segments[-1].stop if segments else 0
-    missing = max(stop - start, 0) - len(items)
-    if missing:
-        raise damaged(store, f"{missing} rows of {kind.table} are missing")
-
-    return items, digests
-
-
-def _read(store: str, kind: Kind, rows: list[Placed], blob: Any) -> list[Any]:
-    try:
-        # One text for all of them is read in half the time.
-        raw = load(b"[%b]" % b",".join([row.body for row in rows]))
-        if list in map(type, raw):
-            raw = [filled(each, blob) for each in raw]
-
-        return kind.read([row.id.decode() for row in rows], raw)
-    except (DecodeError, ValueError) as error:
-        first, last = rows[0].id, rows[-1].id
-        raise damaged(
-            store,
-            f"{kind.table} from {first!r} to {last!r} can't be read: {error}",
-        ) from error
-
-
-def blob_of(tx: Reading, store: str, digest: bytes) -> bytes:
-    """
-    The content that is kept as *digest*.
-
-    Raises:
-        StoreError:
-            If it is missing.
-    """
-    row = tx.get("blobs", digest, ("data",))
-    if row is None:
-        raise damaged(store, f"the large content {digest.hex()} is missing")
-
-    data: bytes = row[0]
-    return data
+    sizes = b"".join([len(each).to_bytes(8) for each in said])
+    return blake2b(sizes + b"".join(said), digest_size=DIGEST_SIZE).digest()

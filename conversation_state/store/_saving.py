@@ -244,7 +244,7 @@ def _save_carefully(
     expecting: Head | int | None,
     label: str,
 ) -> Head:
-    with core.backend.writing() as tx:
+    with core.writing() as tx:
         seen = core.catch_up(tx)
         name = core.find(tx, text)
         old = None if name is None else core.newest(tx, name.number)
@@ -273,7 +273,7 @@ def _save_carefully(
 
         if name is None:
             name = Name(text, tx.new_number())
-            tx.add("names", [name])
+            tx.add("names", [name.row()])
 
         at = Growth.of(told, TableShelf(tx, ENTRIES), told_from)
         entries = _write(core, tx, ENTRIES, state.entries, at)

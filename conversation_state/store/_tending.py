@@ -1,24 +1,18 @@
 """
-Tending: names forked and deleted, rows collected that nobody needs, entries
-erased, and everything verified.
+Tending: names forked and deleted, rows collected that nobody needs, and
+entries erased.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from functools import partial
 from typing import Any
 
 from conversation_state._canonical import load
 from conversation_state._identity import new_uuid_number
 from conversation_state.codec import bare_message, bare_messages
-from conversation_state.errors import (
-    DecodeError,
-    NotSavedError,
-    StaleHeadError,
-    StoreError,
-)
-from conversation_state.store._blobs import blob_digest, canonical
+from conversation_state.errors import NotSavedError, StaleHeadError, StoreError
+from conversation_state.store._blobs import Shown, canonical
 from conversation_state.store._core import (
     At,
     Core,
@@ -28,33 +22,34 @@ from conversation_state.store._core import (
     label_key,
     now,
 )
-from conversation_state.store._erased import erased_content, tombstone
+from conversation_state.store._erased import tombstone
+from conversation_state.store._restoring import blob_of
 from conversation_state.store._rows import (
     PAGE,
     SHIFT,
     Origin,
     Revision,
-    blob_of,
+    all_rows,
+    change_seal,
     digest_at,
     digests_of,
     packed,
+    seal,
     state_digest,
     time_of,
     unpacked,
 )
-from conversation_state.store._values import Collected, Damage, Head, Receipt
+from conversation_state.store._values import Collected, Head, Receipt
 from conversation_state.store._writing import add_origin, relabel
 from conversation_state.store.backend import ConflictError, Reading, Writing
 from conversation_state.store.log import (
+    DIGEST_SIZE,
     ENTRIES,
     LEDGER,
-    Kind,
-    Placed,
-    chained,
     content_digest,
 )
 
-__all__ = ["checkpoint", "collect_garbage", "delete", "erase", "fork", "verify"]
+__all__ = ["checkpoint", "collect_garbage", "delete", "erase", "fork"]
 
 _BLOB_SIZE = 32
 
@@ -65,7 +60,7 @@ def fork(core: Core, text: str, new: str, at: At) -> Head:
     """
     checked_at(checked_name(text), at)
     checked_name(new, "new_name")
-    with core.backend.writing() as tx:
+    with core.writing() as tx:
         old = core.revision(tx, core.named(tx, text), at)
         there = core.find(tx, new)
         if there is not None:
@@ -89,7 +84,7 @@ def fork(core: Core, text: str, new: str, at: At) -> Head:
             label="",
             saved_at=now(),
         )
-        tx.add("names", [name])
+        tx.add("names", [name.row()])
         tx.add("revisions", [revision])
 
     return revision.head(new, origin.state_id)
@@ -103,7 +98,7 @@ def checkpoint(core: Core, text: str, label: str, at: At) -> Head:
     if label:
         checked_name(label, "label")
 
-    with core.backend.writing() as tx:
+    with core.writing() as tx:
         name = core.named(tx, text)
         return relabel(core, tx, name, core.revision(tx, name, at), label)
 
@@ -113,7 +108,7 @@ def delete(core: Core, text: str) -> None:
     What `Store.delete` does.
     """
     checked_name(text)
-    with core.backend.writing() as tx:
+    with core.writing() as tx:
         number = core.named(tx, text).number
         tx.remove("names", text, f"{text}\x01")
         tx.remove("revisions", number << SHIFT, (number + 1) << SHIFT)
@@ -129,11 +124,11 @@ def collect_garbage(core: Core) -> Collected:
     """
     What `Store.collect_garbage` does.
     """
-    with core.backend.writing() as tx:
+    with core.writing() as tx:
         reach, origins = _reach(tx)
         counts = {ENTRIES.table: 0, LEDGER.table: 0}
         size = branches = 0
-        for branch, _, start in list(_all(tx, "branches")):
+        for branch, _, start in list(all_rows(tx, "branches")):
             low, high = branch << SHIFT, (branch + 1) << SHIFT
             needed = reach.get(branch, 0)
             if not needed:
@@ -148,7 +143,7 @@ def collect_garbage(core: Core) -> Collected:
 
         gone = [
             number
-            for (number,) in _all(tx, "origins", ("origin",))
+            for (number,) in all_rows(tx, "origins", ("origin",))
             if number not in origins
         ]
         for number in gone:
@@ -165,25 +160,13 @@ def collect_garbage(core: Core) -> Collected:
     return Collected(told, paid, branches, len(gone), blobs, size + blob_size)
 
 
-def _all(
-    tx: Reading, table: str, columns: tuple[str, ...] | None = None
-) -> Iterator[tuple[Any, ...]]:
-    """
-    All rows of a table whose keys are integers, some at a time.
-    """
-    low = 0
-    while rows := tx.scan(table, low, None, columns=columns, limit=PAGE):
-        yield from rows
-        low = rows[-1][0] + 1
-
-
 def _reach(tx: Reading) -> tuple[dict[int, int], set[int]]:
     """
     How far each branch is needed, and which origins are.
     """
     reach: dict[int, int] = {}
     origins = set()
-    for row in _all(tx, "revisions"):
+    for row in all_rows(tx, "revisions"):
         revision = Revision._make(row)
         origins.add(revision.origin)
         for branch, length in (
@@ -193,7 +176,7 @@ def _reach(tx: Reading) -> tuple[dict[int, int], set[int]]:
             reach[branch] = max(reach.get(branch, 0), length)
 
     # A branch is younger than the one it starts from.
-    for branch, parent, start in sorted(_all(tx, "branches"), reverse=True):
+    for branch, parent, start in sorted(all_rows(tx, "branches"), reverse=True):
         if branch in reach:
             reach[parent] = max(reach.get(parent, 0), start)
 
@@ -223,7 +206,7 @@ def drop_blobs(tx: Writing) -> tuple[int, int]:
     Let go of large content that nobody refers to: how many, and their bytes.
     """
     used = set()
-    for _, digests in _all(tx, "uses"):
+    for _, digests in all_rows(tx, "uses"):
         used.update(
             [digests[i : i + _BLOB_SIZE] for i in range(0, len(digests), _BLOB_SIZE)]
         )
@@ -246,7 +229,7 @@ def erase(core: Core, entry_id: str, reason: str) -> Receipt:
     """
     checked_name(reason, "reason")
     id = entry_id.encode()
-    with core.backend.writing() as tx:
+    with core.writing() as tx:
         places = tx.find(ENTRIES.table, "id", packed(id))
         before = tx.find("changes", "entry", id)
         if not places and not before:
@@ -266,7 +249,8 @@ def erase(core: Core, entry_id: str, reason: str) -> Receipt:
         raise StoreError(core.url, "the erasure just written is not there")
 
     _, _, content, why, at = row
-    return Receipt(entry_id, why, content.hex(), time_of(at), len(new), blobs)
+    digest = content[:DIGEST_SIZE].hex()
+    return Receipt(entry_id, why, digest, time_of(at), len(new), blobs)
 
 
 def _note_change(tx: Writing, entry: bytes, content: bytes, reason: str) -> int:
@@ -275,7 +259,9 @@ def _note_change(tx: Writing, entry: bytes, content: bytes, reason: str) -> int:
     """
     last = tx.scan("changes", None, None, columns=("number",), limit=1, backwards=True)
     number = last[0][0] + 1 if last else 1
-    tx.add("changes", [(number, entry, content, reason, now())])
+    at = now()
+    content += change_seal(number, entry, content, reason, at)
+    tx.add("changes", [(number, entry, content, reason, at)])
     return number
 
 
@@ -292,118 +278,10 @@ def _erase_at(core: Core, tx: Writing, place: Any, reason: str) -> bytes | None:
     if erased is not None:
         return None
 
-    whole = canonical(body, lambda digest: blob_of(tx, core.url, digest))
+    whole = canonical(body, Shown(partial(blob_of, tx, core.url)))
     (message,) = bare_messages([load(whole)])
     content = content_digest(id, whole)
     stone = bare_message(tombstone(message, content, reason))
-    tx.set(ENTRIES.table, place, body=stone, content=content)
+    tx.set(ENTRIES.table, place, body=stone, content=content + seal(id, stone))
     tx.remove("uses", place, place + 1)
     return content
-
-
-# Verifying
-
-
-def verify(core: Core) -> tuple[Damage, ...]:
-    """
-    What `Store.verify` does.
-    """
-    damages = [Damage("medium", "", what) for what in core.backend.problems()]
-    for look in (
-        _verify_blobs,
-        partial(_verify_rows, ENTRIES),
-        partial(_verify_rows, LEDGER),
-        _verify_revisions,
-    ):
-        try:
-            with core.backend.reading() as tx:
-                damages.extend(look(core, tx))
-        except StoreError as error:
-            # What can't be read hides no other damage.
-            damages.append(Damage("medium", "", error.problem))
-
-    return tuple(damages)
-
-
-def _verify_blobs(core: Core, tx: Reading) -> Iterator[Damage]:
-    for (digest,) in tx.scan("blobs", None, None, columns=("digest",)):
-        if blob_digest(blob_of(tx, core.url, digest)) != digest:
-            what = "the content is not what it is kept as"
-            yield Damage("blobs", digest.hex(), what)
-
-
-def _verify_rows(kind: Kind, core: Core, tx: Reading) -> Iterator[Damage]:
-    branches = {
-        branch: (parent, start) for branch, parent, start in _all(tx, "branches")
-    }
-    branch = position = -1
-    before: bytes | None = None  # a digest; None if the row before is missing
-    for place, id, *rest in _all(tx, kind.table):
-        row = Placed(unpacked(id), *rest)
-        shown = row.id.decode(errors="replace")
-        there = place >> SHIFT, place & ((1 << SHIFT) - 1)
-        if there[0] != branch:
-            branch = there[0]
-            parent, start = branches.get(branch, (0, -1))
-            before = digest_at(tx, kind, parent, start) if start >= 0 else None
-            position = start - 1
-
-        content, what = _content_of(core, tx, kind, row)
-        if there[1] != position + 1:
-            what = "what should be before it is not there"
-        elif not what and chained(before or b"", content) != row.digest:
-            what = "the digest is not that of what is there"
-
-        if what:
-            yield Damage(kind.table, shown, what)
-
-        position = there[1]
-        # One damaged row is one damage, and not one for each that comes after.
-        before = row.digest
-
-
-def _content_of(core: Core, tx: Reading, kind: Kind, row: Placed) -> tuple[bytes, str]:
-    """
-    The digest of a row's content, and what is wrong with it.
-    """
-    try:
-        body = canonical(row.body, lambda digest: blob_of(tx, core.url, digest))
-        (item,) = kind.read([row.id.decode()], [load(body)])
-    except (DecodeError, StoreError, ValueError) as error:
-        return b"", f"can't be read: {error}"
-
-    if row.content is None:
-        return content_digest(row.id, body), ""
-
-    if kind is LEDGER or erased_content(item.message) != row.content:
-        return b"", "is marked as erased, and no tombstone of what was there"
-
-    return row.content, ""
-
-
-def _verify_revisions(core: Core, tx: Reading) -> Iterator[Damage]:
-    names: dict[int, str] = {
-        number: name for name, number in tx.scan("names", None, None)
-    }
-    for row in _all(tx, "revisions"):
-        revision = Revision._make(row)
-        name = names.get(revision.revision >> SHIFT)
-        shown = f"revision {revision.number} of {name!r}"
-        if name is None:
-            yield Damage("revisions", shown, "has no name")
-
-        digests = (
-            digest_at(tx, ENTRIES, revision.branch, revision.length),
-            digest_at(tx, LEDGER, revision.ledger_branch, revision.ledger_length),
-        )
-        try:
-            origin = core.origin(tx, revision.origin)
-        except StoreError as error:
-            yield Damage("revisions", shown, error.problem)
-            continue
-
-        told, paid = digests
-        if told is None or paid is None:
-            yield Damage("revisions", shown, "its newest rows are missing")
-        elif state_digest(told, paid, origin.digest()) != revision.digest:
-            yield Damage("revisions", shown, "leads to another state than was saved")

@@ -9,7 +9,7 @@ from typing import Any, Self, overload
 
 from conversation_state.aggregator import Aggregator
 from conversation_state.errors import NotSavedError, StaleHeadError
-from conversation_state.store import _loading, _saving, _tending
+from conversation_state.store import _loading, _saving, _tending, _verifying
 from conversation_state.store._core import At, Core
 from conversation_state.store._values import Collected, Damage, Head, Receipt, Window
 from conversation_state.store.backend import Backend
@@ -261,7 +261,7 @@ class Verbs:
 
         Computes every digest again. O(everything there is).
         """
-        return _tending.verify(self._core)
+        return _verifying.verify(self._core)
 
     def close(self) -> None:
         """

@@ -10,7 +10,7 @@ from typing import Any
 from conversation_state.store._blobs import shelved
 from conversation_state.store._core import Core, Name, label_key
 from conversation_state.store._erased import tombstone
-from conversation_state.store._rows import Origin, Revision, packed
+from conversation_state.store._rows import Origin, Revision, packed, seal
 from conversation_state.store._values import Head
 from conversation_state.store.backend import Writing
 from conversation_state.store.log import ENTRIES, LEDGER, Kind, Placed
@@ -47,6 +47,9 @@ def add_rows(
             message = tombstone(message, content, erased[id])
             body = ENTRIES.body(entry._replace(message=message))
 
+        if content is not None:
+            content += seal(id, body)
+
         body, blobs = shelved(message, body)
         if blobs:
             add_blobs(tx, blobs)
@@ -73,7 +76,7 @@ def add_origin(tx: Writing, origin: Origin) -> int:
     """
     The number of an origin, which is there then.
     """
-    number = int.from_bytes(origin.digest()[:6]) >> 1
+    number = origin.first_number()
     while (row := tx.get("origins", number)) is not None:
         if Origin._make(row[1:]) == origin:
             return number

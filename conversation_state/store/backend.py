@@ -76,8 +76,9 @@ _PLACED = ("place:integer", "id:bytes", "body:bytes", "content:bytes?", "digest:
 TABLES: dict[str, Table] = {
     table.name: table
     for table in (
-        # Which names there are, and by which number the rest knows them.
-        _table("names", "name:text", "number:integer"),
+        # Which names there are, by which number the rest knows them, and the
+        # digest of both.
+        _table("names", "name:text", "number:integer", "digest:bytes"),
         # Every state that was ever saved, and under which name.
         _table(
             "revisions",
@@ -106,7 +107,8 @@ TABLES: dict[str, Table] = {
         _table("uses", "place:integer", "digests:bytes"),
         # Times at which rows that were there changed, counted from 1 on: an
         # entry was erased, or garbage collected and places came free (*entry*
-        # is empty then). Who remembers rows forgets them.
+        # is empty then). The *content* ends with a digest of the row. Who
+        # remembers rows forgets them.
         _table(
             "changes",
             "number:integer",

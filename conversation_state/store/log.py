@@ -78,7 +78,8 @@ class Placed(NamedTuple):
         body: What it says: canonical JSON.
 
         content: The digest of the content, where it can't be computed from
-            the body: the entry was erased. Else None.
+            the body: the entry was erased. Else None. In the tables there is
+            that of the tombstone after it.
 
         digest: The digest of everything up to here.
     """
