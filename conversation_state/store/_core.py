@@ -210,7 +210,15 @@ class Core:
         The number of a name; None if nothing is saved under it.
         """
         row = tx.get("names", name)
-        return None if row is None else Name(name, row[1])
+        if row is None:
+            return None
+
+        found = Name(name, row[1])
+        if row != found.row():
+            # Else it might be given what was saved under another name.
+            raise damaged(self.url, f"the row of the name {name!r} is not whole")
+
+        return found
 
     def named(self, tx: Reading, name: str) -> Name:
         """

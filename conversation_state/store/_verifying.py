@@ -8,8 +8,9 @@ it: so what can't be read in one place hides no damage in another.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from functools import partial
+from typing import Any
 
 from conversation_state._canonical import load
 from conversation_state.errors import StoreError
@@ -43,6 +44,8 @@ __all__ = ["verify"]
 
 # Under a branch or a name there is room for so many.
 _ROOM = 1 << SHIFT
+# More origins than this never have one number.
+_MOST = 1000
 
 Found = Iterator[Damage]
 
@@ -161,26 +164,54 @@ def _looked_at(
     return next(iter(digests), b""), what
 
 
+# What logs are held together by
+
+
+def _each(
+    where: str,
+    rows: Iterable[tuple[Any, ...]],
+    shown: Callable[[tuple[Any, ...]], str],
+    problem: Callable[[tuple[Any, ...]], str],
+) -> Found:
+    """
+    The damages of rows that are looked at one by one.
+    """
+    for row in rows:
+        try:
+            what = problem(row)
+        except UNREADABLE as error:
+            what = getattr(error, "problem", f"can't be read: {error}")
+
+        if what:
+            try:
+                yield Damage(where, shown(row), what)
+            except UNREADABLE:
+                yield Damage(where, repr(row[0]), what)
+
+
 def _verify_branches(_core: Core, tx: Reading) -> Found:
     starts = {branch: digest for digest, branch in all_rows(tx, "starts")}
-    known = {row[0]: row[1:] for row in all_rows(tx, "branches")}
-    for branch, (parent, start) in known.items():
-        shown = f"branch {branch}"
+    known = {row[0] for row in all_rows(tx, "branches", ("branch",))}
+
+    def problem(row: tuple[Any, ...]) -> str:
+        branch, parent, start = row
+        first = starts.pop(branch, None)
         if not 0 <= parent < branch or not 0 <= start < _ROOM:
-            yield Damage("branches", shown, "begins where nothing can")
-            continue
+            return "begins where nothing can"
 
         # A branch begins at the end of nothing, or in another one.
         if bool(parent) != bool(start) or (parent and parent not in known):
-            yield Damage("branches", shown, "what it begins in is not there")
+            return "what it begins in is not there"
 
-        digests = [digest_at(tx, kind, branch, start + 1) for kind in (ENTRIES, LEDGER)]
-        first = starts.pop(branch, None)
-        if digests.count(None) != 1:
-            yield Damage("branches", shown, "its first row is not there")
-        elif first not in digests:
-            yield Damage("branches", shown, "it can't be found by its first row")
+        digests = {digest_at(tx, kind, branch, start + 1) for kind in (ENTRIES, LEDGER)}
+        digests.discard(None)
+        if len(digests) != 1:
+            return "its first row is not there"
 
+        return "" if first in digests else "it can't be found by its first row"
+
+    rows = all_rows(tx, "branches")
+    yield from _each("branches", rows, lambda row: f"branch {row[0]}", problem)
     for branch in starts:
         what = "there is a beginning of it, and nothing else"
         yield Damage("branches", f"branch {branch}", what)
@@ -188,14 +219,19 @@ def _verify_branches(_core: Core, tx: Reading) -> Found:
 
 def _verify_origins(_core: Core, tx: Reading) -> Found:
     numbers = set()
-    for number, *values in all_rows(tx, "origins"):
+
+    def problem(row: tuple[Any, ...]) -> str:
+        number, *values = row
         numbers.add(number)
-        origin = Origin._make(values)
-        first = origin.first_number()
+        first = Origin._make(values).first_number()
         # Those that would have one number have numbers that follow each other.
-        if not first <= number or not numbers.issuperset(range(first, number)):
-            what = "tells another state than it was kept for"
-            yield Damage("origins", f"origin {number}", what)
+        if first <= number < first + _MOST and numbers.issuperset(range(first, number)):
+            return ""
+
+        return "tells another state than it was kept for"
+
+    rows = all_rows(tx, "origins")
+    yield from _each("origins", rows, lambda row: f"origin {row[0]}", problem)
 
 
 # Names
@@ -205,42 +241,38 @@ def _verify_names(_core: Core, tx: Reading) -> Found:
     counted = Counter(
         [number >> SHIFT for (number,) in all_rows(tx, "revisions", ("revision",))]
     )
-    for name, number, digest in all_rows(tx, "names"):
+
+    def problem(row: tuple[Any, ...]) -> str:
+        name, number, digest = row
         if name_digest(name, number) != digest:
-            yield Damage("names", name, "is not what something was saved under")
+            return "is not what something was saved under"
 
-        if not counted[number]:
-            yield Damage("names", name, "has no revisions")
-            continue
+        low, high = number << SHIFT, (number + 1) << SHIFT
+        column = ("revision",)
+        last = tx.scan("revisions", low, high, columns=column, limit=1, backwards=True)
+        if not last:
+            return "has no revisions"
 
-        last = tx.scan(
-            "revisions",
-            number << SHIFT,
-            (number + 1) << SHIFT,
-            columns=("revision",),
-            limit=1,
-            backwards=True,
-        )
-        if last[0][0] & (_ROOM - 1) != counted[number]:
-            yield Damage("names", name, "some of its revisions are missing")
+        whole = last[0][0] == low + counted[number]
+        return "" if whole else "some of its revisions are missing"
+
+    yield from _each("names", all_rows(tx, "names"), lambda row: str(row[0]), problem)
 
 
 def _verify_revisions(core: Core, tx: Reading) -> Found:
     names = {number: name for name, number, _ in all_rows(tx, "names")}
-    for row in all_rows(tx, "revisions"):
+
+    def shown(row: tuple[Any, ...]) -> str:
         revision = Revision._make(row)
-        name = names.get(revision.revision >> SHIFT)
-        shown = f"revision {revision.number} of {name!r}"
-        if name is None:
-            yield Damage("revisions", shown, "has no name")
+        return f"revision {revision.number} of {names.get(row[0] >> SHIFT)!r}"
 
-        try:
-            what = _wrong_in(core, tx, revision)
-        except UNREADABLE as error:
-            what = getattr(error, "problem", f"can't be read: {error}")
+    def problem(row: tuple[Any, ...]) -> str:
+        if row[0] >> SHIFT not in names:
+            return "has no name"
 
-        if what:
-            yield Damage("revisions", shown, what)
+        return _wrong_in(core, tx, Revision._make(row))
+
+    yield from _each("revisions", all_rows(tx, "revisions"), shown, problem)
 
 
 def _wrong_in(core: Core, tx: Reading, revision: Revision) -> str:
@@ -268,24 +300,35 @@ def _wrong_in(core: Core, tx: Reading, revision: Revision) -> str:
 
 
 def _verify_labels(_core: Core, tx: Reading) -> Found:
-    for key, place in all_rows(tx, "labels"):
-        number = int.from_bytes(key[:8])
-        row = tx.get("revisions", place, ("label",))
-        wrong = place >> SHIFT != number or row is None
-        if wrong or row is None or label_key(number, row[0]) != key:
-            yield Damage(
-                *("labels", key[8:].decode(errors="replace")),
-                "is of another revision than it was given to",
-            )
+    def problem(row: tuple[Any, ...]) -> str:
+        key, place = row
+        found = tx.get("revisions", place, ("label",))
+        if found is not None and label_key(place >> SHIFT, found[0]) == key:
+            return ""
+
+        return "is of another revision than it was given to"
+
+    def shown(row: tuple[Any, ...]) -> str:
+        return str(row[0][8:].decode(errors="replace"))
+
+    yield from _each("labels", all_rows(tx, "labels"), shown, problem)
 
 
 def _verify_changes(_core: Core, tx: Reading) -> Found:
-    before = 0
-    for number, entry, content, reason, at in all_rows(tx, "changes"):
-        shown = entry.decode(errors="replace") or f"change {number}"
-        if number != before + 1:
-            yield Damage("changes", shown, "what should be before it is not there")
+    last = 0
 
-        before = number
-        if content[-DIGEST_SIZE:] != change_seal(number, entry, content, reason, at):
-            yield Damage("changes", shown, "what was erased, or why, is another")
+    def problem(row: tuple[Any, ...]) -> str:
+        nonlocal last
+        before, last = last, row[0]
+        if row[0] != before + 1:
+            return "what should be before it is not there"
+
+        if row[2][-DIGEST_SIZE:] == change_seal(*row):
+            return ""
+
+        return "what was erased, or why, is another"
+
+    def shown(row: tuple[Any, ...]) -> str:
+        return row[1].decode(errors="replace") or f"change {row[0]}"
+
+    yield from _each("changes", all_rows(tx, "changes"), shown, problem)

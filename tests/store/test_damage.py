@@ -1,0 +1,178 @@
+"""
+Damage: whatever byte of a store changes, it is found, named, and never loaded.
+"""
+
+import random
+import shutil
+
+import pytest
+from hypothesis import settings
+
+from conversation_state import Aggregator, AssistantMessage, ToolCall, UserMessage
+from conversation_state.errors import StoreError
+from conversation_state.parts import ImagePart
+from conversation_state.store import Store, open_store
+from conversation_state.store._memory import MemoryBackend
+from conversation_state.store.backend import TABLES
+from conversation_state.usage import Usage
+
+TALK = Aggregator.new().add_user_prompt("When is the next train?")
+LARGE = bytes(range(256)) * 20
+# Which damage is told of which table: the row's own, or those beside it.
+TOLD = {
+    "branches": {"branches", "entries", "ledger"},
+    "revisions": {"revisions", "labels"},
+    "starts": {"branches"},
+    "uses": {"entries"},
+}
+
+
+def lived_in(store):
+    """
+    A store with everything in it: forks, labels, images, tombstones; the
+    states by name and revision.
+    """
+    shown = UserMessage([ImagePart(data=LARGE), ImagePart(data=LARGE + b"x")])
+    call = AssistantMessage("é", tool_calls=[ToolCall("c1", "clock", '{"a": 1}')])
+    state = TALK.add(call).add_usage(Usage(3, 1), model="m", key="paid").add(shown)
+    fork = state.fork(at=2).add_user_prompt("and?").add_usage(Usage(1, 1))
+    store.save("talk", TALK, label="first")
+    store.save("talk", state, label="second")
+    store.save("fork", fork)
+    store.save("apart", Aggregator.new().add_user_prompt("apart").join(fork))
+    store.save("empty", Aggregator.new())
+    store.erase(state.entries[0].id, reason="asked for")
+    store.save("talk", store.load("talk").add_user_prompt("more"))
+    store.save("gone", Aggregator.new().add_user_prompt("gone"))
+    store.delete("gone")
+    store.collect_garbage()
+    return {
+        (name, head.revision): store.load(name, at=head)
+        for name in store.names()
+        for head in store.history(name)
+    }
+
+
+def damaged(value):
+    """
+    *value* with one byte changed, in many places and in two ways.
+    """
+    if value is None:
+        yield b"x" * 32
+    elif isinstance(value, int):
+        yield from (value ^ 1 << bit for bit in (*range(8), 31, 32, 33, 40, 61))
+        yield -value - 1
+    else:
+        data = value if isinstance(value, bytes) else value.encode()
+        # More of them with --hypothesis-profile=thorough.
+        step = len(data) // (settings().max_examples // 5) + 1
+        for at in range(0, len(data), step):
+            for flip in (1, 0x80):
+                flipped = bytearray(data)
+                flipped[at] ^= flip
+                if isinstance(value, bytes):
+                    yield bytes(flipped)
+                elif flip == 1:
+                    yield flipped.decode()
+
+        if value:
+            yield value[:-1]
+
+
+def is_told(states, store):
+    """
+    Whether everything that is loaded is what was saved, or a StoreError.
+    """
+    for (name, revision), state in states.items():
+        try:
+            assert state == store.load(name, at=revision)
+            window = store.load(name, at=revision, last=2)
+            assert [*state.entries][-2:] == [*window.entries]
+        except StoreError as error:
+            assert "verify()" in str(error) or "there is no" in str(error)
+
+        try:
+            store.history(name)
+        except StoreError:
+            pass
+
+
+class TestEveryByte:
+    @pytest.mark.parametrize("table", TABLES)
+    def test_is_found(self, table):
+        """
+        Any byte of any column that is another is found by verify, which names
+        the row; and nobody is given another state than was saved.
+        """
+        backend = MemoryBackend()
+        with Store(backend) as store:
+            states = lived_in(store)
+            assert () == store.verify()
+
+        names = TABLES[table].columns
+        with backend.reading() as rows:
+            there = rows.scan(table, None, None)
+
+        assert there
+        for key, *values in there:
+            for column, value in zip(names, values, strict=True):
+                if (table, column.name) == ("revisions", "saved_at"):
+                    continue  # a time that nothing else tells
+
+                for other in damaged(value):
+                    with backend.writing() as rows:
+                        rows.set(table, key, **{column.name: other})
+
+                    fresh = Store(backend)
+                    found = {damage.where for damage in fresh.verify()}
+                    assert found & TOLD.get(table, {table}), (column.name, key, other)
+                    is_told(states, fresh)
+
+                with backend.writing() as rows:
+                    rows.set(table, key, **{column.name: value})
+
+        assert () == Store(backend).verify()
+
+    @pytest.mark.parametrize("table", TABLES)
+    def test_missing_or_moved(self, table):
+        """
+        A row that is gone, or has another key, is found as well.
+        """
+        backend = MemoryBackend()
+        with Store(backend) as store:
+            states = lived_in(store)
+
+        with backend.reading() as rows:
+            there = rows.scan(table, None, None)
+
+        for row in there:
+            for others in ((), *[((key, *row[1:]),) for key in damaged(row[0])]):
+                before = {other[0] for other in there}
+                if any(key in before for key, *_ in others):
+                    continue
+
+                with backend.writing() as rows:
+                    # What every backend has: a range that holds this row only.
+                    rows._drop(rows._tables[table], row[0])
+                    if others:
+                        rows.add(table, others)
+
+                fresh = Store(backend)
+                # Nothing else tells that there was a newest one.
+                newest = (
+                    row[0] >> 32 not in {key >> 32 for key in before if key > row[0]}
+                    if table == "revisions"
+                    else row == there[-1]
+                )
+                unseen = not others and (
+                    table == "labels" or (newest and table in {"changes", "revisions"})
+                )
+                assert fresh.verify() or unseen, (row, others)
+                is_told(states, fresh)
+                with backend.writing() as rows:
+                    for other in others:
+                        rows._drop(rows._tables[table], other[0])
+
+                    rows.add(table, [row])
+
+        assert () == Store(backend).verify()
