@@ -265,6 +265,9 @@ def segments_of(tx: Reading, store: str, branch: int, length: int) -> Segments:
         found.append(Segment(branch, start, length))
         branch, length = parent, start
 
+    if length:
+        raise damaged(store, f"{length} rows are said to be in no branch")
+
     found.reverse()
     return tuple(found)
 

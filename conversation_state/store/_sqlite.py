@@ -73,6 +73,8 @@ def _first_schema(connection: sqlite3.Connection) -> None:
 STEPS: tuple[Callable[[sqlite3.Connection], None], ...] = (_first_schema,)
 
 _MAGIC = b"SQLite format 3\0"
+# The size of the smallest database, of one page.
+_LEAST = 512
 _NO_DATABASE = "this is no SQLite database; give another path"
 _CANT_OPEN = (
     "the file can't be opened; look whether its folder is there, and whether this "
@@ -281,15 +283,18 @@ class SqliteBackend:
 
         try:
             with self._path.open("rb") as file:
-                start = file.read(len(_MAGIC))
+                start = file.read(_LEAST)
         except FileNotFoundError:
             return
         except OSError as error:
             raise StoreError(self.url, f"{_CANT_OPEN} ({error})") from error
 
         # SQLite itself takes a file of a few bytes for an empty one.
-        if start and start != _MAGIC:
+        if start and not start.startswith(_MAGIC):
             raise StoreError(self.url, _NO_DATABASE)
+
+        if 0 < len(start) < _LEAST:
+            raise StoreError(self.url, _WHY[sqlite3.SQLITE_CORRUPT])
 
     def _connect(self) -> sqlite3.Connection:
         uri = f"{self._path.as_uri()}?mode={self._options.mode}"

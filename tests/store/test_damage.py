@@ -176,3 +176,128 @@ class TestEveryByte:
                     rows.add(table, [row])
 
         assert () == Store(backend).verify()
+
+
+class TestFile:
+    def test_bytes(self, tmp_path):
+        """
+        Any byte of the file that is another is found, or changes nothing that
+        is loaded; and never is it an error of another kind.
+        """
+        path, whole = tmp_path / "talks.db", tmp_path / "whole.db"
+        with open_store(f"sqlite:///{path}") as store:
+            states = lived_in(store)
+
+        shutil.copy(path, whole)
+        data = path.read_bytes()
+        chosen = random.Random(7)
+        found = 0
+        for _ in range(settings().max_examples):
+            at = chosen.randrange(len(data))
+            if not any(data[at - 8 : at + 8]):
+                continue  # where nothing is kept
+
+            path.write_bytes(
+                data[:at]
+                + bytes([data[at] ^ 1 << chosen.randrange(8)])
+                + data[at + 1 :]
+            )
+            try:
+                with open_store(f"sqlite:///{path}") as store:
+                    damages = store.verify()
+                    is_told(states, store)
+            except StoreError:
+                damages = ("it can't be opened",)
+
+            if damages:
+                found += 1
+            else:
+                with open_store(f"sqlite:///{path}") as store:
+                    for (name, revision), state in states.items():
+                        assert state == store.load(name, at=revision), at
+
+            for beside in tmp_path.glob("talks.db-*"):
+                beside.unlink()
+
+        assert found
+
+    def test_cut_off(self, tmp_path):
+        """
+        A file that lost its end says so wherever it was cut.
+        """
+        path = tmp_path / "talks.db"
+        with open_store(f"sqlite:///{path}") as store:
+            states = lived_in(store)
+
+        data = path.read_bytes()
+        for size in (50, 100, 4095, 4096, 8192, len(data) // 2, len(data) - 1):
+            path.write_bytes(data[:size])
+            try:
+                with open_store(f"sqlite:///{path}") as store:
+                    is_told(states, store)
+                    damages = store.verify()
+                    loaded = {n for n, _ in states} == {*store.names()}
+                    assert damages or loaded, size
+            except StoreError as error:
+                assert "damaged" in str(error) or "no SQLite" in str(error)
+
+            for beside in tmp_path.glob("talks.db-*"):
+                beside.unlink()
+
+
+class TestLoad:
+    @pytest.mark.parametrize(
+        ("column", "change", "why"),
+        [
+            ("body", lambda body: body.replace(b"more", b"mare"), "saved"),
+            ("body", lambda body: body[:-1], "can't be read"),
+            ("body", lambda body: str(body), "can't be read:"),
+            ("digest", lambda _: None, "not what was saved"),
+            ("content", lambda _: b"x" * 16, "no tombstone"),
+        ],
+    )
+    def test_names_the_entry(self, column, change, why):
+        """
+        A state that can't be restored is an error that names the first entry
+        that is not what it was, and asks for verify.
+        """
+        backend = MemoryBackend()
+        with Store(backend) as store:
+            store.save("talk", TALK.add_user_prompt("more").add_user_prompt("last"))
+            state = store.load("talk")
+
+        with backend.writing() as rows:
+            row = rows.scan("entries", None, None)[1]
+            at = [c.name for c in TABLES["entries"].columns].index(column) + 1
+            rows.set("entries", row[0], **{column: change(row[at])})
+
+        for last in (None, 2):
+            with pytest.raises(StoreError, match=why) as caught:
+                Store(backend).load("talk", last=last)
+
+            assert state.entries[1].id in str(caught.value)
+            assert "verify()" in str(caught.value)
+
+        if column != "digest":
+            window = Store(backend).load("talk", last=1)
+            assert ["last"] == [message.text for message in window.messages]
+
+    def test_hostile_numbers(self):
+        """
+        Lengths and places that nobody has end at once.
+        """
+        for column, value in (
+            ("length", 2**40),
+            ("length", -1),
+            ("ledger_length", 2**62),
+            ("branch", 2**62),
+            ("origin", 0),
+        ):
+            backend = MemoryBackend()
+            with Store(backend) as store:
+                store.save("talk", TALK)
+                with backend.writing() as rows:
+                    rows.set("revisions", 1 << 32 | 1, **{column: value})
+
+            with pytest.raises(StoreError, match=r"verify\(\)"):
+                Store(backend).load("talk")
