@@ -183,6 +183,11 @@ class MemoryBackend:
         There is nothing below the tables.
         """
 
+    def vacuum(self) -> None:
+        """
+        There is nothing below the tables.
+        """
+
     def problems(self) -> list[str]:
         """
         None: there is nothing below the tables.

@@ -428,6 +428,28 @@ class SqliteBackend:
         finally:
             self.take_back(connection)
 
+    def vacuum(self) -> None:
+        """
+        Write the file anew, and empty the write-ahead log.
+        """
+        connection = self._lend_here()
+        try:
+            with self.writers:
+                connection.execute("VACUUM")
+                found = connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+                is_busy, _, _ = found.fetchone()
+        except sqlite3.Error as error:
+            raise _explained(self.url, error) from error
+        finally:
+            self.take_back(connection)
+
+        if is_busy:
+            raise StoreError(
+                self.url,
+                "others have been reading for longer than timeout_s what was there "
+                f"before, so it is still in {self._path.name}-wal; try again",
+            )
+
     def problems(self) -> list[str]:
         """
         What SQLite itself finds wrong with the file.

@@ -158,11 +158,11 @@ class Store(Verbs):
         """
         await _in_thread(partial(self.delete, name))
 
-    async def acollect_garbage(self) -> Collected:
+    async def acollect_garbage(self, *, vacuum: bool = False) -> Collected:
         """
         The async twin of `collect_garbage`.
         """
-        return await _in_thread(self.collect_garbage)
+        return await _in_thread(partial(self.collect_garbage, vacuum=vacuum))
 
     async def aerase(self, entry_id: str, *, reason: str) -> Receipt:
         """

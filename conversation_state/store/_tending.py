@@ -5,8 +5,9 @@ entries erased.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 from conversation_state._canonical import load
 from conversation_state._identity import new_uuid_number
@@ -29,8 +30,10 @@ from conversation_state.store._rows import (
     SHIFT,
     Origin,
     Revision,
+    TableShelf,
     all_rows,
     change_seal,
+    damaged,
     digest_at,
     digests_of,
     packed,
@@ -120,67 +123,132 @@ def delete(core: Core, text: str) -> None:
 # Garbage
 
 
-def collect_garbage(core: Core) -> Collected:
+def collect_garbage(core: Core, *, vacuum: bool) -> Collected:
     """
     What `Store.collect_garbage` does.
     """
-    with core.writing() as tx:
-        reach, origins = _reach(tx)
-        counts = {ENTRIES.table: 0, LEDGER.table: 0}
-        size = branches = 0
-        for branch, _, start in list(all_rows(tx, "branches")):
-            low, high = branch << SHIFT, (branch + 1) << SHIFT
-            needed = reach.get(branch, 0)
-            if not needed:
-                _drop_branch(tx, branch, start)
-                branches += 1
+    # Found in a block that nobody waits for.
+    with core.reading() as tx:
+        found = _garbage(core, tx)
 
-            for table in counts:
-                size += _weight(tx, table, low + needed, high)
-                counts[table] += tx.remove(table, low + needed, high)
+    collected = Collected(0, 0, 0, 0, 0, 0)
+    if found.branches or found.origins or found.blobs:
+        with core.writing() as tx:
+            collected = _let_go(core, tx, found)
 
-            tx.remove("uses", low + needed, high)
+        core.forget()
 
-        gone = [
-            number
-            for (number,) in all_rows(tx, "origins", ("origin",))
-            if number not in origins
-        ]
-        for number in gone:
-            tx.remove("origins", number, number + 1)
+    if vacuum:
+        core.backend.vacuum()
+    else:
+        core.backend.scrub()
 
-        blobs, blob_size = drop_blobs(tx)
-        if any(counts.values()):
-            # Their places may be taken by others now.
-            _note_change(tx, b"", b"", "collected")
-
-    core.forget()
-    core.backend.scrub()
-    told, paid = counts[ENTRIES.table], counts[LEDGER.table]
-    return Collected(told, paid, branches, len(gone), blobs, size + blob_size)
+    return collected
 
 
-def _reach(tx: Reading) -> tuple[dict[int, int], set[int]]:
+class _Garbage(NamedTuple):
     """
-    How far each branch is needed, and which origins are.
+    What no revision needs, and all that was known when it was found.
+
+    Attributes:
+        newest: The newest revision of each name's number.
+
+        reach: How far each branch is needed.
+
+        branches: Those of which not everything is.
+
+        origins: Those that nobody has.
+
+        blobs: Those that nothing refers to which is needed.
     """
-    reach: dict[int, int] = {}
+
+    newest: dict[int, int]
+    reach: dict[int, int]
+    branches: list[int]
+    origins: list[int]
+    blobs: list[bytes]
+
+
+def _garbage(core: Core, tx: Reading) -> _Garbage:
+    newest: dict[int, int] = {}
+    ends: dict[int, int] = {}
     origins = set()
-    for row in all_rows(tx, "revisions"):
-        revision = Revision._make(row)
-        origins.add(revision.origin)
-        for branch, length in (
-            (revision.branch, revision.length),
-            (revision.ledger_branch, revision.ledger_length),
-        ):
-            reach[branch] = max(reach.get(branch, 0), length)
+    columns = "revision", "branch", "length", "ledger_branch", "ledger_length", "origin"
+    for place, told, length, paid, spent, origin in all_rows(tx, "revisions", columns):
+        newest[place >> SHIFT] = place
+        origins.add(origin)
+        ends[told] = max(ends.get(told, 0), length)
+        ends[paid] = max(ends.get(paid, 0), spent)
 
-    # A branch is younger than the one it starts from.
-    for branch, parent, start in sorted(all_rows(tx, "branches"), reverse=True):
-        if branch in reach:
-            reach[parent] = max(reach.get(parent, 0), start)
+    reach: dict[int, int] = {}
+    for branch, length in ends.items():
+        _need(core, tx, reach, branch, length)
 
-    return reach, origins
+    return _Garbage(
+        newest,
+        reach,
+        [n for (n,) in all_rows(tx, "branches", ("branch",)) if _is_over(tx, n, reach)],
+        [n for (n,) in all_rows(tx, "origins", ("origin",)) if n not in origins],
+        unused_blobs(tx, reach),
+    )
+
+
+def _is_over(tx: Reading, branch: int, reach: dict[int, int]) -> bool:
+    needed = reach.get(branch, 0)
+    return any(TableShelf(tx, kind).tip(branch) > needed for kind in (ENTRIES, LEDGER))
+
+
+def _need(
+    core: Core, tx: Reading, reach: dict[int, int], branch: int, length: int
+) -> None:
+    """
+    Note that a branch is needed up to a length, and what it starts from.
+    """
+    while branch and reach.get(branch, 0) < length:
+        reach[branch] = length
+        row = tx.get("branches", branch)
+        if row is None:
+            # Else what it starts from would be taken for garbage.
+            raise damaged(core.url, f"nothing was collected: branch {branch} is gone")
+
+        _, branch, length = row
+
+
+def _let_go(core: Core, tx: Writing, found: _Garbage) -> Collected:
+    reach, origins = found.reach, {*found.origins}
+    for _, number in all_rows(tx, "names", ("name", "number")):
+        # Somebody may have saved since: what they need is no garbage.
+        low = found.newest.get(number, number << SHIFT) + 1
+        for row in tx.scan("revisions", low, (number + 1) << SHIFT):
+            revision = Revision._make(row)
+            origins.discard(revision.origin)
+            _need(core, tx, reach, revision.branch, revision.length)
+            _need(core, tx, reach, revision.ledger_branch, revision.ledger_length)
+
+    counts = {kind.table: 0 for kind in (ENTRIES, LEDGER)}
+    size = branches = 0
+    for branch in found.branches:
+        there = tx.get("branches", branch)
+        needed = reach.get(branch, 0)
+        if there is not None and not needed:
+            _drop_branch(tx, branch, there[2])
+            branches += 1
+
+        low, high = (branch << SHIFT) + needed, (branch + 1) << SHIFT
+        for table in counts:
+            size += _weight(tx, table, low, high)
+            counts[table] += tx.remove(table, low, high)
+
+        tx.remove("uses", low, high)
+
+    gone = sum([tx.remove("origins", number, number + 1) for number in origins])
+    blobs, blob_size = drop_blobs(tx, found.blobs)
+    if any(counts.values()):
+        # Their places may be taken by others now.
+        _note_change(tx, b"", b"", "collected")
+
+    told, paid = counts.values()
+    return Collected(told, paid, branches, gone, blobs, size + blob_size)
 
 
 def _drop_branch(tx: Writing, branch: int, start: int) -> None:
@@ -201,21 +269,39 @@ def _weight(tx: Reading, table: str, low: int, high: int) -> int:
     return size
 
 
-def drop_blobs(tx: Writing) -> tuple[int, int]:
+def unused_blobs(tx: Reading, reach: dict[int, int]) -> list[bytes]:
     """
-    Let go of large content that nobody refers to: how many, and their bytes.
+    The large content that nothing refers to which is needed.
     """
     used = set()
-    for _, digests in all_rows(tx, "uses"):
-        used.update(
-            [digests[i : i + _BLOB_SIZE] for i in range(0, len(digests), _BLOB_SIZE)]
-        )
+    for place, digests in all_rows(tx, "uses"):
+        if place & ((1 << SHIFT) - 1) < reach.get(place >> SHIFT, 0):
+            used.update(_each_of(digests))
+
+    there = all_rows(tx, "blobs", ("digest",))
+    return [digest for (digest,) in there if digest not in used]
+
+
+def _each_of(digests: bytes) -> list[bytes]:
+    return [digests[i : i + _BLOB_SIZE] for i in range(0, len(digests), _BLOB_SIZE)]
+
+
+def drop_blobs(tx: Writing, digests: Iterable[bytes]) -> tuple[int, int]:
+    """
+    Let go of those of *digests* that nobody refers to: how many, and their
+    bytes.
+    """
+    left = {*digests}
+    if left:
+        for _, used in all_rows(tx, "uses"):
+            left.difference_update(_each_of(used))
 
     count = size = 0
-    for digest, weight in tx.scan("blobs", None, None, columns=("digest", "size")):
-        if digest not in used:
+    for digest in sorted(left):
+        row = tx.get("blobs", digest, ("size",))
+        if row is not None:
             tx.remove("blobs", digest, digest + b"\0")
-            count, size = count + 1, size + weight
+            count, size = count + 1, size + row[0]
 
     return count, size
 
@@ -235,13 +321,14 @@ def erase(core: Core, entry_id: str, reason: str) -> Receipt:
         if not places and not before:
             raise NotSavedError(core.url, "entry", entry_id)
 
-        contents = [_erase_at(core, tx, place, reason) for place in places]
+        shown: set[bytes] = set()
+        contents = [_erase_at(core, tx, place, reason, shown) for place in places]
         new = [content for content in contents if content is not None]
         if not before:
             before = [_note_change(tx, id, new[0], reason)]
 
         row = tx.get("changes", before[0])
-        blobs, _ = drop_blobs(tx)
+        blobs, _ = drop_blobs(tx, shown)
 
     core.forget()
     core.backend.scrub()
@@ -265,9 +352,12 @@ def _note_change(tx: Writing, entry: bytes, content: bytes, reason: str) -> int:
     return number
 
 
-def _erase_at(core: Core, tx: Writing, place: Any, reason: str) -> bytes | None:
+def _erase_at(
+    core: Core, tx: Writing, place: Any, reason: str, shown: set[bytes]
+) -> bytes | None:
     """
-    The digest of what was erased at a place; None if it had been before.
+    The digest of what was erased at a place; None if it had been before. What
+    large content it referred to comes into *shown*.
     """
     row = tx.get(ENTRIES.table, place)
     if row is None:
@@ -283,5 +373,9 @@ def _erase_at(core: Core, tx: Writing, place: Any, reason: str) -> bytes | None:
     content = content_digest(id, whole)
     stone = bare_message(tombstone(message, content, reason))
     tx.set(ENTRIES.table, place, body=stone, content=content + seal(id, stone))
-    tx.remove("uses", place, place + 1)
+    uses = tx.get("uses", place)
+    if uses is not None:
+        shown.update(_each_of(uses[1]))
+        tx.remove("uses", place, place + 1)
+
     return content

@@ -230,14 +230,25 @@ class Verbs:
         """
         _tending.delete(self._core, name)
 
-    def collect_garbage(self) -> Collected:
+    def collect_garbage(self, *, vacuum: bool = False) -> Collected:
         """
         Let go of all rows that no revision of any name needs.
 
-        Others may save meanwhile; they wait for it. O(revisions), and what is
-        let go.
+        O(revisions), during which nobody waits; others that save wait while
+        what was found is let go of.
+
+        Args:
+            vacuum: Write all that is left anew, so that nothing else is in the
+                file: it gets as small as it can, and what was let go of or
+                erased is nowhere in it. Needs as much space again, and others
+                that save wait.
+
+        Raises:
+            StoreError:
+                If something that is needed is damaged, and nothing was let go
+                of; or if others are in the way of *vacuum*.
         """
-        return _tending.collect_garbage(self._core)
+        return _tending.collect_garbage(self._core, vacuum=vacuum)
 
     def erase(self, entry_id: str, *, reason: str) -> Receipt:
         """

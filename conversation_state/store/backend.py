@@ -242,6 +242,18 @@ class Backend(Protocol):
         """
         ...
 
+    def vacuum(self) -> None:
+        """
+        Write what there is anew, so that nothing which was removed or
+        overwritten is left in whatever files are below. Others may have to
+        wait.
+
+        Raises:
+            StoreError:
+                If others are in the way.
+        """
+        ...
+
     def problems(self) -> list[str]:
         """
         What is wrong with whatever is below the tables, a sentence each.

@@ -99,6 +99,13 @@ class Watched:
         self._told(Call("scrub"))
         self.backend.scrub()
 
+    def vacuum(self) -> None:
+        """
+        As the other does.
+        """
+        self._told(Call("vacuum"))
+        self.backend.vacuum()
+
     def problems(self) -> list[str]:
         """
         What the other finds.

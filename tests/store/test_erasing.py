@@ -1,0 +1,326 @@
+"""
+What was erased or collected is gone from the file, and nothing else is.
+"""
+
+import sqlite3
+import time
+from concurrent.futures import ProcessPoolExecutor
+from multiprocessing import get_context
+
+import pytest
+
+from conversation_state import Aggregator, AssistantMessage, ToolCall, UserMessage
+from conversation_state.errors import NotSavedError, StaleHeadError, StoreError
+from conversation_state.parts import AudioPart, FilePart, ImagePart, TextPart
+from conversation_state.store import ERASED, open_store
+from conversation_state.usage import Usage
+
+TALK = Aggregator.new().add_user_prompt("When is the next train?")
+SECRETS = ("hunter2-" * 4, "gehëim-ß漢-" * 4)
+
+
+def raw(folder):
+    """
+    Every byte of every file.
+    """
+    return b"".join(path.read_bytes() for path in folder.iterdir())
+
+
+def is_there(folder, secret):
+    """
+    Whether a text is anywhere in a folder, as it is or as JSON might say it.
+    """
+    there = raw(folder)
+    asked = secret.encode()
+    escaped = secret.encode("ascii", "backslashreplace")
+    return any(each in there for each in (asked, escaped, secret.encode("utf-16-le")))
+
+
+@pytest.fixture
+def url(tmp_path):
+    return f"sqlite:///{tmp_path}/talks.db"
+
+
+def messages_with(secret):
+    """
+    Messages that say a text in every way one can.
+    """
+    large = (secret.encode() * 1_000)[:20_000]
+    call = ToolCall("c1", "clock", f'{{"at": "{secret}"}}')
+    return [
+        UserMessage(secret),
+        UserMessage(secret * 500),
+        UserMessage("x", name=secret, metadata={"note": secret}),
+        AssistantMessage("x", tool_calls=[call]),
+        UserMessage([TextPart(secret), ImagePart(url=f"https://a/{secret}")]),
+        UserMessage(
+            [FilePart(data=large), ImagePart(data=large + b"1"), TextPart("x")]
+        ),
+        UserMessage([AudioPart(data=large[:4_000]), TextPart("x")]),
+    ]
+
+
+class TestErase:
+    @pytest.mark.parametrize("secret", SECRETS, ids=["ascii", "other"])
+    @pytest.mark.parametrize("kind", range(7))
+    def test_gone_at_once(self, url, tmp_path, secret, kind):
+        """
+        What an entry said is in no file any more when erase returns, however
+        it was said and shared, also where others have the file open.
+        """
+        said = messages_with(secret)[kind]
+        state = TALK.add(said).add_user_prompt("last").add_usage(Usage(1, 1), key="k")
+        with open_store(url) as store, open_store(url) as other:
+            store.save("talk", state)
+            store.save("fork", state.fork().add_user_prompt("fork"))
+            other.save("apart", Aggregator.new().add_user_prompt("a").join(state))
+            other.load("talk")
+            data = raw(tmp_path)
+            shown = secret.encode() * 20 if kind in {5, 6} else secret.encode()
+            assert shown in data or b"base64" in data or kind == 6
+
+            receipt = store.erase(state.entries[1].id, reason="asked for")
+
+            assert 2 == receipt.rows
+            assert not is_there(tmp_path, secret)
+            for part in getattr(said, "content", ""):
+                bytes_of = getattr(part, "data", None)
+                assert bytes_of is None or bytes_of[:200] not in raw(tmp_path)
+
+            assert {"talk", "fork", "apart"} == {*other.names()}
+            for name in other.names():
+                talk = other.load(name)
+                (stone,) = [m for m in talk.messages if ERASED in m.metadata]
+                assert receipt.content == stone.metadata[ERASED]["content"]
+                assert ["k"] == [entry.id for entry in talk.ledger]
+
+            assert () == store.verify() == other.verify()
+
+        assert not is_there(tmp_path, secret)
+
+    def test_gone_after_rows_moved(self, url, tmp_path):
+        """
+        Rows that moved while others came between them may leave copies; a
+        vacuum leaves none, in no file.
+        """
+        base = TALK.extend([UserMessage("x" * 300)] * 5)
+        with open_store(url) as store:
+            talks = [base.fork() for _ in range(4)]
+            secret_of = {}
+            for turn in range(60):
+                for i, talk in enumerate(talks):
+                    secret = f"secret-{i:02}-{turn:03}-" * 8
+                    talks[i] = talk.add_user_prompt(secret)
+                    secret_of[talks[i].entries[-1].id] = secret
+                    store.save(f"talk {i}", talks[i])
+
+            erased = [id for n, id in enumerate(secret_of) if n % 3 == 0]
+            for id in erased:
+                store.erase(id, reason="asked for")
+
+            store.collect_garbage(vacuum=True)
+            there = raw(tmp_path)
+            for id, secret in secret_of.items():
+                assert (id in erased) != (secret.encode() in there)
+
+            assert () == store.verify()
+
+    def test_does_not_come_back(self, url, tmp_path):
+        """
+        Whoever still has it, here or in another process, saves a tombstone;
+        after a vacuum as well.
+        """
+        state = TALK.add_user_prompt(SECRETS[0])
+        with open_store(url) as store, open_store(url) as other:
+            other.save("talk", state, label="kept")
+            head = store.head("talk")
+            store.erase(state.entries[1].id, reason="asked for")
+            store.collect_garbage(vacuum=True)
+            assert head == store.head("talk", at="kept")
+            for i, saving in enumerate((store, other)):
+                saving.save(f"again {i}", state.fork().add_user_prompt("and?"))
+                saving.save("talk", state.add_user_prompt(f"and {i}?"), expecting=i + 1)
+
+            for name in store.names():
+                store.delete(name)
+
+            store.collect_garbage(vacuum=True)
+            other.save("anew", state)
+
+        with open_store(url) as store:
+            assert ["When is the next train?", ""] == [
+                message.text for message in store.load("anew")
+            ]
+            assert 0 == store.erase(state.entries[1].id, reason="again").rows
+            assert () == store.verify()
+
+        assert not is_there(tmp_path, SECRETS[0])
+
+    def test_collected_is_gone(self, url, tmp_path):
+        """
+        What was deleted is gone from the files after a collection with vacuum,
+        which makes them small.
+        """
+        large = (SECRETS[0] * 1_000).encode()
+        with open_store(url) as store:
+            store.save("kept", TALK)
+            state = TALK.add(UserMessage([ImagePart(data=large)]))
+            store.save("talk", state.add_user_prompt(SECRETS[1]))
+            store.delete("talk")
+            collected = store.collect_garbage(vacuum=True)
+
+            assert (2, 1) == (collected.entries, collected.blobs)
+            assert len(large) < collected.size
+            for secret in SECRETS:
+                assert not is_there(tmp_path, secret)
+
+            assert TALK == store.load("kept")
+
+        assert 100_000 > (tmp_path / "talks.db").stat().st_size
+
+
+class TestVacuum:
+    def test_in_the_way(self, url, tmp_path):
+        """
+        Who reads what was there before, or writes, is in the way of a vacuum,
+        which says so, and does it when they are done.
+        """
+        with open_store(f"{url}?timeout_s=0") as store:
+            store.save("talk", TALK)
+            other = sqlite3.connect(tmp_path / "talks.db", isolation_level=None)
+            other.execute("BEGIN")
+            other.execute("SELECT * FROM entries").fetchall()
+            store.erase(TALK.entries[0].id, reason="asked for")
+            with pytest.raises(StoreError, match=r"reading.*talks.db-wal; try again"):
+                store.collect_garbage(vacuum=True)
+
+            other.execute("COMMIT")
+            other.execute("BEGIN IMMEDIATE")
+            with pytest.raises(StoreError, match="timeout_s"):
+                store.collect_garbage(vacuum=True)
+
+            other.execute("COMMIT")
+            store.collect_garbage(vacuum=True)
+            assert b"next train" not in raw(tmp_path)
+            assert () == store.verify()
+            other.close()
+
+
+def live(url, who, until):
+    """
+    What one process does to names of its own: the states that were saved.
+    """
+    kept = {}
+    with open_store(url) as store:
+        turn = 0
+        while time.time() < until:
+            turn += 1
+            name = f"{who} {turn % 3}"
+            if turn % 7 == 0 and name in kept:
+                store.delete(name)
+                del kept[name]
+                continue
+
+            states = kept.setdefault(name, [])
+            if turn % 5 == 0 and states:
+                new = f"{name} fork {turn}"
+                store.fork(name, new)
+                kept[new] = [store.load(new)]
+                continue
+
+            # Also what others let go of a moment ago, which may be garbage.
+            state = states[-1] if states else TALK.add_user_prompt(f"{turn % 4}")
+            state = state.add_user_prompt(f"{who} {turn}").add_usage(Usage(1, 1))
+            store.save(name, state)
+            states.append(state)
+            if turn % 11 == 0:
+                store.collect_garbage()
+
+    return kept
+
+
+class TestCollect:
+    def test_beside_writers(self, url):
+        """
+        Processes that save, fork, delete and collect at once lose no state of
+        a name that is left.
+        """
+        with ProcessPoolExecutor(3, mp_context=get_context("spawn")) as processes:
+            until = time.time() + 3
+            lives = [processes.submit(live, url, who, until) for who in range(3)]
+            kept = {}
+            for each in lives:
+                kept |= each.result()
+
+        with open_store(url) as store:
+            assert sorted(kept) == [*store.names()]
+            for name, states in kept.items():
+                for revision, state in enumerate(states, 1):
+                    assert state == store.load(name, at=revision)
+
+            assert () == store.verify()
+            store.collect_garbage()
+            again = store.collect_garbage(vacuum=True)
+            assert {0} == {again.entries, again.branches, again.origins, again.size}
+
+    def test_between_finding_and_letting_go(self, url, monkeypatch):
+        """
+        What somebody saves on top of garbage, after it was found, is kept.
+        """
+        from conversation_state.store import _tending  # noqa: PLC0415 - only here
+
+        state = TALK.extend([UserMessage("x")] * 5).add_usage(Usage(1))
+        with open_store(url) as store, open_store(url) as other:
+            store.save("talk", state)
+            store.save("fork", state.fork().add_user_prompt("fork"))
+            store.save("kept", Aggregator.new())
+            store.delete("talk")
+            store.delete("fork")
+            found = _tending._garbage
+
+            def late(*given):
+                garbage = found(*given)
+                other.save("new", state.fork(at=4).add_user_prompt("new"))
+                other.save("kept", state, expecting=1)
+                return garbage
+
+            monkeypatch.setattr(_tending, "_garbage", late)
+            collected = store.collect_garbage()
+
+            assert 1 == collected.entries
+            assert state == store.load("kept")
+            assert "new" == store.load("new")[-1].text
+            assert () == store.verify()
+
+    def test_damaged(self, url):
+        """
+        In a store where something that is needed is gone nothing is let go of.
+        """
+        with open_store(url) as store:
+            store.save("talk", TALK.add_user_prompt("one"))
+            store.save("fork", TALK.fork().add_user_prompt("two"))
+            store.delete("talk")
+            with store._core.backend.writing() as rows:
+                ((branch, _, _),) = rows.scan("branches", 2, None)
+                rows.remove("branches", branch, branch + 1)
+
+            with pytest.raises(StoreError, match="nothing was collected"):
+                store.collect_garbage()
+
+            with store._core.backend.reading() as rows:
+                assert 3 == len(rows.scan("entries", None, None))
+
+    @pytest.mark.parametrize("name", ["talk"])
+    def test_errors_stay(self, url, name):
+        """
+        A name that is gone is gone also after collecting, and a new one is new.
+        """
+        with open_store(url) as store:
+            head = store.save(name, TALK)
+            store.delete(name)
+            store.collect_garbage(vacuum=True)
+            with pytest.raises(NotSavedError):
+                store.load(name)
+
+            with pytest.raises(StaleHeadError):
+                store.save(name, TALK, expecting=head)
