@@ -66,7 +66,7 @@ def damaged(value):
     else:
         data = value if isinstance(value, bytes) else value.encode()
         # More of them with --hypothesis-profile=thorough.
-        step = len(data) // (settings().max_examples // 5) + 1
+        step = len(data) // (settings().max_examples // 10) + 1
         for at in range(0, len(data), step):
             for flip in (1, 0x80):
                 flipped = bytearray(data)

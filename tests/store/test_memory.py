@@ -16,4 +16,8 @@ class TestMemory(StoreContract):
 
 
 TestMachine = StoreMachine.TestCase
-TestMachine.settings = settings(stateful_step_count=40)
+# Half of what Hypothesis does by default, and as many times more as a profile
+# asks for.
+TestMachine.settings = settings(
+    stateful_step_count=40, max_examples=settings().max_examples // 2
+)

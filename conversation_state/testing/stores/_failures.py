@@ -5,13 +5,15 @@ Promises about damage and failure.
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 from conversation_state.messages import UserMessage
 from conversation_state.parts import ImagePart
 from conversation_state.store import Store
+from conversation_state.store.backend import Backend
 from conversation_state.testing.stores._subject import LARGE, TALK, Subject, grown
-from conversation_state.testing.stores._watched import InjectedError, failing
+from conversation_state.testing.stores._watched import Call, InjectedError, Watched
 
 __all__ = ["Failures"]
 
@@ -59,44 +61,58 @@ class Failures(Subject):
         Interrupted at any call, a store has all it had, or all of the step as
         well, and nothing is damaged; and so it goes on.
         """
-        at = 0
-        while self._fails(tmp_path / str(at), at):
+        failed = 0
+        with (
+            Store(self.backend(_sub(tmp_path, "mine"))) as store,
+            Store(self.backend(_sub(tmp_path, "twin"))) as twin,
+        ):
+            for step in _steps():
+                step(twin)
+                failed += _fails(store._core.backend, step, _all_of(twin))
+
+        assert 50 < failed
+
+
+def _fails(
+    backend: Backend, step: Callable[[Store], object], after: dict[str, object]
+) -> int:
+    """
+    How often a step was interrupted, once at each of its calls, until it was
+    done.
+    """
+    before = _all_of(Store(backend))
+    at = 0
+    while True:
+        left = [-1]
+        store = Store(Watched(backend, partial(_fail, left)))
+        # As it is in life: a store knows the heads that it goes on from.
+        for name in store.names():
+            store.load(name)
+
+        left[0] = at
+        is_done = True
+        try:
+            step(store)
+        except InjectedError:
+            is_done = False
             at += 1
 
-        assert 50 < at
+        there = Store(backend)
+        assert () == there.verify()
+        found = _all_of(there)
+        # What was done when it was interrupted is not done once more.
+        if is_done or found == after != before:
+            assert after == found
+            return at
 
-    def _fails(self, folder: Path, at: int) -> bool:
-        """
-        Whether a failure at call *at* interrupted anything.
-        """
-        folder.mkdir()
-        backend = self.backend(folder)
-        try:
-            broken = Store(failing(backend, at))
-            for step in _steps():
-                before = _all_of(Store(backend))
-                try:
-                    step(broken)
-                except InjectedError:
-                    there = Store(backend)
+        assert before == found
 
-                    assert () == there.verify()
 
-                    after = _all_of(there)
-                    if after == before:
-                        step(there)
-                    else:
-                        twin = Store(self.backend(_sub(folder, "twin")))
-                        with twin:
-                            _replay(twin, step)
-                            assert _all_of(twin) == after
+def _fail(left: list[int], call: Call) -> None:
+    if not left[0]:
+        raise InjectedError(call)
 
-                    assert () == there.verify()
-                    return True
-
-            return False
-        finally:
-            backend.close()
+    left[0] -= 1
 
 
 def _sub(folder: Path, name: str) -> Path:
@@ -129,14 +145,7 @@ def _steps() -> list[Callable[[Store], object]]:
     ]
 
 
-def _replay(store: Store, last: Callable[[Store], object]) -> None:
-    for step in _steps():
-        step(store)
-        if step.__code__ is last.__code__:
-            return
-
-
-def _all_of(store: Store) -> dict[str, list[tuple[object, ...]]]:
+def _all_of(store: Store) -> dict[str, object]:
     """
     All that users see of a store, but for ids and times.
     """
