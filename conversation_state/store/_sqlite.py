@@ -21,6 +21,12 @@ from weakref import finalize
 
 from conversation_state.errors import StoreError
 from conversation_state.store._sql import Dialect
+from conversation_state.store._sqlite_why import (
+    CANT_OPEN,
+    NO_DATABASE,
+    WHY,
+    explained,
+)
 from conversation_state.store.backend import SCHEMA_VERSION, ConflictError, Key, Row
 
 __all__ = ["APPLICATION_ID", "SqliteBackend", "SqliteOptions"]
@@ -75,43 +81,6 @@ STEPS: tuple[Callable[[sqlite3.Connection], None], ...] = (_first_schema,)
 _MAGIC = b"SQLite format 3\0"
 # The size of the smallest database, of one page.
 _LEAST = 512
-_NO_DATABASE = "this is no SQLite database; give another path"
-_CANT_OPEN = (
-    "the file can't be opened; look whether its folder is there, and whether this "
-    "user may read and write it"
-)
-
-# Why SQLite refused, by the low byte of its code, and what to do.
-_WHY = {
-    sqlite3.SQLITE_BUSY: (
-        "another process has been writing for longer than timeout_s; try again, or "
-        "raise it in the URL (?timeout_s=60)"
-    ),
-    sqlite3.SQLITE_LOCKED: "another connection holds a table; try again",
-    sqlite3.SQLITE_READONLY: (
-        "it can't be written; give this user the right to write the file and its "
-        "folder, or open it with ?mode=ro and only read"
-    ),
-    sqlite3.SQLITE_FULL: "the disk is full; free some space and try again",
-    sqlite3.SQLITE_IOERR: (
-        "the disk does not do as it is told; look at the system's log, and keep the "
-        "store on a local disk"
-    ),
-    sqlite3.SQLITE_CORRUPT: (
-        "the file is damaged; copy it away as it is, then let verify() say what is "
-        "left, or restore a backup"
-    ),
-    sqlite3.SQLITE_NOTADB: _NO_DATABASE,
-    sqlite3.SQLITE_CANTOPEN: _CANT_OPEN,
-    sqlite3.SQLITE_PERM: "this user may not open the file",
-    sqlite3.SQLITE_TOOBIG: "a message is larger than SQLite takes (a billion bytes)",
-}
-
-
-def _explained(url: str, error: sqlite3.Error) -> StoreError:
-    code = getattr(error, "sqlite_errorcode", None)
-    why = _WHY.get(code & 0xFF) if code else None
-    return StoreError(url, f"{why} ({error})" if why else str(error))
 
 
 class _Block:
@@ -137,13 +106,16 @@ class _Block:
             backend.writers.acquire()
 
         try:
+            if self._is_writing:
+                backend.check_there()
+
             self._connection = connection = backend.lend()
             self._execute = connection.execute
             try:
                 connection.execute("BEGIN IMMEDIATE" if self._is_writing else "BEGIN")
             except sqlite3.Error as error:
                 backend.take_back(connection)
-                raise _explained(backend.url, error) from error
+                raise explained(backend.url, error) from error
         except BaseException:
             if self._is_writing:
                 backend.writers.release()
@@ -165,11 +137,11 @@ class _Block:
                     connection.execute("COMMIT")
                 except sqlite3.Error as refused:
                     self._roll_back()
-                    raise _explained(backend.url, refused) from refused
+                    raise explained(backend.url, refused) from refused
             else:
                 self._roll_back()
                 if isinstance(error, sqlite3.Error):
-                    raise _explained(backend.url, error) from error
+                    raise explained(backend.url, error) from error
         finally:
             backend.take_back(connection)
             if self._is_writing:
@@ -273,8 +245,11 @@ class SqliteBackend:
                 connection.close()
                 raise
         except sqlite3.Error as error:
-            raise _explained(self.url, error) from error
+            raise explained(self.url, error) from error
 
+        self._file = str(self._path)
+        there = self._path.stat()
+        self._identity = there.st_ino, there.st_dev
         self.take_back(connection)
 
     def _check_file(self) -> None:
@@ -287,14 +262,14 @@ class SqliteBackend:
         except FileNotFoundError:
             return
         except OSError as error:
-            raise StoreError(self.url, f"{_CANT_OPEN} ({error})") from error
+            raise StoreError(self.url, f"{CANT_OPEN} ({error})") from error
 
         # SQLite itself takes a file of a few bytes for an empty one.
         if start and not start.startswith(_MAGIC):
-            raise StoreError(self.url, _NO_DATABASE)
+            raise StoreError(self.url, NO_DATABASE)
 
         if 0 < len(start) < _LEAST:
-            raise StoreError(self.url, _WHY[sqlite3.SQLITE_CORRUPT])
+            raise StoreError(self.url, WHY[sqlite3.SQLITE_CORRUPT])
 
     def _connect(self) -> sqlite3.Connection:
         uri = f"{self._path.as_uri()}?mode={self._options.mode}"
@@ -372,6 +347,21 @@ class SqliteBackend:
         self._closing = finalize(self, _close_all, self._idle, self.process)
         self.writers = Lock()
 
+    def check_there(self) -> None:
+        """
+        See that the file which is open is the one that others would open.
+        """
+        # What is written into a file without a name is lost when it is closed.
+        try:
+            there = os.stat(self._file)  # noqa: PTH116 - a third of the time
+        except OSError as error:
+            what = f"the file is not there any more; put it back, or open it ({error})"
+            raise StoreError(self.url, what) from error
+
+        if (there.st_ino, there.st_dev) != self._identity:
+            what = "the file was taken away, and another one is in its place"
+            raise StoreError(self.url, f"{what}; open it, or put the first one back")
+
     def lend(self) -> sqlite3.Connection:
         """
         A connection that nobody else uses.
@@ -382,6 +372,7 @@ class SqliteBackend:
         try:
             return self._idle.pop()
         except IndexError:
+            self.check_there()
             return self._connect()
 
     def _lend_here(self) -> sqlite3.Connection:
@@ -417,6 +408,7 @@ class SqliteBackend:
 
         Those that others still read are kept until they have.
         """
+        self.check_there()
         connection = self._lend_here()
         try:
             connection.execute(f"PRAGMA busy_timeout = {_SCRUB_MS}").fetchall()
@@ -424,7 +416,7 @@ class SqliteBackend:
             timeout = int(self._options.timeout_s * 1000)
             connection.execute(f"PRAGMA busy_timeout = {timeout}").fetchall()
         except sqlite3.Error as error:
-            raise _explained(self.url, error) from error
+            raise explained(self.url, error) from error
         finally:
             self.take_back(connection)
 
@@ -432,6 +424,7 @@ class SqliteBackend:
         """
         Write the file anew, and empty the write-ahead log.
         """
+        self.check_there()
         connection = self._lend_here()
         try:
             with self.writers:
@@ -439,7 +432,7 @@ class SqliteBackend:
                 found = connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
                 is_busy, _, _ = found.fetchone()
         except sqlite3.Error as error:
-            raise _explained(self.url, error) from error
+            raise explained(self.url, error) from error
         finally:
             self.take_back(connection)
 

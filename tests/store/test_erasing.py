@@ -210,7 +210,7 @@ def live(url, who, until):
     """
     What one process does to names of its own: the states that were saved.
     """
-    kept = {}
+    kept: dict[str, list[Aggregator]] = {}
     with open_store(url) as store:
         turn = 0
         while time.time() < until:
@@ -248,7 +248,7 @@ class TestCollect:
         with ProcessPoolExecutor(3, mp_context=get_context("spawn")) as processes:
             until = time.time() + 3
             lives = [processes.submit(live, url, who, until) for who in range(3)]
-            kept = {}
+            kept: dict[str, list[Aggregator]] = {}
             for each in lives:
                 kept |= each.result()
 

@@ -210,7 +210,7 @@ class TestDigests:
         assert content_digest(b'a\0{"b":1', b"}") != content_digest(b"a", b'{"b":1}')
 
     @given(
-        st.lists(entries(), max_size=80, unique_by=lambda entry: entry.id), st.data()
+        st.lists(entries(), max_size=40, unique_by=lambda entry: entry.id), st.data()
     )
     def test_taught(self, said, data):
         """

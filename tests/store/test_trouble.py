@@ -1,0 +1,330 @@
+"""
+Files in trouble: full disks, rights that are missing, files that others hold,
+cut off, replaced or took away. What went wrong is told, and nothing is worse.
+"""
+
+import os
+import shutil
+import sqlite3
+import subprocess
+import sys
+import tempfile
+import textwrap
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from conversation_state import Aggregator, UserMessage
+from conversation_state.errors import StoreError
+from conversation_state.store import open_store
+
+ROOT = Path(__file__).resolve().parent.parent.parent
+TALK = Aggregator.new().add_user_prompt("When is the next train?")
+MORE = TALK.add_user_prompt("and?")
+LARGE = TALK.extend([UserMessage("x" * 3_000)] * 200)
+
+
+@pytest.fixture
+def folder():
+    """
+    A folder of somebody who may not write whatever the rights say.
+    """
+    if not hasattr(os, "geteuid"):
+        pytest.skip("this system has other rights")
+
+    is_root = os.geteuid() == 0
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        if is_root:
+            os.chown(folder, 65534, 65534)
+            os.seteuid(65534)
+
+        try:
+            yield folder
+        finally:
+            if is_root:
+                os.seteuid(0)
+
+            folder.chmod(0o755)
+
+
+def child(script, *given):
+    """
+    What a process prints that runs *script*.
+    """
+    done = subprocess.run(
+        [sys.executable, "-c", textwrap.dedent(script), *map(str, given)],
+        capture_output=True,
+        check=False,
+        cwd=ROOT,
+        text=True,
+        timeout=120,
+    )
+    assert not done.returncode, done.stderr
+    return done.stdout
+
+
+@pytest.fixture
+def path(tmp_path):
+    return tmp_path / "talks.db"
+
+
+@pytest.fixture
+def url(path):
+    return f"sqlite:///{path}"
+
+
+class TestFull:
+    def test_every_verb(self, url):
+        """
+        Where no page is left, whatever would write says so; reading goes on,
+        and so does all of it once there is room.
+        """
+        with open_store(url) as store:
+            store.save("talk", TALK)
+            backend: Any = store._core.backend
+            with backend.reading() as block:
+                (pages,) = block._execute("PRAGMA page_count").fetchone()
+                block._execute(f"PRAGMA max_page_count = {pages}")
+
+            for write in (
+                lambda: store.save("talk", LARGE),
+                lambda: store.save("other", LARGE.fork()),
+                lambda: store.update("talk", lambda s: s.add_user_prompt("x" * 9_000)),
+            ):
+                with pytest.raises(StoreError, match="disk is full; free some space"):
+                    write()
+
+                assert TALK == store.load("talk")
+                assert ("talk",) == store.names()
+                assert () == store.verify()
+
+            with backend.reading() as block:
+                block._execute("PRAGMA max_page_count = 1000000")
+
+            store.save("talk", LARGE)
+            assert LARGE == store.load("talk")
+
+    @pytest.mark.skipif(sys.platform == "win32", reason="Windows limits no file sizes")
+    def test_limit(self, url):
+        """
+        A limit on the size of files is an error like a full disk, of which
+        nothing is left behind; and the same process goes on where it is lifted.
+        """
+        said = child(
+            """
+            import resource, signal, sys
+            from conversation_state import Aggregator, UserMessage
+            from conversation_state.errors import StoreError
+            from conversation_state.store import open_store
+
+            signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+            talk = Aggregator.new().add_user_prompt("first")
+            with open_store(sys.argv[1]) as store:
+                store.save("talk", talk)
+                hard = resource.getrlimit(resource.RLIMIT_FSIZE)[1]
+                resource.setrlimit(resource.RLIMIT_FSIZE, (400_000, hard))
+                large = talk.extend([UserMessage("x" * 3_000)] * 200)
+                for verb in (
+                    lambda: store.save("talk", large),
+                    lambda: store.save("other", large.fork()),
+                ):
+                    try:
+                        verb()
+                    except StoreError as error:
+                        print(error.problem.split("(")[0])
+
+                    assert talk == store.load("talk"), "another state"
+                    assert () == store.verify(), store.verify()
+
+                resource.setrlimit(resource.RLIMIT_FSIZE, (hard, hard))
+                store.save("talk", large)
+                assert large == store.load("talk")
+                assert () == store.verify()
+            """,
+            url,
+        )
+
+        assert 2 == len(said.splitlines())
+        for line in said.splitlines():
+            assert "free some space" in line
+
+    def test_small_disk(self, tmp_path):
+        """
+        A disk that is full takes nothing, loses nothing, and goes on when
+        there is room.
+        """
+        if not shutil.which("mount"):
+            pytest.skip("there is no mount here to make a small disk with")
+
+        disk = tmp_path / "disk"
+        disk.mkdir()
+        mount = ["mount", "-t", "tmpfs", "-o", "size=1m", "tmpfs", str(disk)]
+        if subprocess.run(mount, capture_output=True, check=False).returncode:
+            pytest.skip("this user may not mount a small disk")
+
+        try:
+            (disk / "ballast").write_bytes(bytes(500_000))
+            with open_store(f"sqlite:///{disk}/talks.db") as store:
+                store.save("talk", TALK)
+                with pytest.raises(StoreError, match="free some space"):
+                    store.save("talk", LARGE)
+
+                assert TALK == store.load("talk")
+                assert () == store.verify()
+                (disk / "ballast").unlink()
+                store.save("talk", MORE)
+                assert MORE == store.load("talk")
+        finally:
+            subprocess.run(["umount", str(disk)], check=True)
+
+
+class TestRights:
+    def test_file(self, folder):
+        """
+        A file that may not be written is read, and says so of saves.
+        """
+        path, url = folder / "talks.db", f"sqlite:///{folder}/talks.db"
+        with open_store(url) as store:
+            store.save("talk", TALK)
+
+        path.chmod(0o444)
+        before = path.read_bytes()
+        with open_store(url) as store:
+            assert TALK == store.load("talk")
+            with pytest.raises(StoreError, match=r"mode=ro"):
+                store.save("talk", MORE)
+
+        assert before == path.read_bytes()
+
+    def test_folder(self, folder):
+        """
+        A folder in which nothing may be made is told of.
+        """
+        folder.chmod(0o555)
+        with pytest.raises(StoreError, match="this user may read and write"):
+            open_store(f"sqlite:///{folder}/talks.db")
+
+        folder.chmod(0o755)
+        open_store(f"sqlite:///{folder}/talks.db").close()
+
+    def test_root_is_told_as_well(self, url, path):
+        """
+        Nobody writes through a store that only reads, whatever they call.
+        """
+        with open_store(url) as store:
+            store.save("talk", TALK)
+
+        before = path.read_bytes()
+        with open_store(f"{url}?mode=ro") as store:
+            for write in (
+                lambda: store.save("talk", MORE),
+                lambda: store.save("new", TALK.fork()),
+                lambda: store.fork("talk", "new"),
+                lambda: store.delete("talk"),
+                lambda: store.checkpoint("talk", "kept"),
+                lambda: store.erase(TALK.entries[0].id, reason="asked"),
+                lambda: store.collect_garbage(vacuum=True),
+            ):
+                with pytest.raises(StoreError, match="mode=ro"):
+                    write()
+
+            assert TALK == store.load("talk")
+            assert () == store.verify()
+
+        assert before == path.read_bytes()
+
+
+class TestTaken:
+    def test_deleted_while_open(self, url, path):
+        """
+        A file that was taken away takes no more saves, which would be lost;
+        and is there again for the same store where it was put back.
+        """
+        with open_store(url) as store:
+            store.save("talk", TALK)
+            with open_store(url) as reader:
+                reader.load("talk")
+
+            away = path.with_name("away")
+            away.mkdir()
+            moved = [each for each in path.parent.iterdir() if each.is_file()]
+            for each in moved:
+                each.rename(away / each.name)
+
+            with pytest.raises(StoreError, match="is not there any more"):
+                store.save("talk", MORE)
+
+            with pytest.raises(StoreError, match="is not there any more"):
+                store.collect_garbage()
+
+            assert not path.exists()
+            for each in moved:
+                (away / each.name).rename(each)
+
+            store.save("talk", MORE)
+            assert MORE == store.load("talk")
+
+    def test_replaced_while_open(self, url, path):
+        """
+        A file that stands in the place of another is not written as if it were
+        that one.
+        """
+        with open_store(url) as store:
+            store.save("talk", TALK)
+            path.rename(path.with_name("other.db"))
+            sqlite3.connect(path).close()
+            path.write_bytes(b"Dear diary")
+            with pytest.raises(StoreError, match="another one is in its place"):
+                store.save("talk", MORE)
+
+        assert b"Dear diary" == path.read_bytes()
+
+    def test_empty(self, url, path):
+        """
+        An empty file is a new store.
+        """
+        path.touch()
+        with open_store(url) as store:
+            store.save("talk", TALK)
+            assert TALK == store.load("talk")
+
+    def test_held(self, url, path):
+        """
+        Where another process holds the file for long, opening, reading and
+        writing it end with what to do, and work when it is done.
+        """
+        open_store(url).close()
+        other = sqlite3.connect(path, isolation_level=None)
+        other.execute("PRAGMA locking_mode = EXCLUSIVE").fetchall()
+        other.execute("BEGIN EXCLUSIVE")
+        other.execute("UPDATE numbers SET last = last")
+        with pytest.raises(StoreError, match="timeout_s"):
+            open_store(f"{url}?timeout_s=0")
+
+        other.execute("COMMIT")
+        other.close()
+        with open_store(f"{url}?timeout_s=0") as store:
+            store.save("talk", TALK)
+
+    def test_other_programs(self, url, path):
+        """
+        Nothing of another program's file changes, nor comes beside it.
+        """
+        for make in (
+            "CREATE TABLE theirs (x)",
+            "PRAGMA user_version = 3",
+            "PRAGMA application_id = 77",
+        ):
+            path.unlink(missing_ok=True)
+            connection = sqlite3.connect(path)
+            connection.execute(make)
+            connection.commit()
+            connection.close()
+            before = path.read_bytes()
+            with pytest.raises(StoreError, match="belongs to another program"):
+                open_store(url)
+
+            assert before == path.read_bytes()
+            assert [path] == list(path.parent.iterdir())
