@@ -24,7 +24,8 @@ Everything this library raises on purpose, as one tree.
     ├── MissingVocabularyError (FileNotFoundError)  a tokenizer's file that is not here
     ├── StoreError (RuntimeError)              a store that can't do what was asked
     │   ├── NotSavedError (LookupError)        ... because nothing is saved as that
-    │   └── StaleHeadError                     ... because somebody else saved first
+    │   ├── StaleHeadError                     ... because somebody else saved first
+    │   └── UnknownOutcomeError                ... or did it; its answer was lost
     ├── MissingExtraError (ImportError)        install conversation-state[...]
     └── DecodeError (ValueError)               bytes that are no value of ours
 
@@ -64,6 +65,7 @@ __all__ = [
     "TemplateError",
     "UnknownModelError",
     "UnknownMomentError",
+    "UnknownOutcomeError",
     "UnpricedError",
 ]
 
@@ -524,7 +526,8 @@ class MissingVocabularyError(ConversationStateError, FileNotFoundError):
 
 class StoreError(ConversationStateError, RuntimeError):
     """
-    A store can't do what was asked of it. Nothing was changed.
+    A store can't do what was asked of it. Nothing was changed; only an
+    `UnknownOutcomeError` leaves that open.
 
     Attributes:
         store: Which store, without any password.
@@ -607,6 +610,28 @@ class StaleHeadError(StoreError):
         self.name = name
         self.expected = expected
         self.actual = actual
+
+
+class UnknownOutcomeError(StoreError):
+    """
+    A store's server went away while it was told to keep a change. The change
+    is there as a whole or not at all; the answer which of the two was lost.
+
+    Attributes:
+        reason: What happened.
+    """
+
+    reason: str
+
+    def __init__(self, store: str, reason: str) -> None:
+        problem = (
+            f"{reason}. Whether it was kept is unknown: it is there as a whole or not "
+            "at all. Load the head and look; to save the same state once more, "
+            "without expecting=, does no harm"
+        )
+        super().__init__(store, problem)
+        self.args = (store, reason)
+        self.reason = reason
 
 
 class MissingExtraError(ConversationStateError, ImportError):

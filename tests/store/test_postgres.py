@@ -1,0 +1,106 @@
+"""
+The store in PostgreSQL keeps every promise of a store.
+"""
+
+import pytest
+from hypothesis import settings
+
+from conversation_state.store import Store
+from conversation_state.store._postgres import Address, PostgresBackend
+from conversation_state.store.backend import TABLES
+from conversation_state.testing.stores import StoreContract, StoreMachine
+from tests.store import server as servers
+
+
+class OnServer:
+    """
+    A schema for each folder; emptied and used again, for making one takes the
+    server longer than most tests.
+    """
+
+    @pytest.fixture(autouse=True)
+    def _cleared(self):
+        self._schemas = {}
+        yield
+        self._clear()
+
+    def _clear(self):
+        for schema in self._schemas.values():
+            EMPTY.give_back(schema)
+
+        self._schemas.clear()
+
+    def url(self, folder):
+        if folder not in self._schemas:
+            self._schemas[folder] = EMPTY.take()
+
+        return servers.server().url(self._schemas[folder])
+
+    def backend(self, folder):
+        return PostgresBackend(Address.of(self.url(folder)))
+
+    def _fails(self, folder, at):
+        try:
+            return super()._fails(folder, at)
+        finally:
+            self._clear()
+
+
+class Empty:
+    """
+    Schemas that nothing is saved in, some of which had been used before.
+    """
+
+    def __init__(self):
+        self._made = 0
+        self._free = []
+
+    def take(self):
+        if self._free:
+            return self._free.pop()
+
+        self._made += 1
+        return f"empty_{self._made}"
+
+    def give_back(self, schema):
+        tables = [f"{schema}.{table}" for table in TABLES]
+        clear = "; ".join([f"DELETE FROM {table}" for table in tables])
+        servers.server().run(f"{clear}; UPDATE {schema}.numbers SET last = 0")
+        self._free.append(schema)
+
+
+EMPTY = Empty()
+
+
+class TestPostgres(OnServer, StoreContract):
+    pass
+
+
+class TestSeveralConnections(OnServer, StoreContract):
+    """
+    The same where each store has connections of its own, as processes have.
+    """
+
+    test_fails_anywhere = None  # asks for no other store
+
+    def other(self, store, *, remembered=100):
+        (folder,) = self._schemas
+        return Store(self.backend(folder), remembered=remembered)
+
+
+class PostgresMachine(StoreMachine):
+    def opened(self):
+        self._schema = EMPTY.take()
+        url = servers.server().url(self._schema)
+        return [
+            Store(PostgresBackend(Address.of(url)), remembered=remembered)
+            for remembered in (100, 1, 0)
+        ]
+
+    def teardown(self):
+        super().teardown()
+        EMPTY.give_back(self._schema)
+
+
+TestMachine = PostgresMachine.TestCase
+TestMachine.settings = settings(stateful_step_count=30, max_examples=15)
