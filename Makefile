@@ -45,7 +45,7 @@ define install
 	@touch $@
 endef
 
-.PHONY: help demo test docs-test lint bench clean
+.PHONY: help demo test stress docs-test lint bench clean
 .NOTPARALLEL: # targets share environments
 
 help: ## this list
@@ -65,6 +65,9 @@ test: ## the tests on every Python found (ONLY=3.12, ARGS='-k fork')
 			--dist loadscope $(ARGS) || failed="$$failed $$each"; \
 	done; \
 	test -z "$$failed" || { echo "Failed on Python$$failed" >&2; exit 1; }
+
+stress: .venv/$(version)/.test ## stores killed and contended, for minutes (ARGS='--seconds 60')
+	@.venv/$(version)/bin/python -m tests.store.stress $(ARGS)
 
 docs-test: .venv/$(version)/.test ## the examples in README, docs and docstrings
 	@.venv/$(version)/bin/python -m pytest $(ARGS) \

@@ -26,6 +26,7 @@ NAMES = (
     "diff",
     "parallel",
     "store",
+    "postgres",
     "imports",
 )
 

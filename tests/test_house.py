@@ -77,7 +77,6 @@ THIRD_PARTIES = {
     "openai": {"adapters.openai_chat", "adapters.openai_responses"},
     "orjson": {"_canonical", "codec"},
     "psycopg": {"store"},
-    "psycopg_pool": {"store"},
     "pydantic_ai": {"adapters.pydantic_ai"},
     "pyrsistent": {"_persistent"},
     "pytest": {"testing"},

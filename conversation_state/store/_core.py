@@ -10,11 +10,12 @@ from __future__ import annotations
 
 import time
 from collections import OrderedDict
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from difflib import get_close_matches
+from functools import wraps
 from threading import Lock
-from typing import NamedTuple
+from typing import Concatenate, NamedTuple, ParamSpec, TypeVar
 
 from conversation_state._persistent import check_text
 from conversation_state.aggregator import Aggregator
@@ -28,12 +29,23 @@ from conversation_state.store._rows import (
     seal,
 )
 from conversation_state.store._values import Head
-from conversation_state.store.backend import Backend, Reading, Writing
+from conversation_state.store.backend import (
+    Backend,
+    ConflictError,
+    Reading,
+    Writing,
+)
 from conversation_state.store.log import Segments
 
-__all__ = ["At", "Core", "Known", "Name", "checked_name", "now"]
+__all__ = ["At", "TRIES", "Core", "Known", "Name", "checked_name", "now", "retried"]
 
 At = int | str | Head | None
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+# How often somebody else may be first before a verb gives up.
+TRIES = 100
 
 _NEAR_AMONG = 1000
 
@@ -292,6 +304,27 @@ class Core:
         A revision, for users.
         """
         return revision.head(name.text, self.origin(tx, revision.origin).state_id)
+
+
+def retried(
+    verb: Callable[Concatenate[Core, P], T],
+) -> Callable[Concatenate[Core, P], T]:
+    """
+    A verb that is tried again where somebody else was there first.
+    """
+
+    @wraps(verb)
+    def again(core: Core, /, *given: P.args, **options: P.kwargs) -> T:
+        for _ in range(TRIES):
+            try:
+                return verb(core, *given, **options)
+            except ConflictError:
+                core.forget()
+
+        what = f"{TRIES} times others wrote at the same moment; try again"
+        raise StoreError(core.url, what)
+
+    return again
 
 
 def label_key(number: int, label: str) -> bytes:

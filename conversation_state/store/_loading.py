@@ -36,7 +36,7 @@ from conversation_state.store._values import Head, Window
 from conversation_state.store.backend import Reading
 from conversation_state.store.log import ENTRIES, LEDGER, Kind, Segments, shared
 
-__all__ = ["head", "history", "load", "load_window", "names"]
+__all__ = ["head", "history", "load", "load_newest", "load_window", "names"]
 
 
 def load(core: Core, text: str, at: At) -> Aggregator:
@@ -44,24 +44,42 @@ def load(core: Core, text: str, at: At) -> Aggregator:
     What `Store.load` does.
     """
     checked_at(checked_name(text), at)
+    if at is None:
+        return load_newest(core, text).state
+
+    with core.reading() as tx:
+        seen = core.catch_up(tx)
+        name = core.named(tx, text)
+        return _restored(core, tx, seen, name, core.revision(tx, name, at)).state
+
+
+def load_newest(core: Core, text: str) -> Known:
+    """
+    The head of a name and its state, in one block.
+    """
+    checked_name(text)
     with core.reading() as tx:
         seen = core.catch_up(tx)
         known = core.known(text, seen)
-        if known is not None and at is None:
+        name = newest = None
+        if known is not None:
             # A name that was deleted has another number if it is there again.
-            newest = core.newest(tx, known.name.number)
+            name = known.name
+            newest = core.newest(tx, name.number)
             if newest is not None and newest.revision == known.revision.revision:
                 core.remember(known, seen)
-                return known.state
+                # Its label may be another.
+                head = newest.head(text, known.head.state_id)
+                return known._replace(head=head)
 
-        name = core.named(tx, text)
-        revision = core.revision(tx, name, at)
-        found = _restored(core, tx, seen, name, revision)
+        if name is None or newest is None:
+            name = core.named(tx, text)
+            newest = core.revision(tx, name, None)
 
-    if at is None:
-        core.remember(found, seen)
+        found = _restored(core, tx, seen, name, newest)
 
-    return found.state
+    core.remember(found, seen)
+    return found
 
 
 def _restored(

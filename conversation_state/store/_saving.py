@@ -15,6 +15,7 @@ from conversation_state._persistent import Log
 from conversation_state.aggregator import Aggregator
 from conversation_state.errors import StaleHeadError, StoreError
 from conversation_state.store._core import (
+    TRIES,
     Core,
     Known,
     Name,
@@ -54,9 +55,6 @@ from conversation_state.store.log import (
 
 __all__ = ["save"]
 
-# How often somebody else may be first before a save gives up.
-_TRIES = 100
-
 
 def save(
     core: Core, name: str, state: Aggregator, expecting: Head | int | None, label: str
@@ -82,18 +80,22 @@ def save(
         if head is not None:
             return head
 
+        if expecting is not None:
+            # Most likely somebody else was first: so look, in no one's way.
+            _check_head(core, name, expecting)
+
     # Outside of the block, so that nobody waits for it.
     if _nearest(core, seen, state) is None:
         ENTRIES.digest(state.entries)
         LEDGER.digest(state.ledger)
 
-    for _ in range(_TRIES):
+    for _ in range(TRIES):
         try:
             return _save_carefully(core, name, state, expecting, label)
         except ConflictError:
             core.forget(name)
 
-    what = f"{_TRIES} times others saved at the same moment; try again"
+    what = f"{TRIES} times others saved at the same moment; try again"
     raise StoreError(core.url, what)
 
 
@@ -126,6 +128,18 @@ def _is(head: Head | None, expecting: Head | int | None) -> bool:
         and head.digest == expecting.digest
         and head.saved_at == expecting.saved_at
     )
+
+
+def _check_head(core: Core, text: str, expecting: Head | int) -> None:
+    with core.reading() as tx:
+        name = core.find(tx, text)
+        newest = None if name is None else core.newest(tx, name.number)
+        head = None
+        if name is not None and newest is not None:
+            head = core.head(tx, name, newest)
+
+        if not _is(head, expecting):
+            raise StaleHeadError(core.url, text, expecting, head)
 
 
 # The quick way

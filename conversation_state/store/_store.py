@@ -11,6 +11,7 @@ from typing import Self, TypeVar, overload
 from conversation_state._waiting import the_anyio
 from conversation_state.aggregator import Aggregator
 from conversation_state.errors import NotSavedError, StaleHeadError
+from conversation_state.store import _loading
 from conversation_state.store._core import At
 from conversation_state.store._values import Collected, Damage, Head, Receipt, Window
 from conversation_state.store._verbs import Verbs
@@ -104,8 +105,9 @@ class Store(Verbs):
         while True:
             expecting: Head | int
             try:
-                expecting = await self.ahead(name)
-                state = await self.aload(name, at=expecting)
+                load = partial(_loading.load_newest, self._core, name)
+                newest = await _in_thread(load)
+                expecting, state = newest.head, newest.state
             except NotSavedError:
                 if start is None:
                     raise

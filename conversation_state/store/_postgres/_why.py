@@ -29,7 +29,10 @@ _WHY = {
         "this user lacks a right; let the tables' owner grant SELECT, INSERT, UPDATE "
         "and DELETE on all tables of the schema, and USAGE on the schema"
     ),
-    "42P01": "its tables are gone; open the store again, or restore a backup",
+    "42P01": (
+        "its tables are gone, or this user lacks a right on their schema (USAGE); open "
+        "the store again, restore a backup, or let their owner grant it"
+    ),
     "53100": "the server's disk is full; free some space and try again",
     "53200": "the server is out of memory; try again, with fewer at once",
     "53": "the server is out of something it needs; look at its log and try again",
@@ -65,7 +68,9 @@ def explained(
     """
     state = error.sqlstate or ""
     if is_committing and (is_lost or state in _UNKNOWN):
-        return UnknownOutcomeError(url, f"{_LOST} while it was written ({_said(error)})")
+        return UnknownOutcomeError(
+            url, f"{_LOST} while it was written ({_said(error)})"
+        )
 
     if is_lost:
         what = f"{_LOST}, and nothing was changed; try again ({_said(error)})"
@@ -83,11 +88,11 @@ def unreachable(url: str, error: psycopg.Error) -> StoreError:
     Why there is no connection. It has no code then, only the server's words.
     """
     said = _said(error)
-    for words, why in _WORDS:
+    why = "the server can't be reached; look whether it runs, and where"
+    for words, known in _WORDS:
         if words in said:
+            why = known
             break
-    else:
-        why = "the server can't be reached; look whether it runs, and where"
 
     return StoreError(url, f"{why} ({said})")
 

@@ -1,0 +1,158 @@
+"""
+A failure at each statement of each step of a store's life.
+"""
+
+import sqlite3
+import tempfile
+from collections import Counter
+from pathlib import Path
+
+from conversation_state import Aggregator, ImagePart, UserMessage
+from conversation_state.errors import StoreError, UnknownOutcomeError
+from conversation_state.store import Store, open_store
+from conversation_state.store._sqlite import SqliteBackend, SqliteOptions
+from tests.store.wire import Wire
+
+__all__ = ["PLAIN", "in_a_file", "on_a_wire"]
+
+PLAIN = "&sslmode=disable&gssencmode=disable"
+_TALK = Aggregator.new().add_user_prompt("When is the next train?")
+_TOLD = _TALK.extend([UserMessage("x")] * 3)
+_OTHER = _TOLD.fork(at=2).extend([UserMessage("y")] * 50)
+_SHOWN = _OTHER.add(UserMessage([ImagePart(data=bytes(range(256)) * 40)]))
+_MORE = _SHOWN.add_user_prompt("more")
+
+# What is done, and whether files are scrubbed after it.
+STEPS = (
+    (lambda store: store.save("talk", _TOLD), False),
+    (lambda store: store.save("talk", _TOLD.add_user_prompt("more")), False),
+    (lambda store: store.save("other", _OTHER, label="kept"), False),
+    (lambda store: store.save("other", _SHOWN), False),
+    (lambda store: store.fork("talk", "third"), False),
+    (lambda store: store.checkpoint("talk", "here"), False),
+    (lambda store: store.erase(_TOLD.entries[1].id, reason="asked"), True),
+    (lambda store: store.save("other", _MORE), False),
+    (lambda store: store.delete("other"), False),
+    (lambda store: store.collect_garbage(), True),
+)
+
+
+def seen(store):
+    """
+    All that users see of a store, but for ids and times.
+    """
+    return {
+        name: [
+            (head.label, [str(message) for message in store.load(name, at=head)])
+            for head in store.history(name)
+        ]
+        for name in store.names()
+    }
+
+
+def each_step(store, direct, arm, found):
+    """
+    Take each step, failing at its first statement, its second, ... until none
+    is left; and count what came of it.
+    """
+    for step, is_scrubbing in STEPS:
+        at, before, is_done = 0, seen(direct), False
+        while not is_done:
+            is_armed = arm(at)
+            try:
+                step(store)
+                found["saves"] += 1
+                is_done = True
+                found["lost"] += before == seen(direct) and "garbage" not in str(
+                    step.__code__.co_names
+                )
+            except UnknownOutcomeError:
+                found["unknown"] += 1
+                is_done = seen(direct) != before
+            except StoreError:
+                found["failures"] += 1
+                found["lost"] += not is_scrubbing and seen(direct) != before
+
+            found["damaged"] += len(direct.verify())
+            # Where nothing failed although it should have, there was no such
+            # statement.
+            is_done = is_done or not is_armed()
+            at += 1
+
+
+def on_a_wire(server, url):
+    """
+    The wire is cut, before the server hears of a statement or after it did it.
+    """
+    found = Counter(processes=1)
+    for is_after in (False, True):
+        here = url.replace("?schema=", f"?schema=cut_{int(is_after)}_")
+        with Wire(server.port) as wire, open_store(here) as direct:
+            there = here.replace(f":{server.port}/", f":{wire.port}/") + PLAIN
+
+            def arm(at, wire=wire, is_after=is_after):
+                wire.cut(at, is_after=is_after)
+                return lambda: wire.is_cut
+
+            with open_store(there) as store:
+                each_step(store, direct, arm, found)
+                wire.mend()
+
+    return found
+
+
+class _Failing:
+    """
+    A connection whose statement number *left* fails, before it is done.
+    """
+
+    def __init__(self, connection, state):
+        self._connection, self._state = connection, state
+
+    def __getattr__(self, name):
+        return getattr(self._connection, name)
+
+    def _told(self):
+        self._state["left"] -= 1
+        if self._state["left"] == -1:
+            msg = "disk I/O error"
+            raise sqlite3.OperationalError(msg)
+
+    def execute(self, *given):
+        self._told()
+        return self._connection.execute(*given)
+
+    def executemany(self, *given):
+        self._told()
+        return self._connection.executemany(*given)
+
+
+class _FailingBackend(SqliteBackend):
+    def __init__(self, path, state):
+        self._state = state
+        super().__init__(path, SqliteOptions())
+
+    def _connect(self):
+        return _Failing(super()._connect(), self._state)
+
+
+def in_a_file():
+    """
+    SQLite itself fails, before a statement is done.
+    """
+    found, state = Counter(processes=1), {"left": -1}
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "talks.db"
+
+        def arm(at):
+            state["left"] = at
+            return lambda: state["left"] < 0
+
+        with (
+            open_store(f"sqlite:///{path}") as direct,
+            Store(_FailingBackend(str(path), state)) as store,
+        ):
+            each_step(store, direct, arm, found)
+            state["left"] = -1
+
+    return found

@@ -1,0 +1,735 @@
+"""
+What a store in PostgreSQL promises beyond the contract: few trips, clear
+errors, and nothing lost where the server or the wire is.
+"""
+
+import logging
+import os
+import pickle
+import socket
+import subprocess
+import sys
+import threading
+import time
+from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
+from functools import partial
+from multiprocessing import get_context
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from conversation_state import Aggregator, UserMessage
+from conversation_state.errors import (
+    MissingExtraError,
+    StoreError,
+    UnknownOutcomeError,
+)
+from conversation_state.store import open_store
+from conversation_state.store._postgres import Address, _tables
+from tests.store import server as servers
+from tests.store.injection import PLAIN
+from tests.store.wire import Wire
+
+ROOT = Path(__file__).resolve().parent.parent.parent
+TALK = Aggregator.new().add_user_prompt("When is the next train?")
+OPEN = "SELECT pid FROM pg_stat_activity WHERE application_name = %s"
+
+
+@pytest.fixture
+def store(pg_url):
+    with open_store(pg_url) as store:
+        yield store
+
+
+@pytest.fixture
+def wire(server):
+    with Wire(server.port) as wire:
+        yield wire
+
+
+@pytest.fixture
+def over(server, schema, wire):
+    """
+    A store over the wire.
+    """
+    with open_store(server.url(schema, PLAIN, port=wire.port)) as store:
+        yield store
+
+
+@pytest.fixture
+def alone():
+    """
+    A server that a test may stop.
+    """
+    try:
+        server = servers.Server(*servers._FAST)
+    except RuntimeError as error:
+        pytest.fail(str(error), pytrace=False)
+
+    yield server
+    server.stop()
+
+
+class TestTrips:
+    def test_save(self, over, wire):
+        """
+        A save of what is new is one trip, whatever is new in it.
+        """
+        state = TALK
+        over.save("talk", state)
+        for i in range(3):
+            state = state.add(UserMessage(f"{i}")).add_user_prompt("and?")
+            before = wire.trips
+            over.save("talk", state, label="kept" if i == 2 else "")
+            # A label is looked for first.
+            assert before + (2 if i == 2 else 1) == wire.trips
+
+    def test_others(self, over, wire, server, schema):
+        """
+        What else is done often takes few trips, however long the talk is;
+        once a connection knows the statements.
+        """
+
+        def trips(name, length):
+            state = Aggregator.new(messages=[UserMessage("x")] * length)
+            for verb in (
+                lambda: over.save(name, state),
+                lambda: over.load(name),
+                lambda: over.head(name),
+                lambda: over.load(name, last=20),
+                lambda: over.fork(name, f"{name}, but not"),
+            ):
+                before = wire.trips
+                verb()
+                yield wire.trips - before
+
+        list(trips("first", 2_000))
+
+        assert [7, 3, 4, 7, 8] == list(trips("short", 20))
+        assert [9, 3, 4, 7, 8] == list(trips("long", 2_000))
+
+
+class TestWireIsCut:
+    def test_lost_answer(self, server, over, wire):
+        """
+        Where the answer to a COMMIT is lost, the error says so, and to save
+        once more is safe: once it is there.
+        """
+        over.save("talk", TALK)
+        more = TALK.add_user_prompt("and?")
+        wire.cut(4, is_after=True)
+        with pytest.raises(UnknownOutcomeError, match="unknown") as caught:
+            over.save("talk", more)
+
+        assert wire.mend()
+        assert isinstance(pickle.loads(pickle.dumps(caught.value)), StoreError)
+        assert 2 == over.save("talk", more).revision
+        assert [2, 1] == [head.revision for head in over.history("talk")]
+
+
+class TestServerIsGone:
+    def test_idle_connections_are_cut(self, server, store):
+        """
+        A connection that the server hung up on while nobody used it is
+        replaced, and nobody hears of it.
+        """
+        state = TALK
+        for i in range(5):
+            state = state.add_user_prompt(f"{i}")
+            store.save("talk", state)
+            server.run(
+                "SELECT pg_terminate_backend(pid, 10000) FROM pg_stat_activity "
+                "WHERE pid <> pg_backend_pid() AND application_name = %s",
+                "conversation_state",
+            )
+
+        assert state == store.load("talk")
+
+    def test_hung_up_in_a_block(self, server, store):
+        """
+        A block whose connection is cut changed nothing, and says so; the next
+        one has another.
+        """
+        store.save("talk", TALK)
+        backend: Any = store._core.backend
+        with pytest.raises(StoreError, match="lost, and nothing was changed"):  # noqa: SIM117, PT012 - the inner one is cut
+            with backend.writing() as block:
+                block.set("names", "talk", number=7)
+                assert ("talk", 7) == block.get("names", "talk")
+                server.run(
+                    "SELECT pg_terminate_backend(%s, 10000)",
+                    block._link.connection.info.backend_pid,
+                )
+                block.get("names", "talk")
+
+        assert TALK == store.load("talk")
+
+    def test_restarted(self, alone):
+        """
+        While the server is away each call fails at once and says why; when it
+        is back the same store goes on, with all it had acknowledged.
+        """
+        for signal in ("SIGINT", "SIGQUIT"):
+            store = open_store(alone.url("talks"))
+            state = Aggregator.new().add_user_prompt(signal)
+            store.save(signal, state)
+            alone.halt(signal)
+            with pytest.raises(StoreError, match=r"can't be reached|connection"):
+                store.save(signal, state.add_user_prompt("away"))
+
+            with pytest.raises(StoreError, match="can't be reached"):
+                open_store(alone.url("talks"))
+
+            alone.start()
+            state = state.add_user_prompt("back")
+            store.save(signal, state)
+
+            assert state == store.load(signal)
+            assert () == store.verify()
+            store.close()
+
+    def test_nobody_listens(self):
+        """
+        A server that is not there is told as such.
+        """
+        with pytest.raises(StoreError, match="can't be reached"):
+            open_store("postgresql+psycopg://me@127.0.0.1:1/db")
+
+    def test_never_answers(self):
+        """
+        Whoever takes connections and says nothing is waited for so long only.
+        """
+        with socket.create_server(("127.0.0.1", 0)) as mute:
+            port = mute.getsockname()[1]
+            with pytest.raises(StoreError, match="can't be reached"):
+                open_store(f"postgresql://me@127.0.0.1:{port}/db?timeout_s=1")
+
+
+class TestServerRefuses:
+    def test_password(self, server, schema, pg_url):
+        """
+        A wrong password is told without it, and the right one is not shown.
+        """
+        server.run(
+            "DO $$ BEGIN IF NOT EXISTS (SELECT 1 FROM pg_roles WHERE rolname = "
+            "'secretive') THEN CREATE ROLE secretive LOGIN SUPERUSER PASSWORD "
+            "'open sesame'; END IF; END $$"
+        )
+        right = pg_url.replace("postgres@", "secretive:open%20sesame@")
+        wrong = pg_url.replace("postgres@", "secretive:hush%2Fhush@")
+        with pytest.raises(StoreError, match="the user and the password") as caught:
+            open_store(wrong)
+
+        told = f"{caught.value!r} {caught.value.__cause__!r} {caught.value.store}"
+        assert "hush" not in told
+
+        with open_store(right) as store:
+            shown = f"{store!r} {store.url} {store._core.backend!r}"
+
+            assert "secretive@127.0.0.1" in shown
+            assert "sesame" not in shown
+
+    def test_no_connection_left(self, server, schema):
+        """
+        A server, and a store, that have no connection left say so, and serve
+        again when there is one.
+        """
+        with open_store(server.url(schema, "&pool_size=1&timeout_s=1")) as store:
+            backend: Any = store._core.backend
+            store.save("talk", TALK)
+            with backend.reading(), ThreadPoolExecutor(1) as threads:
+                waiting = threads.submit(store.load, "talk")
+                with pytest.raises(StoreError, match="pool_size"):
+                    waiting.result(30)
+
+            assert TALK == store.load("talk")
+
+        name = f"few_{schema}"
+        server.run(f"CREATE ROLE {name} LOGIN SUPERUSER")
+        server.run(f"ALTER ROLE {name} NOSUPERUSER CONNECTION LIMIT 0")
+        with pytest.raises(StoreError, match="no connection left"):
+            open_store(server.url(schema).replace("postgres@", f"{name}@"))
+
+        server.run(f"DROP ROLE {name}")
+
+    def test_read_only(self, server, schema, pg_url):
+        """
+        What must not be written is read, and says that it is not written.
+        """
+        with pytest.raises(StoreError, match=r"without \?mode=ro"):
+            open_store(f"{pg_url}&mode=ro")
+
+        with open_store(pg_url) as store:
+            store.save("talk", TALK)
+
+        standby = "&options=-c%20default_transaction_read_only%3Don"
+        for options in ("&mode=ro", standby):
+            with open_store(pg_url + options) as store:
+                assert TALK == store.load("talk")
+                with pytest.raises(StoreError, match="mode=ro"):
+                    store.save("talk", TALK.add_user_prompt("and?"))
+
+                assert TALK == store.load("talk")
+
+    def test_statement_timeout(self, pg_url, store):
+        """
+        A statement that the server gives up on is told, and changes nothing.
+        """
+        store.save("talk", TALK)
+        options = "&options=-c%20statement_timeout%3D200"
+        with (
+            open_store(pg_url + options) as hasty,
+            store._core.backend.writing() as block,
+        ):
+            block.get("names", "talk")
+            with pytest.raises(StoreError, match="statement_timeout"):
+                hasty.save("talk", TALK.add_user_prompt("and?"))
+
+        assert TALK == store.load("talk")
+
+    def test_busy(self, pg_url, store):
+        """
+        Who waits too long for others that write is told what to do.
+        """
+        store.save("talk", TALK)
+        with open_store(f"{pg_url}&timeout_s=0.2") as hasty:
+            hasty.load("talk")
+            with store._core.backend.writing() as block:
+                block.get("names", "talk")
+                with pytest.raises(StoreError, match="timeout_s"):
+                    hasty.save("talk", TALK.add_user_prompt("and?"))
+
+                assert TALK == hasty.load("talk")
+
+            hasty.save("talk", TALK.add_user_prompt("and?"))
+
+    def test_rights(self, server, schema, pg_url, store):
+        """
+        A user without rights is told which are needed.
+        """
+        store.save("talk", TALK)
+        name = f"poor_{schema}"
+        poor = pg_url.replace("postgres@", f"{name}@")
+        server.run(f"CREATE ROLE {name} LOGIN")
+        for right in ("USAGE ON SCHEMA", "SELECT ON ALL TABLES IN SCHEMA"):
+            with pytest.raises(StoreError, match="lacks a right"):
+                open_store(poor).save("talk", TALK)
+
+            server.run(f"GRANT {right} {schema} TO {name}")
+
+        server.run(
+            "GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA "
+            f"{schema} TO {name}"
+        )
+        with open_store(poor) as theirs:
+            theirs.save("talk", TALK.add_user_prompt("and?"))
+            theirs.collect_garbage()
+
+        server.run(f"DROP OWNED BY {name}")
+        server.run(f"DROP ROLE {name}")
+
+    def test_tables_are_gone(self, server, schema, store):
+        """
+        Tables that somebody dropped are missed in so many words.
+        """
+        server.drop(schema)
+        with pytest.raises(StoreError, match="tables are gone"):
+            store.save("talk", TALK)
+
+    def test_closed(self, pg_url):
+        """
+        A store that was closed says so, and may be closed again.
+        """
+        store = open_store(pg_url)
+        store.close()
+        store.close()
+        with pytest.raises(StoreError, match="was closed"):
+            store.load("talk")
+
+    def test_not_installed(self):
+        """
+        Without psycopg the extra is named, and other stores need none.
+        """
+        script = (
+            "import sys; sys.modules['psycopg'] = None\n"
+            "from conversation_state.errors import MissingExtraError\n"
+            "from conversation_state.store import open_store\n"
+            "open_store('memory:')\n"
+            "try: open_store('postgresql://me@host/db')\n"
+            "except MissingExtraError as error: print(error)\n"
+        )
+        said = subprocess.run(
+            [sys.executable, "-c", script],
+            capture_output=True,
+            check=True,
+            cwd=ROOT,
+            text=True,
+        ).stdout
+
+        assert issubclass(MissingExtraError, ImportError)
+        assert "conversation-state[postgres]" in said
+
+
+class TestAddress:
+    @pytest.mark.parametrize(
+        ("url", "shown", "server"),
+        [
+            (
+                "postgresql://me:a%40b@host:5433/talks?sslmode=require",
+                "postgresql://me@host:5433/talks?schema=conversation_state",
+                {"password": "a@b", "port": "5433", "sslmode": "require"},
+            ),
+            (
+                "postgresql+psycopg://me:p@ss@host/db?schema=x&pool_size=3",
+                "postgresql+psycopg://me@host/db?schema=x",
+                {"password": "p@ss", "host": "host"},
+            ),
+            (
+                "postgresql://a:1,b:2/db?target_session_attrs=read-write",
+                "postgresql://a:1,b:2/db?schema=conversation_state",
+                {"host": "a,b", "port": "1,2", "target_session_attrs": "read-write"},
+            ),
+            (
+                "postgresql://[::1]:7/db",
+                "postgresql://[::1]:7/db?schema=conversation_state",
+                {"host": "::1", "port": "7"},
+            ),
+            (
+                "postgresql://me@/db?host=/run/pg&password=hush",
+                "postgresql://me@/db?schema=conversation_state&host=/run/pg",
+                {"host": "/run/pg", "password": "hush"},
+            ),
+            (
+                "postgresql:///?connect_timeout=3&options=-c%20geqo%3Doff",
+                "postgresql:///?schema=conversation_state",
+                {"connect_timeout": "3"},
+            ),
+        ],
+    )
+    def test_read(self, url, shown, server):
+        """
+        A URL is read as libpq reads it, and shown without secrets.
+        """
+        address = Address.of(url)
+
+        assert shown == address.url
+        assert server.items() <= address.server.items()
+
+    def test_options(self):
+        """
+        What is ours is taken, and all else goes on to libpq.
+        """
+        address = Address.of(
+            "postgresql://host/db?schema=a_1&pool_size=20&timeout_s=2.5&mode=ro"
+            "&prepared=off&synchronous_commit=off&options=-c%20geqo%3Doff"
+        )
+
+        assert ("a_1", 20, 2.5, "ro", False) == address[2:]
+        assert "pool_size" not in address.server
+        for setting in (
+            "search_path=a_1",
+            "lock_timeout=2500",
+            "synchronous_commit=off",
+            "default_transaction_read_only=on",
+            "geqo=off",
+        ):
+            assert f"-c {setting}" in address.server["options"]
+
+    @pytest.mark.parametrize(
+        ("url", "why"),
+        [
+            ("postgresql:host/db", "can't be read"),
+            ("postgresql://me:hush/hush@host/db", "can't be read"),
+            ("postgresql://me:hush#hush@host/db", "can't be read"),
+            ("postgresql://me:12?hush@host/db", "can't be read"),
+            ("postgresql://me:hush:hush/db", "can't be read"),
+            ("postgresql://host/db?hush", "can't be read"),
+            ("postgresql://host/db/more", "can't be read"),
+            ("postgresql://host/db?schemas=x", "no option 'schemas'"),
+            ("postgresql://host/db?schema=Robert'); --", "schema="),
+            ("postgresql://host/db?pool_size=0", "1 to 9999"),
+            ("postgresql://host/db?timeout_s=0", "more than 0"),
+            ("postgresql://host/db?timeout_s=nan", "more than 0"),
+            ("postgresql://host/db?mode=rwc", "ro or rw"),
+            ("postgresql://host/db?synchronous_commit=maybe", "remote_apply"),
+        ],
+    )
+    def test_unreadable(self, url, why):
+        """
+        What can't be read is refused at once, and nothing of it repeated that
+        may be a password.
+        """
+        with pytest.raises(StoreError) as caught:
+            open_store(url)
+
+        assert why in str(caught.value)
+        assert "hush" not in f"{caught.value!r} {caught.value.__cause__!r}"
+
+
+class TestTables:
+    def test_foreign(self, server, schema, pg_url):
+        """
+        Another program's tables are left alone, whichever they are.
+        """
+        for table, columns in (
+            ("names", "x int"),
+            ("conversation_state", "x int"),
+            ("conversation_state", "version text"),
+        ):
+            server.run(f"CREATE SCHEMA {schema}")
+            server.run(f"CREATE TABLE {schema}.{table} ({columns})")
+            with pytest.raises(StoreError, match=f"{table}.*another program.*schema="):
+                open_store(pg_url)
+
+            sql = "SELECT count(*) FROM pg_tables WHERE schemaname = %s"
+
+            assert [(1,)] == server.run(sql, schema)
+            server.drop(schema)
+
+    def test_beside_others(self, server, schema, pg_url):
+        """
+        Tables of other names in the same schema are nobody's business.
+        """
+        server.run(f"CREATE SCHEMA {schema}")
+        server.run(f"CREATE TABLE {schema}.theirs (x int)")
+        with open_store(pg_url) as store:
+            store.save("talk", TALK)
+
+            assert TALK == store.load("talk")
+
+    def test_newer(self, server, schema, pg_url):
+        """
+        A newer version's tables ask for that version.
+        """
+        open_store(pg_url).close()
+        server.run(f"UPDATE {schema}.conversation_state SET version = 1000")
+        with pytest.raises(StoreError, match=r"schema 1000.*upgrade"):
+            open_store(pg_url)
+
+    def test_missing(self, server, schema, pg_url):
+        """
+        Tables that lack one are not taken for whole.
+        """
+        open_store(pg_url).close()
+        server.run(f"DROP TABLE {schema}.uses")
+        with pytest.raises(StoreError, match="uses are missing"):
+            open_store(pg_url)
+
+    def test_steps(self, server, schema, pg_url, monkeypatch):
+        """
+        Older tables are brought up to date step by step, all at once.
+        """
+        with open_store(pg_url) as store:
+            store.save("talk", TALK)
+
+        def second(connection):
+            connection.execute("CREATE TABLE second (x int)")
+
+        def third(connection):
+            connection.execute("INSERT INTO second VALUES (3)")
+            if fails:
+                raise RuntimeError
+
+        monkeypatch.setattr(_tables, "STEPS", (*_tables.STEPS, second, third))
+        monkeypatch.setattr(_tables, "SCHEMA_VERSION", 3)
+        fails = True
+        with pytest.raises(RuntimeError):
+            open_store(pg_url)
+
+        mark = f"SELECT version FROM {schema}.conversation_state"
+
+        assert [(1,)] == server.run(mark)
+
+        fails = False
+        for _ in range(2):
+            with open_store(pg_url) as store:
+                assert TALK == store.load("talk")
+
+        assert [(3,)] == server.run(f"SELECT x FROM {schema}.second")
+        assert [(3,)] == server.run(mark)
+
+    def test_encoding(self, server):
+        """
+        A database that lacks most characters is refused.
+        """
+        server.run(
+            "CREATE DATABASE latin ENCODING 'LATIN1' TEMPLATE template0 LOCALE 'C'"
+        )
+        with pytest.raises(StoreError, match="UTF8"):
+            open_store(server.url("x").replace("/postgres?", "/latin?"))
+
+        server.run("DROP DATABASE latin")
+
+    def test_nothing_holds_nul(self, store):
+        """
+        A text that no row can hold finds none, and none is skipped for it.
+        """
+        for name in ("a", "a\x01", "b"):
+            store.save(name, TALK)
+
+        assert () == store.names(prefix="a\0")
+        with store._core.backend.reading() as rows:
+            assert rows.get("names", "a\0") is None
+            names = [name for name, _ in rows.scan("names", "a\0b", "b\0")]
+
+        assert ["a\x01", "b"] == names
+
+    def test_scrub(self, server, schema, store):
+        """
+        After collecting, nothing that was let go of waits to be cleared.
+        """
+        store.save("talk", TALK.extend([UserMessage("x" * 500)] * 200))
+        store.delete("talk")
+        store.collect_garbage()
+        sql = f"SELECT pg_relation_size('{schema}.entries')"
+
+        assert [(0,)] == server.run(sql)
+
+    def test_problems(self, server, schema, store):
+        """
+        An index that the server calls invalid is named.
+        """
+        assert () == store.verify()
+
+        server.run(
+            "UPDATE pg_index SET indisvalid = false WHERE indexrelid = "
+            f"'{schema}.entries_pkey'::regclass"
+        )
+        (damage,) = store.verify()
+
+        assert ("medium", True) == (damage.where, "entries_pkey" in damage.what)
+
+
+def opened(url):
+    """
+    What each process does that opens a store first.
+    """
+    with open_store(url) as store:
+        return store.save(f"talk {os.getpid()}", TALK).revision
+
+
+class TestProcesses:
+    def test_opened_at_once(self, pg_url):
+        """
+        Processes that open a new store at one moment make it once.
+        """
+        with ProcessPoolExecutor(4, mp_context=get_context("spawn")) as processes:
+            each = [processes.submit(opened, pg_url) for _ in range(4)]
+
+            assert all(done.result() for done in each)
+
+        with open_store(pg_url) as store:
+            assert () == store.verify()
+
+    def test_threads_open_at_once(self, pg_url):
+        """
+        The same for sixteen threads, which are nearer to one moment.
+        """
+        barrier = threading.Barrier(16)
+
+        def start(who):
+            barrier.wait()
+            with open_store(pg_url) as store:
+                store.save(f"{who}", TALK)
+
+        with ThreadPoolExecutor(16) as threads:
+            list(threads.map(start, range(16)))
+
+        with open_store(pg_url) as store:
+            assert 16 == len(store.names())
+
+    @pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has no fork")
+    def test_forked(self, server, schema):
+        """
+        A child of `os.fork` uses the store it inherited with connections of
+        its own, and leaves its parent's alone.
+        """
+        script = (
+            "import os, sys\n"
+            "from conversation_state import Aggregator\n"
+            "from conversation_state.store import open_store\n"
+            "store = open_store(sys.argv[1])\n"
+            "store.save('talk', Aggregator.new().add_user_prompt('first'))\n"
+            "child = os.fork()\n"
+            "for who in ['child', 'parent']:\n"
+            "    if (who == 'child') == (not child):\n"
+            "        for i in range(20):\n"
+            "            store.update('talk', lambda s: s.add_user_prompt(who))\n"
+            "if not child: store.close(); os._exit(0)\n"
+            "assert os.waitpid(child, 0)[1] == 0\n"
+            "store.update('talk', lambda s: s.add_user_prompt('last'))\n"
+            "print(len(store.load('talk')), store.verify())\n"
+        )
+        said = subprocess.run(
+            [sys.executable, "-c", script, server.url(schema)],
+            capture_output=True,
+            check=False,
+            cwd=ROOT,
+            text=True,
+        )
+
+        assert ("42 ()\n", "") == (said.stdout, said.stderr)
+
+    def test_let_go(self, server, schema):
+        """
+        A store that nobody closed is closed when nobody has it any more.
+        """
+        options = f"&application_name={schema}"
+        store = open_store(server.url(schema, options))
+        store.save("talk", TALK)
+
+        assert 1 == len(server.run(OPEN, schema))
+
+        del store
+        until = time.monotonic() + 30
+        while server.run(OPEN, schema) and time.monotonic() < until:
+            time.sleep(0.01)
+
+        assert [] == server.run(OPEN, schema)
+
+    def test_threads(self, pg_url, caplog):
+        """
+        Threads that save beside each other and on one name lose nothing, say
+        nothing in the log, and take no more connections than they may.
+        """
+        caplog.set_level(logging.INFO, "psycopg")
+        with open_store(f"{pg_url}&pool_size=3") as store:
+            store.save("shared", Aggregator.new())
+
+            def speak(who):
+                for i in range(10):
+                    for name in ("shared", f"own {who}"):
+                        said = partial(Aggregator.add_user_prompt, prompt=f"{who} {i}")
+                        store.update(name, said, start=Aggregator.new())
+
+            with ThreadPoolExecutor(6) as threads:
+                list(threads.map(speak, range(6)))
+
+            said = [message.text for message in store.load("shared")]
+            for who in range(6):
+                mine = [text for text in said if text.startswith(f"{who} ")]
+                assert [f"{who} {i}" for i in range(10)] == mine
+
+            assert 60 == len(said)
+            assert () == store.verify()
+            assert 3 >= len(store._core.backend._idle)  # type: ignore[attr-defined]
+
+        assert [] == caplog.messages
+
+    def test_prepared_off(self, pg_url):
+        """
+        Nothing stays prepared for those who have a pooler in between.
+        """
+        with open_store(f"{pg_url}&prepared=off") as store:
+            state = TALK
+            for _ in range(10):
+                state = state.add_user_prompt("and?")
+                store.save("talk", state)
+
+            with store._core.backend.reading() as rows:
+                rows.get("names", "talk")
+                sql = "SELECT count(*) FROM pg_prepared_statements"
+                count = rows._link.connection.execute(sql).fetchone()  # type: ignore[attr-defined]
+
+            assert (0,) == count

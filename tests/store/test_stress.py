@@ -1,0 +1,120 @@
+"""
+What stores promise under stress, for a moment each; `make stress` takes minutes.
+"""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from conversation_state import Aggregator
+from conversation_state.errors import StoreError
+from conversation_state.store import Store
+from conversation_state.store._memory import MemoryBackend
+from conversation_state.store.backend import ConflictError
+from conversation_state.testing.stores import Watched
+from tests.store import server as servers
+from tests.store.stress import COUNTED, WRONG
+
+ROOT = Path(__file__).resolve().parent.parent.parent
+TALK = Aggregator.new().add_user_prompt("When is the next train?")
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has no fork")
+@pytest.mark.parametrize("kind", ["sqlite", "postgresql"])
+def test_nothing_is_lost(kind):
+    """
+    Processes that append to one name and to many, that race for a head, and
+    that are killed meanwhile, and every statement failing once: nothing is
+    lost, there twice, out of order or damaged.
+    """
+    if kind == "postgresql":
+        servers.server()  # where there is none, that is told there
+
+    done = subprocess.run(
+        [
+            *(sys.executable, "-m", "tests.store.stress", "--only", kind),
+            *("--seconds", "1", "--processes", "4"),
+        ],
+        capture_output=True,
+        check=False,
+        cwd=ROOT,
+        text=True,
+    )
+    head, *rows, last = done.stdout.splitlines()
+    found = [
+        dict(zip(COUNTED, map(_number, row[34:].split()), strict=False)) for row in rows
+    ]
+
+    assert (0, "", "Nothing was lost.") == (done.returncode, done.stderr, last)
+    assert list(COUNTED) == head.split()[1:]
+    assert 5 == len(found)
+    assert all(row["saves"] for row in found)
+    assert not any(row[what] for row in found for what in WRONG)
+    assert found[2]["conflicts"]
+    assert 2 <= found[3]["kills"]
+    assert 50 < found[4]["failures"]
+    assert (kind == "postgresql") == bool(found[4]["unknown"])
+
+
+def _number(shown):
+    return int(shown.replace(",", "")) if shown.replace(",", "").isdigit() else 0
+
+
+class TestConflicts:
+    """
+    What a backend may say at any moment, and those of ours rarely do.
+    """
+
+    VERBS = (
+        lambda store: store.fork("talk", "fork"),
+        lambda store: store.checkpoint("talk", "here"),
+        lambda store: store.erase(TALK.entries[0].id, reason="asked"),
+        lambda store: store.delete("talk"),
+        lambda store: store.collect_garbage(),
+    )
+
+    @pytest.mark.parametrize("at", ["begin", "commit"])
+    def test_tried_again(self, at):
+        """
+        A block that somebody else was in the way of is decided anew.
+        """
+        backend = MemoryBackend()
+        Store(backend).save("talk", TALK)
+        left = 0
+
+        def told(call):
+            nonlocal left
+            if left and (at == "begin" or call.verb == "commit"):
+                left -= 1
+                raise ConflictError(call)
+
+        store = Store(Watched(backend, told))
+        for verb in self.VERBS:
+            left = 3
+            verb(store)
+
+            assert 0 == left
+
+        assert ("fork",) == store.names()
+        assert () == store.verify()
+
+    def test_given_up(self):
+        """
+        Where that never ends there is an error in the end.
+        """
+        backend = MemoryBackend()
+        Store(backend).save("talk", TALK)
+
+        def told(call):
+            if call.verb == "commit":
+                raise ConflictError(call)
+
+        store = Store(Watched(backend, told))
+        for verb in self.VERBS:
+            with pytest.raises(StoreError, match="try again"):
+                verb(store)
+
+        assert TALK == store.load("talk")
