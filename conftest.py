@@ -5,6 +5,7 @@ Docstrings are run by pytest itself (`--doctest-modules`).
 """
 
 import doctest
+import sys
 
 from sybil import Sybil
 from sybil.parsers.markdown import PythonCodeBlockParser, SkipParser
@@ -16,3 +17,12 @@ pytest_collect_file = Sybil(
     ],
     patterns=["*.md"],
 ).pytest()
+
+
+def pytest_sessionfinish() -> None:
+    """
+    A server that tests or examples asked for is stopped with them.
+    """
+    servers = sys.modules.get("tests.store.server")
+    if servers is not None:
+        servers.stop()

@@ -7,15 +7,6 @@ import pytest
 from tests.store import server as servers
 
 
-@pytest.fixture(scope="session", autouse=True)
-def _stopped():
-    """
-    Whoever was started is stopped, at the end.
-    """
-    yield
-    servers.stop()
-
-
 @pytest.fixture(scope="session")
 def server():
     """
