@@ -5,6 +5,7 @@ Entries from rows: read, and seen to be what was saved.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from hashlib import blake2b
 from typing import Any
 
 from conversation_state._canonical import load
@@ -122,16 +123,17 @@ def _follows(
     """
     Whether rows are what was saved after *before*.
     """
-    for row, item in zip(rows, items, strict=True):
-        id, body, content, digest = row
-        if content is not None or body[:1] == b"[":
-            content, what = content_of(kind, row, item, shown)
+    hashed, size = blake2b, DIGEST_SIZE
+    for i, (id, body, stored, digest) in enumerate(rows):
+        if stored is not None or body.startswith(b"["):
+            content, what = content_of(kind, rows[i], items[i], shown)
             if what:
                 return False
         else:
-            content = content_digest(id, body)
+            # `content_digest`, written out: this is a quarter of all loading.
+            content = hashed(b"%b\0%b" % (id, body), digest_size=size).digest()
 
-        before = chained(before, content)
+        before = hashed(before + content, digest_size=size).digest()
         if before != digest:
             return False
 

@@ -64,6 +64,30 @@ class LettingGo(Subject):
 
         assert {"changes"} == left
 
+    def test_collects_nothing_twice(self, store: Store) -> None:
+        """
+        What was collected once is counted once, with vacuum as without, and
+        nobody forgets what is there when nothing was.
+        """
+        states = grown(TALK, 5)
+        store.save("talk", states[-1])
+        store.save("fork", states[2].fork().add_user_prompt("mine"))
+        store.delete("talk")
+        first = store.collect_garbage(vacuum=True)
+        with store._core.backend.reading() as rows:
+            changes = rows.scan("changes", None, None)
+
+        again = store.collect_garbage()
+
+        assert (2, 2, 0) == (first.entries, first.ledger_entries, first.branches)
+        assert (0, 0, 0, 0) == (
+            *(again.entries, again.ledger_entries, again.origins, again.size),
+        )
+        with store._core.backend.reading() as rows:
+            assert changes == rows.scan("changes", None, None)
+
+        assert () == store.verify()
+
     def test_places_that_came_free(self, store: Store) -> None:
         """
         Who remembers rows that were collected takes none of them for those
