@@ -223,7 +223,8 @@ def _let_go(core: Core, tx: Writing, found: _Garbage) -> Collected:
     reach, origins = found.reach, {*found.origins}
     for _, number in all_rows(tx, "names", ("name", "number")):
         # Somebody may have saved since: what they need is no garbage.
-        low = found.newest.get(number, number << SHIFT) + 1
+        newest = found.newest.get(number)
+        low = number << SHIFT if newest is None else newest + 1
         for row in tx.scan("revisions", low, (number + 1) << SHIFT):
             revision = Revision._make(row)
             origins.discard(revision.origin)

@@ -2,6 +2,7 @@
 What was erased or collected is gone from the file, and nothing else is.
 """
 
+import random
 import sqlite3
 import time
 from concurrent.futures import ProcessPoolExecutor
@@ -103,18 +104,22 @@ class TestErase:
         Rows that moved while others came between them may leave copies; a
         vacuum leaves none, in no file.
         """
-        base = TALK.extend([UserMessage("x" * 300)] * 5)
+        chosen = random.Random(1)
         with open_store(url) as store:
-            talks = [base.fork() for _ in range(4)]
-            secret_of = {}
-            for turn in range(60):
-                for i, talk in enumerate(talks):
-                    secret = f"secret-{i:02}-{turn:03}-" * 8
-                    talks[i] = talk.add_user_prompt(secret)
-                    secret_of[talks[i].entries[-1].id] = secret
-                    store.save(f"talk {i}", talks[i])
+            talks = [TALK.fork().add_user_prompt(f"{i}") for i in range(6)]
+            for i, talk in enumerate(talks):
+                store.save(f"talk {i}", talk)
 
-            erased = [id for n, id in enumerate(secret_of) if n % 3 == 0]
+            secret_of = {}
+            for turn in range(300):
+                i = chosen.randrange(6)
+                secret = f"secret-{turn:03}-"
+                said = secret * chosen.randrange(1, 90)
+                talks[i] = talks[i].add_user_prompt(said)
+                secret_of[talks[i].entries[-1].id] = secret
+                store.save(f"talk {i}", talks[i])
+
+            erased = [id for n, id in enumerate(secret_of) if n % 7]
             for id in erased:
                 store.erase(id, reason="asked for")
 
@@ -161,7 +166,7 @@ class TestErase:
         What was deleted is gone from the files after a collection with vacuum,
         which makes them small.
         """
-        large = (SECRETS[0] * 1_000).encode()
+        large = (SECRETS[0] * 40_000).encode()
         with open_store(url) as store:
             store.save("kept", TALK)
             state = TALK.add(UserMessage([ImagePart(data=large)]))
