@@ -69,16 +69,9 @@ EMPTY = Empty()
 
 
 class TestPostgres(OnServer, StoreContract):
-    def _fails(self, folder, at):
-        # Every fourth call, for they take long here; `make stress`, and a
-        # short run of it, fails each statement.
-        if at % 4:
-            return True
-
-        try:
-            return super()._fails(folder, at)
-        finally:
-            self._clear()
+    """
+    What every store promises.
+    """
 
 
 class TestSeveralConnections(OnServer, StoreContract):

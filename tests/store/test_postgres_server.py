@@ -107,7 +107,8 @@ class TestTrips:
         list(trips("first", 2_000))
 
         assert [7, 3, 4, 7, 8] == list(trips("short", 20))
-        assert [9, 3, 4, 7, 8] == list(trips("long", 2_000))
+        # What stands before a window says whether it is what was saved.
+        assert [9, 3, 4, 8, 8] == list(trips("long", 2_000))
 
 
 class TestWireIsCut:
@@ -156,7 +157,7 @@ class TestServerIsGone:
         with pytest.raises(StoreError, match="lost, and nothing was changed"):  # noqa: SIM117, PT012 - the inner one is cut
             with backend.writing() as block:
                 block.set("names", "talk", number=7)
-                assert ("talk", 7) == block.get("names", "talk")
+                assert (7,) == block.get("names", "talk", ("number",))
                 server.run(
                     "SELECT pg_terminate_backend(%s, 10000)",
                     block._link.connection.info.backend_pid,
@@ -571,7 +572,7 @@ class TestTables:
         assert () == store.names(prefix="a\0")
         with store._core.backend.reading() as rows:
             assert rows.get("names", "a\0") is None
-            names = [name for name, _ in rows.scan("names", "a\0b", "b\0")]
+            names = [name for name, *_ in rows.scan("names", "a\0b", "b\0")]
 
         assert ["a\x01", "b"] == names
 

@@ -106,7 +106,10 @@ class TestConflicts:
         Where that never ends there is an error in the end.
         """
         backend = MemoryBackend()
-        Store(backend).save("talk", TALK)
+        store = Store(backend)
+        store.save("talk", TALK)
+        store.save("gone", Aggregator.new(messages=TALK))
+        store.delete("gone")
 
         def told(call):
             if call.verb == "commit":

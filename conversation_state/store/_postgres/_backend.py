@@ -147,14 +147,25 @@ class PostgresBackend:
     def scrub(self) -> None:
         """
         VACUUM: what was removed is given back to the tables, which write over
-        it in time. VACUUM FULL, which keeps all others waiting, is for whoever
-        can choose the hour.
+        it in time.
         """
+        # Where the server is at it itself there is nothing to wait for.
+        self._vacuum("SKIP_LOCKED")
+
+    def vacuum(self) -> None:
+        """
+        VACUUM FULL: the tables are written anew, and all others wait for it.
+
+        What the server has copied elsewhere, its write-ahead log and replicas
+        above all, is its own affair.
+        """
+        self._vacuum("FULL")
+
+    def _vacuum(self, how: str) -> None:
         link = self.lend()
         execute: Callable[..., Any] = link.connection.execute
         try:
-            # Where the server is at it itself there is nothing to wait for.
-            execute(f"VACUUM (SKIP_LOCKED) {', '.join(TABLES)}")
+            execute(f"VACUUM ({how}) {', '.join(TABLES)}")
         except (errors.SyntaxError, errors.FeatureNotSupported):
             pass  # a relative of PostgreSQL's, whose rows go without being asked
         except psycopg.Error as error:
