@@ -1,32 +1,29 @@
 """
 The commands, as click sees them.
 
-What lives here: arguments and options, what goes to stdout and what to stderr,
-and with which status a command ends. What does not: what a replay does
-(`replay`), where conversations come from (`_reading`) and what they look like
-(`_showing`).
+What lives here: the group and the order its help has, and the command that
+replays. What does not: the commands on a store (`_import`, `_looking`,
+`_moving`, `_export`, `_tending`), what a replay does (`replay`), where
+conversations come from (`_reading`), what they look like (`_showing`) and how
+a command ends (`_ending`).
 """
 
 from __future__ import annotations
 
 import importlib.metadata
-import io
-import os
-import stat
 import sys
-from contextlib import suppress
-from pathlib import Path
 from time import monotonic
 
 import click
 
+from conversation_state.cli._ending import BROKEN, FAILED, ending
+from conversation_state.cli._export import export
+from conversation_state.cli._import import import_
+from conversation_state.cli._looking import diff, log, names, show, trim
+from conversation_state.cli._moving import checkpoint, fork, rollback
+from conversation_state.cli._tending import delete, erase, gc, verify
+
 __all__ = ["cli"]
-
-_BROKEN = 1
-_FAILED = 2
-
-# 128 and the number of the signal, which most programs die of there.
-_BROKEN_PIPE = 141
 
 _MEBIBYTE = 1 << 20
 
@@ -49,7 +46,36 @@ def _show_version(
     context.exit()
 
 
-@click.group(context_settings={"help_option_names": ["-h", "--help"]})
+class _InSections(click.Group):
+    """
+    A group whose help has its commands in sections, in the order of use.
+    """
+
+    sections: dict[str, tuple[click.Command, ...]]
+
+    def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 - click's
+        return [
+            command.name or ""
+            for commands in self.sections.values()
+            for command in commands
+        ]
+
+    def format_commands(
+        self, ctx: click.Context, formatter: click.HelpFormatter
+    ) -> None:
+        widest = max(map(len, self.list_commands(ctx)))
+        room = formatter.width - widest - 6
+        for title, commands in self.sections.items():
+            with formatter.section(title):
+                formatter.write_dl(
+                    [
+                        (f"{command.name:{widest}}", command.get_short_help_str(room))
+                        for command in commands
+                    ]
+                )
+
+
+@click.group(cls=_InSections, context_settings={"help_option_names": ["-h", "--help"]})
 @click.option(
     "--version",
     is_flag=True,
@@ -61,10 +87,19 @@ def _show_version(
 def cli() -> None:
     """
     Conversations with language models, as values.
+
+    A store is a file of conversations, each under a name, every state they
+    were ever in restorable. --store or CONVERSATION_STATE_STORE says where it
+    is: sqlite:///talks.db. NAME@3 is revision 3 of NAME, NAME@-1 the one before
+    the newest, NAME@LABEL the one with that label, NAME the newest.
+
+    The status is 0 if all is well; 1 if a check failed or the answer is no; 2
+    if something could not be read, written, found or understood; 130 if it was
+    interrupted; 141 if nobody reads what is printed.
     """
 
 
-@cli.command()
+@click.command()
 @click.argument("files", metavar="FILE...", nargs=-1, required=True)
 @click.option(
     "--window",
@@ -132,17 +167,8 @@ def replay(
         )
         raise click.UsageError(msg)
 
-    try:
+    with ending(context):
         context.exit(_replayed(files, window, max_output, as_json, max_line))
-    except OSError as error:
-        # Reading is told file by file, so it is stdout that takes nothing more.
-        # What is still buffered for it has to go somewhere when Python ends.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        if isinstance(error, BrokenPipeError):
-            context.exit(_BROKEN_PIPE)
-
-        click.echo(f"standard output: {error.strerror}", err=True)
-        context.exit(_FAILED)
 
 
 def _replayed(
@@ -152,16 +178,12 @@ def _replayed(
     from conversation_state.cli.replay import replay
     from conversation_state.counting import TokenBudget
 
-    if isinstance(sys.stdout, io.TextIOWrapper):
-        # A conversation may be called what the terminal has no letters for.
-        sys.stdout.reconfigure(errors="backslashreplace")
-
     budget = TokenBudget(context_window=window, max_output_tokens=max_output)
     rows: list[_showing.Row] = []
     done = broken = unreadable = 0
     drawn = monotonic()
     quiet = as_json and sys.stdout.isatty()
-    with _showing.progress(_total_bytes(files), quiet=quiet) as bar:
+    with _showing.progress(_reading.total_bytes(files), quiet=quiet) as bar:
         (task,) = bar.task_ids
         for item in _reading.read(
             files,
@@ -190,25 +212,17 @@ def _replayed(
         click.echo(_showing.report(rows, files=files))
 
     if broken:
-        return _BROKEN
+        return BROKEN
 
-    return _FAILED if unreadable else 0
+    return FAILED if unreadable else 0
 
 
-def _total_bytes(files: tuple[str, ...]) -> int | None:
-    """
-    How much there is to read; None if not all of it is in plain files.
-    """
-    total = 0
-    for file in files:
-        if file == "-":
-            return None
-
-        with suppress(OSError):  # told when it is read
-            status = Path(file).stat()
-            if not stat.S_ISREG(status.st_mode):
-                return None
-
-            total += status.st_size
-
-    return total
+_SECTIONS: dict[str, tuple[click.Command, ...]] = {
+    "Files": (replay, import_, export),
+    "Look": (names, log, show, diff, trim),
+    "Move": (checkpoint, fork, rollback),
+    "Tend": (verify, gc, erase, delete),
+}
+_InSections.sections = _SECTIONS
+for _command in [each for section in _SECTIONS.values() for each in section]:
+    cli.add_command(_command)

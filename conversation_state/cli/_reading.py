@@ -9,20 +9,26 @@ what was said (`_commands`).
 
 from __future__ import annotations
 
+import stat
 import sys
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager, nullcontext, suppress
 from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple
 
 from conversation_state.adapters import openai_chat, transcripts
 from conversation_state.adapters.transcripts import Transcript, line_results
+from conversation_state.aggregator import Aggregator
+from conversation_state.codec import from_data
 from conversation_state.errors import ConversationStateError, DecodeError, Problem
 from conversation_state.messages import Message
 
-__all__ = ["STANDARD_INPUT", "Found", "Unreadable", "lines", "read"]
+__all__ = ["STANDARD_INPUT", "Found", "Unreadable", "lines", "read", "total_bytes"]
 
 STANDARD_INPUT = "-"
+
+# How a document of this library says that it is one.
+_OURS = "conversation_state"
 
 # How many bad lines of a file are told one by one; the others are counted. Of
 # lines that are no text at all, one says everything.
@@ -50,12 +56,18 @@ class Found(NamedTuple):
         line: The line it is on, counted from 1.
 
         messages: What was said.
+
+        id: The id it has there; "" if it has none.
+
+        state: The state it was written from, if that is what the line holds.
     """
 
     name: str
     file: str
     line: int
     messages: tuple[Message, ...]
+    id: str = ""
+    state: Aggregator | None = None
 
 
 class Unreadable(NamedTuple):
@@ -119,8 +131,8 @@ def read(
     A line holds one conversation: messages in OpenAI's chat format, as a list
     or as an object with the list as ``messages`` and maybe an ``id``; or one in
     ShareGPT's format and others that `adapters.transcripts` reads, of which one
-    has a message a line. Blank lines hold nothing. A file's first bad lines are
-    told, the rest counted.
+    has a message a line; or a state as `codec.encode` writes it. Blank lines
+    hold nothing. A file's first bad lines are told, the rest counted.
 
     Args:
         files: Paths; ``-`` is standard input.
@@ -136,6 +148,25 @@ def read(
                 yield from _read(file, stream, limit, advance, nameless)
         except OSError as error:
             yield Unreadable(file, 0, error.strerror or str(error))
+
+
+def total_bytes(files: Sequence[str]) -> int | None:
+    """
+    How much there is to read; None if not all of it is in plain files.
+    """
+    total = 0
+    for file in files:
+        if file == STANDARD_INPUT:
+            return None
+
+        with suppress(OSError):  # told when it is read
+            status = Path(file).stat()
+            if not stat.S_ISREG(status.st_mode):
+                return None
+
+            total += status.st_size
+
+    return total
 
 
 def _opened(file: str) -> AbstractContextManager[BinaryIO]:
@@ -157,8 +188,12 @@ def _read(
     for found in line_results(_lines(stream, limit, advance), load=_load):
         holds_nothing = False
         if isinstance(found, Transcript):
-            name = found.name or nameless.format(found.line)
-            yield Found(name, file, found.line, found.messages)
+            said = found.messages
+            # A state's id is no name, only what tells it from others.
+            state = said.state if isinstance(said, _OfState) else None
+            id = found.name if state is None else ""
+            name = id or nameless.format(found.line)
+            yield Found(name, file, found.line, tuple(said), id, state)
             continue
 
         binary = isinstance(found.error, _NoTextError)
@@ -202,10 +237,25 @@ def _lines(
             yield error
 
 
+class _OfState(tuple[Message, ...]):
+    """
+    The messages of a state, and the state.
+    """
+
+    state: Aggregator
+
+
 def _load(record: Any) -> tuple[Message, ...]:
     """
-    The messages of *record*, in OpenAI's format or another that people share.
+    The messages of *record*, in OpenAI's format or another that people share,
+    or of a state of ours.
     """
+    if isinstance(record, dict) and record.get("format") == _OURS:
+        state = from_data(record, expect=Aggregator)
+        messages = _OfState(state)
+        messages.state = state
+        return messages
+
     said = record.get("messages") if isinstance(record, dict) else record
     first = said[0] if isinstance(said, list) and said else None
     try:

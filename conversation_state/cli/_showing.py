@@ -28,7 +28,7 @@ from rich.text import Text
 from conversation_state.cli._reading import Found
 from conversation_state.cli.replay import Drop, Replay
 
-__all__ = ["Row", "as_json", "plain", "progress", "report"]
+__all__ = ["Row", "as_json", "counted", "in_words", "plain", "progress", "report"]
 
 # So many conversations have their trims told in words, so many problems of
 # all of them are told below the table.
@@ -99,18 +99,21 @@ def as_json(found: Found, outcome: Replay) -> str:
 
 
 @contextmanager
-def progress(total_bytes: int | None, *, quiet: bool = False) -> Iterator[Progress]:
+def progress(
+    total: int | None, *, quiet: bool = False, doing: str = "Replaying"
+) -> Iterator[Progress]:
     """
     A bar on stderr that goes away when it is done; nothing off a terminal.
 
-    Its one task counts bytes, which are known before conversations are. It is
+    Its one task counts bytes where a file is read, for they are known before
+    conversations are; how many of those there were is its field *count*. It is
     drawn when asked to be (`Progress.refresh`): a thread that draws would
     allocate memory while that of states is measured.
     """
     idle = quiet or not sys.stderr.isatty()
     console = Console(stderr=True, highlight=False, markup=False, emoji=False)
     bar = Progress(
-        TextColumn("Replaying", markup=False),
+        TextColumn(doing, markup=False),
         BarColumn(),
         TaskProgressColumn(show_speed=False),
         TextColumn("{task.fields[count]:,} conversations", markup=False),
@@ -122,7 +125,7 @@ def progress(total_bytes: int | None, *, quiet: bool = False) -> Iterator[Progre
         auto_refresh=False,
         disable=idle,
     )
-    bar.add_task("", total=total_bytes, count=0)
+    bar.add_task("", total=total, count=0)
     # Even one that is disabled ends with an empty line in rich 13.
     with nullcontext() if idle else bar:
         yield bar
@@ -152,7 +155,7 @@ def _opening(rows: Sequence[Row], files: Sequence[str]) -> Text:
         origin = "standard input" if files[0] == "-" else plain(files[0])
 
     return Text(
-        f"Replayed {_count(len(rows), 'conversation')} from {origin}: built message "
+        f"Replayed {counted(len(rows), 'conversation')} from {origin}: built message "
         "by message with every state kept, rolled back to the last user turn, "
         "forked into two branches and joined again, trimmed to "
         f"{rows[0].outcome.limit_tokens:,} tokens, written to bytes and read back."
@@ -230,9 +233,10 @@ def _closing(rows: Sequence[Row]) -> Iterator[Text]:
     yield Text()
     trimmed = [row for row in rows if row.outcome.drops]
     for name, outcome in trimmed if len(rows) <= _TRIMS_TOLD else ():
+        words = ", ".join(map(in_words, outcome.drops))
         yield Text(
-            f"Trimmed {_name(name)}: dropped messages "
-            f"{', '.join(map(_drop, outcome.drops))}, kept the other {outcome.kept:,}."
+            f"Trimmed {_name(name)}: dropped messages {words}, kept the other "
+            f"{outcome.kept:,}."
         )
 
     problems = [
@@ -254,7 +258,10 @@ def _closing(rows: Sequence[Row]) -> Iterator[Text]:
     yield Text(_verdict([row.outcome for row in rows]))
 
 
-def _drop(drop: Drop) -> str:
+def in_words(drop: Drop) -> str:
+    """
+    Which messages were dropped, and why.
+    """
     # Counted from 1, as people count; the JSON counts from 0.
     numbers = f"{drop.first + 1:,}"
     if drop.last > drop.first:
@@ -270,7 +277,7 @@ def _verdict(outcomes: Sequence[Replay]) -> str:
     broken = sum(bool(each.broken) for each in outcomes)
     if broken:
         return (
-            f"{broken:,} of {_count(len(outcomes), 'conversation')} did not come "
+            f"{broken:,} of {counted(len(outcomes), 'conversation')} did not come "
             "through. That is a bug of conversation-state; please report it."
         )
 
@@ -292,5 +299,8 @@ def _name(name: str) -> str:
     return name if len(name) <= _NAME else f"{name[: _NAME - 3]}..."
 
 
-def _count(number: int, noun: str) -> str:
+def counted(number: int, noun: str) -> str:
+    """
+    So many of them, in words.
+    """
     return f"{number:,} {noun}{'s'[: number != 1]}"

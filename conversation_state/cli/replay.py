@@ -28,7 +28,7 @@ from conversation_state.messages import AssistantMessage, Message
 from conversation_state.trimming import Dropped, TrimContext, fit, trim
 from conversation_state.usage import Usage
 
-__all__ = ["Drop", "Replay", "bytes_per_state", "replay"]
+__all__ = ["Drop", "Replay", "bytes_per_state", "drops_of", "replay"]
 
 # What the second branch says in place of what was said.
 _INSTEAD = AssistantMessage("Let me ask a colleague and come back to you.")
@@ -218,7 +218,7 @@ def replay(messages: Sequence[Message], budget: TokenBudget) -> Replay:
         limit_tokens=budget.effective_input_limit,
         kept=None if view is None else len(view.messages),
         dropped=None if view is None else len(view.dropped),
-        drops=() if view is None else _drops(view.dropped),
+        drops=() if view is None else drops_of(view.dropped),
         no_view=no_view,
         encoded_bytes=len(data),
         seconds=seconds,
@@ -371,7 +371,10 @@ def _digest(message: Message) -> bytes:
     return blake2b(repr(message).encode(), digest_size=16).digest()
 
 
-def _drops(dropped: Iterable[Dropped]) -> tuple[Drop, ...]:
+def drops_of(dropped: Iterable[Dropped]) -> tuple[Drop, ...]:
+    """
+    What a view does not show, neighbours together.
+    """
     drops: list[Drop] = []
     for seq, reason in dropped:
         if drops and drops[-1].last == seq - 1 and drops[-1].reason == reason:
