@@ -232,7 +232,8 @@ def diff(
     """
     Compare two saved states.
 
-    Tells what both have, and what each has alone. A and B are names, or NAME@REVISION, or NAME@LABEL.
+    Tells what both have, and what each has alone. A and B are names, or
+    NAME@REVISION, or NAME@LABEL.
     """
     from conversation_state.diffing import diff as compare
 
@@ -315,7 +316,7 @@ def trim(
         except BudgetExceededError as error:
             msg = (
                 f"no valid view of {which.text!r} fits: the smallest needs "
-                f"{error.needed:,} tokens, and --limit is {limit:,}"
+                f"{error.needed_tokens:,} tokens, and --limit is {limit:,}"
             )
             raise DeclinedError(msg) from None
 
