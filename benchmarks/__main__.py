@@ -27,6 +27,7 @@ NAMES = (
     "parallel",
     "store",
     "postgres",
+    "store_peers",
     "imports",
 )
 

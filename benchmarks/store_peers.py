@@ -1,0 +1,230 @@
+"""
+Four hundred turns of two messages of 500 characters, saved after each message,
+beside LangGraph's `SqliteSaver` and OpenAI Agents' `SQLiteSession`: the size
+of the file, the time a turn takes, and the time to load the newest state.
+
+Every state is restorable with ours and with LangGraph's: its default channel
+writes all messages again into each checkpoint, its delta channel what is new
+and a snapshot now and then. The session keeps one list, so only its newest
+state is there. A turn of LangGraph's is one run of a graph with one node; what
+its saver takes is told apart, over all its threads, so that it may be more
+than the turn. All use a log (WAL), and files count after the last connection
+was closed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sqlite3
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing
+from functools import partial
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Annotated, Any, NamedTuple, TypedDict
+
+from langchain_core.messages import AIMessage, AnyMessage, HumanMessage
+from langgraph.channels import DeltaChannel
+from langgraph.checkpoint.sqlite import SqliteSaver
+from langgraph.graph import START, StateGraph
+from langgraph.graph.message import add_messages
+
+from benchmarks.measure import Row, seconds
+from conversation_state import Aggregator, AssistantMessage, UserMessage
+from conversation_state.store import open_store
+
+TURNS = 400
+TEXT = "x" * 500
+
+
+class Kept(NamedTuple):
+    """
+    What came of all turns.
+
+    Attributes:
+        turn_ms: What a turn took.
+
+        saving_ms: What of that the saver took; all, where it does nothing else.
+
+        size: The bytes of the file.
+
+        load_ms: What it took to open the file and load the newest state.
+    """
+
+    turn_ms: float
+    saving_ms: float
+    size: int
+    load_ms: float
+
+
+def _kept(
+    path: Path, turns: Callable[[], float | None], load: Callable[[], int]
+) -> Kept:
+    start = time.perf_counter()
+    saving = turns()
+    took = time.perf_counter() - start
+    assert 2 * TURNS == load()
+    assert not Path(f"{path}-wal").exists()
+    size = path.stat().st_size
+    loading = seconds(load) * 1e3
+    saving = took if saving is None else saving
+    return Kept(took / TURNS * 1e3, saving / TURNS * 1e3, size, loading)
+
+
+def _ours(folder: str, synchronous: str) -> Kept:
+    path = Path(folder, "ours.db")
+    url = f"sqlite:///{path}?synchronous={synchronous}"
+
+    def turns() -> None:
+        state = Aggregator.new()
+        with open_store(url) as store:
+            for _ in range(TURNS):
+                state = state.add(UserMessage(TEXT))
+                store.save("talk", state)
+                state = state.add(AssistantMessage(TEXT))
+                store.save("talk", state)
+
+    def load() -> int:
+        with open_store(url) as store:
+            return len(store.load("talk"))
+
+    kept = _kept(path, turns, load)
+    with open_store(url) as store:
+        for at in (1, TURNS, 2 * TURNS):
+            assert at == len(store.load("talk", at=at))
+
+    return kept
+
+
+def extend(
+    said: Sequence[AnyMessage], new: Sequence[Sequence[AnyMessage]]
+) -> list[AnyMessage]:
+    """
+    What was said, and then all that is *new*; what a delta channel asks for.
+    """
+    return [*said, *(message for each in new for message in each)]
+
+
+class Whole(TypedDict):
+    """
+    The usual state of a graph.
+    """
+
+    messages: Annotated[list[AnyMessage], add_messages]
+
+
+class Delta(TypedDict):
+    """
+    The same with the channel that writes what is new.
+    """
+
+    messages: Annotated[list[AnyMessage], DeltaChannel(extend)]
+
+
+def _langgraph(folder: str, synchronous: str, *, delta: bool) -> Kept:
+    spent = [0.0]
+
+    def timed(function: Callable[..., Any]) -> Callable[..., Any]:
+        def call(*args: Any, **kwargs: Any) -> Any:
+            start = time.perf_counter()
+            try:
+                return function(*args, **kwargs)
+            finally:
+                spent[0] += time.perf_counter() - start
+
+        return call
+
+    path = Path(folder, "langgraph.db")
+
+    def opened() -> tuple[sqlite3.Connection, Any]:
+        connection = sqlite3.connect(path, check_same_thread=False)
+        connection.execute(f"PRAGMA synchronous = {synchronous}")
+        saver: Any = SqliteSaver(connection)
+        saver.put, saver.put_writes = timed(saver.put), timed(saver.put_writes)
+        schema: Any = Delta if delta else Whole
+        graph: Any = StateGraph(schema)
+        graph.add_node("answer", lambda _state: {"messages": [AIMessage(TEXT)]})
+        graph.add_edge(START, "answer")
+        return connection, graph.compile(checkpointer=saver)
+
+    config: Any = {"configurable": {"thread_id": "talk"}}
+
+    def turns() -> float:
+        connection, graph = opened()
+        with closing(connection):
+            for _ in range(TURNS):
+                graph.invoke({"messages": [HumanMessage(TEXT)]}, config)
+
+        return spent[0]
+
+    def load() -> int:
+        connection, graph = opened()
+        with closing(connection):
+            return len(graph.get_state(config).values["messages"])
+
+    return _kept(path, turns, load)
+
+
+def _session(folder: str) -> Kept:
+    from agents import SQLiteSession
+
+    path = Path(folder, "session.db")
+
+    def turns() -> None:
+        async def run() -> None:
+            session = SQLiteSession("talk", path)
+            for _ in range(TURNS):
+                await session.add_items([{"role": "user", "content": TEXT}])
+                await session.add_items([{"role": "assistant", "content": TEXT}])
+
+            session.close()
+
+        asyncio.run(run())
+
+    def load() -> int:
+        session = SQLiteSession("talk", path)
+        items = asyncio.run(session.get_items())
+        session.close()
+        return len(items)
+
+    return _kept(path, turns, load)
+
+
+def rows() -> Iterator[Row]:
+    """
+    Each peer, with both kinds of durability where it can be set.
+    """
+    sizes: list[Row] = []
+    for synchronous in ("normal", "full"):
+        with TemporaryDirectory() as folder:
+            ours = _ours(folder, synchronous)
+
+        peers: dict[str, Callable[[str], Kept]] = {
+            "LangGraph, full values": partial(
+                _langgraph, synchronous=synchronous, delta=False
+            ),
+            "LangGraph, delta channel": partial(
+                _langgraph, synchronous=synchronous, delta=True
+            ),
+        }
+        if synchronous == "full":  # SQLite's default, and it offers no other
+            peers["Agents SQLiteSession"] = _session
+
+        for beside, run in peers.items():
+            with TemporaryDirectory() as folder:
+                theirs = run(folder)
+
+            claim = f"a turn, {synchronous}"
+            yield Row(claim, TURNS, ours.turn_ms, beside, theirs.turn_ms, "ms")
+            if theirs.saving_ms != theirs.turn_ms:
+                claim = f"its saves alone, {synchronous}"
+                yield Row(claim, TURNS, ours.turn_ms, beside, theirs.saving_ms, "ms")
+
+            claim = f"open and load, {synchronous}"
+            yield Row(claim, 2 * TURNS, ours.load_ms, beside, theirs.load_ms, "ms")
+            if synchronous == "full":
+                claim, size = "the file", theirs.size / 1e3
+                sizes.append(Row(claim, 2 * TURNS, ours.size / 1e3, beside, size, "kB"))
+
+    yield from sizes
