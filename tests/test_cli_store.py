@@ -1,0 +1,1006 @@
+import re
+import sqlite3
+import sys
+
+import pytest
+from click.testing import CliRunner
+
+from conversation_state.aggregator import Aggregator
+from conversation_state.cli._commands import cli
+from conversation_state.messages import AssistantMessage, UserMessage
+from conversation_state.rendering import render_transcript
+from conversation_state.store import open_store
+from conversation_state.usage import Usage
+from tests.commands import HOSTILE, Commands
+
+STATES = [Aggregator.new().add_user_prompt("When is the next train?")]
+STATES.append(STATES[-1].add_assistant_message("At noon.").add_usage(Usage(7, 3)))
+STATES.append(STATES[-1].add_user_prompt("Book it.").add_assistant_message("Done."))
+
+
+@pytest.fixture(autouse=True)
+def _no_store_by_default(monkeypatch):
+    """
+    What somebody has set for their own shell is not what is tested.
+    """
+    monkeypatch.delenv("CONVERSATION_STATE_STORE", raising=False)
+
+
+@pytest.fixture
+def run(tmp_path):
+    """
+    The commands on a store that is not there yet.
+    """
+    return Commands(tmp_path)
+
+
+@pytest.fixture
+def store(run):
+    """
+    That store with a conversation of three revisions, the second labelled.
+    """
+    with open_store(run.url) as store:
+        for state in STATES:
+            store.save("travel", state)
+
+        store.checkpoint("travel", "before booking", at=2)
+        yield store
+
+
+class TestOpening:
+    @pytest.mark.parametrize(
+        "command",
+        [
+            ["names"],
+            ["log", "x"],
+            ["show", "x"],
+            ["diff", "x", "y"],
+            ["trim", "x", "--limit", "9"],
+            ["export", "x"],
+            ["fork", "x", "y"],
+            ["checkpoint", "x", "y"],
+            ["rollback", "x", "1"],
+            ["verify"],
+            ["gc"],
+            ["erase", "x", "1", "--reason", "y", "--yes"],
+            ["delete", "x", "--yes"],
+        ],
+    )
+    def test_makes_no_files(self, run, command):
+        """
+        Whoever mistypes a path is told, and not left with an empty file.
+        """
+        result = run(*command, status=2)
+
+        assert "there is no such file; `import` makes one" in result.stderr
+        assert "" == result.stdout
+        assert [] == [*run.folder.iterdir()]
+
+    @pytest.mark.parametrize(
+        ("url", "told"),
+        [
+            ("talks.db", "did you mean sqlite:///talks.db?"),
+            ("mysql://me:secret@host/x", "no store's URL"),
+            ("sqlite:///x?mode=whatever", "mode=whatever"),
+            ("sqlite:///" + "x" * 5_000, "name too long"),
+            ("memory:", "there is no name 'x'"),
+            ("sqlite:///tests", "this is a directory"),
+            ("sqlite:///README.md", "no database"),
+            ("sqlite:///a\0b", ""),
+        ],
+    )
+    def test_bad_urls(self, run, url, told):
+        """
+        What is no store is told in one line, without any password.
+        """
+        result = run("log", "x", url=url, status=2)
+
+        assert "" == result.stdout
+        assert 1 == result.stderr.count("\n")
+        assert told in result.stderr
+        assert "secret" not in result.stderr
+
+    def test_no_url(self):
+        """
+        Without a store the option and the variable are named.
+        """
+        result = CliRunner().invoke(cli, ["names"])
+
+        assert 2 == result.exit_code
+        assert "--store" in result.stderr
+        assert "CONVERSATION_STATE_STORE" in result.stderr
+
+    def test_variable(self, run, store, monkeypatch):
+        """
+        The variable says where the store is, and the option goes before it.
+        """
+        monkeypatch.setenv("CONVERSATION_STATE_STORE", run.url)
+
+        result = CliRunner().invoke(cli, ["names"])
+
+        assert "travel" in result.stdout
+        run("names", url="memory:")
+
+    def test_spaces(self, tmp_path, run, store):
+        """
+        A path is found as the store finds it, with what URLs can't hold.
+        """
+        store.close()
+        run.path.rename(tmp_path / "my talks?.db")
+
+        found = run.json("names", url=f"sqlite:///{tmp_path}/my%20talks%3F.db")
+
+        assert ["travel"] == [head["name"] for head in found]
+
+
+class TestAsked:
+    @pytest.mark.parametrize(
+        ("asked", "revision"),
+        [
+            ("travel", 3),
+            ("travel@3", 3),
+            ("travel@1", 1),
+            ("travel@-1", 2),
+            ("travel@-2", 1),
+            ("travel@before booking", 2),
+        ],
+    )
+    def test_revisions(self, run, store, asked, revision):
+        """
+        A name is its newest revision; others have numbers, from either end,
+        and labels.
+        """
+        shown = run.json("show", asked)
+
+        texts = [message.text for message in STATES[revision - 1]]
+        assert texts == [each["message"]["content"] for each in shown]
+
+    @pytest.mark.parametrize(
+        ("asked", "told"),
+        [
+            ("travel@9", "no revision 9"),
+            ("travel@0", "no revision 0"),
+            ("travel@-3", "is at revision 3, so there is none 3 before it"),
+            ("travel@-0", "no label"),
+            ("travel@", "nothing comes after the @"),
+            ("travel@later", "no label 'later'"),
+            ("travel@99999999999999999999", "no label"),
+            (f"travel@{'x' * 501}", "1 to 500 characters"),
+            ("travle", "did you mean 'travel'?"),
+            ("travle@2", "did you mean 'travel'?"),
+            ("@2", "no name '@2'"),
+            ("", "1 to 500 characters"),
+            ("x" * 501, "1 to 500 characters"),
+        ],
+    )
+    def test_not_there(self, run, store, asked, told):
+        """
+        What is not there is told with what is much like it.
+        """
+        result = run("show", asked, status=2)
+
+        assert told in result.stderr
+        assert 1 == result.stderr.count("\n")
+        assert "" == result.stdout
+
+    def test_names_with_ats(self, run, store):
+        """
+        A name may hold an @, and so may a label: the longest name there is
+        counts.
+        """
+        store.save("me@example.com", STATES[0], label="a@b")
+        store.save("me@example.com", STATES[1])
+        store.save("me", STATES[2])
+
+        assert [2, 1, 4, 1] == [
+            len(run.json("show", asked))
+            for asked in (
+                "me@example.com",
+                "me@example.com@1",
+                "me",
+                "me@example.com@a@b",
+            )
+        ]
+        run("show", "me@example.org", status=2)
+
+    @pytest.mark.parametrize("asked", [HOSTILE, f"travel@{HOSTILE}"])
+    def test_hostile(self, run, store, asked):
+        """
+        What was asked for is told, and never obeyed by a terminal.
+        """
+        assert "owned" in run("show", asked, status=2).stderr
+
+
+class TestNames:
+    def test_table(self, run, store):
+        """
+        A row for each name, in order, and where it stands.
+        """
+        store.save("apples", STATES[0])
+
+        head, apples, travel = run("names").stdout.splitlines()
+
+        assert ["REVISIONS", "SAVED", "(UTC)", "MESSAGES", "NAME"] == head.split()
+        assert ["1", "1", "apples"] == [*apples.split()[:1], *apples.split()[3:]]
+        assert ["3", "4", "travel"] == [*travel.split()[:1], *travel.split()[3:]]
+
+    def test_json(self, run, store):
+        """
+        Programs are told what a head tells.
+        """
+        (told,) = run.json("names", "--prefix", "tr")
+
+        head = store.head("travel")
+        assert {
+            "name": "travel",
+            "revision": 3,
+            "label": None,
+            "saved_at": head.saved_at.isoformat(timespec="milliseconds"),
+            "messages": 4,
+            "ledger_entries": 1,
+            "state_id": str(STATES[0].id),
+            "digest": head.digest,
+        } == told
+
+    def test_prefix(self, run, store):
+        """
+        A prefix nobody has lists nothing, and that is all right.
+        """
+        assert "" == run("names", "--prefix", "x").output
+
+    def test_hostile(self, run, store):
+        """
+        A name may hold anything; a row stays a row.
+        """
+        store.save(HOSTILE, STATES[0])
+
+        assert 3 == len(run("names").stdout.splitlines())
+        assert HOSTILE == run.json("names")[0]["name"]
+
+
+class TestLog:
+    def test_table(self, run, store):
+        """
+        The newest revision comes first, each with its label, its length and
+        the tokens it fills.
+        """
+        head, *rows = run("log", "travel").stdout.splitlines()
+
+        cells = [re.split(r"\s{2,}", row.strip()) for row in rows]
+        assert ["REVISION", "SAVED (UTC)", "MESSAGES", "TOKENS", "LABEL"] == re.split(
+            r"\s{2,}", head
+        )
+        assert ["3", "2", "1"] == [row[0] for row in cells]
+        assert ["4", "2", "1"] == [row[2] for row in cells]
+        assert ["12", "8", "6"] == [row[3] for row in cells]
+        assert [[], ["before booking"], []] == [row[4:] for row in cells]
+
+    def test_json(self, run, store):
+        """
+        Programs are told the same, and what was spent.
+        """
+        told = run.json("log", "travel")
+
+        assert [3, 2, 1] == [each["revision"] for each in told]
+        assert [None, "before booking", None] == [each["label"] for each in told]
+        assert [12, 8, 6] == [each["tokens"] for each in told]
+        assert [10, 10, 0] == [each["spent_tokens"] for each in told]
+
+    @pytest.mark.parametrize(
+        ("args", "revisions"),
+        [
+            (["travel", "-n", "1"], [3]),
+            (["travel", "--limit", "2"], [3, 2]),
+            (["travel@2"], [2, 1]),
+            (["travel@before booking", "-n", "1"], [2]),
+        ],
+    )
+    def test_some(self, run, store, args, revisions):
+        """
+        It may begin further back, and end early.
+        """
+        assert revisions == [each["revision"] for each in run.json("log", *args)]
+
+    def test_after_rollback(self, run, store):
+        """
+        States that are no beginning of the newest have their own figures.
+        """
+        run("rollback", "travel", "1")
+
+        assert [1, 4, 2, 1] == [each["messages"] for each in run.json("log", "travel")]
+        assert [6, 12, 8, 6] == [each["tokens"] for each in run.json("log", "travel")]
+
+
+class TestShow:
+    def test_transcript(self, run, store):
+        """
+        It is the transcript that the library renders, and no more.
+        """
+        result = run("show", "travel@before booking")
+
+        assert f"{render_transcript(STATES[1])}\n" == result.stdout
+        assert "" == result.stderr
+
+    def test_markdown(self, run, store):
+        """
+        And so it is as Markdown.
+        """
+        result = run("show", "travel", "--markdown")
+
+        expected = render_transcript(STATES[2], format="markdown")
+        assert f"{expected}\n" == result.stdout
+
+    def test_last(self, run, store):
+        """
+        A window shows the end, tells how much comes before, and keeps the
+        numbers.
+        """
+        result = run("show", "travel", "--last", 1, "--number")
+
+        assert "[4] assistant\n    Done.\n" == result.stdout
+        assert "(3 earlier messages are not shown)\n" == result.stderr
+        assert [2] == [
+            each["number"] for each in run.json("show", "travel@2", "--last", 1)
+        ]
+
+    def test_last_reads_no_more(self, run, store, monkeypatch):
+        """
+        The rest is not even loaded.
+        """
+        monkeypatch.setattr("conversation_state.store._loading.load", None)
+
+        assert "Done." in run("show", "travel", "--last", 2).stdout
+
+    @pytest.mark.parametrize("last", [0, 4, 99])
+    def test_last_of_few(self, run, store, last):
+        """
+        There may be fewer than that, and none is some.
+        """
+        shown = run.json("show", "travel", "--last", last)
+
+        assert min(last, 4) == len(shown)
+
+    def test_json(self, run, store):
+        """
+        A message is an object, with its number from 1, its identity and all
+        that it holds.
+        """
+        first, *_ = run.json("show", "travel")
+
+        assert {
+            "number": 1,
+            "entry_id": STATES[0].entries[0].id,
+            "message": {"role": "user", "content": "When is the next train?"},
+        } == first
+
+    def test_numbers(self, run, store):
+        """
+        Only who speaks has a number, whatever is said.
+        """
+        said = AssistantMessage(f"one\n\nuser\n    two\n[7] user\n{HOSTILE}")
+        store.save("odd", Aggregator.new(messages=[said, UserMessage(""), said]))
+
+        heads = [
+            each
+            for each in run("show", "odd", "--number").stdout.splitlines()
+            if each and not each.startswith(" ")
+        ]
+
+        assert ["[1] assistant", "[2] user", "[3] assistant"] == heads
+
+    def test_nothing(self, run, store):
+        """
+        A conversation in which nothing was said shows nothing.
+        """
+        store.save("empty", Aggregator.new())
+
+        assert "" == run("show", "empty").output
+        assert "" == run("show", "empty", "--number").output
+
+    @pytest.mark.parametrize(
+        "flags",
+        [("--json", "--markdown"), ("--json", "--number"), ("--markdown", "--number")],
+    )
+    def test_one_way(self, run, store, flags):
+        """
+        It can be told in one way only, and which two collide is said.
+        """
+        result = run("show", "travel", *flags, status=2)
+
+        assert "don't go together" in result.stderr
+        assert all(flag in result.stderr for flag in flags)
+
+
+class TestDiff:
+    def test_text(self, run, store):
+        """
+        It is the difference that the library tells, under the names asked for.
+        """
+        result = run("diff", "travel@2", "travel")
+
+        assert "--- travel@2, 2 messages\n+++ travel, 4 messages" in result.stdout
+        assert "+ user: Book it." in result.stdout
+        assert "- " not in result.stdout.replace("--- ", "")
+
+    @pytest.mark.parametrize(
+        ("flag", "expected"), [("--html", "<"), ("--markdown", "#")]
+    )
+    def test_forms(self, run, store, flag, expected):
+        """
+        Pages get HTML or Markdown.
+        """
+        result = run("diff", "travel@1", "travel@2", flag)
+
+        assert expected in result.stdout
+        assert "At noon." in result.stdout
+
+    def test_json(self, run, store):
+        """
+        Programs are told both heads, what each has alone, and what was spent.
+        """
+        (told,) = run.json("diff", "travel@1", "travel@2")
+
+        assert (1, 2) == (told["a"]["revision"], told["b"]["revision"])
+        assert (1, [], 0) == (told["common"], told["only_a"], told["changed"])
+        assert (0, 10) == (told["spent_tokens_a"], told["spent_tokens_b"])
+        assert told["identical"] is False
+        assert [
+            {
+                "entry_id": STATES[1].entries[1].id,
+                "message": {"role": "assistant", "content": "At noon."},
+            }
+        ] == told["only_b"]
+
+    def test_exit_code(self, run, store):
+        """
+        Whether they differ is a status where somebody asks for it.
+        """
+        run("diff", "travel@1", "travel")
+        run("diff", "travel@1", "travel", "--exit-code", status=1)
+        run("diff", "travel@3", "travel", "--exit-code")
+
+    def test_limit(self, run, store):
+        """
+        Of many messages some are shown.
+        """
+        few = run("diff", "travel@1", "travel", "--limit", 1).stdout
+
+        assert "At noon." in few
+        assert "Done." not in few
+
+    def test_hostile(self, run, store):
+        """
+        Neither names nor texts reach the terminal as they are.
+        """
+        store.save(HOSTILE, STATES[1].add_user_prompt(HOSTILE))
+
+        for flag in ("--limit=9", "--html", "--markdown", "--json"):
+            run("diff", "travel", HOSTILE, flag)
+
+    def test_one_way(self, run, store):
+        """
+        Two forms at once are refused.
+        """
+        run("diff", "travel", "travel", "--html", "--json", status=2)
+
+
+class TestTrim:
+    def test_view(self, run, store):
+        """
+        It tells what is kept and dropped, shows the view, and changes nothing.
+        """
+        result = run("trim", "travel", "--limit", 7)
+
+        told, kept, dropped, blank, *shown = result.stdout.splitlines()
+        assert "4 messages, 12 tokens; limit 7" == told
+        assert "kept 3, 6 tokens" == kept
+        assert "dropped 1: 1 (over budget)" == dropped
+        assert "" == blank
+        assert render_transcript(STATES[2][1:]).splitlines() == shown
+        assert 3 == store.head("travel").revision
+
+    def test_all_fits(self, run, store):
+        """
+        Where all fits nothing is dropped.
+        """
+        lines = run("trim", "travel", "--limit", 12).stdout.splitlines()
+
+        assert "dropped 0" == lines[2]
+
+    def test_json(self, run, store):
+        """
+        Programs are told the numbers.
+        """
+        (told,) = run.json("trim", "travel@3", "--limit", 7)
+
+        assert (12, 7, 6) == (
+            told["tokens"],
+            told["limit_tokens"],
+            told["kept_tokens"],
+        )
+        assert [2, 3, 4] == told["kept"]
+        assert [{"number": 1, "reason": "over budget"}] == told["dropped"]
+        assert "travel" == told["name"]
+
+    def test_too_little(self, run, store):
+        """
+        If nothing valid fits, that is the answer, and the status is 1.
+        """
+        result = run("trim", "travel", "--limit", 1, status=1)
+
+        assert "the smallest needs 2 tokens, and --limit is 1" in result.stderr
+        assert "" == result.stdout
+
+
+class TestCheckpoint:
+    def test_labels(self, run, store):
+        """
+        The newest revision gets the label, or the one that is meant.
+        """
+        run("checkpoint", "travel", "booked")
+        run("checkpoint", "travel@1", "asked")
+        (told,) = run.json("checkpoint", "travel", "noon", "--at", "before booking")
+
+        labels = [head.label for head in store.history("travel")]
+        assert ["booked", "noon", "asked"] == labels
+        assert (2, "noon") == (told["revision"], told["label"])
+
+    def test_takes_away(self, run, store):
+        """
+        An empty label takes it away.
+        """
+        result = run("checkpoint", "travel@2", "")
+
+        assert "Revision 2 of travel has no label now.\n" == result.stdout
+        assert "" == store.head("travel", at=2).label
+
+    @pytest.mark.parametrize("label", ["3", "-1", "@x", "x" * 501, "a\0b"])
+    def test_refused(self, run, store, label):
+        """
+        What would mean a revision after an @ can't be a label, nor what no
+        store takes.
+        """
+        run("checkpoint", "travel", "--", label, status=2) if label == "-1" else run(
+            "checkpoint", "travel", label, status=2
+        )
+
+        assert "" == store.head("travel").label
+
+    def test_twice(self, run, store):
+        """
+        A revision can't be named in two ways at once.
+        """
+        result = run("checkpoint", "travel@1", "x", "--at", "2", status=2)
+
+        assert "both say which revision" in result.stderr
+
+    def test_hostile(self, run, store):
+        """
+        A label may hold anything, and is shown without harm.
+        """
+        run("checkpoint", "travel", HOSTILE)
+
+        assert "owned" in run("log", "travel").stdout
+        assert HOSTILE == run.json("log", "travel")[0]["label"]
+        assert 4 == len(run.json("show", f"travel@{HOSTILE}"))
+
+
+class TestFork:
+    def test_forks(self, run, store):
+        """
+        The fork has the same past and an id of its own; where it starts can
+        be said in two ways.
+        """
+        told = [
+            *run.json("fork", "travel", "one"),
+            *run.json("fork", "travel@2", "two"),
+            *run.json("fork", "travel", "three", "--at", "-2"),
+        ]
+
+        assert [4, 2, 1] == [each["messages"] for each in told]
+        assert [each["state_id"] for each in told] == [
+            str(store.load(name).id) for name in ("one", "two", "three")
+        ]
+        assert STATES[2].id == store.load("one").parent_id
+
+    def test_says(self, run, store):
+        """
+        It says what it did.
+        """
+        result = run("fork", "travel@2", "bus")
+
+        assert "Forked travel at revision 2 as bus (2 messages).\n" == result.stdout
+
+    def test_taken(self, run, store):
+        """
+        A name that is there stays what it is.
+        """
+        result = run("fork", "travel@1", "travel", status=2)
+
+        assert "'travel' is there already" in result.stderr
+        assert 3 == store.head("travel").revision
+
+    @pytest.mark.parametrize("new", ["", "x" * 501])
+    def test_no_name(self, run, store, new):
+        """
+        What can't be a name is refused.
+        """
+        assert "1 to 500 characters" in run("fork", "travel", new, status=2).stderr
+
+
+class TestRollback:
+    @pytest.mark.parametrize("to", ["2", "@2", "@-1", "before booking"])
+    def test_goes_back(self, run, store, to):
+        """
+        The old state is the newest again, as a new revision; nothing is lost.
+        """
+        run("rollback", "travel", to)
+
+        assert STATES[1] == store.load("travel")
+        assert [4, 3, 2, 1] == [head.revision for head in store.history("travel")]
+        assert STATES[2] == store.load("travel", at=3)
+
+    def test_says_the_way_back(self, run, store):
+        """
+        What it says to go back does.
+        """
+        result = run("rollback", "travel", 1)
+
+        first, second = result.stdout.splitlines()
+        assert (
+            "travel is at revision 4, which is revision 1 again (1 message)." == first
+        )
+        assert "To go back: conversation-state rollback travel 3" == second
+
+        run(*second.split()[4:])
+
+        assert STATES[2] == store.load("travel")
+        assert 5 == store.head("travel").revision
+
+    def test_json(self, run, store):
+        """
+        Programs are told the new head, where it was, and what it is again.
+        """
+        (told,) = run.json("rollback", "travel", "before booking")
+
+        assert (4, 3, 2) == (told["revision"], told["was"], told["to"])
+
+    @pytest.mark.parametrize("to", ["3", "@3"])
+    def test_nothing_to_do(self, run, store, to):
+        """
+        Where it stands already nothing is written.
+        """
+        assert "nothing to do" in run("rollback", "travel", to).stdout
+        assert 3 == store.head("travel").revision
+
+    def test_from_elsewhere(self, run, store):
+        """
+        What is rolled back is a name, not one of its revisions.
+        """
+        result = run("rollback", "travel@2", "1", status=2)
+
+        assert "rollback takes a NAME and a revision: travel 1" in result.stderr
+
+    def test_stale(self, run, store, monkeypatch):
+        """
+        If somebody else saves meanwhile, nothing of theirs is lost, and that
+        is told without a word of Python.
+        """
+        load = type(store).load
+
+        def meanwhile(self, name, **options):
+            store.save("travel", STATES[2].add_user_prompt("And back?"))
+            return load(self, name, **options)
+
+        monkeypatch.setattr(type(store), "load", meanwhile)
+        result = run("rollback", "travel", "1", status=2)
+
+        assert "'travel' is now revision 4" in result.stderr
+        assert "somebody else was first, and nothing was written" in result.stderr
+        assert "expecting" not in result.stderr
+        assert 4 == store.head("travel").revision
+
+    def test_quotes(self, run, store):
+        """
+        A name with blanks can be copied from what is said.
+        """
+        store.save("my trip", STATES[0])
+        store.save("my trip", STATES[1])
+
+        assert "rollback 'my trip' 2\n" in run("rollback", "my trip", "1").stdout
+
+
+class TestVerify:
+    def test_well(self, run, store):
+        """
+        If all is well it says so, and tells programs nothing.
+        """
+        assert "Verified: all of 1 name is" in run("verify").stdout
+        assert [] == run.json("verify")
+
+    def test_damage(self, run, store):
+        """
+        What was changed is named by its identity, with status 1.
+        """
+        store.close()
+        with sqlite3.connect(run.path) as connection:
+            connection.execute(
+                "UPDATE entries SET body = replace(body, 'noon', 'nine')"
+            )
+        connection.close()
+
+        result = run("verify", status=1)
+        told = run.json("verify", status=1)
+
+        changed = STATES[1].entries[1].id
+        assert f"entries {changed}: " in result.stdout
+        assert "1 damage found." in result.stdout
+        assert [("entries", changed)] == [(each["where"], each["id"]) for each in told]
+        assert {"where", "id", "what"} == {*told[0]}
+
+    def test_beyond_reading(self, run, store):
+        """
+        A damage that keeps a state from being loaded is told by whoever asks
+        for it.
+        """
+        store.close()
+        with sqlite3.connect(run.path) as connection:
+            connection.execute("UPDATE entries SET body = '{' WHERE rowid > 0")
+        connection.close()
+
+        result = run("show", "travel", status=2)
+
+        assert 1 == result.stderr.count("\n")
+        assert "" == result.stdout
+
+
+class TestCollect:
+    def test_collects(self, run, store):
+        """
+        What no name needs goes, and how much that was is told.
+        """
+        store.save("other", Aggregator.new().add_user_prompt("Hi!"))
+        run("delete", "other", "--yes")
+
+        (gone,) = run.json("gc")
+
+        assert (1, 0) == (gone["entries"], gone["ledger_entries"])
+        assert "Let go of 0 messages, 0 payments" in run("gc").stdout
+        assert STATES[2] == store.load("travel")
+
+
+class TestErase:
+    def test_by_number(self, run, store):
+        """
+        The message with that number says nothing any more, in every state,
+        and the receipt says what was done.
+        """
+        shown = run("show", "travel", "--number").stdout
+
+        result = run("erase", "travel", "2", "--reason", "private", "--yes")
+
+        entry = STATES[1].entries[1]
+        assert "[2] assistant\n    At noon." in shown
+        assert "Erased in 1 place." in result.stdout
+        assert entry.id in result.stdout
+        assert "private" in result.stdout
+        assert ["", "", "Book it."] == [
+            store.load("travel", at=at)[number].text
+            for at, number in ((2, 1), (3, 1), (3, 2))
+        ]
+        assert [] == run.json("verify")
+
+    def test_by_id(self, run, store):
+        """
+        So does the one with that identity; once more gives the same receipt.
+        """
+        entry = STATES[0].entries[0]
+        args = ("erase", "travel", entry.id, "--reason", "asked for", "--yes")
+
+        (told,) = run.json(*args)
+        (again,) = run.json(*args)
+
+        assert (entry.id, "asked for", 1) == (
+            told["entry_id"],
+            told["reason"],
+            told["rows"],
+        )
+        assert {**told, "rows": 0} == again
+        assert "This was erased before." in run(*args).stdout
+
+    @pytest.mark.parametrize("which", ["0", "5", "99999999999999999999999", "nobody"])
+    def test_not_there(self, run, store, which):
+        """
+        A message that is not there is told, and nothing is erased.
+        """
+        args = ("erase", "travel", which, "--reason", "x", "--yes")
+
+        result = run(*args, status=2)
+
+        assert "'travel' has" in result.stderr
+        assert STATES[2] == store.load("travel")
+
+    def test_asks_for_a_reason(self, run, store):
+        """
+        Nothing is erased for no reason.
+        """
+        assert "--reason" in run("erase", "travel", "1", "--yes", status=2).stderr
+
+    @pytest.mark.parametrize("command", ["erase", "delete"])
+    def test_nobody_to_ask(self, run, store, command):
+        """
+        Off a terminal it has to be said before that one is sure.
+        """
+        args = ["1", "--reason", "x"] if command == "erase" else []
+
+        result = run(command, "travel", *args, status=2, data="y\n")
+
+        assert "give --yes" in result.stderr
+        assert STATES[2] == store.load("travel")
+
+
+class _Terminal:
+    """
+    Makes the runner's input pass for a terminal.
+    """
+
+    def __get__(self, *_):
+        return lambda: True
+
+
+class TestAsking:
+    @pytest.fixture(autouse=True)
+    def _terminal(self, monkeypatch):
+        monkeypatch.setattr("click.testing._NamedTextIOWrapper.isatty", _Terminal())
+
+    @pytest.mark.parametrize(
+        ("answer", "status", "text"),
+        [("y\n", 0, ""), ("n\n", 1, "At noon."), ("\n", 1, "At noon.")],
+    )
+    def test_erase(self, run, store, answer, status, text):
+        """
+        On a terminal it shows what would be erased, and does it on a yes.
+        """
+        args = ("erase", "travel", "2", "--reason", "x")
+
+        result = run(*args, status=status, data=answer)
+
+        assert "Erase message 2 of travel (assistant: At noon.)" in result.stderr
+        assert text == store.load("travel")[1].text
+
+    def test_hostile(self, run, store):
+        """
+        What would be erased is shown in part, and never obeyed.
+        """
+        store.save("odd", Aggregator.new().add_user_prompt(HOSTILE + "x" * 500))
+
+        result = run("erase", "odd", "1", "--reason", "x", status=1, data="n\n")
+
+        assert 300 > len(result.stderr)
+
+    @pytest.mark.parametrize(("answer", "status"), [("y\n", 0), ("n\n", 1)])
+    def test_delete(self, run, store, answer, status):
+        """
+        And so for a whole name.
+        """
+        result = run("delete", "travel", status=status, data=answer)
+
+        assert "Delete travel, with its 3 revisions?" in result.stderr
+        assert (() if status == 0 else ("travel",)) == store.names()
+
+
+class TestDelete:
+    def test_deletes(self, run, store):
+        """
+        The name is gone; forks keep what they share with it.
+        """
+        run("fork", "travel", "copy")
+
+        (told,) = run.json("delete", "travel", "--yes")
+        run("gc")
+
+        assert {"name": "travel", "revisions": 3} == told
+        assert ("copy",) == store.names()
+        assert [*STATES[2]] == [*store.load("copy")]
+
+    def test_one_revision(self, run, store):
+        """
+        Single revisions can't be deleted.
+        """
+        result = run("delete", "travel@2", "--yes", status=2)
+
+        assert "with all its revisions" in result.stderr
+        assert 3 == store.head("travel").revision
+
+
+class TestHelp:
+    def test_in_order(self):
+        """
+        Commands stand in the order of use, each with what it is for in words
+        that are not cut off.
+        """
+        result = CliRunner().invoke(cli, ["--help"])
+
+        found = re.findall(r"^  ([a-z]+)  +\S", result.stdout, re.MULTILINE)
+        assert [
+            "replay",
+            "import",
+            "export",
+            "names",
+            "log",
+            "show",
+            "diff",
+            "trim",
+            "checkpoint",
+            "fork",
+            "rollback",
+            "verify",
+            "gc",
+            "erase",
+            "delete",
+        ] == found
+        assert "..." not in result.stdout
+        assert {*found} == {*cli.commands}
+
+    @pytest.mark.parametrize("command", sorted(cli.commands))
+    def test_of_each(self, command):
+        """
+        Every command explains itself, and where its store is.
+        """
+        result = CliRunner().invoke(cli, [command, "--help"])
+
+        assert 0 == result.exit_code
+        assert 80 >= max(map(len, result.stdout.splitlines()))
+        assert command == "replay" or "CONVERSATION_STATE_STORE" in result.stdout
+
+    def test_quick(self, run):
+        """
+        The help needs no store, no codec and no tables.
+        """
+        script = (
+            "import sys; sys.argv = ['', '--help']\n"
+            "from conversation_state.cli.main import main\n"
+            "try: main()\n"
+            "finally: print(*sys.modules)"
+        )
+        result = run.process(script=script)
+
+        *_, modules = result.stdout.splitlines()
+        slow = {"rich", "sqlite3", "cattrs", "conversation_state.store", "hypothesis"}
+        assert 0 == result.returncode
+        assert set() == slow & {*modules.split()}
+
+
+class TestProcess:
+    """
+    The commands as a shell sees them.
+    """
+
+    def test_statuses(self, run, store):
+        """
+        0 where all is well, 1 where the answer is no, 2 where something is
+        not there; told in one line, and never as a traceback.
+        """
+        well, no, ill = (
+            run.process(*args)
+            for args in (
+                ["log", "travel"],
+                ["trim", "travel", "--limit", "1"],
+                ["log", "travle"],
+            )
+        )
+
+        assert [0, 1, 2] == [each.returncode for each in (well, no, ill)]
+        assert "before booking" in well.stdout
+        assert "" == well.stderr
+        assert "did you mean 'travel'?" in ill.stderr
+        assert [1, 1] == [each.stderr.count("\n") for each in (no, ill)]
+
+    @pytest.mark.skipif(sys.platform == "win32", reason="pipes break differently")
+    def test_broken_pipe(self, run, store):
+        """
+        If nobody reads on, it ends quietly.
+        """
+        result = run.process("show", "travel", "--json", closed=True)
+
+        assert (141, "") == (result.returncode, result.stderr)
