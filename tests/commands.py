@@ -78,6 +78,7 @@ class Commands:
         A file with those *lines*.
         """
         path = self.folder / name
+        path.parent.mkdir(exist_ok=True)
         path.write_text("".join(lines), encoding="utf-8")
         return path
 

@@ -1,0 +1,678 @@
+import json
+import os
+import signal
+import subprocess
+import sys
+from functools import partial
+
+import pytest
+
+from conversation_state.adapters import openai_chat
+from conversation_state.aggregator import Aggregator
+from conversation_state.codec import decode, encode
+from conversation_state.messages import AssistantMessage, UserMessage
+from conversation_state.parts import ReasoningPart
+from conversation_state.store import open_store
+from conversation_state.usage import Usage
+from tests.commands import HOSTILE, MAIN, ROOT, SAID, Commands, line
+
+LONGER = [*SAID, {"role": "user", "content": "And in Lima?"}]
+OTHER = [*SAID[:2], {"role": "assistant", "content": "I can't tell."}]
+
+
+@pytest.fixture(autouse=True)
+def _no_store_by_default(monkeypatch):
+    """
+    What somebody has set for their own shell is not what is tested.
+    """
+    monkeypatch.delenv("CONVERSATION_STATE_STORE", raising=False)
+
+
+@pytest.fixture
+def run(tmp_path):
+    """
+    The commands on a store that is not there yet.
+    """
+    return Commands(tmp_path)
+
+
+def outcomes(told):
+    """
+    What came of each conversation.
+    """
+    return [each["outcome"] for each in told]
+
+
+def saved(run, name, *, at=None):
+    """
+    What a name says in the store.
+    """
+    with open_store(run.url) as store:
+        return store.load(name, at=at)
+
+
+def heads(run):
+    """
+    All names, and their newest revisions.
+    """
+    with open_store(run.url) as store:
+        return {name: store.head(name).revision for name in store.names()}
+
+
+class TestImport:
+    def test_imports(self, run):
+        """
+        Each conversation is one revision under its id, and says what the file
+        says; the store is made.
+        """
+        path = run.write(line("oslo"), line("lima", LONGER))
+
+        result = run("import", path)
+
+        assert "2 conversations: 2 imported.\n" == result.stdout
+        assert "" == result.stderr
+        assert {"oslo": 1, "lima": 1} == heads(run)
+        assert openai_chat.load(LONGER) == tuple(saved(run, "lima"))
+
+    def test_json(self, run):
+        """
+        Programs are told of each where it was, what came of it, and where it
+        stands.
+        """
+        path = run.write(line("oslo"), "\n", line("oslo", LONGER))
+
+        first, second = run.json("import", path)
+
+        assert {
+            "file": str(path),
+            "line": 1,
+            "name": "oslo",
+            "outcome": "imported",
+            "revision": 1,
+            "messages": 5,
+            "added": 5,
+        } == first
+        assert {
+            "file": str(path),
+            "line": 3,
+            "name": "oslo",
+            "outcome": "extended",
+            "revision": 2,
+            "messages": 6,
+            "added": 1,
+        } == second
+
+    def test_names(self, run):
+        """
+        What has no id is called as its file, with the number of its line;
+        numbers are ids, too, and a prefix stands before all.
+        """
+        path = run.write(line(None), "\n", line(7), line("x"), name="my talks.v2.jsonl")
+
+        told = run.json("import", path, "--prefix", "a/")
+
+        names = ["a/my talks.v2-1", "a/7", "a/x"]
+        assert names == [each["name"] for each in told]
+        assert {*names} == {*heads(run)}
+
+    def test_standard_input(self, run):
+        """
+        What comes from standard input has its name from there.
+        """
+        (told,) = run.json("import", "-", data=line(None))
+
+        assert "stdin-1" == told["name"]
+
+    def test_several_files(self, run):
+        """
+        Several files are read in order.
+        """
+        paths = [run.write(line(None), name=name) for name in ("a.jsonl", "b.jsonl")]
+
+        told = run.json("import", *paths)
+
+        assert ["a-1", "b-1"] == [each["name"] for each in told]
+
+    def test_again(self, run):
+        """
+        Importing again changes nothing, not even a byte of the revisions.
+        """
+        path = run.write(line("oslo"), line(None), line("empty", []))
+        run("import", path)
+        before = run.json("log", "oslo")
+
+        result = run("import", path)
+
+        assert "3 conversations: 3 unchanged.\n" == result.stdout
+        assert before == run.json("log", "oslo")
+        assert {1} == {*heads(run).values()}
+
+    def test_goes_on(self, run):
+        """
+        Where the file has more, that is added to the very state; where the
+        store has more, nothing is done.
+        """
+        short, long = (
+            run.write(line("oslo", said), name=f"{len(said)}.jsonl")
+            for said in (SAID, LONGER)
+        )
+        run("import", short)
+        before = saved(run, "oslo")
+
+        (longer,) = run.json("import", long)
+        (shorter,) = run.json("import", short)
+
+        after = saved(run, "oslo")
+        assert ["extended", "unchanged"] == outcomes([longer, shorter])
+        assert [*before.entries] == [*after.entries[:5]]
+        assert before.id == after.id
+        assert openai_chat.load(LONGER) == tuple(after)
+
+    def test_erased(self, run):
+        """
+        What was erased is not brought back, and what comes after is still
+        added.
+        """
+        run("import", run.write(line("oslo")))
+        run("erase", "oslo", "2", "--reason", "private", "--yes")
+
+        same = run.json("import", run.write(line("oslo")))
+        longer = run.json("import", run.write(line("oslo", LONGER)))
+
+        state = saved(run, "oslo")
+        assert ["unchanged", "extended"] == outcomes([*same, *longer])
+        assert "" == state[1].text
+        assert "And in Lima?" == state[5].text
+
+    def test_erased_is_not_anything(self, run):
+        """
+        What somebody else says stood not where something was erased.
+        """
+        run("import", run.write(line("oslo")))
+        run("erase", "oslo", "2", "--reason", "private", "--yes")
+
+        odd = [SAID[0], SAID[4], *SAID[2:]]
+        told = run.json("import", run.write(line("oslo", odd)), status=1)
+
+        assert ["skipped"] == outcomes(told)
+
+
+class TestConflict:
+    @pytest.fixture
+    def path(self, run):
+        """
+        A file with three conversations of which the second is called as
+        something else in the store.
+        """
+        run("import", run.write(line("oslo", OTHER), name="other.jsonl"))
+        return run.write(line("a"), line("oslo"), line("b"))
+
+    def test_skip(self, run, path):
+        """
+        It is skipped and told, the others are saved, and the status is 1.
+        """
+        result = run("import", path, status=1)
+
+        assert "3 conversations: 2 imported, 1 skipped.\n" == result.stdout
+        assert (
+            "oslo: skipped, for something else is saved there (revision 1, 3 "
+            "messages); --on-conflict replace or rename saves it all the same\n"
+            == result.stderr
+        )
+        assert openai_chat.load(OTHER) == tuple(saved(run, "oslo"))
+        assert {"a": 1, "b": 1, "oslo": 1} == heads(run)
+
+    def test_stop(self, run, path):
+        """
+        Or it is the last that was looked at.
+        """
+        told = run.json("import", path, "--on-conflict", "stop", status=1)
+
+        assert ["imported", "skipped"] == outcomes(told)
+        assert {"a": 1, "oslo": 1} == heads(run)
+
+    def test_replace(self, run, path):
+        """
+        Or it takes the name; what was there stays a revision, and what both
+        have in common stays the same entries.
+        """
+        told = run.json("import", path, "--on-conflict", "replace")
+        again = run.json("import", path, "--on-conflict", "replace")
+
+        old, new = saved(run, "oslo", at=1), saved(run, "oslo")
+        assert ["imported", "replaced", "imported"] == outcomes(told)
+        assert 3 == told[1]["added"]
+        assert ["unchanged"] * 3 == outcomes(again)
+        assert openai_chat.load(OTHER) == tuple(old)
+        assert openai_chat.load(SAID) == tuple(new)
+        assert [*old.entries[:2]] == [*new.entries[:2]]
+        assert old.id == new.parent_id
+
+    def test_rename(self, run, path):
+        """
+        Or it gets the next name that is free; again, it is found there.
+        """
+        third = run.write(line("oslo", SAID[:1] * 2), name="third.jsonl")
+        told = [
+            each
+            for file in (path, third, path, third)
+            for each in run.json("import", file, "--on-conflict", "rename")
+        ]
+
+        names = [each["name"] for each in told]
+        assert ["a", "oslo-2", "b", "oslo-3"] * 2 == names
+        assert ["imported"] * 4 + ["unchanged"] * 4 == outcomes(told)
+
+    def test_in_one_file(self, run):
+        """
+        Two conversations with one id in a file are no different.
+        """
+        path = run.write(line("oslo"), line("oslo", OTHER))
+
+        told = run.json("import", path, status=1)
+
+        assert ["imported", "skipped"] == outcomes(told)
+
+    def test_hostile(self, run):
+        """
+        A name may be anything, and is told without harm.
+        """
+        path = run.write(line(HOSTILE), line(HOSTILE, OTHER))
+
+        result = run("import", path, status=1)
+
+        assert "owned" in result.stderr
+        assert {HOSTILE: 1} == heads(run)
+
+
+class TestUnreadable:
+    def test_goes_on(self, run):
+        """
+        What can't be read is told with its line, the rest is saved, and the
+        status is 2.
+        """
+        path = run.write(line("a"), "nonsense\n", line("b"), '{"messages": 5}\n')
+
+        result = run("import", path, status=2)
+
+        first, second = result.stderr.splitlines()
+        assert first.startswith(f"{path}:2: no JSON")
+        assert second.startswith(f"{path}:4: no conversation")
+        assert "2 conversations: 2 imported.\n" == result.stdout
+        assert {"a": 1, "b": 1} == heads(run)
+
+    def test_strict(self, run):
+        """
+        Or it ends there; what was saved before stays.
+        """
+        path = run.write(line("a"), "nonsense\n", line("b"))
+
+        result = run("import", path, "--strict", status=2)
+
+        assert f"{path}:2: " in result.stderr
+        assert "1 conversation: 1 imported.\n" == result.stdout
+        assert {"a": 1} == heads(run)
+
+    def test_no_file(self, run):
+        """
+        A file that is not there is told, and the others are saved.
+        """
+        missing = run.folder / "missing.jsonl"
+
+        result = run("import", missing, run.write(line("a")), status=2)
+
+        assert f"{missing}: No such file or directory\n" == result.stderr
+        assert {"a": 1} == heads(run)
+
+    @pytest.mark.parametrize("id", ["x" * 501, "a\0b"])
+    def test_no_name(self, run, id):
+        """
+        An id that can't be a name is told with its line.
+        """
+        path = run.write(line("a"), line(id), line("b"))
+
+        result = run("import", path, status=2)
+
+        assert f"{path}:2: can't be called so; " in result.stderr
+        assert {"a": 1, "b": 1} == heads(run)
+
+    def test_long_line(self, run):
+        """
+        A line over ``--max-line`` is skipped.
+        """
+        long = line("long", [{"role": "user", "content": "x" * 1_100_000}])
+        path = run.write(long, line("a"))
+
+        result = run("import", path, "--max-line", 1, status=2)
+
+        assert "--max-line is 1 MiB" in result.stderr
+        assert {"a": 1} == heads(run)
+        run("import", path)
+
+    def test_bad_state(self, run):
+        """
+        What should be a state of ours and is not is told as such.
+        """
+        wrong = '{"format": "conversation_state", "version": 1, "kind": "usage"}\n'
+        newer = '{"format": "conversation_state", "version": 999, "kind": "x"}\n'
+
+        result = run("import", run.write(wrong, newer), status=2)
+
+        assert 2 == result.stderr.count("no conversation")
+        assert {} == heads(run)
+
+    def test_refused_store(self, run):
+        """
+        A store that can't be opened ends it in one line.
+        """
+        other = run.write("no database, but longer than its first bytes are")
+
+        result = run(
+            "import", run.write(line(), name="b"), url=f"sqlite:///{other}", status=2
+        )
+
+        assert 1 == result.stderr.count("\n")
+        assert "no SQLite database" in result.stderr
+
+
+def state():
+    """
+    A state with all that makes one: a fork's past, a bill, reasoning.
+    """
+    trunk = Aggregator.new().add_user_prompt("Hi!").add_usage(Usage(5, 2))
+    said = AssistantMessage([ReasoningPart("Hm."), *UserMessage("Hello.").parts])
+    return trunk.fork().add(said).add_usage(Usage(9, 1), key="paid")
+
+
+class TestExport:
+    @pytest.fixture
+    def talk(self, run):
+        """
+        That state, saved as `talk` after its first message.
+        """
+        made = state()
+        with open_store(run.url) as store:
+            store.save("talk", made.fork(at=1), label="begun")
+            store.save("talk", made, expecting=1)
+
+        return made
+
+    def test_ours(self, run, talk):
+        """
+        Our own format is the state on one line, and nothing is lost.
+        """
+        result = run("export", "talk")
+
+        assert encode(talk).decode() + "\n" == result.stdout
+        assert talk == decode(result.stdout.encode())
+        assert "" == result.stderr
+
+    def test_provider(self, run, talk):
+        """
+        A provider's is its payload; what is lost is told on stderr.
+        """
+        result = run("export", "talk", "--format", "openai_chat")
+
+        exported = openai_chat.dump(talk)
+        assert exported.payload == json.loads(result.stdout)
+        assert f"talk: lost in openai_chat: {exported.lost[0]}\n" == result.stderr
+
+    def test_much_lost(self, run):
+        """
+        Of much that is lost some is told, and the rest counted.
+        """
+        said = AssistantMessage([ReasoningPart("Hm."), *UserMessage("Hi.").parts])
+        with open_store(run.url) as store:
+            store.save("talk", Aggregator.new(messages=[said] * 25))
+
+        told = run("export", "talk", "--format", "openai_chat").stderr.splitlines()
+
+        assert 11 == len(told)
+        assert "talk: lost in openai_chat: 15 more" == told[-1]
+
+    def test_several(self, run, talk):
+        """
+        Several are a line each, and each may be any revision.
+        """
+        result = run("export", "talk@begun", "talk", "talk@1")
+
+        lengths = [len(decode(each)) for each in result.stdout.encode().splitlines()]
+        assert [1, 2, 1] == lengths
+
+    def test_nothing_if_one_is_missing(self, run, talk):
+        """
+        If one of them is not there, nothing is written.
+        """
+        path = run.folder / "out.jsonl"
+
+        assert "" == run("export", "talk", "tale", status=2).stdout
+        run("export", "talk", "tale", "-o", path, status=2)
+        assert not path.exists()
+
+    def test_file(self, run, talk):
+        """
+        A file holds what stdout would have, and takes the place of another
+        one as a whole.
+        """
+        path = run.write("old\n" * 1_000, name="out.jsonl")
+
+        result = run("export", "talk", "--output", path)
+
+        assert "" == result.output
+        assert talk == decode(path.read_bytes())
+        assert ["out.jsonl", "talks.db"] == sorted(
+            each.name for each in run.folder.iterdir()
+        )
+
+    def test_no_such_folder(self, run, talk):
+        """
+        Where nothing can be written that is told, with status 2.
+        """
+        path = run.folder / "missing" / "out.jsonl"
+
+        result = run("export", "talk", "-o", path, status=2)
+
+        assert f"Error: {path}: No such file or directory\n" == result.stderr
+
+    def test_id(self, run, talk):
+        """
+        With its id a conversation can be imported under its name.
+        """
+        args = ("export", "talk", "--format", "openai_chat")
+
+        assert {"messages"} == {*json.loads(run(*args).stdout)}
+        assert "talk" == json.loads(run(*args, "--id").stdout)["id"]
+        assert "--id goes with" in run("export", "talk", "--id", status=2).stderr
+
+    def test_surrogates(self, run, talk):
+        """
+        Letters are written as letters.
+        """
+        with open_store(run.url) as store:
+            store.save("letters", Aggregator.new().add_user_prompt("käse 芝士 🧀"))
+
+        path = run.folder / "out.json"
+        run("export", "letters", "-o", path, "--format", "openai_chat")
+
+        assert "käse 芝士 🧀" in path.read_text(encoding="utf-8")
+
+    def test_unknown_format(self, run, talk):
+        """
+        An unknown format is told with those there are.
+        """
+        result = run("export", "talk", "--format", "xml", status=2)
+
+        assert "json" in result.stderr
+        assert "openai_chat" in result.stderr
+
+
+class TestThereAndBack:
+    def test_state(self, run, tmp_path):
+        """
+        A state that was exported is the same state in another store: its id,
+        its bill and its entries; again, nothing changes.
+        """
+        made = state()
+        with open_store(run.url) as store:
+            store.save("talk", made)
+
+        path = tmp_path / "moved.json"
+        run("export", "talk", "-o", path)
+        url = f"sqlite:///{tmp_path}/other.db"
+        told = run.json("import", path, url=url) + run.json("import", path, url=url)
+
+        with open_store(url) as other:
+            assert made == other.load("moved-1")
+
+        assert ["imported", "unchanged"] == outcomes(told)
+
+    def test_grown_state(self, run):
+        """
+        One that grew meanwhile takes its place, one that was left behind does
+        nothing, and one that went another way is a conflict.
+        """
+        made = state()
+        files = [
+            run.write(f"{encode(each).decode()}\n", name=name)
+            for name, each in (
+                ("talk.json", made),
+                ("new/talk.json", made.add_user_prompt("Bye.")),
+                ("odd/talk.json", made.fork(at=1).add_user_prompt("Bye!")),
+            )
+        ]
+
+        told = [
+            outcome
+            for file, status in zip([*files[:2], *files], (0, 0, 0, 0, 1), strict=True)
+            for outcome in outcomes(run.json("import", file, status=status))
+        ]
+
+        expected = ["imported", "extended", "unchanged", "unchanged", "skipped"]
+        assert expected == told
+        assert made.add_user_prompt("Bye.").usage == saved(run, "talk-1").usage
+
+    def test_replay(self, run):
+        """
+        Such lines can be replayed, too.
+        """
+        path = run.write(f"{encode(state()).decode()}\n")
+
+        result = run.process("replay", path)
+
+        assert 0 == result.returncode
+        assert "Verified" in result.stdout
+
+    def test_recorded(self, run, shared_data):
+        """
+        A hundred real conversations come back as they were, in either format;
+        importing what was exported changes nothing.
+        """
+        path = shared_data / "transcripts" / "airline.jsonl"
+        lines = [json.loads(each) for each in path.read_text("utf-8").splitlines()]
+        run("import", path)
+
+        names = [each["id"] for each in lines]
+        args = ("export", *names, "--format", "openai_chat", "--id")
+        ours, theirs = run("export", *names), run(*args)
+        again = run.json("import", run.write(theirs.stdout))
+
+        assert 100 == len(lines)
+        assert ["unchanged"] * 100 == outcomes(again)
+        assert lines == [json.loads(each) for each in theirs.stdout.splitlines()]
+        with open_store(run.url) as store:
+            states = [store.load(name) for name in names]
+            assert () == store.verify()
+
+        assert states == [*map(decode, ours.stdout.encode().splitlines())]
+        assert [openai_chat.load(each["messages"]) for each in lines] == [
+            tuple(each) for each in states
+        ]
+
+
+class TestProcess:
+    @pytest.mark.skipif(sys.platform == "win32", reason="signals differ")
+    @pytest.mark.parametrize("options", [[], ["--json"]])
+    def test_interrupted(self, run, options):
+        """
+        Ctrl-C ends it with status 130: it says what was done, which is in the
+        store, and running it again does the rest.
+        """
+        with subprocess.Popen(
+            [*MAIN, "import", "--store", run.url, *options, "-"],
+            cwd=ROOT,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            # What runs in the background is told to ignore it.
+            preexec_fn=partial(  # noqa: PLW1509 - it takes no lock
+                signal.signal, signal.SIGINT, signal.default_int_handler
+            ),
+        ) as process:
+            process.stdin.write((line("a") + line("b")).encode())
+            process.stdin.flush()
+            while not run.path.exists() or len(heads(run)) < 2:
+                assert process.poll() is None
+
+            process.send_signal(signal.SIGINT)
+            _, error = process.communicate()
+
+        assert 130 == process.returncode
+        assert (
+            b"Interrupted. 2 conversations: 2 imported. What was saved stays; run it "
+            b"again.\n" == error
+        )
+        assert [] == run.json("verify")
+        assert ["unchanged", "unchanged", "imported"] == outcomes(
+            run.json("import", run.write(line("a"), line("b"), line("c")))
+        )
+
+    @pytest.mark.skipif(sys.platform == "win32", reason="no such terminals")
+    @pytest.mark.parametrize(
+        ("args", "words"),
+        [
+            (["import", "talks.jsonl"], [b"Importing", b"2 conversations"]),
+            (["export", "oslo", "lima"], [b"Exporting", b"100%"]),
+            (["verify"], [b"Verifying"]),
+            (["gc"], [b"Collecting"]),
+        ],
+    )
+    def test_progress(self, run, args, words):
+        """
+        On a terminal, stderr shows that something is done; stdout is the same.
+        """
+        run("import", run.write(line("oslo"), line("lima")))
+        if args[0] == "import":
+            run.path.unlink()
+
+        shown, terminal = os.openpty()
+        try:
+            result = subprocess.run(
+                [*MAIN, *args, "--store", run.url],
+                check=True,
+                cwd=run.folder,
+                env={**os.environ, "TERM": "xterm", "PYTHONPATH": str(ROOT)},
+                stderr=terminal,
+                stdout=subprocess.PIPE,
+            )
+            progress = os.read(shown, 100_000)
+        finally:
+            os.close(terminal)
+            os.close(shown)
+
+        for word in words:
+            assert word in progress
+            assert word not in result.stdout.replace(b"2 conversations: 2", b"")
+
+        assert result.stdout
+
+    @pytest.mark.skipif(sys.platform == "win32", reason="pipes break differently")
+    def test_broken_pipe(self, run):
+        """
+        If nobody reads on, it ends quietly.
+        """
+        path = run.write(*[line(f"talk{number}") for number in range(20)])
+
+        result = run.process("import", "--json", path, closed=True)
+
+        assert (141, "") == (result.returncode, result.stderr)
+        assert [] == run.json("verify")
