@@ -58,8 +58,8 @@ class Commands:
         """
         What a command printed, if it ended with that *status*.
         """
-        args = [command, *map(str, args), "--store", url or self.url]
-        result = CliRunner().invoke(cli, args, input=data)
+        asked = [command, *map(str, args), "--store", url or self.url]
+        result = CliRunner().invoke(cli, asked, input=data)
 
         assert result.exception is None or isinstance(result.exception, SystemExit)
         assert status == result.exit_code, result.output
@@ -88,9 +88,10 @@ class Commands:
         with nobody to read what it prints, if that is *closed*.
         """
         env = {**os.environ, "CONVERSATION_STATE_STORE": self.url}
-        reading, writing = os.pipe() if closed else (None, subprocess.PIPE)
+        stdout = subprocess.PIPE
         if closed:
-            os.close(reading)
+            unread, stdout = os.pipe()
+            os.close(unread)
 
         try:
             return subprocess.run(
@@ -99,9 +100,9 @@ class Commands:
                 cwd=ROOT,
                 env=env,
                 stderr=subprocess.PIPE,
-                stdout=writing,
+                stdout=stdout,
                 text=True,
             )
         finally:
             if closed:
-                os.close(writing)
+                os.close(stdout)

@@ -607,6 +607,8 @@ class TestProcess:
                 signal.signal, signal.SIGINT, signal.default_int_handler
             ),
         ) as process:
+            assert process.stdin
+            assert process.stdout
             process.stdin.write((line("a") + line("b")).encode())
             process.stdin.flush()
             told = [json.loads(process.stdout.readline()) for _ in range(2)]
