@@ -9,6 +9,7 @@ import pytest
 
 from conversation_state.adapters import openai_chat
 from conversation_state.aggregator import Aggregator
+from conversation_state.cli import _export
 from conversation_state.codec import decode, encode
 from conversation_state.messages import AssistantMessage, UserMessage
 from conversation_state.parts import ReasoningPart
@@ -495,6 +496,37 @@ class TestExport:
         run("export", "letters", "-o", path, "--format", "openai_chat")
 
         assert "käse 芝士 🧀" in path.read_text(encoding="utf-8")
+
+    def test_few_letters(self, run):
+        """
+        Wherever it goes it is UTF-8; only a terminal gets what it can't obey.
+        """
+        with open_store(run.url) as store:
+            store.save("talk", Aggregator.new().add_user_prompt(f"🧀{HOSTILE}\x9b"))
+
+        args = ["export", "talk", "--store", run.url, "--format", "openai_chat"]
+        env = {**os.environ, "PYTHONIOENCODING": "latin-1"}
+        result = subprocess.run(
+            [*MAIN, *args], capture_output=True, check=True, cwd=ROOT, env=env
+        )
+
+        (said,) = json.loads(result.stdout.decode("utf-8"))["messages"]
+        assert f"🧀{HOSTILE}\x9b" == said["content"]
+        assert "🧀".encode() in result.stdout
+
+    def test_seen(self, run, monkeypatch):
+        """
+        On a terminal the same is written in letters that it does not obey.
+        """
+        monkeypatch.setattr(_export, "is_seen", lambda: True)
+        with open_store(run.url) as store:
+            state = Aggregator.new().add_user_prompt(f"🧀{HOSTILE}\x9b")
+            store.save("talk", state)
+
+        shown = run("export", "talk").stdout
+
+        assert shown.isascii()
+        assert state == decode(shown.encode())
 
     def test_unknown_format(self, run, talk):
         """

@@ -1,17 +1,20 @@
+import os
 import re
 import sqlite3
+import subprocess
 import sys
 
 import pytest
 from click.testing import CliRunner
 
 from conversation_state.aggregator import Aggregator
+from conversation_state.cli import _storing
 from conversation_state.cli._commands import cli
 from conversation_state.messages import AssistantMessage, UserMessage
 from conversation_state.rendering import render_transcript
 from conversation_state.store import open_store
 from conversation_state.usage import Usage
-from tests.commands import HOSTILE, Commands
+from tests.commands import HOSTILE, MAIN, ROOT, Commands
 
 STATES = [Aggregator.new().add_user_prompt("When is the next train?")]
 STATES.append(STATES[-1].add_assistant_message("At noon.").add_usage(Usage(7, 3)))
@@ -840,19 +843,10 @@ class TestErase:
         assert STATES[2] == store.load("travel")
 
 
-class _Terminal:
-    """
-    Makes the runner's input pass for a terminal.
-    """
-
-    def __get__(self, *_):
-        return lambda: True
-
-
 class TestAsking:
     @pytest.fixture(autouse=True)
     def _terminal(self, monkeypatch):
-        monkeypatch.setattr("click.testing._NamedTextIOWrapper.isatty", _Terminal())
+        monkeypatch.setattr(_storing, "can_answer", lambda: True)
 
     @pytest.mark.parametrize(
         ("answer", "status", "text"),
@@ -1005,3 +999,27 @@ class TestProcess:
         result = run.process("show", "travel", "--json", closed=True)
 
         assert (141, "") == (result.returncode, result.stderr)
+
+    @pytest.mark.skipif(sys.platform == "win32", reason="no such terminals")
+    def test_asks(self, run, store):
+        """
+        Somebody at a terminal is asked, and answers there.
+        """
+        typed, terminal = os.openpty()
+        try:
+            os.write(typed, b"y\n")
+            result = subprocess.run(
+                [*MAIN, "delete", "travel", "--store", run.url],
+                capture_output=True,
+                check=False,
+                cwd=ROOT,
+                stdin=terminal,
+                text=True,
+            )
+        finally:
+            os.close(terminal)
+            os.close(typed)
+
+        assert 0 == result.returncode
+        assert "Delete travel, with its 3 revisions?" in result.stderr
+        assert "Deleted travel, which had 3 revisions.\n" == result.stdout

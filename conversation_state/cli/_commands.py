@@ -46,33 +46,35 @@ def _show_version(
     context.exit()
 
 
+# In the order of use.
+_SECTIONS = {
+    "Files": ("replay", "import", "export"),
+    "Look": ("names", "log", "show", "diff", "trim"),
+    "Move": ("checkpoint", "fork", "rollback"),
+    "Tend": ("verify", "gc", "erase", "delete"),
+}
+
+
 class _InSections(click.Group):
     """
-    A group whose help has its commands in sections, in the order of use.
+    A group whose help has its commands in sections.
     """
 
-    sections: dict[str, tuple[click.Command, ...]]
-
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 - click's
-        return [
-            command.name or ""
-            for commands in self.sections.values()
-            for command in commands
-        ]
+        return [name for section in _SECTIONS.values() for name in section]
 
     def format_commands(
         self, ctx: click.Context, formatter: click.HelpFormatter
     ) -> None:
         widest = max(map(len, self.list_commands(ctx)))
         room = formatter.width - widest - 6
-        for title, commands in self.sections.items():
+        for title, section in _SECTIONS.items():
+            rows = [
+                (f"{name:{widest}}", self.commands[name].get_short_help_str(room))
+                for name in section
+            ]
             with formatter.section(title):
-                formatter.write_dl(
-                    [
-                        (f"{command.name:{widest}}", command.get_short_help_str(room))
-                        for command in commands
-                    ]
-                )
+                formatter.write_dl(rows)
 
 
 @click.group(cls=_InSections, context_settings={"help_option_names": ["-h", "--help"]})
@@ -99,7 +101,7 @@ def cli() -> None:
     """
 
 
-@click.command()
+@cli.command()
 @click.argument("files", metavar="FILE...", nargs=-1, required=True)
 @click.option(
     "--window",
@@ -217,12 +219,10 @@ def _replayed(
     return FAILED if unreadable else 0
 
 
-_SECTIONS: dict[str, tuple[click.Command, ...]] = {
-    "Files": (replay, import_, export),
-    "Look": (names, log, show, diff, trim),
-    "Move": (checkpoint, fork, rollback),
-    "Tend": (verify, gc, erase, delete),
-}
-_InSections.sections = _SECTIONS
-for _command in [each for section in _SECTIONS.values() for each in section]:
+for _command in (
+    *(import_, export),
+    *(names, log, show, diff, trim),
+    *(checkpoint, fork, rollback),
+    *(verify, gc, erase, delete),
+):
     cli.add_command(_command)

@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING
 import click
 
 from conversation_state.cli._ending import RefusedError, told
-from conversation_state.cli._storing import asked, opened, store_option
+from conversation_state.cli._storing import as_json as in_json
+from conversation_state.cli._storing import asked, is_seen, opened, store_option
 
 if TYPE_CHECKING:
     # What a command imports when it runs, so that the help of all is quick.
@@ -103,7 +104,9 @@ def export(
 
         if output == "-":
             for line in written:
-                click.echo(line, nl=False)
+                # UTF-8 wherever it goes, and nothing that a terminal obeys.
+                data = in_json(json.loads(line)) + "\n" if is_seen() else line
+                click.echo(data.encode(), nl=False)
         else:
             _write(output, "".join(written))
 

@@ -31,8 +31,10 @@ __all__ = [
     "as_json",
     "asked",
     "checked_label",
+    "can_answer",
     "confirm",
     "head_data",
+    "is_seen",
     "json_option",
     "message_data",
     "opened",
@@ -269,6 +271,20 @@ def checked_label(label: str) -> str:
     return label
 
 
+def is_seen() -> bool:
+    """
+    Whether what is printed goes to a terminal.
+    """
+    return sys.stdout.isatty()
+
+
+def can_answer() -> bool:
+    """
+    Whether there is somebody at a terminal to be asked.
+    """
+    return sys.stdin.isatty()
+
+
 def confirm(question: str, *, yes: bool) -> None:
     """
     Go on only if the person at the terminal wants to, or has said so before.
@@ -280,7 +296,7 @@ def confirm(question: str, *, yes: bool) -> None:
     if yes:
         return
 
-    if not sys.stdin.isatty():
+    if not can_answer():
         msg = "this can't be undone, and there is no terminal to ask at; give --yes"
         raise RefusedError(msg)
 
