@@ -145,8 +145,9 @@ def replay(
 
     Each line of a FILE holds one conversation in OpenAI's chat format: an
     object with "messages" and maybe an "id", or a list of messages; or in
-    ShareGPT's: an object with "conversations". Lines of one message each are
-    one conversation, up to a blank line. "-" is standard input.
+    ShareGPT's: an object with "conversations"; or a state that `export` wrote.
+    Lines of one message each are one conversation, up to a blank line. "-" is
+    standard input.
 
     A conversation is built message by message, and every state is kept. It is
     rolled back to the last user turn, forked into two branches there, and

@@ -3,8 +3,8 @@ Reading: conversations out of files, however bad the files are.
 
 What lives here: lines in bounded memory, and what people are told of those that
 are no conversation. What does not: which conversation is on a line
-(`adapters.transcripts`), what is done with it (`replay`), and who gets to see
-what was said (`_commands`).
+(`adapters.transcripts`), what is done with it (`replay`, `_import`), and who
+gets to see what was said (`_commands`).
 """
 
 from __future__ import annotations

@@ -24,8 +24,9 @@ def main() -> None:
     """
     Run the command line, and leave the process with its status.
 
-    0 if all is well, 1 if a check failed, 2 if something could not be read or
-    understood, 130 if it was interrupted, 141 if nobody reads what it prints.
+    0 if all is well, 1 if a check failed or the answer is no, 2 if something
+    could not be read, written, found or understood, 130 if it was interrupted,
+    141 if nobody reads what it prints.
     """
     try:
         status = _run()
