@@ -206,6 +206,15 @@ class TestAsked:
         ]
         run("show", "me@example.org", status=2)
 
+    @pytest.mark.parametrize("asked", ["me@exampel.com", "me@exampel.com@2"])
+    def test_near_with_ats(self, run, store, asked):
+        """
+        Of a mistyped name with an @, the one that was meant is told.
+        """
+        store.save("me@example.com", STATES[0])
+
+        assert "mean 'me@example.com'?" in run("show", asked, status=2).stderr
+
     @pytest.mark.parametrize("asked", [HOSTILE, f"travel@{HOSTILE}"])
     def test_hostile(self, run, store, asked):
         """
