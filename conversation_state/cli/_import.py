@@ -95,10 +95,10 @@ def import_(
     """
     Save conversations of files in a store.
 
-    The store is made if it is not there. Each line of a FILE holds one
-    conversation in OpenAI's chat format, as for `replay`, or a state that
-    `export --format json` wrote. "-" is standard input. A conversation is
-    called as its "id" says, or else as its file, with the number of its line.
+    The store is made if it is not there. A FILE holds what `replay` reads: a
+    conversation on each line, in OpenAI's chat format say, or a state that
+    `export` wrote. "-" is standard input. A conversation is called as its "id"
+    says, or else as its file, with the number of its line.
 
     Each is saved as a whole or not at all, as one revision. Importing again
     changes nothing, so what was interrupted can be run again: where a name is

@@ -237,7 +237,7 @@ def _lines(
             yield error
 
 
-class _OfState(tuple[Message, ...]):
+class _OfState(tuple[Message, ...]):  # noqa: SLOT001 - a tuple takes none
     """
     The messages of a state, and the state.
     """
