@@ -1,9 +1,11 @@
+import errno
 import json
 import os
 import signal
 import subprocess
 import sys
 from functools import partial
+from pathlib import Path
 
 import pytest
 
@@ -474,6 +476,24 @@ class TestExport:
         result = run("export", "talk", "-o", path, status=2)
 
         assert f"Error: {path}: No such file or directory\n" == result.stderr
+
+    def test_full_disk(self, run, talk, monkeypatch):
+        """
+        If the disk is full the file that was there stays, and nothing beside
+        it.
+        """
+
+        def full(path, *_args, **_options):
+            path.touch()
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+        path = run.write("old\n", name="out.jsonl")
+        monkeypatch.setattr(Path, "write_text", full)
+        result = run("export", "talk", "-o", path, status=2)
+
+        assert f"Error: {path}: No space left on device\n" == result.stderr
+        assert "old\n" == path.read_text()
+        assert {"out.jsonl", "talks.db"} == {each.name for each in run.folder.iterdir()}
 
     def test_id(self, run, talk):
         """
