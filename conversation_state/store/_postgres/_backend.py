@@ -122,7 +122,7 @@ class PostgresBackend:
         """
         The other end of `lend`.
         """
-        if self._is_closed or link.connection.closed or link.is_spoilt:
+        if self._is_closed or link.connection.closed:
             link.connection.close()
         else:
             self._idle.append(link)

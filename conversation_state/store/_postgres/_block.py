@@ -12,7 +12,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
 import psycopg
-from psycopg.pq import TransactionStatus
+from psycopg.pq import ExecStatus, TransactionStatus
 
 from conversation_state.store._postgres._tables import POSTGRES, STRIPES
 from conversation_state.store._postgres._why import explained
@@ -41,19 +41,13 @@ class Link:
     Attributes:
         connection: Its own connection.
 
-        prepared: The statements that are prepared there.
-
-        is_spoilt: Whether nobody knows which are.
-
         stripe: The row of ``gate`` it locks.
     """
 
-    __slots__ = ("connection", "is_spoilt", "prepared", "stripe")
+    __slots__ = ("connection", "stripe")
 
     def __init__(self, connection: psycopg.Connection[Any]) -> None:
         self.connection = connection
-        self.prepared: set[str] = set()
-        self.is_spoilt = False
         self.stripe = connection.pgconn.backend_pid % STRIPES
 
     @property
@@ -113,10 +107,9 @@ class Block:
             return
 
         if status in {TransactionStatus.INTRANS, TransactionStatus.INERROR}:
-            try:
-                connection.execute("ROLLBACK")
-            except psycopg.Error:
-                # Whoever closes a connection takes back what it did, too.
+            # Past psycopg, which forgets after a ROLLBACK what it prepared; and
+            # whoever closes a connection takes back what it did, too.
+            if connection.pgconn.exec_(b"ROLLBACK").status != ExecStatus.COMMAND_OK:
                 connection.close()
         else:
             connection.close()
@@ -148,21 +141,12 @@ class Block:
         Send what waits, in one go; the cursor of the last statement.
         """
         queue, self._queue = self._queue, []
-        link = self._link
         try:
-            cursor = self._sent(queue)
+            return self._sent(queue)
         except psycopg.Error as error:
-            # Of what comes after a statement that failed, psycopg does not know
-            # whether it was prepared.
-            if not link.prepared.issuperset([sql for sql, _ in queue]):
-                link.is_spoilt = True
-
             raise self._explained(
                 error, is_committing=queue[-1][0] == _COMMIT
             ) from error
-
-        link.prepared.update([sql for sql, _ in queue])
-        return cursor
 
     def _explained(self, error: psycopg.Error, *, is_committing: bool) -> Exception:
         return explained(
