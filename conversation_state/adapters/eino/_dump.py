@@ -85,13 +85,16 @@ def _message(write: Writing, message: Message, path: str) -> dict[str, Any] | No
     }
     lose_each(write, path, ours, "has no place in a message of eino's")
     if isinstance(message, UnknownMessage):
-        raw = write.unknown(message.raw, message.source, path, "role")
-        own = bool(own_of(message.metadata))
-        beside = {"name": raw and bool(message.name), "metadata": raw and own}
-        lose_each(write, path, beside, "stands beside a message sent verbatim")
-        return raw and ordered(raw, MESSAGE)
+        said = write.unknown(message.raw, message.source, path, "role")
+        if said is None:
+            return None
 
-    raw = {"role": message.role, "content": ""}
+        own = bool(own_of(message.metadata))
+        beside = {"name": bool(message.name), "metadata": own}
+        lose_each(write, path, beside, "stands beside a message sent verbatim")
+        return ordered(said, MESSAGE)
+
+    raw: dict[str, Any] = {"role": message.role, "content": ""}
     keys = _put_content(write, message, path, notes, raw)
     if message.name:
         raw["name"] = message.name
