@@ -4,7 +4,7 @@ The pure log finds what is new, and where it belongs, without a disk.
 
 import copy
 
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from conversation_state import Aggregator, UserMessage
@@ -24,6 +24,9 @@ from conversation_state.store.log import (
     shared,
 )
 from conversation_state.testing.strategies import aggregators, entries
+
+# Each of these examples is many logs, or many entries.
+FEWER = settings(max_examples=settings().max_examples // 2)
 
 GOLDEN = "ce123dad5fb7cbafa6a9e999ad02b1c1"
 
@@ -90,6 +93,7 @@ def ids(log):
 
 
 class TestGrowth:
+    @FEWER
     @given(st.lists(aggregators(max_steps=4), max_size=4), st.data())
     def test_every_log_comes_back(self, states, data):
         """
@@ -209,6 +213,7 @@ class TestDigests:
         assert content_digest(b"a", b"{}") != content_digest(b"a\0", b"{}")
         assert content_digest(b'a\0{"b":1', b"}") != content_digest(b"a", b'{"b":1}')
 
+    @FEWER
     @given(
         st.lists(entries(), max_size=40, unique_by=lambda entry: entry.id), st.data()
     )
