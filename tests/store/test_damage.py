@@ -185,6 +185,27 @@ class TestEveryByte:
         assert () == Store(backend).verify()
 
 
+class TestErased:
+    def test_is_there_again(self):
+        """
+        What was erased and was put back behind the store is found.
+        """
+        backend = MemoryBackend()
+        store = Store(backend)
+        store.save("talk", TALK)
+        with backend.reading() as rows:
+            ((place, _, body, content, _),) = rows.scan("entries", None, None)
+
+        store.erase(TALK.entries[0].id, reason="asked for")
+        with backend.writing() as rows:
+            rows.set("entries", place, body=body, content=content)
+
+        (damage,) = store.verify()
+
+        assert ("entries", TALK.entries[0].id) == (damage.where, damage.id)
+        assert "erased" in damage.what
+
+
 class TestFile:
     def test_bytes(self, tmp_path):
         """
