@@ -269,6 +269,24 @@ class TestFile:
                 beside.unlink()
 
 
+    def test_only_a_start(self, tmp_path):
+        """
+        A file of which only the first bytes are left is not made a new one.
+        """
+        path = tmp_path / "talks.db"
+        with open_store(f"sqlite:///{path}") as store:
+            lived_in(store)
+
+        data = path.read_bytes()
+        for size in (16, 50, 100, 511):
+            start = data[:size]
+            path.write_bytes(start)
+            with pytest.raises(StoreError, match="the file is damaged"):
+                open_store(f"sqlite:///{path}")
+
+            assert start == path.read_bytes()
+
+
 class TestLoad:
     @pytest.mark.parametrize(
         ("column", "change", "why"),
