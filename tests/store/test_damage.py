@@ -268,7 +268,6 @@ class TestFile:
             for beside in tmp_path.glob("talks.db-*"):
                 beside.unlink()
 
-
     def test_only_a_start(self, tmp_path):
         """
         A file of which only the first bytes are left is not made a new one.
