@@ -103,6 +103,22 @@ class TestOpening:
         assert told in result.stderr
         assert "secret" not in result.stderr
 
+    def test_keeps_passwords(self, run, monkeypatch):
+        """
+        What can't be reached is told without its URL, which may have a
+        password.
+        """
+
+        def unreachable(url):
+            raise ConnectionRefusedError(111, "Connection refused")
+
+        monkeypatch.setattr("conversation_state.store.open_store", unreachable)
+        url = "postgresql+psycopg://me:secret@host/talks"
+        result = run("names", url=url, status=2)
+
+        told = "Error: the postgresql+psycopg store: Connection refused\n"
+        assert told == result.stderr
+
     def test_no_url(self):
         """
         Without a store the option and the variable are named.

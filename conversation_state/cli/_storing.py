@@ -98,7 +98,9 @@ def opened(context: click.Context, url: str, *, new: bool = False) -> Iterator[S
         try:
             store = open_store(url)
         except OSError as error:
-            msg = f"{url:.200}: {error.strerror}"
+            # Others than files may have a password in their URL.
+            where = f"{url:.200}" if scheme == "sqlite" else f"the {scheme:.40} store"
+            msg = f"{where}: {error.strerror or error}"
             raise RefusedError(msg) from None
 
         with store:
