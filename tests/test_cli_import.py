@@ -1,4 +1,5 @@
 import errno
+import importlib
 import json
 import os
 import signal
@@ -419,6 +420,20 @@ class TestExport:
         exported = openai_chat.dump(talk)
         assert exported.payload == json.loads(result.stdout)
         assert f"talk: lost in openai_chat: {exported.lost[0]}\n" == result.stderr
+
+    @pytest.mark.parametrize(
+        "name",
+        ["openai_chat", "openai_responses", "anthropic", "gemini", "eino", "bubo"],
+    )
+    def test_every_provider(self, run, talk, name):
+        """
+        Every adapter's format is what the adapter dumps.
+        """
+        adapter = importlib.import_module(f"conversation_state.adapters.{name}")
+
+        said = run("export", "talk", "--format", name).stdout
+
+        assert adapter.dump(talk).payload == json.loads(said)
 
     def test_much_lost(self, run):
         """

@@ -25,7 +25,14 @@ if TYPE_CHECKING:
 __all__ = ["export"]
 
 _OURS = "json"
-_PROVIDERS = ("openai_chat", "openai_responses", "anthropic", "gemini")
+_PROVIDERS = (
+    "openai_chat",
+    "openai_responses",
+    "anthropic",
+    "gemini",
+    "eino",
+    "bubo",
+)
 
 # How much of what is lost is told one by one, of each conversation.
 _TOLD = 10
