@@ -644,6 +644,17 @@ class TestTables:
 
         assert ["a\x01", "b"] == names
 
+    def test_order(self, server, schema, store):
+        """
+        Texts are ordered by their bytes, whatever the server's language is.
+        """
+        sql = (
+            "SELECT DISTINCT collation_name FROM information_schema.columns "
+            "WHERE table_schema = %s AND data_type = 'text'"
+        )
+
+        assert [("C",)] == server.run(sql, schema)
+
     def test_scrub(self, server, schema, store):
         """
         After collecting, nothing that was let go of waits to be cleared.
