@@ -10,7 +10,9 @@ process and take SQLite's own lock against others.
 from __future__ import annotations
 
 import os
+import random
 import sqlite3
+import time
 from collections import deque
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -297,12 +299,19 @@ class SqliteBackend:
         """
         Make sure that this is a file of ours, and of this version's schema.
         """
-        if self._checked_version(connection) < SCHEMA_VERSION:
+        # In one moment, lest another process make the tables between two looks.
+        connection.execute("BEGIN")
+        try:
+            version = self._checked_version(connection)
+        finally:
+            connection.rollback()
+
+        if version < SCHEMA_VERSION:
             if self._options.mode == "ro":
                 what = "nothing has been saved there, or only by an older version"
                 raise StoreError(self.url, f"{what}; open it once without ?mode=ro")
 
-            connection.execute("PRAGMA journal_mode = WAL").fetchall()
+            self._log_ahead(connection)
             connection.execute("BEGIN IMMEDIATE")
             try:
                 # Somebody else may have been quicker.
@@ -316,6 +325,22 @@ class SqliteBackend:
             except BaseException:
                 connection.rollback()
                 raise
+
+    def _log_ahead(self, connection: sqlite3.Connection) -> None:
+        until = time.monotonic() + self._options.timeout_s
+        while True:
+            try:
+                connection.execute("PRAGMA journal_mode = WAL").fetchall()
+            except sqlite3.OperationalError as error:
+                # Two that want this of a new file at one moment are refused at
+                # once: neither would ever get it if both waited.
+                is_busy = error.sqlite_errorcode & 0xFF == sqlite3.SQLITE_BUSY
+                if not is_busy or time.monotonic() > until:
+                    raise
+
+                time.sleep(random.uniform(0.001, 0.02))  # noqa: S311 - nobody has to guess
+            else:
+                return
 
     def _checked_version(self, connection: sqlite3.Connection) -> int:
         (application,) = connection.execute("PRAGMA application_id").fetchone()

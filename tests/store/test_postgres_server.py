@@ -512,6 +512,7 @@ class TestAddress:
             ("postgresql://me:hush/hush@host/db", "can't be read"),
             ("postgresql://me:hush#hush@host/db", "can't be read"),
             ("postgresql://me:12?hush@host/db", "can't be read"),
+            ("postgresql://me:12?mode=hush@host/db", "can't be read"),
             ("postgresql://me:hush:hush/db", "can't be read"),
             ("postgresql://host/db?hush", "can't be read"),
             ("postgresql://host/db/more", "can't be read"),

@@ -5,13 +5,15 @@ What stores promise under stress, for a moment each; `make stress` takes minutes
 import os
 import subprocess
 import sys
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 
 from conversation_state import Aggregator
 from conversation_state.errors import StoreError
-from conversation_state.store import Store
+from conversation_state.store import Store, open_store
 from conversation_state.store._memory import MemoryBackend
 from conversation_state.store.backend import ConflictError
 from conversation_state.testing.stores import Watched
@@ -121,3 +123,22 @@ class TestConflicts:
                 verb(store)
 
         assert TALK == store.load("talk")
+
+
+def test_opened_at_once(tmp_path):
+    """
+    However many open a new file at one moment, it is made once, and nobody
+    takes it for another program's or gives up.
+    """
+    barrier = threading.Barrier(12)
+
+    def start(path):
+        barrier.wait()
+        with open_store(f"sqlite:///{path}") as store:
+            return store.names()
+
+    with ThreadPoolExecutor(12) as threads:
+        for round in range(30):
+            paths = [tmp_path / f"{round}.db"] * 12
+
+            assert [()] * 12 == list(threads.map(start, paths))

@@ -122,24 +122,27 @@ def _checked_version(
             "give one made with ENCODING 'UTF8'",
         )
 
+    # The version first: whatever belongs to it is there by the second look.
+    try:
+        sql = f"SELECT version FROM {_MARK}"  # noqa: S608 - a name of ours
+        versions = [version for (version,) in execute(sql)]
+    except errors.UndefinedTable:
+        versions = None
+    except errors.UndefinedColumn:
+        versions = []
+
     sql = (
         "SELECT relname FROM pg_catalog.pg_class WHERE relkind IN ('r','p','v','m','f')"
         " AND relnamespace = (SELECT oid FROM pg_catalog.pg_namespace"
         " WHERE nspname = %s)"
     )
     there = {name for (name,) in execute(sql, (address.schema,))}
-    if _MARK not in there:
+    if versions is None:
         taken = sorted(there & {*TABLES, *_OTHERS})
-        if taken:
+        if taken and _MARK not in there:
             raise _foreign(address, f"has tables called {', '.join(taken)}")
 
         return None
-
-    try:
-        sql = f"SELECT version FROM {_MARK}"  # noqa: S608 - a name of ours
-        versions = [version for (version,) in execute(sql)]
-    except errors.UndefinedColumn:
-        versions = []
 
     if len(versions) != 1 or not isinstance(versions[0], int):
         raise _foreign(address, f"has a table called {_MARK} that is none of ours")

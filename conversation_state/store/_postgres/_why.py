@@ -29,6 +29,10 @@ _WHY = {
         "this user lacks a right; let the tables' owner grant SELECT, INSERT, UPDATE "
         "and DELETE on all tables of the schema, and USAGE on the schema"
     ),
+    "3F000": (
+        "this user lacks a right on the schema of its tables (USAGE); let their owner "
+        "grant it"
+    ),
     "42P01": (
         "its tables are gone, or this user lacks a right on their schema (USAGE); open "
         "the store again, restore a backup, or let their owner grant it"
