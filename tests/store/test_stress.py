@@ -138,7 +138,7 @@ def test_opened_at_once(tmp_path):
             return store.names()
 
     with ThreadPoolExecutor(12) as threads:
-        for round in range(30):
-            paths = [tmp_path / f"{round}.db"] * 12
+        for turn in range(30):
+            paths = [tmp_path / f"{turn}.db"] * 12
 
             assert [()] * 12 == list(threads.map(start, paths))
