@@ -46,7 +46,8 @@ class Subject:
         """
         The backend of what is kept in *folder*, which is empty at first.
         """
-        raise NotImplementedError
+        msg = f"say in {type(self).__name__}.backend(folder) which backend to test"
+        raise NotImplementedError(msg)
 
     @pytest.fixture
     def store(self, tmp_path: Path) -> Iterator[Store]:
