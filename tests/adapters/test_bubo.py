@@ -458,7 +458,14 @@ class TestTimes:
             ),
             (
                 datetime(2024, 1, 2, tzinfo=timezone(timedelta(seconds=-30))),
-                "2024-01-01T23:59:30.000-00:01",
+                "2024-01-02T00:00:30.000Z",
+                "whole minutes",
+            ),
+            (
+                datetime(
+                    2024, 1, 2, tzinfo=timezone(-timedelta(hours=23, minutes=59.5))
+                ),
+                "2024-01-02T00:00:30.000-23:59",
                 "whole minutes",
             ),
             (datetime(1, 1, 1, tzinfo=UTC), None, "no time"),

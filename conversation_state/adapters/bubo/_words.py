@@ -93,7 +93,8 @@ def written_time(time: datetime) -> tuple[str, str]:
     if offset % minute:
         why = "has an offset that is no whole minutes"
         try:
-            time = time.astimezone(timezone(offset // minute * minute))
+            # Towards zero: a zone of a whole day is none.
+            time = time.astimezone(timezone(int(offset / minute) * minute))
         except OverflowError:
             time = NO_TIME
 
