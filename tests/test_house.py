@@ -70,7 +70,11 @@ THIRD_PARTIES = {
     "gotpl": {"templates"},
     "hypothesis": {"testing"},
     "jinja2": {"templates"},
-    "langchain_core": {"adapters.langchain", "adapters.langgraph"},
+    "langchain_core": {
+        "adapters._langchain",
+        "adapters.langchain",
+        "adapters.langgraph",
+    },
     "langgraph": {"adapters.langgraph"},
     "mistral_common": {"counting"},
     "msgspec": {"tools"},

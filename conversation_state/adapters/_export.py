@@ -45,8 +45,10 @@ PROVIDERS = (
     "bubo",
     "eino",
     "gemini",
+    "langchain",
     "openai_chat",
     "openai_responses",
+    "pydantic_ai",
     "transcripts",
 )
 

@@ -12,13 +12,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from conversation_state.adapters._responses._chunks import _Stream
 from conversation_state.adapters.openai_responses import (
     aload_chunks,
     dump,
     load,
     load_chunks,
 )
-from conversation_state.adapters.openai_responses._chunks import _Stream
 from conversation_state.chunks import Accumulator, concat
 from conversation_state.errors import DecodeError, ProviderStreamError
 from conversation_state.messages import AssistantMessage, LogProb

@@ -9,14 +9,14 @@ from functools import partial
 from typing import Any, TypeAlias
 
 from conversation_state.adapters._reading import Place, is_list, is_map
-from conversation_state.adapters.openai_responses._items import LISTS, read_item
-from conversation_state.adapters.openai_responses._making import (
+from conversation_state.adapters._responses._items import LISTS, read_item
+from conversation_state.adapters._responses._making import (
     Asked,
     Making,
     Places,
 )
-from conversation_state.adapters.openai_responses._spoken import Spoken
-from conversation_state.adapters.openai_responses._words import CALLS
+from conversation_state.adapters._responses._spoken import Spoken
+from conversation_state.adapters._responses._words import CALLS
 from conversation_state.messages import AssistantMessage
 
 __all__ = ["MOST", "Output"]

@@ -10,10 +10,10 @@ from typing import Any, NamedTuple, TypeAlias
 
 from conversation_state.adapters._openai import read_logprob
 from conversation_state.adapters._reading import Place, is_list, is_map
+from conversation_state.adapters._responses._making import Piecemeal
+from conversation_state.adapters._responses._output import MOST, Output
+from conversation_state.adapters._responses._words import CALLS
 from conversation_state.adapters._streaming import Shell
-from conversation_state.adapters.openai_responses._making import Piecemeal
-from conversation_state.adapters.openai_responses._output import MOST, Output
-from conversation_state.adapters.openai_responses._words import CALLS
 from conversation_state.messages import AssistantMessage, ResponseMeta
 
 __all__ = ["Pieces"]

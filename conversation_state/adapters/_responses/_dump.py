@@ -15,9 +15,9 @@ from conversation_state.adapters._export import (
     notes_of,
     written_over,
 )
-from conversation_state.adapters.openai_responses._answer import Answer
-from conversation_state.adapters.openai_responses._blocks import write_block
-from conversation_state.adapters.openai_responses._words import RESULTS, SOURCE
+from conversation_state.adapters._responses._answer import Answer
+from conversation_state.adapters._responses._blocks import write_block
+from conversation_state.adapters._responses._words import RESULTS, SOURCE
 from conversation_state.errors import InvalidMessageError
 from conversation_state.messages import (
     AssistantMessage,

@@ -25,7 +25,7 @@ from conversation_state.adapters._openai import (
     written_text,
 )
 from conversation_state.adapters._reading import Place, is_list, is_map
-from conversation_state.adapters.openai_responses._words import (
+from conversation_state.adapters._responses._words import (
     MEDIA,
     SOURCE,
     TEXTS,

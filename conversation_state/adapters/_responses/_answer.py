@@ -15,8 +15,8 @@ from conversation_state.adapters._export import (
     notes_of,
     written_over,
 )
-from conversation_state.adapters.openai_responses._blocks import write_block
-from conversation_state.adapters.openai_responses._words import SOURCE
+from conversation_state.adapters._responses._blocks import write_block
+from conversation_state.adapters._responses._words import SOURCE
 from conversation_state.parts import Part, ReasoningPart, UnknownPart
 from conversation_state.tools import ToolCall
 

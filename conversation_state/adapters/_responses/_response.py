@@ -7,7 +7,7 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 from conversation_state.adapters._reading import Place, is_map
-from conversation_state.adapters.openai_responses._usage import read_usage
+from conversation_state.adapters._responses._usage import read_usage
 from conversation_state.usage import Usage
 
 __all__ = ["Told", "failure_of", "read_response"]

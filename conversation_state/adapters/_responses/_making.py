@@ -18,13 +18,13 @@ import attrs
 
 from conversation_state._persistent import EMPTY_MAP
 from conversation_state.adapters._reading import Place, Reading, mended
-from conversation_state.adapters._streaming import Cut
-from conversation_state.adapters.openai_responses._items import read_call
-from conversation_state.adapters.openai_responses._words import (
+from conversation_state.adapters._responses._items import read_call
+from conversation_state.adapters._responses._words import (
     ADDRESS,
     CALLS,
     SOURCE,
 )
+from conversation_state.adapters._streaming import Cut
 from conversation_state.messages import AssistantMessage
 from conversation_state.parts import UnknownPart
 from conversation_state.tools import ToolCall

@@ -12,8 +12,8 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple, TypeAlias
 
 from conversation_state.adapters._reading import Place, is_list, is_map
-from conversation_state.adapters.openai_responses._blocks import read_block
-from conversation_state.adapters.openai_responses._words import CALLS, SOURCE
+from conversation_state.adapters._responses._blocks import read_block
+from conversation_state.adapters._responses._words import CALLS, SOURCE
 from conversation_state.messages import LogProb
 from conversation_state.parts import Part, ReasoningPart, TextPart, UnknownPart
 from conversation_state.tools import ToolCall

@@ -10,7 +10,7 @@ from typing import Any
 import attrs
 
 from conversation_state.adapters._reading import Place
-from conversation_state.adapters.openai_responses._items import (
+from conversation_state.adapters._responses._items import (
     Block,
     blocks_of,
     is_thought,
@@ -18,7 +18,7 @@ from conversation_state.adapters.openai_responses._items import (
     read_item,
     read_spoken_block,
 )
-from conversation_state.adapters.openai_responses._making import (
+from conversation_state.adapters._responses._making import (
     Making,
     Piecemeal,
     Places,

@@ -14,13 +14,13 @@ from conversation_state.adapters._reading import (
     is_map,
     mended,
 )
-from conversation_state.adapters.openai_responses._blocks import read_content
-from conversation_state.adapters.openai_responses._items import Said, read_item
-from conversation_state.adapters.openai_responses._response import (
+from conversation_state.adapters._responses._blocks import read_content
+from conversation_state.adapters._responses._items import Said, read_item
+from conversation_state.adapters._responses._response import (
     failure_of,
     read_response,
 )
-from conversation_state.adapters.openai_responses._words import (
+from conversation_state.adapters._responses._words import (
     CALLERS,
     RESULTS,
     SOURCE,

@@ -15,22 +15,22 @@ from conversation_state.adapters._reading import (
     is_map,
     mended,
 )
-from conversation_state.adapters._streaming import (
-    achunks_of,
-    add_to,
-    chunks_of,
-)
-from conversation_state.adapters.openai_responses._output import Output
-from conversation_state.adapters.openai_responses._pieces import Pieces
-from conversation_state.adapters.openai_responses._response import (
+from conversation_state.adapters._responses._output import Output
+from conversation_state.adapters._responses._pieces import Pieces
+from conversation_state.adapters._responses._response import (
     Told,
     failure_of,
     read_response,
 )
-from conversation_state.adapters.openai_responses._words import (
+from conversation_state.adapters._responses._words import (
     ADDRESS,
     NOISE,
     SOURCE,
+)
+from conversation_state.adapters._streaming import (
+    achunks_of,
+    add_to,
+    chunks_of,
 )
 from conversation_state.errors import ProviderStreamError
 from conversation_state.messages import AssistantMessage, ResponseMeta
