@@ -70,7 +70,7 @@ def _call(at: int, arguments: str) -> Event:
 def _langchain_chunk(delta: Event) -> Any:
     from langchain_core.messages import AIMessageChunk
 
-    pieces = [
+    pieces: list[Any] = [
         {
             "name": raw["function"].get("name"),
             "args": raw["function"]["arguments"],
@@ -139,11 +139,14 @@ async def _pydantic_ai_reads(events: Sequence[Event]) -> Any:
         for event in events:
             yield construct_type(value=event, type_=ChatCompletionChunk)
 
+    # What it is given in earnest has the SDK's own types.
+    profile: Any = openai_model_profile("gpt-4o")
+    events_read: Any = source()
     response = OpenAIStreamedResponse(
         model_request_parameters=ModelRequestParameters(),
         _model_name="gpt-4o",
-        _model_profile=openai_model_profile("gpt-4o"),
-        _response=PeekableAsyncStream(source()),
+        _model_profile=profile,
+        _response=PeekableAsyncStream(events_read),
         _provider_name="openai",
         _model_id_namespace="openai",
         _provider_url="",
