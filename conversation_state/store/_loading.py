@@ -124,8 +124,7 @@ def _log(
     log = log.extend(items)
     if not common:
         # They were read; so nobody has to compute them again.
-        ids = [item[0] for item in items]
-        kind.teach(log, dict(zip(ids, digests, strict=True)))
+        kind.teach(log, digests)
 
     return log, digests[-1]
 

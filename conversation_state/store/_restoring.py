@@ -4,9 +4,8 @@ Entries from rows: read, and seen to be what was saved.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from hashlib import blake2b
-from typing import Any
+from collections.abc import Iterator, Sequence
+from typing import Any, NamedTuple
 
 from conversation_state._canonical import load
 from conversation_state.store._blobs import Shown, canonical, stood_in
@@ -15,18 +14,19 @@ from conversation_state.store._rows import (
     PAGE,
     SHIFT,
     UNREADABLE,
+    all_unpacked,
     damaged,
     digest_before,
     seal,
-    unpacked,
 )
-from conversation_state.store.backend import Reading
+from conversation_state.store.backend import Reading, Row
 from conversation_state.store.log import (
     DIGEST_SIZE,
     LEDGER,
     Kind,
     Placed,
     Segments,
+    chain,
     chained,
     content_digest,
 )
@@ -34,9 +34,37 @@ from conversation_state.store.log import (
 __all__ = ["blob_of", "content_of", "items_between", "read_rows"]
 
 
-def rows_between(
+class _Page(NamedTuple):
+    """
+    Rows that follow each other, column by column.
+
+    Made once for a thousand of them: a `Placed` for each takes longer than all
+    that is asked of it.
+    """
+
+    ids: list[bytes]
+    bodies: tuple[bytes, ...]
+    contents: tuple[bytes | None, ...]
+    digests: tuple[bytes, ...]
+
+    @classmethod
+    def of(cls, rows: list[Row]) -> _Page:
+        """
+        The page of rows that are as in the tables, without their places.
+        """
+        packed, *rest = zip(*rows, strict=True)
+        return cls(all_unpacked(packed), *rest)
+
+    def rows(self) -> list[Placed]:
+        """
+        The same row by row.
+        """
+        return list(map(Placed, *self))
+
+
+def pages_between(
     tx: Reading, store: str, kind: Kind, segments: Segments, start: int
-) -> Iterator[list[Placed]]:
+) -> Iterator[_Page]:
     """
     The rows of a log from position *start* on, some at a time.
 
@@ -49,14 +77,15 @@ def rows_between(
         end = branch << SHIFT | stop
         while place < end:
             high = min(end, place + PAGE)
-            rows = tx.scan(kind.table, place, high)
+            rows = tx.scan(kind.table, place, high, columns=Placed._fields)
             if len(rows) < high - place:
                 # At once: a length that is damaged may be any number.
-                there = {row[0] for row in rows}
-                gap = min(set(range(place, high)) - there) & ((1 << SHIFT) - 1)
+                found = tx.scan(kind.table, place, high, columns=("place",))
+                missing = set(range(place, high)).difference(*zip(*found, strict=True))
+                gap = min(missing) & ((1 << SHIFT) - 1)
                 raise damaged(store, f"the {kind.table} from {gap} on are missing")
 
-            yield [Placed(unpacked(id), *rest) for _, id, *rest in rows]
+            yield _Page.of(rows)
             place = high
 
 
@@ -74,13 +103,19 @@ def items_between(
     digests: list[bytes] = []
     before = digest_before(tx, store, kind, segments, start)
     shown = Shown(lambda digest: blob_of(tx, store, digest))
-    for rows in rows_between(tx, store, kind, segments, start):
+    for page in pages_between(tx, store, kind, segments, start):
         try:
-            read = read_rows(kind, rows, shown)
-            if not _follows(kind, rows, read, before, shown):
+            raw = _raw(page.bodies)
+            read = _items(kind, page.ids, raw, shown)
+            if list in map(type, raw) or page.contents.count(None) < len(raw):
+                after = _digests(kind, page, read, before, shown)
+            else:
+                after = tuple(chain(before, page.ids, page.bodies))
+
+            if after != page.digests:
                 raise ValueError
         except UNREADABLE:
-            for row in rows:
+            for row in page.rows():
                 what = _problem(kind, row, before, shown)
                 if what:
                     name = row.id.decode(errors="replace")
@@ -92,7 +127,7 @@ def items_between(
             raise
 
         items += read
-        digests += [row.digest for row in rows]
+        digests += page.digests
         before = digests[-1]
 
     return items, digests
@@ -102,13 +137,22 @@ def read_rows(kind: Kind, rows: list[Placed], shown: Shown) -> list[Any]:
     """
     The entries that rows say.
     """
-    # One text for all of them is read in half the time.
-    raw = load(b"[%b]" % b",".join([row.body for row in rows]))
-    if list not in map(type, raw):
-        return kind.read([row.id.decode() for row in rows], raw)
+    raw = _raw([row.body for row in rows])
+    return _items(kind, [row.id for row in rows], raw, shown)
 
-    plain = [stood_in(each) for each in raw]
-    items = kind.read([row.id.decode() for row in rows], plain)
+
+def _raw(bodies: Sequence[bytes]) -> list[Any]:
+    # One text for all of them is read in half the time.
+    raw: list[Any] = load(b"[%b]" % b",".join(bodies))
+    return raw
+
+
+def _items(kind: Kind, ids: list[bytes], raw: list[Any], shown: Shown) -> list[Any]:
+    names = list(map(bytes.decode, ids))
+    if list not in map(type, raw):
+        return kind.read(names, raw)
+
+    items = kind.read(names, [stood_in(each) for each in raw])
     return [
         item._replace(message=shown(item.message, each[1]))
         if each.__class__ is list
@@ -117,27 +161,23 @@ def read_rows(kind: Kind, rows: list[Placed], shown: Shown) -> list[Any]:
     ]
 
 
-def _follows(
-    kind: Kind, rows: list[Placed], items: list[Any], before: bytes, shown: Shown
-) -> bool:
+def _digests(
+    kind: Kind, page: _Page, items: list[Any], before: bytes, shown: Shown
+) -> tuple[bytes, ...]:
     """
-    Whether rows are what was saved after *before*.
+    The digests at each row as they should be, if some of the rows refer to
+    large content or were erased; only those up to the first that is damaged.
     """
-    hashed, size = blake2b, DIGEST_SIZE
-    for i, (id, body, stored, digest) in enumerate(rows):
-        if stored is not None or body.startswith(b"["):
-            content, what = content_of(kind, rows[i], items[i], shown)
-            if what:
-                return False
-        else:
-            # `content_digest`, written out: this is a quarter of all loading.
-            content = hashed(b"%b\0%b" % (id, body), digest_size=size).digest()
+    made = []
+    for row, item in zip(page.rows(), items, strict=True):
+        content, what = content_of(kind, row, item, shown)
+        if what:
+            break
 
-        before = hashed(before + content, digest_size=size).digest()
-        if before != digest:
-            return False
+        before = chained(before, content)
+        made.append(before)
 
-    return True
+    return tuple(made)
 
 
 def _problem(kind: Kind, row: Placed, before: bytes, shown: Shown) -> str:

@@ -15,6 +15,7 @@ keeps the rows (`backend`).
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from hashlib import blake2b
 from typing import Any, NamedTuple, Protocol
 
@@ -40,6 +41,7 @@ __all__ = [
     "Placed",
     "Segment",
     "Shelf",
+    "chain",
     "chained",
     "content_digest",
     "cut",
@@ -51,6 +53,18 @@ __all__ = [
 
 DIGEST_SIZE = 16
 
+# Copied where digests are many: half a microsecond less than to make another.
+_new_hash = blake2b(digest_size=DIGEST_SIZE).copy
+
+
+def digest_of(said: bytes) -> bytes:
+    """
+    The digest of any bytes.
+    """
+    made = _new_hash()
+    made.update(said)
+    return made.digest()
+
 
 def content_digest(id: bytes, body: bytes) -> bytes:
     """
@@ -58,14 +72,31 @@ def content_digest(id: bytes, body: bytes) -> bytes:
 
     *body* is JSON, in which no byte is 0: so no other pair gives these bytes.
     """
-    return blake2b(b"%b\0%b" % (id, body), digest_size=DIGEST_SIZE).digest()
+    return digest_of(b"%b\0%b" % (id, body))
 
 
 def chained(before: bytes, content: bytes) -> bytes:
     """
     The digest of a past that goes on with *content*.
     """
-    return blake2b(before + content, digest_size=DIGEST_SIZE).digest()
+    return digest_of(before + content)
+
+
+def chain(before: bytes, ids: Iterable[bytes], bodies: Iterable[bytes]) -> list[bytes]:
+    """
+    The digests of a past that goes on with entries, at each of them.
+    """
+    made = []
+    # `content_digest` and `chained`, written out: a third of all loading.
+    for said in map(b"\0".join, zip(ids, bodies, strict=True)):
+        content = _new_hash()
+        content.update(said)
+        step = _new_hash()
+        step.update(before + content.digest())
+        before = step.digest()
+        made.append(before)
+
+    return made
 
 
 class Placed(NamedTuple):
@@ -94,8 +125,12 @@ def _no_content(_entry: Any) -> None:
     return None
 
 
+# `Entry._make` without a call of Python's for each.
+_entry = partial(tuple.__new__, Entry)
+
+
 def _entries_of(ids: Iterable[str], raw: Sequence[Any]) -> list[Entry]:
-    return list(map(Entry._make, zip(ids, bare_messages(raw), strict=True)))
+    return list(map(_entry, zip(ids, bare_messages(raw), strict=True)))
 
 
 def _payments_of(ids: Iterable[str], raw: Sequence[Any]) -> list[LedgerEntry]:
@@ -154,17 +189,13 @@ class Kind:
         """
         return log.fold(self.step, self.start, key=self.table)
 
-    def teach(self, log: Log[Any], known: dict[str, bytes]) -> None:
+    def teach(self, log: Log[Any], digests: Iterable[bytes]) -> None:
         """
-        Let *log* remember digests that need not be computed: those of its
-        entries by identity, as they were read.
+        Let *log*, which nobody else has yet, remember its digests at each
+        entry: they need not be computed.
         """
-
-        def step(before: bytes, entry: Any) -> bytes:
-            digest = known.get(entry[0])
-            return digest or self.step(before, entry)
-
-        log.fold(step, self.start, key=self.table)
+        known = iter(digests)
+        log.fold(lambda _before, _entry: next(known), self.start, key=self.table)
 
     def rows(self, before: bytes, entries: Iterable[Any]) -> list[Placed]:
         """
