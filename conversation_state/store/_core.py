@@ -133,14 +133,16 @@ class Core:
         *seen* changes since or before.
         """
         with self._lock:
-            return self._known.get(name) if seen in {None, self.seen} else None
+            is_told = seen is None or seen == self.seen
+            return self._known.get(name) if is_told else None
 
     def all_known(self, seen: int | None = None) -> Iterable[Known]:
         """
         Every head that is remembered; none as above.
         """
         with self._lock:
-            return list(self._known.values()) if seen in {None, self.seen} else []
+            is_told = seen is None or seen == self.seen
+            return list(self._known.values()) if is_told else []
 
     def remember(self, known: Known, seen: int) -> None:
         """

@@ -7,7 +7,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime
 from functools import lru_cache
-from hashlib import blake2b
 from typing import Any, NamedTuple
 from uuid import UUID
 
@@ -23,6 +22,7 @@ from conversation_state.store.log import (
     Segment,
     Segments,
     cut,
+    digest_of,
 )
 
 __all__ = [
@@ -49,6 +49,7 @@ __all__ = [
 
 # Under a branch or a name there is room for 2**32 places or revisions.
 SHIFT = 32
+_NUMBER = (1 << SHIFT) - 1
 # How many rows are asked for at once.
 PAGE = 1000
 
@@ -85,21 +86,17 @@ class Revision(NamedTuple):
         """
         The number of the save, counted from 1 on for each name.
         """
-        return self.revision & ((1 << SHIFT) - 1)
+        return self.revision & _NUMBER
 
     def head(self, name: str, state_id: UUID) -> Head:
         """
         What users see of it.
         """
+        revision, _, length, _, ledger_length, _, digest, label, saved_at = self
+        number = revision & _NUMBER
+        time = time_of(saved_at)
         return Head(
-            name,
-            self.number,
-            state_id,
-            self.length,
-            self.ledger_length,
-            self.digest.hex(),
-            self.label,
-            time_of(self.saved_at),
+            name, number, state_id, length, ledger_length, digest.hex(), label, time
         )
 
 
@@ -157,14 +154,14 @@ class Origin(NamedTuple):
         forked = self.init_len.to_bytes(8) + self.init_ledger_len.to_bytes(8)
         # A parent has 16 bytes and none has 0, so it comes last.
         said = self.state + self.root + forked + (self.parent or b"")
-        return blake2b(said, digest_size=DIGEST_SIZE).digest()
+        return digest_of(said)
 
 
 def state_digest(entries: bytes, ledger: bytes, origin: bytes) -> bytes:
     """
     The digest of a state, of those of its logs and its origin.
     """
-    return blake2b(entries + ledger + origin, digest_size=DIGEST_SIZE).digest()
+    return digest_of(entries + ledger + origin)
 
 
 def packed(id: bytes) -> bytes:
@@ -357,4 +354,4 @@ def seal(*said: bytes) -> bytes:
     The digest of what nothing else is the digest of.
     """
     sizes = b"".join([len(each).to_bytes(8) for each in said])
-    return blake2b(sizes + b"".join(said), digest_size=DIGEST_SIZE).digest()
+    return digest_of(sizes + b"".join(said))

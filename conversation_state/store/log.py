@@ -45,6 +45,7 @@ __all__ = [
     "chained",
     "content_digest",
     "cut",
+    "digest_of",
     "grow",
     "locate",
     "newest",
