@@ -14,33 +14,27 @@ import random
 import sqlite3
 import time
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
 from threading import Lock
-from types import TracebackType
-from typing import Any, NamedTuple, Self
+from typing import NamedTuple
 from weakref import finalize
 
 from conversation_state.errors import StoreError
-from conversation_state.store._sql import Dialect
+from conversation_state.store._sqlite_block import SQLITE, Block
+from conversation_state.store._sqlite_once import Connection
 from conversation_state.store._sqlite_why import (
     CANT_OPEN,
     NO_DATABASE,
     WHY,
     explained,
 )
-from conversation_state.store.backend import SCHEMA_VERSION, ConflictError, Key, Row
+from conversation_state.store.backend import SCHEMA_VERSION
 
 __all__ = ["APPLICATION_ID", "SqliteBackend", "SqliteOptions"]
 
 # "cvst": tells `file` and us that a database is one of ours.
 APPLICATION_ID = 0x63767374
-
-_SQLITE = Dialect(
-    "?",
-    (("integer", "INTEGER"), ("text", "TEXT"), ("bytes", "BLOB")),
-    small=" WITHOUT ROWID",
-)
 
 _CONNECTIONS_KEPT = 8
 
@@ -69,7 +63,7 @@ class SqliteOptions(NamedTuple):
 
 
 def _first_schema(connection: sqlite3.Connection) -> None:
-    for statement in _SQLITE.create():
+    for statement in SQLITE.create():
         connection.execute(statement)
 
     connection.execute("CREATE TABLE numbers (last INTEGER NOT NULL)")
@@ -83,135 +77,6 @@ STEPS: tuple[Callable[[sqlite3.Connection], None], ...] = (_first_schema,)
 _MAGIC = b"SQLite format 3\0"
 # The size of the smallest database, of one page.
 _LEAST = 512
-
-
-class _Block:
-    """
-    A transaction, and a connection lent for it.
-    """
-
-    __slots__ = ("_backend", "_connection", "_execute", "_is_writing")
-
-    _connection: sqlite3.Connection
-    _execute: Callable[..., sqlite3.Cursor]
-
-    def __init__(self, backend: SqliteBackend, *, is_writing: bool) -> None:
-        self._backend = backend
-        self._is_writing = is_writing
-
-    def __enter__(self) -> Self:
-        backend = self._backend
-        if backend.process != os.getpid():
-            backend.leave_to_parent()
-
-        if self._is_writing:
-            backend.writers.acquire()
-
-        try:
-            if self._is_writing:
-                backend.check_there()
-
-            self._connection = connection = backend.lend()
-            self._execute = connection.execute
-            try:
-                connection.execute("BEGIN IMMEDIATE" if self._is_writing else "BEGIN")
-            except sqlite3.Error as error:
-                backend.take_back(connection)
-                raise explained(backend.url, error) from error
-        except BaseException:
-            if self._is_writing:
-                backend.writers.release()
-
-            raise
-
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        backend, connection = self._backend, self._connection
-        try:
-            if error is None:
-                try:
-                    connection.execute("COMMIT")
-                except sqlite3.Error as refused:
-                    self._roll_back()
-                    raise explained(backend.url, refused) from refused
-            else:
-                self._roll_back()
-                if isinstance(error, sqlite3.Error):
-                    raise explained(backend.url, error) from error
-        finally:
-            backend.take_back(connection)
-            if self._is_writing:
-                backend.writers.release()
-
-    def _roll_back(self) -> None:
-        # SQLite itself takes back what a full disk interrupted.
-        if self._connection.in_transaction:
-            self._connection.rollback()
-
-    def get(
-        self, table: str, key: Key, columns: tuple[str, ...] | None = None
-    ) -> Row | None:
-        row: Row | None = self._execute(_SQLITE.get(table, columns), (key,)).fetchone()
-        return row
-
-    def scan(
-        self,
-        table: str,
-        low: Key | None,
-        high: Key | None,
-        *,
-        columns: tuple[str, ...] | None = None,
-        limit: int | None = None,
-        backwards: bool = False,
-    ) -> list[Row]:
-        sql = _SQLITE.scan(table, columns, low, high, limit, backwards=backwards)
-        asked = [value for value in (low, high, limit) if value is not None]
-        return self._execute(sql, asked).fetchall()
-
-    def find(self, table: str, column: str, value: Any) -> list[Key]:
-        found = self._execute(_SQLITE.find(table, column), (value,))
-        return [key for (key,) in found]
-
-    def add(
-        self,
-        table: str,
-        rows: Sequence[Row],
-        *,
-        given: Sequence[tuple[str, Key]] = (),
-        lacking: Sequence[tuple[str, Key]] = (),
-    ) -> None:
-        if given or lacking:
-            others = tuple([t for t, _ in given]), tuple([t for t, _ in lacking])
-            keys = [key for _, key in (*given, *lacking)]
-            if self._execute(_SQLITE.check(*others), keys).fetchone() != (1,):
-                raise ConflictError(table)
-
-        try:
-            if len(rows) == 1:
-                self._execute(_SQLITE.add(table), rows[0])
-            else:
-                self._connection.executemany(_SQLITE.add(table), rows)
-        except sqlite3.IntegrityError as error:
-            raise ConflictError(table) from error
-
-    def set(self, table: str, key: Key, **values: Any) -> None:
-        self._execute(_SQLITE.set(table, tuple(values)), (*values.values(), key))
-
-    def remove(self, table: str, low: Key | None, high: Key | None) -> int:
-        asked = [value for value in (low, high) if value is not None]
-        return self._execute(_SQLITE.remove(table, low, high), asked).rowcount
-
-    def new_number(self) -> int:
-        sql = "UPDATE numbers SET last = last + 1 RETURNING last"
-        number: int
-        (number,) = self._execute(sql).fetchone()
-        return number
 
 
 class SqliteBackend:
@@ -281,6 +146,7 @@ class SqliteBackend:
             timeout=self._options.timeout_s,
             isolation_level=None,
             check_same_thread=False,
+            factory=Connection,
         )
         try:
             connection.execute(f"PRAGMA synchronous = {self._options.synchronous}")
@@ -415,17 +281,17 @@ class SqliteBackend:
         else:
             self._idle.append(connection)
 
-    def reading(self) -> _Block:
+    def reading(self) -> Block:
         """
         A block that reads.
         """
-        return _Block(self, is_writing=False)
+        return Block(self, is_writing=False)
 
-    def writing(self) -> _Block:
+    def writing(self) -> Block:
         """
         A block that writes.
         """
-        return _Block(self, is_writing=True)
+        return Block(self, is_writing=True)
 
     def scrub(self) -> None:
         """

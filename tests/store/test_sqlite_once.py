@@ -1,0 +1,318 @@
+"""
+A save of one message is one statement, and keeps the promises of any other.
+"""
+
+import sqlite3
+from typing import Any
+
+import pytest
+
+from conversation_state import (
+    Aggregator,
+    AssistantMessage,
+    ImagePart,
+    Usage,
+    UserMessage,
+)
+from conversation_state.errors import StaleHeadError, StoreError
+from conversation_state.store import Store, open_store
+from conversation_state.store._sqlite import SqliteBackend, SqliteOptions
+
+TALK = Aggregator.new().add_user_prompt("When is the next train?")
+MORE = TALK.add_assistant_message("At noon.")
+LARGE = ImagePart(data=bytes(range(256)) * 40)
+
+
+@pytest.fixture
+def path(tmp_path):
+    return tmp_path / "talks.db"
+
+
+@pytest.fixture
+def url(path):
+    return f"sqlite:///{path}"
+
+
+def statements(store):
+    """
+    What the connection that a store uses next is told from now on.
+    """
+    told: list[str] = []
+    backend: Any = store._core.backend
+    backend._idle[-1].set_trace_callback(told.append)
+    return told
+
+
+def words(told):
+    """
+    The first word of each statement; those of triggers are told as the one
+    that set them off.
+    """
+    return [sql.split()[0] for sql in dict.fromkeys(told)]
+
+
+class Failing:
+    """
+    A connection whose statement number *left* fails before it is done.
+    """
+
+    def __init__(self, connection):
+        self.connection = connection
+        self.left = -1
+
+    def __getattr__(self, name):
+        return getattr(self.connection, name)
+
+    def execute(self, *given):
+        self.left -= 1
+        if self.left == -1:
+            msg = "disk I/O error"
+            raise sqlite3.OperationalError(msg)
+
+        return self.connection.execute(*given)
+
+
+class TestSave:
+    def test_one_message(self, url):
+        """
+        One more message is one statement, once the connection is prepared.
+        """
+        with open_store(url) as store:
+            store.save("talk", TALK)
+            store.save("talk", MORE)
+            told = statements(store)
+            last = MORE.add_user_prompt("Thanks!")
+            store.save("talk", last)
+
+            assert ["INSERT"] == words(told)
+            assert [3, 2, 1] == [head.revision for head in store.history("talk")]
+
+        with open_store(url) as store:
+            assert last == store.load("talk")
+            assert MORE == store.load("talk", at=2)
+            assert () == store.verify()
+
+    @pytest.mark.parametrize(
+        ("grow", "label"),
+        [
+            (lambda state: state.add_user_prompt("Thanks!"), "said"),
+            (lambda state: state.add_usage(Usage(3, 5)), ""),
+            (lambda state: state.add_usage(Usage(3, 5)).add_user_prompt("Hm."), ""),
+            (lambda state: state.extend([AssistantMessage("1"), UserMessage("2")]), ""),
+            (lambda state: state.add(UserMessage([LARGE])), ""),
+        ],
+        ids=["a label", "a usage", "both", "two", "a picture"],
+    )
+    def test_more_than_that(self, url, grow, label):
+        """
+        Whatever is more than one message is several, in one transaction.
+        """
+        with open_store(url) as store:
+            store.save("talk", MORE)
+            told = statements(store)
+            store.save("talk", grow(MORE), label=label)
+            first, *_, last = words(told)
+
+            assert ("BEGIN", "COMMIT") == (first, last)
+
+        with open_store(url) as store:
+            assert grow(MORE).messages == store.load("talk").messages
+            assert grow(MORE).total_usage == store.load("talk").total_usage
+            assert (2, label) == store.head("talk")[1:7:5]
+            assert () == store.verify()
+
+    def test_leaves_nothing_behind(self, url, path):
+        """
+        What a connection is prepared with is not in the file.
+        """
+        with open_store(url) as store:
+            store.save("talk", TALK)
+            store.save("talk", MORE)
+
+        connection = sqlite3.connect(path)
+        found = connection.execute("SELECT DISTINCT type FROM sqlite_master").fetchall()
+        connection.close()
+
+        assert {("table",), ("index",)} >= set(found)
+        assert [path] == list(path.parent.iterdir())
+
+
+class TestFirst:
+    """
+    Somebody else was there first, and this store has not seen it.
+    """
+
+    @pytest.mark.parametrize(
+        "change",
+        [
+            lambda other: other.save("talk", TALK.add_user_prompt("theirs")),
+            lambda other: other.delete("talk"),
+            lambda other: (other.delete("talk"), other.save("talk", TALK.fork())),
+        ],
+        ids=["saved", "deleted", "made anew"],
+    )
+    def test_head_is_another(self, url, change):
+        """
+        Nothing takes the place of a head that nobody expected.
+        """
+        with open_store(url) as store, open_store(url) as other:
+            head = store.save("talk", TALK)
+            change(other)
+            before = [other.history(name) for name in other.names()]
+            with pytest.raises(StaleHeadError):
+                store.save("talk", MORE, expecting=head)
+
+            assert before == [other.history(name) for name in other.names()]
+            assert () == other.verify()
+
+    def test_erased(self, url):
+        """
+        What somebody else erased does not come back with who still has it.
+        """
+        with open_store(url) as store, open_store(url) as other:
+            store.save("talk", TALK)
+            other.save("copy", MORE)
+            other.erase(MORE.entries[-1].id, reason="asked for")
+            store.save("talk", MORE)
+
+            assert "" == store.load("talk")[-1].text
+            assert () == store.verify()
+
+
+class TestTrouble:
+    @pytest.mark.parametrize("at", range(4))
+    def test_fails_at_first(self, path, at):
+        """
+        A connection that could not be prepared, or not wholly, is prepared
+        when it is used again.
+        """
+        backend = SqliteBackend(str(path), SqliteOptions())
+        with Store(backend) as store:
+            store.save("talk", TALK)
+            failing = Failing(backend._idle.pop())
+            backend._idle.append(failing)  # type: ignore[arg-type]  # as good as one
+            failing.left = at
+            with pytest.raises(StoreError, match="disk I/O"):
+                store.save("talk", MORE)
+
+            assert TALK == store.load("talk")
+
+            store.save("talk", MORE)
+            store.save("talk", MORE.add_user_prompt("Thanks!"))
+
+            assert 3 == store.head("talk").revision
+            assert () == store.verify()
+
+    def test_full(self, url):
+        """
+        A disk that is full takes nothing of it, says so, and loses nothing.
+        """
+        with open_store(url) as store:
+            store.save("talk", TALK)
+            store.save("talk", MORE)
+            backend: Any = store._core.backend
+            backend._idle[-1].execute("PRAGMA max_page_count = 1").fetchall()
+            long = MORE.add_user_prompt("x" * 9_000)
+            with pytest.raises(StoreError, match="disk is full"):
+                store.save("talk", long)
+
+            assert MORE == store.load("talk")
+
+            backend._idle[-1].execute("PRAGMA max_page_count = 1000").fetchall()
+
+            assert 3 == store.save("talk", long).revision
+            assert () == store.verify()
+
+    def test_held(self, url, path):
+        """
+        Who waits too long for another process is told so, and saves later.
+        """
+        with open_store(f"{url}?timeout_s=0") as store:
+            store.save("talk", TALK)
+            other = sqlite3.connect(path, isolation_level=None)
+            other.execute("BEGIN IMMEDIATE")
+            with pytest.raises(StoreError, match="timeout_s"):
+                store.save("talk", MORE)
+
+            other.execute("ROLLBACK")
+            other.close()
+
+            assert 2 == store.save("talk", MORE).revision
+
+    def test_only_reads(self, url):
+        """
+        Where nothing may be written, nothing is.
+        """
+        with open_store(url) as store:
+            store.save("talk", TALK)
+
+        with open_store(f"{url}?mode=ro") as store:
+            more = store.load("talk").add_assistant_message("At noon.")
+            with pytest.raises(StoreError, match="can't be written"):
+                store.save("talk", more)
+
+            assert TALK == store.load("talk")
+
+    def test_closed(self, url):
+        """
+        A store that was closed saves nothing.
+        """
+        store = open_store(url)
+        store.save("talk", TALK)
+        store.close()
+        with pytest.raises(StoreError, match="closed"):
+            store.save("talk", MORE)
+
+    def test_nothing_to_write(self, url):
+        """
+        A block that writes nothing begins nothing.
+        """
+        with open_store(url) as store:
+            told = statements(store)
+            with store._core.backend.writing():
+                pass
+
+            assert [] == told
+
+    def test_first_alone(self, url):
+        """
+        A row that waited for another one is there when the block ends.
+        """
+        with open_store(url) as store:
+            store.save("talk", TALK)
+            with store._core.backend.reading() as rows:
+                ((revision, *rest),) = rows.scan("revisions", None, None)
+
+            with store._core.backend.writing() as rows:
+                row = (revision + 1, *rest)
+                rows.add(
+                    "revisions",
+                    [row],
+                    given=[("revisions", revision)],
+                    lacking=[("changes", 1)],
+                )
+
+            assert 2 == store.head("talk").revision
+
+    def test_seen_by_its_own_block(self, url):
+        """
+        A block sees the rows it added, although they waited.
+        """
+        with open_store(url) as store:
+            store.save("talk", TALK)
+            with store._core.backend.reading() as rows:
+                ((revision, *rest),) = rows.scan("revisions", None, None)
+                ((place, *entry),) = rows.scan("entries", None, None)
+
+            with store._core.backend.writing() as rows:
+                row = (revision + 1, *rest)
+                rows.add(
+                    "revisions",
+                    [row],
+                    given=[("revisions", revision)],
+                    lacking=[("changes", 1)],
+                )
+                rows.add("entries", [(place + 1, *entry)])
+
+                assert row == rows.get("revisions", revision + 1)
+                assert (place + 1, *entry) == rows.get("entries", place + 1)
