@@ -367,7 +367,7 @@ def checked_at(name: str, at: At) -> At:
             If it is of another type.
 
         ValueError:
-            If it is a head of another name.
+            If it is a head of another name, or no text.
     """
     if isinstance(at, Head) and at.name != name:
         msg = f"at is a head of {at.name!r}; expected one of {name!r}"
@@ -379,7 +379,7 @@ def checked_at(name: str, at: At) -> At:
         msg = f"at is {at!r}; expected a revision's number, a label, a Head or None"
         raise TypeError(msg)
 
-    return at
+    return check_text(at, "at") if isinstance(at, str) else at
 
 
 def now() -> int:

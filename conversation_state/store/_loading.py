@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from typing import Any
 from uuid import UUID
 
-from conversation_state._persistent import Log
+from conversation_state._persistent import Log, check_text
 from conversation_state.aggregator import Aggregator
 from conversation_state.store._core import (
     At,
@@ -147,10 +147,7 @@ def load_window(core: Core, text: str, at: At, last: int) -> Window:
     What `Store.load` does if it is asked for the *last* messages only.
     """
     checked_at(checked_name(text), at)
-    if isinstance(last, bool) or not isinstance(last, int) or last < 0:
-        msg = f"last is {last!r}; expected how many messages to load, from 0 on"
-        raise ValueError(msg)
-
+    _check_count(last, "last", "how many messages to load")
     with core.reading() as tx:
         core.catch_up(tx)
         name = core.named(tx, text)
@@ -159,6 +156,12 @@ def load_window(core: Core, text: str, at: At, last: int) -> Window:
         told = segments_of(tx, core.url, revision.branch, revision.length)
         items, _ = items_between(tx, core.url, ENTRIES, told, start)
         return Window(core.head(tx, name, revision), start, Log(items))
+
+
+def _check_count(count: object, what: str, meaning: str) -> None:
+    if isinstance(count, bool) or not isinstance(count, int) or count < 0:
+        msg = f"{what} is {count!r:.80}; expected {meaning}, from 0 on"
+        raise ValueError(msg)
 
 
 def head(core: Core, text: str, at: At = None) -> Head:
@@ -175,6 +178,7 @@ def names(core: Core, prefix: str) -> tuple[str, ...]:
     """
     What `Store.names` does.
     """
+    check_text(prefix, "prefix")
     with core.reading() as tx:
         return tuple(_names(tx, prefix))
 
@@ -202,6 +206,13 @@ def history(
     What `Store.history` does.
     """
     checked_name(text)
+    if before is not None:
+        _check_count(before, "before", "a revision's number")
+
+    if limit is not None:
+        _check_count(limit, "limit", "how many revisions to tell")
+        limit = min(limit, 1 << SHIFT)  # all there can be, and a number servers take
+
     with core.reading() as tx:
         name = core.named(tx, text)
         low, high = name.number << SHIFT, (name.number + 1) << SHIFT

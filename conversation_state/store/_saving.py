@@ -63,7 +63,7 @@ def save(
     What `Store.save` does.
     """
     checked_name(name)
-    if label:
+    if label != "":
         checked_name(label, "label")
 
     if not isinstance(state, Aggregator):

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 
 from conversation_state._canonical import load
 from conversation_state._identity import new_uuid_number
+from conversation_state._persistent import check_text
 from conversation_state.codec import bare_message, bare_messages
 from conversation_state.errors import NotSavedError, StaleHeadError, StoreError
 from conversation_state.store._blobs import Shown, canonical
@@ -101,7 +102,7 @@ def checkpoint(core: Core, text: str, label: str, at: At) -> Head:
     What `Store.checkpoint` does.
     """
     checked_at(checked_name(text), at)
-    if label:
+    if label != "":
         checked_name(label, "label")
 
     with core.writing() as tx:
@@ -321,7 +322,7 @@ def erase(core: Core, entry_id: str, reason: str) -> Receipt:
     What `Store.erase` does.
     """
     checked_name(reason, "reason")
-    id = entry_id.encode()
+    id = check_text(entry_id, "entry_id").encode()
     with core.writing() as tx:
         places = tx.find(ENTRIES.table, "id", packed(id))
         before = tx.find("changes", "entry", id)

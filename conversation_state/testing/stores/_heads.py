@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
+from typing import Any
 
 import pytest
 
@@ -220,3 +221,35 @@ class Heads(Subject):
         for verb in (store.load, store.delete, store.history):
             with pytest.raises(ValueError):
                 verb(name)
+
+    def test_bad_arguments(self, store: Store) -> None:
+        """
+        What can be no label, prefix, number or identity is refused at once, and
+        is never taken for damage; nothing is written.
+        """
+        head = store.save("talk", TALK)
+        given: Any
+        for given in (None, 0, False, 7, b"x", [], "\ud800"):
+            for verb in (
+                lambda it: store.save("new", TALK, label=it),
+                lambda it: store.checkpoint("talk", it),
+                lambda it: store.names(prefix=it),
+                lambda it: store.erase(it, reason="asked"),
+            ):
+                with pytest.raises(ValueError):
+                    verb(given)
+
+        for given in (-1, 1.5, True, "7", [], -1 << 70):
+            for name in ("before", "limit"):
+                with pytest.raises(ValueError, match=name):
+                    store.history("talk", **{name: given})
+
+            with pytest.raises(ValueError, match="last"):
+                store.load("talk", last=given)
+
+        with pytest.raises(ValueError, match="surrogate"):
+            store.load("talk", at="\ud800")
+
+        assert (head,) == store.history("talk", before=1 << 70, limit=1 << 70)
+        assert ("talk",) == store.names()
+        assert () == store.verify()
