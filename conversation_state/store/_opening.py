@@ -48,6 +48,10 @@ def open_store(url: str, *, remembered: int = 100) -> Store:
         msg = f"url is a {type(url).__name__}; expected a str like sqlite:///talks.db"
         raise TypeError(msg)
 
+    if isinstance(remembered, bool) or not isinstance(remembered, int):
+        msg = f"remembered is {remembered!r}; expected how many names, from 0 on"
+        raise TypeError(msg)
+
     scheme, colon, rest = url.partition(":")
     make = _SCHEMES.get(scheme) if colon else None
     if make is None:
@@ -82,12 +86,22 @@ def _sqlite(url: str, rest: str) -> Backend:
             "path, sqlite:////srv/talks.db",
         )
 
-    path = unquote(path[3:])
+    try:
+        path = unquote(path[3:], errors="strict")
+    except UnicodeDecodeError:
+        # Else it would be another file than the one that was meant.
+        what = "the path holds bytes after a % that are no UTF-8"
+        raise StoreError(url, what) from None
+
     if path in {"", ":memory:"} or "\0" in path:
         what = "this names no file; a store that is in memory has the URL memory:"
         raise StoreError(url, what)
 
-    given: dict[str, Any] = dict(parse_qsl(query, keep_blank_values=True))
+    pairs = parse_qsl(query, keep_blank_values=True)
+    given: dict[str, Any] = dict(pairs)
+    if len(given) < len(pairs):
+        raise StoreError(url, "an option is given twice; give each of them once")
+
     for name, value in given.items():
         if name not in _ALLOWED or not _ALLOWED[name](value):
             raise StoreError(

@@ -12,6 +12,7 @@ from __future__ import annotations
 import os
 import random
 import sqlite3
+import stat
 import time
 from collections import deque
 from collections.abc import Callable
@@ -120,23 +121,33 @@ class SqliteBackend:
         self.take_back(connection)
 
     def _check_file(self) -> None:
-        if self._path.is_dir():
-            raise StoreError(self.url, "this is a directory; give the path of a file")
-
         try:
-            with self._path.open("rb") as file:
-                start = file.read(_LEAST)
+            there = self._path.stat()
         except FileNotFoundError:
             return
+        except (OSError, ValueError) as error:
+            raise StoreError(self.url, f"{CANT_OPEN} ({error})") from error
+
+        if not stat.S_ISREG(there.st_mode):
+            is_folder = stat.S_ISDIR(there.st_mode)
+            what = "a directory" if is_folder else "a device, a pipe or a socket"
+            raise StoreError(self.url, f"this is {what}; give the path of a file")
+
+        # Larger ones are left to SQLite. Whoever closes a file gives up all locks
+        # that the process has on it, those of other stores too, on POSIX systems.
+        if 0 < there.st_size < _LEAST:
+            self._check_start()
+
+    def _check_start(self) -> None:
+        try:
+            start = self._path.read_bytes()
         except OSError as error:
             raise StoreError(self.url, f"{CANT_OPEN} ({error})") from error
 
         # SQLite itself takes a file of a few bytes for an empty one.
-        if start and not start.startswith(_MAGIC):
-            raise StoreError(self.url, NO_DATABASE)
-
-        if 0 < len(start) < _LEAST:
-            raise StoreError(self.url, WHY[sqlite3.SQLITE_CORRUPT])
+        is_ours = start.startswith(_MAGIC)
+        why = WHY[sqlite3.SQLITE_CORRUPT] if is_ours else NO_DATABASE
+        raise StoreError(self.url, why)
 
     def _connect(self) -> sqlite3.Connection:
         uri = f"{self._path.as_uri()}?mode={self._options.mode}"

@@ -185,6 +185,10 @@ class TestErrors:
             ("sqlite:///talks.db?synchronous=off", "synchronous=off is none"),
             ("sqlite:///talks.db?timeout_s=-1", "timeout_s=-1 is none"),
             ("sqlite:///no/such/folder/talks.db", "its folder is there"),
+            ("sqlite:///talks.db?mode=ro&mode=rwc", "given twice"),
+            ("sqlite:///%ff.db", "no UTF-8"),
+            ("sqlite:///" + "a" * 300, "can't be opened"),
+            ("sqlite:///\ud800.db", "can't be opened"),
         ],
     )
     def test_urls(self, url, why, tmp_path, monkeypatch):
@@ -205,6 +209,31 @@ class TestErrors:
         """
         with pytest.raises(StoreError, match="directory"):
             open_store(f"sqlite:///{tmp_path}")
+
+    @pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="this system has no pipes")
+    def test_no_file(self, url, tmp_path):
+        """
+        What is no file at all is not waited for.
+        """
+        os.mkfifo(tmp_path / "talks.db")
+        with pytest.raises(StoreError, match="a pipe"):
+            open_store(url)
+
+    def test_linked(self, url, tmp_path):
+        """
+        A link to a file is that file, also to one that is not there yet; one
+        that leads nowhere is told of.
+        """
+        (tmp_path / "talks.db").symlink_to("there.db")
+        with open_store(url) as store:
+            store.save("talk", TALK)
+
+        with open_store(f"sqlite:///{tmp_path}/there.db") as store:
+            assert TALK == store.load("talk")
+
+        (tmp_path / "loop.db").symlink_to("loop.db")
+        with pytest.raises(StoreError, match="can't be opened"):
+            open_store(f"sqlite:///{tmp_path}/loop.db")
 
     def test_other_program(self, url, tmp_path):
         """
@@ -317,6 +346,14 @@ class TestErrors:
         with pytest.raises(TypeError, match="sqlite:///"):
             open_store(given)
 
+    @pytest.mark.parametrize("given", [None, "7", 1.5, True])
+    def test_remembered(self, given):
+        """
+        How many names are remembered is a number.
+        """
+        with pytest.raises(TypeError, match="remembered"):
+            open_store("memory:", remembered=given)
+
 
 class TestMigration:
     def test_steps(self, url, tmp_path, monkeypatch):
@@ -404,6 +441,28 @@ class TestProcesses:
         assert ["child", "parent"] == [m.text for m in store.load("talk")][1:]
         assert () == store.verify()
         store.close()
+
+    def test_opened_again_beside(self, url):
+        """
+        Who opens a file once more, and closes it, leaves alone what the same
+        process has open: others that come and go don't take its log away.
+        """
+        script = """
+            import sys
+            from conversation_state.store import open_store
+
+            with open_store(sys.argv[1]) as store:
+                print(len(store.load("talk")))
+        """
+        ask = [sys.executable, "-c", textwrap.dedent(script), url]
+        with open_store(url) as store:
+            store.save("talk", TALK)
+            open_store(url).close()
+            said = [subprocess.check_output(ask, cwd=ROOT)]
+            store.save("talk", TALK.add_user_prompt("and?"))
+            said += [subprocess.check_output(ask, cwd=ROOT)]
+
+        assert [1, 2] == [int(each) for each in said]
 
     def test_killed(self, url, tmp_path):
         """
