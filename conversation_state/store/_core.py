@@ -28,6 +28,7 @@ from conversation_state.store._rows import (
     damaged,
     seal,
 )
+from conversation_state.store._threads import renew_in_children
 from conversation_state.store._values import Head
 from conversation_state.store.backend import (
     Backend,
@@ -123,6 +124,13 @@ class Core:
         self.seen = 0
         self._kept = kept
         self._known: OrderedDict[str, Known] = OrderedDict()
+        self.renew()
+        renew_in_children(self)
+
+    def renew(self) -> None:
+        """
+        Begin anew in a child of `os.fork`.
+        """
         self._lock = Lock()
 
     # What is remembered

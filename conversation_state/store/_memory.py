@@ -12,6 +12,8 @@ from contextlib import contextmanager
 from threading import RLock
 from typing import Any
 
+from conversation_state.errors import StoreError
+from conversation_state.store._threads import TAKEN_OVER, renew_in_children
 from conversation_state.store.backend import TABLES, ConflictError, Key, Row
 
 __all__ = ["MemoryBackend"]
@@ -107,39 +109,50 @@ class _Block:
         if key in there.rows:
             raise ConflictError(key)
 
+        # First: whoever is interrupted between two steps has done one of them.
+        self._undo.append(lambda: self._drop(there, key))
         insort(there.keys, key)
         there.rows[key] = row
-        self._undo.append(lambda: self._drop(there, key))
 
     @staticmethod
     def _drop(there: _Rows, key: Any) -> None:
-        del there.keys[bisect_left(there.keys, key)]
-        del there.rows[key]
+        at = bisect_left(there.keys, key)
+        if there.keys[at : at + 1] == [key]:
+            del there.keys[at]
+
+        there.rows.pop(key, None)
 
     def set(self, table: str, key: Key, **values: Any) -> None:
         there = self._tables[table]
         old = there.rows[key]
         new = dict(zip(there.names, old, strict=True)) | values
-        there.rows[key] = tuple(new.values())
         self._undo.append(lambda: there.rows.update({key: old}))
+        there.rows[key] = tuple(new.values())
 
     def remove(self, table: str, low: Key | None, high: Key | None) -> int:
         there = self._tables[table]
         start, stop = there.range(low, high)
         keys = there.keys[start:stop]
-        gone = {key: there.rows.pop(key) for key in keys}
-        del there.keys[start:stop]
+        gone = {key: there.rows[key] for key in keys}
 
         def bring_back() -> None:
-            there.keys[start:start] = keys
             there.rows.update(gone)
+            there.keys = sorted(there.rows)
 
         self._undo.append(bring_back)
+        del there.keys[start:stop]
+        for key in keys:
+            del there.rows[key]
+
         return len(keys)
 
     def undo(self) -> None:
-        for step in reversed(self._undo):
-            step()
+        """
+        Take all changes back; a second time does nothing.
+        """
+        while self._undo:
+            self._undo[-1]()
+            self._undo.pop()
 
 
 class MemoryBackend:
@@ -150,8 +163,25 @@ class MemoryBackend:
     def __init__(self) -> None:
         self.url = "memory:"
         self._tables = {name: _Rows(name) for name in TABLES}
-        self._lock = RLock()
         self._number = 0
+        self._writer: _Block | None = None
+        self._lock = RLock()
+        renew_in_children(self)
+
+    def renew(self) -> None:
+        """
+        Begin anew in a child of `os.fork`, without what others were writing.
+        """
+        self._lock = RLock()
+        self._take_back()
+
+    def _take_back(self) -> None:
+        """
+        Take back what was done in a block whose end was never got to.
+        """
+        left, self._writer = self._writer, None
+        if left is not None:
+            left.undo()
 
     def _new_number(self) -> int:
         self._number += 1
@@ -163,6 +193,7 @@ class MemoryBackend:
         A block that reads.
         """
         with self._lock:
+            self._take_back()
             yield _Block(self._tables, self._new_number)
 
     @contextmanager
@@ -171,12 +202,21 @@ class MemoryBackend:
         A block that writes.
         """
         with self._lock:
-            block = _Block(self._tables, self._new_number)
+            # No thread opens two: whoever is interrupted may miss an end.
+            self._take_back()
+            block = self._writer = _Block(self._tables, self._new_number)
             try:
                 yield block
+                self._end(block)
             except BaseException:
                 block.undo()
                 raise
+
+    def _end(self, block: _Block) -> None:
+        if self._writer is not block:
+            raise StoreError(self.url, TAKEN_OVER)
+
+        self._writer = None
 
     def scrub(self) -> None:
         """

@@ -17,12 +17,12 @@ import time
 from collections import deque
 from collections.abc import Callable
 from pathlib import Path
-from threading import Lock
-from typing import NamedTuple
+from threading import RLock
+from typing import Any, NamedTuple
 from weakref import finalize
 
 from conversation_state.errors import StoreError
-from conversation_state.store._sqlite_block import SQLITE, Block
+from conversation_state.store._sqlite_block import SQLITE, Block, is_in_the_middle
 from conversation_state.store._sqlite_once import Connection
 from conversation_state.store._sqlite_why import (
     CANT_OPEN,
@@ -39,6 +39,10 @@ APPLICATION_ID = 0x63767374
 
 _CONNECTIONS_KEPT = 8
 
+_BUSY_HERE = (
+    "another thread of this program has been writing for longer than timeout_s; try "
+    "again, or raise it in the URL (?timeout_s=60)"
+)
 # How long to wait for others to have read what was removed.
 _SCRUB_MS = 1000
 
@@ -101,7 +105,8 @@ class SqliteBackend:
         self._idle: deque[sqlite3.Connection] = deque()
         self.process = os.getpid()
         self._is_closed = False
-        self.writers = Lock()
+        self._writers: Any = RLock()
+        self._writer: Block | None = None
         # Closes what nobody closed, when the store is gone or the program ends.
         self._closing = finalize(self, _close_all, self._idle, self.process)
         self._check_file()
@@ -247,7 +252,36 @@ class SqliteBackend:
         self._idle = deque()
         self.process = os.getpid()
         self._closing = finalize(self, _close_all, self._idle, self.process)
-        self.writers = Lock()
+        self._writers = RLock()
+        self._writer = None
+
+    def queue_up(self, block: Block) -> None:
+        """
+        Wait until no other thread of this process writes.
+
+        Raises:
+            StoreError:
+                If that takes too long.
+        """
+        lock = self._writers
+        # No thread opens two: one that has it already never got to the end of
+        # the first.
+        if not lock._is_owned() and not lock.acquire(timeout=self._options.timeout_s):
+            raise StoreError(self.url, _BUSY_HERE)
+
+        left, self._writer = self._writer, block
+        if left is not None:
+            left.abandon()
+
+    def leave_queue(self, block: Block) -> None:
+        """
+        The other end of `queue_up`; nothing if another block has followed.
+        """
+        if self._writer is block:
+            self._writer = None
+
+        if self._writer is None and self._writers._is_owned():
+            self._writers.release()
 
     def check_there(self) -> None:
         """
@@ -287,7 +321,8 @@ class SqliteBackend:
         """
         The other end of `lend`.
         """
-        if self._is_closed or len(self._idle) >= _CONNECTIONS_KEPT:
+        is_one_too_many = len(self._idle) >= _CONNECTIONS_KEPT
+        if self._is_closed or is_one_too_many or is_in_the_middle(connection):
             connection.close()
         else:
             self._idle.append(connection)
@@ -329,7 +364,7 @@ class SqliteBackend:
         self.check_there()
         connection = self._lend_here()
         try:
-            with self.writers:
+            with self._writers:
                 connection.execute("VACUUM")
                 found = connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
                 is_busy, _, _ = found.fetchone()

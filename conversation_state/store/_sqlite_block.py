@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
+from conversation_state.errors import StoreError
 from conversation_state.store._sql import Dialect
 from conversation_state.store._sqlite_once import (
     Adding,
@@ -18,18 +19,29 @@ from conversation_state.store._sqlite_once import (
     is_second,
 )
 from conversation_state.store._sqlite_why import explained
+from conversation_state.store._threads import TAKEN_OVER
 from conversation_state.store.backend import ConflictError, Key, Row
 
 if TYPE_CHECKING:
     from conversation_state.store._sqlite import SqliteBackend
 
-__all__ = ["SQLITE", "Block"]
+__all__ = ["SQLITE", "Block", "is_in_the_middle"]
 
 SQLITE = Dialect(
     "?",
     (("integer", "INTEGER"), ("text", "TEXT"), ("bytes", "BLOB")),
     small=" WITHOUT ROWID",
 )
+
+
+def is_in_the_middle(connection: sqlite3.Connection) -> bool:
+    """
+    Whether a transaction is open.
+    """
+    try:
+        return connection.in_transaction
+    except sqlite3.ProgrammingError:
+        return False  # the collector of garbage was there first
 
 
 class Block:
@@ -49,7 +61,7 @@ class Block:
         "_second",
     )
 
-    _connection: sqlite3.Connection
+    _connection: sqlite3.Connection | None
     _first: Adding | None
     _second: Adding | None
 
@@ -58,30 +70,23 @@ class Block:
         self._is_writing = is_writing
         self._is_begun = not is_writing
         self._first = self._second = None
+        self._connection = None
 
     def __enter__(self) -> Self:
         backend = self._backend
         if backend.process != os.getpid():
             backend.leave_to_parent()
 
-        if self._is_writing:
-            backend.writers.acquire()
-
         try:
             if self._is_writing:
+                backend.queue_up(self)
                 backend.check_there()
 
             self._connection = connection = backend.lend()
             if not self._is_writing:
-                try:
-                    connection.execute("BEGIN")
-                except sqlite3.Error as error:
-                    backend.take_back(connection)
-                    raise explained(backend.url, error) from error
-        except BaseException:
-            if self._is_writing:
-                backend.writers.release()
-
+                connection.execute("BEGIN")
+        except BaseException as error:
+            self.end(error)
             raise
 
         return self
@@ -92,11 +97,24 @@ class Block:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
+        self.end(error)
+
+    def end(self, error: BaseException | None) -> None:
+        """
+        Commit, or take back what was done, and let others go on.
+
+        Raises:
+            StoreError:
+                If SQLite refuses, or refused with *error*.
+        """
         backend, connection = self._backend, self._connection
         try:
-            if error is None:
+            if connection is None:
+                if error is None or isinstance(error, sqlite3.ProgrammingError):
+                    raise StoreError(backend.url, TAKEN_OVER)
+            elif error is None:
                 try:
-                    self._end()
+                    self._commit(connection)
                 except sqlite3.Error as refused:
                     raise explained(backend.url, refused) from refused
                 finally:
@@ -106,30 +124,42 @@ class Block:
                 if isinstance(error, sqlite3.Error):
                     raise explained(backend.url, error) from error
         finally:
-            backend.take_back(connection)
-            if self._is_writing:
-                backend.writers.release()
+            self._connection = None
+            if connection is not None:
+                backend.take_back(connection)
 
-    def _end(self) -> None:
+            if self._is_writing:
+                backend.leave_queue(self)
+
+    def abandon(self) -> None:
+        """
+        Take back what was done in a block whose end was never got to: whoever
+        is interrupted between two steps may miss it.
+        """
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            connection.close()
+
+    def _commit(self, connection: sqlite3.Connection) -> None:
         if self._is_begun:
-            self._execute("COMMIT")
+            connection.execute("COMMIT")
         elif self._second is not None and self._first is not None:
             try:
-                add_at_once(self._connection, self._first, self._second)
+                add_at_once(connection, self._first, self._second)
             except sqlite3.IntegrityError as error:
                 raise ConflictError from error
         elif self._first is not None:
             self._begin()
-            self._execute("COMMIT")
+            connection.execute("COMMIT")
 
     def _roll_back(self) -> None:
         # SQLite itself takes back what a full disk interrupted.
-        if self._connection.in_transaction:
+        if self._connection is not None and is_in_the_middle(self._connection):
             self._connection.rollback()
 
     def _begin(self) -> None:
         self._is_begun = True
-        self._connection.execute("BEGIN IMMEDIATE")
+        self._open.execute("BEGIN IMMEDIATE")
         for adding in (self._first, self._second):
             if adding is not None:
                 self._add(*adding)
@@ -138,7 +168,14 @@ class Block:
         if not self._is_begun:
             self._begin()
 
-        return self._connection.execute(sql, given)
+        return self._open.execute(sql, given)
+
+    @property
+    def _open(self) -> sqlite3.Connection:
+        if self._connection is None:
+            raise StoreError(self._backend.url, TAKEN_OVER)
+
+        return self._connection
 
     def get(
         self, table: str, key: Key, columns: tuple[str, ...] | None = None
@@ -203,7 +240,7 @@ class Block:
             if len(rows) == 1:
                 self._execute(SQLITE.add(table), rows[0])
             else:
-                self._connection.executemany(SQLITE.add(table), rows)
+                self._open.executemany(SQLITE.add(table), rows)
         except sqlite3.IntegrityError as error:
             raise ConflictError(table) from error
 

@@ -426,16 +426,27 @@ class TestProcesses:
         store = open_store(url)
         store.save("talk", TALK)
         backend: Any = store._core.backend
-        backend.writers.acquire()
+        holding, held = threading.Event(), threading.Event()
+
+        def hold():
+            with backend._writers, store._core._lock:
+                held.set()
+                holding.wait(60)
+
+        holder = threading.Thread(target=hold)
+        holder.start()
+        held.wait(60)
         child = os.fork()
         if not child:
             try:
+                signal.alarm(60)
                 store.save("talk", store.load("talk").add_user_prompt("child"))
             finally:
                 os._exit(0)
 
         os.waitpid(child, 0)
-        backend.writers.release()
+        holding.set()
+        holder.join()
         store.update("talk", lambda state: state.add_user_prompt("parent"))
 
         assert ["child", "parent"] == [m.text for m in store.load("talk")][1:]

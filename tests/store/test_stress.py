@@ -2,6 +2,7 @@
 What stores promise under stress, for a moment each; `make stress` takes minutes.
 """
 
+import gc
 import os
 import subprocess
 import sys
@@ -142,3 +143,91 @@ def test_opened_at_once(tmp_path):
             paths = [tmp_path / f"{turn}.db"] * 12
 
             assert [()] * 12 == list(threads.map(start, paths))
+
+
+class _StoppedError(BaseException):
+    """
+    What a signal's handler raises, as Ctrl-C does.
+    """
+
+
+@pytest.mark.parametrize("kind", ["memory", "sqlite"])
+class TestInterrupted:
+    """
+    Whoever is interrupted goes on, whatever was left in the middle.
+    """
+
+    STEPS = (
+        lambda store, state: store.save("talk", state, expecting=store.head("talk")),
+        lambda store, state: store.fork("talk", f"fork {state[-1].text}"),
+        lambda store, state: store.save(f"new {state[-1].text}", state.fork()),
+        lambda store, state: store.update("talk", lambda it: it.add_user_prompt("x")),
+        lambda store, state: store.load("talk", last=2),
+    )
+
+    def store(self, kind, folder):
+        if kind == "memory":
+            return open_store("memory:")
+
+        return open_store(f"sqlite:///{folder}/talks.db?timeout_s=5")
+
+    def test_at_every_call_and_return(self, kind, tmp_path):
+        """
+        Interrupted wherever a function begins or ends, a store has all of the
+        step or nothing of it, and the next step is done: nobody waits for whom
+        was interrupted, however long the error is kept.
+        """
+        left, kept = 0, []
+
+        def trace(_frame, event, _argument):
+            nonlocal left
+            # Where the interpreter looks whether there was a signal.
+            left -= event in {"call", "c_return"}
+            if not left:
+                raise _StoppedError
+
+        with self.store(kind, tmp_path) as store:
+            store.save("talk", TALK)
+            for step in self.STEPS:
+                for at in range(1, 1_000):
+                    state = store.load("talk").add_user_prompt(f"{at}")
+                    before, left = store.names(), at
+                    gc.disable()  # whose callbacks are not to be interrupted
+                    sys.setprofile(trace)
+                    try:
+                        step(store, state)
+                    except _StoppedError as error:
+                        kept.append(error)
+                    finally:
+                        sys.setprofile(None)
+                        gc.enable()
+
+                    if left > 0:
+                        break
+
+                    assert {*before} <= {*store.names()}
+
+                assert at < 1_000, "it never ends"
+                store.update("talk", lambda it: it.add_user_prompt("on"))
+
+            assert () == store.verify()
+
+        assert 1_000 < len(kept)
+
+    def test_in_a_handler(self, kind, tmp_path):
+        """
+        Who writes in a signal's handler, in the middle of what the same thread
+        writes, ends that, and nobody waits for himself.
+        """
+        with self.store(kind, tmp_path) as store:
+            store.save("talk", TALK)
+
+            def told(call):
+                if call.verb == "commit":
+                    store.save("handler", TALK.fork())
+
+            with pytest.raises(StoreError, match="try again"):
+                Store(Watched(store._core.backend, told)).save("new", TALK.fork())
+
+            assert ("handler", "talk") == store.names()
+            assert () == store.verify()
