@@ -164,6 +164,7 @@ class MemoryBackend:
         self.url = "memory:"
         self._tables = {name: _Rows(name) for name in TABLES}
         self._number = 0
+        self._is_closed = False
         self._writer: _Block | None = None
         self._lock = RLock()
         renew_in_children(self)
@@ -193,6 +194,7 @@ class MemoryBackend:
         A block that reads.
         """
         with self._lock:
+            self._check_open()
             self._take_back()
             yield _Block(self._tables, self._new_number)
 
@@ -202,6 +204,7 @@ class MemoryBackend:
         A block that writes.
         """
         with self._lock:
+            self._check_open()
             # No thread opens two: whoever is interrupted may miss an end.
             self._take_back()
             block = self._writer = _Block(self._tables, self._new_number)
@@ -236,5 +239,11 @@ class MemoryBackend:
 
     def close(self) -> None:
         """
-        Nothing is held but memory, which goes with the store.
+        Nothing is held but memory, which goes with the store; it is used no more,
+        as others are not.
         """
+        self._is_closed = True
+
+    def _check_open(self) -> None:
+        if self._is_closed:
+            raise StoreError(self.url, "this store was closed; open another one")

@@ -262,6 +262,7 @@ class Backend(Protocol):
 
     def close(self) -> None:
         """
-        Let go of files and connections. Idempotent.
+        Let go of files and connections. Idempotent. Whoever opens a block after
+        it is told by a StoreError.
         """
         ...

@@ -8,6 +8,9 @@ from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
+import pytest
+
+from conversation_state.errors import StoreError
 from conversation_state.messages import UserMessage
 from conversation_state.parts import ImagePart
 from conversation_state.store import Store
@@ -55,6 +58,26 @@ class Failures(Subject):
             rows.remove("entries", entries[5][0], entries[5][0] + 1)
 
         assert ["entries"] == [damage.where for damage in store.verify()]
+
+    def test_closed(self, tmp_path: Path) -> None:
+        """
+        A store that was closed says so, whatever is asked of it, and may be
+        closed again.
+        """
+        store = Store(self.backend(tmp_path))
+        store.save("talk", TALK)
+        store.close()
+        store.close()
+        verbs: list[Callable[[], object]] = [
+            lambda: store.load("talk"),
+            lambda: store.save("talk", TALK),
+            lambda: store.save("talk", TALK.add_user_prompt("and?")),
+            store.names,
+            store.collect_garbage,
+        ]
+        for verb in verbs:
+            with pytest.raises(StoreError, match="closed"):
+                verb()
 
     def test_fails_anywhere(self, tmp_path: Path) -> None:
         """
