@@ -14,7 +14,7 @@ from conversation_state.errors import NotSavedError, StaleHeadError
 from conversation_state.store import _loading
 from conversation_state.store._core import At
 from conversation_state.store._values import Collected, Damage, Head, Receipt, Window
-from conversation_state.store._verbs import Verbs
+from conversation_state.store._verbs import MANY, Verbs, overtaken
 
 __all__ = ["Store"]
 
@@ -102,7 +102,7 @@ class Store(Verbs):
         """
         The async twin of `update`: *function* is async, too, and runs here.
         """
-        while True:
+        for _ in range(MANY):
             expecting: Head | int
             try:
                 load = partial(_loading.load_newest, self._core, name)
@@ -121,6 +121,8 @@ class Store(Verbs):
                 continue
 
             return made
+
+        raise overtaken(self.url, name)
 
     async def ahead(self, name: str, *, at: At = None) -> Head:
         """

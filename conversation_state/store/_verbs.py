@@ -8,13 +8,28 @@ from collections.abc import Callable
 from typing import Any, Self, overload
 
 from conversation_state.aggregator import Aggregator
-from conversation_state.errors import NotSavedError, StaleHeadError
+from conversation_state.errors import NotSavedError, StaleHeadError, StoreError
 from conversation_state.store import _loading, _saving, _tending, _verifying
 from conversation_state.store._core import At, Core
 from conversation_state.store._values import Collected, Damage, Head, Receipt, Window
 from conversation_state.store.backend import Backend
 
-__all__ = ["Verbs"]
+__all__ = ["MANY", "Verbs", "overtaken"]
+
+# How often an update is begun: where sixteen processes write one name all the
+# time, one of them in 10**28 gives up.
+MANY = 1000
+
+
+def overtaken(url: str, name: str) -> StoreError:
+    """
+    What an update that never comes to its end is told.
+    """
+    return StoreError(
+        url,
+        f"{name!r} was saved by others {MANY:,} times before this update was; try "
+        "again, and see that the function itself saves nothing under this name",
+    )
 
 
 class Verbs:
@@ -135,8 +150,11 @@ class Verbs:
         Raises:
             NotSavedError:
                 If nothing is saved under the name, and *start* is None.
+
+            StoreError:
+                If others were first a thousand times, or the function itself.
         """
-        while True:
+        for _ in range(MANY):
             expecting: Head | int
             try:
                 newest = _loading.load_newest(self._core, name)
@@ -154,6 +172,8 @@ class Verbs:
                 continue
 
             return made
+
+        raise overtaken(self.url, name)
 
     def head(self, name: str, *, at: At = None) -> Head:
         """

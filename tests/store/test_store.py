@@ -29,6 +29,8 @@ from conversation_state.store import (
     ERASED,
     Collected,
     Store,
+    _store,
+    _verbs,
     open_store,
 )
 from conversation_state.store._erased import erased_content, tombstone
@@ -153,6 +155,33 @@ class TestAsync:
             await store.aupdate("talk", same)
 
         assert TALK == await store.aupdate("talk", same, start=TALK)
+
+    async def test_update_that_never_ends(self, store, monkeypatch):
+        """
+        A function that saves under the same name itself is told of, and not
+        called for ever.
+        """
+        monkeypatch.setattr(_verbs, "MANY", 5)
+        monkeypatch.setattr(_store, "MANY", 5)
+        calls = 0
+
+        def say(state):
+            nonlocal calls
+            calls += 1
+            store.save("talk", state.add_user_prompt("twice"))
+            return state.add_user_prompt("once")
+
+        async def asay(state):
+            return say(state)
+
+        with pytest.raises(StoreError, match="saves nothing under this name"):
+            await store.aupdate("talk", asay, start=TALK)
+
+        with pytest.raises(StoreError, match="saves nothing under this name"):
+            store.update("talk", say)
+
+        assert 10 == calls
+        assert ["twice"] * 10 == [m.text for m in store.load("talk")[1:]]
 
     async def test_without_anyio(self, store, monkeypatch):
         """
