@@ -2,7 +2,9 @@
 A failure at each statement of each step of a store's life.
 """
 
+import gc
 import sqlite3
+import sys
 import tempfile
 from collections import Counter
 from pathlib import Path
@@ -13,7 +15,7 @@ from conversation_state.store import Store, open_store
 from conversation_state.store._sqlite import SqliteBackend, SqliteOptions
 from tests.store.wire import Wire
 
-__all__ = ["PLAIN", "in_a_file", "on_a_wire"]
+__all__ = ["PLAIN", "StoppedError", "in_a_file", "on_a_wire", "stopped"]
 
 PLAIN = "&sslmode=disable&gssencmode=disable"
 _TALK = Aggregator.new().add_user_prompt("When is the next train?")
@@ -99,6 +101,39 @@ def on_a_wire(server, url):
                 wire.mend()
 
     return found
+
+
+class StoppedError(BaseException):
+    """
+    What a signal's handler raises, as Ctrl-C does.
+    """
+
+
+def stopped(step, at):
+    """
+    The error by which *step* was interrupted at its call number *at*; None if it
+    came to its end before.
+    """
+    left = at
+
+    def trace(_frame, event, _argument):
+        nonlocal left
+        # Where the interpreter looks whether there was a signal.
+        left -= event in {"call", "c_return"}
+        if not left:
+            raise StoppedError
+
+    gc.disable()  # whose callbacks are not to be interrupted
+    sys.setprofile(trace)
+    try:
+        step()
+    except StoppedError as error:
+        return error
+    finally:
+        sys.setprofile(None)
+        gc.enable()
+
+    return None
 
 
 class _Failing:

@@ -28,6 +28,7 @@ from conversation_state.errors import (
 from conversation_state.store import open_store
 from conversation_state.store._postgres import Address, _tables
 from conversation_state.store.backend import ConflictError
+from tests.store import injection
 from tests.store import server as servers
 from tests.store.injection import PLAIN
 from tests.store.wire import Wire
@@ -193,6 +194,33 @@ class TestWireIsCut:
         assert isinstance(pickle.loads(pickle.dumps(caught.value)), StoreError)
         assert 2 == over.save("talk", more).revision
         assert [2, 1] == [head.revision for head in over.history("talk")]
+
+
+class TestInterrupted:
+    def test_at_calls(self, pg_url):
+        """
+        Ctrl-C is Ctrl-C wherever it comes, and no error of the server's; what was
+        interrupted is done or not, nobody waits for it, and no connection is lost
+        to it.
+        """
+        steps = (
+            lambda store, state: store.save("talk", state, expecting=len(state) - 1),
+            lambda store, state: store.load("talk", last=2),
+        )
+        count = 0
+        with open_store(f"{pg_url}&timeout_s=5&pool_size=2") as store:
+            state = TALK
+            store.save("talk", state)
+            for step in steps:
+                for at in range(3, 10_000, 7):
+                    state = store.load("talk").add_user_prompt(f"{at}")
+                    if not injection.stopped(lambda: step(store, state), at):  # noqa: B023 - called at once
+                        break
+
+                    count += 1
+
+            assert 100 < count
+            assert () == store.verify()
 
 
 class TestServerIsGone:

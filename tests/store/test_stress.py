@@ -2,7 +2,6 @@
 What stores promise under stress, for a moment each; `make stress` takes minutes.
 """
 
-import gc
 import os
 import subprocess
 import sys
@@ -18,6 +17,7 @@ from conversation_state.store import Store, open_store
 from conversation_state.store._memory import MemoryBackend
 from conversation_state.store.backend import ConflictError
 from conversation_state.testing.stores import Watched
+from tests.store import injection
 from tests.store import server as servers
 from tests.store.stress import COUNTED, WRONG
 
@@ -145,12 +145,6 @@ def test_opened_at_once(tmp_path):
             assert [()] * 12 == list(threads.map(start, paths))
 
 
-class _StoppedError(BaseException):
-    """
-    What a signal's handler raises, as Ctrl-C does.
-    """
-
-
 @pytest.mark.parametrize("kind", ["memory", "sqlite"])
 class TestInterrupted:
     """
@@ -177,34 +171,18 @@ class TestInterrupted:
         step or nothing of it, and the next step is done: nobody waits for whom
         was interrupted, however long the error is kept.
         """
-        left, kept = 0, []
-
-        def trace(_frame, event, _argument):
-            nonlocal left
-            # Where the interpreter looks whether there was a signal.
-            left -= event in {"call", "c_return"}
-            if not left:
-                raise _StoppedError
-
+        kept = []
         with self.store(kind, tmp_path) as store:
             store.save("talk", TALK)
             for step in self.STEPS:
                 for at in range(1, 1_000):
                     state = store.load("talk").add_user_prompt(f"{at}")
-                    before, left = store.names(), at
-                    gc.disable()  # whose callbacks are not to be interrupted
-                    sys.setprofile(trace)
-                    try:
-                        step(store, state)
-                    except _StoppedError as error:
-                        kept.append(error)
-                    finally:
-                        sys.setprofile(None)
-                        gc.enable()
-
-                    if left > 0:
+                    before = store.names()
+                    stopped = injection.stopped(lambda: step(store, state), at)  # noqa: B023 - called at once
+                    if stopped is None:
                         break
 
+                    kept.append(stopped)
                     assert {*before} <= {*store.names()}
 
                 assert at < 1_000, "it never ends"

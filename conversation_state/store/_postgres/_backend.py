@@ -12,7 +12,7 @@ from __future__ import annotations
 import os
 from collections import deque
 from collections.abc import Callable
-from threading import BoundedSemaphore
+from queue import Empty, SimpleQueue
 from typing import Any
 from weakref import finalize
 
@@ -22,7 +22,7 @@ from psycopg.types.numeric import Int8BinaryDumper
 
 from conversation_state.errors import StoreError
 from conversation_state.store._postgres._address import Address
-from conversation_state.store._postgres._block import Block, Link
+from conversation_state.store._postgres._block import Block, Link, Permit
 from conversation_state.store._postgres._tables import prepare
 from conversation_state.store._postgres._why import explained, unreachable
 from conversation_state.store.backend import TABLES
@@ -63,7 +63,12 @@ class PostgresBackend:
     def _start(self) -> None:
         self._process = os.getpid()
         self._idle: deque[Link] = deque()
-        self._free = BoundedSemaphore(self._address.pool_size)
+        # A queue rather than a semaphore, which hangs for good where a thread is
+        # interrupted inside of it.
+        self._free: SimpleQueue[Permit] = SimpleQueue()
+        for _ in range(self._address.pool_size):
+            self._free.put(Permit(self._free))
+
         # Closes what nobody closed, when the store is gone or the program ends.
         self._closing = finalize(self, _close_all, self._idle, self._process)
 
@@ -97,37 +102,49 @@ class PostgresBackend:
         if self._is_closed:
             raise StoreError(self.url, "this store was closed; open it again")
 
-        if not self._free.acquire(timeout=self._address.timeout_s):
+        try:
+            permit = self._free.get(timeout=self._address.timeout_s)
+        except Empty:
             size = self._address.pool_size
             raise StoreError(
                 self.url,
                 f"all {size} connections of this store have been in use for longer "
                 "than timeout_s; raise pool_size in the URL, or use fewer threads",
-            )
+            ) from None
 
         try:
-            while self._idle:
-                link = self._idle.pop()
-                if _is_there(link):
-                    return link
-
-                link.connection.close()
-
-            return self._connect()
+            link = self._idle_one() or self._connect()
         except BaseException:
-            self._free.release()
+            self._free.put(permit)
             raise
+
+        link.permit = permit
+        return link
+
+    def _idle_one(self) -> Link | None:
+        while True:
+            try:
+                link = self._idle.pop()
+            except IndexError:
+                return None
+
+            if _is_there(link):
+                return link
+
+            link.connection.close()
 
     def take_back(self, link: Link) -> None:
         """
         The other end of `lend`.
         """
+        permit, link.permit = link.permit, None
         if self._is_closed or link.connection.closed:
             link.connection.close()
         else:
             self._idle.append(link)
 
-        self._free.release()
+        if permit is not None:
+            self._free.put(permit)
 
     def reading(self) -> Block:
         """

@@ -7,12 +7,15 @@ one or for its end: a save that only adds is one trip to the server and back.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
+from queue import SimpleQueue
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
+from weakref import ref
 
 import psycopg
-from psycopg.pq import ExecStatus, TransactionStatus
+from psycopg.pq import ExecStatus, PipelineStatus, TransactionStatus
 
 from conversation_state.store._postgres._tables import POSTGRES, STRIPES
 from conversation_state.store._postgres._why import explained
@@ -21,7 +24,7 @@ from conversation_state.store.backend import Key, Row
 if TYPE_CHECKING:
     from conversation_state.store._postgres._backend import PostgresBackend
 
-__all__ = ["Block", "Link"]
+__all__ = ["Block", "Link", "Permit"]
 
 _READ = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY"
 _WRITE = "BEGIN ISOLATION LEVEL READ COMMITTED"
@@ -34,6 +37,24 @@ _COMMIT = "COMMIT"
 _MANY = 32
 
 
+class Permit:
+    """
+    That there may be one connection more.
+
+    One that is lost, since its holder was interrupted, is made up for.
+    """
+
+    __slots__ = ("_queue",)
+
+    def __init__(self, queue: SimpleQueue[Permit]) -> None:
+        self._queue = ref(queue)
+
+    def __del__(self) -> None:
+        queue = self._queue()
+        if queue is not None:
+            queue.put(Permit(queue))
+
+
 class Link:
     """
     A connection, and what is known of it.
@@ -42,13 +63,25 @@ class Link:
         connection: Its own connection.
 
         stripe: The row of ``gate`` it locks.
+
+        permit: The permit of whom it is lent to.
+
+        process: The process that made it.
     """
 
-    __slots__ = ("connection", "stripe")
+    __slots__ = ("connection", "permit", "process", "stripe")
 
     def __init__(self, connection: psycopg.Connection[Any]) -> None:
         self.connection = connection
+        self.permit: Permit | None = None
+        self.process = os.getpid()
         self.stripe = connection.pgconn.backend_pid % STRIPES
+
+    def __del__(self) -> None:
+        # Nobody has it any more, since its holder was interrupted. A parent's is
+        # the parent's.
+        if self.process == os.getpid():
+            self.connection.close()
 
     @property
     def is_lost(self) -> bool:
@@ -103,6 +136,11 @@ class Block:
         """
         connection = self._link.connection
         status = connection.pgconn.transaction_status
+        if connection.pgconn.pipeline_status != PipelineStatus.OFF:
+            # It was interrupted in the middle, and does not get out of there.
+            connection.close()
+            return
+
         if status == TransactionStatus.IDLE:
             return
 
@@ -175,7 +213,7 @@ class Block:
                     # The end of the pipeline would log that it ended badly.
                     failed = error
         except psycopg.Error as error:
-            raise (failed or error) from None
+            raise (_interruption(error) or failed or error) from None
 
         if failed is not None:
             raise failed
@@ -265,6 +303,18 @@ class Block:
         sql = "UPDATE numbers SET last = last + 1 RETURNING last"
         (number,) = self._ask(sql, ()).fetchone()
         return number
+
+
+def _interruption(error: BaseException) -> BaseException | None:
+    """
+    What interrupted a pipeline whose end failed because of that; Ctrl-C is not to
+    be taken for an error of the server's.
+    """
+    cause = error.__context__
+    while cause is not None and isinstance(cause, Exception):
+        cause = cause.__context__
+
+    return cause
 
 
 def _end(key: Key | None) -> Key | None:
