@@ -13,6 +13,7 @@ from conversation_state import Aggregator, ImagePart, UserMessage
 from conversation_state.errors import StoreError, UnknownOutcomeError
 from conversation_state.store import Store, open_store
 from conversation_state.store._sqlite import SqliteBackend, SqliteOptions
+from conversation_state.store.backend import TABLES
 from tests.store.wire import Wire
 
 __all__ = ["PLAIN", "StoppedError", "in_a_file", "on_a_wire", "stopped"]
@@ -52,6 +53,14 @@ def seen(store):
     }
 
 
+def rows_of(store):
+    """
+    All rows of all tables.
+    """
+    with store._core.backend.reading() as rows:
+        return {table: rows.scan(table, None, None) for table in TABLES}
+
+
 def each_step(store, direct, arm, found):
     """
     Take each step, failing at its first statement, its second, ... until none
@@ -59,23 +68,32 @@ def each_step(store, direct, arm, found):
     """
     for step, is_scrubbing in STEPS:
         at, before, is_done = 0, seen(direct), False
+        rows = rows_of(direct)
         while not is_done:
-            is_armed = arm(at)
+            is_armed, outcome = arm(at), "saves"
             try:
                 step(store)
-                found["saves"] += 1
-                is_done = True
-                found["lost"] += before == seen(direct) and "garbage" not in str(
-                    step.__code__.co_names
-                )
             except UnknownOutcomeError:
-                found["unknown"] += 1
-                is_done = seen(direct) != before
+                outcome = "unknown"
             except StoreError:
-                found["failures"] += 1
-                found["lost"] += not is_scrubbing and seen(direct) != before
+                outcome = "failures"
 
-            found["damaged"] += len(direct.verify())
+            found[outcome] += 1
+            # Where all rows are as they were there is nothing else to be seen.
+            is_changed = False
+            if rows_of(direct) != rows:
+                is_changed = seen(direct) != before
+                found["damaged"] += len(direct.verify())
+
+            if outcome == "saves":
+                is_done = True
+                is_collecting = "garbage" in str(step.__code__.co_names)
+                found["lost"] += not is_changed and not is_collecting
+            elif outcome == "unknown":
+                is_done = is_changed
+            else:
+                found["lost"] += is_changed and not is_scrubbing
+
             # Where nothing failed although it should have, there was no such
             # statement.
             is_done = is_done or not is_armed()

@@ -251,7 +251,7 @@ class TestCollect:
         a name that is left.
         """
         with ProcessPoolExecutor(3, mp_context=get_context("spawn")) as processes:
-            until = time.time() + 3
+            until = time.time() + 1.5
             lives = [processes.submit(live, url, who, until) for who in range(3)]
             kept: dict[str, list[Aggregator]] = {}
             for each in lives:
