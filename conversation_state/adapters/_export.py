@@ -80,13 +80,14 @@ class Export:
 
     Attributes:
         payload: The part of the provider's request that carries the
-            conversation: plain JSON values, the caller's to change.
+            conversation: plain JSON values, the caller's to change. Of a host
+            the list of its messages.
 
         lost: What it does not say, in the order it was said; () if it says
             everything.
     """
 
-    payload: dict[str, Any]
+    payload: Any
     lost: tuple[Lost, ...] = ()
 
 
@@ -182,7 +183,9 @@ class Writing:
         for name in sorted(unknown):
             self.lose(path, name, NEWER)
 
-        for other in PROVIDERS:
+        # Most have one note, their own, and each question takes a while.
+        alone = len(metadata) == 1 and self.provider in metadata
+        for other in () if alone else PROVIDERS:
             if other != self.provider and other in metadata:
                 keys = map_of(notes_of(metadata, other), "keys")
                 for key in sorted(keys):

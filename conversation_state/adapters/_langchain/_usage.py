@@ -1,0 +1,93 @@
+"""
+What a response cost: LangChain's ``usage_metadata``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from conversation_state.adapters._export import Writing
+from conversation_state.errors import InvalidUsageError
+from conversation_state.usage import (
+    CompletionTokensDetails,
+    PromptTokensDetails,
+    Usage,
+)
+
+__all__ = ["lose_usage", "read_usage", "write_usage"]
+
+_WRITTEN = "cache_write_tokens"
+_NOTHING: Mapping[str, Any] = {}
+
+
+def read_usage(raw: Any) -> Usage | None:
+    """
+    What *raw* says was used; None if it is no count of tokens.
+    """
+    if not isinstance(raw, Mapping):
+        return None
+
+    within = raw.get("input_token_details") or _NOTHING
+    made = raw.get("output_token_details") or _NOTHING
+    try:
+        return Usage(
+            raw["input_tokens"],
+            raw["output_tokens"],
+            raw["total_tokens"],
+            PromptTokensDetails(
+                audio_tokens=within.get("audio") or 0,
+                cached_tokens=within.get("cache_read") or 0,
+            ),
+            CompletionTokensDetails(
+                accepted_prediction_tokens=made.get("accepted_prediction") or 0,
+                audio_tokens=made.get("audio") or 0,
+                reasoning_tokens=made.get("reasoning") or 0,
+                rejected_prediction_tokens=made.get("rejected_prediction") or 0,
+            ),
+            {_WRITTEN: within.get("cache_creation") or 0},
+        )
+    except (AttributeError, InvalidUsageError, KeyError):
+        # Whoever streams may have counts that are none; they are kept as they are.
+        return None
+
+
+def write_usage(usage: Usage) -> dict[str, Any]:
+    """
+    *usage* in LangChain's words. What is nothing is left out.
+    """
+    prompt, completion = usage.prompt_tokens_details, usage.completion_tokens_details
+    within = {
+        "audio": prompt.audio_tokens,
+        "cache_creation": usage.extra.get(_WRITTEN, 0),
+        "cache_read": prompt.cached_tokens,
+    }
+    made = {
+        "accepted_prediction": completion.accepted_prediction_tokens,
+        "audio": completion.audio_tokens,
+        "reasoning": completion.reasoning_tokens,
+        "rejected_prediction": completion.rejected_prediction_tokens,
+    }
+    raw: dict[str, Any] = {
+        "input_tokens": usage.prompt_tokens,
+        "output_tokens": usage.completion_tokens,
+        "total_tokens": usage.total_tokens,
+    }
+    for key, counts in (
+        ("input_token_details", within),
+        ("output_token_details", made),
+    ):
+        said = {name: count for name, count in counts.items() if count}
+        if said:
+            raw[key] = said
+
+    return raw
+
+
+def lose_usage(write: Writing, usage: Usage, path: str) -> None:
+    """
+    List what of *usage*, at *path*, `write_usage` has no word for.
+    """
+    for name in sorted(usage.extra):
+        if name != _WRITTEN:
+            write.lose(path, name, "is no count that LangChain keeps")

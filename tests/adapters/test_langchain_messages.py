@@ -1,0 +1,790 @@
+"""
+LangChain's messages into ours and back.
+"""
+
+import copy
+import subprocess
+import sys
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from langchain_core.documents import Document
+from langchain_core.load import dumpd
+from langchain_core.messages import (
+    AIMessage,
+    AIMessageChunk,
+    ChatMessage,
+    FunctionMessage,
+    HumanMessage,
+    RemoveMessage,
+    SystemMessage,
+    ToolMessage,
+    convert_to_messages,
+)
+
+from conversation_state.adapters import Lost, _langchain, anthropic, gemini, openai_chat
+from conversation_state.aggregator import Aggregator
+from conversation_state.codec import decode, encode
+from conversation_state.errors import DecodeError, InvalidMessageError
+from conversation_state.messages import (
+    AssistantMessage,
+    Message,
+    ResponseMeta,
+    UnknownMessage,
+    UserMessage,
+)
+from conversation_state.messages import (
+    ToolMessage as ToolResult,
+)
+from conversation_state.parts import (
+    AudioPart,
+    FilePart,
+    ImagePart,
+    ReasoningPart,
+    RefusalPart,
+    TextPart,
+    UnknownPart,
+)
+from conversation_state.testing.strategies import messages
+from conversation_state.tools import ToolCall
+from conversation_state.usage import (
+    CompletionTokensDetails,
+    PromptTokensDetails,
+    Usage,
+)
+from tests.adapters.contract import bare as without_notes
+from tests.adapters.kept import lines
+from tests.adapters.langchain import LANGCHAIN_MESSAGES
+
+dump, dump_message = _langchain.dump, _langchain.dump_message
+# What is loaded is of many kinds, and a test knows of which.
+load: Any = _langchain.load
+load_message: Any = _langchain.load_message
+bare: Any = without_notes
+
+
+def back(message):
+    """
+    What LangChain gets back, of which nothing was lost.
+    """
+    export = dump(load([message]))
+
+    assert () == export.lost
+    (found,) = export.payload
+    return found
+
+
+def same(ours, theirs):
+    """
+    Whether two of LangChain's messages are the same, in every field.
+    """
+    return type(ours) is type(theirs) and ours == theirs
+
+
+class TestRoundTrip:
+    """
+    LangChain gets back what it gave.
+    """
+
+    @settings(suppress_health_check=[HealthCheck.too_slow], max_examples=200)
+    @given(message=LANGCHAIN_MESSAGES)
+    def test_any_message(self, message):
+        """
+        Every message comes back equal, of its own class, also by way of
+        bytes; and nothing of it is changed meanwhile.
+        """
+        before = copy.deepcopy(message)
+
+        loaded = load([message])
+        export = dump(decode(encode(Aggregator.new(messages=loaded))).messages)
+
+        assert same(before, message)
+        assert same(before, export.payload[0])
+        assert () == export.lost
+        assert dumpd(before) == dumpd(export.payload[0])
+
+    @given(message=LANGCHAIN_MESSAGES)
+    def test_one_at_a_time(self, message):
+        """
+        One alone is converted as among others.
+        """
+        loaded = load_message(message)
+
+        assert isinstance(loaded, Message)
+        assert (loaded,) == load(message) == load([message]) == load(iter([message]))
+        assert same(message, dump_message(loaded))
+
+    def test_chunks_of_a_stream(self):
+        """
+        A message put together of chunks is one of those, and its calls are
+        what they came to.
+        """
+        chunk = AIMessageChunk(
+            content="so",
+            tool_call_chunks=[{"name": "f", "args": '{"a"', "id": "c", "index": 0}],
+        ) + AIMessageChunk(
+            content="",
+            tool_call_chunks=[{"name": None, "args": ": 1}", "id": None, "index": 0}],
+            chunk_position="last",
+        )
+
+        (loaded,) = load([chunk])
+
+        assert [ToolCall("c", "f", '{"a": 1}')] == list(loaded.tool_calls)
+        assert same(chunk, back(chunk))
+
+    def test_fresh(self):
+        """
+        What is given back is the caller's to change.
+        """
+        kwargs = {"deep": {"list": [1]}}
+        loaded = load([HumanMessage("hi", additional_kwargs=kwargs)])
+
+        (first,), (second,) = dump(loaded).payload, dump(loaded).payload
+        first.additional_kwargs["deep"]["list"].append(2)
+
+        assert kwargs == second.additional_kwargs
+
+    def test_call_and_its_block(self):
+        """
+        A call and the block that says it once more are two things to change.
+        """
+        call = {"type": "tool_call", "id": "c", "name": "f", "args": {"a": [1]}}
+        loaded = load([AIMessage([dict(call)], tool_calls=[call])])
+
+        (found,) = dump(loaded).payload
+        found.tool_calls[0]["args"]["a"].append(2)
+
+        assert {"a": [1]} == found.content[0]["args"]
+
+
+class TestLoad:
+    """
+    What LangChain's messages are in our words.
+    """
+
+    def test_roles(self):
+        """
+        A role each, and the words they say.
+        """
+        loaded = load(
+            [
+                SystemMessage("be brief"),
+                HumanMessage("hi", name="ann"),
+                AIMessage("yes?"),
+                ChatMessage(content="I am you", role="user"),
+            ]
+        )
+
+        assert ["system", "user", "assistant", "user"] == [one.role for one in loaded]
+        assert ["be brief", "hi", "yes?", "I am you"] == [one.text for one in loaded]
+        assert "ann" == loaded[1].name
+
+    def test_calls_and_results(self):
+        """
+        Calls have their ids, names and arguments, also those that nobody could
+        read; results say whom they answer, which tool, and whether it failed.
+        """
+        asked, failed = load(
+            [
+                AIMessage(
+                    "",
+                    tool_calls=[{"id": "a", "name": "f", "args": {"q": "é"}}],
+                    invalid_tool_calls=[
+                        {"id": "b", "name": "g", "args": "{", "error": "no JSON"}
+                    ],
+                ),
+                ToolMessage("broke", tool_call_id="b", name="g", status="error"),
+            ]
+        )
+
+        assert ["a", "b"] == [call.id for call in asked.tool_calls]
+        assert ["f", "g"] == [call.name for call in asked.tool_calls]
+        assert ['{"q": "é"}', "{"] == [call.arguments for call in asked.tool_calls]
+        assert (
+            ToolResult("broke", tool_call_id="b", tool_name="g", is_error=True)
+            == failed
+        )
+
+    def test_response(self):
+        """
+        Why it ended, in the provider's word, which model it was, and what it
+        cost: cached tokens and reasoning are parts.
+        """
+        (loaded,) = load(
+            [
+                AIMessage(
+                    "hi",
+                    response_metadata={"stop_reason": "end_turn", "model": "claude"},
+                    usage_metadata={
+                        "input_tokens": 9,
+                        "output_tokens": 5,
+                        "total_tokens": 14,
+                        "input_token_details": {"cache_read": 3, "cache_creation": 2},
+                        "output_token_details": {"reasoning": 4},
+                    },
+                )
+            ]
+        )
+        usage = Usage(
+            9,
+            5,
+            14,
+            PromptTokensDetails(cached_tokens=3),
+            CompletionTokensDetails(reasoning_tokens=4),
+            {"cache_write_tokens": 2},
+        )
+
+        assert ResponseMeta("end_turn", usage, None, "claude") == loaded.response
+
+    def test_parts(self):
+        """
+        Blocks are parts, whoever's words they are in.
+        """
+        image = "data:image/png;base64,aGk="
+        (loaded,) = load(
+            [
+                HumanMessage(
+                    [
+                        "bare",
+                        {"type": "text", "text": "text", "cache_control": {"a": 1}},
+                        {"type": "image_url", "image_url": {"url": image}},
+                        {"type": "image", "base64": "aGk=", "mime_type": "image/png"},
+                        {
+                            "type": "image",
+                            "url": "http://x",
+                            "extras": {"detail": "low"},
+                        },
+                        {"type": "image", "source": {"type": "url", "url": "http://y"}},
+                        {"type": "audio", "source_type": "base64", "data": "aGk="},
+                        {
+                            "type": "input_audio",
+                            "input_audio": {"data": "aGk=", "format": "wav"},
+                        },
+                        {"type": "file", "file": {"file_data": image, "filename": "a"}},
+                        {"type": "file", "file_id": "f"},
+                        {
+                            "type": "document",
+                            "source": {
+                                "type": "base64",
+                                "data": "aGk=",
+                                "media_type": "a/b",
+                            },
+                        },
+                    ]
+                )
+            ]
+        )
+        said = bare(loaded).content
+
+        assert (
+            TextPart("bare"),
+            TextPart("text"),
+            ImagePart(data=b"hi", media_type="image/png"),
+            ImagePart(data=b"hi", media_type="image/png"),
+            ImagePart(url="http://x", detail="low"),
+            ImagePart(url="http://y"),
+            AudioPart(data=b"hi"),
+            AudioPart(data=b"hi", media_type="audio/wav"),
+            FilePart(data=b"hi", media_type="image/png", name="a"),
+            UnknownPart({"type": "file", "file_id": "f"}, source="langchain"),
+            FilePart(data=b"hi", media_type="a/b"),
+        ) == said
+
+    def test_thoughts(self):
+        """
+        Thoughts are parts with their signatures, in whatever words, and so is
+        a refusal, also where they stand beside the content.
+        """
+        (blocks,) = load(
+            [
+                AIMessage(
+                    [
+                        {
+                            "type": "reasoning",
+                            "reasoning": "a",
+                            "extras": {"signature": "A"},
+                        },
+                        {"type": "thinking", "thinking": "b", "signature": "B"},
+                        {"type": "redacted_thinking", "data": "C"},
+                        {
+                            "type": "reasoning_content",
+                            "reasoning_content": {"text": "d"},
+                        },
+                        {
+                            "type": "reasoning",
+                            "summary": [{"text": "e"}, {"text": "f"}],
+                        },
+                        {"type": "refusal", "refusal": "g"},
+                    ]
+                )
+            ]
+        )
+        beside = AIMessage(
+            "text", additional_kwargs={"reasoning_content": "hm", "refusal": "no"}
+        )
+
+        assert (
+            ReasoningPart("a", "A"),
+            ReasoningPart("b", "B"),
+            ReasoningPart("", "C"),
+            ReasoningPart("d"),
+            ReasoningPart("e\n\nf"),
+            RefusalPart("g"),
+        ) == bare(blocks).content
+        assert ("hm", "text", "no") == (
+            load_message(beside).reasoning,
+            load_message(beside).text,
+            load_message(beside).refusal,
+        )
+        assert same(beside, back(beside))
+
+    def test_calls_among_the_content(self):
+        """
+        A block that only says a call once more is no part; where something
+        comes after it, all have their places.
+        """
+        use = {"type": "tool_use", "id": "c", "name": "f", "input": {"a": 1}}
+        call = {"id": "c", "name": "f", "args": {"a": 1}}
+        first, last = load(
+            [
+                AIMessage([{"type": "text", "text": "so"}, use], tool_calls=[call]),
+                AIMessage([use, {"type": "text", "text": "so"}], tool_calls=[call]),
+            ]
+        )
+
+        assert (TextPart("so"),) == bare(first).content == bare(last).content
+        assert [None, None] == [first.parts[0].index, first.tool_calls[0].index]
+        assert [1, 0] == [last.parts[0].index, last.tool_calls[0].index]
+
+    def test_arguments_as_the_model_wrote_them(self):
+        """
+        Where a block has the text of the arguments, it is kept to the byte.
+        """
+        call = {"id": "c", "name": "f", "args": {"a": 1}}
+        begun = {
+            "type": "tool_use",
+            "id": "c",
+            "name": "f",
+            "input": {},
+            "partial_json": '{"a":1}',
+            "index": 1,
+        }
+        item = {
+            "type": "function_call",
+            "id": "fc",
+            "call_id": "c",
+            "name": "f",
+            "arguments": '{"a":1}',
+        }
+
+        for block in (begun, item):
+            message = AIMessage([block], tool_calls=[call])
+
+            assert '{"a":1}' == load_message(message).tool_calls[0].arguments
+            assert same(message, back(message))
+
+    def test_other_words(self):
+        """
+        What we have no word for is kept, and says whose it is.
+        """
+        given = [
+            FunctionMessage(content="3", name="f"),
+            RemoveMessage(id="m"),
+            ChatMessage(content="no!", role="critic"),
+        ]
+
+        loaded = load(given)
+
+        assert all(isinstance(one, UnknownMessage) for one in loaded)
+        assert {"langchain"} == {one.source for one in loaded}
+        assert given == dump(loaded).payload
+
+
+class TestRefusals:
+    """
+    What can't be kept is refused before anything is.
+    """
+
+    def test_objects(self):
+        """
+        An artifact that is any object is refused, with its place and what to
+        do; documents that a retriever found are kept.
+        """
+        found = [Document("text", id="d", metadata={"page": 1})]
+        kept = ToolMessage("", tool_call_id="c", artifact={"found": found})
+        odd = ToolMessage("", tool_call_id="c", artifact=[1, object()])
+
+        assert same(kept, back(kept))
+        with pytest.raises(
+            DecodeError, match=r"\$\[1\]\.fields\.artifact\[1\]"
+        ) as caught:
+            load([kept, odd])
+        assert "as a dict" in str(caught.value)
+
+    def test_classes_of_ones_own(self):
+        """
+        What is derived from a class of LangChain's could not be given back as
+        what it was.
+        """
+
+        class Shout(HumanMessage):
+            pass
+
+        with pytest.raises(DecodeError, match="Shout, a class of its own"):
+            load([Shout(content="hi")])
+
+    @pytest.mark.parametrize("wrong", [None, 3, "text", b"", {"role": "user"}])
+    def test_no_messages(self, wrong):
+        """
+        What is no message is refused, alone and among others.
+        """
+        with pytest.raises(DecodeError, match=r"\$"):
+            load(wrong)
+        with pytest.raises(DecodeError, match=r"\$\[0\]"):
+            load([wrong])
+
+    def test_everything_wrong(self):
+        """
+        All that is wrong is told at once.
+        """
+        wrong = ToolMessage("", tool_call_id="c", artifact={"a": object(), "b": {1}})
+
+        with pytest.raises(DecodeError) as caught:
+            load([wrong, None])
+
+        paths = [one.path for one in caught.value.problems]
+        assert ["$[0].fields.artifact.a", "$[0].fields.artifact.b", "$[1]"] == paths
+
+    def test_arguments(self):
+        """
+        Arguments whose keys are no text would come back as others.
+        """
+        call = {"id": "c", "name": "f", "args": {"a": [{1: 2}]}}
+
+        with pytest.raises(DecodeError, match=r"tool_calls\[0\]\.args\.a\[0\]"):
+            load([AIMessage("", tool_calls=[call])])
+
+    def test_depth(self):
+        """
+        What is nested too deep is refused, wherever it is.
+        """
+        deep: dict[str, Any] = {}
+        for _ in range(5_000):
+            deep = {"a": deep}
+
+        message = AIMessage("", tool_calls=[{"id": "c", "name": "f", "args": {}}])
+        message.tool_calls[0]["args"] = deep
+        kwargs = HumanMessage("")
+        kwargs.additional_kwargs = deep
+        block = HumanMessage("")
+        block.content = [deep]
+
+        for wrong in (message, kwargs, block):
+            with pytest.raises(DecodeError, match=r"nested|JSON"):
+                load([wrong])
+
+    def test_notes_of_somebody_else(self):
+        """
+        Metadata under our name that no adapter wrote is refused, not guessed
+        at.
+        """
+        for notes in ({"additional_kwargs": 3}, {"fields": [1]}, {"beside": 1}):
+            message = UserMessage([TextPart("hi")], metadata={"langchain": notes})
+
+            with pytest.raises(InvalidMessageError, match="metadata"):
+                dump([message])
+
+        with pytest.raises(InvalidMessageError, match="expected a Message"):
+            dump([HumanMessage("hi")])  # type: ignore[list-item]
+
+
+class TestHostileText:
+    """
+    Text that no bytes can hold is mended, and told.
+    """
+
+    def test_mended(self):
+        """
+        Half of a pair becomes U+FFFD, wherever it was said, and is lost.
+        """
+        loaded = load(
+            [
+                HumanMessage("a\ud800", name="\udfff"),
+                HumanMessage([{"type": "text", "text": "\ud800"}, "\ud800"]),
+                AIMessage("", additional_kwargs={"refusal": "\ud800"}),
+                ToolMessage("\ud800", tool_call_id="\ud800"),
+            ]
+        )
+        export = dump(loaded)
+
+        assert ["a\ufffd", "\ufffd\ufffd", "", "\ufffd"] == [one.text for one in loaded]
+        assert [
+            ("messages[0]", "name"),
+            ("messages[0]", "content"),
+            ("messages[1]", "content[0].text"),
+            ("messages[1]", "content[1]"),
+            ("messages[2]", "additional_kwargs.refusal"),
+            ("messages[3]", "content"),
+            ("messages[3]", "tool_call_id"),
+        ] == [(lost.path, lost.what) for lost in export.lost]
+        assert "a\ufffd" == export.payload[0].content
+
+    def test_pairs(self):
+        """
+        Both halves of a pair are a character.
+        """
+        assert "😀" == load_message(HumanMessage("\ud83d\ude00")).text
+
+    def test_what_nobody_reads_aloud(self):
+        """
+        In arguments and notes, which are no text that is sent as it is, it is
+        kept as it was.
+        """
+        message = AIMessage(
+            "",
+            tool_calls=[{"id": "c", "name": "f", "args": {"q": "\ud800"}}],
+            additional_kwargs={"\ud800": "\udfff"},
+            id="\ud800",
+        )
+
+        assert '{"q": "\\ud800"}' == load_message(message).tool_calls[0].arguments
+        assert same(message, back(message))
+
+    @pytest.mark.parametrize("text", ["\x00", "\ufffd", "a" * 1_000_000])
+    def test_odd_but_valid(self, text):
+        """
+        What is odd, and valid, stays as it is.
+        """
+        message = HumanMessage(text, additional_kwargs={"a": text})
+
+        assert same(message, back(message))
+
+
+class TestDump:
+    """
+    Our messages in LangChain's words, wherever they come from.
+    """
+
+    @settings(suppress_health_check=[HealthCheck.too_slow])
+    @given(message=messages())
+    def test_loses_nothing_in_silence(self, message):
+        """
+        What was dumped loads as it was, or the loss is listed.
+        """
+        export = dump([message])
+
+        assert all(lost.path.startswith("messages[0]") for lost in export.lost)
+        assert all(isinstance(lost, Lost) and lost.why for lost in export.lost)
+        assert export.payload == dump(iter([message])).payload
+        if not export.lost:
+            (loaded,) = load(export.payload)
+            assert said(message) == said(loaded)
+
+    def test_what_it_has_no_word_for(self):
+        """
+        Each of it is listed, with its place.
+        """
+        message = AssistantMessage(
+            [
+                UnknownPart({"type": "x"}, source="gemini"),
+                TextPart("a", metadata={"b": 1}),
+            ],
+            tool_calls=[
+                ToolCall("a", "f", "no JSON"),
+                ToolCall("b", "g", "{}", type="custom"),
+            ],
+            response=ResponseMeta(
+                "stop", Usage(extra={"tool_use_prompt_tokens": 1}), ()
+            ),
+            metadata={"mine": 1},
+        )
+
+        assert [
+            ("messages[0]", "metadata"),
+            ("messages[0].parts[0]", "x"),
+            ("messages[0].parts[1]", "metadata"),
+            ("messages[0].tool_calls[1]", "type"),
+            ("messages[0].tool_calls[1]", "place"),
+            ("messages[0].response", "logprobs"),
+            ("messages[0].response.usage", "tool_use_prompt_tokens"),
+        ] == [(lost.path, lost.what) for lost in dump([message]).lost]
+
+    def test_signatures(self):
+        """
+        What is signed goes into the block of who signed it, is nobody's, or is
+        lost.
+        """
+        mine, theirs, others = (
+            ReasoningPart("hm", "sig"),
+            ReasoningPart("hm", "sig", metadata={"anthropic": {"signed": True}}),
+            ReasoningPart("hm", "sig", metadata={"gemini": {"signed": True}}),
+        )
+
+        export = dump([AssistantMessage([mine, theirs, others])])
+
+        assert [
+            {"type": "reasoning", "reasoning": "hm", "extras": {"signature": "sig"}},
+            {"type": "thinking", "thinking": "hm", "signature": "sig"},
+            {"type": "reasoning", "reasoning": "hm"},
+        ] == export.payload[0].content
+        assert ["messages[0].parts[2]"] == [lost.path for lost in export.lost]
+
+    def test_what_was_edited(self):
+        """
+        What a message says by now goes before what was noted about it.
+        """
+        (loaded,) = load(
+            [HumanMessage([{"type": "image", "base64": "aG\nk="}], id="i")]
+        )
+
+        new = ImagePart(data=b"new", metadata=loaded.content[0].metadata)
+        (found,) = dump([loaded.replace(content=[new])]).payload
+
+        assert [{"type": "image", "base64": "bmV3"}] == found.content
+        assert "i" == found.id
+
+    def test_standard_blocks(self):
+        """
+        Media from elsewhere are blocks of LangChain's standard, which it turns
+        into the words of every provider.
+        """
+        parts = [
+            ImagePart(url="http://x", detail="low"),
+            FilePart(data=b"hi", media_type="a/b", name="f"),
+        ]
+
+        (found,) = dump([UserMessage(parts)]).payload
+
+        assert [
+            {"type": "image", "url": "http://x", "extras": {"detail": "low"}},
+            {
+                "type": "file",
+                "base64": "aGk=",
+                "mime_type": "a/b",
+                "extras": {"filename": "f"},
+            },
+        ] == found.content
+        assert found.content == found.content_blocks
+
+
+def said(message):
+    """
+    *message* in the words that come back from LangChain.
+    """
+    plain = bare(message)
+    if isinstance(plain, UnknownMessage):
+        return plain
+
+    if plain.content == ():
+        plain = plain.replace(content="")
+
+    if isinstance(plain, AssistantMessage):
+        calls = []
+        for call in plain.tool_calls:
+            ((made,),) = [
+                dump([AssistantMessage(tool_calls=[call])]).payload[0].tool_calls
+                or [None]
+            ]
+            calls.append((call.id, call.name, made["args"] if made else call.arguments))
+
+        return (plain.replace(tool_calls=()), calls, message.response or ResponseMeta())
+
+    return plain
+
+
+class TestCrossing:
+    """
+    Conversations of others in LangChain's words, and LangChain's in theirs.
+    """
+
+    @pytest.mark.parametrize("adapter", [anthropic, gemini, openai_chat])
+    def test_recorded(self, shared_data, adapter):
+        """
+        Recorded conversations keep roles, texts, names, ids and arguments.
+        """
+        name = adapter.__name__.rpartition(".")[2]
+        for exchange in lines(shared_data / "requests" / f"{name}.jsonl"):
+            ours = adapter.load(exchange["request"])
+            export = dump(ours)
+            there = load(export.payload)
+
+            whole = [one for one in ours if not isinstance(one, UnknownMessage)]
+            assert [one.role for one in whole] == [one.role for one in there]
+            assert [one.text for one in whole] == [one.text for one in there]
+            assert [_calls(one) for one in whole] == [_calls(one) for one in there]
+            assert [_answers(one) for one in whole] == [_answers(one) for one in there]
+
+    def test_real_providers(self, shared_data):
+        """
+        What LangChain makes of recorded requests itself comes back equal.
+        """
+        exchanges = lines(shared_data / "requests" / "openai_chat.jsonl")
+        for exchange in exchanges:
+            said = exchange["request"]["messages"]
+            theirs = convert_to_messages([{"content": "", **one} for one in said])
+
+            assert theirs == dump(load(theirs)).payload
+
+    def test_signed_thoughts_leave(self):
+        """
+        Thoughts that Anthropic signed go back to Anthropic, with the calls
+        once and in their place, and to nobody else.
+        """
+        message = AIMessage(
+            [
+                {"type": "thinking", "thinking": "hm", "signature": "sig"},
+                {"type": "text", "text": "so"},
+                {"type": "tool_use", "id": "c", "name": "f", "input": {"a": 1}},
+            ],
+            tool_calls=[{"id": "c", "name": "f", "args": {"a": 1}}],
+            response_metadata={"model_provider": "anthropic"},
+        )
+        loaded = load([HumanMessage("?"), message, ToolMessage("3", tool_call_id="c")])
+
+        at_home = anthropic.dump(loaded)
+        away = openai_chat.dump(loaded)
+
+        assert message.content == at_home.payload["messages"][1]["content"]
+        assert () == at_home.lost
+        assert "sig" not in str(away.payload)
+        assert "messages[1].parts[0]" == away.lost[0].path
+
+
+def _calls(message):
+    return [
+        (call.id, call.name, call.arguments and _args(call))
+        for call in getattr(message, "tool_calls", ())
+    ]
+
+
+def _args(call):
+    made = dump([AssistantMessage(tool_calls=[call])]).payload[0]
+    return [one["args"] for one in (*made.tool_calls, *made.invalid_tool_calls)]
+
+
+def _answers(message):
+    return (getattr(message, "tool_call_id", ""), getattr(message, "is_error", False))
+
+
+def test_imports_without_langchain():
+    """
+    The module is imported without LangChain, which is missed by name when
+    there is something to convert.
+    """
+    script = (
+        "import sys; sys.modules['langchain_core'] = None\n"
+        "from conversation_state.adapters._langchain import dump\n"
+        "from conversation_state.messages import UserMessage\n"
+        "try:\n"
+        "    dump([UserMessage('hi')])\n"
+        "except ImportError as error:\n"
+        "    print(type(error).__name__, error)\n"
+    )
+    said = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, check=True, text=True
+    ).stdout
+
+    assert said.startswith("MissingExtraError")
+    assert "conversation-state[langchain]" in said
