@@ -1,0 +1,467 @@
+"""
+What a history in a store has beyond what all hosts promise.
+"""
+
+import asyncio
+import warnings
+from typing import Any
+
+import pytest
+from langchain_core.chat_history import BaseChatMessageHistory
+from langchain_core.language_models import FakeMessagesListChatModel
+from langchain_core.messages import (
+    AIMessage,
+    AIMessageChunk,
+    HumanMessage,
+    SystemMessage,
+    ToolMessage,
+)
+from langchain_core.runnables import RunnableLambda
+from langchain_core.runnables.history import RunnableWithMessageHistory
+
+from conversation_state.adapters import langchain, openai_chat
+from conversation_state.adapters.langchain import trimmed
+from conversation_state.counting import TokenBudget
+from conversation_state.errors import (
+    BudgetExceededError,
+    DecodeError,
+    NotSavedError,
+    StaleHeadError,
+    StoreError,
+)
+from conversation_state.messages import UserMessage
+from conversation_state.store import open_store
+from conversation_state.trimming import (
+    Trimmer,
+    fit,
+    keep_last,
+    shorten_tool_results,
+)
+from conversation_state.usage import Usage
+
+History: Any = langchain.StoreChatMessageHistory
+COUNTS: Any = {"input_tokens": 3, "output_tokens": 2, "total_tokens": 5}
+
+
+@pytest.fixture
+def store():
+    """
+    A store.
+    """
+    with open_store("memory:") as found:
+        yield found
+
+
+@pytest.fixture
+def history(store):
+    """
+    A history in which nothing was said.
+    """
+    return History(store, "talk")
+
+
+def texts(messages):
+    """
+    What LangChain's messages say.
+    """
+    return [str(message.text) for message in messages]
+
+
+def spent(id, **more):
+    """
+    An answer that cost something.
+    """
+    told = {"model_name": "m"}
+    return AIMessage(
+        "", id=id, usage_metadata={**COUNTS, **more}, response_metadata=told
+    )
+
+
+class TestMaking:
+    def test_is_one(self, history):
+        """
+        It is a history of LangChain's, and says what it is.
+        """
+        assert isinstance(history, BaseChatMessageHistory)
+        assert "<StoreChatMessageHistory 'talk' in memory:>" == repr(history)
+
+    @pytest.mark.parametrize("wrong", ["", "x" * 501, "a\0b", "\ud800"])
+    def test_names(self, store, wrong):
+        """
+        What can't be a name is refused at once.
+        """
+        with pytest.raises(ValueError, match="session_id"):
+            History(store, wrong)
+
+    def test_wrong_arguments(self, store):
+        """
+        So is what is no store, and what is no trimmer.
+        """
+        with pytest.raises(TypeError, match="from_url"):
+            History("sqlite:///talks.db", "talk")
+        with pytest.raises(TypeError, match="Trimmer"):
+            History(store, "talk", view=fit())
+        with pytest.raises(TypeError, match="Trimmer"):
+            History(store, "talk").trimmed(lambda said: said)
+        with pytest.raises(AttributeError, match="Nothing"):
+            langchain.Nothing  # noqa: B018 - asking is what is tested
+
+    def test_closes_its_own(self, store, history, tmp_path):
+        """
+        A store of its own is closed with it, also where it could not be made;
+        one that was given stays open.
+        """
+        url = f"sqlite:///{tmp_path}/talks.db"
+        with pytest.raises(ValueError, match="session_id"):
+            History.from_url(url, "")
+        assert ["talks.db"] == [path.name for path in tmp_path.iterdir()]
+
+        async def talk():
+            async with History.from_url(url, "talk") as one:
+                await one.aadd_messages([HumanMessage("hi")])
+                return one
+
+        own = asyncio.run(talk())
+        assert ["talks.db"] == [path.name for path in tmp_path.iterdir()]
+        own.close()
+
+        with history:
+            history.add_user_message("hi")
+        assert 1 == len(store.load("talk"))
+
+
+class TestAdding:
+    def test_every_way(self, history):
+        """
+        One at a time, several, and in words alone.
+        """
+        history.add_message(SystemMessage("a"))
+        history.add_user_message("b")
+        history.add_ai_message("c")
+        history.add_messages((HumanMessage("d"), AIMessage("e")))
+
+        assert ["a", "b", "c", "d", "e"] == texts(history.messages)
+
+    def test_one_revision(self, store, history):
+        """
+        What is added together is one state, which can be gone back to.
+        """
+        history.add_messages([HumanMessage("a"), AIMessage("b")])
+        history.add_messages([HumanMessage("c")])
+
+        assert [2, 1] == [head.revision for head in store.history("talk")]
+        assert ["a", "b"] == [one.text for one in store.load("talk", at=1)]
+
+    def test_all_or_none(self, store, history):
+        """
+        If one of several can't be kept, none is added, and the error says
+        which.
+        """
+        odd = ToolMessage("", tool_call_id="c", artifact=object())
+
+        with pytest.raises(DecodeError, match=r"\$\[1\]\.fields\.artifact"):
+            history.add_messages([HumanMessage("a"), odd])
+        assert () == store.names()
+
+    def test_what_others_say(self, store, history):
+        """
+        What anybody saves under the name is LangChain's, too.
+        """
+        history.add_user_message("a")
+        store.update("talk", lambda state: state.add_assistant_message("b"))
+
+        assert [HumanMessage("a"), AIMessage("b")] == history.messages
+        assert ["a", "b"] == [
+            said["content"]
+            for said in openai_chat.dump(history.state.messages).payload["messages"]
+        ]
+
+
+class TestUsage:
+    def test_recorded(self, history):
+        """
+        What answers cost is in the ledger, with the model.
+        """
+        history.add_messages([HumanMessage("?"), spent("a"), spent("b")])
+
+        assert Usage(6, 4, 10) == history.state.usage
+        assert ["a", "b"] == [entry.id for entry in history.state.ledger]
+        assert ["m", "m"] == [entry.model for entry in history.state.ledger]
+
+    def test_once(self, history):
+        """
+        The same answer added again costs nothing more; another that has its
+        id does.
+        """
+        history.add_messages([spent("a"), spent("a")])
+        history.add_message(spent("a"))
+        assert Usage(3, 2, 5) == history.state.usage
+
+        history.add_message(spent("a", output_tokens=3, total_tokens=6))
+        assert Usage(6, 5, 11) == history.state.usage
+
+    def test_without_id(self, history):
+        """
+        Answers that have no id cost what each of them says.
+        """
+        history.add_messages([spent(None), spent(None)])
+
+        assert Usage(6, 4, 10) == history.state.usage
+
+    def test_pieces(self, history):
+        """
+        The pieces of a stream have one id, and each says what it cost.
+        """
+        counts: list[Any] = [{**COUNTS, "output_tokens": count} for count in (1, 2)]
+        pieces = [
+            AIMessageChunk(content="", id="a", usage_metadata=one) for one in counts
+        ]
+
+        history.add_messages(pieces)
+        assert Usage(6, 3, 10) == history.state.usage
+
+
+class TestState:
+    def test_nothing_yet(self, history):
+        """
+        Where nothing was said there is an empty state, and nothing is saved.
+        """
+        assert 0 == len(history.state)
+        assert 0 == len(asyncio.run(history.astate()))
+        assert () == history.store.names()
+
+    def test_is_saved(self, store, history):
+        """
+        It is what the store has.
+        """
+        history.add_user_message("hi")
+
+        assert store.load("talk") == history.state == asyncio.run(history.astate())
+
+
+class TestFork:
+    def test_goes_its_own_way(self, history):
+        """
+        A fork has the same past, and neither notices what the other adds.
+        """
+        history.add_messages([HumanMessage("a"), AIMessage("b")])
+
+        fork = history.fork("again")
+        fork.add_user_message("c")
+        history.add_user_message("d")
+
+        assert ["a", "b", "c"] == texts(fork.messages)
+        assert ["a", "b", "d"] == texts(history.messages)
+        assert history.state.id == fork.state.parent_id
+
+    def test_at(self, history):
+        """
+        It may begin with the first few messages.
+        """
+        history.add_messages([HumanMessage("a"), AIMessage("b"), HumanMessage("c")])
+
+        assert ["a"] == texts(history.fork("one", at=1).messages)
+        assert [] == texts(history.fork("none", at=0).messages)
+        with pytest.raises(IndexError):
+            history.fork("more", at=4)
+
+    def test_refused(self, history):
+        """
+        Nothing can't be forked, and no conversation is overwritten.
+        """
+        with pytest.raises(NotSavedError):
+            history.fork("again")
+
+        history.add_user_message("a")
+        with pytest.raises(StaleHeadError):
+            history.fork("talk")
+        with pytest.raises(ValueError, match="session_id"):
+            history.fork("")
+        assert ["talk"] == list(history.store.names())
+
+
+class TestClear:
+    def test_is_gone(self, history):
+        """
+        All states the conversation was in are let go of; forks are not.
+        """
+        history.add_user_message("a")
+        history.fork("again")
+        history.clear()
+
+        assert ("again",) == history.store.names()
+        with pytest.raises(NotSavedError):
+            history.store.load("talk", at=1)
+
+    def test_another_conversation(self, history):
+        """
+        What is said next is another conversation.
+        """
+        history.add_user_message("a")
+        before = history.state.id
+        history.clear()
+        history.add_user_message("b")
+
+        assert before != history.state.id
+        assert 1 == history.store.head("talk").revision
+
+
+CALL = {"id": "c", "name": "f", "args": {}}
+TALK = [
+    SystemMessage("s"),
+    HumanMessage("first " * 20),
+    AIMessage("", tool_calls=[CALL]),
+    ToolMessage("result " * 20, tool_call_id="c"),
+    AIMessage("so"),
+    HumanMessage("last"),
+]
+
+
+class TestTrimmed:
+    def test_never_parts_call_and_result(self):
+        """
+        At every budget, results have their calls, and what is left as it was
+        is the very object.
+        """
+        for tokens in range(2, 120):
+            try:
+                shown = trimmed(
+                    TALK, Trimmer(TokenBudget(context_window=tokens), fit())
+                )
+            except BudgetExceededError:
+                continue
+
+            kinds = [type(message).__name__ for message in shown]
+            assert ("ToolMessage" in kinds) is (2 <= kinds.count("AIMessage"))
+            assert shown[-1] is TALK[-1]
+            assert all(any(one is given for given in TALK) for one in shown)
+
+    def test_what_a_step_makes(self):
+        """
+        What a step puts in place of a message is a message of LangChain's.
+        """
+        trimmer = Trimmer(None, shorten_tool_results(5))
+
+        shown: list[Any] = trimmed(TALK, trimmer)
+
+        assert [type(one) for one in TALK] == [type(one) for one in shown]
+        assert len(str(shown[3].text)) < len(str(TALK[3].text))
+        assert "c" == shown[3].tool_call_id
+
+    def test_in_a_chain(self):
+        """
+        It is a step of a chain.
+        """
+        trimmer = Trimmer(None, keep_last(1))
+        chain: Any = RunnableLambda(lambda said: trimmed(said, trimmer)) | texts
+
+        assert ["s", "last"] == chain.invoke(TALK)
+
+    def test_of_a_history(self, store, history):
+        """
+        A history shows what is trimmed of it, always or once, and stores all.
+        """
+        history.add_messages(TALK)
+        trimmer = Trimmer(None, keep_last(2))
+        viewed = History(store, "talk", view=trimmer)
+
+        assert [TALK[0], *TALK[-2:]] == history.trimmed(trimmer)
+        assert [TALK[0], *TALK[-2:]] == asyncio.run(history.atrimmed(trimmer))
+        assert [TALK[0], *TALK[-2:]] == viewed.messages
+        assert [TALK[0], *TALK[-2:]] == viewed.fork("again").messages
+        assert TALK == history.messages
+        assert 6 == len(viewed.state)
+
+    def test_steps_that_are_awaited(self, history):
+        """
+        The async twin waits for steps that have to be awaited.
+        """
+
+        async def last(view):
+            await asyncio.sleep(0)
+            return keep_last(1)(view)
+
+        history.add_messages(TALK)
+
+        assert [TALK[0], TALK[-1]] == asyncio.run(history.atrimmed(Trimmer(None, last)))
+
+
+class TestInLangChain:
+    """
+    Where LangChain itself uses a history.
+    """
+
+    def model(self, *answers):
+        """
+        A model that says *answers*, one after the other.
+        """
+        responses: Any = [AIMessage(text, usage_metadata=COUNTS) for text in answers]
+        return FakeMessagesListChatModel(responses=responses)
+
+    def chain(self, model, store, **options):
+        """
+        *model* with histories in *store*.
+        """
+        with warnings.catch_warnings():
+            # LangChain would have everybody use graphs.
+            warnings.simplefilter("ignore")
+            return RunnableWithMessageHistory(
+                model, lambda session_id: History(store, session_id, **options)
+            )
+
+    def test_runnable(self, store, history):
+        """
+        A runnable with a history reads and adds to it, in threads and in a
+        loop.
+        """
+        chain = self.chain(self.model("a", "b", "c"), store)
+        config = {"configurable": {"session_id": "talk"}}
+
+        chain.invoke("1", config=config)
+        chain.invoke([HumanMessage("2")], config=config)
+        asyncio.run(chain.ainvoke("3", config=config))
+
+        assert ["1", "a", "2", "b", "3", "c"] == texts(history.messages)
+        assert Usage(9, 6, 15) == history.state.usage
+
+    def test_runnable_with_a_view(self, store, history):
+        """
+        Where the history has a view, the model sees that, and all is stored.
+        """
+        seen = []
+
+        def answer(messages):
+            seen.append(texts(messages))
+            return AIMessage("yes")
+
+        view = Trimmer(None, keep_last(1))
+        chain = self.chain(RunnableLambda(answer), store, view=view)
+        for text in ("1", "2", "3"):
+            chain.invoke(text, config={"configurable": {"session_id": "talk"}})
+
+        assert [["1"], ["yes", "2"], ["yes", "3"]] == seen
+        assert ["1", "yes", "2", "yes", "3", "yes"] == texts(history.messages)
+
+
+def test_what_langchain_has_no_word_for(store, history):
+    """
+    What others said and LangChain can't say is left out, and `dump` tells.
+    """
+    history.add_user_message("a")
+    said = UserMessage("b", metadata={"mine": 1})
+    store.update("talk", lambda state: state.add(said))
+
+    assert ["a", "b"] == texts(history.messages)
+    (lost,) = langchain.dump(history.state.messages).lost
+    assert ("messages[1]", "metadata") == (lost.path, lost.what)
+
+
+def test_a_store_that_is_gone(tmp_path):
+    """
+    Errors of the store are the caller's to see.
+    """
+    history = History.from_url(f"sqlite:///{tmp_path}/talks.db", "talk")
+    history.close()
+
+    with pytest.raises(StoreError):
+        history.add_user_message("hi")
