@@ -10,6 +10,9 @@ from dataclasses import dataclass
 from typing import assert_type
 from uuid import UUID
 
+from langchain_core.chat_history import BaseChatMessageHistory
+from langchain_core.messages import BaseMessage
+
 from conversation_state import (
     Aggregator,
     AssistantMessage,
@@ -32,6 +35,7 @@ from conversation_state import (
     trim,
 )
 from conversation_state._persistent import Log
+from conversation_state.adapters import Lost, langchain
 from conversation_state.aggregator import Entry, LedgerEntry, Messages
 from conversation_state.cells import Cell, Watch
 from conversation_state.chunks import Accumulator, concat_rows
@@ -56,7 +60,7 @@ from conversation_state.streams import (
 )
 from conversation_state.timeline import Moment, Moments, Timeline
 from conversation_state.tools import ToolInfo
-from conversation_state.trimming import Dropped, Element, Flaw
+from conversation_state.trimming import Dropped, Element, Flaw, Trimmer
 
 # States
 
@@ -295,3 +299,17 @@ class OneTable:
 
 Store(OneTable())  # type: ignore[arg-type]
 memory: Backend = MemoryBackend()
+# LangChain
+
+history = langchain.StoreChatMessageHistory(store, "talk")
+assert_type(history.messages, list[BaseMessage])
+assert_type(history.state, Aggregator)
+assert_type(history.fork("again", at=2), langchain.StoreChatMessageHistory)
+assert_type(history.trimmed(Trimmer(None)), list[BaseMessage])
+assert_type(langchain.load(history.messages), tuple[Message, ...])
+assert_type(langchain.dump(talk.messages).lost, tuple[Lost, ...])
+assert_type(langchain.trimmed([], Trimmer(None)), list[BaseMessage])
+histories: BaseChatMessageHistory = history
+history.add_messages([hel])  # type: ignore[list-item]
+history.fork("again", "at")  # type: ignore[call-arg, arg-type]
+langchain.StoreChatMessageHistory("sqlite:///talks.db", "talk")  # type: ignore[arg-type]
