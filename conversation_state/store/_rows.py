@@ -40,6 +40,7 @@ __all__ = [
     "digest_before",
     "digests_of",
     "packed",
+    "record_digest",
     "seal",
     "segments_of",
     "state_digest",
@@ -355,3 +356,14 @@ def seal(*said: bytes) -> bytes:
     """
     sizes = b"".join([len(each).to_bytes(8) for each in said])
     return digest_of(sizes + b"".join(said))
+
+
+def record_digest(
+    key: bytes, value: bytes, branch: int, length: int, messages: bytes
+) -> bytes:
+    """
+    What tells that a record is what was written: a digest of it, and then that
+    of the *messages* it needs.
+    """
+    place = branch.to_bytes(8) + length.to_bytes(8)
+    return seal(key, value, place, messages) + messages

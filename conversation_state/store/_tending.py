@@ -186,6 +186,10 @@ def _garbage(core: Core, tx: Reading) -> _Garbage:
         ends[told] = max(ends.get(told, 0), length)
         ends[paid] = max(ends.get(paid, 0), spent)
 
+    # What a record holds that is written from here on is saved at that moment.
+    for _, branch, length in all_rows(tx, "records", ("key", "branch", "length")):
+        ends[branch] = max(ends.get(branch, 0), length)
+
     reach: dict[int, int] = {}
     for branch, length in ends.items():
         _need(core, tx, reach, branch, length)

@@ -25,6 +25,7 @@ from conversation_state.store._rows import (
     all_rows,
     change_seal,
     digest_at,
+    record_digest,
     state_digest,
     time_of,
     unpacked,
@@ -65,6 +66,7 @@ def verify(core: Core) -> tuple[Damage, ...]:
         _verify_revisions,
         _verify_labels,
         _verify_changes,
+        _verify_records,
     ):
         try:
             with core.reading() as tx:
@@ -332,3 +334,21 @@ def _verify_changes(_core: Core, tx: Reading) -> Found:
         return row[1].decode(errors="replace") or f"change {row[0]}"
 
     yield from _each("changes", all_rows(tx, "changes"), shown, problem)
+
+
+def _verify_records(_core: Core, tx: Reading) -> Found:
+    def problem(row: tuple[Any, ...]) -> str:
+        key, value, branch, length, digest = row
+        messages = digest[DIGEST_SIZE:]
+        if record_digest(key, value, branch, length, messages) != digest:
+            return "is not what was written"
+
+        if not branch and not length and not messages:
+            return ""
+
+        there = [digest_at(tx, kind, branch, length) for kind in (ENTRIES, LEDGER)]
+        return "" if messages in there else "what it holds on to is another, or gone"
+
+    yield from _each(
+        "records", all_rows(tx, "records"), lambda row: repr(row[0]), problem
+    )

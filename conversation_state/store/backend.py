@@ -105,6 +105,13 @@ TABLES: dict[str, Table] = {
         # Large content by its digest, and the digests each place refers to.
         _table("blobs", "digest:bytes", "size:integer", "data:bytes"),
         _table("uses", "place:integer", "digests:bytes"),
+        # What hosts keep beside states, and up to where they need a branch of
+        # messages. The *digest* is that of the row, and then of those messages.
+        _table(
+            "records",
+            "key:bytes",
+            *("value:bytes", "branch:integer", "length:integer", "digest:bytes"),
+        ),
         # Times at which rows that were there changed, counted from 1 on: an
         # entry was erased, or garbage collected and places came free (*entry*
         # is empty then). The *content* ends with a digest of the row. Who

@@ -14,6 +14,7 @@ from conversation_state.errors import StoreError
 from conversation_state.parts import ImagePart
 from conversation_state.store import Damage, Store, open_store
 from conversation_state.store._memory import MemoryBackend
+from conversation_state.store._records import write
 from conversation_state.store.backend import TABLES
 from conversation_state.usage import Usage
 
@@ -46,6 +47,8 @@ def lived_in(store):
     store.save("talk", store.load("talk").add_user_prompt("more"))
     store.save("gone", Aggregator.new().add_user_prompt("gone"))
     store.delete("gone")
+    write(store, lambda rows: rows.put(b"bare", b"of a host"))
+    write(store, lambda rows: rows.put(b"held", b"", rows.save("fork", fork).entries))
     store.collect_garbage()
     return {
         (name, head.revision): store.load(name, at=head)
@@ -172,7 +175,8 @@ class TestEveryByte:
                     else row == there[-1]
                 )
                 unseen = not others and (
-                    table == "labels" or (newest and table in {"changes", "revisions"})
+                    table in {"labels", "records"}
+                    or (newest and table in {"changes", "revisions"})
                 )
                 assert fresh.verify() or unseen, (row, others)
                 is_told(states, fresh)

@@ -8,12 +8,13 @@ from conversation_state.testing.stores._failures import Failures
 from conversation_state.testing.stores._heads import Heads
 from conversation_state.testing.stores._keeping import Keeping
 from conversation_state.testing.stores._letting_go import LettingGo
+from conversation_state.testing.stores._recording import Recording
 from conversation_state.testing.stores._tables import Tables
 
 __all__ = ["StoreContract"]
 
 
-class StoreContract(Keeping, Heads, LettingGo, Failures, Tables):
+class StoreContract(Keeping, Heads, LettingGo, Recording, Failures, Tables):
     """
     The promises of a store, to be subclassed beside a backend.
 

@@ -10,10 +10,12 @@ from pathlib import Path
 
 import pytest
 
+from conversation_state.aggregator import Aggregator
 from conversation_state.errors import StoreError
 from conversation_state.messages import UserMessage
 from conversation_state.parts import ImagePart
 from conversation_state.store import Store
+from conversation_state.store._records import Writer, reading, write
 from conversation_state.store.backend import TABLES, Backend, Row
 from conversation_state.testing.stores._subject import LARGE, TALK, Subject, grown
 from conversation_state.testing.stores._watched import Call, InjectedError, Watched
@@ -176,14 +178,33 @@ def _steps() -> list[Callable[[Store], object]]:
         lambda store: store.delete("talk"),
         lambda store: store.collect_garbage(),
         lambda store: store.save("talk", _SHOWN),
+        lambda store: write(store, partial(_recorded, state=_SAID[2])),
+        lambda store: write(store, partial(_recorded, state=_SAID[1])),
+        lambda store: write(store, lambda rows: rows.remove(b"k", None)),
     ]
+
+
+def _recorded(rows: Writer, state: Aggregator) -> None:
+    rows.put(b"key", b"before")
+    rows.put(b"kept", b"%d" % len(state), rows.save("talk", state).entries)
+    rows.fork("talk", f"as of {len(state)}")
+    rows.remove(b"key", b"key\0")
 
 
 def _all_of(store: Store) -> dict[str, object]:
     """
     All that users see of a store, but for ids and times.
     """
-    return {
+    with reading(store) as rows:
+        records: dict[str, object] = {
+            record.key.decode(): (
+                record.value,
+                record.hold and [str(m) for _, m in rows.entries(record.hold)],
+            )
+            for record in rows.scan(b"", None)
+        }
+
+    return records | {
         name: [
             (
                 head.revision,

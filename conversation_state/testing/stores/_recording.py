@@ -1,0 +1,259 @@
+"""
+Promises about what hosts keep beside states.
+"""
+
+from __future__ import annotations
+
+import pytest
+
+from conversation_state.aggregator import Aggregator
+from conversation_state.errors import StoreError
+from conversation_state.store import Store
+from conversation_state.store._records import Hold, Writer, after, reading, write
+from conversation_state.testing.stores._subject import TALK, Subject, grown
+
+__all__ = ["Recording"]
+
+
+class Recording(Subject):
+    """
+    Records are in order, and written at one moment with states.
+    """
+
+    def test_records(self, store: Store) -> None:
+        """
+        Records are put, replaced, read in order by a range of keys, and
+        removed.
+        """
+
+        def put(rows: Writer) -> None:
+            rows.add(b"a\xff\xff", b"1")
+            rows.put(b"a", b"")
+            rows.put(b"", b"0")
+            rows.put(b"b\0", b"2" * 10_000)
+            rows.put(b"a", b"once more")
+
+        write(store, put)
+        with reading(self.other(store)) as rows:
+            assert [b"", b"a", b"a\xff\xff", b"b\0"] == rows.keys(b"", None)
+            a = rows.scan(b"a", after(b"a"))
+            assert [b"once more", b"1"] == [record.value for record in a]
+            assert [b"b\0"] == rows.keys(b"", None, limit=1, backwards=True)
+            assert [b"a"] == rows.keys(b"a", after(b"a"), limit=1)
+            assert rows.get(b"b") is None
+            found = rows.get(b"b\0")
+            assert found is not None
+            assert (b"2" * 10_000, None) == found[1:]
+
+        assert 2 == write(store, lambda rows: rows.remove(b"a", after(b"a")))
+        with reading(store) as rows:
+            assert [b"", b"b\0"] == rows.keys(b"", None)
+
+        assert () == store.verify()
+
+    def test_after(self) -> None:
+        """
+        What comes after a prefix comes after all that begin with it, and is
+        the first to do so.
+        """
+        assert (b"b", b"b", None, None) == (
+            *(after(b"a"), after(b"a\xff")),
+            *(after(b""), after(b"\xff\xff")),
+        )
+
+    def test_one_moment(self, store: Store) -> None:
+        """
+        A block that raises has written neither records nor states, and what
+        was saved in it is not known afterwards.
+        """
+        store.save("talk", TALK)
+
+        def fail(rows: Writer) -> None:
+            rows.save("talk", TALK.add_user_prompt("lost"))
+            rows.save("new", TALK)
+            rows.put(b"key", b"lost")
+            raise InterruptedError
+
+        with pytest.raises(InterruptedError):
+            write(store, fail)
+
+        for each in (store, self.other(store)):
+            assert TALK == each.load("talk")
+            assert ("talk",) == each.names()
+            with reading(each) as rows:
+                assert [] == rows.keys(b"", None)
+
+        after_all = TALK.add_user_prompt("found")
+        store.save("talk", after_all)
+
+        assert after_all == self.other(store).load("talk")
+        assert () == store.verify()
+
+    def test_saves_whatever_was(self, store: Store) -> None:
+        """
+        A state that is saved with a record becomes the head whatever was; and
+        the head as it is changes nothing.
+        """
+        states = grown(TALK, 4)
+        other = self.other(store)
+
+        def save(at: int) -> Hold:
+            return write(store, lambda rows: rows.save("talk", states[at]).entries)
+
+        first = save(3)
+        other.save("talk", states[3].add_user_prompt("more"))
+        holds = [save(3), save(1), save(1), save(2)]
+
+        assert first == holds[0]
+        assert holds[1] == holds[2]
+        assert [4, 3, 5, 6, 5] == [head.length for head in store.history("talk")]
+        assert states[2] == store.load("talk") == other.load("talk")
+
+    def test_conflict(self, store: Store) -> None:
+        """
+        Where somebody else was first, a block begins again, and sees them.
+        """
+        calls = []
+
+        def add(rows: Writer) -> None:
+            calls.append(rows.get(b"key"))
+            # As if others had written since it looked.
+            if len(calls) == 1:
+                rows.add(b"twice", b"1")
+                rows.add(b"twice", b"2")
+
+            rows.put(b"key", b"%d" % len(calls))
+
+        write(store, add)
+
+        assert [None, None] == calls
+        with reading(store) as rows:
+            assert [b"key"] == rows.keys(b"", None)
+
+    def test_holds(self, store: Store) -> None:
+        """
+        Messages that a record holds are there for as long as it is, whatever
+        becomes of names, and can be read from it.
+        """
+        states = grown(TALK, 6)
+        holds: list[Hold] = []
+
+        def keep(rows: Writer) -> None:
+            for at in (5, 2):
+                holds.append(rows.save("talk", states[at]).entries)
+                rows.put(b"%d" % at, b"", holds[-1])
+
+            rows.put(b"none", b"", rows.save("empty", TALK.fork(at=0)).entries)
+            paid = rows.save("apart", states[3]).ledger
+            rows.put(b"paid", b"", paid)
+
+        write(store, keep)
+        store.delete("talk")
+        store.delete("empty")
+        store.delete("apart")
+        store.collect_garbage()
+        other = self.other(store)
+        with reading(other) as rows:
+            for at in (5, 2):
+                record = rows.get(b"%d" % at)
+                assert record is not None
+                assert record.hold in holds
+                assert states[at].entries == rows.entries(record.hold)
+
+            none = rows.get(b"none")
+            assert none is not None
+            assert none.hold is not None
+            assert [] == list(rows.entries(none.hold))
+            paid = rows.get(b"paid")
+            assert paid is not None
+            assert paid.hold is not None
+            assert states[3].ledger == rows.ledger(paid.hold)
+
+        assert () == other.verify()
+
+        write(store, lambda rows: rows.remove(b"5", b"6"))
+        collected = store.collect_garbage()
+
+        assert 3 == collected.entries
+        with reading(self.other(store)) as rows:
+            assert states[2].entries == rows.entries(holds[1])
+
+        write(store, lambda rows: rows.remove(b"", None))
+
+        assert 4 == store.collect_garbage().entries
+
+    def test_erased(self, store: Store) -> None:
+        """
+        What is erased is erased for records, too.
+        """
+        states = grown(TALK, 3)
+        write(
+            store,
+            lambda rows: rows.put(b"k", b"", rows.save("talk", states[2]).entries),
+        )
+        store.erase(states[2].entries[1].id, reason="asked")
+        with reading(store) as rows:
+            record = rows.get(b"k")
+            assert record is not None
+            assert record.hold is not None
+            said = [str(entry.message) for entry in rows.entries(record.hold)]
+
+        assert [str(message) for message in store.load("talk")] == said
+        assert str(states[2][1]) not in said
+        assert () == store.verify()
+
+    def test_damage(self, store: Store) -> None:
+        """
+        A record that is not what was written is found, and never read; nor are
+        other messages than it held.
+        """
+        states = grown(TALK, 3)
+        write(
+            store,
+            lambda rows: rows.put(b"k", b"v", rows.save("talk", states[2]).entries),
+        )
+        backend = store._core.backend
+        with backend.reading() as rows:
+            (row,) = rows.scan("records", None, None)
+
+        names = ("value", "branch", "length", "digest")
+        for name, old in zip(names, row[1:], strict=True):
+            new = old + 1 if isinstance(old, int) else b"x" + old[1:]
+            with backend.writing() as changing:
+                changing.set("records", b"k", **{name: new})
+
+            assert ["records"] == [damage.where for damage in store.verify()]
+            with pytest.raises(StoreError, match="not what was written"):
+                _read(self.other(store))
+
+            with backend.writing() as changing:
+                changing.set("records", b"k", **{name: old})
+
+        other = self.other(store)
+        other.save("apart", TALK.add_user_prompt("apart"))
+        with backend.reading() as rows:
+            place = rows.scan("entries", None, None)[2][0]
+            digest = rows.scan("entries", None, None)[-1][4]
+
+        assert _read(store)
+
+        with backend.writing() as changing:
+            changing.set("entries", place + 1, digest=digest)
+
+        assert "records" in {damage.where for damage in store.verify()}
+        with pytest.raises(StoreError):
+            _read(self.other(store))
+
+
+def _keep(store: Store, state: Aggregator) -> None:
+    write(store, lambda rows: rows.put(b"k", b"v", rows.save("talk", state).entries))
+
+
+def _read(store: Store) -> bool:
+    with reading(store) as rows:
+        record = rows.get(b"k")
+        return (
+            record is not None
+            and record.hold is not None
+            and bool(rows.entries(record.hold))
+        )
