@@ -25,6 +25,7 @@ Everything this library raises on purpose, as one tree.
     ├── StoreError (RuntimeError)              a store that can't do what was asked
     │   ├── NotSavedError (LookupError)        ... because nothing is saved as that
     │   ├── StaleHeadError                     ... because somebody else saved first
+    │   │   └── StaleThreadError               ... in the thread that a graph ran in
     │   └── UnknownOutcomeError                ... or did it; its answer was lost
     ├── MissingExtraError (ImportError)        install conversation-state[...]
     └── DecodeError (ValueError)               bytes that are no value of ours
@@ -60,6 +61,7 @@ __all__ = [
     "Problem",
     "ProviderStreamError",
     "StaleHeadError",
+    "StaleThreadError",
     "StoreError",
     "StreamClosedError",
     "TemplateError",
@@ -610,6 +612,47 @@ class StaleHeadError(StoreError):
         self.name = name
         self.expected = expected
         self.actual = actual
+
+
+class StaleThreadError(StaleHeadError):
+    """
+    A checkpoint that would have hidden what somebody else did in its thread.
+    Nothing was written.
+
+    Attributes:
+        thread: The thread.
+
+        namespace: Of which graph in it; "" for the outermost.
+
+        expected: The id of the checkpoint the graph ran from; None if there
+            was none.
+
+        actual: The id of the newest checkpoint there is.
+    """
+
+    thread: str
+    namespace: str
+
+    def __init__(
+        self,
+        store: str,
+        thread: str,
+        namespace: str,
+        expected: str | None,
+        actual: str | None,
+    ) -> None:
+        super().__init__(store, thread, expected, actual)
+        at = f"the namespace {namespace!r} of " if namespace else ""
+        came = f"from checkpoint {expected}" if expected else "when it was empty"
+        self.problem = (
+            f"somebody else went on in {at}thread {thread!r}: this run began {came}, "
+            f"and the newest checkpoint is now {actual}. Nothing was written. Run it "
+            "again with a config of the thread alone to go on from there; or name the "
+            "checkpoint_id it is to begin from, to leave the other's turn aside"
+        )
+        self.args = (store, thread, namespace, expected, actual)
+        self.thread = thread
+        self.namespace = namespace
 
 
 class UnknownOutcomeError(StoreError):

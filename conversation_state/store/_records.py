@@ -87,6 +87,8 @@ class Reader:
     def __init__(self, core: Core, tx: Reading) -> None:
         self._core = core
         self._tx = tx
+        self.inside = _Inside(core, tx)
+        self._joined: Any = self.inside
         self.seen = core.catch_up(tx)
 
     def get(self, key: bytes) -> Record | None:
@@ -181,6 +183,15 @@ class Reader:
         revision = self._core.revision(self._tx, found, None)
         return self._core.head(self._tx, found, revision)
 
+    def state(self, name: str) -> Aggregator | None:
+        """
+        The newest state of a name; None if nothing is saved under it.
+        """
+        if self._core.find(self._tx, name) is None:
+            return None
+
+        return _loading.load_newest(self._joined, name).state
+
 
 class Writer(Reader):
     """
@@ -188,11 +199,6 @@ class Writer(Reader):
     """
 
     _tx: Writing
-
-    def __init__(self, core: Core, tx: Writing) -> None:
-        super().__init__(core, tx)
-        self.inside = _Inside(core, tx)
-        self._joined: Any = self.inside
 
     def new_number(self) -> int:
         """
@@ -306,7 +312,7 @@ class _Inside:
     is learned in it is known to others when it has ended.
     """
 
-    def __init__(self, core: Core, tx: Writing) -> None:
+    def __init__(self, core: Core, tx: Reading) -> None:
         self._core = core
         self._tx = tx
         self._new: dict[str, tuple[Known, int] | None] = {}
@@ -316,7 +322,7 @@ class _Inside:
         return getattr(self._core, name)
 
     @contextmanager
-    def writing(self) -> Iterator[Writing]:
+    def writing(self) -> Iterator[Any]:
         try:
             yield self._tx
         except ConflictError as error:
