@@ -199,6 +199,7 @@ class Writer(Reader):
     """
 
     _tx: Writing
+    is_again = False
 
     def new_number(self) -> int:
         """
@@ -237,6 +238,10 @@ class Writer(Reader):
         """
         Make *state* the head of *name*, whatever was; what keeps it.
         """
+        if self.is_again:
+            # What is remembered of it may be what was in the way.
+            self.inside.forget(name)
+
         head = self.head(name)
         _saving.save(self._joined, name, state, 0 if head is None else head, "")
         number = self._core.named(self._tx, name).number
@@ -284,10 +289,11 @@ def write(store: Verbs, work: Callable[[Writer], T]) -> T:
             If the store can't be written. Nothing was.
     """
     core = store._core
-    for _ in range(TRIES):
+    for tried in range(TRIES):
         try:
             with core.writing() as tx:
                 writer = Writer(core, tx)
+                writer.is_again = tried > 0
                 made = work(writer)
         except (ConflictError, _TakenError):
             core.forget()

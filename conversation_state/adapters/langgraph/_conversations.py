@@ -5,9 +5,9 @@ Lists of messages as logs of entries, which share what they have in common.
 from __future__ import annotations
 
 from collections import OrderedDict, defaultdict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from threading import Lock
-from typing import Any, NamedTuple, Self
+from typing import Any, NamedTuple, Self, TypeAlias
 
 from langchain_core.messages import BaseMessage
 
@@ -18,6 +18,11 @@ from conversation_state.aggregator import Aggregator, Entry
 from conversation_state.store._records import Hold, Reader
 
 __all__ = ["Conversation", "Conversations", "are_messages", "state_of"]
+
+# How much of what was said last in a thread is looked through for it.
+_TOLD = 16
+
+Told: TypeAlias = tuple[Entry, Template]
 
 
 def are_messages(value: object) -> bool:
@@ -50,11 +55,13 @@ class Conversation(NamedTuple):
         """
         return [template.message() for template in self.templates]
 
-    def become(self, messages: Sequence[BaseMessage]) -> Self | None:
+    def become(
+        self, messages: Sequence[BaseMessage], others: Mapping[str, Told]
+    ) -> Self | None:
         """
         What *messages* are, sharing with this all that they begin with in
-        common, and the identities of what is there unchanged; None if one of
-        them can't be said.
+        common, and the identities of what is there unchanged, or among *others*
+        by their ids; None if one of them can't be said.
 
         Looks at every message; converts those that are new.
         """
@@ -69,29 +76,27 @@ class Conversation(NamedTuple):
         templates = self.templates.take(common)
         left = _by_id(self.entries[common:], self.templates[common:])
         for message in messages[common:]:
-            same = next((e for e in left[message.id] if e[1].is_of(message)), None)
-            if same is not None:
-                left[message.id].remove(same)
-                entry, template = same
-                entries, templates = entries.append(entry), templates.append(template)
-                continue
+            told = next((t for t in left[message.id] if t[1].is_of(message)), None)
+            if told is not None:
+                left[message.id].remove(told)
+            else:
+                told = others.get(message.id or "")
+                if told is None or not told[1].is_of(message) or told[0] in entries:
+                    made = converted(message)
+                    if made is None:
+                        return None
 
-            made = converted(message)
-            if made is None:
-                return None
+                    # Made by a state, which gives entries their identities.
+                    (entry,) = Aggregator.new(messages=[made]).entries
+                    told = entry, Template(message)
 
-            # Made by the state, which gives entries their identities.
-            (entry,) = Aggregator.new(messages=[made]).entries
-            entries = entries.append(entry)
-            templates = templates.append(Template(message))
+            entries, templates = entries.append(told[0]), templates.append(told[1])
 
         return type(self)(entries, templates)
 
 
-def _by_id(
-    entries: Log[Entry], templates: Log[Template]
-) -> dict[Any, list[tuple[Entry, Template]]]:
-    found: dict[Any, list[tuple[Entry, Template]]] = defaultdict(list)
+def _by_id(entries: Log[Entry], templates: Log[Template]) -> dict[Any, list[Told]]:
+    found: dict[Any, list[Told]] = defaultdict(list)
     for entry, template in zip(entries, templates, strict=True):
         found[template.id].append((entry, template))
 
@@ -110,6 +115,7 @@ class Conversations:
         self._kept = kept
         self._seen = 0
         self._known: OrderedDict[bytes, Conversation] = OrderedDict()
+        self._told: OrderedDict[str, dict[str, Told]] = OrderedDict()
         self._lock = Lock()
 
     def held(self, rows: Reader, hold: Hold) -> Conversation:
@@ -162,9 +168,35 @@ class Conversations:
                 if len(self._known) > self._kept:
                     self._known.popitem(last=False)
 
+    def told(self, rows: Reader, thread: str) -> Mapping[str, Told]:
+        """
+        What was said last in a thread, by its ids, in whatever of its graphs:
+        one inside of another hands on what it was given, and what it said.
+        """
+        with self._lock:
+            self._forget_changed(rows)
+            return dict(self._told.get(thread, {}))
+
+    def tell(self, rows: Reader, thread: str, known: Conversation) -> None:
+        """
+        Remember what was said last.
+        """
+        with self._lock:
+            if rows.seen == self._seen:
+                start = max(0, len(known.entries) - _TOLD)
+                last = zip(known.entries[start:], known.templates[start:], strict=True)
+                told = self._told.pop(thread, {}) | {t.id: (e, t) for e, t in last if t.id}
+                while len(told) > _TOLD:
+                    del told[next(iter(told))]
+
+                self._told[thread] = told
+                if len(self._told) > self._kept:
+                    self._told.popitem(last=False)
+
     def _forget_changed(self, rows: Reader) -> None:
         if rows.seen > self._seen:
             self._known.clear()
+            self._told.clear()
             self._seen = rows.seen
 
 

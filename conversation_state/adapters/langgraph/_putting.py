@@ -202,12 +202,14 @@ class _Desk(NamedTuple):
         if before is None and state is not None:
             before = self.known.of(self.rows, state.entries)
 
-        talk = (before or Conversation()).become(messages)
+        told = self.known.told(self.rows, self.thread.id)
+        talk = (before or Conversation()).become(messages, told)
         if talk is None:
             return None
 
         hold = self.rows.save(name, state_of(state, talk.entries)).entries
         self.known.remember(self.rows, hold, talk)
+        self.known.tell(self.rows, self.thread.id, talk)
         self.thread.put(key, kind, hold)
         return THERE
 

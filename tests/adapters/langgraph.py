@@ -1,0 +1,131 @@
+"""
+Graphs with scripted nodes, on stores of ours.
+"""
+
+import os
+from collections import Counter
+from contextlib import contextmanager
+from typing import Annotated, Any, TypedDict
+
+from langchain_core.messages import AIMessage, AnyMessage, HumanMessage
+from langgraph.graph import START, StateGraph
+from langgraph.graph.message import add_messages
+
+from conversation_state.adapters.langgraph import ConversationStateSaver
+from conversation_state.store import open_store
+from conversation_state.store.backend import TABLES
+from tests.store import server as servers
+
+__all__ = [
+    "CONFIG",
+    "Talk",
+    "echo",
+    "graph_of",
+    "kept",
+    "opened",
+    "rows_of",
+    "said",
+    "say",
+    "urls",
+]
+
+CONFIG: Any = {"configurable": {"thread_id": "1"}}
+WITHOUT = "CONVERSATION_STATE_WITHOUT_POSTGRES"
+
+
+def urls():
+    """
+    What stores there are to test on.
+    """
+    return ["memory", "sqlite"] + ["postgres"] * (not os.environ.get(WITHOUT))
+
+
+@contextmanager
+def opened(kind, folder):
+    """
+    An empty store of that kind, and a function that opens it once more; in
+    memory, the same one.
+    """
+    if kind == "memory":
+        with open_store("memory:") as store:
+            yield store, lambda: store
+        return
+
+    if kind == "sqlite":
+        url = f"sqlite:///{folder}/t.db"
+        with open_store(url) as store:
+            yield store, lambda: open_store(url)
+        return
+
+    server, schema = servers.server(), servers.schema_of(folder)
+    try:
+        with open_store(server.url(schema)) as store:
+            yield store, lambda: open_store(server.url(schema))
+    finally:
+        server.drop(schema)
+
+
+class Talk(TypedDict):
+    """
+    The usual state of a graph.
+    """
+
+    messages: Annotated[list[AnyMessage], add_messages]
+
+
+def echo(state):
+    """
+    A model that repeats what was said last, and how much was said.
+    """
+    said = state["messages"]
+    return {"messages": [AIMessage(f"{len(said)}: {said[-1].content}")]}
+
+
+def graph_of(saver, node=echo, **options):
+    """
+    A graph of one node.
+    """
+    builder = StateGraph(Talk)
+    builder.add_node("answer", node)
+    builder.add_edge(START, "answer")
+    return builder.compile(checkpointer=saver, **options)
+
+
+def say(graph, text, config=CONFIG, **options):
+    """
+    A turn; all that was said then.
+    """
+    state = graph.invoke({"messages": [HumanMessage(text)]}, config, **options)
+    return [message.content for message in state["messages"]]
+
+
+def said(store, name):
+    """
+    What is saved under a name.
+    """
+    return [message.text for message in store.load(name)]
+
+
+def rows_of(store):
+    """
+    How many rows there are in each table.
+    """
+    with store._core.backend.reading() as rows:
+        return Counter({name: len(rows.scan(name, None, None)) for name in TABLES})
+
+
+def kept(store):
+    """
+    All bytes of records and entries.
+    """
+    with store._core.backend.reading() as rows:
+        found = [*rows.scan("records", None, None), *rows.scan("entries", None, None)]
+
+    return sum(len(value) for row in found for value in row if type(value) is bytes)
+
+
+def saver_of(store, **options):
+    """
+    A checkpointer on a store.
+    """
+    return ConversationStateSaver(store, **options)

@@ -1,0 +1,443 @@
+"""
+Real graphs run on our stores: turns, interrupts, time travel, graphs in
+graphs, in each durability, sync and async.
+"""
+
+import asyncio
+from typing import Annotated, Any, TypedDict
+
+import pytest
+from langchain_core.messages import AIMessage, AnyMessage, HumanMessage, RemoveMessage
+from langgraph.channels import DeltaChannel
+from langgraph.checkpoint.memory import InMemorySaver
+from langgraph.graph import START, StateGraph
+from langgraph.graph.message import REMOVE_ALL_MESSAGES, add_messages
+from langgraph.types import Command, Send, interrupt
+
+from conversation_state.adapters.langgraph import ConversationStateSaver
+from conversation_state.store import open_store
+from tests.adapters.langgraph import (
+    CONFIG,
+    Talk,
+    echo,
+    graph_of,
+    opened,
+    said,
+    saver_of,
+    say,
+    urls,
+)
+
+
+@pytest.fixture(params=urls())
+def stores(request, tmp_path):
+    """
+    A store, and how to open it once more.
+    """
+    with opened(request.param, tmp_path) as found:
+        yield found
+
+
+@pytest.fixture
+def store():
+    """
+    A store in memory, whole at the end.
+    """
+    with open_store("memory:") as store:
+        yield store
+        assert () == store.verify()
+
+
+class TestTurns:
+    @pytest.mark.parametrize("durability", ["sync", "async", "exit"])
+    def test_goes_on(self, stores, durability):
+        """
+        A thread goes on where it was, also in a store that is opened again;
+        what was said is under its name.
+        """
+        store, again = stores
+        first = say(graph_of(saver_of(store)), "a", durability=durability)
+        other = again()
+        saver = saver_of(other)
+
+        second = say(graph_of(saver), "b", durability=durability)
+
+        assert ["a", "1: a"] == first
+        assert ["a", "1: a", "b", "3: b"] == second == said(other, saver.name("1"))
+        assert ("langgraph/1/messages",) == other.names()
+        assert () == other.verify()
+
+    @pytest.mark.parametrize("durability", ["sync", "async", "exit"])
+    def test_async(self, stores, durability):
+        """
+        The same from an event loop, on the same object.
+        """
+        store, _ = stores
+        graph = graph_of(saver_of(store))
+
+        async def turn(text):
+            given = {"messages": [HumanMessage(text)]}
+            await graph.ainvoke(given, CONFIG, durability=durability)
+            state = await graph.aget_state(CONFIG)
+            return [message.content for message in state.values["messages"]]
+
+        assert ["a", "1: a"] == asyncio.run(turn("a"))
+        assert ["a", "1: a", "b", "3: b", "c", "5: c"] == [
+            *asyncio.run(turn("b")),
+            *say(graph, "c", durability=durability)[-2:],
+        ]
+
+    def test_same_as_in_memory(self, store):
+        """
+        What LangGraph's own checkpointer gives is what ours gives, but for ids
+        and times: values, what is next, metadata, writes.
+        """
+
+        def history(saver):
+            graph = graph_of(saver)
+            say(graph, "a")
+            say(graph, "b")
+            return [
+                (
+                    [(type(m), m.content) for m in each.values.get("messages", ())],
+                    each.next,
+                    each.metadata,
+                    [(t.name, t.error, t.interrupts) for t in each.tasks],
+                    each.parent_config is None,
+                )
+                for each in graph.get_state_history(CONFIG)
+            ]
+
+        assert history(InMemorySaver()) == history(saver_of(store))
+
+    def test_values_are_new_each_time(self, store):
+        """
+        Whoever changes a message that was given changes no checkpoint.
+        """
+        graph = graph_of(saver_of(store))
+        say(graph, "a")
+        message = graph.get_state(CONFIG).values["messages"][0]
+        message.content = "other"
+        message.additional_kwargs["x"] = 1
+
+        again = graph.get_state(CONFIG).values["messages"][0]
+
+        assert ("a", {}) == (again.content, again.additional_kwargs)
+
+
+class TestInterrupts:
+    @pytest.mark.parametrize("durability", ["sync", "async", "exit"])
+    def test_resumes(self, stores, durability):
+        """
+        A graph that asked is answered after the store was opened again.
+        """
+        store, again = stores
+
+        def ask(state):
+            answer = interrupt({"question": "really?"})
+            return {"messages": [AIMessage(f"{answer}: {state['messages'][-1].content}")]}
+
+        graph = graph_of(saver_of(store), ask)
+        given = {"messages": [HumanMessage("a")]}
+        stopped = graph.invoke(given, CONFIG, durability=durability)
+        asked = graph.get_state(CONFIG)
+
+        assert [{"question": "really?"}] == [i.value for i in stopped["__interrupt__"]]
+        assert ("answer",) == asked.next
+        assert "really?" == asked.tasks[0].interrupts[0].value["question"]
+
+        graph = graph_of(saver_of(again()), ask)
+        done = graph.invoke(Command(resume="yes"), CONFIG, durability=durability)
+
+        assert ["a", "yes: a"] == [message.content for message in done["messages"]]
+        assert () == graph.get_state(CONFIG).next
+
+    def test_failed_task(self, store):
+        """
+        Of tasks that ran side by side the one that failed runs again, and what
+        the other wrote stays.
+        """
+        ran = []
+
+        def fail(_state):
+            ran.append("fail")
+            if ran.count("fail") == 1:
+                raise OSError
+
+            return {"messages": [AIMessage("at last")]}
+
+        def good(_state):
+            ran.append("good")
+            return {"messages": [AIMessage("good")]}
+
+        builder: Any = StateGraph(Talk)
+        builder.add_node("good", good)
+        builder.add_node("fail", fail)
+        builder.add_edge(START, "good")
+        builder.add_edge(START, "fail")
+        graph = builder.compile(checkpointer=saver_of(store))
+        with pytest.raises(OSError):  # noqa: PT011 - the very one
+            say(graph, "a")
+
+        done = graph.invoke(None, CONFIG)
+
+        assert 1 == ran.count("good")
+        assert {"a", "good", "at last"} == {m.content for m in done["messages"]}
+
+
+class TestTimeTravel:
+    def test_fork(self, stores):
+        """
+        An older checkpoint is gone on from, and both ways stay restorable.
+        """
+        store, _ = stores
+        saver = saver_of(store)
+        graph = graph_of(saver)
+        say(graph, "a")
+        early = graph.get_state(CONFIG).config
+        say(graph, "b")
+        late = graph.get_state(CONFIG).config
+
+        forked = say(graph, "c", early)
+
+        assert ["a", "1: a", "c", "3: c"] == forked == said(store, saver.name("1"))
+        for config, expected in ((early, 2), (late, 4)):
+            assert expected == len(graph.get_state(config).values["messages"])
+
+        assert [*"bc"] == [
+            each.values["messages"][2].content
+            for each in sorted(
+                graph.get_state_history(CONFIG), key=lambda each: each.created_at
+            )
+            if len(each.values.get("messages", ())) == 4
+        ]
+        assert () == store.verify()
+
+    def test_update_state(self, stores):
+        """
+        A message that is changed by its id in an older checkpoint makes a
+        branch; what was before it is shared, and the original stays.
+        """
+        store, _ = stores
+        saver = saver_of(store)
+        graph = graph_of(saver)
+        for text in "ab":
+            say(graph, text)
+
+        before = graph.get_state(CONFIG)
+        entries = store.load(saver.name("1")).entries
+        changed = before.values["messages"][2].model_copy(update={"content": "B"})
+        config = graph.update_state(before.config, {"messages": [changed]})
+        after = graph.get_state(config).values["messages"]
+        new = store.load(saver.name("1")).entries
+
+        assert ["a", "1: a", "B", "3: b"] == [message.content for message in after]
+        assert changed == after[2]
+        assert entries.common_prefix(new) == 2
+        assert entries[3] == new[3]
+        assert entries[2].id != new[2].id
+        assert before.values == graph.get_state(before.config).values
+
+    @pytest.mark.parametrize(
+        ("update", "expected"),
+        [
+            (lambda m: [RemoveMessage(id=m[1].id)], ["a", "b", "3: b"]),
+            (
+                lambda m: [
+                    RemoveMessage(id=REMOVE_ALL_MESSAGES),
+                    HumanMessage("summary"),
+                    *m[2:],
+                ],
+                ["summary", "b", "3: b"],
+            ),
+            (
+                lambda m: [RemoveMessage(id=REMOVE_ALL_MESSAGES), *m[::-1]],
+                ["3: b", "b", "1: a", "a"],
+            ),
+            (lambda _m: [RemoveMessage(id=REMOVE_ALL_MESSAGES)], []),
+        ],
+        ids=["removed", "summary", "reordered", "emptied"],
+    )
+    def test_changed_lists(self, store, update, expected):
+        """
+        Lists that are removed from, summarised, reordered and emptied are what
+        they are, and the messages that stayed keep their identities.
+        """
+        saver = saver_of(store)
+        graph = graph_of(saver)
+        for text in "ab":
+            say(graph, text)
+
+        before = store.load(saver.name("1"))
+        messages = graph.get_state(CONFIG).values["messages"]
+        graph.update_state(CONFIG, {"messages": update(messages)})
+        after = store.load(saver.name("1"))
+        ids = {entry.message.text: entry.id for entry in before.entries}
+
+        assert expected == [
+            message.content for message in graph.get_state(CONFIG).values["messages"]
+        ]
+        assert expected == [message.text for message in after]
+        for entry in after.entries:
+            assert entry.id == ids.get(entry.message.text, entry.id)
+
+        assert expected == say(graph, "c")[: len(expected)]
+
+
+class TestGraphsInGraphs:
+    def test_namespaces(self, store):
+        """
+        Graphs in graphs have checkpoints of their own, and share what was said
+        outside of them.
+        """
+        inner: Any = StateGraph(Talk)
+        inner.add_node("deep", echo)
+        inner.add_edge(START, "deep")
+        outer: Any = StateGraph(Talk)
+        outer.add_node("inner", inner.compile())
+        outer.add_edge(START, "inner")
+        saver = saver_of(store)
+        graph = outer.compile(checkpointer=saver)
+        say(graph, "a")
+        before = len(store._core.backend._tables["entries"].rows)
+        say(graph, "b")
+
+        assert ["a", "1: a", "b", "3: b"] == said(store, saver.name("1"))
+        assert 3 >= len(store._core.backend._tables["entries"].rows) - before
+        inside = [name for name in store.names() if "inner" in name]
+        assert 2 == len(inside)
+        assert [2, 4] == sorted(len(store.load(name)) for name in inside)
+
+    @pytest.mark.parametrize("durability", ["sync", "exit"])
+    def test_interrupt_inside(self, store, durability):
+        """
+        A graph in a graph is interrupted, told of, and resumed.
+        """
+
+        def ask(_state):
+            return {"messages": [AIMessage(interrupt("who?"))]}
+
+        inner: Any = StateGraph(Talk)
+        inner.add_node("ask", ask)
+        inner.add_edge(START, "ask")
+        outer: Any = StateGraph(Talk)
+        outer.add_node("inner", inner.compile())
+        outer.add_edge(START, "inner")
+        graph = outer.compile(checkpointer=saver_of(store))
+        say(graph, "a", durability=durability)
+        state: Any = graph.get_state(CONFIG, subgraphs=True).tasks[0].state
+
+        assert ("ask",) == state.next
+
+        done = graph.invoke(Command(resume="me"), CONFIG, durability=durability)
+
+        assert ["a", "me"] == [message.content for message in done["messages"]]
+
+    def test_kept_inside(self, store):
+        """
+        A graph with a history of its own goes on from it, and is replayed where
+        the outer one is, as with LangGraph's own checkpointer.
+        """
+        inner: Any = StateGraph(Talk)
+        inner.add_node("deep", echo)
+        inner.add_edge(START, "deep")
+        compiled = inner.compile(checkpointer=True)
+
+        def call(state):
+            done = compiled.invoke({"messages": [state["messages"][-1]]})
+            return {"messages": [AIMessage(f"inside {len(done['messages'])}")]}
+
+        def run(saver):
+            graph = graph_of(saver, call)
+            first = say(graph, "a")
+            early = graph.get_state(CONFIG).config
+            second = say(graph, "b")
+            older = list(graph.get_state_history(CONFIG))[4].config
+            third = [say(graph, "c", early), say(graph, "d", older)]
+            return [first, second, *third, say(graph, "e")]
+
+        assert run(InMemorySaver()) == run(saver_of(store))
+
+    def test_sent(self, store):
+        """
+        Tasks that were sent have their arguments back after a stop.
+        """
+        builder: Any = StateGraph(Talk)
+        builder.add_node("one", lambda given: {"messages": [AIMessage(given["x"])]})
+        builder.add_conditional_edges(
+            START, lambda _: [Send("one", {"x": x}) for x in "pq"], ["one"]
+        )
+        graph = builder.compile(checkpointer=saver_of(store), interrupt_before=["one"])
+        say(graph, "a")
+        done = graph.invoke(None, CONFIG)
+
+        assert ["a", "p", "q"] == [message.content for message in done["messages"]]
+
+
+def extend(said, new):
+    """
+    What was said, and then all that is *new*.
+    """
+    return [*said, *(message for each in new for message in each)]
+
+
+class TestDelta:
+    @pytest.mark.parametrize("durability", ["sync", "exit"])
+    def test_history(self, stores, durability):
+        """
+        LangGraph's delta channel is put together of what was written, with and
+        without snapshots, forked, copied, and pruned.
+        """
+        store, again = stores
+        channel = DeltaChannel(extend, snapshot_frequency=3)
+        state = TypedDict(  # type: ignore[operator]  # made of the channel above
+            "state", {"messages": Annotated[list[AnyMessage], channel]}
+        )
+        builder: Any = StateGraph(state)
+        builder.add_node("answer", echo)
+        builder.add_edge(START, "answer")
+        graph = builder.compile(checkpointer=saver_of(store))
+        for text in "abcde":
+            all_said = say(graph, text, durability=durability)
+
+        saver = ConversationStateSaver(again())
+        graph = builder.compile(checkpointer=saver)
+        history = list(graph.get_state_history(CONFIG))
+        lengths = [len(each.values.get("messages", ())) for each in history]
+
+        assert 10 == len(all_said)
+        assert sorted(lengths, reverse=True) == lengths
+        assert 10 == lengths[0]
+
+        early = next(each for each in history if len(each.values["messages"]) == 4)
+        forked = say(graph, "f", early.config, durability=durability)
+
+        assert ["a", "1: a", "b", "3: b", "f", "5: f"] == forked
+
+        saver.copy_thread("1", "2")
+        saver.prune(["1"])
+        for thread in "12":
+            config: Any = {"configurable": {"thread_id": thread}}
+            values = graph.get_state(config).values
+
+            assert forked == [message.content for message in values["messages"]]
+            assert 8 == len(say(graph, "g", config, durability=durability))
+
+    def test_add_messages_after(self, store):
+        """
+        A thread of a delta channel goes on as a plain list, and back.
+        """
+        delta = TypedDict(  # type: ignore[operator]  # made of a channel
+            "delta", {"messages": Annotated[list[AnyMessage], DeltaChannel(extend)]}
+        )
+        plain = TypedDict(  # type: ignore[operator]  # the same
+            "plain", {"messages": Annotated[list[AnyMessage], add_messages]}
+        )
+        lengths = []
+        for schema in (plain, delta, delta):
+            builder: Any = StateGraph(schema)
+            builder.add_node("answer", echo)
+            builder.add_edge(START, "answer")
+            lengths.append(len(say(builder.compile(saver_of(store)), "a")))
+
+        assert [2, 4, 6] == lengths
