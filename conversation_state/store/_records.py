@@ -132,11 +132,12 @@ class Reader:
         return [key for (key,) in rows]
 
     def _read(self, row: tuple[Any, ...]) -> Record:
-        key, value, branch, length, digest = row
-        messages = digest[DIGEST_SIZE:]
-        if record_digest(key, value, branch, length, messages) != digest:
-            what = f"the record {key!r:.80} is not what was written"
-            raise damaged(self._core.url, what)
+        with self._core._readable():
+            key, value, branch, length, digest = row
+            messages = digest[DIGEST_SIZE:]
+            if record_digest(key, value, branch, length, messages) != digest:
+                what = f"the record {key!r:.80} is not what was written"
+                raise damaged(self._core.url, what)
 
         return Record(key, value, Hold(branch, length, messages) if messages else None)
 
@@ -158,8 +159,10 @@ class Reader:
 
     def _log(self, kind: Kind, hold: Hold) -> Log[Any]:
         core = self._core
-        segments = segments_of(self._tx, core.url, hold.branch, hold.length)
-        log, digest = _loading._log(core, self._tx, self.seen, kind, segments)
+        with core._readable():
+            segments = segments_of(self._tx, core.url, hold.branch, hold.length)
+            log, digest = _loading._log(core, self._tx, self.seen, kind, segments)
+
         if digest != hold.digest:
             what = f"a record holds on to other {kind.table} than it did"
             raise damaged(core.url, what)
@@ -273,7 +276,7 @@ def reading(store: Verbs) -> Iterator[Reader]:
     """
     A block that reads the records and states of a store.
     """
-    with store._core.reading() as tx:
+    with store._core.backend.reading() as tx:
         yield Reader(store._core, tx)
 
 
@@ -291,7 +294,8 @@ def write(store: Verbs, work: Callable[[Writer], T]) -> T:
     core = store._core
     for tried in range(TRIES):
         try:
-            with core.writing() as tx:
+            # Not the core's own block, which takes errors of a host's for damage.
+            with core.backend.writing() as tx:
                 writer = Writer(core, tx)
                 writer.is_again = tried > 0
                 made = work(writer)
@@ -330,7 +334,8 @@ class _Inside:
     @contextmanager
     def writing(self) -> Iterator[Any]:
         try:
-            yield self._tx
+            with self._core._readable():
+                yield self._tx
         except ConflictError as error:
             # A part of what was to be written may have been.
             raise _TakenError from error

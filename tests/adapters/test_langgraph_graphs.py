@@ -135,7 +135,9 @@ class TestInterrupts:
 
         def ask(state):
             answer = interrupt({"question": "really?"})
-            return {"messages": [AIMessage(f"{answer}: {state['messages'][-1].content}")]}
+            return {
+                "messages": [AIMessage(f"{answer}: {state['messages'][-1].content}")]
+            }
 
         graph = graph_of(saver_of(store), ask)
         given = {"messages": [HumanMessage("a")]}
@@ -176,7 +178,7 @@ class TestInterrupts:
         builder.add_edge(START, "good")
         builder.add_edge(START, "fail")
         graph = builder.compile(checkpointer=saver_of(store))
-        with pytest.raises(OSError):  # noqa: PT011 - the very one
+        with pytest.raises(OSError):
             say(graph, "a")
 
         done = graph.invoke(None, CONFIG)

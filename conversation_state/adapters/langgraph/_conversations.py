@@ -185,7 +185,9 @@ class Conversations:
             if rows.seen == self._seen:
                 start = max(0, len(known.entries) - _TOLD)
                 last = zip(known.entries[start:], known.templates[start:], strict=True)
-                told = self._told.pop(thread, {}) | {t.id: (e, t) for e, t in last if t.id}
+                told = self._told.pop(thread, {}) | {
+                    t.id: (e, t) for e, t in last if t.id
+                }
                 while len(told) > _TOLD:
                     del told[next(iter(told))]
 

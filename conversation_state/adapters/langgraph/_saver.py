@@ -143,8 +143,8 @@ class ConversationStateSaver(BaseCheckpointSaver[Any]):
             found = config_of(thread, namespace, stored.id)
             if not id:
                 found["configurable"][_NEWEST] = namespace
-            elif _NEWEST in config["configurable"]:
-                # It was the newest one once; now it is the one that was named.
+            elif _NEWEST in config["configurable"] or _is_run(config):
+                # It may be the newest one; but it is the one that was named.
                 found["configurable"][_NEWEST] = None
 
             return sources.tuple(stored, found)
@@ -328,11 +328,11 @@ class ConversationStateSaver(BaseCheckpointSaver[Any]):
         if self._allows_siblings:
             return False
 
-        if parent:
-            return named.get(_NEWEST) == namespace
+        if parent and _NEWEST in named:
+            return named[_NEWEST] == namespace
 
         # A run in a thread that was empty, and is not told to replay another.
-        return any(key.startswith(_RUNS) for key in named) and not named.get(_REPLAYS)
+        return _is_run(config) and not named.get(_REPLAYS)
 
     def put_writes(
         self,
@@ -536,6 +536,13 @@ class ConversationStateSaver(BaseCheckpointSaver[Any]):
         The async twin of `prune`.
         """
         await asyncio.to_thread(partial(self.prune, thread_ids, strategy=strategy))
+
+
+def _is_run(config: RunnableConfig) -> bool:
+    """
+    Whether a graph that runs gave *config*, and not somebody outside.
+    """
+    return any(key.startswith(_RUNS) for key in config["configurable"])
 
 
 def _named(config: RunnableConfig) -> tuple[str, str, str | None]:

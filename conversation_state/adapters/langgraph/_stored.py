@@ -92,7 +92,9 @@ class Stored(NamedTuple):
         """
         All of it.
         """
-        channels = [part for name, at in self.channels.items() for part in (_b(name), at)]
+        channels = [
+            part for name, at in self.channels.items() for part in (_b(name), at)
+        ]
         said = [_b(text) for text in self[:3]]
         return pack(*said, *map(Typed.packed, self[3:5]), *channels)
 
@@ -259,7 +261,9 @@ class Sources:
         What was written into channels before a checkpoint since their value was
         kept the last time, and that value.
         """
-        found: dict[str, DeltaChannelHistory] = {name: {"writes": []} for name in channels}
+        found: dict[str, DeltaChannelHistory] = {
+            name: {"writes": []} for name in channels
+        }
         left = {*channels}
         at: Stored | None = stored
         while left and at is not None and at.parent:

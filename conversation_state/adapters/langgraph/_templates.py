@@ -66,7 +66,9 @@ class Template:
 def _copied(fields: dict[str, Any], names: tuple[str, ...]) -> dict[str, Any]:
     # Most of them are empty lists and maps, which cost nothing to make.
     return {
-        name: deepcopy(value) if value or type(value) not in {dict, list} else type(value)()
+        name: deepcopy(value)
+        if value or type(value) not in {dict, list}
+        else type(value)()
         for name in names
         for value in (fields[name],)
     }

@@ -1,0 +1,604 @@
+"""
+What is kept of threads: what is new, once; all of it, or none; and as it was.
+"""
+
+import subprocess
+import sys
+import textwrap
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+from langchain_core.messages import (
+    AIMessage,
+    HumanMessage,
+    RemoveMessage,
+    SystemMessage,
+    ToolMessage,
+)
+from langgraph.checkpoint.base import empty_checkpoint
+from langgraph.checkpoint.memory import InMemorySaver
+from langgraph.checkpoint.serde.encrypted import EncryptedSerializer
+
+from conversation_state import Aggregator, UserMessage
+from conversation_state.adapters import anthropic, openai_chat
+from conversation_state.adapters.langgraph import ConversationStateSaver
+from conversation_state.errors import StoreError
+from conversation_state.store import open_store
+from conversation_state.store._memory import MemoryBackend
+from conversation_state.store._store import Store
+from conversation_state.testing.stores._watched import InjectedError, failing
+from tests.adapters.langgraph import (
+    CONFIG,
+    graph_of,
+    kept,
+    opened,
+    rows_of,
+    said,
+    saver_of,
+    say,
+    urls,
+)
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+@pytest.fixture
+def store():
+    """
+    A store in memory, whole at the end.
+    """
+    with open_store("memory:") as store:
+        yield store
+        assert () == store.verify()
+
+
+def put(saver, values, parent=None, *, thread="1", new=None):
+    """
+    Put a checkpoint of those values; its config.
+    """
+    checkpoint: Any = empty_checkpoint()
+    versions = dict.fromkeys(values, 1)
+    checkpoint |= {"channel_values": values, "channel_versions": versions}
+    config = {"configurable": {"thread_id": thread, "checkpoint_ns": ""}}
+    new = versions if new is None else new
+    return saver.put(parent or config, checkpoint, {"step": 0}, new)
+
+
+def got(saver, config):
+    """
+    The values of a checkpoint.
+    """
+    return saver.get_tuple(config).checkpoint["channel_values"]
+
+
+class TestDelta:
+    def test_a_turn(self, store):
+        """
+        A turn writes as many rows and bytes, however much was said before.
+        """
+        graph = graph_of(saver_of(store), lambda _: {"messages": [AIMessage("y" * 50)]})
+        rows, size = [], []
+        for _ in range(60):
+            say(graph, "x" * 50)
+            rows.append(rows_of(store))
+            size.append(kept(store))
+
+        grown = [
+            (rows[at] - rows[at - 1], size[at] - size[at - 1]) for at in (20, 40, 59)
+        ]
+
+        assert grown[0][0] == grown[1][0] == grown[2][0]
+        assert 2 == grown[0][0]["entries"]
+        assert max(size for _, size in grown) - min(size for _, size in grown) < 100
+        assert 1 == rows[-1]["branches"]
+
+    @pytest.mark.parametrize("kind", urls())
+    def test_in_another_process(self, kind, tmp_path):
+        """
+        The same where each turn is run by a saver that knows nothing.
+        """
+        with opened(kind, tmp_path) as (store, again):
+            grown = []
+            for _ in range(4):
+                before = rows_of(store)
+                say(graph_of(saver_of(again())), "x")
+                grown.append(rows_of(store) - before)
+
+            assert grown[2] == grown[3]
+            assert 2 == grown[3]["entries"]
+
+    def test_forks(self, store):
+        """
+        A fork of a long thread writes what is new in it, and a copy of one
+        four rows and three for its name.
+        """
+        saver = saver_of(store)
+        graph = graph_of(saver)
+        for _ in range(20):
+            say(graph, "x")
+
+        early = list(graph.get_state_history(CONFIG))[3].config
+        before = rows_of(store)
+        say(graph, "fork", early)
+        forked = rows_of(store) - before
+
+        assert 2 == forked["entries"]
+        assert 1 == forked["branches"]
+
+        before = rows_of(store)
+        saver.copy_thread("1", "2")
+        copied = rows_of(store) - before
+
+        assert {"records": 2, "names": 1, "revisions": 1, "origins": 1} == copied
+        assert 63 == len(list(saver.list({"configurable": {"thread_id": "2"}})))
+
+    def test_values_once(self, store):
+        """
+        A value is kept once however many checkpoints have it.
+        """
+        saver = saver_of(store)
+        large = {"plan": "p" * 10_000, "step": 1}
+        first = put(saver, large)
+        before = kept(store)
+        later = first
+        for step in range(5):
+            later = put(saver, {**large, "step": step}, later, new={"step": 2})
+
+        assert kept(store) - before < 5_000
+        assert {**large, "step": 4} == got(saver, later)
+        assert large == got(saver, first)
+
+    def test_unshared_branch(self, store):
+        """
+        A list that parts from another in its middle shares what is before.
+        """
+        saver = saver_of(store)
+        many = [HumanMessage(str(i), id=str(i)) for i in range(50)]
+        first = put(saver, {"messages": many})
+        before = rows_of(store)["entries"]
+        changed = [*many[:40], HumanMessage("new", id="40"), *many[41:]]
+        second = put(saver, {"messages": changed}, first)
+
+        assert 10 == rows_of(store)["entries"] - before
+        assert changed == got(saver, second)["messages"]
+        assert many == got(saver, first)["messages"]
+
+
+MESSAGES = [
+    SystemMessage("Be brief.", id="s"),
+    HumanMessage(
+        [
+            {"type": "text", "text": "What is this?"},
+            {"type": "image_url", "image_url": {"url": "https://x.org/a.png"}},
+        ],
+        id="h",
+        name="ann",
+    ),
+    AIMessage(
+        "",
+        id="a",
+        tool_calls=[{"name": "look", "args": {"x": [1, 2.5, None]}, "id": "c1"}],
+        usage_metadata={"input_tokens": 3, "output_tokens": 4, "total_tokens": 7},
+        response_metadata={"model_name": "m", "finish_reason": "tool_calls"},
+        additional_kwargs={"own": {"deep": [True]}},
+    ),
+    ToolMessage("a cat", tool_call_id="c1", id="t", status="error"),
+    AIMessage("a cat.", id="b"),
+]
+
+
+class TestMessages:
+    def test_fields(self, store):
+        """
+        Messages come back equal, of their class, field by field, also to those
+        who know nothing; and are dumped to other providers.
+        """
+        saver = saver_of(store)
+        config = put(saver, {"messages": MESSAGES})
+        for each in (saver, saver_of(store)):
+            back = got(each, config)["messages"]
+
+            assert MESSAGES == back
+            assert [*map(type, MESSAGES)] == [*map(type, back)]
+
+        talk = store.load(saver.name("1"))
+        roles = [m["role"] for m in openai_chat.dump(talk).payload["messages"]]
+
+        assert ["system", "user", "assistant", "tool", "assistant"] == roles
+        assert "Be brief." == anthropic.dump(talk).payload["system"]
+
+    @pytest.mark.parametrize(
+        "odd",
+        [
+            HumanMessage(
+                "x", additional_kwargs={"when": datetime(2026, 1, 1, tzinfo=UTC)}
+            ),
+            HumanMessage("x", additional_kwargs={"b": b"\0"}),
+            HumanMessage("half \ud83d", id="1"),
+            HumanMessage("nul \0, \ufffd, \U0001f600" + "y" * 1_000_000),
+            RemoveMessage(id="1"),
+            type("Own", (HumanMessage,), {})("own"),
+        ],
+        ids=["time", "bytes", "half", "large", "remove", "own"],
+    )
+    def test_odd_ones(self, store, odd):
+        """
+        A list that can't be said in our words is kept as LangGraph would: what
+        comes back is what came back from its own checkpointer.
+        """
+        messages = [HumanMessage("a", id="a"), odd]
+
+        def back(saver):
+            return got(saver, put(saver, {"messages": messages}))["messages"]
+
+        try:
+            expected = back(InMemorySaver())
+        except Exception as error:  # noqa: BLE001 - whatever its serde says
+            with pytest.raises(type(error)):
+                back(saver_of(store))
+        else:
+            assert expected == back(saver_of(store))
+
+    def test_changed_in_place(self, store):
+        """
+        A node that changes a message it was given, and not the list, changes
+        what is kept from then on.
+        """
+        saver = saver_of(store)
+        messages = [HumanMessage("a", id="1"), AIMessage("b", id="2")]
+        first = put(saver, {"messages": messages})
+        messages[0].content = "A"
+        messages[1].additional_kwargs["k"] = 1
+        second = put(saver, {"messages": messages}, first)
+
+        assert messages == got(saver, second)["messages"]
+        assert "a" == got(saver, first)["messages"][0].content
+
+    def test_odd_keys(self, store):
+        """
+        Threads, namespaces and channels keep apart whatever they are called.
+        """
+        saver = saver_of(store)
+        names = ["", "a", "a/b", "a%2Fb", "../", "\0", "a\0", "é\ud800", "x" * 600]
+        names += ["x" * 601, "1", "langgraph/1/"]
+        configs = {
+            name: put(saver, {"m": [HumanMessage(f"in {at}")]}, thread=name)
+            for at, name in enumerate(names)
+        }
+
+        for at, (name, config) in enumerate(configs.items()):
+            assert f"in {at}" == got(saver, config)["m"][0].content
+            assert [f"in {at}"] == said(store, saver.name(name, "m"))
+
+        assert len(names) == len(store.names())
+        assert sorted(names) == sorted(
+            each.config["configurable"]["thread_id"] for each in saver.list(None)
+        )
+
+        saver.delete_thread("a")
+
+        assert len(names) - 1 == len(store.names())
+
+    def test_erased(self, store):
+        """
+        What is erased from the store is erased from every checkpoint.
+        """
+        saver = saver_of(store)
+        config = put(saver, {"messages": [HumanMessage("my name is Ann", id="1")]})
+        store.erase(store.load(saver.name("1")).entries[0].id, reason="asked for")
+
+        for each in (saver, saver_of(store)):
+            (message,) = got(each, config)["messages"]
+            assert "Ann" not in str(message.content)
+
+    def test_encrypted(self, store):
+        """
+        Who gives a serde that encrypts has nothing in plain text there.
+        """
+
+        class Cipher:
+            def encrypt(self, data):
+                return "rot", bytes(255 - byte for byte in data)
+
+            def decrypt(self, _name, data):
+                return bytes(255 - byte for byte in data)
+
+        saver = saver_of(store, serde=EncryptedSerializer(Cipher()))
+        messages = [HumanMessage("secret", id="1")]
+        config = put(saver, {"messages": messages, "talk": Aggregator.new()})
+
+        assert messages == got(saver, config)["messages"]
+        assert () == store.names()
+        with store._core.backend.reading() as rows:
+            assert b"secret" not in b"".join(
+                row[1] for row in rows.scan("records", None, None)
+            )
+
+    def test_deleted_name(self, store):
+        """
+        Whoever deletes a conversation under its name takes no checkpoint away,
+        and the next turn saves it anew.
+        """
+        saver = saver_of(store)
+        graph = graph_of(saver)
+        say(graph, "a")
+        store.delete(saver.name("1"))
+        store.collect_garbage()
+
+        assert ["a", "1: a", "b", "3: b"] == say(graph, "b")
+        assert 4 == len(store.load(saver.name("1")))
+
+
+class TestOurs:
+    def test_values(self, store):
+        """
+        Values of ours come back equal, on their own and inside of others.
+        """
+        saver = saver_of(store)
+        talk = Aggregator.new().add_user_prompt("a").add_assistant_message("b")
+        talk = talk.fork().add_user_prompt("c").add_usage(None)
+        values = {
+            "talk": talk,
+            "inside": {"x": [talk, [UserMessage("d"), 1]], "y": {"plain": 1}},
+            "empty": Aggregator.new(),
+        }
+        config = put(saver, values)
+
+        for each in (saver, saver_of(store)):
+            assert values == got(each, config)
+
+        assert talk == store.load(saver.name("1", "talk"))
+        saver.put_writes(config, [("talk", talk), ("x", [UserMessage("e")])], "task")
+
+        pending = saver.get_tuple(config).pending_writes
+
+        assert [("task", "talk", talk), ("task", "x", [UserMessage("e")])] == pending
+
+    def test_shared(self, store):
+        """
+        A state that grows is kept as what is new in it.
+        """
+        saver = saver_of(store)
+        talk = Aggregator.new().extend([UserMessage("x")] * 100)
+        config = put(saver, {"talk": talk})
+        before = rows_of(store)
+        config = put(saver, {"talk": talk.add_user_prompt("y")}, config)
+
+        assert 1 == (rows_of(store) - before)["entries"]
+        assert 101 == len(got(saver_of(store), config)["talk"])
+
+
+class TestAtomic:
+    def test_killed_anywhere(self):
+        """
+        Killed at any call, a store has the checkpoint and what was said in it,
+        or neither; and the next one goes on.
+        """
+        backend = MemoryBackend()
+        first = put(saver_of(Store(backend)), {"messages": MESSAGES[:1], "x": "x" * 99})
+        at = 0
+        while True:
+            saver = saver_of(Store(failing(backend, at)))
+            try:
+                config = put(saver, {"messages": MESSAGES, "x": "y" * 99}, first)
+            except InjectedError:
+                at += 1
+            else:
+                break
+
+            there = Store(backend)
+            assert () == there.verify()
+            found = [*saver_of(there).list(None)]
+            lengths = [
+                len(each.checkpoint["channel_values"]["messages"]) for each in found
+            ]
+            if 1 < len(found):
+                # It was done when the answer was lost.
+                break
+
+            assert [1] == lengths
+            assert ["Be brief."] == said(there, saver.name("1"))
+
+        assert at > 10
+        config = put(saver_of(Store(backend)), {"messages": MESSAGES}, first)
+        assert MESSAGES == got(saver_of(Store(backend)), config)["messages"]
+
+
+class TestLettingGo:
+    def test_nothing_is_left(self, store):
+        """
+        Of threads that were deleted nothing is left but that there was
+        garbage: copies keep what is theirs until they go.
+        """
+        saver = saver_of(store)
+        graph = graph_of(saver)
+        for text in "ab":
+            say(graph, text)
+
+        saver.copy_thread("1", "2")
+        two: Any = {"configurable": {"thread_id": "2"}}
+        say(graph, "c", two)
+        saver.copy_thread("2", "3")
+        saver.copy_thread("2", "4")
+        say(graph, "d")
+        saver.delete_thread("1")
+        store.collect_garbage()
+
+        assert ["a", "1: a", "b", "3: b", "c", "5: c", "e", "7: e"] == say(
+            graph, "e", two
+        )
+        assert 6 == len(got(saver, {"configurable": {"thread_id": "3"}})["messages"])
+        assert () == store.verify()
+
+        saver.delete_thread("2")
+        saver.delete_thread("4")
+        three: Any = {"configurable": {"thread_id": "3"}}
+        store.collect_garbage()
+
+        assert 6 == len(got(saver_of(store), three)["messages"])
+        assert ["langgraph/3/messages"] == [*store.names()]
+
+        saver.delete_thread("3")
+        store.collect_garbage()
+
+        assert {"changes"} == {name for name, count in rows_of(store).items() if count}
+
+    def test_prune(self, store):
+        """
+        What was pruned is nowhere, under its name neither; what is left goes
+        on; copies are left alone.
+        """
+        saver = saver_of(store)
+        graph = graph_of(saver)
+        for text in ("secret", "b"):
+            say(graph, text)
+
+        first = graph.get_state(CONFIG).values["messages"]
+        saver.copy_thread("1", "2")
+        removed = [RemoveMessage(id=first[0].id), RemoveMessage(id=first[1].id)]
+        graph.update_state(CONFIG, {"messages": removed})
+        saver.prune(["1"])
+
+        assert 1 == len([*graph.get_state_history(CONFIG)])
+        assert 1 == len(store.history(saver.name("1")))
+        assert ["b", "3: b"] == said(store, saver.name("1"))
+        assert ["b", "3: b", "c", "3: c"] == say(graph, "c")
+        assert first == got(saver, {"configurable": {"thread_id": "2"}})["messages"]
+
+        saver.delete_thread("2")
+        store.collect_garbage()
+        with store._core.backend.reading() as rows:
+            left = b"".join([row[2] for row in rows.scan("entries", None, None)])
+
+        assert b"secret" not in left
+        with pytest.raises(ValueError, match="keep_latest"):
+            saver.prune(["1"], strategy="all")
+
+    def test_runs(self, store):
+        """
+        A run's checkpoints go, in a copy as well, and what others need of them
+        stays.
+        """
+        saver = saver_of(store)
+        graph = graph_of(saver)
+        for run in "ab":
+            say(graph, run, {**CONFIG, "metadata": {"run_id": run}})
+
+        saver.copy_thread("1", "2")
+        saver.delete_for_runs(["a"])
+        for thread in "12":
+            config: Any = {"configurable": {"thread_id": thread}}
+            left = [*saver.list(config)]
+
+            assert {"b"} == {each.metadata["run_id"] for each in left}
+            assert 4 == len(got(saver, config)["messages"])
+
+        saver.delete_for_runs(["b", "unknown"])
+
+        assert [] == [*saver.list(None)]
+        assert () == store.names()
+
+    def test_copy_refused(self, store):
+        """
+        What is not there can't be copied, and what is there is not passed over.
+        """
+        saver = saver_of(store)
+        put(saver, {"x": 1})
+        put(saver, {"x": 2}, thread="2")
+
+        with pytest.raises(StoreError, match="thread"):
+            saver.copy_thread("none", "new")
+        with pytest.raises(ValueError, match="'2'"):
+            saver.copy_thread("1", "2")
+
+        assert {"x": 2} == got(saver, {"configurable": {"thread_id": "2"}})
+
+
+class TestUse:
+    def test_owner(self, tmp_path):
+        """
+        Who opens a store closes it, and nobody else does.
+        """
+        url = f"sqlite:///{tmp_path}/t.db"
+        with ConversationStateSaver.from_url(url) as saver:
+            config = put(saver, {"x": 1})
+
+        with pytest.raises(StoreError, match="closed"):
+            saver.get_tuple(config)
+
+        with open_store(url) as store:
+            with saver_of(store) as saver:
+                assert {"x": 1} == got(saver, config)
+
+            assert () == store.names()
+
+        with pytest.raises(TypeError, match="from_url"):
+            ConversationStateSaver(url)  # type: ignore[arg-type]  # as said
+        with pytest.raises(TypeError):
+            ConversationStateSaver.from_url(url, unknown=1)
+
+    def test_config(self, store):
+        """
+        A config without a thread, or writes without a checkpoint, are an error
+        that says what to give.
+        """
+        saver = saver_of(store)
+        with pytest.raises(ValueError, match="thread_id"):
+            saver.get_tuple({"configurable": {}})
+        with pytest.raises(TypeError, match="not msgpack serializable"):
+            put(saver, {"x": object()})
+        with pytest.raises(ValueError, match="no checkpoint"):
+            saver.put_writes(CONFIG, [("x", 1)], "task")
+
+        assert saver.get_tuple(CONFIG) is None
+
+    def test_versions(self, store):
+        """
+        Versions count on, also those that another checkpointer had begun.
+        """
+        saver = saver_of(store)
+        others = InMemorySaver()
+        theirs = others.get_next_version(None, None)
+        ours = saver.get_next_version(theirs)
+
+        assert [1, 2, 2.5] == [saver.get_next_version(v) for v in (None, 1, 1.5)]
+        assert theirs < ours < others.get_next_version(ours, None)
+
+    def test_without_langgraph(self):
+        """
+        The module can be imported where LangGraph is not installed; using it
+        names the extra.
+        """
+        script = """
+            import sys
+
+            class Blocked:
+                def find_spec(self, name, path=None, target=None):
+                    if name.partition(".")[0] in {"langgraph", "langchain_core"}:
+                        raise ModuleNotFoundError(name, name=name)
+
+            sys.meta_path.insert(0, Blocked())
+            from conversation_state.adapters import langgraph
+            from conversation_state.errors import MissingExtraError
+
+            for name in langgraph.__all__:
+                try:
+                    getattr(langgraph, name)
+                except MissingExtraError as error:
+                    assert error.extra == "langgraph", error
+                else:
+                    raise AssertionError(name)
+
+            print("fine")
+        """
+        done = subprocess.run(
+            [sys.executable, "-c", textwrap.dedent(script)],
+            capture_output=True,
+            check=False,
+            cwd=ROOT,
+            text=True,
+        )
+
+        assert ("fine\n", "") == (done.stdout, done.stderr)
