@@ -1,0 +1,168 @@
+"""
+A state of ours as a key of a graph's state.
+"""
+
+import operator
+from typing import Annotated, Any, TypedDict
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from langchain_core.messages import AIMessage, HumanMessage, RemoveMessage
+from langgraph.graph import START, StateGraph
+from langgraph.types import Overwrite
+
+from conversation_state import Aggregator, AssistantMessage, Usage, UserMessage
+from conversation_state.adapters.langgraph import StateChannel, add_to_state
+from conversation_state.store import open_store
+from conversation_state.testing.strategies import aggregators, messages
+from tests.adapters.langgraph import CONFIG, saver_of
+
+
+class State(TypedDict):
+    """
+    A graph's state with one of ours in it.
+    """
+
+    talk: Annotated[Aggregator, StateChannel]
+    done: Annotated[list[str], operator.add]
+
+
+def built(*nodes, **options):
+    """
+    A graph whose *nodes* run side by side.
+    """
+    builder: Any = StateGraph(State)
+    for at, node in enumerate(nodes):
+        builder.add_node(f"node{at}", node)
+        builder.add_edge(START, f"node{at}")
+
+    return builder.compile(**options)
+
+
+def texts(state):
+    """
+    What was said.
+    """
+    return [message.text for message in state]
+
+
+class TestAdd:
+    @given(aggregators(), st.lists(messages(), max_size=4))
+    def test_kinds(self, state, new):
+        """
+        Messages, lists of them, states that grew, their turns and usage are
+        added; nothing changes nothing.
+        """
+        grown = state.extend(new)
+        spent = Usage(1, 2)
+
+        assert [*state, *new] == list(add_to_state(state, new))
+        assert grown == add_to_state(state, grown)
+        assert grown.entries == add_to_state(state, grown.fork()).entries
+        assert state is add_to_state(state, None)
+        assert state is add_to_state(state, [])
+        assert state is add_to_state(state, state)
+        assert state.total_usage + spent == add_to_state(state, [spent]).total_usage
+
+    @given(aggregators(), messages(), messages())
+    def test_branches(self, state, one, two):
+        """
+        Branches that say different things are joined in order, each once.
+        """
+        left, right = state.add(one), state.fork().add(two)
+        joined = add_to_state(add_to_state(state, left), right)
+
+        assert [*state, one, two] == list(joined)
+        assert joined is add_to_state(joined, left)
+        assert joined is add_to_state(joined, right.turn)
+
+    def test_langchain(self):
+        """
+        LangChain's messages are added as ours.
+        """
+        said = [HumanMessage("a"), AIMessage("b"), (AssistantMessage("c"),)]
+
+        assert ["a", "b", "c"] == texts(add_to_state(Aggregator.new(), said))
+
+    @pytest.mark.parametrize(
+        ("update", "said"),
+        [
+            ("text", "str"),
+            ({"messages": []}, "dict"),
+            (1, "int"),
+            ([UserMessage("a"), 1], "int"),
+            (RemoveMessage(id="1"), "removed"),
+        ],
+    )
+    def test_refused(self, update, said):
+        """
+        All else is an error that says what is asked for.
+        """
+        with pytest.raises(TypeError, match=said):
+            add_to_state(Aggregator.new(), update)
+
+
+class TestChannel:
+    def test_side_by_side(self):
+        """
+        What nodes said that ran side by side is joined in their order, once,
+        whatever they gave; and the bill is the sum.
+        """
+        graph = built(
+            lambda state: {"talk": state["talk"].add_assistant_message("b")},
+            lambda _state: {"talk": [AIMessage("c"), Usage(1, 1)]},
+            lambda state: {"talk": state["talk"].fork().add_user_prompt("d")},
+            lambda _state: {"done": ["e"]},
+        )
+        talk = graph.invoke({"talk": UserMessage("a")})["talk"]
+
+        assert [*"abcd"] == texts(talk)
+        assert 2 == talk.total_usage.total_tokens
+
+    def test_begins(self):
+        """
+        A state that is given to nothing stays the one it is; and where nobody
+        says anything there is none.
+        """
+        talk = Aggregator.new().add_user_prompt("a")
+
+        assert talk is built(lambda _: None).invoke({"talk": talk})["talk"]
+        assert "talk" not in built(lambda _: None).invoke({"done": ["x"]})
+
+    def test_overwrite(self):
+        """
+        LangGraph's `Overwrite` puts another state in its place.
+        """
+        talk = Aggregator.new().add_user_prompt("a").add_user_prompt("b")
+        graph = built(lambda s: {"talk": Overwrite(s["talk"].fork(at=1))})
+
+        assert ["a"] == texts(graph.invoke({"talk": talk})["talk"])
+
+    @pytest.mark.parametrize("durability", ["sync", "async", "exit"])
+    def test_kept(self, durability):
+        """
+        It is kept with its thread, shared, under its name; forks fork it.
+        """
+        with open_store("memory:") as store:
+            saver = saver_of(store)
+            graph = built(
+                lambda state: {"talk": AIMessage(f"{len(state['talk'])}")},
+                checkpointer=saver,
+            )
+            for text in "abc":
+                given = {"talk": HumanMessage(text)}
+                last = graph.invoke(given, CONFIG, durability=durability)
+                if text == "a":
+                    early = graph.get_state(CONFIG).config
+
+            assert ["a", "1", "b", "3", "c", "5"] == texts(last["talk"])
+            assert last["talk"] == store.load(saver.name("1", "talk"))
+            assert last == graph.get_state(CONFIG).values
+
+            forked = graph.invoke({"talk": UserMessage("d")}, early)["talk"]
+
+            assert ["a", "1", "d", "3"] == texts(forked)
+            assert 2 == forked.entries.common_prefix(last["talk"].entries)
+            assert [*"abc", "d"] == texts(last["talk"].join(forked))[::2]
+            assert () == store.verify()
