@@ -28,6 +28,7 @@ NAMES = (
     "store",
     "postgres",
     "store_peers",
+    "hosts",
     "imports",
 )
 

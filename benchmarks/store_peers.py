@@ -23,7 +23,7 @@ from functools import partial
 from pathlib import Path
 from statistics import median
 from tempfile import TemporaryDirectory
-from typing import Annotated, Any, NamedTuple, TypedDict
+from typing import Annotated, Any, NamedTuple, Protocol, TypedDict
 
 from langchain_core.messages import AIMessage, AnyMessage, HumanMessage
 from langgraph.channels import DeltaChannel
@@ -37,6 +37,14 @@ from conversation_state.store import open_store
 
 TURNS = 400
 TEXT = "x" * 500
+
+
+class Closes(Protocol):
+    """
+    **Protocol:** what is closed after use.
+    """
+
+    def close(self) -> object: ...
 
 
 class Kept(NamedTuple):
@@ -59,9 +67,12 @@ class Kept(NamedTuple):
     load_ms: float
 
 
-def _kept(
+def kept_of(
     path: Path, turns: Callable[[], float | None], load: Callable[[], int]
 ) -> Kept:
+    """
+    What came of *turns*, which say what of their time was saving, if not all.
+    """
     start = time.perf_counter()
     saving = turns()
     took = time.perf_counter() - start
@@ -90,7 +101,7 @@ def _ours(folder: str, synchronous: str) -> Kept:
         with open_store(url) as store:
             return len(store.load("talk"))
 
-    kept = _kept(path, turns, load)
+    kept = kept_of(path, turns, load)
     with open_store(url) as store:
         for at in (1, TURNS, 2 * TURNS):
             assert at == len(store.load("talk", at=at))
@@ -123,7 +134,25 @@ class Delta(TypedDict):
     messages: Annotated[list[AnyMessage], DeltaChannel(extend)]
 
 
-def _langgraph(folder: str, synchronous: str, *, delta: bool) -> Kept:
+def saver_in(path: Path, synchronous: str) -> tuple[Closes, Any]:
+    """
+    LangGraph's own checkpointer, and what is to be closed after it.
+    """
+    connection = sqlite3.connect(path, check_same_thread=False)
+    connection.execute(f"PRAGMA synchronous = {synchronous}")
+    return connection, SqliteSaver(connection)
+
+
+def langgraph(
+    folder: str,
+    synchronous: str,
+    *,
+    delta: bool,
+    saver_in: Callable[[Path, str], tuple[Closes, Any]] = saver_in,
+) -> Kept:
+    """
+    A graph of one node on a checkpointer.
+    """
     spent = [0.0]
 
     def timed(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -138,10 +167,8 @@ def _langgraph(folder: str, synchronous: str, *, delta: bool) -> Kept:
 
     path = Path(folder, "langgraph.db")
 
-    def opened() -> tuple[sqlite3.Connection, Any]:
-        connection = sqlite3.connect(path, check_same_thread=False)
-        connection.execute(f"PRAGMA synchronous = {synchronous}")
-        saver: Any = SqliteSaver(connection)
+    def opened() -> tuple[Closes, Any]:
+        connection, saver = saver_in(path, synchronous)
         saver.put, saver.put_writes = timed(saver.put), timed(saver.put_writes)
         schema: Any = Delta if delta else Whole
         graph: Any = StateGraph(schema)
@@ -164,10 +191,13 @@ def _langgraph(folder: str, synchronous: str, *, delta: bool) -> Kept:
         with closing(connection):
             return len(graph.get_state(config).values["messages"])
 
-    return _kept(path, turns, load)
+    return kept_of(path, turns, load)
 
 
-def _session(folder: str) -> Kept:
+def session(folder: str) -> Kept:
+    """
+    A session of OpenAI's Agents, which has one list.
+    """
     from agents import SQLiteSession
 
     path = Path(folder, "session.db")
@@ -189,7 +219,7 @@ def _session(folder: str) -> Kept:
         session.close()
         return len(items)
 
-    return _kept(path, turns, load)
+    return kept_of(path, turns, load)
 
 
 def _in_turn(*runs: Callable[[str], Kept]) -> list[Kept]:
@@ -216,7 +246,7 @@ def rows() -> Iterator[Row]:
         quick: dict[str, Callable[[str], Kept]]
         quick = {"": partial(_ours, synchronous=synchronous)}
         if synchronous == "full":
-            quick["Agents SQLiteSession"] = _session
+            quick["Agents SQLiteSession"] = session
 
         found = dict(zip(quick, _in_turn(*quick.values()), strict=True))
         ours = found.pop("")
@@ -225,7 +255,7 @@ def rows() -> Iterator[Row]:
             ("LangGraph, delta channel", True),
         ):
             with TemporaryDirectory() as folder:
-                found[beside] = _langgraph(folder, synchronous, delta=delta)
+                found[beside] = langgraph(folder, synchronous, delta=delta)
 
         for beside, theirs in found.items():
             claim = f"a turn, {synchronous}"

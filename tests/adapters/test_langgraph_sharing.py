@@ -583,7 +583,7 @@ class TestUse:
             from conversation_state.adapters import langgraph
             from conversation_state.errors import MissingExtraError
 
-            for name in langgraph.__all__:
+            for name in ("ConversationStateSaver", "StateChannel", "add_to_state"):
                 try:
                     getattr(langgraph, name)
                 except MissingExtraError as error:

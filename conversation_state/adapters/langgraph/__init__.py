@@ -24,6 +24,8 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from conversation_state.adapters._export import Export, Lost
+from conversation_state.adapters._langchain import dump, load
 from conversation_state.errors import MissingExtraError
 
 if TYPE_CHECKING:
@@ -33,7 +35,15 @@ if TYPE_CHECKING:
     )
     from conversation_state.adapters.langgraph._saver import ConversationStateSaver
 
-__all__ = ["ConversationStateSaver", "StateChannel", "add_to_state"]
+__all__ = [
+    "ConversationStateSaver",
+    "Export",
+    "Lost",
+    "StateChannel",
+    "add_to_state",
+    "dump",
+    "load",
+]
 
 # Subclasses of LangGraph's: made when they are asked for, so that this can be
 # imported where LangGraph is not installed.

@@ -10,6 +10,7 @@ from threading import Lock
 from typing import Any, NamedTuple, Self, TypeAlias
 
 from langchain_core.messages import BaseMessage
+from langgraph.checkpoint.serde.base import SerializerProtocol
 
 from conversation_state._persistent import Log
 from conversation_state.adapters._langchain import dump_message
@@ -56,7 +57,10 @@ class Conversation(NamedTuple):
         return [template.message() for template in self.templates]
 
     def become(
-        self, messages: Sequence[BaseMessage], others: Mapping[str, Told]
+        self,
+        messages: Sequence[BaseMessage],
+        others: Mapping[str, Told],
+        serde: SerializerProtocol,
     ) -> Self | None:
         """
         What *messages* are, sharing with this all that they begin with in
@@ -82,13 +86,13 @@ class Conversation(NamedTuple):
             else:
                 told = others.get(message.id or "")
                 if told is None or not told[1].is_of(message) or told[0] in entries:
-                    made = converted(message)
+                    made = converted(message, serde)
                     if made is None:
                         return None
 
                     # Made by a state, which gives entries their identities.
-                    (entry,) = Aggregator.new(messages=[made]).entries
-                    told = entry, Template(message)
+                    (entry,) = Aggregator.new(messages=[made[0]]).entries
+                    told = entry, made[1]
 
             entries, templates = entries.append(told[0]), templates.append(told[1])
 

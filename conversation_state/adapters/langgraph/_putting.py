@@ -168,6 +168,11 @@ class _Desk(NamedTuple):
                 if at is not None:
                     return at
 
+                # Rather no conversation under its name than an old one.
+                name = name_of(self.thread.id, channel, self.stored.namespace)
+                if self.rows.head(name) is not None:
+                    self.rows.delete(name)
+
         packed = dump(self.serde, value).packed()
         if len(packed) <= _SHORT:
             return HERE + packed
@@ -203,7 +208,7 @@ class _Desk(NamedTuple):
             before = self.known.of(self.rows, state.entries)
 
         told = self.known.told(self.rows, self.thread.id)
-        talk = (before or Conversation()).become(messages, told)
+        talk = (before or Conversation()).become(messages, told, self.serde)
         if talk is None:
             return None
 

@@ -9,6 +9,7 @@ from copy import deepcopy
 from typing import Any
 
 from langchain_core.messages import BaseMessage
+from langgraph.checkpoint.serde.base import SerializerProtocol
 
 from conversation_state.adapters._langchain import dump_message, load_message
 from conversation_state.errors import ConversationStateError
@@ -74,9 +75,12 @@ def _copied(fields: dict[str, Any], names: tuple[str, ...]) -> dict[str, Any]:
     }
 
 
-def converted(message: BaseMessage) -> Message | None:
+def converted(
+    message: BaseMessage, serde: SerializerProtocol
+) -> tuple[Message, Template] | None:
     """
-    *message* as one of ours; None if it would not come back equal.
+    *message* as one of ours, and what it is when it comes back: equal. None if
+    it would not be, and would be as bytes.
     """
     try:
         made = load_message(message)
@@ -85,4 +89,14 @@ def converted(message: BaseMessage) -> Message | None:
         # It can't be said; so it is kept as whatever else is in a channel.
         return None
 
-    return made if type(back) is type(message) and back == message else None
+    if type(back) is not type(message):
+        return None
+
+    if back != message:
+        again = serde.loads_typed(serde.dumps_typed(message))
+        if type(again) is type(message) and again == message:
+            return None
+
+        # LangGraph leaves out halves of characters, which are mended here.
+
+    return made, Template(back)
