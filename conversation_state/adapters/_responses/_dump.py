@@ -29,7 +29,7 @@ from conversation_state.messages import (
 )
 from conversation_state.tools import ToolCall
 
-__all__ = ["dump"]
+__all__ = ["dump", "write_items"]
 
 
 def dump(messages: Iterable[Message]) -> Export:
@@ -58,28 +58,55 @@ def dump(messages: Iterable[Message]) -> Export:
     calls: dict[str, ToolCall] = {}
     for at, message in enumerate(said):
         path = f"messages[{at}]"
-        match message:
-            case AssistantMessage():
-                followed = _is_more(said, at + 1)
-                items += _answer(write, message, path, followed=followed)
-                calls.update({call.id: call for call in message.tool_calls})
-            case ToolMessage():
-                items.append(_result(write, message, path, calls))
-            case SystemMessage() if not at and _is_instructions(message):
-                _notes(write, message, path)
-                payload["instructions"] = message.content
-            case SystemMessage() | UserMessage():
-                items.append(_spoken(write, message, path))
-            case UnknownMessage():
-                _notes(write, message, path)
-                raw = write.unknown(message.raw, message.source, path, "type")
-                items += [] if raw is None else [raw]
-            case _:
-                msg = f"{path} is a {type(message).__name__}; expected a Message"
-                raise InvalidMessageError(msg)
+        if not at and isinstance(message, SystemMessage) and _is_instructions(message):
+            _notes(write, message, path)
+            payload["instructions"] = message.content
+        else:
+            followed = _is_more(said, at + 1)
+            items += write_items(write, message, path, calls, followed=followed)
 
     payload["input"] = items
     return Export(payload, tuple(write.lost))
+
+
+def write_items(
+    write: Writing,
+    message: Message,
+    path: str,
+    calls: dict[str, ToolCall],
+    *,
+    followed: bool,
+) -> list[dict[str, Any]]:
+    """
+    The items of one *message*, none if it can't be said.
+
+    Args:
+        write: What is lost is noted here.
+
+        message: The message.
+
+        path: Where it is.
+
+        calls: Those before it, by their ids; its own are added.
+
+        followed: Whether what a thought at its end led to stands behind it.
+            If not, such a thought is lost.
+    """
+    match message:
+        case AssistantMessage():
+            calls.update({call.id: call for call in message.tool_calls})
+            return _answer(write, message, path, followed=followed)
+        case ToolMessage():
+            return [_result(write, message, path, calls)]
+        case SystemMessage() | UserMessage():
+            return [_spoken(write, message, path)]
+        case UnknownMessage():
+            _notes(write, message, path)
+            raw = write.unknown(message.raw, message.source, path, "type")
+            return [] if raw is None else [raw]
+        case _:
+            msg = f"{path} is a {type(message).__name__}; expected a Message"
+            raise InvalidMessageError(msg)
 
 
 def _is_more(said: Sequence[Message], at: int) -> bool:

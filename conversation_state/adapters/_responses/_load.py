@@ -7,6 +7,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, cast
 
+from conversation_state._persistent import EMPTY_MAP
 from conversation_state.adapters._reading import (
     Place,
     Reading,
@@ -38,7 +39,7 @@ from conversation_state.messages import (
 from conversation_state.parts import Part, TextPart
 from conversation_state.tools import ToolCall
 
-__all__ = ["load"]
+__all__ = ["load", "load_items"]
 
 _ROLES = {"developer": "system", "system": "system", "user": "user"}
 _SPOKEN = frozenset({"content", "role"})
@@ -81,6 +82,29 @@ def load(payload: Any) -> tuple[Message, ...]:
     return tuple(read.messages)
 
 
+def load_items(
+    items: Sequence[Any], calls: Mapping[str, ToolCall]
+) -> tuple[Message, ...]:
+    """
+    The messages of *items* that come after others.
+
+    Args:
+        items: The items; the first is not said by the model, or the first of
+            what it says.
+
+        calls: Those that were made before, by their ids: results tell which
+            tool it was.
+
+    Raises:
+        DecodeError:
+            As `load` says.
+    """
+    read = _Loading(calls)
+    read.history(items, "$")
+    read.finish()
+    return tuple(read.messages)
+
+
 class _Loading(Reading):
     """
     One payload while it is read.
@@ -89,7 +113,7 @@ class _Loading(Reading):
         messages: Those that are read.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, calls: Mapping[str, ToolCall] = EMPTY_MAP) -> None:
         super().__init__()
         self.messages: list[Message] = []
         self._answer: list[Said] | None = None
@@ -98,7 +122,7 @@ class _Loading(Reading):
         self._phase: str | None = None
         # From which of the mended texts on they are of the message being read.
         self._since = 0
-        self._calls: dict[str, ToolCall] = {}
+        self._calls = dict(calls)
 
     def document(self, payload: Mapping[str, Any]) -> None:
         """
@@ -180,7 +204,10 @@ class _Loading(Reading):
                 self._message(item, role)
         elif kind in CALLERS:
             self._result(item, kind)
-        elif kind == "item_reference" and self._answer is None:
+        elif kind == "item_reference" and (
+            self._answer is None or self._phase == "final_answer"
+        ):
+            # What it refers to is not said here, so nothing tells whose it is.
             self._unknown(item)
         else:
             self._say(item, f"{prefix}_call")
