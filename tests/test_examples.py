@@ -422,3 +422,21 @@ class TestTerminalChat:
 
         assert "[red]x[/red] [@click=app.quit]q[/]" in shown
         assert "\x1b" not in shown
+
+
+class TestAgentsSession:
+    def test_prints(self):
+        """
+        Three runs, where two branches part, and what is left after going back.
+        """
+        printed = run("examples/agents_session.py").splitlines()
+
+        assert "alice: When is the next train to Bern?" == printed[0]
+        assert (
+            "    To Zug at 12:04. Shall I book it? (1240 tokens so far)" == printed[5]
+        )
+        assert "4 messages in common" in "\n".join(printed)
+        assert ["user", "assistant", "user", "assistant"] == [
+            line.split()[0] for line in printed[-4:]
+        ]
+        assert "Basel" not in "\n".join(printed[-4:])

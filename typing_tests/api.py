@@ -12,6 +12,7 @@ from uuid import UUID
 
 from langchain_core.chat_history import BaseChatMessageHistory
 from langchain_core.messages import BaseMessage
+import agents as agents_sdk
 
 from conversation_state import (
     Aggregator,
@@ -36,6 +37,7 @@ from conversation_state import (
 )
 from conversation_state._persistent import Log
 from conversation_state.adapters import Lost, langchain
+from conversation_state.adapters import Lost, agents
 from conversation_state.aggregator import Entry, LedgerEntry, Messages
 from conversation_state.cells import Cell, Watch
 from conversation_state.chunks import Accumulator, concat_rows
@@ -61,6 +63,7 @@ from conversation_state.streams import (
 from conversation_state.timeline import Moment, Moments, Timeline
 from conversation_state.tools import ToolInfo
 from conversation_state.trimming import Dropped, Element, Flaw, Trimmer
+from conversation_state.trimming import Dropped, Element, Flaw, Trimmer, keep_last
 
 # States
 
@@ -313,3 +316,24 @@ histories: BaseChatMessageHistory = history
 history.add_messages([hel])  # type: ignore[list-item]
 history.fork("again", "at")  # type: ignore[call-arg, arg-type]
 langchain.StoreChatMessageHistory("sqlite:///talks.db", "talk")  # type: ignore[arg-type]
+# The OpenAI Agents SDK
+
+session = agents.StoreSession(store, "alice", view=Trimmer(None, keep_last(5)))
+sdk_session: agents_sdk.Session = session
+assert_type(agents.StoreSession.from_url("memory:", "a"), agents.StoreSession)
+assert_type(agents.load([{"role": "user", "content": "hi"}]), tuple[Message, ...])
+assert_type(agents.dump(talk).lost, tuple[Lost, ...])
+agents.StoreSession("memory:", "alice")  # type: ignore[arg-type]
+agents.StoreSession(store, "alice", 5)  # type: ignore[call-arg, arg-type]
+
+
+async def in_sessions(result: agents_sdk.RunResult) -> None:
+    assert_type(await session.get_items(), list[agents_sdk.TResponseInputItem])
+    assert_type(await session.pop_item(), agents_sdk.TResponseInputItem | None)
+    assert_type(await session.state(at="label"), Aggregator)
+    assert_type(await session.rollback("label"), Aggregator)
+    assert_type(await session.fork("bob", before_turn=-1), agents.StoreSession)
+    assert_type(await session.history(), tuple[Head, ...])
+    assert_type(await session.record(result, model="gpt-5"), Usage)
+    await session.record(talk)  # type: ignore[arg-type]
+    await session.fork("bob", 5)  # type: ignore[call-arg]

@@ -29,9 +29,9 @@ from conversation_state.tools import ToolCall
 __all__ = [
     "dump",
     "extended",
-    "is_self_contained",
     "items_of",
     "load",
+    "newest",
     "shortened",
     "with_entries",
 ]
@@ -90,20 +90,30 @@ def items_of(
     return items
 
 
-def is_self_contained(messages: Sequence[Message]) -> bool:
+def newest(messages: Sequence[Message], limit: int) -> list[Any] | None:
     """
-    Whether `items_of` needs nothing but *messages*: every result of a tool
-    has its call here, which alone tells what kind of result it is.
+    The newest *limit* items of a conversation that ends in *messages*; None if
+    these don't tell.
+
+    They don't if they are too few, or the call of a result is not among them,
+    which alone tells what kind of result it is.
     """
-    made: set[str] = set()
-    for message in messages:
-        if isinstance(message, ToolMessage) and message.tool_call_id not in made:
-            return False
+    found: list[list[Any]] = []
+    count = 0
+    for at in range(len(messages) - 1, -1, -1):
+        if count >= limit:
+            break
 
-        if isinstance(message, AssistantMessage):
-            made.update(call.id for call in message.tool_calls)
+        message = messages[at]
+        calls = _calls_of(messages[:at], {_answered(message)})
+        if isinstance(message, ToolMessage) and not calls:
+            return None
 
-    return True
+        found.append(items_of((message,), calls))
+        count += len(found[-1])
+
+    items = [item for one in reversed(found) for item in one]
+    return items[count - limit :] if count >= limit else None
 
 
 def extended(state: Aggregator, items: Sequence[Any]) -> Aggregator:
@@ -219,7 +229,7 @@ def _exact(
     The messages of *items*, if they give them again; else none.
     """
     # The id that is made up for a call tells its place in the whole list.
-    if any(item.get("type") in CALLS and not item.get("call_id") for item in kept):
+    if any(_kind(item) in CALLS and not item.get("call_id") for item in kept):
         return []
 
     try:
@@ -261,11 +271,15 @@ def _is_said(item: object) -> bool:
     if not is_map(item):
         return False
 
-    kind, role = item.get("type"), item.get("role")
-    if kind == "message" or (kind is None and "role" in item):
-        return role == "assistant"
+    if item.get("type") in (None, "message") and "role" in item:
+        return bool(item["role"] == "assistant")
 
-    return not (isinstance(kind, str) and kind in CALLERS)
+    return _kind(item) not in CALLERS
+
+
+def _kind(item: Mapping[str, Any]) -> str:
+    kind = item.get("type")
+    return kind if isinstance(kind, str) else ""
 
 
 def _answered(message: object) -> str:
@@ -277,7 +291,7 @@ def _calls_before(state: Aggregator, items: Sequence[Any]) -> dict[str, ToolCall
         item["call_id"]
         for item in items
         if is_map(item)
-        and item.get("type") in CALLERS
+        and _kind(item) in CALLERS
         and isinstance(item.get("call_id"), str)
     }
     return _calls_of(state.messages, wanted)

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any, Self, TypeVar
 from conversation_state._waiting import the_anyio
 from conversation_state.adapters.agents._items import (
     extended,
-    is_self_contained,
     items_of,
+    newest,
     shortened,
     with_entries,
 )
@@ -182,7 +182,9 @@ class StoreSession:
         if state is None:
             return []
 
-        messages = state.messages if view is None else (await view.acall(state)).messages
+        messages = (
+            state.messages if view is None else (await view.acall(state)).messages
+        )
         return await _in_thread(partial(items_of, messages))
 
     async def add_items(self, items: list[TResponseInputItem]) -> None:
@@ -396,17 +398,17 @@ class StoreSession:
             except NotSavedError:
                 return []
 
-            messages = window.messages
-            items = items_of(messages)
-            is_enough = len(items) >= limit and is_self_contained(messages)
-            if is_enough or not window.start:
+            items = newest(window.messages, limit)
+            if items is not None:
+                return items
+
+            if not window.start:
+                items = items_of(window.messages)
                 return items[max(len(items) - limit, 0) :]
 
             size = 2 * size + 1
 
-    async def _update(
-        self, function: Callable[[Aggregator], Aggregator]
-    ) -> Aggregator:
+    async def _update(self, function: Callable[[Aggregator], Aggregator]) -> Aggregator:
         start = Aggregator.new()
         update = self._store.update
         return await _in_thread(partial(update, self.session_id, function, start=start))

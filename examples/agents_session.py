@@ -1,0 +1,116 @@
+"""
+A travel desk on the OpenAI Agents SDK whose conversation is in a store.
+
+    python examples/agents_session.py
+
+Nothing is sent anywhere: the model is scripted. Needs the extra ``agents``.
+"""
+
+import asyncio
+import json
+import sys
+from typing import Any
+
+from agents import Agent, Model, ModelResponse, RunConfig, Runner, Usage, function_tool
+from openai.types.responses import (
+    ResponseFunctionToolCall,
+    ResponseOutputMessage,
+    ResponseOutputText,
+)
+
+from conversation_state import diff
+from conversation_state.adapters import anthropic
+from conversation_state.adapters.agents import StoreSession
+from conversation_state.store import open_store
+
+QUIET = RunConfig(tracing_disabled=True)
+
+
+class Scripted(Model):
+    """
+    A model that looks up a train where it is asked for one, and says what it
+    found.
+    """
+
+    async def get_response(self, *_: Any, **request: Any) -> ModelResponse:
+        """
+        One response to the items it is sent.
+        """
+        said = request["input"]
+        output: ResponseOutputMessage | ResponseFunctionToolCall
+        if said[-1].get("type") == "function_call_output":
+            text = f"{said[-1]['output']} Shall I book it?"
+            output = ResponseOutputMessage(
+                id=f"msg_{len(said)}",
+                type="message",
+                role="assistant",
+                status="completed",
+                content=[
+                    ResponseOutputText(type="output_text", text=text, annotations=[])
+                ],
+            )
+        else:
+            output = ResponseFunctionToolCall(
+                type="function_call",
+                call_id=f"call_{len(said)}",
+                name="next_train",
+                arguments=json.dumps({"to": said[-1]["content"].split()[-1][:-1]}),
+            )
+
+        usage = Usage(1, input_tokens=40 * len(said), output_tokens=20)
+        return ModelResponse([output], usage, response_id=None)
+
+    def stream_response(self, *_: Any, **__: Any) -> Any:
+        """
+        Nothing streams here.
+        """
+        raise NotImplementedError
+
+
+@function_tool
+def next_train(to: str) -> str:
+    """
+    When the next train leaves.
+    """
+    return f"To {to} at {'12:30' if to == 'Bern' else '12:04'}."
+
+
+async def ask(desk: Agent[Any], session: StoreSession, question: str) -> str:
+    """
+    A run, paid for in the session's ledger.
+    """
+    result = await Runner.run(desk, question, session=session, run_config=QUIET)
+    spent = await session.record(result)
+    told = f"{result.final_output} ({spent.total_tokens} tokens so far)"
+    return f"{session.session_id}: {question}\n    {told}"
+
+
+async def run() -> list[str]:
+    """
+    A conversation, another way on, the way back, and a way out.
+    """
+    desk = Agent("desk", "You find trains.", model=Scripted(), tools=[next_train])
+    with open_store("memory:") as store:
+        session = StoreSession(store, "alice")
+        lines = [await ask(desk, session, "When is the next train to Bern?")]
+        await session.checkpoint("before Basel")
+        lines.append(await ask(desk, session, "And to Basel?"))
+
+        # The last question again, in other words; the past is not copied.
+        retry = await session.fork("alice, again", before_turn=-1)
+        lines.append(await ask(desk, retry, "And to Zug?"))
+
+        both = diff(await session.state(), await retry.state())
+        lines += ["\nWhere the two part:", both.text(names=("alice", "again"))]
+
+        state = await session.rollback("before Basel")
+        lines.append("\nBack before Basel, in Anthropic's words:")
+        lines += [
+            f"  {turn['role']:10}{json.dumps(turn['content']):.60}"
+            for turn in anthropic.dump(state).payload["messages"]
+        ]
+        return lines
+
+
+if __name__ == "__main__":
+    sys.stdout.write("\n".join([*asyncio.run(run()), ""]))

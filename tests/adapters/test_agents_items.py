@@ -1,0 +1,376 @@
+"""
+The items of the OpenAI Agents SDK: read, written, added and taken away, one or
+many at a time. The SDK is not needed for any of it.
+"""
+
+import copy
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from conversation_state import Aggregator, AssistantMessage, ToolCall, ToolMessage
+from conversation_state.adapters import Export, anthropic, openai_chat, openai_responses
+from conversation_state.adapters.agents import dump, load
+from conversation_state.adapters.agents._items import extended, items_of, shortened
+from conversation_state.errors import DecodeError, InvalidMessageError
+from conversation_state.messages import SystemMessage, UnknownMessage, UserMessage
+from conversation_state.parts import ReasoningPart, TextPart
+from conversation_state.testing.strategies import json_values, messages
+from conversation_state.usage import Usage
+from tests.adapters.contract import JUNK, as_json, harmed, refusal
+from tests.adapters.kept import lines
+from tests.adapters.openai_responses import (
+    CALLS,
+    INPUTS,
+    THOUGHTS,
+    call,
+    message,
+    result,
+    thought,
+)
+
+# What the SDK adds, and what it never would: thoughts that nothing follows,
+# objects of no known kind, and Chat Completions' own messages.
+ODD = st.one_of(
+    st.dictionaries(st.sampled_from(["type", "role", "id"]), json_values()),
+    THOUGHTS,
+    CALLS,
+    st.sampled_from(
+        [
+            {},
+            {"type": None},
+            {"type": 5},
+            {"role": "user"},
+            {"role": "user", "content": None},
+            {"role": "assistant", "content": None, "tool_calls": [{"id": "c1"}]},
+            {"role": "tool", "tool_call_id": "c1", "content": "12"},
+            {"type": "function_call", "call_id": "c1"},
+            {"type": "function_call_output", "output": []},
+            {"type": "message", "role": "assistant", "content": [5]},
+            {"type": "compaction", "encrypted_content": "AAAA"},
+            {"type": "reasoning", "summary": "short"},
+        ]
+    ),
+)
+ITEMS = (
+    INPUTS
+    | st.lists(ODD, max_size=3)
+    | st.tuples(INPUTS, ODD, INPUTS).map(lambda parts: [*parts[0], parts[1], *parts[2]])
+)
+
+PARALLEL = [
+    {"role": "user", "content": "Sea or hills?"},
+    thought("Ask both.", encrypted_content="AAAA"),
+    call(call_id="c1"),
+    call("g", call_id="c2"),
+    result("Sea.", call_id="c1"),
+    result("Hills.", call_id="c2"),
+    message("Both."),
+]
+
+
+def grown(items, *, at=()):
+    """
+    A state to which *items* were added, cut *at* these places.
+    """
+    state = Aggregator.new()
+    ends = sorted({min(place, len(items)) for place in at} | {len(items)})
+    start = 0
+    for end in ends:
+        state = extended(state, items[start:end])
+        start = end
+
+    return state
+
+
+class TestLoadAndDump:
+    @given(ITEMS)
+    def test_item_for_item(self, items):
+        """
+        Whatever the items are, the same JSON values come back, in order.
+        """
+        loaded = load(copy.deepcopy(items))
+
+        assert as_json(items) == as_json(dump(loaded).payload)
+        assert () == dump(loaded).lost
+        assert as_json(items) == as_json(items_of(loaded))
+
+    def test_recorded(self, shared_data):
+        """
+        Recorded histories come back item for item, and are the messages that
+        the adapter of Responses loads.
+        """
+        exchanges = lines(shared_data / "requests" / "openai_responses.jsonl")
+        inputs = [exchange["request"]["input"] for exchange in exchanges]
+        for items in [one for one in inputs if isinstance(one, list)]:
+            loaded = load(items)
+
+            assert as_json(items) == as_json(dump(loaded).payload)
+            assert openai_responses.load(items) == loaded
+
+    def test_one_answer_is_one_message(self):
+        """
+        A thought and the calls it led to are one message, and their results
+        stand behind it: what other providers ask for.
+        """
+        said = load(PARALLEL)
+
+        assert ["user", "assistant", "tool", "tool", "assistant"] == [
+            one.role for one in said
+        ]
+        assert isinstance(said[1], AssistantMessage)
+        assert ["c1", "c2"] == [one.id for one in said[1].tool_calls]
+        chat = openai_chat.dump(said).payload["messages"]
+        assert 2 == len(chat[1]["tool_calls"])
+        turns = anthropic.dump(said).payload["messages"]
+        assert ["user", "assistant", "user", "assistant"] == [
+            turn["role"] for turn in turns
+        ]
+
+    def test_what_can_not_be_read_is_kept(self):
+        """
+        An item nobody can read stands in its place, and parts nothing but
+        what stands around it.
+        """
+        odd = {"type": "reasoning", "summary": 5, "id": "rs_9"}
+        chat = {"role": "tool", "tool_call_id": "c1", "content": "12"}
+
+        said = load([*PARALLEL[:6], odd, chat, *PARALLEL[6:]])
+
+        assert [*load(PARALLEL[:6])] == [*said[:4]]
+        assert isinstance(said[4], AssistantMessage)
+        assert UnknownMessage(chat, source="openai_responses") == said[5]
+        assert load(PARALLEL[6:]) == said[6:]
+
+    def test_calls_without_an_id(self):
+        """
+        What has no id can't be answered: it is kept, and no id made up.
+        """
+        (said,) = load([{"type": "function_call", "name": "f", "arguments": "{}"}])
+
+        assert isinstance(said, UnknownMessage)
+
+    def test_results_tell_their_tool(self):
+        """
+        Results tell the name of the tool they are of, behind what can't be
+        read, too.
+        """
+        said = load([*PARALLEL[:4], {"type": 5}, *PARALLEL[4:]])
+
+        assert ["f", "g"] == [
+            one.tool_name for one in said if isinstance(one, ToolMessage)
+        ]
+
+    def test_instructions_are_the_agents(self):
+        """
+        A system message is an item like others: a session has no instructions.
+        """
+        assert [{"role": "system", "content": "Be brief."}] == dump(
+            [SystemMessage("Be brief.")]
+        ).payload
+
+    @given(st.lists(messages(), max_size=4))
+    def test_dump_gives_plain_json(self, said):
+        """
+        Whatever the messages are, the payload is a list of JSON objects, and
+        losses are told with the message they are in.
+        """
+        export = dump(iter(said))
+
+        assert isinstance(export, Export)
+        assert isinstance(export.payload, list)
+        assert as_json(export.payload) == as_json(items_of(said))
+        assert all(lost.path.startswith("messages[") for lost in export.lost)
+
+    def test_foreign_thoughts_stay_where_they_are(self):
+        """
+        What another provider signed is lost, and listed.
+        """
+        part = ReasoningPart("Hm.", "sig", metadata={"anthropic": {"signed": True}})
+        export = dump([AssistantMessage([part, TextPart("Yes.")])])
+
+        assert ["output_text"] == [
+            block["type"] for item in export.payload for block in item["content"]
+        ]
+        assert ["messages[0].parts[0]"] == [lost.path for lost in export.lost]
+
+    def test_no_messages(self):
+        """
+        What is no message is refused.
+        """
+        with pytest.raises(InvalidMessageError, match=r"messages\[1\]"):
+            dump([UserMessage("hi"), "hello"])  # type: ignore[list-item]
+
+    @given(INPUTS.filter(bool), st.lists(st.integers(0, 9), max_size=4), JUNK)
+    def test_refuses_in_one_way(self, items, path, junk):
+        """
+        With anything in any place there are messages, or a `DecodeError`.
+        """
+        document = harmed(copy.deepcopy(items), path, junk)
+        refused = refusal(load, document)
+
+        if refused is None:
+            as_json(dump(load(document)).payload).encode()
+        else:
+            assert refused.problems
+
+    def test_all_that_is_wrong(self):
+        """
+        All problems are told at once, each with its path.
+        """
+        with pytest.raises(DecodeError) as caught:
+            load(["hello", {"role": "user", "content": float("nan")}, None])
+
+        assert ["$[0]", "$[1].content", "$[2]"] == [
+            problem.path for problem in caught.value.problems
+        ]
+
+    def test_no_list(self):
+        """
+        A request is no list of items.
+        """
+        with pytest.raises(DecodeError, match="a list of items"):
+            load({"input": []})  # type: ignore[arg-type]
+
+    def test_halves_of_pairs(self):
+        """
+        Half of a surrogate pair becomes U+FFFD, and a note says where.
+        """
+        (said,) = load([{"role": "user", "content": "a\ud83d"}])
+
+        assert "a\ufffd" == said.text
+        assert ["[0].content"] == [*said.metadata["openai_responses"]["mended"]]
+        assert 1 == len(dump([said]).lost)
+
+
+class TestExtended:
+    @given(ITEMS, st.lists(st.integers(0, 9), max_size=4))
+    def test_however_many_at_a_time(self, items, at):
+        """
+        One item at a time, all at once or anything between: the messages are
+        the same, and so are the items.
+        """
+        state = grown(items, at=at)
+
+        assert load(items) == tuple(state.messages)
+        assert as_json(items) == as_json(items_of(state))
+
+    def test_keeps_what_it_does_not_change(self):
+        """
+        What goes on with an answer makes a new entry of it; all others stay
+        the entries they were.
+        """
+        before = grown(PARALLEL[:3])
+        after = extended(before, PARALLEL[3:])
+
+        assert before.entries[0] is after.entries[0]
+        assert before.entries[1].id != after.entries[1].id
+        assert before.id == after.id
+        assert 2 == len(before)
+
+    def test_a_new_answer_is_another_entry(self):
+        """
+        A message of the model's behind another one leaves that alone.
+        """
+        before = grown([message("One.")])
+        after = extended(before, [message("Two.")])
+
+        assert before.entries[0] is after.entries[0]
+        assert 2 == len(after)
+
+    def test_nothing(self):
+        """
+        Adding nothing is no change.
+        """
+        state = grown(PARALLEL)
+
+        assert state is extended(state, [])
+
+    @pytest.mark.parametrize("state", [Aggregator.new(), grown(PARALLEL)])
+    def test_no_list(self, state):
+        """
+        What is no list of items is refused, whatever came before.
+        """
+        with pytest.raises(DecodeError):
+            extended(state, {"role": "user"})  # type: ignore[arg-type]
+
+    def test_never_rewrites_what_others_said(self):
+        """
+        An answer that came over another way stays as it is, with what it
+        cost and what was noted on it.
+        """
+        state = Aggregator.new().add_assistant_message(
+            AssistantMessage("Hm.", metadata={"app": {"shown": True}})
+        )
+
+        assert state.entries[0] is extended(state, [call()]).entries[0]
+
+    def test_results_of_long_ago(self):
+        """
+        A result finds its call however far back it is, and the last of them.
+        """
+        items = [call("old"), result(), call("new"), *PARALLEL[:1], message("Hm.")]
+
+        (said,) = extended(grown(items), [result()]).messages[-1:]
+
+        assert isinstance(said, ToolMessage)
+        assert "new" == said.tool_name
+
+
+class TestShortened:
+    @given(ITEMS)
+    def test_one_item_each(self, items):
+        """
+        Each time the newest item is taken away, and the messages left are
+        those of the items left.
+        """
+        state = grown(items)
+        for at in range(len(items) - 1, -1, -1):
+            state, popped = shortened(state)
+
+            assert as_json(items[at]) == as_json(popped)
+            assert load(items[:at]) == tuple(state.messages)
+
+        assert (state, None) == shortened(state)
+
+    def test_spent_stays_spent(self):
+        """
+        Id and bill are what they were.
+        """
+        state = grown(PARALLEL).add_usage(Usage(prompt_tokens=5), key="r1").fork()
+        short, _ = shortened(state)
+
+        assert state.id == short.id
+        assert state.parent_id == short.parent_id
+        assert state.ledger == short.ledger
+        assert len(short) == short.init_len
+
+    def test_results_of_other_kinds(self):
+        """
+        The item is the one that was there, though only its call tells what
+        kind of result it is.
+        """
+        state = (
+            Aggregator.new()
+            .add_tool_call(ToolCall("c1", "f", "x", type="custom"))
+            .add_tool_response(ToolMessage("12", tool_call_id="c1"))
+        )
+
+        _, popped = shortened(state)
+
+        assert items_of(state)[-1] == popped
+        assert popped is not None
+        assert "custom_tool_call_output" == popped["type"]
+
+    def test_passes_over_what_no_item_can_say(self):
+        """
+        What is another provider's own stays; the newest item before it goes.
+        """
+        state = grown([message("One."), {"role": "user", "content": "Two."}])
+        state = state.add(UnknownMessage({"type": "ping"}, source="anthropic"))
+
+        short, popped = shortened(state)
+
+        assert {"role": "user", "content": "Two."} == popped
+        assert [AssistantMessage, UnknownMessage] == [type(one) for one in short]

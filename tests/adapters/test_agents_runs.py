@@ -1,0 +1,431 @@
+"""
+Real runs of the OpenAI Agents SDK on sessions in a store, with a model that
+says what it was told to.
+"""
+
+import asyncio
+import sqlite3
+
+import pytest
+from agents import (
+    Agent,
+    OpenAIResponsesCompactionSession,
+    RunConfig,
+    Runner,
+    RunState,
+    SQLiteSession,
+    function_tool,
+)
+from agents.memory import SessionSettings
+from openai.types.responses import ResponseOutputMessage
+
+from conversation_state import AssistantMessage, ToolMessage
+from conversation_state.adapters import anthropic, gemini, openai_chat, openai_responses
+from conversation_state.adapters.agents import StoreSession
+from conversation_state.store import open_store
+from conversation_state.trimming import TrimContext, Trimmer, keep_last
+from tests.adapters.agents import Scripted, calls, says, thinks
+from tests.adapters.contract import as_json
+
+QUIET = RunConfig(tracing_disabled=True)
+run = asyncio.run
+
+
+@function_tool
+def add(a: int, b: int) -> int:
+    """
+    The sum of two numbers.
+    """
+    return a + b
+
+
+@function_tool(needs_approval=True)
+def book(what: str) -> str:
+    """
+    Book something.
+    """
+    return f"{what}: booked."
+
+
+def agent(*answers, **options):
+    """
+    An agent that has tools, and its model.
+    """
+    model = Scripted(*answers, named=options.pop("named", True))
+    tools = options.pop("tools", [add])
+    return Agent("desk", model=model, tools=tools, **options), model
+
+
+ANSWERS = (
+    [thinks(), calls("add", "c1", a=1, b=2), calls("add", "c2", a=3, b=4)],
+    [says("3 and 7.")],
+)
+
+
+@pytest.fixture
+def store():
+    """
+    A store that is gone with the test.
+    """
+    with open_store("memory:") as opened:
+        yield opened
+
+
+@pytest.fixture
+def session(store):
+    """
+    A session nothing was added to.
+    """
+    return StoreSession(store, "alice")
+
+
+async def whole(desk, said, session):
+    """
+    A run that answers at once.
+    """
+    return await Runner.run(desk, said, session=session, run_config=QUIET)
+
+
+async def streamed(desk, said, session):
+    """
+    A run that streams.
+    """
+    result = Runner.run_streamed(desk, said, session=session, run_config=QUIET)
+    async for _ in result.stream_events():
+        pass
+    return result
+
+
+@pytest.mark.parametrize("runs", [whole, streamed])
+class TestRun:
+    def test_holds_what_was_said(self, session, runs):
+        """
+        The session has what the run would send on, and what the SDK's own
+        session has.
+        """
+
+        async def check(session):
+            first, _ = agent(*ANSWERS)
+            second, model = agent([says("Bye.", 2)])
+            ours = await runs(first, "Add.", session)
+            await runs(second, "Bye!", session)
+            return ours.to_input_list(), await session.get_items(), model.asked
+
+        peer = SQLiteSession("alice")
+        sent, items, asked = run(check(session))
+        theirs, their_items, their_asked = run(check(peer))
+        peer.close()
+
+        assert as_json(sent) == as_json(items[: len(sent)])
+        assert as_json(their_items) == as_json(items)
+        assert as_json(their_asked) == as_json(asked)
+        assert theirs == sent
+
+    def test_is_a_conversation(self, session, runs):
+        """
+        A response of the model's is one message, whatever it called, and
+        every adapter has valid words for it.
+        """
+        desk, _ = agent(*ANSWERS)
+        run(runs(desk, "Add.", session))
+        state = run(session.state())
+
+        assert [AssistantMessage, ToolMessage, ToolMessage, AssistantMessage] == [
+            type(message) for message in state.messages[1:]
+        ]
+        assert ["c1", "c2"] == [call.id for call in state[1].tool_calls]
+        assert () == TrimContext.of(state).problems()
+        assert as_json(run(session.get_items())) == as_json(
+            openai_responses.dump(state).payload["input"]
+        )
+        chat = openai_chat.dump(state).payload["messages"]
+        assert ["user", "assistant", "tool", "tool", "assistant"] == [
+            message["role"] for message in chat
+        ]
+        turns = anthropic.dump(state).payload["messages"]
+        assert ["c1", "c2"] == [block["tool_use_id"] for block in turns[2]["content"]]
+        contents = gemini.dump(state).payload["contents"]
+        assert ["user", "model", "user", "model"] == [one["role"] for one in contents]
+
+    def test_handoff(self, session, runs):
+        """
+        Who takes over goes on in the same session.
+        """
+        clerk = Agent("clerk", model=(model := Scripted([says("Here.")])))
+        desk, _ = agent([calls("transfer_to_clerk")], handoffs=[clerk])
+        result = run(runs(desk, "A clerk, please.", session))
+
+        assert "Here." == result.final_output
+        assert as_json(result.to_input_list()) == as_json(run(session.get_items()))
+        assert 3 == len(model.asked[0])
+        assert "c1" == run(session.state())[2].tool_call_id
+
+    def test_approval(self, session, runs):
+        """
+        A run that stops to ask goes on where it stopped, also from JSON, and
+        everything is there once.
+        """
+        desk, _ = agent([calls("book", what="A room")], [says("Done.")], tools=[book])
+
+        async def check():
+            result = await runs(desk, "Book.", session)
+            kept = result.to_state().to_json()
+            state = await RunState.from_json(desk, kept)
+            (asked,) = state.get_interruptions()
+            state.approve(asked)
+            return await runs(desk, state, session)
+
+        result = run(check())
+
+        assert "Done." == result.final_output
+        assert ["user", "function_call", "function_call_output", "message"] == [
+            item.get("type", item.get("role")) for item in run(session.get_items())
+        ]
+        assert () == TrimContext.of(run(session.state())).problems()
+
+    def test_callback(self, session, runs):
+        """
+        What a callback hides from the model stays stored, and what it adds
+        is no history.
+        """
+        run(runs(agent([says("Hello.")])[0], "Hi.", session))
+        desk, model = agent([says("Bye.", 2)])
+
+        def last_only(history, new):
+            return history[-1:] + new
+
+        config = RunConfig(tracing_disabled=True, session_input_callback=last_only)
+
+        async def check():
+            if runs is whole:
+                await Runner.run(desk, "Bye!", session=session, run_config=config)
+            else:
+                result = Runner.run_streamed(
+                    desk, "Bye!", session=session, run_config=config
+                )
+                async for _ in result.stream_events():
+                    pass
+
+        run(check())
+
+        assert 2 == len(model.asked[0])
+        assert ["Hi.", "Hello.", "Bye!", "Bye."] == [
+            message.text for message in run(session.state())
+        ]
+
+    def test_view(self, store, runs):
+        """
+        The model sees what the view shows, and what it says then is stored
+        with all the rest.
+        """
+        session = StoreSession(store, "alice", view=Trimmer(None, keep_last(1)))
+        desk, model = agent(*ANSWERS, [says("Bye.", 2)])
+        run(runs(desk, "Add.", session))
+        run(runs(desk, "Bye!", session))
+
+        assert ["3 and 7.", "Bye!"] == [
+            message.text for message in openai_responses.load(model.asked[-1])
+        ]
+        assert 7 == len(run(session.state()))
+
+    def test_record(self, session, runs):
+        """
+        A run is paid once, however often it is recorded.
+        """
+        desk, _ = agent(*ANSWERS)
+        result = run(runs(desk, "Add.", session))
+
+        spent = run(session.record(result))
+        assert spent == run(session.record(result))
+        assert result.context_wrapper.usage.total_tokens == spent.total_tokens
+        assert 220 == spent.total_tokens
+        if runs is streamed:
+            assert 128 == spent.prompt_tokens_details.cached_tokens
+            assert 16 == spent.extra["cache_write_tokens"]
+            assert 10 == spent.completion_tokens_details.reasoning_tokens
+
+    def test_record_without_ids(self, session, runs):
+        """
+        So it is where the provider gives responses no id.
+        """
+        desk, _ = agent(*ANSWERS, named=False)
+        result = run(runs(desk, "Add.", session))
+        run(session.record(result))
+
+        assert 220 == run(session.record(result)).total_tokens
+
+    def test_failed(self, session, runs):
+        """
+        After a model that failed the session has what was said, and the next
+        run goes on from there.
+        """
+        with pytest.raises(IndexError):
+            run(runs(agent()[0], "Hi.", session))
+        run(runs(agent([says("Hello.")])[0], "Hi again.", session))
+
+        assert ["Hi.", "Hi again.", "Hello."] == [
+            message.text for message in run(session.state())
+        ]
+
+
+class TestSync:
+    def test_run_sync(self, session):
+        """
+        Programs without an event loop have the same.
+        """
+        desk, _ = agent(*ANSWERS)
+        result = Runner.run_sync(desk, "Add.", session=session, run_config=QUIET)
+
+        assert as_json(result.to_input_list()) == as_json(run(session.get_items()))
+
+
+class TestSettings:
+    @pytest.mark.parametrize("limit", range(1, 7))
+    def test_limit(self, store, limit):
+        """
+        Wherever a limit cuts, a run goes on, and all stays stored.
+        """
+        settings = SessionSettings(limit=limit)
+        session = StoreSession(store, "alice", session_settings=settings)
+        desk, model = agent(*ANSWERS, [says("Bye.", 2)])
+        run(whole(desk, "Add.", session))
+        run(whole(desk, "Bye!", session))
+
+        assert limit + 1 >= len(model.asked[-1])
+        assert 7 == len(run(session.state()))
+
+    def test_limit_of_a_run(self, session):
+        """
+        A run may have a limit of its own.
+        """
+        desk, model = agent(*ANSWERS, [says("Bye.", 2)])
+        run(whole(desk, "Add.", session))
+        config = RunConfig(
+            tracing_disabled=True, session_settings=SessionSettings(limit=1)
+        )
+        run(Runner.run(desk, "Bye!", session=session, run_config=config))
+
+        assert 2 == len(model.asked[-1])
+
+
+class TestBranches:
+    def test_edit_and_ask_again(self, session):
+        """
+        Another question in place of the last one, and both answers stay.
+        """
+        run(whole(agent([says("Hello.")])[0], "Hi.", session))
+        run(whole(agent([says("At noon.", 2)])[0], "When to Bern?", session))
+        retry = run(session.fork("alice, 2", before_turn=-1))
+        desk, model = agent([says("At ten.", 2)])
+        run(whole(desk, "When to Basel?", retry))
+
+        assert ["Hi.", "Hello.", "When to Basel?"] == [
+            message.text for message in openai_responses.load(model.asked[0])
+        ]
+        assert ["Hi.", "Hello.", "When to Basel?", "At ten."] == [
+            message.text for message in run(retry.state())
+        ]
+        assert "At noon." == run(session.state())[-1].text
+
+    def test_two_runners(self, tmp_path):
+        """
+        Two runs at once on one session lose nothing of each other.
+        """
+        url = f"sqlite:///{tmp_path}/talks.db"
+
+        async def check():
+            async with (
+                StoreSession.from_url(url, "alice") as one,
+                StoreSession.from_url(url, "alice") as two,
+            ):
+                results = await asyncio.gather(
+                    whole(agent(*ANSWERS)[0], "One.", one),
+                    whole(agent(*ANSWERS)[0], "Two.", two),
+                )
+                return results, await one.get_items()
+
+        results, items = run(check())
+        texts = [item.get("content") for item in items]
+
+        assert 2 * 7 == len(items)
+        assert 1 == texts.count("One.")
+        assert 1 == texts.count("Two.")
+        assert sorted(as_json(item) for item in items) == sorted(
+            as_json(item) for result in results for item in result.to_input_list()[-7:]
+        )
+
+
+class Compacting:
+    """
+    As much of OpenAI's client as a compaction asks for.
+    """
+
+    class responses:  # noqa: N801 - the client's word
+        """
+        Its part for responses.
+        """
+
+        @staticmethod
+        async def compact(**_):
+            """
+            One item for all that was said.
+            """
+
+            class Compacted:
+                output = (
+                    ResponseOutputMessage.model_validate(
+                        {**says("All of it.").model_dump(), "id": "msg_9"}
+                    ),
+                )
+                usage = None
+
+            return Compacted
+
+
+class TestCompaction:
+    def test_loses_nothing(self, session):
+        """
+        Under the SDK's session that compacts, what was compacted stays in
+        the history.
+        """
+        compacting = OpenAIResponsesCompactionSession(
+            "alice",
+            underlying_session=session,
+            client=Compacting,  # type: ignore[arg-type]
+            compaction_mode="input",
+        )
+
+        async def check():
+            await whole(agent(*ANSWERS)[0], "Add.", session)
+            await compacting.run_compaction({"force": True})
+            return await compacting.get_items(), await session.history()
+
+        items, history = run(check())
+
+        assert ["All of it."] == [item["content"][0]["text"] for item in items]
+        whole_talk = [head for head in history if head.length == 5]
+        assert "3 and 7." == run(session.state(at=whole_talk[0]))[-1].text
+
+
+def test_no_locked_database(tmp_path):
+    """
+    A file that somebody else holds for a moment is waited for.
+    """
+    path = tmp_path / "talks.db"
+
+    async def check():
+        async with StoreSession.from_url(f"sqlite:///{path}", "alice") as session:
+            await session.add_items([{"role": "user", "content": "hi"}])
+            other = sqlite3.connect(path, isolation_level=None)
+            other.execute("begin immediate")
+            adding = asyncio.create_task(
+                session.add_items([{"role": "user", "content": "again"}])
+            )
+            await asyncio.sleep(0.05)
+            is_waiting = not adding.done()
+            other.execute("rollback")
+            other.close()
+            await adding
+            return is_waiting, len(await session.get_items())
+
+    assert (True, 2) == run(check())

@@ -1,0 +1,994 @@
+"""
+Sessions of the OpenAI Agents SDK on a store: what it asks of them, and what a
+store adds.
+"""
+
+import asyncio
+import gc
+import pickle
+import subprocess
+import sys
+import threading
+from itertools import pairwise
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+from agents import SQLiteSession
+from agents.memory import Session, SessionSettings
+from hypothesis import given
+from hypothesis import strategies as st
+
+from conversation_state import Aggregator, AssistantMessage, ToolCall, ToolMessage
+from conversation_state.adapters import agents, openai_chat
+from conversation_state.adapters.agents import StoreSession
+from conversation_state.counting import TokenBudget
+from conversation_state.errors import (
+    BudgetExceededError,
+    DecodeError,
+    InvalidUsageError,
+    NotSavedError,
+    StaleHeadError,
+    StoreError,
+)
+from conversation_state.messages import UnknownMessage, UserMessage
+from conversation_state.store import open_store
+from conversation_state.trimming import Trimmer, fit, keep_last
+from conversation_state.usage import PromptTokensDetails, Usage
+from tests.adapters.contract import as_json
+from tests.adapters.openai_responses import INPUTS
+from tests.adapters.test_agents_items import PARALLEL
+
+ROOT = Path(__file__).resolve().parent.parent.parent
+run = asyncio.run
+
+
+@pytest.fixture
+def store():
+    """
+    A store that is gone with the test.
+    """
+    with open_store("memory:") as opened:
+        yield opened
+
+
+@pytest.fixture
+def session(store):
+    """
+    A session nothing was added to.
+    """
+    return StoreSession(store, "alice")
+
+
+@pytest.fixture
+def talk(session):
+    """
+    A session in which something was said.
+    """
+    run(session.add_items(PARALLEL))
+    return session
+
+
+def user(text):
+    """
+    An item of a user's.
+    """
+    return {"role": "user", "content": text}
+
+
+def contents(items):
+    """
+    What users' items say.
+    """
+    return [item["content"] for item in items]
+
+
+def said(state):
+    """
+    The texts of a state.
+    """
+    return [message.text for message in state]
+
+
+class TestMaking:
+    def test_is_a_session(self, session):
+        """
+        It is what the SDK calls a session, by its own check.
+        """
+        assert isinstance(session, Session)
+        assert "alice" == session.session_id
+        assert session.session_settings is None
+
+    @pytest.mark.parametrize("name", ["", "x" * 501, "a\0b", "\ud800", None, 5])
+    def test_names(self, store, name):
+        """
+        What can't be a name is refused at once, and says what can.
+        """
+        with pytest.raises((ValueError, TypeError), match="session_id"):
+            StoreSession(store, name)
+
+    def test_odd_names_keep_apart(self, store):
+        """
+        Names that look alike, or like paths, are other sessions.
+        """
+        names = ["../a", "a", "A", "a ", "%", "a%", "ä", "a\u0308", "x" * 500, "'--"]
+        sessions = [StoreSession(store, name) for name in names]
+        for one in sessions:
+            run(one.add_items([user(one.session_id)]))
+
+        assert [[user(name)] for name in names] == [
+            run(one.get_items()) for one in sessions
+        ]
+
+    def test_no_store(self):
+        """
+        A URL is no store, and the error says what takes one.
+        """
+        with pytest.raises(TypeError, match="from_url"):
+            StoreSession("memory:", "alice")  # type: ignore[arg-type]
+
+    def test_no_trimmer(self, store):
+        """
+        A view is a `Trimmer`.
+        """
+        with pytest.raises(TypeError, match="Trimmer"):
+            StoreSession(store, "alice", view=fit())  # type: ignore[arg-type]
+
+    @pytest.mark.parametrize("limit", [0, 5])
+    def test_view_and_limit(self, store, limit):
+        """
+        A view and a limit are two answers to one question.
+        """
+        with pytest.raises(ValueError, match="keep_last"):
+            StoreSession(
+                store,
+                "alice",
+                view=Trimmer(None, keep_last(5)),
+                session_settings={"limit": limit},
+            )
+
+    def test_settings(self, store):
+        """
+        Settings are the SDK's, given as such or as a mapping.
+        """
+        made = StoreSession(store, "alice", session_settings={"limit": 5})
+
+        assert SessionSettings(limit=5) == made.session_settings
+
+    def test_from_url(self, tmp_path):
+        """
+        A session has a store of its own, closes it, and finds all again.
+        """
+        url = f"sqlite:///{tmp_path}/talks.db"
+
+        async def first():
+            async with StoreSession.from_url(url, "alice") as session:
+                await session.add_items(PARALLEL)
+                return session
+
+        closed = run(first())
+        with StoreSession.from_url(url, "alice") as again:
+            assert as_json(PARALLEL) == as_json(run(again.get_items()))
+            assert f"<StoreSession 'alice' in {again.store.url}>" == repr(again)
+
+        with pytest.raises(StoreError, match="closed"):
+            run(closed.get_items())
+
+    def test_from_url_refused(self, tmp_path, monkeypatch):
+        """
+        What is refused leaves no store open.
+        """
+        store = open_store(f"sqlite:///{tmp_path}/talks.db")
+        monkeypatch.setattr(agents._session, "open_store", lambda _: store)
+        with pytest.raises(ValueError, match="session_id"):
+            StoreSession.from_url("memory:", "")
+
+        with pytest.raises(StoreError, match="closed"):
+            store.names()
+
+    def test_close_leaves_a_shared_store(self, store, talk):
+        """
+        A store that was given stays open.
+        """
+        with talk:
+            pass
+
+        assert run(talk.get_items())
+        assert store is talk.store
+
+    def test_without_the_sdk(self):
+        """
+        The module imports where the SDK is not installed, and so much of it
+        as can works; what can't names the extra.
+        """
+        script = (
+            "import sys, asyncio; sys.modules['agents'] = sys.modules['openai'] = None;"
+            "from conversation_state.adapters.agents import StoreSession\n"
+            "session = StoreSession.from_url('memory:', 'a')\n"
+            "asyncio.run(session.add_items([{'role': 'user', 'content': 'hi'}]))\n"
+            "print(asyncio.run(session.get_items()))\n"
+            "try: StoreSession(session.store, 'a', session_settings={'limit': 1})\n"
+            "except ImportError as error: print(error)\n"
+        )
+        printed = subprocess.run(
+            [sys.executable, "-c", script],
+            capture_output=True,
+            check=True,
+            cwd=ROOT,
+            text=True,
+        ).stdout.splitlines()
+
+        assert "[{'role': 'user', 'content': 'hi'}]" == printed[0]
+        assert "conversation-state[agents]" in printed[1]
+
+
+class TestItems:
+    @given(INPUTS, st.integers(0, 9), st.integers(0, 12))
+    def test_as_a_list(self, items, cut, limit):
+        """
+        Items come back as they went in, the newest *limit* or all, whether
+        the store still remembers the state or has to read it.
+        """
+
+        async def check():
+            with open_store("memory:") as store:
+                session = StoreSession(store, "alice")
+                await session.add_items(items[:cut])
+                await session.add_items(items[cut:])
+                whole, newest = (
+                    await session.get_items(),
+                    await session.get_items(limit),
+                )
+                assert as_json(items) == as_json(whole)
+                assert as_json(items[max(len(items) - limit, 0) :]) == as_json(newest)
+
+        run(check())
+
+    def test_beside_sqlite_session(self, session):
+        """
+        Whatever is done with it, it holds what the SDK's own session holds.
+        """
+
+        async def check():
+            peer = SQLiteSession("alice")
+            for one in (session, peer):
+                await one.add_items(PARALLEL[:4])
+                await one.pop_item()
+                await one.pop_item()
+                await one.add_items([])
+                await one.add_items(PARALLEL[4:])
+            ours, theirs = [
+                [await one.get_items(), await one.get_items(3), await one.get_items(0)]
+                for one in (session, peer)
+            ]
+            peer.close()
+            return ours, theirs
+
+        ours, theirs = run(check())
+
+        assert as_json(theirs) == as_json(ours)
+
+    def test_nothing_yet(self, session):
+        """
+        A session nothing was added to is empty, and asking makes nothing.
+        """
+        assert [] == run(session.get_items())
+        assert [] == run(session.get_items(5))
+        assert run(session.pop_item()) is None
+        run(session.add_items([]))
+        run(session.clear_session())
+        assert () == run(session.history())
+        assert () == session.store.names()
+
+    def test_is_a_conversation(self, talk, store):
+        """
+        What is saved is a state like others, for every adapter.
+        """
+        state = store.load("alice")
+
+        assert ["user", "assistant", "tool", "tool", "assistant"] == [
+            message.role for message in state
+        ]
+        assert state == run(talk.state())
+        chat = openai_chat.dump(state).payload["messages"]
+        assert ["c1", "c2"] == [one["id"] for one in chat[1]["tool_calls"]]
+        assert ["c1", "c2"] == [one.get("tool_call_id") for one in chat[2:4]]
+
+    def test_what_others_said(self, store, session):
+        """
+        A conversation another adapter or program saved goes on here.
+        """
+        state = (
+            Aggregator.new()
+            .add_user_prompt("Sea or hills?")
+            .add_tool_call(ToolCall("c1", "f", "x", type="custom"))
+            .add_tool_response(ToolMessage("12", tool_call_id="c1"))
+            .add(UnknownMessage({"type": "ping"}, source="anthropic"))
+            .add(UnknownMessage({"type": "ping"}, source="anthropic"))
+        )
+        store.save("alice", state)
+        items = run(session.get_items())
+
+        assert ["user", "custom_tool_call", "custom_tool_call_output"] == [
+            item.get("type", item.get("role")) for item in items
+        ]
+        assert items[-1:] == run(session.get_items(1))
+        assert items == run(session.get_items(100))
+        run(session.add_items([user("And now?")]))
+        assert [*state.entries] == [*store.load("alice").entries][:5]
+
+    def test_limit_reads_the_end(self, store, talk, monkeypatch):
+        """
+        A limit reads the window it needs, and not what came before.
+        """
+        run(talk.add_items([user("again"), *PARALLEL[1:]] * 30))
+        asked = []
+        load = store.load
+
+        def watched(name, **options):
+            asked.append(options)
+            return load(name, **options)
+
+        monkeypatch.setattr(store, "load", watched)
+        items = run(talk.get_items(3))
+
+        assert as_json(PARALLEL[-3:]) == as_json(items)
+        assert asked
+        assert all(options["last"] <= 7 for options in asked)
+
+    @pytest.mark.parametrize("limit", [-1, 1.5, True, "5"])
+    def test_no_limit(self, talk, limit):
+        """
+        What is no number of items is refused.
+        """
+        with pytest.raises(ValueError, match="limit is"):
+            run(talk.get_items(limit))
+
+    def test_settings_limit(self, store, talk):
+        """
+        The limit of the settings holds where none is asked for.
+        """
+        other = StoreSession(store, "alice", session_settings=SessionSettings(limit=2))
+
+        assert as_json(PARALLEL[-2:]) == as_json(run(other.get_items()))
+        assert as_json(PARALLEL[-1:]) == as_json(run(other.get_items(1)))
+
+    def test_theirs_to_change(self, talk):
+        """
+        Items are the caller's to change, and change nothing here.
+        """
+        items = run(talk.get_items())
+        items[0]["content"] = "Neither."
+        del items[1:]
+
+        assert as_json(PARALLEL) == as_json(run(talk.get_items()))
+
+    def test_all_or_none(self, talk):
+        """
+        If one item can't be kept, none is, and the error says which.
+        """
+        with pytest.raises(DecodeError, match=r"\$\[1\].content"):
+            run(talk.add_items([user("a"), user(float("nan"))]))
+
+        assert as_json(PARALLEL) == as_json(run(talk.get_items()))
+
+    @pytest.mark.parametrize("text", ["a\0b", "\ufffd", "x" * 1_000_000, "\U0001f600"])
+    def test_texts(self, talk, text):
+        """
+        Texts of any kind and length come back as they were.
+        """
+        run(talk.add_items([user(text)]))
+
+        assert [user(text)] == run(talk.get_items(1))
+
+    def test_halves_of_pairs(self, talk):
+        """
+        Half of a surrogate pair, which no UTF-8 can carry, becomes U+FFFD.
+        """
+        run(talk.add_items([user("a\ud83d")]))
+
+        assert [user("a\ufffd")] == run(talk.get_items(1))
+
+    def test_same_twice(self, session):
+        """
+        The same item added twice is there twice.
+        """
+        run(session.add_items([user("hi"), user("hi")]))
+        run(session.add_items([user("hi")]))
+
+        assert [user("hi")] * 3 == run(session.get_items())
+
+    def test_writes_what_is_new(self, tmp_path):
+        """
+        Turn 200 adds as many rows as turn 20, and as many bytes.
+        """
+
+        async def grow():
+            path = tmp_path / "talks.db"
+            async with StoreSession.from_url(f"sqlite:///{path}", "alice") as session:
+                counts = []
+                for turn in range(200):
+                    await session.add_items([user(f"{turn:03}")])
+                    await session.add_items(PARALLEL[1:])
+                    with session.store._core.backend.reading() as tx:
+                        rows = [
+                            len(tx.scan(name, None, None))
+                            for name in ("entries", "branches", "revisions", "blobs")
+                        ]
+                        size = sum(
+                            len(row[2]) for row in tx.scan("entries", None, None)
+                        )
+                    counts.append((*rows, size))
+                return counts
+
+        counts = run(grow())
+        added = [
+            [after - before for before, after in zip(*pair, strict=True)]
+            for pair in pairwise(counts)
+        ]
+
+        assert added[20] == added[198]
+
+
+class TestPop:
+    def test_each_item(self, talk):
+        """
+        One item at a time, from the end, until there is none.
+        """
+        popped = [run(talk.pop_item()) for _ in range(len(PARALLEL) + 1)]
+
+        assert as_json([*PARALLEL[::-1], None]) == as_json(popped)
+        assert [] == run(talk.get_items())
+
+    def test_tool_pairs(self, talk):
+        """
+        Half of a pair may be popped and added again: the conversation is what
+        it was.
+        """
+        before = run(talk.state())
+        popped = [run(talk.pop_item()) for _ in range(4)]
+        run(talk.add_items(popped[::-1]))
+        after = run(talk.state())
+
+        assert before.messages == after.messages
+        assert before.id == after.id
+
+    def test_stays_in_the_history(self, talk):
+        """
+        What was popped is a revision ago.
+        """
+        run(talk.pop_item())
+
+        assert "Both." == said(run(talk.state(at=1)))[-1]
+
+
+class TestClear:
+    def test_nothing_is_left(self, talk):
+        """
+        No items, and what is added next is the first.
+        """
+        run(talk.clear_session())
+
+        assert [] == run(talk.get_items())
+        run(talk.add_items([user("hi")]))
+        assert [user("hi")] == run(talk.get_items())
+
+    def test_stays_in_the_history(self, talk):
+        """
+        What was there is a revision ago, and what was spent is spent.
+        """
+        run(talk.record(a_run("r1")))
+        run(talk.clear_session())
+        state = run(talk.rollback(2))
+
+        assert "Both." == said(state)[-1]
+        assert 110 == run(talk.state(at=3)).total_usage.total_tokens
+
+
+class TestAtOnce:
+    def test_tasks(self, session):
+        """
+        Tasks that add at once all do, each batch in one piece.
+        """
+
+        async def check():
+            async def add(number):
+                await session.add_items([user(f"{number} a"), user(f"{number} b")])
+
+            await asyncio.gather(*map(add, range(20)))
+            return contents(await session.get_items())
+
+        texts = run(check())
+
+        assert {f"{number} {one}" for number in range(20) for one in "ab"} == {*texts}
+        assert 40 == len(texts)
+        assert all(
+            f"{first[:-1]}b" == second
+            for first, second in zip(texts[::2], texts[1::2], strict=True)
+        )
+
+    def test_pop(self, session):
+        """
+        What tasks pop at once are other items, each once.
+        """
+
+        async def check():
+            items = [user(str(number)) for number in range(20)]
+            await session.add_items(items)
+            popped = await asyncio.gather(*[session.pop_item() for _ in range(25)])
+            return popped, await session.get_items()
+
+        popped, left = run(check())
+
+        assert 5 == popped.count(None)
+        assert {str(number) for number in range(20)} == {
+            item["content"] for item in popped if item
+        }
+        assert [] == left
+
+    def test_threads_and_stores(self, tmp_path):
+        """
+        Threads with a store each, as processes have, lose nothing.
+        """
+        url = f"sqlite:///{tmp_path}/talks.db"
+        StoreSession.from_url(url, "alice").close()
+
+        def work(number):
+            async def add():
+                async with StoreSession.from_url(url, "alice") as session:
+                    for turn in range(5):
+                        await session.add_items([user(f"{number} {turn}")])
+
+            run(add())
+
+        threads = [threading.Thread(target=work, args=(n,)) for n in range(4)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+
+        with StoreSession.from_url(url, "alice") as session:
+            texts = contents(run(session.get_items()))
+        for number in range(4):
+            own = [text for text in texts if text.startswith(f"{number} ")]
+            assert [f"{number} {turn}" for turn in range(5)] == own
+        assert 20 == len(texts)
+
+    def test_cancelled(self, session):
+        """
+        A run that is cancelled while it adds ends when all is added, or
+        nothing: never while a thread still writes.
+        """
+
+        async def check():
+            adding = asyncio.create_task(session.add_items([user("hi")]))
+            await asyncio.sleep(0)
+            adding.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await adding
+            return await session.get_items()
+
+        before = run(check())
+
+        assert before == run(session.get_items())
+        assert before in ([], [user("hi")])
+
+    def test_the_loop_goes_on(self, session, monkeypatch):
+        """
+        While the store waits for its disk, other tasks run.
+        """
+        go = threading.Event()
+        update = session.store.update
+
+        def slow(*args, **options):
+            assert go.wait(60)
+            return update(*args, **options)
+
+        monkeypatch.setattr(session.store, "update", slow)
+
+        async def check():
+            adding = asyncio.create_task(session.add_items([user("hi")]))
+            await asyncio.sleep(0.01)
+            go.set()
+            await adding
+
+        run(check())
+
+        assert [user("hi")] == run(session.get_items())
+
+
+class TestView:
+    LONG = (
+        *(user("Sea or hills?"), *PARALLEL[1:]),
+        *(user("Where to sleep?"), *PARALLEL[1:]),
+        *(user("When?"), *PARALLEL[1:]),
+    )
+
+    def test_shows_a_part(self, store):
+        """
+        A run gets what the view shows, valid and without orphans; all stays
+        stored, and a limit that is asked for is of all.
+        """
+        session = StoreSession(store, "alice", view=Trimmer(None, keep_last(3)))
+        run(session.add_items(list(self.LONG)))
+
+        assert as_json(PARALLEL[-1:]) == as_json(run(session.get_items()))
+        assert as_json(self.LONG[-3:]) == as_json(run(session.get_items(3)))
+        assert 15 == len(run(session.state()))
+
+    def test_never_cuts_an_answer(self, store):
+        """
+        Wherever a view begins, no result is without its call and no call
+        without the thought that led to it.
+        """
+        run(StoreSession(store, "alice").add_items(list(self.LONG)))
+        for n in range(1, 16):
+            session = StoreSession(store, "alice", view=Trimmer(None, keep_last(n)))
+            items = run(session.get_items())
+            kinds = [item.get("type") for item in items]
+            assert kinds.count("function_call_output") == 2 * kinds.count("reasoning")
+            assert kinds.count("function_call") == 2 * kinds.count("reasoning")
+
+    def test_awaited_steps(self, store):
+        """
+        A view may have to ask somebody, a model say.
+        """
+
+        async def step(context):
+            await asyncio.sleep(0)
+            return context.remove([0])
+
+        session = StoreSession(store, "alice", view=Trimmer(None, step))
+        run(session.add_items([user("a"), user("b")]))
+
+        assert [user("b")] == run(session.get_items())
+
+    def test_no_such_view(self, store):
+        """
+        Where nothing fits, that is an error, not an empty history.
+        """
+        view = Trimmer(TokenBudget(context_window=1), fit())
+        session = StoreSession(store, "alice", view=view)
+        run(session.add_items([user("x" * 100)]))
+
+        with pytest.raises(BudgetExceededError):
+            run(session.get_items())
+
+    def test_nothing_yet(self, store):
+        """
+        Of nothing the view is nothing.
+        """
+        session = StoreSession(store, "alice", view=Trimmer(None, keep_last(4)))
+
+        assert [] == run(session.get_items())
+
+    def test_forks_have_it(self, store):
+        """
+        A fork shows what the session it was forked from would.
+        """
+        session = StoreSession(store, "alice", view=Trimmer(None, keep_last(1)))
+        run(session.add_items([user("a"), user("b")]))
+
+        assert [user("b")] == run(run(session.fork("bob")).get_items())
+
+
+class TestHistory:
+    def test_checkpoint_and_rollback(self, talk):
+        """
+        A label is a place to go back to; what came after stays in the
+        history, and what was spent is spent.
+        """
+        head = run(talk.checkpoint("before booking"))
+        run(talk.add_items([user("Book it.")]))
+        run(talk.record(a_run("r1")))
+        state = run(talk.rollback("before booking"))
+
+        assert "before booking" == head.label
+        assert as_json(PARALLEL) == as_json(run(talk.get_items()))
+        assert state == run(talk.state())
+        assert 110 == state.total_usage.total_tokens
+        assert "Book it." == said(run(talk.state(at=3)))[-1]
+        assert [4, 3, 2, 1] == [one.revision for one in run(talk.history())]
+        assert [4] == [one.revision for one in run(talk.history(limit=1))]
+        assert [*run(talk.state(at=1)).entries] == [*state.entries]
+
+    def test_rollback_to_a_head(self, talk):
+        """
+        A head that was kept is a place, too.
+        """
+        (head,) = run(talk.history())
+        run(talk.pop_item())
+        run(talk.rollback(head))
+
+        assert as_json(PARALLEL) == as_json(run(talk.get_items()))
+
+    def test_rollback_before_a_turn(self, talk):
+        """
+        Before a user's message, counted from either end.
+        """
+        run(talk.add_items([user("Book it."), *PARALLEL[-1:]]))
+
+        state = run(talk.rollback(before_turn=-1))
+        assert as_json(PARALLEL) == as_json(run(talk.get_items()))
+        assert 5 == len(state)
+        run(talk.rollback(2, before_turn=1))
+        assert as_json(PARALLEL) == as_json(run(talk.get_items()))
+        run(talk.rollback(before_turn=0))
+        assert [] == run(talk.get_items())
+
+    def test_rollback_nowhere(self, talk):
+        """
+        Where it can't go it says so, and stays.
+        """
+        with pytest.raises(TypeError, match="before_turn"):
+            run(talk.rollback())
+        with pytest.raises(NotSavedError):
+            run(talk.rollback("no such label"))
+        with pytest.raises(IndexError, match="1 message"):
+            run(talk.rollback(before_turn=1))
+        with pytest.raises(NotSavedError):
+            run(StoreSession(talk.store, "bob").rollback(1))
+
+        assert 1 == len(run(talk.history()))
+
+    def test_to_where_it_is(self, talk):
+        """
+        Going back to where it is changes nothing.
+        """
+        run(talk.rollback(1))
+
+        assert 1 == len(run(talk.history()))
+
+    def test_nothing_yet(self, session):
+        """
+        A session nothing was added to has no state to show or label.
+        """
+        with pytest.raises(NotSavedError):
+            run(session.state())
+        with pytest.raises(NotSavedError):
+            run(session.checkpoint("start"))
+
+
+class TestFork:
+    def test_goes_its_own_way(self, talk):
+        """
+        Both have one past and futures of their own.
+        """
+        other = run(talk.fork("alice, by bus"))
+        run(other.add_items([user("By bus.")]))
+        run(talk.add_items([user("By train.")]))
+
+        assert "alice, by bus" == other.session_id
+        assert as_json([*PARALLEL, user("By bus.")]) == as_json(run(other.get_items()))
+        assert [user("By train.")] == run(talk.get_items(1))
+        assert run(talk.state()).id == run(other.state()).parent_id
+
+    def test_copies_nothing(self, store, talk):
+        """
+        A fork adds no message to the store, wherever it is taken.
+        """
+        run(talk.add_items([user("x"), *PARALLEL[1:]] * 20))
+
+        def rows():
+            with store._core.backend.reading() as tx:
+                return len(tx.scan("entries", None, None))
+
+        before = rows()
+        run(talk.fork("one"))
+        run(talk.fork("two", at=1))
+        run(talk.fork("three", before_turn=-1))
+
+        assert before == rows()
+
+    def test_edit_and_ask_again(self, talk):
+        """
+        From before a user's message on, another one is said.
+        """
+        run(talk.add_items([user("Book it."), *PARALLEL[-1:]]))
+        retry = run(talk.fork("retry", before_turn=-1))
+        run(retry.add_items([user("Book both.")]))
+
+        assert as_json([*PARALLEL, user("Book both.")]) == as_json(
+            run(retry.get_items())
+        )
+        assert user("Book it.") == run(talk.get_items(2))[0]
+
+    def test_at(self, talk):
+        """
+        From any moment there was.
+        """
+        run(talk.checkpoint("then"))
+        run(talk.add_items([user("a"), user("b")]))
+
+        assert as_json(PARALLEL) == as_json(
+            run(run(talk.fork("one", at="then")).get_items())
+        )
+        assert (
+            user("a") == run(run(talk.fork("two", at=2, before_turn=2)).get_items(1))[0]
+        )
+
+    def test_taken(self, talk):
+        """
+        An id that is taken is not written over.
+        """
+        run(talk.fork("bob"))
+
+        with pytest.raises(StaleHeadError):
+            run(talk.fork("bob"))
+        with pytest.raises(StaleHeadError):
+            run(talk.fork("bob", before_turn=0))
+
+    def test_pop_beyond_the_fork(self, talk):
+        """
+        A fork may take away what it inherited, and the other keeps it.
+        """
+        other = run(talk.fork("bob"))
+        popped = [run(other.pop_item()) for _ in PARALLEL]
+
+        assert as_json(PARALLEL[::-1]) == as_json(popped)
+        assert as_json(PARALLEL) == as_json(run(talk.get_items()))
+
+    def test_nothing_yet(self, session):
+        """
+        There is nothing to fork where nothing was added.
+        """
+        with pytest.raises(NotSavedError):
+            run(session.fork("bob"))
+        with pytest.raises(NotSavedError):
+            run(session.fork("bob", before_turn=0))
+
+
+class Reply(SimpleNamespace):
+    """
+    As much of a response as is recorded.
+    """
+
+
+def a_run(*ids, **counts):
+    """
+    What a run gives, with a response for each id.
+    """
+    told = {"input_tokens": 100, "output_tokens": 10, "total_tokens": 110, **counts}
+    return SimpleNamespace(
+        raw_responses=[
+            Reply(response_id=one, usage=SimpleNamespace(**told)) for one in ids
+        ]
+    )
+
+
+class TestRecord:
+    def test_once(self, talk):
+        """
+        A run that is recorded again, here or in a fork, is paid once.
+        """
+        spent = a_run("r1", "r2")
+        run(talk.record(spent, model="gpt-5"))
+        other = run(talk.fork("bob"))
+
+        assert 220 == run(talk.record(spent, model="gpt-5")).total_tokens
+        assert 220 == run(other.record(spent, model="gpt-5")).total_tokens
+        assert ["gpt-5"] * 2 == [one.model for one in run(talk.state()).ledger]
+        assert 2 == len(run(talk.history()))
+
+    @pytest.mark.parametrize("nameless", [None, "", "__fake_id__"])
+    def test_without_ids(self, talk, nameless):
+        """
+        Responses without an id are told apart, and known again, by what they
+        are and not by what they say.
+        """
+        one, two = a_run(nameless, nameless), a_run(nameless)
+        run(talk.record(one))
+        run(talk.record(one))
+
+        assert 330 == run(talk.record(two)).total_tokens
+        assert 3 == len(run(talk.state()).ledger)
+
+    def test_without_ids_after_others(self, talk):
+        """
+        A response in the place in memory of one that is gone is another one.
+        """
+        for _ in range(50):
+            spent = run(talk.record(a_run(None)))
+
+        assert 50 * 110 == spent.total_tokens
+        gc.collect()
+        assert not agents._spent._keys
+
+    def test_request_ids(self, talk):
+        """
+        The id of a request will do where the response has none.
+        """
+        first, again = a_run(None), a_run(None)
+        for one in (first, again):
+            one.raw_responses[0].request_id = "req_1"
+            run(talk.record(one))
+
+        assert ["req_1"] == [one.id for one in run(talk.state()).ledger]
+
+    def test_inclusive(self, talk):
+        """
+        What was read from the cache, written to it, or thought, is a part of
+        what went in and came out.
+        """
+        spent = a_run(
+            "r1",
+            input_tokens_details=SimpleNamespace(
+                cached_tokens=64, cache_write_tokens=8
+            ),
+            output_tokens_details=SimpleNamespace(reasoning_tokens=5),
+        )
+        told = run(talk.record(spent))
+
+        assert 100 == told.prompt_tokens
+        assert 10 == told.completion_tokens
+        assert 64 == told.prompt_tokens_details.cached_tokens
+        assert 5 == told.completion_tokens_details.reasoning_tokens
+        assert {"cache_write_tokens": 8} == dict(told.extra)
+
+    def test_nothing_cached(self, talk):
+        """
+        A zero that says nothing is left out.
+        """
+        details = SimpleNamespace(cached_tokens=0, cache_write_tokens=0)
+        told = run(talk.record(a_run("r1", input_tokens_details=details)))
+
+        assert PromptTokensDetails() == told.prompt_tokens_details
+        assert {} == dict(told.extra)
+
+    def test_no_total(self, talk):
+        """
+        Without a total it is what went in and what came out.
+        """
+        assert 110 == run(talk.record(a_run("r1", total_tokens=0))).total_tokens
+
+    def test_not_told(self, talk):
+        """
+        A response that does not say what it cost is no entry.
+        """
+        counts = {"input_tokens": 0, "output_tokens": 0, "total_tokens": 0}
+
+        assert Usage() == run(talk.record(a_run("r1", **counts)))
+        assert () == tuple(run(talk.state()).ledger)
+
+    def test_other_usage(self, talk):
+        """
+        One response with two prices is an error.
+        """
+        run(talk.record(a_run("r1")))
+
+        with pytest.raises(InvalidUsageError):
+            run(talk.record(a_run("r1"), model="gpt-5"))
+
+    def test_before_anything_was_said(self, session):
+        """
+        A bill may come first.
+        """
+        assert 110 == run(session.record(a_run("r1"))).total_tokens
+        assert [] == run(session.get_items())
+
+    def test_no_run(self, talk):
+        """
+        What is no result of a run is refused.
+        """
+        with pytest.raises(TypeError, match=r"Runner\.run"):
+            run(talk.record(Usage(prompt_tokens=5)))
+
+
+def test_not_pickled(session):
+    """
+    A session, as its store, can't be pickled, and the error says so.
+    """
+    with pytest.raises(TypeError, match="store"):
+        pickle.dumps(session)
+
+
+def test_users_messages_only():
+    """
+    Turns are told by users' messages, whoever else speaks.
+    """
+    state = Aggregator.new(messages=[AssistantMessage("a"), UserMessage("b")])
+    with open_store("memory:") as store:
+        store.save("alice", state)
+        forked = run(StoreSession(store, "alice").fork("bob", before_turn=0))
+
+        assert ["a"] == said(run(forked.state()))
