@@ -274,7 +274,14 @@ class TestSync:
         Programs without an event loop have the same.
         """
         desk, _ = agent(*ANSWERS)
-        result = Runner.run_sync(desk, "Add.", session=session, run_config=QUIET)
+        # The SDK makes a loop for the thread if it has none, and leaves it.
+        loop = asyncio.new_event_loop()
+        asyncio.set_event_loop(loop)
+        try:
+            result = Runner.run_sync(desk, "Add.", session=session, run_config=QUIET)
+        finally:
+            asyncio.set_event_loop(None)
+            loop.close()
 
         assert as_json(result.to_input_list()) == as_json(run(session.get_items()))
 
