@@ -33,10 +33,10 @@ from conversation_state.errors import (
 )
 from conversation_state.messages import UnknownMessage, UserMessage
 from conversation_state.store import open_store
-from conversation_state.trimming import Trimmer, fit, keep_last
+from conversation_state.trimming import TrimContext, Trimmer, fit, keep_last
 from conversation_state.usage import PromptTokensDetails, Usage
 from tests.adapters.contract import as_json
-from tests.adapters.openai_responses import INPUTS
+from tests.adapters.openai_responses import INPUTS, call, thought
 from tests.adapters.test_agents_items import PARALLEL
 
 ROOT = Path(__file__).resolve().parent.parent.parent
@@ -371,6 +371,30 @@ class TestItems:
             run(talk.add_items([user("a"), user(float("nan"))]))
 
         assert as_json(PARALLEL) == as_json(run(talk.get_items()))
+
+    @pytest.mark.parametrize("items", [None, "hi", {}, user("hi"), [None]])
+    def test_no_items(self, session, items):
+        """
+        What is no list of items is refused, and makes no session.
+        """
+        with pytest.raises(DecodeError):
+            run(session.add_items(items))
+
+        assert () == session.store.names()
+
+    def test_erased(self, store, talk):
+        """
+        Where what was said is erased, the session goes on: calls and results
+        have their ids still.
+        """
+        for entry in store.load("alice").entries:
+            store.erase(entry.id, reason="asked for")
+        run(talk.add_items([thought("Again."), call()]))
+        items = run(talk.get_items())
+
+        assert "Both." not in as_json(items)
+        assert "c1" in [item.get("call_id") for item in items]
+        assert () == TrimContext.of(store.load("alice").messages[:-1]).problems()
 
     @pytest.mark.parametrize("text", ["a\0b", "\ufffd", "x" * 1_000_000, "\U0001f600"])
     def test_texts(self, talk, text):

@@ -196,7 +196,7 @@ class StoreSession:
                 If one of them can't be kept as JSON; with all that is wrong,
                 each with its path.
         """
-        if items:
+        if items != []:
             await self._update(lambda state: extended(state, items))
 
     async def pop_item(self) -> TResponseInputItem | None:
