@@ -9,6 +9,7 @@ import sqlite3
 import pytest
 from agents import (
     Agent,
+    MaxTurnsExceeded,
     OpenAIResponsesCompactionSession,
     RunConfig,
     Runner,
@@ -253,6 +254,20 @@ class TestRun:
         run(session.record(result))
 
         assert 220 == run(session.record(result)).total_tokens
+
+    def test_record_a_failure(self, session, runs):
+        """
+        What a run spent before it failed is spent.
+        """
+        desk, _ = agent(*[[calls("add", f"c{n}", a=n, b=n)] for n in range(20)])
+        with pytest.raises(MaxTurnsExceeded) as caught:
+            run(runs(desk, "Add.", session))
+
+        assert caught.value.run_data is not None
+        spent = run(session.record(caught.value.run_data))
+        assert 10 * 110 == spent.total_tokens
+        assert 21 == len(run(session.get_items()))
+        assert () == TrimContext.of(run(session.state())).problems()
 
     def test_failed(self, session, runs):
         """

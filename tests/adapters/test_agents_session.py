@@ -33,10 +33,10 @@ from conversation_state.errors import (
 )
 from conversation_state.messages import UnknownMessage, UserMessage
 from conversation_state.store import open_store
-from conversation_state.trimming import TrimContext, Trimmer, fit, keep_last
+from conversation_state.trimming import TrimContext, Trimmer, fit, keep_last, repair
 from conversation_state.usage import PromptTokensDetails, Usage
 from tests.adapters.contract import as_json
-from tests.adapters.openai_responses import INPUTS, call, thought
+from tests.adapters.openai_responses import INPUTS, call, result, thought
 from tests.adapters.test_agents_items import PARALLEL
 
 ROOT = Path(__file__).resolve().parent.parent.parent
@@ -652,6 +652,21 @@ class TestView:
             kinds = [item.get("type") for item in items]
             assert kinds.count("function_call_output") == 2 * kinds.count("reasoning")
             assert kinds.count("function_call") == 2 * kinds.count("reasoning")
+
+    def test_repaired(self, store):
+        """
+        Where a run broke off between a call and its result, or somebody took
+        half of a pair away, a view may mend it; what is stored stays.
+        """
+        broken = [*PARALLEL[:5], user("Well?"), result("12", call_id="c9")]
+        session = StoreSession(store, "alice", view=Trimmer(None, repair()))
+        run(session.add_items(broken))
+        shown = run(session.get_items())
+
+        assert as_json(broken[:4]) == as_json(shown[:4])
+        assert {"c1", "c2"} == {item.get("call_id") for item in shown[4:6]}
+        assert [user("Well?")] == shown[6:]
+        assert as_json(broken) == as_json(run(session.get_items(100)))
 
     def test_awaited_steps(self, store):
         """

@@ -26,6 +26,7 @@ from conversation_state.trimming import TrimContext, Trimmer
 from conversation_state.usage import Usage
 
 if TYPE_CHECKING:
+    from agents.exceptions import RunErrorDetails
     from agents.items import TResponseInputItem
     from agents.memory import SessionSettings
     from agents.result import RunResultBase
@@ -328,7 +329,9 @@ class StoreSession:
         await _in_thread(partial(self._fork, session_id, at, before_turn))
         return forked
 
-    async def record(self, result: RunResultBase, *, model: str = "") -> Usage:
+    async def record(
+        self, result: RunResultBase | RunErrorDetails, *, model: str = ""
+    ) -> Usage:
         """
         Enter what a run spent into the ledger; what the whole session spent.
 
@@ -337,7 +340,8 @@ class StoreSession:
         program holds the response.
 
         Args:
-            result: What a run gave; if it streams, when it is done.
+            result: What a run gave; if it streams, when it is done. Of one that
+                failed the ``run_data`` of its error.
 
             model: What it was spent on.
 
