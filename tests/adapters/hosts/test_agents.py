@@ -1,0 +1,108 @@
+"""
+What all hosts promise, of sessions of the OpenAI Agents SDK.
+"""
+
+import asyncio
+from typing import Any, ClassVar
+
+from conversation_state.adapters import agents
+from tests.adapters.hosts.contract import HostContract
+from tests.adapters.openai_responses import call, message, result, thought
+from tests.adapters.test_agents_items import ITEMS
+
+
+class AgentsCase:
+    """
+    How a session is used: what a run adds, a turn at a time.
+    """
+
+    adapter = agents
+    extra = "agents"
+    packages = ("agents", "openai")
+    uses = (
+        "adapter.StoreSession.from_url('memory:', 'a', session_settings={'limit': 5})",
+    )
+    # What can't be the name of a session is the argument's fault.
+    errors = (ValueError,)
+    conversations = ITEMS
+
+    def host(self, store, key):
+        """
+        A session.
+        """
+        return agents.StoreSession(store, key)
+
+    def from_url(self, url, key):
+        """
+        A session on a store of its own.
+        """
+        return agents.StoreSession.from_url(url, key)
+
+    def say(self, host, key, messages):
+        """
+        Add items.
+        """
+        asyncio.run(self.asay(host, key, messages))
+
+    async def asay(self, host, key, messages):
+        """
+        The same from a running loop.
+        """
+        await host.add_items(messages)
+
+    def heard(self, host, key):
+        """
+        All items.
+        """
+        return asyncio.run(self.aheard(host, key))
+
+    async def aheard(self, host, key) -> list[Any]:
+        """
+        The same from a running loop.
+        """
+        items: list[Any] = await host.get_items()
+        return items
+
+    def clear(self, host, key):
+        """
+        Clear the session.
+        """
+        asyncio.run(self.aclear(host, key))
+
+    async def aclear(self, host, key):
+        """
+        The same from a running loop.
+        """
+        await host.clear_session()
+
+    def name(self, key):
+        """
+        A session's id is the name.
+        """
+        return key
+
+    def turn(self, number):
+        """
+        A question, a thought and a call, its result, an answer.
+        """
+        return [
+            self.saying(f"Question {number}"),
+            thought(f"Thought {number}", id=f"rs_{number}", encrypted_content="AAAA"),
+            call("look_up", call_id=f"call_{number}", id=f"fc_{number}"),
+            result(f"Found {number}", call_id=f"call_{number}"),
+            message(f"Answer {number}", id=f"msg_{number}"),
+        ]
+
+    def saying(self, text):
+        """
+        A user's item.
+        """
+        return {"role": "user", "content": text}
+
+
+class TestContract(HostContract):
+    """
+    What all hosts promise.
+    """
+
+    case: ClassVar = AgentsCase()
