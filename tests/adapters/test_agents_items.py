@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 
 from conversation_state import Aggregator, AssistantMessage, ToolCall, ToolMessage
 from conversation_state.adapters import Export, anthropic, openai_chat, openai_responses
-from conversation_state.adapters.agents import dump, load
+from conversation_state.adapters._responses._load import load_items
+from conversation_state.adapters.agents import _items, dump, load
 from conversation_state.adapters.agents._items import extended, items_of, shortened
 from conversation_state.errors import DecodeError, InvalidMessageError
 from conversation_state.messages import SystemMessage, UnknownMessage, UserMessage
@@ -142,6 +143,28 @@ class TestLoadAndDump:
         assert isinstance(said[4], AssistantMessage)
         assert UnknownMessage(chat, source="openai_responses") == said[5]
         assert load(PARALLEL[6:]) == said[6:]
+
+    def test_what_would_change_is_kept(self, monkeypatch):
+        """
+        Should an item be read so that it could not be written again, it is
+        kept as it is, and nothing else is.
+        """
+
+        def forgetful(items, calls):
+            # As if nobody had thought of notes on results.
+            return tuple(
+                one.replace(metadata={}) if isinstance(one, ToolMessage) else one
+                for one in load_items(items, calls)
+            )
+
+        monkeypatch.setattr(_items, "load_items", forgetful)
+        items = [*PARALLEL[:5], result(id="fco_1"), *PARALLEL[6:]]
+        said = load(items)
+
+        assert as_json(items) == as_json(dump(said).payload)
+        assert [3] == [
+            at for at, one in enumerate(said) if isinstance(one, UnknownMessage)
+        ]
 
     def test_calls_without_an_id(self):
         """

@@ -186,15 +186,16 @@ class TestMaking:
         with pytest.raises(StoreError, match="closed"):
             store.names()
 
-    def test_close_leaves_a_shared_store(self, store, talk):
+    def test_close_leaves_a_shared_store(self, tmp_path):
         """
         A store that was given stays open.
         """
-        with talk:
-            pass
+        with open_store(f"sqlite:///{tmp_path}/talks.db") as store:
+            with StoreSession(store, "alice") as session:
+                run(session.add_items(PARALLEL))
 
-        assert run(talk.get_items())
-        assert store is talk.store
+            assert run(session.get_items())
+            assert store is session.store
 
     def test_without_the_sdk(self):
         """

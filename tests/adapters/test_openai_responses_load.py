@@ -589,6 +589,12 @@ WRONG = [
     """,
     ),
     (
+        {"type": "", "content": "hi"},
+        """
+    .type: is ''; expected the type of an item
+    """,
+    ),
+    (
         {"type": "message", "content": "hi"},
         """
     .role: is missing; expected assistant, developer, system, user

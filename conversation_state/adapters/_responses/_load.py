@@ -183,7 +183,7 @@ class _Loading(Reading):
         if kind is None and "id" in item.raw:
             return "item_reference"
 
-        if not isinstance(kind, str):
+        if not isinstance(kind, str) or not kind:
             item.wrong("type", "the type of an item")
             return ""
 
