@@ -551,6 +551,27 @@ class TestAtOnce:
         }
         assert [] == left
 
+    def test_somebody_was_first(self, store, talk, monkeypatch):
+        """
+        Where somebody adds in the moment between reading and writing, what is
+        popped is what they added, and what is added stands behind it.
+        """
+        other, save, late = StoreSession(store, "alice"), store.save, [user("late")]
+
+        def saved(name, state, **options):
+            if late:
+                run(other.add_items([late.pop()]))
+            return save(name, state, **options)
+
+        monkeypatch.setattr(store, "save", saved)
+
+        assert user("late") == run(talk.pop_item())
+        assert as_json(PARALLEL) == as_json(run(talk.get_items()))
+
+        late.append(user("late"))
+        run(talk.add_items([user("mine")]))
+        assert [user("late"), user("mine")] == run(talk.get_items(2))
+
     def test_threads_and_stores(self, tmp_path):
         """
         Threads with a store each, as processes have, lose nothing.
