@@ -1,0 +1,312 @@
+"""
+From Pydantic AI's messages to ours.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+from uuid import UUID
+
+from conversation_state.adapters._extras import note_mended, with_own
+from conversation_state.adapters._reading import Place, Reading, is_list, is_map
+from conversation_state.adapters.pydantic_ai._content import (
+    keep,
+    read_answer,
+    read_content,
+    read_own,
+    text_of,
+    whole,
+)
+from conversation_state.adapters.pydantic_ai._response import read_response
+from conversation_state.adapters.pydantic_ai._words import (
+    ERRORS,
+    SOURCE,
+    as_time,
+    messages_adapter,
+)
+from conversation_state.messages import (
+    AssistantMessage,
+    Message,
+    SystemMessage,
+    ToolMessage,
+    UnknownMessage,
+    UserMessage,
+)
+
+__all__ = ["as_data", "load", "load_after"]
+
+_REQUEST = frozenset({"instructions", "kind", "metadata", "parts", "run_id"})
+_RESPONSE = frozenset(
+    {
+        *("finish_reason", "kind", "metadata", "model_name", "parts", "run_id"),
+        *("timestamp", "usage"),
+    }
+)
+_PART = frozenset({"content", "part_kind", "timestamp"})
+_ANSWER = _PART | {"tool_call_id", "tool_name"}
+# What is said to the model in a user's place, though the user did not say it.
+_ASIDE = frozenset({"compaction", "retry-feedback"})
+
+
+def load(messages: Iterable[Any]) -> tuple[Message, ...]:
+    """
+    Our messages for Pydantic AI's: `ModelMessage` objects, or the list that
+    ``ModelMessagesTypeAdapter`` makes of them, which needs no SDK.
+
+    A `ModelRequest` is as many messages as it has parts; tool results come
+    first in it, as they do when it is sent. Its instructions are a system
+    message where they are not those of the request before. Nothing is lost:
+    what our model has no word for is kept as an unknown part or message, or in
+    notes (see this package), and `dump` gives back what
+    ``ModelMessagesTypeAdapter`` would. Half of a surrogate pair becomes
+    U+FFFD, and a note says where.
+
+    Raises:
+        DecodeError:
+            If something is no such message, or holds what can't be kept; with
+            all that is wrong, each with its path.
+
+        MissingExtraError:
+            If objects are given and Pydantic AI is not installed.
+
+    >>> (hi,) = load([{"kind": "request", "parts": [
+    ...     {"part_kind": "user-prompt", "content": "Hi!"}]}])
+    >>> hi.role, hi.text
+    ('user', 'Hi!')
+    """
+    groups = load_after(as_data(messages), None)
+    return tuple([message for group in groups for message in group])
+
+
+def as_data(messages: Iterable[Any]) -> Sequence[Any]:
+    """
+    *messages* as plain JSON values, which they may be already.
+    """
+    if isinstance(messages, (str, bytes, Mapping)) or not isinstance(
+        messages, Iterable
+    ):
+        msg = (
+            f"load takes a list of ModelMessages, got a {type(messages).__name__}; "
+            "result.all_messages() is one"
+        )
+        raise TypeError(msg)
+
+    items = list(messages)
+    if all(is_map(item) for item in items):
+        return items
+
+    data: Sequence[Any] = messages_adapter().dump_python(items, mode="json")
+    return data
+
+
+def load_after(data: Sequence[Any], instructions: str | None) -> list[list[Message]]:
+    """
+    The messages of each item of *data*, where the *instructions* of the
+    request before were these.
+    """
+    read = Reading()
+    groups: list[list[Message]] = []
+    for at, raw in enumerate(data):
+        path = f"$[{at}]"
+        if not is_map(raw):
+            read.wrong(path, raw, "an object")
+            continue
+
+        place = Place(read, raw, path)
+        kind, parts = raw.get("kind"), raw.get("parts")
+        if kind not in {"request", "response"}:
+            place.wrong("kind", "request or response")
+        elif not is_list(parts):
+            place.wrong("parts", "a list")
+        elif kind == "response":
+            groups.append([_response(place, parts)])
+        else:
+            group = _request(place, parts, instructions)
+            told = raw.get("instructions")
+            instructions = told if isinstance(told, str) else instructions
+            groups.append(group)
+
+    read.finish()
+    return groups
+
+
+def _response(place: Place, parts: Sequence[Any]) -> Message:
+    harmed = len(place.reading.mended)
+    own, is_own = read_own(place)
+    content, calls, meta = read_response(place, parts)
+    time = as_time(place.raw.get("timestamp"))
+    run, known = _run(place)
+    spared = {"timestamp"} - ({"timestamp"} if time else set())
+    keep(place, known - spared - (set() if is_own else {"metadata"}))
+    note_mended(place, harmed)
+    place.notes["response"] = place.keys
+    if "texts" in place.notes:
+        place.notes["response_texts"] = place.notes.pop("texts")
+
+    place.keys = {}
+    return AssistantMessage(
+        content,
+        tool_calls=calls,
+        response=meta,
+        run_id=run,
+        timestamp=time,
+        metadata=with_own(own, place, SOURCE),
+    )
+
+
+def _run(place: Place) -> tuple[UUID | None, frozenset[str]]:
+    """
+    The run of a message if it is told as we tell it, and which keys are then
+    known.
+    """
+    known = _REQUEST if place.raw.get("kind") == "request" else _RESPONSE
+    told = place.raw.get("run_id")
+    if isinstance(told, str):
+        try:
+            run = UUID(told)
+        except ValueError:
+            pass
+        else:
+            if str(run) == told:
+                return run, known
+
+    return None, known - {"run_id"}
+
+
+class _Made:
+    """
+    One message to be, while its request is read.
+    """
+
+    def __init__(self, place: Place, kind: type[Message], **fields: Any) -> None:
+        self.place = place
+        self.kind = kind
+        self.fields = fields
+
+
+def _request(
+    place: Place, parts: Sequence[Any], instructions: str | None
+) -> list[Message]:
+    own, is_own = read_own(place)
+    run, known = _run(place)
+    if not is_own:
+        known -= {"metadata"}
+
+    made: list[_Made] = []
+    harmed = len(place.reading.mended)
+    for at, raw in enumerate(parts):
+        path = f"{place.path}.parts[{at}]"
+        if not is_map(raw):
+            place.reading.wrong(path, raw, "an object")
+            continue
+
+        part = Place(place.reading, raw, path)
+        before = len(place.reading.mended)
+        made.append(_part(part))
+        note_mended(part, before)
+
+    # Nothing may stand between calls and their results.
+    order = sorted(range(len(made)), key=lambda at: made[at].kind is not ToolMessage)
+    if order != list(range(len(made))):
+        for at, one in enumerate(made):
+            one.place.notes["at"] = at
+
+        made = [made[at] for at in order]
+
+    told = place.raw.get("instructions")
+    if isinstance(told, str) and told and told != instructions:
+        text = place.text("instructions")
+        lead = Place(place.reading, {}, f"{place.path}.instructions")
+        lead.notes["instructions"] = True
+        answers = sum(one.kind is ToolMessage for one in made)
+        made.insert(answers, _Made(lead, SystemMessage, content=text))
+    elif told is not None:
+        known -= {"instructions"}
+
+    if not made:
+        empty = Place(place.reading, {}, place.path)
+        empty.notes["empty"] = True
+        made.append(_Made(empty, UnknownMessage, raw={"kind": "request"}))
+
+    keep(place, known)
+    note_mended(place, harmed)
+    first = made[0].place.notes
+    for name in ("metadata", "mended"):
+        if name in place.notes:
+            first.setdefault(name, place.notes[name])
+
+    if "texts" in place.notes:
+        first["request_texts"] = place.notes["texts"]
+
+    first["request"] = place.keys
+    messages: list[Message] = []
+    for one in made:
+        if one.place is not made[0].place:
+            one.place.notes["more"] = True
+
+        if one.kind is UnknownMessage:
+            one.fields["source"] = SOURCE
+
+        kept = {} if messages else own
+        metadata = with_own(kept, one.place, SOURCE)
+        messages.append(one.kind(**one.fields, run_id=run, metadata=metadata))
+
+    return messages
+
+
+def _part(place: Place) -> _Made:
+    """
+    One part of a request.
+    """
+    raw = place.raw
+    kind, content = raw.get("part_kind"), raw.get("content")
+    time = as_time(raw.get("timestamp"))
+    fields: dict[str, Any] = {"timestamp": time} if time else {}
+    spared = frozenset[str]() if time else frozenset({"timestamp"})
+    if kind == "system-prompt" and isinstance(content, str):
+        keep(place, _PART - spared)
+        return _Made(place, SystemMessage, content=place.text("content"), **fields)
+
+    if kind == "user-prompt" and (isinstance(content, str) or is_list(content)):
+        keep(place, _PART - spared)
+        said = read_content(place, content)
+        return _Made(place, UserMessage, content=said, **fields)
+
+    answers = isinstance(raw.get("tool_call_id"), str) and raw["tool_call_id"]
+    names = isinstance(raw.get("tool_name"), str)
+    if kind in {"tool-return", "retry-prompt"} and answers and names:
+        outcome = raw.get("outcome", "success")
+        failed = kind == "retry-prompt" or (
+            isinstance(outcome, str) and outcome in ERRORS
+        )
+        keep(place, _ANSWER - spared)
+        if kind == "retry-prompt":
+            place.keys["part_kind"] = kind
+
+        return _Made(
+            place,
+            ToolMessage,
+            content=read_answer(place),
+            tool_call_id=place.text("tool_call_id"),
+            tool_name=place.text("tool_name"),
+            is_error=failed,
+            **fields,
+        )
+
+    aside = kind in _ASIDE or (kind == "retry-prompt" and not names)
+    if aside and content is not None:
+        keep(place, _PART - spared - {"part_kind"})
+        return _Made(place, UserMessage, content=text_of(place, "content"), **fields)
+
+    spoken = raw.get("transcript")
+    if kind == "speech" and isinstance(spoken, str):
+        keep(place, frozenset({"timestamp", "transcript"}) - spared)
+        return _Made(place, UserMessage, content=place.text("transcript"), **fields)
+
+    # Time, too, stays in it: it is written back as it is.
+    raw, noted = whole(place)
+    if noted:
+        place.notes |= noted[SOURCE]
+
+    return _Made(place, UnknownMessage, raw=raw)

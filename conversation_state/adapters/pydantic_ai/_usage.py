@@ -1,0 +1,148 @@
+"""
+What a response cost, in Pydantic AI's counts and in ours.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import attrs
+
+from conversation_state.adapters._reading import Reading, is_map
+from conversation_state.usage import (
+    CompletionTokensDetails,
+    PromptTokensDetails,
+    Usage,
+)
+
+__all__ = ["load_usage", "usage_from", "usage_in"]
+
+_MOST = 2**63 - 1
+# What has a field of ours, or a name of its own in `Usage.extra`.
+_EXTRA = (
+    "cache_audio_read_tokens",
+    "cache_write_1h_tokens",
+    "cache_write_tokens",
+    "requests",
+    "tool_calls",
+    "unmeasured_requests",
+)
+_COUNTS = (
+    "cache_read_tokens",
+    "input_audio_tokens",
+    "input_tokens",
+    "output_audio_tokens",
+    "output_reasoning_tokens",
+    "output_tokens",
+    *_EXTRA,
+)
+
+
+def load_usage(payload: Any) -> Usage | None:
+    """
+    What *payload* cost: a `RequestUsage`, a `RunUsage`, a `ModelResponse`, or
+    what one of these is in JSON.
+
+    None if it does not say. Pydantic AI's counts are inclusive already, so
+    none is added to another: ``input_tokens`` holds cache reads, cache writes
+    and audio, ``output_tokens`` holds reasoning and audio. What has no field
+    goes to `Usage.extra`, under its own name; ``details``, ``cost`` and
+    seconds of audio are no tokens and stay with the message.
+
+    Raises:
+        DecodeError:
+            If a count is negative, not an integer, or over 2**63 - 1.
+
+    Source:
+        ``pydantic_ai.usage.UsageBase`` says of each count what it includes.
+
+    >>> load_usage({"input_tokens": 9, "cache_read_tokens": 4, "output_tokens": 2})
+    Usage(prompt_tokens=9, completion_tokens=2, total_tokens=11, ...)
+    """
+    read = Reading()
+    raw = payload
+    if not (is_map(raw) or raw is None):
+        raw = getattr(payload, "usage", payload)
+        raw = getattr(raw, "__dict__", raw)
+
+    if is_map(raw) and "parts" in raw:
+        raw = raw.get("usage")
+
+    usage = None
+    if is_map(raw):
+        usage = usage_in(read, raw, "$")
+    elif raw is not None:
+        read.wrong("$", raw, "a usage, or a response that has one")
+
+    read.finish()
+    return usage
+
+
+def usage_in(read: Reading, raw: Mapping[str, Any], path: str) -> Usage | None:
+    """
+    The usage that *raw* is, None if nothing was counted.
+    """
+    counts = dict.fromkeys(_COUNTS, 0)
+    for name in _COUNTS:
+        value = raw.get(name)
+        if value is None:
+            continue
+
+        if value.__class__ is not int or not 0 <= value <= _MOST:
+            read.wrong(f"{path}.{name}", value, "a count from 0 to 2**63 - 1")
+        else:
+            counts[name] = value
+
+    if not any(counts.values()):
+        return None
+
+    read_from_cache, audio = counts["cache_read_tokens"], counts["input_audio_tokens"]
+    prompt, completion = counts["input_tokens"], counts["output_tokens"]
+    if prompt + completion > _MOST:
+        read.problem(path, "adds up to more than 2**63 - 1 tokens")
+        return None
+
+    return Usage(
+        prompt_tokens=prompt,
+        completion_tokens=completion,
+        prompt_tokens_details=PromptTokensDetails(
+            audio_tokens=audio, cached_tokens=read_from_cache
+        ),
+        completion_tokens_details=CompletionTokensDetails(
+            audio_tokens=counts["output_audio_tokens"],
+            reasoning_tokens=counts["output_reasoning_tokens"],
+        ),
+        extra={name: counts[name] for name in _EXTRA if counts[name]},
+    )
+
+
+def usage_from(usage: Usage) -> tuple[dict[str, Any], list[str]]:
+    """
+    *usage* in Pydantic AI's counts, and the names of what has none there.
+    """
+    prompt, completion = usage.prompt_tokens_details, usage.completion_tokens_details
+    counts: dict[str, Any] = {
+        "input_tokens": usage.prompt_tokens,
+        "cache_read_tokens": prompt.cached_tokens,
+        "input_audio_tokens": prompt.audio_tokens,
+        "output_tokens": usage.completion_tokens,
+        "output_audio_tokens": completion.audio_tokens,
+        "output_reasoning_tokens": completion.reasoning_tokens,
+    }
+    details: dict[str, int] = {}
+    for name in sorted(usage.extra):
+        known = name in {*_EXTRA} - {"requests", "tool_calls"}
+        (counts if known else details)[name] = usage.extra[name]
+
+    for field in attrs.fields(CompletionTokensDetails):
+        if field.name.endswith("prediction_tokens"):
+            details[field.name] = getattr(completion, field.name)
+
+    lost = []
+    if usage.total_tokens != usage.prompt_tokens + usage.completion_tokens:
+        lost.append("total_tokens")
+
+    said = {name: count for name, count in counts.items() if count}
+    kept = {name: count for name, count in details.items() if count}
+    return ({**said, "details": kept} if kept else said), lost
