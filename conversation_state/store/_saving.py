@@ -53,7 +53,7 @@ from conversation_state.store.log import (
     newest,
 )
 
-__all__ = ["save"]
+__all__ = ["check_expecting", "is_expected", "save", "save_in", "settle"]
 
 
 def save(
@@ -71,11 +71,11 @@ def save(
         raise TypeError(msg)
 
     if expecting is not None:
-        _check_expecting(name, expecting)
+        check_expecting(name, expecting)
 
     seen = core.seen
     known = core.known(name, seen)
-    if known is not None and _is(known.head, expecting):
+    if known is not None and is_expected(known.head, expecting):
         head = _save_quickly(core, known, seen, state, label)
         if head is not None:
             return head
@@ -99,7 +99,7 @@ def save(
     raise StoreError(core.url, what)
 
 
-def _check_expecting(name: str, expecting: object) -> None:
+def check_expecting(name: str, expecting: object) -> None:
     if isinstance(expecting, Head):
         if expecting.name != name:
             msg = f"expecting is a head of {expecting.name!r}; expected one of {name!r}"
@@ -112,7 +112,7 @@ def _check_expecting(name: str, expecting: object) -> None:
         raise ValueError(msg)
 
 
-def _is(head: Head | None, expecting: Head | int | None) -> bool:
+def is_expected(head: Head | None, expecting: Head | int | None) -> bool:
     """
     Whether that head is what was expected, labels aside.
     """
@@ -138,7 +138,7 @@ def _check_head(core: Core, text: str, expecting: Head | int) -> None:
         if name is not None and newest is not None:
             head = core.head(tx, name, newest)
 
-        if not _is(head, expecting):
+        if not is_expected(head, expecting):
             raise StaleHeadError(core.url, text, expecting, head)
 
 
@@ -260,68 +260,94 @@ def _save_carefully(
 ) -> Head:
     with core.writing() as tx:
         seen = core.catch_up(tx)
-        name = core.find(tx, text)
-        old = None if name is None else core.newest(tx, name.number)
-        head = None if name is None or old is None else core.head(tx, name, old)
-        if not _is(head, expecting):
+        head, known = save_in(core, tx, seen, text, state, expecting, label)
+
+    settle(core, seen, text, state, known)
+    return head
+
+
+def save_in(
+    core: Core,
+    tx: Writing,
+    seen: int,
+    text: str,
+    state: Aggregator,
+    expecting: Head | int | None,
+    label: str,
+) -> tuple[Head, Known | None]:
+    """
+    Save a state in a block that is open: its head, and what is known then if
+    anything was written. `settle` comes after the block.
+    """
+    name = core.find(tx, text)
+    old = None if name is None else core.newest(tx, name.number)
+    head = None if name is None or old is None else core.head(tx, name, old)
+    if not is_expected(head, expecting):
+        raise StaleHeadError(core.url, text, expecting, head)
+
+    near = _nearest(core, seen, state)
+    told, told_from = _past(tx, ENTRIES, state, near)
+    paid, paid_from = _past(tx, LEDGER, state, near)
+    origin = Origin.of(state)
+    digests = told.at(len(state.entries)), paid.at(len(state.ledger))
+    digest = state_digest(*digests, origin.digest())
+    if name is not None and old is not None and head is not None:
+        if digest == old.digest:
+            if label and label != old.label:
+                return relabel(core, tx, name, old, label), None
+
+            return head, None
+
+        if expecting is None and not _goes_on(tx, old, told, paid):
             raise StaleHeadError(core.url, text, expecting, head)
 
-        near = _nearest(core, seen, state)
-        told, told_from = _past(tx, ENTRIES, state, near)
-        paid, paid_from = _past(tx, LEDGER, state, near)
-        origin = Origin.of(state)
-        digests = told.at(len(state.entries)), paid.at(len(state.ledger))
-        digest = state_digest(*digests, origin.digest())
-        if name is not None and old is not None and head is not None:
-            if digest == old.digest:
-                if label and label != old.label:
-                    return relabel(core, tx, name, old, label)
+        if not told_from:
+            told_from = _if_there(tx, core, old, told)
 
-                return head
+    if name is None:
+        name = Name(text, tx.new_number())
+        tx.add("names", [name.row()])
 
-            if expecting is None and not _goes_on(tx, old, told, paid):
-                raise StaleHeadError(core.url, text, expecting, head)
-
-            if not told_from:
-                told_from = _if_there(tx, core, old, told)
-
-        if name is None:
-            name = Name(text, tx.new_number())
-            tx.add("names", [name.row()])
-
-        at = Growth.of(told, TableShelf(tx, ENTRIES), told_from)
-        entries = _write(core, tx, ENTRIES, state.entries, at)
-        at = Growth.of(paid, TableShelf(tx, LEDGER), paid_from)
-        ledger = _write(core, tx, LEDGER, state.ledger, at)
-        revision = Revision(
-            (old.revision if old else name.number << SHIFT) + 1,
-            entries[-1].branch if entries else 0,
-            len(state.entries),
-            ledger[-1].branch if ledger else 0,
-            len(state.ledger),
-            add_origin(tx, origin),
-            digest,
-            label,
-            now(),
-        )
-        tx.add("revisions", [revision])
-        if label:
-            set_label(tx, name.number, label, revision.revision)
+    at = Growth.of(told, TableShelf(tx, ENTRIES), told_from)
+    entries = _write(core, tx, ENTRIES, state.entries, at)
+    at = Growth.of(paid, TableShelf(tx, LEDGER), paid_from)
+    ledger = _write(core, tx, LEDGER, state.ledger, at)
+    revision = Revision(
+        (old.revision if old else name.number << SHIFT) + 1,
+        entries[-1].branch if entries else 0,
+        len(state.entries),
+        ledger[-1].branch if ledger else 0,
+        len(state.ledger),
+        add_origin(tx, origin),
+        digest,
+        label,
+        now(),
+    )
+    tx.add("revisions", [revision])
+    if label:
+        set_label(tx, name.number, label, revision.revision)
 
     head = revision.head(text, origin.state_id)
+    known = Known(
+        *(name, revision, head, state, entries, ledger, digests), origin.digest()
+    )
+    return head, known
+
+
+def settle(
+    core: Core, seen: int, text: str, state: Aggregator, known: Known | None
+) -> None:
+    """
+    Remember what was saved, when the block is closed.
+    """
+    if known is None:
+        return
+
     if not _says_erased(core, state):
-        core.remember(
-            Known(
-                *(name, revision, head, state, entries, ledger, digests),
-                origin.digest(),
-            ),
-            seen,
-        )
+        core.remember(known, seen)
     else:
         # What was given may say what was erased; what was saved does not.
         core.forget(text)
-
-    return head
 
 
 def _says_erased(core: Core, state: Aggregator) -> bool:

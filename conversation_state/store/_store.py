@@ -4,8 +4,9 @@ The store: its verbs, and their twins for event loops.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
+from types import MappingProxyType
 from typing import Self, TypeVar, overload
 
 from conversation_state._waiting import the_anyio
@@ -72,6 +73,17 @@ class Store(Verbs):
         return await _in_thread(
             partial(self.save, name, state, expecting=expecting, label=label)
         )
+
+    async def asave_all(
+        self,
+        states: Mapping[str, Aggregator],
+        *,
+        expecting: Mapping[str, Head | int] = MappingProxyType({}),
+    ) -> dict[str, Head]:
+        """
+        The async twin of `save_all`.
+        """
+        return await _in_thread(partial(self.save_all, states, expecting=expecting))
 
     @overload
     async def aload(
@@ -156,11 +168,13 @@ class Store(Verbs):
         """
         return await _in_thread(partial(self.fork, name, new_name, at=at))
 
-    async def adelete(self, name: str) -> None:
+    async def adelete(
+        self, name: str, *, expecting: Head | int | None = None
+    ) -> None:
         """
         The async twin of `delete`.
         """
-        await _in_thread(partial(self.delete, name))
+        await _in_thread(partial(self.delete, name, expecting=expecting))
 
     async def acollect_garbage(self, *, vacuum: bool = False) -> Collected:
         """

@@ -44,6 +44,7 @@ from conversation_state.store._rows import (
     time_of,
     unpacked,
 )
+from conversation_state.store._saving import check_expecting, is_expected
 from conversation_state.store._values import Collected, Head, Receipt
 from conversation_state.store._writing import add_origin, relabel
 from conversation_state.store.backend import ConflictError, Reading, Writing
@@ -111,13 +112,22 @@ def checkpoint(core: Core, text: str, label: str, at: At) -> Head:
 
 
 @retried
-def delete(core: Core, text: str) -> None:
+def delete(core: Core, text: str, expecting: Head | int | None) -> None:
     """
     What `Store.delete` does.
     """
     checked_name(text)
+    if expecting is not None:
+        check_expecting(text, expecting)
+
     with core.writing() as tx:
-        number = core.named(tx, text).number
+        name = core.named(tx, text)
+        number = name.number
+        if expecting is not None:
+            head = core.head(tx, name, core.revision(tx, name, None))
+            if not is_expected(head, expecting):
+                raise StaleHeadError(core.url, text, expecting, head)
+
         tx.remove("names", text, f"{text}\x01")
         tx.remove("revisions", number << SHIFT, (number + 1) << SHIFT)
         tx.remove("labels", label_key(number, ""), label_key(number + 1, ""))

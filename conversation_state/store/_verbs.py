@@ -4,12 +4,19 @@ The verbs of a store, for threads; `_store` has their twins for event loops.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
 from typing import Any, Self, overload
 
 from conversation_state.aggregator import Aggregator
 from conversation_state.errors import NotSavedError, StaleHeadError, StoreError
-from conversation_state.store import _loading, _saving, _tending, _verifying
+from conversation_state.store import (
+    _loading,
+    _saving,
+    _tending,
+    _together,
+    _verifying,
+)
 from conversation_state.store._core import At, Core
 from conversation_state.store._values import Collected, Damage, Head, Receipt, Window
 from conversation_state.store.backend import Backend
@@ -30,6 +37,8 @@ def overtaken(url: str, name: str) -> StoreError:
         f"{name!r} was saved by others {MANY:,} times before this update was; try "
         "again, and see that the function itself saves nothing under this name",
     )
+
+_NONE: Mapping[str, Head | int] = MappingProxyType({})
 
 
 class Verbs:
@@ -91,6 +100,32 @@ class Verbs:
                 If the store can't be written. Nothing was.
         """
         return _saving.save(self._core, name, state, expecting, label)
+
+    def save_all(
+        self,
+        states: Mapping[str, Aggregator],
+        *,
+        expecting: Mapping[str, Head | int] = _NONE,
+    ) -> dict[str, Head]:
+        """
+        Make each of *states* the head of its name, or none of them; the heads.
+
+        Atomic as one `save` is: for what belongs together under several names.
+
+        Args:
+            states: The states, by name.
+
+            expecting: The heads that are to be replaced, as `save` takes them,
+                of some names or all.
+
+        Raises:
+            StaleHeadError:
+                If a head is another. Nothing was written.
+
+            StoreError:
+                If the store can't be written. Nothing was.
+        """
+        return _together.save_all(self._core, states, expecting)
 
     @overload
     def load(
@@ -238,17 +273,26 @@ class Verbs:
         """
         return _tending.fork(self._core, name, new_name, at)
 
-    def delete(self, name: str) -> None:
+    def delete(self, name: str, *, expecting: Head | int | None = None) -> None:
         """
         Let go of a name and all its revisions.
 
         What nobody else shares stays in the file until `collect_garbage`.
 
+        Args:
+            name: The name.
+
+            expecting: The head that is to be let go of, or the number of its
+                revision. None lets go of any.
+
         Raises:
             NotSavedError:
                 If nothing is saved under it.
+
+            StaleHeadError:
+                If the head is another. Nothing was let go of.
         """
-        _tending.delete(self._core, name)
+        _tending.delete(self._core, name, expecting)
 
     def collect_garbage(self, *, vacuum: bool = False) -> Collected:
         """

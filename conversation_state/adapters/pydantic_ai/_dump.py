@@ -45,7 +45,7 @@ from conversation_state.messages import (
     UnknownMessage,
 )
 
-__all__ = ["as_objects", "dump", "dump_data"]
+__all__ = ["as_objects", "dump", "dump_data", "grouped"]
 
 
 def dump(messages: Iterable[Message]) -> Export:
@@ -83,11 +83,17 @@ def dump_data(messages: Iterable[Message]) -> tuple[list[Any], tuple[Lost, ...]]
     The same as plain JSON values, and what is lost. Needs no SDK.
     """
     write = _Writing()
-    for at, message in enumerate(messages):
-        write.message(message, f"messages[{at}]")
-
-    write.close()
+    write.all(messages)
     return write.data, tuple(write.lost)
+
+
+def grouped(messages: Iterable[Message]) -> list[tuple[int, Any]]:
+    """
+    What `dump_data` writes, each with the position of its first message.
+    """
+    write = _Writing()
+    write.all(messages)
+    return list(zip(write.starts, write.data, strict=True))
 
 
 class _Writing(Writing):
@@ -98,16 +104,24 @@ class _Writing(Writing):
     def __init__(self) -> None:
         super().__init__(SOURCE)
         self.data: list[Any] = []
+        self.starts: list[int] = []
         self._names: dict[str, str] = {}
         self._open: dict[str, Any] | None = None
         self._is_own = False
         self._run: UUID | None = None
         self._parts: list[tuple[int, dict[str, Any]]] = []
 
-    def message(self, message: Message, path: str) -> None:
+    def all(self, messages: Iterable[Message]) -> None:
         """
-        Write one message.
+        Write all of *messages*.
         """
+        for at, message in enumerate(messages):
+            self._message(message, at)
+
+        self._close()
+
+    def _message(self, message: Message, at: int) -> None:
+        path = f"messages[{at}]"
         if not isinstance(message, Message):
             msg = f"{path} is a {type(message).__name__}; expected a Message"
             raise InvalidMessageError(msg)
@@ -116,12 +130,17 @@ class _Writing(Writing):
         said = {"name": bool(message.name), "turn_id": message.turn_id is not None}
         lose_each(self, path, said, "Pydantic AI has no place for it")
         if isinstance(message, AssistantMessage):
-            self.close()
+            self._close()
+            self.starts.append(at)
             self._names.update((call.id, call.name) for call in message.tool_calls)
             self.data.append(write_response(self, message, notes, path))
             return
 
-        request = self._request(message, notes)
+        if isinstance(message, UnknownMessage) and message.source != SOURCE:
+            self.unknown(message.raw, message.source, path, "role")
+            return
+
+        request = self._request(message, notes, at)
         own = own_of(message.metadata)
         if own and request["parts"]:
             self.lose(path, "metadata", "only the first part of a request has a place")
@@ -134,11 +153,13 @@ class _Writing(Writing):
 
         part = self._part(message, notes, path)
         if part is not None:
-            at = notes.get("at")
-            place = at if isinstance(at, int) else len(request["parts"])
+            noted_at = notes.get("at")
+            place = noted_at if isinstance(noted_at, int) else len(request["parts"])
             request["parts"].append((place, part))
 
-    def _request(self, message: Message, notes: Mapping[str, Any]) -> dict[str, Any]:
+    def _request(
+        self, message: Message, notes: Mapping[str, Any], at: int
+    ) -> dict[str, Any]:
         """
         The request that *message* is in: the one that is open, or a new one.
         """
@@ -147,7 +168,8 @@ class _Writing(Writing):
             if goes_on or self._run == message.run_id:
                 return self._open
 
-        self.close()
+        self._close()
+        self.starts.append(at)
         self._open = {"kind": "request", "parts": []}
         self._is_own = begins or goes_on
         self._run = message.run_id
@@ -158,7 +180,7 @@ class _Writing(Writing):
         restore(self._open, notes, "request_texts")
         return self._open
 
-    def close(self) -> None:
+    def _close(self) -> None:
         """
         End the request that is open.
         """

@@ -62,6 +62,71 @@ class Heads(Subject):
         assert 3 == store.head("talk").revision
         assert head == store.head("talk", at=1)
 
+    def test_all_or_none(self, store: Store) -> None:
+        """
+        Several names are saved at once, and none of them if one is stale.
+        """
+        notes = Aggregator.new().add_user_prompt("notes")
+        heads = store.save_all({"talk": TALK, "notes": notes}, expecting={"talk": 0})
+        elsewhere = self.other(store)
+        more = elsewhere.load("notes").add_user_prompt("more notes")
+        elsewhere.save("notes", more)
+        late = {"talk": TALK.add_user_prompt("late"), "notes": notes.fork()}
+        for expecting in (heads, {"notes": heads["notes"]}, {}):
+            with pytest.raises(StaleHeadError) as caught:
+                store.save_all(late, expecting=expecting)
+
+            assert "notes" == caught.value.name
+
+        assert ["talk", "notes"] == [*heads]
+        assert (TALK, more) == (store.load("talk"), store.load("notes"))
+        assert 1 == len(store.history("talk"))
+        assert () == store.verify()
+
+    def test_all_go_on(self, store: Store) -> None:
+        """
+        What was saved with others is saved again by what is new, alone or
+        with them.
+        """
+        states = {"one": TALK, "two": TALK.fork()}
+        for _ in range(3):
+            store.save_all(states)
+            states = {name: state.add_user_prompt("?") for name, state in states.items()}
+
+        store.save("one", states["one"])
+
+        assert states["one"] == self.other(store).load("one")
+        assert len(TALK) + 2 == len(self.other(store).load("two"))
+        assert [4, 3] == [store.head(name).revision for name in ("one", "two")]
+        assert () == store.verify()
+
+    def test_all_of_nothing(self, store: Store) -> None:
+        """
+        No states are no heads; a head of a name that is not saved is an error.
+        """
+        assert {} == store.save_all({})
+
+        with pytest.raises(ValueError, match="no state is to be saved"):
+            store.save_all({"talk": TALK}, expecting={"notes": 1})
+
+        assert () == store.names()
+
+    def test_deletes_what_was_expected(self, store: Store) -> None:
+        """
+        A name whose head is another is not deleted.
+        """
+        first = store.save("talk", TALK)
+        head = self.other(store).save("talk", TALK.add_user_prompt("news"))
+        for expecting in (first, 1, 0):
+            with pytest.raises(StaleHeadError):
+                store.delete("talk", expecting=expecting)
+
+        assert ("talk",) == store.names()
+
+        store.delete("talk", expecting=head)
+
+        assert () == store.names()
+
     def test_stale_cache(self, store: Store) -> None:
         """
         A store whose head is old news saves on top of the news.
