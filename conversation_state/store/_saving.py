@@ -9,7 +9,7 @@ that writes.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 from conversation_state._persistent import Log
 from conversation_state.aggregator import Aggregator
@@ -53,7 +53,7 @@ from conversation_state.store.log import (
     newest,
 )
 
-__all__ = ["check_expecting", "is_expected", "save", "save_in", "settle"]
+__all__ = ["Wish", "check_expecting", "is_expected", "save", "save_in", "settle"]
 
 
 def save(
@@ -260,25 +260,31 @@ def _save_carefully(
 ) -> Head:
     with core.writing() as tx:
         seen = core.catch_up(tx)
-        head, known = save_in(core, tx, seen, text, state, expecting, label)
+        head, known = save_in(core, tx, seen, Wish(text, state, expecting, label))
 
     settle(core, seen, text, state, known)
     return head
 
 
+class Wish(NamedTuple):
+    """
+    What somebody wants to be saved.
+    """
+
+    text: str
+    state: Aggregator
+    expecting: Head | int | None
+    label: str = ""
+
+
 def save_in(
-    core: Core,
-    tx: Writing,
-    seen: int,
-    text: str,
-    state: Aggregator,
-    expecting: Head | int | None,
-    label: str,
+    core: Core, tx: Writing, seen: int, wish: Wish
 ) -> tuple[Head, Known | None]:
     """
     Save a state in a block that is open: its head, and what is known then if
     anything was written. `settle` comes after the block.
     """
+    text, state, expecting, label = wish
     name = core.find(tx, text)
     old = None if name is None else core.newest(tx, name.number)
     head = None if name is None or old is None else core.head(tx, name, old)

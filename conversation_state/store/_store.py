@@ -168,9 +168,7 @@ class Store(Verbs):
         """
         return await _in_thread(partial(self.fork, name, new_name, at=at))
 
-    async def adelete(
-        self, name: str, *, expecting: Head | int | None = None
-    ) -> None:
+    async def adelete(self, name: str, *, expecting: Head | int | None = None) -> None:
         """
         The async twin of `delete`.
         """

@@ -9,7 +9,12 @@ from collections.abc import Mapping
 from conversation_state.aggregator import Aggregator
 from conversation_state.errors import StoreError
 from conversation_state.store._core import TRIES, Core, Known, checked_name
-from conversation_state.store._saving import check_expecting, save_in, settle
+from conversation_state.store._saving import (
+    Wish,
+    check_expecting,
+    save_in,
+    settle,
+)
 from conversation_state.store._values import Head
 from conversation_state.store.backend import ConflictError
 
@@ -43,8 +48,8 @@ def save_all(
                 seen = core.catch_up(tx)
                 # In one order, so that of two such saves one waits for the other.
                 for name in sorted(states):
-                    state, expected = states[name], expecting.get(name)
-                    found = save_in(core, tx, seen, name, state, expected, "")
+                    wish = Wish(name, states[name], expecting.get(name))
+                    found = save_in(core, tx, seen, wish)
                     made.append((name, *found))
         except ConflictError:
             for name in states:

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from contextlib import suppress
 from typing import Any
 
 from conversation_state._persistent import thaw
@@ -149,10 +150,9 @@ def _call(write: Writing, call: ToolCall, path: str) -> dict[str, Any]:
     if how == "none" and not args:
         args = None
     elif how == "value":
-        try:
+        # Somebody may have written something else since.
+        with suppress(ValueError):
             args = json.loads(args)
-        except ValueError:
-            pass  # somebody wrote something else since
 
     raw = {
         "part_kind": "tool-call",
@@ -198,12 +198,17 @@ def _meta(
     for name in sorted(meta.unknown):
         write.lose(f"{path}.response", name, "a newer version wrote it")
 
-    reason = meta.finish_reason
+    _finished(meta.finish_reason, raw)
+
+
+def _finished(reason: str, raw: dict[str, Any]) -> None:
     if reason == INTERRUPTED:
         raw["state"] = INTERRUPTED
-    elif reason in FINISHED:
+        return
+
+    if reason in FINISHED:
         raw["finish_reason"] = FINISHED[reason]
 
-    if reason and reason != INTERRUPTED and raw.get("finish_reason") != reason:
+    if reason and raw.get("finish_reason") != reason:
         # Where Pydantic AI keeps the provider's own word.
         raw["provider_details"] = {"finish_reason": reason}

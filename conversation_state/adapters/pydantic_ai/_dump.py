@@ -7,7 +7,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Mapping
 from operator import itemgetter
-from typing import Any
+from typing import Any, NamedTuple
 from uuid import UUID
 
 from conversation_state.adapters._export import (
@@ -45,7 +45,7 @@ from conversation_state.messages import (
     UnknownMessage,
 )
 
-__all__ = ["as_objects", "dump", "dump_data", "grouped"]
+__all__ = ["Groups", "as_objects", "dump", "dump_data", "grouped"]
 
 
 def dump(messages: Iterable[Message]) -> Export:
@@ -87,13 +87,30 @@ def dump_data(messages: Iterable[Message]) -> tuple[list[Any], tuple[Lost, ...]]
     return write.data, tuple(write.lost)
 
 
-def grouped(messages: Iterable[Message]) -> list[tuple[int, Any]]:
+class Groups(NamedTuple):
     """
-    What `dump_data` writes, each with the position of its first message.
+    What messages are in Pydantic AI's.
+
+    Attributes:
+        starts: The position of the first message of each.
+
+        data: Each as plain JSON.
+
+        lacks: Whether a request has the instructions of one that is not there.
     """
-    write = _Writing()
+
+    starts: list[int]
+    data: list[Any]
+    lacks: bool
+
+
+def grouped(messages: Iterable[Message], instructions: str | None = None) -> Groups:
+    """
+    What `dump_data` writes, where the *instructions* before were these.
+    """
+    write = _Writing(instructions)
     write.all(messages)
-    return list(zip(write.starts, write.data, strict=True))
+    return Groups(write.starts, write.data, write.lacks)
 
 
 class _Writing(Writing):
@@ -101,10 +118,12 @@ class _Writing(Writing):
     One history while it is written.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, instructions: str | None = None) -> None:
         super().__init__(SOURCE)
+        self.lacks = False
         self.data: list[Any] = []
         self.starts: list[int] = []
+        self._instructions = instructions
         self._names: dict[str, str] = {}
         self._open: dict[str, Any] | None = None
         self._is_own = False
@@ -148,7 +167,7 @@ class _Writing(Writing):
             request["metadata"] = write_extra(message.metadata, notes, "metadata")
 
         if "instructions" in notes and isinstance(message, SystemMessage):
-            request["instructions"] = message.text
+            request["instructions"] = self._instructions = message.text
             return
 
         part = self._part(message, notes, path)
@@ -164,9 +183,9 @@ class _Writing(Writing):
         The request that *message* is in: the one that is open, or a new one.
         """
         begins, goes_on = "request" in notes, "more" in notes
-        if self._open is not None and not begins and goes_on == self._is_own:
-            if goes_on or self._run == message.run_id:
-                return self._open
+        is_one = goes_on == self._is_own and (goes_on or self._run == message.run_id)
+        if self._open is not None and not begins and is_one:
+            return self._open
 
         self._close()
         self.starts.append(at)
@@ -178,6 +197,16 @@ class _Writing(Writing):
 
         written_over(map_of(notes, "request"), self._open)
         restore(self._open, notes, "request_texts")
+        told = self._open.get("instructions")
+        if told is not None:
+            self._instructions = told
+        elif "instructed" in notes and self._instructions is not None:
+            self._open["instructions"] = self._instructions
+        elif "instructed" in notes:
+            why = "the system message that says them is not there"
+            self.lacks = True
+            self.lose(f"messages[{at}]", "instructions", why)
+
         return self._open
 
     def _close(self) -> None:

@@ -44,7 +44,7 @@ _RESPONSE = frozenset(
     }
 )
 _PART = frozenset({"content", "part_kind", "timestamp"})
-_ANSWER = _PART | {"tool_call_id", "tool_name"}
+_ANSWERS = frozenset({"retry-prompt", "tool-return"})
 # What is said to the model in a user's place, though the user did not say it.
 _ASIDE = frozenset({"compaction", "retry-feedback"})
 
@@ -56,7 +56,8 @@ def load(messages: Iterable[Any]) -> tuple[Message, ...]:
 
     A `ModelRequest` is as many messages as it has parts; tool results come
     first in it, as they do when it is sent. Its instructions are a system
-    message where they are not those of the request before. Nothing is lost:
+    message where they are not those of the request before, so that they are
+    kept once and not with every request. Nothing is lost:
     what our model has no word for is kept as an unknown part or message, or in
     notes (see this package), and `dump` gives back what
     ``ModelMessagesTypeAdapter`` would. Half of a surrogate pair becomes
@@ -179,10 +180,22 @@ class _Made:
     One message to be, while its request is read.
     """
 
-    def __init__(self, place: Place, kind: type[Message], **fields: Any) -> None:
+    def __init__(
+        self, place: Place, kind: type[Message], fields: dict[str, Any]
+    ) -> None:
         self.place = place
         self.kind = kind
         self.fields = fields
+
+    def message(self, run: UUID | None, own: Mapping[str, Any]) -> Message:
+        """
+        The message, when all there is to note is noted.
+        """
+        if self.kind is UnknownMessage:
+            self.fields["source"] = SOURCE
+
+        metadata = with_own(own, self.place, SOURCE)
+        return self.kind(**self.fields, run_id=run, metadata=metadata)
 
 
 def _request(
@@ -193,45 +206,27 @@ def _request(
     if not is_own:
         known -= {"metadata"}
 
-    made: list[_Made] = []
+    made = _ordered(_parts(place, parts))
     harmed = len(place.reading.mended)
-    for at, raw in enumerate(parts):
-        path = f"{place.path}.parts[{at}]"
-        if not is_map(raw):
-            place.reading.wrong(path, raw, "an object")
-            continue
-
-        part = Place(place.reading, raw, path)
-        before = len(place.reading.mended)
-        made.append(_part(part))
-        note_mended(part, before)
-
-    # Nothing may stand between calls and their results.
-    order = sorted(range(len(made)), key=lambda at: made[at].kind is not ToolMessage)
-    if order != list(range(len(made))):
-        for at, one in enumerate(made):
-            one.place.notes["at"] = at
-
-        made = [made[at] for at in order]
-
     told = place.raw.get("instructions")
     if isinstance(told, str) and told and told != instructions:
-        text = place.text("instructions")
-        lead = Place(place.reading, {}, f"{place.path}.instructions")
-        lead.notes["instructions"] = True
+        # Nothing may stand between calls and their results.
         answers = sum(one.kind is ToolMessage for one in made)
-        made.insert(answers, _Made(lead, SystemMessage, content=text))
-    elif told is not None:
+        lead = Place(place.reading, {}, place.path)
+        lead.notes["instructions"] = True
+        fields = {"content": place.text("instructions")}
+        made.insert(answers, _Made(lead, SystemMessage, fields))
+    elif told is not None and told != instructions:
         known -= {"instructions"}
 
     if not made:
         empty = Place(place.reading, {}, place.path)
         empty.notes["empty"] = True
-        made.append(_Made(empty, UnknownMessage, raw={"kind": "request"}))
+        made.append(_Made(empty, UnknownMessage, {"raw": {"kind": "request"}}))
 
     keep(place, known)
     note_mended(place, harmed)
-    first = made[0].place.notes
+    first, *others = [one.place.notes for one in made]
     for name in ("metadata", "mended"):
         if name in place.notes:
             first.setdefault(name, place.notes[name])
@@ -239,20 +234,41 @@ def _request(
     if "texts" in place.notes:
         first["request_texts"] = place.notes["texts"]
 
+    if told is not None and told == instructions:
+        first["instructed"] = True
+
     first["request"] = place.keys
-    messages: list[Message] = []
-    for one in made:
-        if one.place is not made[0].place:
-            one.place.notes["more"] = True
+    for notes in others:
+        notes["more"] = True
 
-        if one.kind is UnknownMessage:
-            one.fields["source"] = SOURCE
+    return [one.message(run, own if one is made[0] else {}) for one in made]
 
-        kept = {} if messages else own
-        metadata = with_own(kept, one.place, SOURCE)
-        messages.append(one.kind(**one.fields, run_id=run, metadata=metadata))
 
-    return messages
+def _parts(place: Place, parts: Sequence[Any]) -> list[_Made]:
+    made = []
+    for at, raw in enumerate(parts):
+        path = f"{place.path}.parts[{at}]"
+        if is_map(raw):
+            part = Place(place.reading, raw, path)
+            before = len(place.reading.mended)
+            made.append(_part(part))
+            note_mended(part, before)
+        else:
+            place.reading.wrong(path, raw, "an object")
+
+    return made
+
+
+def _ordered(made: list[_Made]) -> list[_Made]:
+    """
+    Tool results first, and notes of the order that was.
+    """
+    order = sorted(made, key=lambda one: one.kind is not ToolMessage)
+    if order != made:
+        for at, one in enumerate(made):
+            one.place.notes["at"] = at
+
+    return order
 
 
 def _part(place: Place) -> _Made:
@@ -263,50 +279,66 @@ def _part(place: Place) -> _Made:
     kind, content = raw.get("part_kind"), raw.get("content")
     time = as_time(raw.get("timestamp"))
     fields: dict[str, Any] = {"timestamp": time} if time else {}
-    spared = frozenset[str]() if time else frozenset({"timestamp"})
+    known = _PART if time else _PART - {"timestamp"}
     if kind == "system-prompt" and isinstance(content, str):
-        keep(place, _PART - spared)
-        return _Made(place, SystemMessage, content=place.text("content"), **fields)
+        keep(place, known)
+        return _Made(place, SystemMessage, {"content": place.text("content"), **fields})
 
     if kind == "user-prompt" and (isinstance(content, str) or is_list(content)):
-        keep(place, _PART - spared)
+        keep(place, known)
         said = read_content(place, content)
-        return _Made(place, UserMessage, content=said, **fields)
+        return _Made(place, UserMessage, {"content": said, **fields})
 
-    answers = isinstance(raw.get("tool_call_id"), str) and raw["tool_call_id"]
     names = isinstance(raw.get("tool_name"), str)
-    if kind in {"tool-return", "retry-prompt"} and answers and names:
-        outcome = raw.get("outcome", "success")
-        failed = kind == "retry-prompt" or (
-            isinstance(outcome, str) and outcome in ERRORS
-        )
-        keep(place, _ANSWER - spared)
-        if kind == "retry-prompt":
-            place.keys["part_kind"] = kind
+    if kind in _ANSWERS and names and is_text(raw.get("tool_call_id")):
+        return _answer(place, known, fields)
 
+    if content is not None and (
+        kind in _ASIDE or (kind == "retry-prompt" and not names)
+    ):
+        keep(place, known - {"part_kind"})
+        said = text_of(place, "content")
+        return _Made(place, UserMessage, {"content": said, **fields})
+
+    if kind == "speech" and isinstance(raw.get("transcript"), str):
+        keep(place, known - {"content", "part_kind"} | {"transcript"})
         return _Made(
-            place,
-            ToolMessage,
-            content=read_answer(place),
-            tool_call_id=place.text("tool_call_id"),
-            tool_name=place.text("tool_name"),
-            is_error=failed,
-            **fields,
+            place, UserMessage, {"content": place.text("transcript"), **fields}
         )
-
-    aside = kind in _ASIDE or (kind == "retry-prompt" and not names)
-    if aside and content is not None:
-        keep(place, _PART - spared - {"part_kind"})
-        return _Made(place, UserMessage, content=text_of(place, "content"), **fields)
-
-    spoken = raw.get("transcript")
-    if kind == "speech" and isinstance(spoken, str):
-        keep(place, frozenset({"timestamp", "transcript"}) - spared)
-        return _Made(place, UserMessage, content=place.text("transcript"), **fields)
 
     # Time, too, stays in it: it is written back as it is.
     raw, noted = whole(place)
     if noted:
         place.notes |= noted[SOURCE]
 
-    return _Made(place, UnknownMessage, raw=raw)
+    return _Made(place, UnknownMessage, {"raw": raw})
+
+
+def _answer(place: Place, known: frozenset[str], fields: dict[str, Any]) -> _Made:
+    kind = place.raw["part_kind"]
+    outcome = place.raw.get("outcome")
+    keep(place, known | {"tool_call_id", "tool_name"})
+    if kind != "tool-return":
+        place.keys["part_kind"] = kind
+
+    fields |= {
+        "content": read_answer(place),
+        "is_error": kind != "tool-return" or is_failure(outcome),
+        "tool_call_id": place.text("tool_call_id"),
+        "tool_name": place.text("tool_name"),
+    }
+    return _Made(place, ToolMessage, fields)
+
+
+def is_failure(outcome: Any) -> bool:
+    """
+    Whether a call that came to that *outcome* failed.
+    """
+    return isinstance(outcome, str) and outcome in ERRORS
+
+
+def is_text(value: Any) -> bool:
+    """
+    Whether *value* is a text that says something.
+    """
+    return isinstance(value, str) and bool(value)

@@ -123,7 +123,7 @@ def media(
             item["media_type"] = part.media_type
     else:
         family = part.media_type.partition("/")[0]
-        if family in URLS and family != part.kind or part.kind not in {family, "file"}:
+        if part.kind != (family if family in URLS else "file"):
             write.lose(path, part.kind, "bytes are shown as what their type says")
 
         media_type = part.media_type or _UNTYPED

@@ -91,7 +91,9 @@ class Heads(Subject):
         states = {"one": TALK, "two": TALK.fork()}
         for _ in range(3):
             store.save_all(states)
-            states = {name: state.add_user_prompt("?") for name, state in states.items()}
+            states = {
+                name: state.add_user_prompt("?") for name, state in states.items()
+            }
 
         store.save("one", states["one"])
 
