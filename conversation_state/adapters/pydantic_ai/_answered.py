@@ -184,7 +184,8 @@ def _meta(
     elif usage is not None:
         raw["usage"], lost = usage_from(usage)
         for name in lost:
-            write.lose(f"{path}.response.usage", name, "is the sum of the two, here")
+            why = "is the sum of the others, or a part of them, in Pydantic AI"
+            write.lose(f"{path}.response.usage", name, why)
 
     if meta is None:
         return
@@ -198,7 +199,9 @@ def _meta(
     for name in sorted(meta.unknown):
         write.lose(f"{path}.response", name, "a newer version wrote it")
 
-    _finished(meta.finish_reason, raw)
+    kept_details = map_of(map_of(notes, "response"), "provider_details")
+    if meta.finish_reason != kept_details.get("finish_reason"):
+        _finished(meta.finish_reason, raw)
 
 
 def _finished(reason: str, raw: dict[str, Any]) -> None:

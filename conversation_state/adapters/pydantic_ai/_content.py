@@ -11,12 +11,19 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from conversation_state.adapters._extras import read_extra
-from conversation_state.adapters._reading import Place, Reading, is_list, is_map
+from conversation_state.adapters._reading import (
+    Place,
+    Reading,
+    is_list,
+    is_map,
+    mended,
+)
 from conversation_state.adapters.pydantic_ai._words import (
     MEDIA,
     SOURCE,
     as_json,
     is_default,
+    kind_of,
 )
 from conversation_state.parts import (
     AudioPart,
@@ -31,6 +38,7 @@ from conversation_state.parts import (
 
 __all__ = [
     "as_base64",
+    "json_text",
     "keep",
     "media_part",
     "read_answer",
@@ -51,9 +59,10 @@ _BYTES = frozenset({"data", "kind", "media_type"})
 _TEXT = frozenset({"content", "kind"})
 
 
-def keep(place: Place, known: frozenset[str]) -> None:
+def keep(place: Place, known: frozenset[str], *, whole: bool = False) -> None:
     """
-    Keep all but the *known* keys, and those that may be left out.
+    Keep all but the *known* keys, and those that may be left out unless
+    *whole* says that they may not.
 
     What is too large or too deep to be kept as it is, is kept as JSON text.
     """
@@ -63,13 +72,16 @@ def keep(place: Place, known: frozenset[str]) -> None:
             place.keep(known)
             return
 
-        if key in known or is_default(key, value):
+        if key in known or (is_default(key, value) and not whole):
             continue
 
         read = Reading()
         kept = read.json(value, f"{place.path}.{key}")
-        if read.problems:
-            texts[key] = as_json(value)
+        text = as_json(value) if read.problems else None
+        if text is not None:
+            texts[key] = mended(text)
+        elif read.problems:
+            place.reading.json(value, f"{place.path}.{key}")
         else:
             place.keys[key] = kept
             place.reading.mended += read.mended
@@ -84,12 +96,13 @@ def whole(place: Place) -> tuple[dict[str, Any], dict[str, Any]]:
     """
     read = Reading()
     raw = read.json(place.raw, place.path)
-    if read.problems:
-        kind = place.raw.get("part_kind", place.raw.get("kind"))
-        return {"part_kind": kind}, {SOURCE: {"whole": as_json(place.raw)}}
+    text = as_json(place.raw) if read.problems else None
+    if text is not None:
+        kind = mended(kind_of(place.raw) or kind_of(place.raw, "kind"))
+        return {"part_kind": kind}, {SOURCE: {"whole": mended(text)}}
 
-    place.reading.mended += read.mended
-    return raw, {}
+    kept: dict[str, Any] = place.reading.json(place.raw, place.path)
+    return kept, {}
 
 
 def read_own(place: Place) -> tuple[dict[str, Any], bool]:
@@ -123,7 +136,7 @@ def read_content(place: Place, content: Any) -> str | list[Part]:
 
 
 def _item(place: Place) -> Part:
-    kind, content = place.raw.get("kind"), place.raw.get("content")
+    kind, content = kind_of(place.raw, "kind"), place.raw.get("content")
     if kind in {"text-content", "structured-content"} and isinstance(content, str):
         keep(place, _TEXT)
         # Else it would be written as the bare text that it does not come from.
@@ -138,19 +151,23 @@ def _item(place: Place) -> Part:
     return part
 
 
-def media_part(place: Place, **fields: Any) -> MediaPart | None:
+def media_part(
+    place: Place, *, whole: bool = False, index: int | None = None
+) -> MediaPart | None:
     """
-    The media that *place* shows; None if it shows none that we can.
+    The media that *place* shows; None if it shows none that we can. *whole*
+    keeps what could be left out, too.
     """
     raw = place.raw
-    kind, media_type = raw.get("kind"), raw.get("media_type")
+    fields: dict[str, Any] = {"index": index}
+    kind, media_type = kind_of(raw, "kind"), raw.get("media_type")
     if isinstance(media_type, str):
         fields["media_type"] = place.text("media_type")
     elif media_type is not None:
         return None
 
     url, data = raw.get("url"), raw.get("data")
-    if isinstance(kind, str) and kind in MEDIA and isinstance(url, str) and url:
+    if kind in MEDIA and isinstance(url, str) and url:
         own = MEDIA[kind]
         known = _URL
         fields["url"] = place.text("url")
@@ -173,7 +190,10 @@ def media_part(place: Place, **fields: Any) -> MediaPart | None:
             fields["detail"] = place.reading.json(detail, f"{place.path}.detail")
             known |= {"vendor_metadata"}
 
-    keep(place, known)
+    if media_type is None:
+        known -= {"media_type"}
+
+    keep(place, known, whole=whole)
     return _KINDS[own](metadata=place.metadata(SOURCE), **fields)
 
 
@@ -200,12 +220,26 @@ def text_of(place: Place, key: str) -> str:
         return place.text(key)
 
     place.notes["value"] = True
-    if value is None:
+    return (
+        "" if value is None else json_text(place.reading, value, f"{place.path}.{key}")
+    )
+
+
+def json_text(reading: Reading, value: Any, path: str) -> str:
+    """
+    *value*, at *path*, as JSON text, mended.
+    """
+    text = as_json(value)
+    if text is None:
+        count = reading.count
+        reading.json(value, path)
+        if reading.count == count:
+            reading.problem(path, "is no JSON")
+
         return ""
 
-    # Texts in it are mended on the way.
-    text: str = place.reading.json(as_json(value), f"{place.path}.{key}")
-    return text
+    found: str = reading.json(text, path)
+    return found
 
 
 def read_answer(place: Place) -> str | list[Part]:
@@ -215,7 +249,7 @@ def read_answer(place: Place) -> str | list[Part]:
     """
     content = place.raw.get("content")
     items: Sequence[Any] = content if is_list(content) else [content]
-    if not any(is_map(item) and item.get("kind") in _MEDIA for item in items):
+    if not any(is_map(item) and kind_of(item, "kind") in _MEDIA for item in items):
         return text_of(place, "content")
 
     found: list[Part] = []
@@ -224,11 +258,12 @@ def read_answer(place: Place) -> str | list[Part]:
         part: Part | None = None
         if isinstance(item, str):
             part = TextPart(place.reading.json(item, path))
-        elif is_map(item) and item.get("kind") in _MEDIA:
-            part = media_part(Place(place.reading, item, path))
+        elif is_map(item) and kind_of(item, "kind") in _MEDIA:
+            # Pydantic AI knows files in what tools gave by digests of all keys.
+            part = media_part(Place(place.reading, item, path), whole=True)
 
         if part is None:
-            text = place.reading.json(as_json(item), path)
+            text = json_text(place.reading, item, path)
             part = TextPart(text, metadata={SOURCE: {"value": True}})
 
         found.append(part)

@@ -23,6 +23,7 @@ from conversation_state.adapters.pydantic_ai._words import (
     ERRORS,
     SOURCE,
     as_time,
+    kind_of,
     messages_adapter,
 )
 from conversation_state.messages import (
@@ -80,24 +81,26 @@ def load(messages: Iterable[Any]) -> tuple[Message, ...]:
     return tuple([message for group in groups for message in group])
 
 
-def as_data(messages: Iterable[Any]) -> Sequence[Any]:
+def as_data(messages: Any) -> Sequence[Any]:
     """
     *messages* as plain JSON values, which they may be already.
     """
     if isinstance(messages, (str, bytes, Mapping)) or not isinstance(
         messages, Iterable
     ):
-        msg = (
-            f"load takes a list of ModelMessages, got a {type(messages).__name__}; "
-            "result.all_messages() is one"
+        read = Reading()
+        read.wrong("$", messages, "a list of messages, result.all_messages() say")
+        read.finish()
+
+    data = list(messages)
+    objects = [at for at, one in enumerate(data) if hasattr(one, "parts")]
+    if objects:
+        written = messages_adapter().dump_python(
+            [data[at] for at in objects], mode="json"
         )
-        raise TypeError(msg)
+        for at, raw in zip(objects, written, strict=True):
+            data[at] = raw
 
-    items = list(messages)
-    if all(is_map(item) for item in items):
-        return items
-
-    data: Sequence[Any] = messages_adapter().dump_python(items, mode="json")
     return data
 
 
@@ -115,7 +118,7 @@ def load_after(data: Sequence[Any], instructions: str | None) -> list[list[Messa
             continue
 
         place = Place(read, raw, path)
-        kind, parts = raw.get("kind"), raw.get("parts")
+        kind, parts = kind_of(raw, "kind"), raw.get("parts")
         if kind not in {"request", "response"}:
             place.wrong("kind", "request or response")
         elif not is_list(parts):
@@ -136,9 +139,9 @@ def _response(place: Place, parts: Sequence[Any]) -> Message:
     harmed = len(place.reading.mended)
     own, is_own = read_own(place)
     content, calls, meta = read_response(place, parts)
-    time = as_time(place.raw.get("timestamp"))
+    time, is_told = as_time(place.raw.get("timestamp"))
     run, known = _run(place)
-    spared = {"timestamp"} - ({"timestamp"} if time else set())
+    spared = set() if is_told else {"timestamp"}
     keep(place, known - spared - (set() if is_own else {"metadata"}))
     note_mended(place, harmed)
     place.notes["response"] = place.keys
@@ -276,10 +279,10 @@ def _part(place: Place) -> _Made:
     One part of a request.
     """
     raw = place.raw
-    kind, content = raw.get("part_kind"), raw.get("content")
-    time = as_time(raw.get("timestamp"))
+    kind, content = kind_of(raw), raw.get("content")
+    time, is_told = as_time(raw.get("timestamp"))
     fields: dict[str, Any] = {"timestamp": time} if time else {}
-    known = _PART if time else _PART - {"timestamp"}
+    known = _PART if is_told else _PART - {"timestamp"}
     if kind == "system-prompt" and isinstance(content, str):
         keep(place, known)
         return _Made(place, SystemMessage, {"content": place.text("content"), **fields})

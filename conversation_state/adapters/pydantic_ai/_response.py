@@ -7,14 +7,19 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from conversation_state.adapters._reading import Place, Reading, is_map
-from conversation_state.adapters.pydantic_ai._content import keep, media_part, whole
+from conversation_state.adapters._reading import Place, Reading, is_map, mended
+from conversation_state.adapters.pydantic_ai._content import (
+    json_text,
+    keep,
+    media_part,
+    whole,
+)
 from conversation_state.adapters.pydantic_ai._usage import usage_in
 from conversation_state.adapters.pydantic_ai._words import (
     INTERRUPTED,
     SOURCE,
-    as_json,
     is_default,
+    kind_of,
 )
 from conversation_state.messages import ResponseMeta
 from conversation_state.parts import Part, ReasoningPart, TextPart, UnknownPart
@@ -61,7 +66,7 @@ def read_response(
 
 def _part(place: Place, at: int) -> Part:
     raw = place.raw
-    kind, content = raw.get("part_kind"), raw.get("content")
+    kind, content = kind_of(raw), raw.get("content")
     if kind == "text" and isinstance(content, str):
         keep(place, _TEXT)
         text = place.text("content")
@@ -131,7 +136,7 @@ def _call(place: Place, at: int) -> ToolCall:
         arguments = ""
     else:
         place.notes["args"] = "value"
-        arguments = place.reading.json(as_json(args), f"{place.path}.args")
+        arguments = json_text(place.reading, args, f"{place.path}.args")
 
     return ToolCall(
         place.text("tool_call_id"),
@@ -162,14 +167,30 @@ def _meta(place: Place) -> ResponseMeta | None:
             # What is no count stays in the note alone.
             usage = usage_in(Reading(), said, inner.path)
 
-    reason = raw.get("finish_reason")
-    finished = place.optional("finish_reason") if isinstance(reason, str) else ""
-    if not finished and raw.get("state") == INTERRUPTED:
-        finished = INTERRUPTED
-
+    finished = _finished(place)
     name = raw.get("model_name")
     model = place.optional("model_name") if isinstance(name, str) else ""
     if usage is None and not finished and not model:
         return None
 
     return ResponseMeta(finish_reason=finished, usage=usage, model=model)
+
+
+def _finished(place: Place) -> str:
+    """
+    Why the response ended: in the provider's own word, if that was kept.
+    """
+    details, reason = place.raw.get("provider_details"), place.raw.get("finish_reason")
+    own = details.get("finish_reason") if is_map(details) else None
+    if isinstance(own, str) and own:
+        if reason is not None:
+            where = f"{place.path}.finish_reason"
+            place.keys["finish_reason"] = place.reading.json(reason, where)
+
+        return mended(own)
+
+    finished = place.optional("finish_reason") if reason is not None else ""
+    if not finished and place.raw.get("state") == INTERRUPTED:
+        return INTERRUPTED
+
+    return finished

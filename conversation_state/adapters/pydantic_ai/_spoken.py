@@ -104,7 +104,8 @@ def unknown_part(
         write.lose(path, part.kind, "Pydantic AI has no such content here")
         return None
 
-    key = "part_kind" if "part_kind" in part.raw else "kind"
+    keys = ("part_kind", "kind", "type")
+    key = next((key for key in keys if key in part.raw), "type")
     raw = write.unknown(part.raw, part.source, path, key)
     text = notes.get("whole")
     return json.loads(text) if raw is not None and isinstance(text, str) else raw

@@ -7,9 +7,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-import attrs
-
-from conversation_state.adapters._reading import Reading, is_map
+from conversation_state.adapters._reading import Reading, is_map, mended
 from conversation_state.usage import (
     CompletionTokensDetails,
     PromptTokensDetails,
@@ -28,6 +26,15 @@ _EXTRA = (
     "tool_calls",
     "unmeasured_requests",
 )
+# Details that are said in a field, or are parts of what is.
+_SAID = frozenset(
+    {
+        *("audio_tokens", "cached_tokens", "input_tokens", "output_tokens"),
+        *("cache_creation_input_tokens", "cache_read_input_tokens"),
+        *("reasoning_tokens", "total_tokens"),
+    }
+)
+_PREDICTED = ("accepted_prediction_tokens", "rejected_prediction_tokens")
 _COUNTS = (
     "cache_read_tokens",
     "input_audio_tokens",
@@ -47,8 +54,8 @@ def load_usage(payload: Any) -> Usage | None:
     None if it does not say. Pydantic AI's counts are inclusive already, so
     none is added to another: ``input_tokens`` holds cache reads, cache writes
     and audio, ``output_tokens`` holds reasoning and audio. What has no field
-    goes to `Usage.extra`, under its own name; ``details``, ``cost`` and
-    seconds of audio are no tokens and stay with the message.
+    goes to `Usage.extra`, under its own name, and so do ``details`` that are not
+    said in a field; ``cost`` and seconds of audio stay with the message.
 
     Raises:
         DecodeError:
@@ -89,12 +96,13 @@ def usage_in(read: Reading, raw: Mapping[str, Any], path: str) -> Usage | None:
         if value is None:
             continue
 
-        if value.__class__ is not int or not 0 <= value <= _MOST:
+        if value != 0 and not _is_count(value):
             read.wrong(f"{path}.{name}", value, "a count from 0 to 2**63 - 1")
         else:
-            counts[name] = value
+            counts[name] = int(value)
 
-    if not any(counts.values()):
+    details = _details(raw)
+    if not any(counts.values()) and not any(details.values()):
         return None
 
     read_from_cache, audio = counts["cache_read_tokens"], counts["input_audio_tokens"]
@@ -112,9 +120,29 @@ def usage_in(read: Reading, raw: Mapping[str, Any], path: str) -> Usage | None:
         completion_tokens_details=CompletionTokensDetails(
             audio_tokens=counts["output_audio_tokens"],
             reasoning_tokens=counts["output_reasoning_tokens"],
+            **{name: details.pop(name, 0) for name in _PREDICTED},
         ),
-        extra={name: counts[name] for name in _EXTRA if counts[name]},
+        extra={**details, **{name: counts[name] for name in _EXTRA if counts[name]}},
     )
+
+
+def _details(raw: Mapping[str, Any]) -> dict[str, int]:
+    """
+    What a provider counted that Pydantic AI has no field for.
+    """
+    details = raw.get("details")
+    if not is_map(details):
+        return {}
+
+    return {
+        mended(name): count
+        for name, count in details.items()
+        if isinstance(name, str) and name not in _SAID and _is_count(count)
+    }
+
+
+def _is_count(value: Any) -> bool:
+    return value.__class__ is int and 0 < value <= _MOST
 
 
 def usage_from(usage: Usage) -> tuple[dict[str, Any], list[str]]:
@@ -131,15 +159,17 @@ def usage_from(usage: Usage) -> tuple[dict[str, Any], list[str]]:
         "output_reasoning_tokens": completion.reasoning_tokens,
     }
     details: dict[str, int] = {}
+    lost: list[str] = []
     for name in sorted(usage.extra):
-        known = name in {*_EXTRA} - {"requests", "tool_calls"}
-        (counts if known else details)[name] = usage.extra[name]
+        if name in _SAID or name in _PREDICTED:
+            lost.append(name)
+        else:
+            known = name in {*_EXTRA} - {"requests", "tool_calls"}
+            (counts if known else details)[name] = usage.extra[name]
 
-    for field in attrs.fields(CompletionTokensDetails):
-        if field.name.endswith("prediction_tokens"):
-            details[field.name] = getattr(completion, field.name)
+    for name in _PREDICTED:
+        details[name] = getattr(completion, name)
 
-    lost = []
     if usage.total_tokens != usage.prompt_tokens + usage.completion_tokens:
         lost.append("total_tokens")
 

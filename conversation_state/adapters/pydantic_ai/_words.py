@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta, timezone
 from functools import cache
 from typing import Any
 
@@ -24,12 +24,15 @@ __all__ = [
     "as_json",
     "as_time",
     "is_default",
+    "kind_of",
     "messages_adapter",
     "written_time",
 ]
 
 SOURCE = "pydantic_ai"
 INTERRUPTED = "interrupted"
+
+_MINUTE = timedelta(minutes=1)
 
 # Parts must have a time; this one stands for "nobody said when".
 NOBODY_SAID = "1970-01-01T00:00:00Z"
@@ -99,11 +102,29 @@ def messages_adapter() -> Any:
     return ModelMessagesTypeAdapter
 
 
-def as_json(value: Any) -> str:
+def as_json(value: Any) -> str | None:
     """
-    *value* as JSON text, which any integers and any depth may be in.
+    *value* as JSON text, which any integers and any depth may be in; None if
+    it is no JSON.
     """
-    return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+    try:
+        text = json.dumps(
+            value, allow_nan=False, ensure_ascii=False, separators=(",", ":")
+        )
+        same: bool = json.loads(text) == value
+    except (RecursionError, TypeError, ValueError):
+        return None
+
+    # Keys that are no texts would be made some.
+    return text if same else None
+
+
+def kind_of(raw: Mapping[str, Any], key: str = "part_kind") -> str:
+    """
+    The text that *raw* has under *key*; "" if there is none.
+    """
+    kind = raw.get(key)
+    return kind if isinstance(kind, str) else ""
 
 
 def is_default(key: str, value: Any) -> bool:
@@ -117,19 +138,22 @@ def is_default(key: str, value: Any) -> bool:
     return default is not None and default == value and type(default) is type(value)
 
 
-def as_time(value: Any) -> datetime | None:
+def as_time(value: Any) -> tuple[datetime | None, bool]:
     """
-    The moment that *value* tells, if it tells one and in which zone.
+    The moment that *value* tells, and whether that is all it tells.
     """
     if not isinstance(value, str):
-        return None
+        return None, False
+
+    if value == NOBODY_SAID:
+        return None, True
 
     try:
         time = datetime.fromisoformat(value)
     except ValueError:
-        return None
+        return None, False
 
-    return time if time.tzinfo is not None else None
+    return (time, True) if time.tzinfo is not None else (None, False)
 
 
 def written_time(time: datetime | None) -> str:
@@ -138,6 +162,11 @@ def written_time(time: datetime | None) -> str:
     """
     if time is None:
         return NOBODY_SAID
+
+    offset = time.utcoffset()
+    if offset is not None and offset % _MINUTE:
+        # Pydantic reads offsets of whole minutes only.
+        time = time.astimezone(timezone(offset - offset % _MINUTE))
 
     text = time.isoformat()
     return f"{text[:-6]}Z" if time.tzinfo is UTC or text.endswith("+00:00") else text

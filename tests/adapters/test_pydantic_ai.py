@@ -1,0 +1,487 @@
+"""
+Pydantic AI's messages: what all adapters promise, and what comes back of what.
+"""
+
+from types import SimpleNamespace
+from typing import ClassVar
+
+import attrs
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from pydantic_ai.messages import (
+    ModelRequest,
+    ModelResponse,
+    RetryPromptPart,
+    ThinkingPart,
+    ToolCallPart,
+    ToolReturnPart,
+)
+from pydantic_ai.usage import RequestUsage, RunUsage
+
+from conversation_state.adapters import anthropic, openai_chat
+from conversation_state.adapters.pydantic_ai import Export, dump, load, load_usage
+from conversation_state.adapters.pydantic_ai._dump import dump_data
+from conversation_state.errors import DecodeError, InvalidMessageError
+from conversation_state.messages import (
+    AssistantMessage,
+    ResponseMeta,
+    SystemMessage,
+    ToolMessage,
+    UserMessage,
+)
+from conversation_state.parts import (
+    FilePart,
+    ImagePart,
+    ReasoningPart,
+    RefusalPart,
+    UnknownPart,
+)
+from conversation_state.parts import TextPart as Text
+from conversation_state.testing.strategies import transcripts
+from conversation_state.usage import (
+    CompletionTokensDetails,
+    PromptTokensDetails,
+    Usage,
+)
+from tests.adapters.contract import AdapterContract
+from tests.adapters.kept import said
+from tests.adapters.pydantic_ai import (
+    EVERYTHING,
+    NEW_YEAR,
+    PNG,
+    answers,
+    asks,
+    calls,
+    histories,
+    plain,
+    says,
+    settled,
+)
+
+
+def ours(messages):
+    """
+    *messages*, loaded.
+    """
+    return load(messages)
+
+
+def back(messages):
+    """
+    *messages*, loaded and dumped.
+    """
+    return dump(load(messages)).payload
+
+
+class TestContract(AdapterContract):
+    """
+    The promises of all adapters, kept on plain JSON.
+    """
+
+    adapter: ClassVar = SimpleNamespace(
+        dump=lambda messages: Export(*dump_data(messages)),
+        load=load,
+        load_usage=load_usage,
+    )
+    documents: ClassVar = st.lists(st.sampled_from(plain(EVERYTHING)), max_size=3)
+    responses: ClassVar = st.just(plain(EVERYTHING[1:2]))
+
+    def said(self, message):
+        """
+        A time that nobody told is one that is not told, a response of which
+        nothing is told is none, and order among parts and calls is a place.
+        """
+        found = said(message, "pydantic_ai")
+        if not isinstance(found, AssistantMessage):
+            return found
+
+        meta = found.response
+        if meta is not None and meta.usage == Usage():
+            meta = attrs.evolve(meta, usage=None)
+
+        return found.replace(
+            content=[attrs.evolve(part, index=None) for part in found.parts],
+            tool_calls=[attrs.evolve(call, index=None) for call in found.tool_calls],
+            response=None if meta == ResponseMeta() else meta,
+        )
+
+    @given(histories)
+    def test_dump_undoes_load(self, history):
+        """
+        What was loaded comes back as Pydantic AI itself would give it back:
+        equal, and equal as JSON.
+        """
+        export = dump(load(history))
+
+        assert () == export.lost
+        assert settled(history) == export.payload
+        assert plain(settled(history)) == plain(export.payload)
+
+
+class TestLoad:
+    """
+    What Pydantic AI says, in our words.
+    """
+
+    def test_roles(self):
+        """
+        A request is a message for each of its parts, results first, and its
+        instructions where they change.
+        """
+        loaded = ours(EVERYTHING)
+
+        assert [
+            *("system", "system", "user", "assistant"),
+            *("tool", "tool", "tool", "tool", "system", "user", "user", "user", "user"),
+            *("unknown", "unknown", "unknown", "assistant", "assistant", "user"),
+        ] == [message.role for message in loaded]
+        assert "Speak English." == loaded[0].text
+        assert "Speak French." == loaded[8].text
+
+    def test_instructions_once(self):
+        """
+        Instructions that stay are said, and kept, once.
+        """
+        history = [asks(str(at), instructions="Be kind." * 99) for at in range(9)]
+        loaded = ours(history)
+
+        assert 1 == sum("Be kind." in repr(message) for message in loaded)
+        assert settled(history) == dump(loaded).payload
+
+    def test_instructions_again(self):
+        """
+        Those of before, after others, are said again; one without any changes
+        nothing.
+        """
+        history = [asks("?", instructions=told) for told in ("a", None, "a", "b", "a")]
+        loaded = ours(history)
+
+        assert ["a", "b", "a"] == [one.text for one in loaded if one.role == "system"]
+        assert settled(history) == dump(loaded).payload
+
+    def test_content(self):
+        """
+        Each kind of content is a part of its kind; what we have no word for is
+        kept as it is.
+        """
+        parts = ours(EVERYTHING)[2].parts
+        media = ("image", "audio", "video", "file", "image", "file", "audio")
+
+        assert ("text", *media, "unknown", "unknown", "text", "text", "unknown") == (
+            tuple(part.kind for part in parts)
+        )
+        assert ("low", "https://x/y.png") == (parts[1].detail, parts[1].url)
+        assert (PNG, "image/png") == (parts[5].data, parts[5].media_type)
+
+    def test_response(self):
+        """
+        Thoughts, texts and calls keep their order, arguments their text, and
+        what it cost is counted as we count.
+        """
+        answer = ours(EVERYTHING)[3]
+
+        assert ["c1", "c2", "c3", "c4"] == [call.id for call in answer.tool_calls]
+        assert [5, 6, 7, 8] == [call.index for call in answer.tool_calls]
+        assert ['{"zone":"UTC","n":1180591620717411303424}', '{"zone": "CET"'] == [
+            call.arguments for call in answer.tool_calls[:2]
+        ]
+        assert "Let me look.Wait.Hello." == answer.text
+        assert ("c2ln", "Hm.") == (answer.parts[0].signature, answer.reasoning)
+        assert (
+            ResponseMeta(
+                finish_reason="tool_use",
+                model="claude",
+                usage=Usage(
+                    100,
+                    20,
+                    prompt_tokens_details=PromptTokensDetails(cached_tokens=60),
+                    completion_tokens_details=CompletionTokensDetails(
+                        reasoning_tokens=5
+                    ),
+                    extra={"cache_write_tokens": 10, "odd": 1},
+                ),
+            )
+            == answer.response
+        )
+
+    def test_results(self):
+        """
+        A result is its text, the JSON of its value, or parts if it has files;
+        failed and refused calls are errors.
+        """
+        results = ours(EVERYTHING)[4:8]
+
+        assert '{"a":[1,null]}' == results[0].text
+        assert ["text", "image", "text"] == [part.kind for part in results[1].parts]
+        assert 'see{"n":1}' == results[1].text
+        assert ["", PNG] == [results[2].text, results[3].parts[0].data]
+        assert [False, False, True, True] == [result.is_error for result in results]
+
+    def test_own_metadata(self):
+        """
+        What a caller put beside a message is metadata of ours, in the first
+        message; what has an adapter's name is no note of it.
+        """
+        first = ours(EVERYTHING)[0]
+
+        assert 7 == first.metadata["tenant"]
+        assert "anthropic" not in first.metadata
+
+    def test_legacy_retry(self):
+        """
+        The retry prompts of old histories load as what they always meant.
+        """
+        with pytest.warns(Warning, match="is deprecated"):
+            history = [
+                ModelRequest(
+                    parts=[
+                        RetryPromptPart("no", tool_name="clock", tool_call_id="c1"),
+                        RetryPromptPart("try again"),
+                    ]
+                )
+            ]
+
+        result, aside = ours(history)
+
+        assert ("no", True, "c1") == (result.text, result.is_error, result.tool_call_id)
+        assert "try again" == aside.text
+        assert settled(history) == dump([result, aside]).payload
+
+    def test_half_a_pair(self):
+        """
+        Half of a surrogate pair is mended, and what was mended is listed.
+        """
+        export = dump(load([asks("a\ud800"), says("ok\udfff")]))
+
+        assert ["a\ufffd", "ok\ufffd"] == [
+            one.parts[0].content for one in export.payload
+        ]
+        assert ["content", "parts[0].content"] == [lost.what for lost in export.lost]
+
+    def test_hostile_text(self):
+        """
+        Whatever text there is comes back.
+        """
+        history = [asks("\0\ufffd\u2028" + "x" * 1_000_000), says("\U0010ffff")]
+
+        assert settled(history) == back(history)
+
+    def test_says_what_is_wrong(self):
+        """
+        All that is wrong is told, each with its path.
+        """
+        with pytest.raises(DecodeError) as caught:
+            load([3, {"kind": "x"}, {"kind": "response", "parts": 1}])
+
+        assert ["$[0]", "$[1].kind", "$[2].parts"] == [
+            problem.path for problem in caught.value.problems
+        ]
+
+
+class TestDump:
+    """
+    What others said, in Pydantic AI's words.
+    """
+
+    @given(transcripts())
+    def test_others(self, talk):
+        """
+        Whatever was said anywhere is a history that Pydantic AI takes, with
+        the same calls, answered by the same results.
+        """
+        export = dump(talk)
+        parts = [part for message in export.payload for part in message.parts]
+        calls = [call for one in talk for call in getattr(one, "tool_calls", ())]
+        called = [part for part in parts if isinstance(part, ToolCallPart)]
+        answered = [part for part in parts if isinstance(part, ToolReturnPart)]
+
+        said = [(call.id, call.name, call.arguments) for call in calls]
+        results = [one.tool_call_id for one in talk if isinstance(one, ToolMessage)]
+
+        assert sorted(said) == sorted(
+            [(part.tool_call_id, part.tool_name, part.args) for part in called]
+        )
+        assert results == [part.tool_call_id for part in answered]
+        assert export.payload == settled(export.payload)
+
+    def test_requests(self):
+        """
+        What stands between two answers is one request.
+        """
+        talk = [
+            *(SystemMessage("Be brief."), UserMessage("Hi!"), AssistantMessage("Hi.")),
+            *(UserMessage("One"), UserMessage("Two")),
+        ]
+        kinds = [[part.part_kind for part in one.parts] for one in dump(talk).payload]
+
+        assert [
+            ["system-prompt", "user-prompt"],
+            ["text"],
+            ["user-prompt"] * 2,
+        ] == kinds
+
+    def test_goes_on(self):
+        """
+        What is added to a history is a request of its own.
+        """
+        talk = [*load([asks("Hi!")]), UserMessage("And?")]
+
+        assert 2 == len(dump(talk).payload)
+
+    def test_loses_nothing_in_silence(self):
+        """
+        What Pydantic AI has no word for is listed.
+        """
+        talk = [
+            UserMessage([FilePart(data=b"x", media_type="text/plain", name="a.txt")]),
+            AssistantMessage(
+                [
+                    RefusalPart("No."),
+                    ImagePart(url="https://x/y.png"),
+                    UnknownPart({"type": "odd"}, source="gemini"),
+                ],
+                name="bob",
+                response=ResponseMeta(usage=Usage(1, 2, total_tokens=9)),
+            ),
+            ToolMessage([Text("a"), Text("b")], tool_call_id="c1"),
+        ]
+
+        assert ["name", "name", "refusal", "image", "odd", "total_tokens", "parts"] == [
+            lost.what for lost in dump(talk).lost
+        ]
+
+    def test_edited(self):
+        """
+        What the messages say by now goes before what was noted.
+        """
+        history = [asks("Hi!"), calls("c1"), answers("c1", text={"a": 1}), says("Bye.")]
+        loaded = list(load(history))
+        loaded[0] = loaded[0].replace(content="Hello!")
+        loaded[2] = loaded[2].replace(content="gone", is_error=True)
+        loaded[3] = loaded[3].replace(content="Goodbye.")
+        payload = dump(loaded).payload
+
+        assert "Hello!" == payload[0].parts[0].content
+        assert ("gone", "failed") == (
+            payload[2].parts[0].content,
+            payload[2].parts[0].outcome,
+        )
+        assert "Goodbye." == payload[3].text
+
+    def test_instructions_gone(self):
+        """
+        A part of a history without the message that says its instructions
+        says so.
+        """
+        history = [asks(text, instructions="Be kind.") for text in "ab"]
+        export = dump(load(history)[2:])
+
+        assert ["instructions"] == [lost.what for lost in export.lost]
+        assert export.payload[0].instructions is None
+
+    def test_signatures(self):
+        """
+        A signed thought goes to who signed it and to nobody else.
+        """
+        signed = ThinkingPart("Hm.", signature="c2ln", provider_name="anthropic")
+        talk = ours([ModelResponse(parts=[signed], timestamp=NEW_YEAR)])
+        (block,) = anthropic.dump(talk).payload["messages"][0]["content"]
+        theirs = [
+            AssistantMessage(
+                [ReasoningPart("Hm.", "c2ln", metadata={name: {"signed": 1}})]
+            )
+            for name in ("anthropic", "gemini")
+        ]
+        export = dump(theirs)
+        ours, lost = [one.parts[0] for one in export.payload]
+
+        assert ("thinking", "c2ln") == (block["type"], block["signature"])
+        assert ("c2ln", "anthropic") == (ours.signature, ours.provider_name)
+        assert (None, None) == (lost.signature, lost.provider_name)
+        assert ["signature"] == [one.what for one in export.lost]
+
+    def test_leaves(self):
+        """
+        A history can leave for another provider, and come back the same.
+        """
+        history = [asks("When?", instructions="Be brief."), calls("c1"), answers("c1")]
+        payload = openai_chat.dump(load(history)).payload
+        there = openai_chat.load(payload)
+
+        assert ["system", "user", "assistant", "tool"] == [one.role for one in there]
+        assert ["c1", "noon"] == [there[3].tool_call_id, there[3].text]
+        assert ["request", "response", "request"] == [
+            one.kind for one in dump(there).payload
+        ]
+
+    def test_no_message(self):
+        """
+        What is no message of ours is refused.
+        """
+        with pytest.raises(InvalidMessageError, match=r"messages\[0\] is a str"):
+            dump(["Hi!"])  # type: ignore[list-item]  # on purpose
+
+    def test_same_each_time(self):
+        """
+        Messages of no known time are dumped the same each time, and no time
+        comes back.
+        """
+        talk = [UserMessage("Hi!"), AssistantMessage("Hi.")]
+
+        assert dump(talk) == dump(talk)
+        assert [None, None] == [one.timestamp for one in ours(dump(talk).payload)]
+
+
+class TestLoadUsage:
+    """
+    What a response cost.
+    """
+
+    def test_inclusive(self):
+        """
+        Counts are inclusive there as they are here: none is added to another.
+        """
+        spent = RequestUsage(
+            input_tokens=100,
+            cache_read_tokens=60,
+            cache_write_tokens=40,
+            output_tokens=9,
+        )
+        usage = load_usage(spent)
+
+        assert usage is not None
+        assert (100, 9, 109) == (
+            usage.prompt_tokens,
+            usage.completion_tokens,
+            usage.total_tokens,
+        )
+        assert (60, {"cache_write_tokens": 40}) == (
+            usage.prompt_tokens_details.cached_tokens,
+            dict(usage.extra),
+        )
+        assert usage == load_usage(says("x", usage=spent))
+        assert usage == load_usage(plain([says("x", usage=spent)])[0])
+
+    def test_run(self):
+        """
+        A run's usage tells its requests and calls, too.
+        """
+        usage = load_usage(RunUsage(requests=2, tool_calls=3, input_tokens=1))
+
+        assert usage is not None
+        assert {"requests": 2, "tool_calls": 3} == dict(usage.extra)
+
+    def test_nothing(self):
+        """
+        Nothing counted is nothing known.
+        """
+        assert load_usage(RequestUsage()) is None
+        assert load_usage(None) is None
+
+    def test_wrong(self):
+        """
+        What is no count is refused, with its path.
+        """
+        with pytest.raises(DecodeError, match=r"\$\.input_tokens"):
+            load_usage({"input_tokens": -1})
