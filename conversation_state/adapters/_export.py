@@ -171,6 +171,13 @@ class Writing:
         """
         self.lost.append(Lost(path, what, why))
 
+    def export(self, payload: dict[str, Any]) -> Export:
+        """
+        The *payload* that was written, and what is lost in the order it was
+        said in.
+        """
+        return Export(payload, tuple(sorted(self.lost, key=_number)))
+
     def notes(self, value: Message | Part | ToolCall, path: str) -> Mapping[str, Any]:
         """
         The notes on *value*. What else stands beside its fields is lost:
@@ -206,6 +213,10 @@ class Writing:
         kind = what if isinstance(what, str) and what else "unknown"
         self.lose(path, kind, whose(source))
         return None
+
+
+def _number(lost: Lost) -> int:
+    return int(lost.path[len("messages[") : lost.path.index("]")])
 
 
 NEWER = "a newer version of this library wrote it"

@@ -5,21 +5,19 @@ Anthropic Messages: what all adapters promise, and real traffic.
 import base64
 import json
 from contextlib import suppress
-from itertools import pairwise
 from typing import Any, ClassVar
 
 import attrs
 import pytest
 
 from conversation_state._persistent import thaw
-from conversation_state.adapters import anthropic, openai_chat
+from conversation_state.adapters import anthropic
 from conversation_state.adapters.anthropic import dump, load, load_usage
 from conversation_state.errors import DecodeError
 from conversation_state.messages import AssistantMessage, ToolMessage
 from conversation_state.parts import (
     FilePart,
     ImagePart,
-    ReasoningPart,
     UnknownPart,
 )
 from tests.adapters.anthropic import (
@@ -243,132 +241,3 @@ class TestRecorded:
             assert response["input_tokens"] == cost(response).prompt_tokens
             with pytest.raises(DecodeError, match="neither messages nor content"):
                 load(response)
-
-
-class TestCrossing:
-    """
-    Conversations of one provider, sent to another.
-    """
-
-    def test_from_openai(self, shared_data):
-        """
-        Agents' conversations are said here without a loss, and by the rules.
-        """
-        for talk in lines(shared_data / "transcripts" / "airline.jsonl"):
-            export = dump(openai_chat.load(talk))
-            payload = export.payload
-
-            assert () == export.lost
-            assert talk["messages"][0]["content"] == payload["system"]
-            assert "user" == payload["messages"][0]["role"]
-            self.check_rules(payload)
-            self.check_same(talk["messages"][1:], payload)
-
-    def test_and_back(self, shared_data):
-        """
-        And say the same again when they go home.
-        """
-        for talk in lines(shared_data / "transcripts" / "airline.jsonl"):
-            first = openai_chat.load(talk)
-            export = openai_chat.dump(load(dump(first).payload))
-            again = openai_chat.load(export.payload)
-
-            assert () == export.lost
-            assert [
-                (message.role, message.text, getattr(message, "tool_call_id", ""))
-                for message in first
-            ] == [
-                (message.role, message.text, getattr(message, "tool_call_id", ""))
-                for message in again
-            ]
-            assert [
-                (call.id, call.name, json.loads(call.arguments))
-                for message in first
-                for call in getattr(message, "tool_calls", ())
-            ] == [
-                (call.id, call.name, json.loads(call.arguments))
-                for message in again
-                for call in getattr(message, "tool_calls", ())
-            ]
-
-    def test_to_openai(self, shared_data):
-        """
-        What only this provider knows is listed; texts and calls are kept.
-        """
-        exchanges = lines(shared_data / "requests" / "anthropic.jsonl")
-        for exchange in exchanges:
-            loaded = load(exchange["request"])
-            export = openai_chat.dump(loaded)
-            again = openai_chat.load(export.payload)
-
-            assert "".join(m.text for m in loaded) == "".join(m.text for m in again)
-            assert [
-                call.id for m in loaded for call in getattr(m, "tool_calls", ())
-            ] == [call.id for m in again for call in getattr(m, "tool_calls", ())]
-            listed = {lost.path for lost in export.lost}
-            for at, message in enumerate(loaded):
-                for number, part in enumerate(getattr(message, "parts", ())):
-                    if isinstance(part, (ReasoningPart, UnknownPart)):
-                        assert f"messages[{at}].parts[{number}]" in listed
-
-    def test_requests_from_openai(self, shared_data):
-        """
-        So can what half a dozen other providers recorded be said here; it
-        loads, and is the same when it is dumped once more.
-        """
-        for exchange in lines(shared_data / "requests" / "openai_chat.jsonl"):
-            loaded = openai_chat.load(exchange["request"])
-            payload = dump(loaded).payload
-
-            self.check_rules(payload)
-            assert as_json(payload) == as_json(dump(load(payload)).payload)
-
-    def check_rules(self, payload):
-        """
-        What the provider asks of every request.
-        """
-        for before, message in pairwise(payload["messages"]):
-            assert before["role"] != message["role"]
-            blocks = message["content"]
-            kinds = [] if isinstance(blocks, str) else [each["type"] for each in blocks]
-            results = kinds.count("tool_result")
-            assert ["tool_result"] * results == kinds[:results]
-            if results:
-                assert {block.get("id") for block in before["content"]} >= {
-                    block["tool_use_id"] for block in blocks[:results]
-                }
-
-        assert all(
-            block["text"].strip()
-            for _, block in sent(payload)
-            if block["type"] == "text"
-        )
-
-    def check_same(self, said, payload):
-        """
-        Texts, ids, names and arguments, one after the other.
-        """
-        expected: list[Any] = []
-        for message in said:
-            if message["role"] == "tool":
-                expected.append((message["tool_call_id"], message["content"]))
-                continue
-
-            if message["content"]:
-                expected.append((message["role"], message["content"]))
-
-            for call in message.get("tool_calls") or ():
-                function = call["function"]
-                arguments = json.loads(function["arguments"])
-                expected.append((call["id"], function["name"], arguments))
-
-        found: list[Any] = []
-        for role, block in sent(payload):
-            if block["type"] == "text":
-                found.append((role, block["text"]))
-            elif block["type"] == "tool_use":
-                found.append((block["id"], block["name"], block["input"]))
-            else:
-                found.append((block["tool_use_id"], block["content"]))
-
-        assert expected == found

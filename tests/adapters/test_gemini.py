@@ -8,11 +8,10 @@ from typing import ClassVar
 
 import attrs
 
-from conversation_state.adapters import Lost, gemini, openai_chat
+from conversation_state.adapters import gemini
 from conversation_state.adapters.gemini import dump, load
 from conversation_state.messages import (
     AssistantMessage,
-    SystemMessage,
     ToolMessage,
 )
 from conversation_state.parts import (
@@ -115,34 +114,6 @@ def sent(request):
     return {key: request[key] for key in keys if key in request}
 
 
-def texts_of(messages):
-    """
-    Who says which text.
-    """
-    return [(message.role, message.text) for message in messages]
-
-
-def as_one_instruction(messages):
-    """
-    *messages* with all system messages as one, the first.
-    """
-    told = [message for message in messages if isinstance(message, SystemMessage)]
-    others = [message for message in messages if message not in told]
-    texts = "".join(message.text for message in told)
-    return [*([SystemMessage(texts)] if told else []), *others]
-
-
-def calls_of(messages):
-    """
-    What is called with which arguments, and by which ids it is answered.
-    """
-    return [
-        (call.id, call.name, json.loads(call.arguments))
-        for message in messages
-        for call in getattr(message, "tool_calls", ())
-    ] + [m.tool_call_id for m in messages if isinstance(m, ToolMessage)]
-
-
 class TestRecorded:
     """
     Real conversations.
@@ -207,42 +178,3 @@ class TestRecorded:
             pairs += len(asked)
 
         assert 19 == pairs
-
-    def test_to_chat_completions(self, shared_data):
-        """
-        Texts, calls, arguments and pairs go on to Chat Completions.
-        """
-        lost = set()
-        for exchange in lines(shared_data / "requests" / "gemini.jsonl"):
-            messages = load(exchange["request"])
-
-            export = openai_chat.dump(messages)
-
-            crossed = openai_chat.load(export.payload)
-            assert texts_of(messages) == texts_of(crossed)
-            assert calls_of(messages) == calls_of(crossed)
-            lost |= {each.what for each in export.lost}
-
-        assert {"is_error", "thoughtSignature", "unknown"} == lost
-
-    def test_from_chat_completions(self, shared_data):
-        """
-        Conversations of an agent, and of half a dozen other providers, come
-        here with all they say.
-        """
-        talks = lines(shared_data / "transcripts" / "airline.jsonl")
-        talks += [
-            exchange["request"]
-            for exchange in lines(shared_data / "requests" / "openai_chat.jsonl")
-        ]
-
-        lost: list[Lost] = []
-        for talk in talks:
-            messages = openai_chat.load(talk)
-            export = dump(messages)
-            lost += export.lost
-            crossed = load(export.payload)
-            assert texts_of(as_one_instruction(messages)) == texts_of(crossed)
-            assert calls_of(messages) == calls_of(crossed)
-
-        assert {"name", "prefix", "system"} == {each.what for each in lost}

@@ -203,6 +203,38 @@ class TestDump:
             ("messages[2]", "assistant"),
         ] == lost(*messages)
 
+    def test_calls_after_answers(self):
+        """
+        However many answers are before calls, all are one content.
+        """
+        messages = [
+            UserMessage("?"),
+            *map(AssistantMessage, "abc"),
+            AssistantMessage(tool_calls=[ToolCall("c1", "f", "{}")]),
+        ]
+
+        parts = [{"text": text} for text in "abc"]
+
+        assert [
+            asked({"text": "?"}),
+            said(*parts, call(id="c1", signature=SKIP)),
+        ] == dump(messages).payload["contents"]
+        assert [(f"messages[{at}]", "assistant") for at in (2, 3, 4)] == lost(*messages)
+
+    def test_calls_after_an_answer_and_one_as_loaded(self):
+        """
+        What Gemini had in a content of its own stays there, and what follows it
+        joins it.
+        """
+        raws = [said({"text": "a"}), said(call(id="c"), mood=1)]
+        messages = [*several(raws), AssistantMessage(tool_calls=[ToolCall("d", "f")])]
+
+        both = said(call(id="c"), {"functionCall": {"id": "d", "name": "f"}}, mood=1)
+        both["parts"][1]["thoughtSignature"] = SKIP
+
+        assert [raws[0], both] == dump(messages).payload["contents"]
+        assert [("messages[2]", "assistant")] == lost(*messages)
+
     def test_calls_after_an_answer_as_loaded(self):
         """
         What Gemini had in two contents stays there.

@@ -2,11 +2,11 @@
 OpenAI's Responses: what all adapters promise, and real traffic.
 """
 
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import attrs
 
-from conversation_state.adapters import openai_chat, openai_responses
+from conversation_state.adapters import openai_responses
 from conversation_state.adapters.openai_responses import dump, load, load_usage
 from conversation_state.errors import DecodeError
 from conversation_state.messages import AssistantMessage
@@ -153,81 +153,3 @@ class TestRecorded:
 
             assert told.count('"type": "reasoning"') == len(signed)
             assert all(signature in told for signature in signed)
-
-
-class TestCrossing:
-    """
-    A conversation of another provider's is the same conversation here.
-    """
-
-    @staticmethod
-    def said(message):
-        """
-        What any provider can be told of *message*.
-        """
-        calls = getattr(message, "tool_calls", ())
-        return (
-            message.role,
-            message.text,
-            [(call.id, call.name, call.arguments, call.type) for call in calls],
-            getattr(message, "tool_call_id", ""),
-            getattr(message, "tool_name", ""),
-        )
-
-    def test_from_chat(self, shared_data):
-        """
-        A hundred conversations of an agent come here and go back with all
-        they say, and nothing is lost.
-        """
-        for talk in lines(shared_data / "transcripts" / "airline.jsonl"):
-            messages = openai_chat.load(talk)
-
-            export = dump(messages)
-            back = load(export.payload)
-
-            assert () == export.lost
-            assert messages[0].text == export.payload["instructions"]
-            assert list(map(self.said, messages)) == list(map(self.said, back))
-            again = openai_chat.dump(back)
-            assert () == again.lost
-            assert list(map(self.said, messages)) == list(
-                map(self.said, openai_chat.load(again.payload))
-            )
-
-    def test_requests_from_chat(self, shared_data):
-        """
-        So do the requests of other dialects; what is lost is listed.
-        """
-        whats = set()
-        for exchange in lines(shared_data / "requests" / "openai_chat.jsonl"):
-            messages = openai_chat.load(exchange["request"])
-
-            export = dump(messages)
-            back = load(export.payload)
-
-            whats |= {lost.what for lost in export.lost}
-            told: list[Any] = [self.said(message) for message in messages]
-            for before, after in zip(told, map(self.said, back), strict=True):
-                # Who did not say which tool it was is told by the call.
-                *same, name = before
-                assert [*same, name or after[-1]] == list(after)
-
-        assert {"reasoning"} <= whats
-
-    def test_to_chat(self, shared_data):
-        """
-        What was said here is said there: thoughts and what the provider's own
-        tools did are listed.
-        """
-        whats: set[str] = set()
-        for exchange in exchanges(shared_data):
-            messages = load(exchange["request"])
-
-            export = openai_chat.dump(messages)
-            back = openai_chat.load(export.payload)
-
-            whats |= {lost.what for lost in export.lost}
-            told: list[Any] = [self.said(message)[:4] for message in messages]
-            assert told == [self.said(message)[:4] for message in back]
-
-        assert {"reasoning", "compaction", "code_interpreter_call"} <= whats

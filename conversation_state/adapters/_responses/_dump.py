@@ -66,7 +66,7 @@ def dump(messages: Iterable[Message]) -> Export:
             items += write_items(write, message, path, calls, followed=followed)
 
     payload["input"] = items
-    return Export(payload, tuple(write.lost))
+    return write.export(payload)
 
 
 def write_items(

@@ -29,7 +29,7 @@ it:
 
 keys
     Keys of a block no field of ours holds: ``citations``, ``cache_control``,
-    ``caller``, ``context``, and those that say nothing (``"is_error": false``).
+    ``caller``, ``context``, and those that say nothing (``"is_error": null``).
 
 around
     The same of a message, beside its role and content.
@@ -42,6 +42,9 @@ signed, redacted
     That a thought is this provider's, signed or not, and that nobody may read
     it. A thought without a note goes back if it has a signature, and no other
     provider's notes: whoever made it knows what it is.
+
+is_error
+    That a result said ``false``, as most leave out.
 
 source, text
     How media were written if not as `dump` would: by which kind of source, in

@@ -11,7 +11,6 @@ from typing import Any
 from conversation_state._persistent import EMPTY_MAP, thaw
 from conversation_state.adapters._export import (
     Export,
-    Lost,
     Writing,
     list_of,
     map_of,
@@ -92,12 +91,7 @@ def dump(messages: Iterable[Message], *, system_on_top: bool = False) -> Export:
                 msg = f"{path} is a {type(message).__name__}; expected a Message"
                 raise InvalidMessageError(msg)
 
-    payload = dumping.turns.payload()
-    return Export(payload, tuple(sorted(write.lost, key=_number)))
-
-
-def _number(lost: Lost) -> int:
-    return int(lost.path[len("messages[") : lost.path.index("]")])
+    return write.export(dumping.turns.payload())
 
 
 class _Dumping:
@@ -146,6 +140,8 @@ class _Dumping:
         elif message.is_error:
             why = "an error without a word is refused by the provider"
             self._write.lose(path, "is_error", why)
+        elif notes.get("is_error") is False:
+            raw["is_error"] = False
 
         if message.tool_name and message.tool_name != self._tools.get(call_id):
             why = "only the call has the tool's name, and it is not there"

@@ -264,14 +264,7 @@ class _Loading(Reading):
         else:
             block.notes["without"] = ["content"]
 
-        failed = block.raw.get("is_error")
-        if failed is True:
-            said.fields["is_error"] = True
-        elif failed is not None and failed is not False:
-            block.wrong("is_error", "true, false or null")
-        elif "is_error" in block.raw:
-            block.keys["is_error"] = failed
-
+        said.fields["is_error"] = _has_failed(block)
         block.keep(_RESULT)
         said.fields["tool_call_id"] = call_id
         said.fields["tool_name"] = self.tools.get(call_id, "")
@@ -388,3 +381,19 @@ def _taken(place: Place) -> Place:
     here = Place(place.reading, place.raw, place.path)
     here.notes, place.notes = place.notes, {}
     return here
+
+
+def _has_failed(result: Place) -> bool:
+    """
+    Whether *result* is an error; how it says that it is none is noted.
+    """
+    failed = result.raw.get("is_error")
+    if failed is False:
+        # What `ToolMessage` says, too, so that it is lost on nobody.
+        result.notes["is_error"] = False
+    elif failed is None and "is_error" in result.raw:
+        result.keys["is_error"] = None
+    elif failed is not None and failed is not True:
+        result.wrong("is_error", "true, false or null")
+
+    return failed is True

@@ -73,7 +73,7 @@ def dump(messages: Iterable[Message]) -> Export:
     """
     write = Writing(SOURCE)
     raws = [raw for several in envelopes(write, messages) for raw in several]
-    return Export({"messages": raws}, tuple(write.lost))
+    return write.export({"messages": raws})
 
 
 def envelopes(

@@ -73,7 +73,7 @@ def dump(messages: Iterable[Message]) -> Export:
         if raw is not None:
             raws.append(raw)
 
-    return Export({"messages": raws}, tuple(write.lost))
+    return write.export({"messages": raws})
 
 
 def _message(write: Writing, message: Message, path: str) -> dict[str, Any] | None:

@@ -81,7 +81,7 @@ def dump(messages: Iterable[Message]) -> Export:
                 msg = f"{path} is a {type(message).__name__}; expected a Message"
                 raise InvalidMessageError(msg)
 
-    return Export(write.payload(), tuple(write.lost))
+    return write.export(write.payload())
 
 
 class _Asked(NamedTuple):
@@ -113,6 +113,8 @@ class _Dumping(Writing):
         self._instruction: dict[str, Any] = {}
         self._contents: list[dict[str, Any]] = []
         self._last = ""
+        # The answers in a row, each of which is a content so far.
+        self._answers: list[str] = []
         self._asked: dict[str, _Asked] = {}
         # The results that follow each other, by where they are in their content.
         self._results: dict[int, _Result] = {}
@@ -266,24 +268,46 @@ class _Dumping(Writing):
             while calls and _is_before(calls[-1][0], part):
                 self._call(*calls.pop(), path, parts)
 
-            raw = write_part(self, part, f"{path}.parts[{at}]")
-            if raw is not None:
-                parts.append(raw)
+            block = write_part(self, part, f"{path}.parts[{at}]")
+            if block is not None:
+                parts.append(block)
 
         while calls:
             self._call(*calls.pop(), path, parts)
 
         keys = map_of(notes, "keys")
-        before = self._contents[-1].get("parts") if self._last == "model" else None
-        alone = keys or not message.tool_calls or notes.get("apart") is True
-        if alone or not isinstance(before, list):
-            self._contents.append(_content({"role": "model"}, parts, notes, keys))
+        apart = keys or notes.get("apart") is True
+        if self._last != "model" or apart:
+            self._answers = []
+
+        if message.tool_calls and self._answers:
+            self._answers.append(path)
+            self._join_answers(parts)
         else:
-            # Calls are refused unless somebody asked just before them.
-            self.lose(path, "assistant", "is one with the answer before it here")
-            before.extend(parts)
+            raw = _content({"role": "model"}, parts, notes, keys)
+            self._contents.append(raw)
+            if "parts" in raw:
+                self._answers.append(path)
 
         self._last = "model"
+
+    def _join_answers(self, parts: list[dict[str, Any]]) -> None:
+        """
+        Make one content of all answers in a row, the last of which says *parts*:
+        calls are refused unless somebody asked just before them.
+        """
+        first, *others = self._answers
+        for path in others:
+            self.lose(path, "assistant", "is one with the answer before it here")
+
+        start = len(self._contents) - len(others)
+        joined = self._contents[start:]
+        for content in joined[1:]:
+            joined[0]["parts"].extend(content["parts"])
+
+        joined[0]["parts"].extend(parts)
+        del self._contents[start + 1 :]
+        self._answers = [first]
 
     def _call(
         self, call: ToolCall, at: int, path: str, parts: list[dict[str, Any]]

@@ -72,7 +72,7 @@ def dump(messages: Iterable[Message]) -> Export:
         if raw is not None:
             raws.append(raw)
 
-    return Export({"messages": raws}, tuple(write.lost))
+    return write.export({"messages": raws})
 
 
 def _notes(write: Writing, message: Message, path: str) -> Mapping[str, Any]:

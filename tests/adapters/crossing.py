@@ -1,0 +1,221 @@
+"""
+What is said in a conversation, whoever's format it came from, and what each
+provider asks of a request: for tests that carry conversations from one format
+to another.
+"""
+
+import json
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
+from typing import Any, NamedTuple
+
+from conversation_state.adapters import Lost
+from conversation_state.adapters._extras import from_data_url
+from conversation_state.messages import (
+    Message,
+    ToolMessage,
+    UnknownMessage,
+)
+from conversation_state.parts import (
+    MediaPart,
+    ReasoningPart,
+    RefusalPart,
+    TextPart,
+    UnknownPart,
+)
+
+# Formats whose calls have their arguments as values; the others have a text.
+VALUED = {"anthropic", "gemini"}
+
+# What stands in `lost` for what is said, but elsewhere.
+MOVED = {"assistant", "position", "system"}
+
+
+class Said(NamedTuple):
+    """
+    One thing that was said.
+
+    Attributes:
+        path: Where: of a message, a part or a call.
+
+        kind: What it is.
+
+        about: All that is said of it, by the names that `lost` has for it.
+    """
+
+    path: str
+    kind: str
+    about: dict[str, Any]
+
+
+def meaning(arguments: str) -> Any:
+    """
+    What *arguments* are where they are a value: all spellings of it are one.
+    """
+    with suppress(ValueError, RecursionError):
+        value = json.loads(arguments or "{}")
+        if isinstance(value, dict):
+            return json.dumps(value, sort_keys=True)
+
+    return arguments
+
+
+def _part(part: Any, path: str, role: str) -> Said:
+    about: dict[str, Any] = {"role": role}
+    if isinstance(part, (TextPart, RefusalPart)):
+        about["text"] = part.text
+    elif isinstance(part, ReasoningPart):
+        about |= {"text": part.text, "signature": part.signature}
+    elif isinstance(part, UnknownPart):
+        about["raw"] = part.raw
+    elif isinstance(part, MediaPart):
+        # A url that is its own content is that content.
+        held = from_data_url(part.url or "")
+        about["url"] = None if held else part.url
+        about["data"] = held[0] if held else part.data
+        about["media_type"] = part.media_type or (held[1] if held else "")
+        for name in ("detail", "name"):
+            about[name] = getattr(part, name, "")
+
+    # Nothing said of it is nothing to keep.
+    kept = {name: each for name, each in about.items() if each not in ("", None)}
+    return Said(path, part.kind, kept)
+
+
+def said_in(messages: Iterable[Message], *, valued: bool) -> list[Said]:
+    """
+    All that is said in *messages*, but for empty texts; *valued* says whether
+    arguments are values, and not texts.
+    """
+    found: list[Said] = []
+    names: dict[str, str] = {}
+    for at, message in enumerate(messages):
+        path = f"messages[{at}]"
+        if isinstance(message, UnknownMessage):
+            found.append(Said(path, "unknown", {"raw": message.raw}))
+            continue
+
+        if message.name:
+            found.append(Said(path, "name", {"name": message.name}))
+
+        parts = message.parts
+        if isinstance(message, ToolMessage):
+            # Its texts are one text: nobody tells where one of them ends.
+            result = {
+                "id": message.tool_call_id,
+                "tool_name": message.tool_name or names.get(message.tool_call_id),
+                "is_error": message.is_error,
+                "text": message.text,
+            }
+            kept = {name: each for name, each in result.items() if each}
+            found.append(Said(path, "result", kept))
+
+        for number, part in enumerate(parts):
+            one = _part(part, f"{path}.parts[{number}]", message.role)
+            is_told = isinstance(part, TextPart) and isinstance(message, ToolMessage)
+            if not is_told and one.about.keys() != {"role"}:
+                found.append(one)
+
+        for number, call in enumerate(getattr(message, "tool_calls", ())):
+            names[call.id] = call.name
+            arguments = meaning(call.arguments) if valued else call.arguments
+            about = {"id": call.id, "name": call.name, "arguments": arguments}
+            about["type"] = call.type
+            found.append(Said(f"{path}.tool_calls[{number}]", "call", about))
+
+    return found
+
+
+class Kept(NamedTuple):
+    """
+    What has to arrive of one thing that was said.
+
+    Attributes:
+        said: The thing, without what of it is lost.
+
+        is_free: Whether it may be missing, or said in other words.
+
+        is_moved: Whether it may stand elsewhere.
+    """
+
+    said: Said
+    is_free: bool
+    is_moved: bool
+
+
+# How `lost` calls the whole of a thing.
+WHOLE = {"content", "message", "parts", "unknown"}
+
+
+def kept_of(said: Iterable[Said], lost: Iterable[Lost]) -> list[Kept]:
+    """
+    What has to arrive of what was *said* where that is *lost*.
+    """
+    listed: dict[str, set[str]] = {}
+    beside: dict[str, set[str]] = {}
+    for each in lost:
+        # A key that only its provider knows is nothing that was said.
+        own = "'s own, and" in each.why and each.what != "signature"
+        # A content that is no list is one text.
+        path = each.path.replace(".content", ".parts[0]")
+        (beside if own else listed).setdefault(path, set()).add(each.what)
+
+    found: list[Kept] = []
+    for one in said:
+        whats = listed.get(one.path, set())
+        message = listed.get(one.path.partition(".")[0], set())
+        kind = one.kind
+        is_free = bool(whats & (WHOLE | {kind}) - {"name"})
+        is_free |= kind == "unknown" and one.path in {*listed, *beside}
+        is_free |= kind == "name" and "name" in whats
+        is_free |= kind == "text" and "parts" in message
+        about = {key: told for key, told in one.about.items() if key not in whats}
+        is_free |= about.keys() == {"role"}
+        found.append(Kept(Said(one.path, kind, about), is_free, bool(message & MOVED)))
+
+    return found
+
+
+def missing(kept: Sequence[Kept], arrived: Iterable[Said]) -> tuple[list[Any], ...]:
+    """
+    What of *kept* did not arrive, or not in its order; and what *arrived* that
+    nobody said.
+    """
+    left = list(arrived)
+    lacking: list[Kept] = []
+    at = 0
+    # What may stand elsewhere takes what the others leave.
+    for one in sorted(kept, key=lambda one: one.is_moved):
+        start = 0 if one.is_moved else at
+        places = () if one.is_free else range(start, len(left))
+        place = next((n for n in places if _is_in(one.said, left[n])), None)
+        if place is not None:
+            del left[place]
+            at = place
+        elif not one.is_free:
+            lacking.append(one)
+
+    # Of one message with a name, two may have been made.
+    free = [one.said for one in kept if one.is_free or one.said.kind == "name"]
+    others = [one for one in left if not any(_is_said_by(one, each) for each in free)]
+    return lacking, others
+
+
+def _is_in(one: Said, other: Said) -> bool:
+    return one.kind == other.kind and all(
+        key in other.about and other.about[key] == value
+        for key, value in one.about.items()
+    )
+
+
+def _is_said_by(one: Said, whole: Said) -> bool:
+    """
+    Whether *one* may be what *whole*, which has no place there, became.
+    """
+    values = [str(value) for key, value in one.about.items() if key != "role"]
+    return any(
+        str(value) in each or each in str(value)
+        for key, value in whole.about.items()
+        for each in values
+        if key != "role"
+    )

@@ -1,0 +1,278 @@
+"""
+Conversations of each provider, carried to every other format and back.
+"""
+
+import json
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from conversation_state.adapters import (
+    anthropic,
+    bubo,
+    eino,
+    gemini,
+    openai_chat,
+    openai_responses,
+)
+from conversation_state.messages import Message, ToolMessage
+from conversation_state.testing.strategies import is_accepted, transcripts
+from tests.adapters.anthropic import REQUESTS as ANTHROPIC
+from tests.adapters.contract import as_json
+from tests.adapters.crossing import VALUED, kept_of, missing, said_in
+from tests.adapters.gemini import REQUESTS as GEMINI
+from tests.adapters.openai_chat import REQUESTS as CHAT
+from tests.adapters.openai_responses import REQUESTS as RESPONSES
+from tests.adapters.rules import RULES
+
+PROVIDERS: dict[str, Any] = {
+    "anthropic": anthropic,
+    "gemini": gemini,
+    "openai_chat": openai_chat,
+    "openai_responses": openai_responses,
+}
+FORMATS = {**PROVIDERS, "bubo": bubo, "eino": eino}
+WAYS = [(one, other) for one in PROVIDERS for other in FORMATS if one != other]
+WRITTEN = {
+    "anthropic": ANTHROPIC,
+    "gemini": GEMINI,
+    "openai_chat": CHAT,
+    "openai_responses": RESPONSES,
+}
+
+# What is lost of the recorded conversations: what only the provider they came
+# from knows, wherever they go, and what some others have no place for.
+OWN = {
+    "anthropic": {
+        "cache_control",
+        "compaction",
+        "mcp_tool_result",
+        "mcp_tool_use",
+        "server_tool_use",
+        "web_fetch_tool_result",
+    },
+    "gemini": {"thoughtSignature", "unknown"},
+    "openai_chat": {"prefix"},
+    "openai_responses": {"code_interpreter_call", "compaction", "id"},
+}
+NO_PLACE = {
+    ("anthropic", "bubo"): {"file", "index", "reasoning", "tool_calls", "unknown"},
+    ("anthropic", "eino"): {"index", "signature", "system", "tool_reference"},
+    ("anthropic", "gemini"): {"signature", "system", "tool_reference"},
+    ("anthropic", "openai_chat"): {"reasoning", "system", "tool_reference"},
+    ("anthropic", "openai_responses"): {"reasoning", "tool_reference", "unknown"},
+    ("gemini", "anthropic"): {"content"},
+    ("gemini", "bubo"): {"file"},
+    ("gemini", "eino"): {"is_error"},
+    ("gemini", "openai_chat"): {"is_error"},
+    ("gemini", "openai_responses"): {"is_error"},
+    ("openai_chat", "anthropic"): {"reasoning"},
+    ("openai_chat", "bubo"): {"file", "reasoning", "tool_calls"},
+    ("openai_chat", "eino"): set(),
+    ("openai_chat", "gemini"): {"name", "system"},
+    ("openai_chat", "openai_responses"): {"reasoning"},
+    ("openai_responses", "anthropic"): {"content", "detail", "reasoning", "text"},
+    ("openai_responses", "bubo"): {
+        "detail",
+        "file",
+        "index",
+        "reasoning",
+        "tool_calls",
+    },
+    ("openai_responses", "eino"): {"index", "signature"},
+    ("openai_responses", "gemini"): {"detail", "name", "signature"},
+    ("openai_responses", "openai_chat"): {"file", "reasoning"},
+}
+
+
+@cache
+def talks(data: Path, source: str) -> list[tuple[str, tuple[Message, ...]]]:
+    """
+    All recorded conversations of *source*, and their names.
+    """
+    path = data / "requests" / f"{source}.jsonl"
+    lines = path.read_text(encoding="utf-8").splitlines()
+    found = [(one["name"], one["request"]) for one in map(json.loads, lines)]
+    if source == "openai_chat":
+        path = data / "transcripts" / "airline.jsonl"
+        lines = path.read_text(encoding="utf-8").splitlines()
+        found += [(one["id"], one) for one in map(json.loads, lines)]
+
+    return [(name, PROVIDERS[source].load(request)) for name, request in found]
+
+
+def differences(before, export, after, target):
+    """
+    What *after*, loaded from the *export* of *before* to *target*, has no more,
+    or has besides, and is not listed.
+
+    What is called is compared apart from what is said: which of both came
+    first in an answer, not every format can tell.
+    """
+    valued = target in VALUED
+    said, arrived = said_in(before, valued=valued), said_in(after, valued=valued)
+    found: list[Any] = []
+    for apart in ({"call"}, {"name", "reasoning", "refusal", "text", "unknown"}):
+        kept = kept_of([one for one in said if one.kind not in apart], export.lost)
+        there = [one for one in arrived if one.kind not in apart]
+        found += missing(kept, there)
+
+    return [one for one in found if one]
+
+
+def broken_rules(messages, target):
+    """
+    What a provider would refuse of *messages*, sent to *target*.
+    """
+    payload = FORMATS[target].dump(messages).payload
+    calls = [call for one in messages for call in getattr(one, "tool_calls", ())]
+    results = [one for one in messages if isinstance(one, ToolMessage)]
+    # Who contradicts himself is refused by some, and it is not ours to mend.
+    names = {call.id: call.name for call in calls}
+    complete = (
+        is_accepted(messages)
+        and len(calls) == len(results)
+        and all(one.tool_name in ("", names[one.tool_call_id]) for one in results)
+    )
+    return list(RULES[target](payload, complete=complete))
+
+
+def signatures(value):
+    """
+    All that anything in the JSON *value* is signed with, or that is encrypted.
+    """
+    keys = {"encrypted_content", "signature", "thoughtSignature"}
+    if isinstance(value, list):
+        return {each for one in value for each in signatures(one)}
+
+    if not isinstance(value, dict):
+        return set()
+
+    if value.get("type") == "redacted_thinking":
+        keys = {"data"}
+
+    own = {value[key] for key in keys & value.keys() if isinstance(value[key], str)}
+    return own | {each for one in value.values() for each in signatures(one)}
+
+
+class TestRecorded:
+    """
+    Real conversations.
+    """
+
+    @pytest.mark.parametrize(("source", "target"), WAYS)
+    def test_arrives(self, shared_data, source, target):
+        """
+        Whoever said what, with which names, ids and arguments, and which result
+        is of which call, is the same there, or is listed as lost; and what is
+        said there is the same when it is said once more.
+        """
+        for name, messages in talks(shared_data, source):
+            export = FORMATS[target].dump(messages)
+            arrived = FORMATS[target].load(export.payload)
+
+            again = FORMATS[target].dump(arrived).payload
+            assert (name, []) == (name, differences(messages, export, arrived, target))
+            assert as_json(export.payload) == as_json(again)
+
+    @pytest.mark.parametrize(("source", "target"), WAYS)
+    def test_comes_back(self, shared_data, source, target):
+        """
+        And so it is when it comes home again.
+        """
+        adapter = PROVIDERS[source]
+        for name, messages in talks(shared_data, source):
+            there = FORMATS[target].load(FORMATS[target].dump(messages).payload)
+
+            export = adapter.dump(there)
+            back = adapter.load(export.payload)
+
+            assert (name, []) == (name, differences(there, export, back, source))
+
+    @pytest.mark.parametrize(
+        ("source", "target"), [way for way in WAYS if way[1] in RULES]
+    )
+    def test_obeys(self, shared_data, source, target):
+        """
+        What is sent to a provider is what that provider takes.
+        """
+        for name, messages in talks(shared_data, source):
+            assert (name, []) == (name, broken_rules(messages, target))
+
+    @pytest.mark.parametrize(("source", "target"), WAYS)
+    def test_signed(self, shared_data, source, target):
+        """
+        What one provider signed, or encrypted, no other is sent.
+        """
+        for _, messages in talks(shared_data, source):
+            sent = as_json(FORMATS[target].dump(messages).payload)
+            signed = signatures(PROVIDERS[source].dump(messages).payload)
+
+            assert not [one for one in signed if len(one) > 9 and one in sent]
+
+    @pytest.mark.parametrize(("source", "target"), WAYS)
+    def test_lost(self, shared_data, source, target):
+        """
+        Nothing is listed but what has no place there.
+        """
+        lost = {
+            lost.what
+            for _, messages in talks(shared_data, source)
+            for lost in FORMATS[target].dump(messages).lost
+        }
+
+        assert OWN[source] | NO_PLACE[source, target] == lost
+
+
+class TestMade:
+    """
+    Conversations that nobody had.
+    """
+
+    @pytest.mark.parametrize("source", PROVIDERS)
+    @settings(suppress_health_check=[HealthCheck.differing_executors])
+    @given(data=st.data())
+    def test_written(self, source, data):
+        """
+        Whatever a provider's request says, other formats say, or list as lost;
+        there and back.
+        """
+        adapter = PROVIDERS[source]
+        messages = adapter.load(data.draw(WRITTEN[source]))
+        for target in FORMATS:
+            if target != source:
+                there = self.carry(messages, target)
+                self.carry(there, source)
+
+    @given(messages=transcripts())
+    def test_said(self, messages):
+        """
+        So it is with conversations that came from nowhere.
+        """
+        for target in FORMATS:
+            self.carry(messages, target)
+
+    @given(messages=transcripts())
+    def test_through_all(self, messages):
+        """
+        One that has been everywhere obeys everybody's rules.
+        """
+        for target in FORMATS:
+            messages = self.carry(messages, target)
+
+    def carry(self, messages, target):
+        """
+        *messages* as they arrive in *target*.
+        """
+        export = FORMATS[target].dump(messages)
+        arrived = FORMATS[target].load(export.payload)
+
+        assert [] == differences(messages, export, arrived, target)
+        if target in RULES:
+            assert [] == broken_rules(messages, target)
+
+        return arrived
