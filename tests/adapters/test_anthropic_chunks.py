@@ -2,29 +2,27 @@
 Streams of Anthropic Messages: chunks that concatenate to what was said.
 """
 
-import asyncio
 import copy
 import json
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import attrs
 import pytest
-from hypothesis import given as draw
 from hypothesis import strategies as st
 
+from conversation_state.adapters import anthropic
 from conversation_state.adapters.anthropic import (
-    aload_chunks,
     dump,
     load,
     load_chunks,
 )
-from conversation_state.chunks import Accumulator, concat
+from conversation_state.adapters.anthropic._chunks import _Stream
+from conversation_state.chunks import concat
 from conversation_state.errors import DecodeError, ProviderStreamError
-from conversation_state.messages import AssistantMessage
 from conversation_state.parts import ReasoningPart, TextPart, UnknownPart
-from conversation_state.testing.strategies import texts
 from conversation_state.usage import Usage
+from tests.adapters import stream_contract
 from tests.adapters.anthropic import (
     END,
     PING,
@@ -42,7 +40,7 @@ from tests.adapters.anthropic import (
     stop,
     text,
 )
-from tests.adapters.contract import JUNK, as_text, harmed
+from tests.adapters.stream_contract import StreamContract
 
 STREAMS = Path(__file__).parents[3] / "shared" / "data" / "streams" / "anthropic"
 
@@ -93,26 +91,6 @@ class TestText:
             message.response.finish_reason,
             message.response.model,
         )
-
-    def test_one_chunk_a_piece(self):
-        """
-        Pieces are given as they come, what is told of the whole at the end.
-        """
-        chunks = list(load_chunks([start(), begin(TEXT), more("a"), more("b")]))
-
-        assert ["a", "b", ""] == [chunk.text for chunk in chunks]
-        assert [None, None] == [chunk.response for chunk in chunks[:2]]
-
-    def test_lazily(self):
-        """
-        No event is read before its chunk is asked for.
-        """
-
-        def source():
-            yield more("a")
-            raise AssertionError
-
-        assert "a" == next(load_chunks(source())).text
 
     def test_blocks(self):
         """
@@ -701,23 +679,6 @@ class TestEnds:
         assert ("a", 2) == (message.text, len(message.content))
         assert "interrupted" == message.response.finish_reason
 
-    def test_source_fails(self):
-        """
-        What the source raises comes after all before it, and after a last
-        chunk.
-        """
-
-        def source():
-            yield more("a")
-            raise OSError
-
-        chunks, _ = given_before(source(), OSError)
-
-        assert ("a", "interrupted") == (
-            concat(chunks).text,
-            concat(chunks).response.finish_reason,
-        )
-
 
 class TestRefuses:
     @pytest.mark.parametrize(
@@ -786,16 +747,6 @@ class TestRefuses:
 
         assert "was not begun, or has ended" in error.problems[0].what
 
-    def test_counts_events(self):
-        """
-        Also those that are read quickly.
-        """
-        _, error = given_before(
-            [begin(TEXT), more("a"), more("b"), PING, 5], DecodeError
-        )
-
-        assert "$[4]" == error.problems[0].path
-
     def test_all_of_an_event(self):
         """
         All that is wrong with it.
@@ -806,25 +757,6 @@ class TestRefuses:
         assert ["$[0].message.role", "$[0].message.model"] == [
             problem.path for problem in error.problems
         ]
-
-
-class TestAsync:
-    def test_alike(self):
-        """
-        The same chunks, and the same errors.
-        """
-        events = [start(), begin(TEXT), more("a"), stop(), last(), END]
-
-        async def source(*more_events):
-            for event in (*events, *more_events):
-                yield event
-
-        async def chunks(*more_events):
-            return [chunk async for chunk in aload_chunks(source(*more_events))]
-
-        assert list(load_chunks(events)) == asyncio.run(chunks())
-        with pytest.raises(ProviderStreamError):
-            asyncio.run(chunks({"type": "error"}))
 
 
 def plain(message):
@@ -839,19 +771,6 @@ def plain(message):
     return message.replace(tool_calls=calls)
 
 
-def all_of(events):
-    """
-    The chunks of *events*, and the error they end in, or None.
-    """
-    chunks: list[Any] = []
-    try:
-        chunks.extend(load_chunks(events))
-    except (DecodeError, ProviderStreamError) as error:
-        return chunks, error
-
-    return chunks, None
-
-
 STREAMED = RESPONSES.filter(
     lambda response: all(
         block.get("type") not in {"tool_use", "server_tool_use"}
@@ -859,102 +778,6 @@ STREAMED = RESPONSES.filter(
         for block in response["content"]
     )
 )
-
-
-class TestLaws:
-    @draw(STREAMED, st.integers(0, 3))
-    def test_a_stream_is_its_response(self, response, size):
-        """
-        Wherever it was cut.
-        """
-        for block in response["content"]:
-            if block.get("type") == "thinking":
-                block["signature"] = block.get("signature") or ""
-
-        def cut(said):
-            return [said[:size], *said[size:]]
-
-        response = {**response, "stop_sequence": None}
-        streamed = concat(load_chunks(events_of(response, cut)))
-        (whole,) = load(response)
-
-        assert plain(whole) == plain(streamed)
-
-    @draw(STREAMED)
-    def test_associative(self, response):
-        """
-        Chunks of chunks, and a moment after each.
-        """
-        chunks = list(load_chunks(events_of(response)))
-        whole = concat(chunks)
-        accumulated = Accumulator()
-        for chunk in chunks:
-            accumulated = accumulated.add(chunk)
-
-        assert whole == accumulated.message
-        for at in range(1, len(chunks)):
-            assert whole == concat([concat(chunks[:at]), concat(chunks[at:])])
-
-    @draw(STREAMED, texts(max_size=2))
-    def test_quickly_and_slowly(self, response, noise):
-        """
-        Events that bring more than usual bring the same.
-        """
-        events = events_of(response)
-        noisy = [{**event, "noise": noise} for event in events]
-        quick, slow = collected(*events), collected(*noisy)
-
-        assert (quick.content, quick.tool_calls, quick.response) == (
-            slow.content,
-            slow.tool_calls,
-            slow.response,
-        )
-
-    @draw(STREAMED, st.data())
-    def test_refuses_in_one_way(self, response, data):
-        """
-        Of events with something wrong in them come chunks that concatenate,
-        and then a `DecodeError` with paths, or what the provider said.
-        """
-        events = copy.deepcopy(events_of(response))
-        path = data.draw(st.lists(st.integers(0, 9), max_size=6))
-        at = data.draw(st.integers(0, len(events) - 1))
-        events[at] = harmed(events[at], path, data.draw(JUNK))
-
-        chunks, error = all_of(events)
-        message = concat(chunks)
-
-        assert json.dumps(dump([message]).payload).encode()
-        assert as_text(message)
-        assert error is None or as_text(error)
-        if isinstance(error, DecodeError):
-            assert error.problems
-            assert all(one.path.startswith("$") for one in error.problems)
-
-    @draw(STREAMED, st.data())
-    def test_repeated_and_missing_events(self, response, data):
-        """
-        Networks and servers repeat events, and lose them.
-        """
-        events = events_of(response)
-        numbers = st.integers(0, len(events) - 1)
-        chosen = data.draw(st.lists(numbers, max_size=2 * len(events)))
-
-        chunks, error = all_of([events[at] for at in chosen])
-
-        assert isinstance(concat(chunks), AssistantMessage)
-        assert error is None or "was not begun, or has ended" in str(error)
-
-
-def events_in(path):
-    """
-    The data of a recorded stream.
-    """
-    return [
-        json.loads(line.removeprefix("data: "))
-        for line in path.read_text(encoding="utf-8").splitlines()
-        if line.startswith("data: ")
-    ]
 
 
 # Where the pieces of a block belong, by the type of their deltas.
@@ -995,6 +818,57 @@ def response_of(events):
     return response
 
 
+@st.composite
+def streams(draw):
+    """
+    A response, and the events of the same one as a stream.
+    """
+    response = {**draw(STREAMED), "stop_sequence": None}
+    size = draw(st.integers(0, 3))
+    for block in response["content"]:
+        if block.get("type") == "thinking":
+            block["signature"] = block.get("signature") or ""
+
+    return response, events_of(response, lambda said: [said[:size], *said[size:]])
+
+
+class TestStreams(StreamContract):
+    """
+    What the streams of all adapters promise.
+    """
+
+    adapter: ClassVar = anthropic
+    provider: ClassVar = "anthropic"
+    reader: ClassVar = _Stream
+    made: ClassVar = streams()
+    failures: ClassVar = [{"type": "error", "error": {"message": "Overloaded"}}]
+
+    def pieces(self, size):
+        """
+        A text block in pieces.
+        """
+        return [start(), begin(TEXT), *[more("a")] * size, stop(), last(), END]
+
+    def asked(self, size):
+        """
+        A call, and its input in pieces.
+        """
+        return [start(), begin(call(given={})), *[given("1")] * size, stop(), END]
+
+    def is_end(self, event):
+        """
+        A reason to stop is told, or that it did.
+        """
+        reason = event.get("delta", {}).get("stop_reason")
+        return event["type"] == "message_stop" or bool(reason)
+
+    def check(self, whole, message):
+        """
+        See that they are the same, but for the white space of arguments.
+        """
+        assert tuple(map(plain, load(whole))) == (plain(message),)
+
+
 RECORDED = sorted(STREAMS.glob("*.sse"))
 
 
@@ -1009,7 +883,7 @@ class TestRecorded:
         """
         To what its events say, down to the last citation and count.
         """
-        events = events_in(path)
+        events = stream_contract.events_of(path)
         response = response_of(events)
         message = collected(*events)
 
@@ -1026,40 +900,3 @@ class TestRecorded:
             for part in message.content
             if isinstance(part, ReasoningPart)
         ]
-
-    def test_chunk_by_chunk(self, path):
-        """
-        Every moment of it is a message, and usage is told once.
-        """
-        chunks = list(load_chunks(events_in(path)))
-        accumulated = Accumulator()
-        for at, chunk in enumerate(chunks, 1):
-            accumulated = accumulated.add(chunk)
-            if at % 8 == 0:
-                assert concat(chunks[:at]) == accumulated.message
-
-        assert 1 == len([chunk for chunk in chunks if chunk.response])
-        assert concat(chunks) == accumulated.message
-
-    def test_goes_back(self, path):
-        """
-        The next request says the same, block for block.
-        """
-        events = events_in(path)
-        export = dump([collected(*events)])
-
-        assert () == export.lost
-        assert [{"role": "assistant", "content": response_of(events)["content"]}] == (
-            export.payload["messages"]
-        )
-
-    def test_broken_off(self, path):
-        """
-        Wherever it breaks off, what was said until then is there.
-        """
-        events = events_in(path)
-        for at in range(0, len(events), 5):
-            message = collected(*events[:at])
-
-            assert message.response.finish_reason in {"interrupted", "end_turn"}
-            assert load(dump([message]).payload) is not None

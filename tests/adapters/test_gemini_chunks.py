@@ -2,27 +2,24 @@
 Streams of Gemini's responses: chunks that concatenate to what was said.
 """
 
-import asyncio
 import base64
 import copy
 import json
-from contextlib import suppress
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
-from hypothesis import given
 from hypothesis import strategies as st
 
 from conversation_state._persistent import thaw
+from conversation_state.adapters import gemini
 from conversation_state.adapters.gemini import (
-    aload_chunks,
     dump,
     load_chunks,
 )
 from conversation_state.adapters.gemini._chunks import _Stream
-from conversation_state.chunks import Accumulator, concat
+from conversation_state.chunks import concat
 from conversation_state.errors import DecodeError, ProviderStreamError
 from conversation_state.messages import AssistantMessage, LogProb
 from conversation_state.parts import (
@@ -34,8 +31,9 @@ from conversation_state.parts import (
 )
 from conversation_state.testing.strategies import texts
 from conversation_state.usage import Usage
-from tests.adapters.contract import JUNK, as_json, as_text, bare, harmed
+from tests.adapters.contract import as_json, bare
 from tests.adapters.gemini import PNG, PNG_TEXT, call, notes, said, several, spent
+from tests.adapters.stream_contract import StreamContract, events_of
 
 STREAMS = Path(__file__).parents[3] / "shared" / "data" / "streams" / "gemini"
 
@@ -127,31 +125,6 @@ class TestParts:
         message = collected(event(text("Hel")), event(text("lo"), reason="STOP"))
 
         assert AssistantMessage("Hello") == bare(message)
-
-    def test_one_chunk_an_event(self):
-        """
-        Each event is a chunk, and so is the end.
-        """
-        chunks = list(load_chunks([event(text("a")), event(text("b"))]))
-
-        assert ["a", "b", ""] == [chunk.content for chunk in chunks]
-
-    def test_lazily(self):
-        """
-        An event is read when its chunk is asked for.
-        """
-        asked = []
-
-        def events():
-            for at in range(9):
-                asked.append(at)
-                yield event(text("a"))
-
-        chunks = load_chunks(events())
-        next(chunks)
-        next(chunks)
-
-        assert [0, 1] == asked
 
     def test_thoughts(self):
         """
@@ -868,20 +841,6 @@ class TestEnds:
             _, error = given_before([{"error": said}], ProviderStreamError)
             assert told == error.said
 
-    def test_source_fails(self):
-        """
-        An error of the source comes after what it gave, which is interrupted.
-        """
-
-        def events():
-            yield event(text("a"))
-            raise OSError
-
-        given, _ = given_before(events(), OSError)
-
-        assert "a" == concat(given).text
-        assert "interrupted" == given[-1].response.finish_reason
-
 
 class TestRefuses:
     """
@@ -940,41 +899,6 @@ class TestRefuses:
         given, _ = given_before([event(text("a"), text(3), text("b"))], DecodeError)
 
         assert "ab" == concat(given).text
-
-    def test_counts_events(self):
-        """
-        Paths have the number of the event, quickly read or not.
-        """
-        events = [event(text("a"), written=1)] * 5 + [3]
-
-        _, error = given_before(events, DecodeError)
-
-        assert ["$[5]"] == [problem.path for problem in error.problems]
-
-
-class TestAsync:
-    """
-    Events that are waited for.
-    """
-
-    def test_alike(self):
-        """
-        The chunks are the same.
-        """
-        events = [
-            event(thought("a")),
-            *[event(text("b"), written=1)] * 3,
-            event(call()),
-        ]
-
-        async def source():
-            for each in events:
-                yield each
-
-        async def given():
-            return [chunk async for chunk in aload_chunks(source())]
-
-        assert list(load_chunks(events)) == asyncio.run(given())
 
 
 def pieces(whole):
@@ -1044,28 +968,42 @@ def streams(draw):
     while cut:
         size = draw(st.integers(1, 3))
         written += draw(st.integers(0, 9))
-        events.append(event(*cut[:size], written=written))
+        beside = draw(BESIDE)
+        events.append(event(*cut[:size], written=written, **beside))
         cut = cut[size:]
 
     events.append(event(reason="STOP", written=written))
     return event(*parts, reason="STOP", written=written), events
 
 
-class TestLaws:
+class TestStreams(StreamContract):
     """
-    What holds of all streams.
+    What the streams of all adapters promise.
     """
 
-    @given(made=streams())
-    def test_a_stream_is_its_response(self, made):
+    adapter: ClassVar = gemini
+    provider: ClassVar = "gemini"
+    reader: ClassVar = _Stream
+    made: ClassVar = streams()
+    failures: ClassVar = [{"error": {"code": 503, "message": "overloaded"}}]
+
+    def pieces(self, size):
         """
-        However it is cut, it says what the whole response says, and goes back
-        as that.
+        A text in pieces, each with what was spent until then.
         """
-        whole, events = made
+        return [event(text("a"), written=at) for at in range(size)]
+
+    def asked(self, size):
+        """
+        Calls, which come whole.
+        """
+        return [event(call(), written=at) for at in range(size)]
+
+    def check(self, whole, message):
+        """
+        See that they are the same, and go back as the same.
+        """
         (expected,) = several(whole)
-
-        message = collected(*events)
 
         assert bare(expected).parts == bare(message).parts
         assert expected.response == message.response
@@ -1073,101 +1011,17 @@ class TestLaws:
             (each.id, notes(each)) for each in message.tool_calls
         ]
         assert as_json(dump([expected]).payload) == as_json(dump([message]).payload)
-        assert notes(expected) == notes(message)
+        # What every event says again, no whole response of ours does.
+        others = {
+            key: each for key, each in notes(message).items() if key != "candidate"
+        }
+        assert notes(expected) == others
 
-    @given(made=streams(), data=st.data())
-    def test_quickly_and_slowly(self, made, data):
+    def is_end(self, event):
         """
-        What is read quickly is what is read with care, harmed or not.
+        A candidate has a reason to finish.
         """
-        _, events = made
-        for each in events:
-            each["candidates"][0].update(data.draw(BESIDE))
-
-        if data.draw(st.booleans()):
-            path = data.draw(st.lists(st.integers(0, 9), min_size=1, max_size=8))
-            events = harmed(copy.deepcopy(events), path, data.draw(JUNK))
-
-        assert outcome(events, quickly=True) == outcome(events, quickly=False)
-
-    @given(made=streams(), data=st.data())
-    def test_refuses_in_one_way(self, made, data):
-        """
-        Of events with something wrong comes a message, or one of two errors.
-        """
-        _, events = made
-        path = data.draw(st.lists(st.integers(0, 9), min_size=1, max_size=8))
-        wrong = harmed(copy.deepcopy(events), path, data.draw(JUNK))
-
-        message = concat(list_until_error(wrong))
-
-        assert as_text(message)
-        assert as_json(dump([message]).payload).encode()
-
-    @given(made=streams())
-    def test_in_any_grouping(self, made):
-        """
-        Chunks concatenate one by one as all at once.
-        """
-        chunks = list(load_chunks(made[1]))
-        accumulated = Accumulator()
-        for chunk in chunks:
-            accumulated = accumulated.add(chunk)
-
-        half = len(chunks) // 2
-        parts = [concat(some) for some in (chunks[:half], chunks[half:]) if some]
-        assert concat(chunks) == accumulated.message == concat(parts)
-
-
-def list_until_error(events):
-    """
-    The chunks of *events* until one is refused.
-    """
-    given: list[AssistantMessage] = []
-    with suppress(DecodeError, ProviderStreamError):
-        for chunk in load_chunks(events):
-            given.append(chunk)  # noqa: PERF402 - what came before is kept
-
-    return given
-
-
-def outcome(events, *, quickly):
-    """
-    The message that *events* make, and why no more of it.
-    """
-    stream = _Stream(0)
-    given: list[AssistantMessage] = []
-    problems = ""
-    try:
-        for each in events if isinstance(events, list) else [events]:
-            chunk = stream.quick(each) if quickly else None
-            given += [chunk] if chunk is not None else list_of(stream.read(each), given)
-    except (DecodeError, ProviderStreamError) as error:
-        problems = str(error)
-
-    given += stream.end(broken=True)
-    return repr(concat(given)), problems
-
-
-def list_of(chunks, given):
-    """
-    *chunks*, which are *given* also if there is an error after them.
-    """
-    for chunk in chunks:
-        given.append(chunk)
-
-    return []
-
-
-def events_of(path):
-    """
-    The events of a recorded stream.
-    """
-    return [
-        json.loads(line.removeprefix("data: "))
-        for line in path.read_text(encoding="utf-8").splitlines()
-        if line.startswith("data: ")
-    ]
+        return any("finishReason" in each for each in event.get("candidates", ()))
 
 
 PATHS = sorted(STREAMS.glob("*.sse"))
@@ -1234,24 +1088,3 @@ class TestRecorded:
             assert [part[key] for part in parts if key in part] == [
                 part[key] for part in content["parts"] if key in part
             ]
-
-    def test_broken_off(self, path):
-        """
-        Broken off anywhere, it ends as interrupted, with what came.
-        """
-        events = events_of(path)
-
-        for at in range(len(events)):
-            message = collected(*events[:at])
-            assert "interrupted" == message.response.finish_reason
-
-    def test_chunk_by_chunk(self, path):
-        """
-        Chunks concatenate one by one as all at once.
-        """
-        chunks = list(load_chunks(events_of(path)))
-        accumulated = Accumulator()
-        for chunk in chunks:
-            accumulated = accumulated.add(chunk)
-
-        assert concat(chunks) == accumulated.message

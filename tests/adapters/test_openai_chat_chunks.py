@@ -2,33 +2,28 @@
 Streams of Chat Completions: chunks that concatenate to what was said.
 """
 
-import asyncio
 import base64
-import copy
-import json
-from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
-from hypothesis import given
 from hypothesis import strategies as st
 
+from conversation_state.adapters import openai_chat
 from conversation_state.adapters.openai_chat import (
-    aload_chunks,
     dump,
-    load,
     load_chunks,
 )
 from conversation_state.adapters.openai_chat._chunks import _Stream
-from conversation_state.chunks import Accumulator, concat
+from conversation_state.chunks import concat
 from conversation_state.errors import DecodeError, ProviderStreamError
-from conversation_state.messages import AssistantMessage, LogProb
+from conversation_state.messages import LogProb
 from conversation_state.parts import AudioPart, ReasoningPart, RefusalPart, TextPart
 from conversation_state.testing.strategies import texts
 from conversation_state.usage import Usage
-from tests.adapters.contract import JUNK, as_text, bare, harmed
+from tests.adapters.contract import bare
 from tests.adapters.openai_chat import several
+from tests.adapters.stream_contract import StreamContract, events_of
 
 STREAMS = Path(__file__).parents[3] / "shared" / "data" / "streams" / "openai_chat"
 
@@ -105,26 +100,6 @@ class TestText:
             message.response.finish_reason,
             message.response.model,
         )
-
-    def test_one_chunk_a_piece(self):
-        """
-        Pieces are given as they come, what is told of the whole at the end.
-        """
-        chunks = list(load_chunks([event(content="a"), event(content="b")]))
-
-        assert ["a", "b", ""] == [chunk.text for chunk in chunks]
-        assert [None, None] == [chunk.response for chunk in chunks[:2]]
-
-    def test_lazily(self):
-        """
-        No event is read before its chunk is asked for.
-        """
-
-        def source():
-            yield event(content="a")
-            raise AssertionError
-
-        assert AssistantMessage("a") == next(load_chunks(source()))
 
     def test_surrogates(self):
         """
@@ -732,32 +707,6 @@ class TestEnds:
         assert "no room" == error.said
         assert "a" == concat(chunks).text
 
-    def test_source_fails(self):
-        """
-        So does whatever the source raises.
-        """
-
-        def source():
-            yield event(content="a")
-            raise TimeoutError
-
-        chunks, _ = given_before(source(), TimeoutError)
-
-        assert "a" == concat(chunks).text
-        assert "interrupted" == concat(chunks).response.finish_reason
-
-    def test_nothing_is_given_after_an_error(self):
-        """
-        The stream is over.
-        """
-        stream = load_chunks([{"error": "x"}, event(content="a")])
-        next(stream)
-
-        with pytest.raises(ProviderStreamError):
-            next(stream)
-        with pytest.raises(StopIteration):
-            next(stream)
-
 
 class TestRefuses:
     @pytest.mark.parametrize(
@@ -818,15 +767,6 @@ class TestRefuses:
 
         assert 2 == len(error.problems)
 
-    def test_counts_events(self):
-        """
-        The number in a path is that of the event, however it was read.
-        """
-        events = [event(content=text) for text in "abcdef"]
-        _, error = given_before([*events, event(content=5)], DecodeError)
-
-        assert "$[6].choices[0].delta.content" == error.problems[0].path
-
     def test_the_rest_of_the_event(self):
         """
         What can be read is given first.
@@ -843,28 +783,6 @@ class TestRefuses:
 
         assert "a Python object" in str(error)
         assert "plain JSON" in str(error)
-
-
-class TestAsync:
-    def test_alike(self):
-        """
-        The same chunks of events that are waited for, errors included.
-        """
-        events = [event(content="a"), event(content="b"), {"error": "no"}]
-
-        async def source():
-            for each in events:
-                yield each
-
-        async def read():
-            chunks = []
-            try:
-                async for chunk in aload_chunks(source()):
-                    chunks.append(chunk)  # noqa: PERF401 - kept when it raises
-            except ProviderStreamError:
-                return chunks
-
-        assert given_before(events, ProviderStreamError)[0] == asyncio.run(read())
 
 
 # A response, whole and cut into events
@@ -918,79 +836,47 @@ def responses_and_events(draw):
     return {"model": "gpt-4o", "choices": [choice], "usage": usage}, events
 
 
-class TestLaws:
-    @given(responses_and_events())
-    def test_a_stream_is_its_response(self, made):
-        """
-        Cut into events and collected, a response says what it says whole.
-        """
-        response, events = made
-        (whole,) = several(response)
-        message = collected(*events)
+class TestStreams(StreamContract):
+    """
+    What the streams of all adapters promise.
+    """
 
-        assert bare(whole) == bare(message)
-        assert whole.response == message.response
+    adapter: ClassVar = openai_chat
+    provider: ClassVar = "openai_chat"
+    reader: ClassVar = _Stream
+    made: ClassVar = responses_and_events()
+    failures: ClassVar = [{"error": "no"}, {"error": {"message": "no"}, "choices": []}]
 
-    @given(responses_and_events(), st.data())
-    def test_quickly_and_slowly(self, made, data):
+    def pieces(self, size):
         """
-        Events that differ in their deltas only are read in a shorter way; it
-        makes no difference, also where something is wrong.
+        A text in pieces.
         """
-        _, events = made
-        path = data.draw(st.lists(st.integers(0, 9), max_size=8))
-        wrong = harmed(copy.deepcopy(events), path, data.draw(JUNK))
-        wrong = [*events, *wrong] if isinstance(wrong, list) else [*events, wrong]
-        told = []
-        with pytest.MonkeyPatch.context() as patch:
-            for _ in range(2):
-                chunks: list[Any] = []
-                failure = ""
-                try:
-                    chunks.extend(load_chunks(copy.deepcopy(wrong)))
-                except (DecodeError, ProviderStreamError) as error:
-                    failure = str(error)
+        return [event(content="a")] * size
 
-                told.append((concat(chunks), failure))
-                patch.setattr(_Stream, "quick", lambda *_: None)
-
-        assert told[0] == told[1]
-
-    @given(responses_and_events(), st.data())
-    def test_refuses_in_one_way(self, made, data):
+    def asked(self, size):
         """
-        Whatever is wrong with a stream, it is told as such, after chunks that
-        make a message; and nothing is changed.
+        A call, and its arguments in pieces.
         """
-        _, events = made
-        path = data.draw(st.lists(st.integers(0, 9), max_size=8))
-        wrong = harmed(copy.deepcopy(events), path, data.draw(JUNK))
-        wrong = wrong if isinstance(wrong, list) else [wrong]
-        accumulator: Any = Accumulator()
-        failure: Any = None
-        try:
-            for chunk in load_chunks(wrong):
-                accumulator = accumulator.add(chunk)
-        except (DecodeError, ProviderStreamError) as error:
-            failure = error
+        begun = event(tool_calls=[call(0, "", id="c", name="f", type="function")])
+        return [begun, *[event(tool_calls=[call(0, "1")])] * size]
 
-        paths = [each.path for each in getattr(failure, "problems", ())]
-        assert as_text(failure)
-        assert all(path.startswith("$[") for path in paths)
-        assert accumulator.message.response is not None
+    def is_end(self, event):
+        """
+        A choice has a reason to finish.
+        """
+        return any(each.get("finish_reason") for each in event.get("choices", ()))
+
+    def check(self, whole, message):
+        """
+        See that they are the same, but for notes.
+        """
+        (expected,) = several(whole)
+
+        assert bare(expected) == bare(message)
+        assert expected.response == message.response
 
 
 # Real traffic
-
-
-def events_of(path):
-    """
-    The events recorded at *path*.
-    """
-    for line in path.read_text(encoding="utf-8").splitlines():
-        kind, _, data = line.partition(": ")
-        if kind == "data":
-            yield data if data == "[DONE]" else json.loads(data)
 
 
 def straightforward(events):
@@ -1052,36 +938,6 @@ class TestRecorded:
         assert bool(used) == (message.response.usage is not None)
         for name in ("prompt_tokens", "completion_tokens", "total_tokens"):
             assert used.get(name) == getattr(message.response.usage, name, None)
-
-    def test_chunk_by_chunk(self, path):
-        """
-        An accumulator shows the same, and every moment of it.
-        """
-        accumulator: Any = Accumulator()
-        chunks: list[Any] = []
-        try:
-            for chunk in load_chunks(events_of(path)):
-                chunks.append(chunk)
-                accumulator = accumulator.add(chunk)
-                assert accumulator.message.text.endswith(chunk.text)
-        except ProviderStreamError:
-            pass
-
-        assert concat(chunks) == accumulator.message
-
-    def test_goes_back(self, path):
-        """
-        What was collected can be sent again, and nothing is lost.
-        """
-        chunks: list[Any] = []
-        with suppress(ProviderStreamError):
-            chunks.extend(load_chunks(events_of(path)))
-
-        message = concat(chunks)
-        export = dump([message])
-
-        assert () == export.lost
-        assert bare(message) == bare(load(export.payload)[0])
 
 
 class TestKinds:

@@ -2,30 +2,27 @@
 Streams of OpenAI's Responses: chunks that concatenate to what was said.
 """
 
-import asyncio
-import copy
-import json
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from conversation_state.adapters import openai_responses
 from conversation_state.adapters._responses._chunks import _Stream
 from conversation_state.adapters.openai_responses import (
-    aload_chunks,
     dump,
     load,
     load_chunks,
 )
-from conversation_state.chunks import Accumulator, concat
+from conversation_state.chunks import concat
 from conversation_state.errors import DecodeError, ProviderStreamError
 from conversation_state.messages import AssistantMessage, LogProb
 from conversation_state.parts import ReasoningPart, RefusalPart, TextPart, UnknownPart
 from conversation_state.testing.strategies import texts
 from conversation_state.usage import Usage
-from tests.adapters.contract import JUNK, as_text, bare, harmed
+from tests.adapters.contract import bare
 from tests.adapters.openai_responses import (
     added,
     answer,
@@ -43,6 +40,7 @@ from tests.adapters.openai_responses import (
     text,
     thought,
 )
+from tests.adapters.stream_contract import StreamContract, events_of
 
 STREAMS = Path(__file__).parents[3] / "shared" / "data" / "streams" / "openai_responses"
 
@@ -218,17 +216,6 @@ class TestText:
         kind = "response.output_text.delta"
 
         assert "ab" == collected(*[{"type": kind, "delta": one} for one in "ab"]).text
-
-    def test_lazily(self):
-        """
-        No event is read before its chunk is asked for.
-        """
-
-        def source():
-            yield piece("a")
-            raise AssertionError
-
-        assert "a" == next(load_chunks(source())).text
 
 
 class TestThoughts:
@@ -882,33 +869,6 @@ class TestEnds:
             concat(chunks).response.finish_reason
         )
 
-    def test_source_fails(self):
-        """
-        So does whatever the source raises.
-        """
-
-        def source():
-            yield added(call(arguments=""))
-            yield asked("{")
-            raise TimeoutError
-
-        chunks, _ = given_before(source(), TimeoutError)
-
-        assert "{" == concat(chunks).tool_calls[0].arguments
-        assert "interrupted" == concat(chunks).response.finish_reason
-
-    def test_nothing_is_given_after_an_error(self):
-        """
-        The stream is over.
-        """
-        stream = load_chunks([{"type": "error"}, piece("a")])
-        next(stream)
-
-        with pytest.raises(ProviderStreamError):
-            next(stream)
-        with pytest.raises(StopIteration):
-            next(stream)
-
 
 class TestRefuses:
     @pytest.mark.parametrize(
@@ -959,15 +919,6 @@ class TestRefuses:
 
         assert 2 == len(error.problems)
 
-    def test_counts_events(self):
-        """
-        The number in a path is that of the event, however it was read.
-        """
-        events = [piece(each) for each in "abcdef"]
-        _, error = given_before([*events, piece(5)], DecodeError)
-
-        assert "$[6].delta" == error.problems[0].path
-
     def test_an_event_of_the_sdk(self):
         """
         Objects are no JSON; the message says what was given.
@@ -976,28 +927,6 @@ class TestRefuses:
 
         assert "a Python object" in str(error)
         assert "plain JSON" in str(error)
-
-
-class TestAsync:
-    def test_alike(self):
-        """
-        The same chunks of events that are waited for, errors included.
-        """
-        events = [piece("a"), piece("b"), {"type": "error"}]
-
-        async def source():
-            for each in events:
-                yield each
-
-        async def read():
-            chunks = []
-            try:
-                async for chunk in aload_chunks(source()):
-                    chunks.append(chunk)  # noqa: PERF401 - kept when it raises
-            except ProviderStreamError:
-                return chunks
-
-        assert given_before(events, ProviderStreamError)[0] == asyncio.run(read())
 
 
 # A response, whole and cut into events
@@ -1093,16 +1022,40 @@ def responses_and_events(draw):
     return whole, [event("created", response=begun), *events, last]
 
 
+class TestStreams(StreamContract):
+    """
+    What the streams of all adapters promise.
+    """
+
+    adapter: ClassVar = openai_responses
+    provider: ClassVar = "openai_responses"
+    reader: ClassVar = _Stream
+    made: ClassVar = responses_and_events()
+    failures: ClassVar = [
+        {"type": "error", "message": "no"},
+        {"type": "response.failed", "response": {"error": {"message": "no"}}},
+    ]
+
+    def pieces(self, size):
+        """
+        A text in pieces.
+        """
+        return [added(BEGUN), *[piece("a")] * size]
+
+    def asked(self, size):
+        """
+        A call, and its arguments in pieces.
+        """
+        return [added(call(arguments="")), *[asked("1")] * size]
+
+    def is_end(self, event):
+        """
+        The whole response is told.
+        """
+        return event["type"] in {"response.completed", "response.failed"}
+
+
 class TestLaws:
-    @given(responses_and_events())
-    def test_a_stream_is_its_response(self, made):
-        """
-        Cut into events and collected, a response is what it is whole.
-        """
-        whole, events = made
-
-        assert several(whole)[0] == collected(*events)
-
     @given(responses_and_events(), st.data())
     def test_whatever_is_left_out(self, made, data):
         """
@@ -1120,66 +1073,6 @@ class TestLaws:
         assert bare(said) == bare(told.replace(content=in_places(told) or ""))
         assert said.response == told.response
 
-    @given(responses_and_events(), st.data())
-    def test_associative(self, made, data):
-        """
-        It makes no difference which chunks are concatenated first.
-        """
-        chunks = list(load_chunks(made[1]))
-        at = data.draw(st.integers(1, len(chunks)))
-        parted = [concat(part) for part in (chunks[:at], chunks[at:]) if part]
-
-        assert concat(chunks) == concat(parted)
-
-    @given(responses_and_events(), st.data())
-    def test_quickly_and_slowly(self, made, data):
-        """
-        Events that differ in their pieces only are read in a shorter way; it
-        makes no difference, also where something is wrong.
-        """
-        _, events = made
-        path = data.draw(st.lists(st.integers(0, 9), max_size=8))
-        wrong = harmed(copy.deepcopy(events), path, data.draw(JUNK))
-        wrong = [*events, *wrong] if isinstance(wrong, list) else [*events, wrong]
-        told = []
-        with pytest.MonkeyPatch.context() as patch:
-            for _ in range(2):
-                chunks: list[Any] = []
-                failure = ""
-                try:
-                    chunks.extend(load_chunks(copy.deepcopy(wrong)))
-                except (DecodeError, ProviderStreamError) as error:
-                    failure = str(error)
-
-                told.append((concat(chunks), failure))
-                patch.setattr(_Stream, "quick", lambda *_: None)
-
-        assert told[0] == told[1]
-
-    @given(responses_and_events(), st.data())
-    def test_refuses_in_one_way(self, made, data):
-        """
-        Whatever is wrong with a stream, it is told as such, after chunks that
-        make a message; and nothing is changed.
-        """
-        _, events = made
-        path = data.draw(st.lists(st.integers(0, 9), max_size=8))
-        wrong = harmed(copy.deepcopy(events), path, data.draw(JUNK))
-        wrong = wrong if isinstance(wrong, list) else [wrong]
-        accumulator: Any = Accumulator()
-        failure: Any = None
-        try:
-            for chunk in load_chunks(wrong):
-                accumulator = accumulator.add(chunk)
-        except (DecodeError, ProviderStreamError) as error:
-            failure = error
-
-        paths = [each.path for each in getattr(failure, "problems", ())]
-        assert as_text(failure)
-        assert all(path.startswith("$[") for path in paths)
-        assert accumulator.message.response is not None
-        assert as_text(dump([accumulator.message]))
-
 
 def in_places(said):
     """
@@ -1189,16 +1082,6 @@ def in_places(said):
 
 
 # Real traffic
-
-
-def events_of(path):
-    """
-    The events recorded at *path*.
-    """
-    for line in path.read_text(encoding="utf-8").splitlines():
-        kind, _, data = line.partition(": ")
-        if kind == "data":
-            yield json.loads(data)
 
 
 @recorded
@@ -1249,19 +1132,6 @@ class TestRecorded:
             round(each.logprob, 5) for each in said.response.logprobs or ()
         ]
 
-    def test_chunk_by_chunk(self, path):
-        """
-        An accumulator shows the same, and every moment of it.
-        """
-        accumulator: Any = Accumulator()
-        chunks = []
-        for chunk in load_chunks(events_of(path)):
-            chunks.append(chunk)
-            accumulator = accumulator.add(chunk)
-            assert accumulator.message.text.endswith(chunk.text)
-
-        assert concat(chunks) == accumulator.message
-
     def test_goes_back(self, path):
         """
         What was collected can be sent again, and nothing is lost.
@@ -1275,23 +1145,6 @@ class TestRecorded:
             each["type"] for each in export.payload["input"]
         ]
         assert bare(said).text == bare(load(export.payload)[0]).text
-
-    def test_broken_off_anywhere(self, path):
-        """
-        Wherever it breaks off, what was said until then is there.
-        """
-        events = list(events_of(path))
-        for size in range(0, len(events) - 1, 1 + len(events) // 20):
-            said = collected(*events[:size])
-            told = [
-                each["delta"]
-                for each in events[:size]
-                if each["type"] == "response.output_text.delta"
-            ]
-
-            assert "interrupted" == said.response.finish_reason
-            assert "".join(told) == said.text
-            assert dump([said]).payload is not None
 
 
 def unsigned(said):

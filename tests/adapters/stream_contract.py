@@ -1,0 +1,360 @@
+"""
+What the streams of every adapter promise, whatever its provider's events are.
+
+A test file of an adapter's streams subclasses `StreamContract`, and says how a
+stream of its provider looks: made ones (`made`), and plain ones (`pieces`,
+`asked`).
+"""
+
+import asyncio
+import copy
+import json
+import sys
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
+from typing import Any, ClassVar
+
+import pytest
+from hypothesis import HealthCheck, given, is_hypothesis_test, settings
+from hypothesis import strategies as st
+
+from conversation_state.chunks import Accumulator, concat
+from conversation_state.errors import DecodeError, ProviderStreamError
+from conversation_state.messages import AssistantMessage
+from tests.adapters.contract import JUNK, as_json, as_text, harmed
+
+
+def calls_made_by(function: Callable[[], object]) -> int:
+    """
+    How many functions are called while *function* runs, Python's own included.
+    """
+    calls = 0
+
+    def count(_frame: object, event: str, _arg: object) -> None:
+        nonlocal calls
+        calls += event in {"call", "c_call"}
+
+    before = sys.getprofile()
+    sys.setprofile(count)
+    try:
+        function()
+    finally:
+        sys.setprofile(before)
+
+    return calls
+
+
+def events_of(path: Any) -> list[Any]:
+    """
+    The events of the stream that was recorded at *path*.
+    """
+    lines = path.read_text(encoding="utf-8").splitlines()
+    data = [line[6:] for line in lines if line.startswith("data: ")]
+    return [one if one == "[DONE]" else json.loads(one) for one in data]
+
+
+class StreamContract:
+    """
+    The promises on streams. What was said before something went wrong is given
+    before it is raised, and always makes a message.
+
+    Attributes:
+        provider: The name of its recorded streams.
+
+        reader: What reads one stream, for seeing that what is read quickly is
+            what is read with care.
+
+        made: Whole responses, and the events that say the same.
+
+        failures: Events that say that the provider failed.
+    """
+
+    adapter: ClassVar[Any]
+    provider: ClassVar[str]
+    reader: ClassVar[Any]
+    made: ClassVar[st.SearchStrategy[tuple[Any, list[Any]]]]
+    failures: ClassVar[list[Any]]
+
+    def pieces(self, size: int) -> list[Any]:
+        """
+        The events of a stream that says a text in as many pieces.
+        """
+        raise NotImplementedError
+
+    def asked(self, size: int) -> list[Any]:
+        """
+        The events of a stream that calls a tool, whose arguments come in as
+        many pieces.
+        """
+        raise NotImplementedError
+
+    def is_end(self, event: Any) -> bool:
+        """
+        Whether *event* tells how the stream ends.
+        """
+        raise NotImplementedError
+
+    def check(self, whole: Any, message: Any) -> None:
+        """
+        See that the *message* of a stream is what the *whole* response says.
+        """
+        assert self.adapter.load(whole) == (message,)
+
+    def told(self, events: Iterable[Any]) -> tuple[list[Any], Exception | None]:
+        """
+        The chunks of *events*, and what is raised after them.
+        """
+        chunks: list[Any] = []
+        try:
+            chunks.extend(self.adapter.load_chunks(events))
+        except (DecodeError, OSError, ProviderStreamError) as error:
+            return chunks, error
+
+        return chunks, None
+
+    def given_until(self, events: Sequence[Any], size: int) -> list[Any]:
+        """
+        The chunks that are given before event number *size* is asked for.
+        """
+        chunks: list[Any] = []
+        known = 0
+
+        def source() -> Iterator[Any]:
+            nonlocal known
+            yield from events[:size]
+            known = len(chunks)
+
+        for chunk in self.adapter.load_chunks(source()):
+            chunks.append(chunk)  # noqa: PERF402 - `source` looks at it
+
+        return chunks[:known]
+
+    @given(data=st.data())
+    def test_a_stream_is_its_response(self, data):
+        """
+        However it is cut, a stream says what the whole response says.
+        """
+        whole, events = data.draw(self.made)
+
+        self.check(whole, concat(self.adapter.load_chunks(events)))
+
+    @given(data=st.data())
+    def test_in_any_grouping(self, data):
+        """
+        It makes no difference which chunks are concatenated first, and every
+        moment of a stream is a message.
+        """
+        _, events = data.draw(self.made)
+        chunks = list(self.adapter.load_chunks(events))
+        at = data.draw(st.integers(1, len(chunks)))
+        accumulated = Accumulator()
+        for number, chunk in enumerate(chunks, 1):
+            accumulated = accumulated.add(chunk)
+            if number == at:
+                assert concat(chunks[:at]) == accumulated.message
+
+        parted = [concat(part) for part in (chunks[:at], chunks[at:]) if part]
+        assert concat(chunks) == accumulated.message == concat(parted)
+
+    @given(data=st.data())
+    def test_cut_anywhere(self, data):
+        """
+        What breaks off, whoever's fault it is, gives all it gave until then;
+        then, unless its end was told before, it was interrupted.
+        """
+        _, events = data.draw(self.made)
+        size = data.draw(st.integers(0, len(events)))
+        failure = data.draw(st.sampled_from([None, OSError, *self.failures]))
+        until = self.given_until(events, size)
+
+        def source() -> Iterator[Any]:
+            yield from events[:size]
+            if isinstance(failure, type):
+                raise failure
+
+            if failure is not None:
+                yield failure
+                raise AssertionError  # nothing is asked for after an error
+
+        chunks, error = self.told(source())
+        message = concat(chunks)
+
+        told = [*events[:size], *([failure] if isinstance(failure, dict) else [])]
+        assert until == chunks[: len(until)]
+        assert any(map(self.is_end, told)) is (
+            message.response.finish_reason != "interrupted"
+        )
+        if failure is None:
+            assert error is None
+        elif failure is OSError:
+            assert isinstance(error, OSError)
+        else:
+            assert isinstance(error, ProviderStreamError)
+            assert failure == error.event
+
+    @given(data=st.data())
+    def test_hostile_events(self, data):
+        """
+        Of events with something wrong in them come chunks that make a message
+        which can be sent, and a `DecodeError` with paths, or what the provider
+        said. What can be read quickly is what is read with care, and nothing
+        is changed.
+        """
+        _, events = data.draw(self.made)
+        path = data.draw(st.lists(st.integers(0, 9), max_size=8))
+        wrong = harmed(copy.deepcopy(events), path, data.draw(JUNK))
+        wrong = wrong if isinstance(wrong, list) else [wrong]
+        wrong = [*events, *wrong] if data.draw(st.booleans()) else wrong
+        before = repr(wrong)
+
+        chunks, error = self.told(wrong)
+        message = concat(chunks)
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(self.reader, "quick", lambda *_: None)
+            slow, failure = self.told(wrong)
+
+        assert (message, str(error)) == (concat(slow), str(failure))
+        assert before == repr(wrong)
+        assert message.response is not None
+        assert as_text(message)
+        assert as_text(error)
+        assert as_json(self.adapter.dump([message]).payload).encode()
+        assert all(one.path.startswith("$") for one in getattr(error, "problems", ()))
+
+    @given(data=st.data())
+    def test_repeated_and_missing_events(self, data):
+        """
+        Networks and servers repeat events, lose them, and change their order;
+        what comes is a message still.
+        """
+        _, events = data.draw(self.made)
+        chosen = data.draw(st.lists(st.sampled_from(events), max_size=2 * len(events)))
+
+        chunks, error = self.told(chosen)
+
+        assert isinstance(concat(chunks), AssistantMessage)
+        assert error is None or isinstance(error, DecodeError)
+        assert as_json(self.adapter.dump([concat(chunks)]).payload)
+
+    @given(data=st.data())
+    def test_waiting(self, data):
+        """
+        The chunks of events that are waited for are the same, and so is what
+        goes wrong.
+        """
+        _, events = data.draw(self.made)
+        ends = st.sampled_from([[], [None], *([each] for each in self.failures)])
+        events = [*events[: data.draw(st.integers(0, len(events)))], *data.draw(ends)]
+
+        async def source() -> AsyncIterator[Any]:
+            for each in events:
+                yield each
+
+        async def read() -> tuple[list[Any], Exception | None]:
+            chunks: list[Any] = []
+            try:
+                async for chunk in self.adapter.aload_chunks(source()):
+                    chunks.append(chunk)  # noqa: PERF401 - kept when it raises
+            except (DecodeError, ProviderStreamError) as error:
+                return chunks, error
+
+            return chunks, None
+
+        chunks, error = self.told(events)
+        awaited, failure = asyncio.run(read())
+
+        assert chunks == awaited
+        assert repr(error) == repr(failure)
+
+    def test_one_chunk_a_piece(self):
+        """
+        Pieces are given as they come: no event is read before its chunk is
+        asked for.
+        """
+        events = self.pieces(9)
+        asked = []
+
+        def source() -> Iterator[Any]:
+            for each in events:
+                asked.append(each)
+                yield each
+
+        chunks = self.adapter.load_chunks(source())
+
+        assert 9 == len({len(asked) for chunk in chunks if chunk.text})
+
+    def test_counts_events(self):
+        """
+        The number in a path is that of the event, however it was read.
+        """
+        events = self.pieces(9)
+
+        _, error = self.told([*events, None])
+
+        problems = getattr(error, "problems", ())
+        assert [f"$[{len(events)}]"] == [one.path for one in problems]
+
+    def test_cost(self):
+        """
+        A piece of a text, or of arguments, costs the same wherever it stands:
+        each third of a stream is as much work.
+        """
+
+        def cost(events: list[Any]) -> int:
+            return calls_made_by(lambda: list(self.adapter.load_chunks(events)))
+
+        for events_with in (self.pieces, self.asked):
+            sizes = [100, 200, 300]
+            given = [len(self.told(events_with(size))[0]) for size in sizes]
+            costs = [cost(events_with(size)) for size in sizes]
+
+            assert all(size <= more for size, more in zip(sizes, given, strict=True))
+            assert abs(costs[0] - 2 * costs[1] + costs[2]) <= 9
+
+    def test_recorded(self, shared_data):
+        """
+        Real streams: every moment of them is a message, usage is told once,
+        what they collect to can be sent again, and nothing of it is lost.
+        """
+        paths = sorted((shared_data / "streams" / self.provider).glob("*.sse"))
+        assert paths
+        for path in paths:
+            events = events_of(path)
+            before = as_json(events)
+            chunks, error = self.told(events)
+            accumulated = Accumulator()
+            for at, chunk in enumerate(chunks, 1):
+                accumulated = accumulated.add(chunk)
+                if at % 16 == 0:
+                    assert concat(chunks[:at]) == accumulated.message
+
+            export = self.adapter.dump([accumulated.message])
+            (back,) = self.adapter.load(export.payload)
+            assert error is None or isinstance(error, ProviderStreamError)
+            assert concat(chunks) == accumulated.message
+            assert before == as_json(events)
+            assert () == export.lost
+            assert as_json(export.payload) == as_json(self.adapter.dump([back]).payload)
+            assert [chunks[-1]] == [
+                chunk for chunk in chunks if chunk.response and chunk.response.usage
+            ] or not chunks[-1].response.usage
+
+    def test_recorded_and_cut(self, shared_data):
+        """
+        Wherever a real stream breaks off, what was said until then is there.
+        """
+        for path in sorted((shared_data / "streams" / self.provider).glob("*.sse")):
+            events = events_of(path)
+            for size in range(0, len(events), 1 + len(events) // 9):
+                until = self.given_until(events, size)
+                chunks, _ = self.told(events[:size])
+
+                assert until == chunks[: len(until)]
+                assert concat(chunks).response.finish_reason
+                assert as_json(self.adapter.dump([concat(chunks)]).payload)
+
+
+# The same tests run for several adapters in one process, as those of the
+# contract do.
+for _promise in vars(StreamContract).values():
+    if is_hypothesis_test(_promise):
+        settings(suppress_health_check=[HealthCheck.differing_executors])(_promise)
