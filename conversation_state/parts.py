@@ -38,6 +38,9 @@ __all__ = [
 
 
 def _text(self: Part, field: attrs.Attribute[str], value: str) -> None:
+    if value.__class__ is str and value.isascii():
+        return  # nearly always, and the rest is slow
+
     text = check_text(value, f"{type(self).__name__}.{field.name}", InvalidPartError)
     if text is not value:
         object.__setattr__(self, field.name, text)

@@ -74,17 +74,18 @@ def chunks_of(
     """
     failure: Exception | None = None
     ended = False
+    quick, read = streaming.quick, streaming.read
     try:
         for event in events:
             if isinstance(event, str) and event == _DONE:
                 ended = True
                 break
 
-            chunk = streaming.quick(event)
+            chunk = quick(event)
             if chunk is not None:
                 yield chunk
             else:
-                yield from streaming.read(event)
+                yield from read(event)
     except Exception as error:  # noqa: BLE001 - it is raised below
         failure = error
 

@@ -48,7 +48,10 @@ def _content(
     if isinstance(content, str):
         return check_text(content, f"{owner}.content", InvalidMessageError)
 
-    if not isinstance(content, Iterable) or isinstance(content, (bytes, Mapping)):
+    # To ask an abstract class takes as long as all else here together.
+    if content.__class__ is not tuple and (
+        not isinstance(content, Iterable) or isinstance(content, (bytes, Mapping))
+    ):
         msg = (
             f"{owner}.content is a {type(content).__name__}; expected a str or a "
             "sequence of parts"
@@ -161,7 +164,8 @@ class UserMessage(_Spoken):
 
 
 def _calls(given: Iterable[ToolCall]) -> tuple[ToolCall, ...]:
-    calls = tuple(given) if isinstance(given, Iterable) else (given,)
+    # What is a tuple is told before an abstract class is asked, which is slow.
+    calls = tuple(given) if isinstance(given, (tuple, Iterable)) else (given,)
     for at, call in enumerate(calls):
         if not isinstance(call, ToolCall):
             msg = f"AssistantMessage.tool_calls[{at}] is {call!r}; expected a ToolCall"

@@ -64,13 +64,10 @@ class ToolCall:
     )
 
     def __attrs_post_init__(self) -> None:
-        for field in ("id", "name", "arguments", "type"):
-            value = getattr(self, field)
-            if value.__class__ is str and value.isascii():
-                continue  # most of them, and there are four a call
-
-            text = check_text(value, f"ToolCall.{field}", InvalidMessageError)
-            object.__setattr__(self, field, text)
+        for value in (self.id, self.name, self.arguments, self.type):
+            if value.__class__ is not str or not value.isascii():
+                self._check_texts()  # few of them, and there are four a call
+                break
 
         if self.metadata is not EMPTY_MAP or self.unknown is not EMPTY_MAP:
             own = [field.name for field in attrs.fields(ToolCall)]
@@ -83,3 +80,9 @@ class ToolCall:
                 "from 0 on, or None"
             )
             raise InvalidMessageError(msg)
+
+    def _check_texts(self) -> None:
+        for field in ("id", "name", "arguments", "type"):
+            given = getattr(self, field)
+            text = check_text(given, f"ToolCall.{field}", InvalidMessageError)
+            object.__setattr__(self, field, text)
