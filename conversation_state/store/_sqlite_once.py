@@ -14,7 +14,7 @@ from typing import Any, TypeAlias
 
 from conversation_state.store.backend import TABLES, Key, Row
 
-__all__ = ["Adding", "Connection", "is_first", "is_second", "add_at_once"]
+__all__ = ["Adding", "Connection", "add_at_once", "is_first", "is_second"]
 
 # What `Writing.add` is given.
 Adding: TypeAlias = (

@@ -20,6 +20,7 @@ from conversation_state.store._sqlite import SqliteBackend, SqliteOptions
 
 TALK = Aggregator.new().add_user_prompt("When is the next train?")
 MORE = TALK.add_assistant_message("At noon.")
+SPENT = MORE.add_usage(Usage(1, 1))
 LARGE = ImagePart(data=bytes(range(256)) * 40)
 
 
@@ -108,16 +109,15 @@ class TestSave:
         Whatever is more than one message is several, in one transaction.
         """
         with open_store(url) as store:
-            store.save("talk", MORE)
+            store.save("talk", SPENT)
             told = statements(store)
-            store.save("talk", grow(MORE), label=label)
-            first, *_, last = words(told)
+            state = grow(SPENT)
+            store.save("talk", state, label=label)
 
-            assert ("BEGIN", "COMMIT") == (first, last)
+            assert ("BEGIN IMMEDIATE", "COMMIT") == (told[0], told[-1])
 
         with open_store(url) as store:
-            assert grow(MORE).messages == store.load("talk").messages
-            assert grow(MORE).total_usage == store.load("talk").total_usage
+            assert state == store.load("talk")
             assert (2, label) == store.head("talk")[1:7:5]
             assert () == store.verify()
 
@@ -171,7 +171,8 @@ class TestFirst:
         """
         with open_store(url) as store, open_store(url) as other:
             store.save("talk", TALK)
-            other.save("copy", MORE)
+            # Somewhere else, so that its row is in nobody's way.
+            other.save("copy", Aggregator.new().add_user_prompt("Hm.").join(MORE))
             other.erase(MORE.entries[-1].id, reason="asked for")
             store.save("talk", MORE)
 
@@ -202,6 +203,26 @@ class TestTrouble:
 
             assert 3 == store.head("talk").revision
             assert () == store.verify()
+
+    @pytest.mark.parametrize("at", range(4))
+    def test_fails_later(self, path, at):
+        """
+        A save of two messages that fails at any statement, its end as well,
+        leaves the connection as it was.
+        """
+        backend = SqliteBackend(str(path), SqliteOptions())
+        with Store(backend) as store:
+            store.save("talk", TALK)
+            failing = Failing(backend._idle.pop())
+            backend._idle.append(failing)  # type: ignore[arg-type]  # as good as one
+            failing.left = at
+            more = MORE.add_user_prompt("Thanks!")
+            with pytest.raises(StoreError, match="disk I/O"):
+                store.save("talk", more)
+
+            assert not failing.in_transaction
+            assert TALK == store.load("talk")
+            assert 2 == store.save("talk", more).revision
 
     def test_full(self, url):
         """
@@ -293,6 +314,31 @@ class TestTrouble:
                 )
 
             assert 2 == store.head("talk").revision
+
+    def test_other_conditions(self, url):
+        """
+        A row on another condition than a save's is added on that one.
+        """
+        with open_store(url) as store:
+            store.save("talk", TALK)
+            with store._core.backend.reading() as rows:
+                ((revision, *rest),) = rows.scan("revisions", None, None)
+
+            for i, (given, lacking) in enumerate(
+                [("names", "changes"), ("revisions", "labels")], start=1
+            ):
+                key: Any = {"names": "talk", "revisions": revision}[given]
+                none: Any = {"changes": 1, "labels": b"none"}[lacking]
+                with store._core.backend.writing() as rows:
+                    rows.add(
+                        "revisions",
+                        [(revision + i, *rest)],
+                        given=[(given, key)],
+                        lacking=[(lacking, none)],
+                    )
+                    rows.add("entries", [(i, b"id", b"{}", None, b"digest")])
+
+            assert 3 == store.head("talk").revision
 
     def test_seen_by_its_own_block(self, url):
         """

@@ -1,0 +1,139 @@
+"""
+What is read in pages is what was saved, whichever page it is on.
+"""
+
+import pytest
+
+from conversation_state import Aggregator, AssistantMessage, ImagePart, UserMessage
+from conversation_state.errors import StoreError
+from conversation_state.store import Store
+from conversation_state.store._memory import MemoryBackend
+from conversation_state.store.log import ENTRIES
+
+LARGE = ImagePart(data=bytes(range(256)) * 40)
+PAGES = [0, 999, 1000, 2499]
+
+
+def kept(*, shown=(), erased=()):
+    """
+    A backend that keeps a talk of three pages, the state, and places by
+    position.
+    """
+    said = [
+        AssistantMessage(f"{i}") if i % 2 else UserMessage(f"{i}") for i in range(2500)
+    ]
+    for at in shown:
+        said[at] = UserMessage([LARGE])
+
+    state = Aggregator.new(messages=said)
+    backend = MemoryBackend()
+    with Store(backend) as store:
+        store.save("talk", state)
+        for at in erased:
+            store.erase(state.entries[at].id, reason="asked for")
+
+    with backend.reading() as rows:
+        places = [
+            place for (place,) in rows.scan("entries", None, None, columns=("place",))
+        ]
+
+    return backend, state, places
+
+
+@pytest.fixture(scope="module")
+def plain():
+    """
+    What is only read, or put back, is made once.
+    """
+    return kept()
+
+
+class TestLoad:
+    @pytest.mark.parametrize("at", PAGES)
+    def test_special_rows(self, at):
+        """
+        Pictures and tombstones are read beside whatever is on their page.
+        """
+        other = (at + 1) % 2500
+        backend, state, _ = kept(shown=[at], erased=[other])
+
+        loaded = Store(backend).load("talk")
+
+        assert state.entries[at] == loaded.entries[at]
+        assert "" == loaded[other].text
+        assert [i for i in range(2500) if i != other] == [
+            i for i in range(2500) if loaded.entries[i] == state.entries[i]
+        ]
+        assert () == Store(backend).verify()
+
+    def test_digests_are_remembered(self, plain):
+        """
+        What was read need not be computed again, and is what would have been.
+        """
+        backend, state, _ = plain
+
+        loaded = Store(backend).load("talk")
+
+        for length in (1, 31, 32, 1000, 1001, 2500):
+            assert ENTRIES.digest(state.entries.take(length)) == ENTRIES.digest(
+                loaded.entries.take(length)
+            )
+
+    @pytest.mark.parametrize("at", PAGES)
+    @pytest.mark.parametrize(
+        ("column", "change"),
+        [
+            ("body", lambda body: body.replace(b"user", b"tool")[::-1]),
+            ("body", lambda body: body[:-2] + b'9"}'),
+            ("id", lambda id: id + b"0"),
+            ("digest", lambda digest: digest[::-1]),
+            ("content", lambda _: b""),
+            ("content", lambda _: b"x" * 32),
+        ],
+        ids=["no JSON", "body", "id", "digest", "empty content", "content"],
+    )
+    def test_damage(self, plain, at, column, change):
+        """
+        A row that is not what it was is named, whichever page it is on.
+        """
+        backend, state, places = plain
+        with backend.writing() as rows:
+            (value,) = rows.get("entries", places[at], (column,))
+            rows.set("entries", places[at], **{column: change(value)})
+
+        with pytest.raises(StoreError, match="verify") as caught:
+            Store(backend).load("talk")
+
+        with backend.writing() as rows:
+            rows.set("entries", places[at], **{column: value})
+
+        assert state.entries[at].id in str(caught.value)
+        assert state == Store(backend).load("talk")
+
+    @pytest.mark.parametrize("at", PAGES[1:])
+    def test_false_tombstones(self, at):
+        """
+        A tombstone is the one that was put there.
+        """
+        backend, state, places = kept(erased=[at])
+        with backend.writing() as rows:
+            (body,) = rows.get("entries", places[at], ("body",))
+            other = body.replace(b"asked for", b"asked far")
+            rows.set("entries", places[at], body=other)
+
+        with pytest.raises(StoreError, match="not the one that was put") as caught:
+            Store(backend).load("talk")
+
+        assert state.entries[at].id in str(caught.value)
+
+    @pytest.mark.parametrize("at", PAGES[1:-1])
+    def test_missing(self, at):
+        """
+        Where rows are missing, the first of them is told.
+        """
+        backend, _, places = kept()
+        with backend.writing() as rows:
+            rows.remove("entries", places[at], places[at] + 7)
+
+        with pytest.raises(StoreError, match=f"the entries from {at} on are missing"):
+            Store(backend).load("talk")

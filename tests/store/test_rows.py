@@ -1,0 +1,71 @@
+"""
+Identities are short in the tables, and what they were when they are read.
+"""
+
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from conversation_state import Aggregator
+from conversation_state.store import _rows
+from conversation_state.store._rows import all_unpacked, packed, unpacked
+
+DIGITS = "0123456789abcdef"
+ours = st.builds(
+    lambda digits, count: f"{digits}-{count:x}".encode(),
+    st.text(DIGITS, min_size=24, max_size=24),
+    st.integers(0, 2**40),
+)
+theirs = st.one_of(
+    st.text(max_size=30).map(str.encode),
+    st.text(f"{DIGITS}ABC- ", min_size=20, max_size=30).map(str.encode),
+)
+
+
+class TestPacked:
+    @given(st.lists(ours | theirs))
+    @example([b"0" * 24 + b"-"])
+    @example([b"0" * 24, b"-", b""])
+    def test_there_and_back(self, ids):
+        """
+        Every identity comes back, one by one or all at once, and no two are
+        one.
+        """
+        short = [packed(id) for id in ids]
+
+        assert ids == [unpacked(id) for id in short]
+        assert ids == all_unpacked(short)
+        assert len(set(ids)) == len(set(short))
+
+    @given(ours)
+    def test_ours_are_short(self, id):
+        """
+        Of those that are made here, 25 characters take 13 bytes.
+        """
+        assert len(id) - 12 == len(packed(id))
+
+    def test_made_here(self):
+        """
+        The identities of this very process are such.
+        """
+        id = Aggregator.new().add_user_prompt("Hi!").entries[0].id.encode()
+
+        assert b"\xff" + bytes.fromhex(id[:24].decode()) + id[25:] == packed(id)
+
+    @given(theirs)
+    def test_others_stay(self, id):
+        """
+        Whatever looks otherwise, in capitals say, is kept as it is.
+        """
+        start = id[:24]
+        if len(id) < 25 or start.strip(DIGITS.encode()) or id[24:25] != b"-":
+            assert id == packed(id)
+
+    def test_few_are_remembered(self):
+        """
+        However many beginnings there are, few of them are kept in memory.
+        """
+        for i in range(1000):
+            assert b"%d" % i == unpacked(packed(b"%d" % i))
+
+        for remembered in (_rows._shortened, _rows._lengthened):
+            assert remembered.cache_info().currsize < 100
