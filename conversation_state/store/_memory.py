@@ -80,6 +80,19 @@ class _Block:
 
         return [there.picked(there.rows[key], columns) for key in keys]
 
+    def scan_each(
+        self,
+        table: str,
+        ranges: Sequence[tuple[Key, Key]],
+        *,
+        columns: tuple[str, ...] | None = None,
+        limit: int | None = None,
+    ) -> list[list[Row]]:
+        return [
+            self.scan(table, low, high, columns=columns, limit=limit)
+            for low, high in ranges
+        ]
+
     def find(self, table: str, column: str, value: Any) -> list[Key]:
         there = self._tables[table]
         at = there.names.index(column)
@@ -145,6 +158,9 @@ class _Block:
             del there.rows[key]
 
         return len(keys)
+
+    def remove_each(self, table: str, ranges: Sequence[tuple[Key, Key]]) -> int:
+        return sum([self.remove(table, low, high) for low, high in ranges])
 
     def undo(self) -> None:
         """

@@ -197,6 +197,19 @@ class Block:
         asked = [value for value in (low, high, limit) if value is not None]
         return self._execute(sql, asked).fetchall()
 
+    def scan_each(
+        self,
+        table: str,
+        ranges: Sequence[tuple[Key, Key]],
+        *,
+        columns: tuple[str, ...] | None = None,
+        limit: int | None = None,
+    ) -> list[list[Row]]:
+        return [
+            self.scan(table, low, high, columns=columns, limit=limit)
+            for low, high in ranges
+        ]
+
     def find(self, table: str, column: str, value: Any) -> list[Key]:
         found = self._execute(SQLITE.find(table, column), (value,))
         return [key for (key,) in found]
@@ -250,6 +263,9 @@ class Block:
     def remove(self, table: str, low: Key | None, high: Key | None) -> int:
         asked = [value for value in (low, high) if value is not None]
         return self._execute(SQLITE.remove(table, low, high), asked).rowcount
+
+    def remove_each(self, table: str, ranges: Sequence[tuple[Key, Key]]) -> int:
+        return sum([self.remove(table, low, high) for low, high in ranges])
 
     def new_number(self) -> int:
         sql = "UPDATE numbers SET last = last + 1 RETURNING last"

@@ -1,13 +1,11 @@
 """
-Tending: names forked and deleted, rows collected that nobody needs, and
-entries erased.
+Tending: names forked, labelled and deleted, and entries erased.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any
 
 from conversation_state._canonical import load
 from conversation_state._identity import new_uuid_number
@@ -15,6 +13,7 @@ from conversation_state._persistent import check_text
 from conversation_state.codec import bare_message, bare_messages
 from conversation_state.errors import NotSavedError, StaleHeadError, StoreError
 from conversation_state.store._blobs import Shown, canonical
+from conversation_state.store._collecting import drop_blobs, each_of
 from conversation_state.store._core import (
     At,
     Core,
@@ -28,15 +27,8 @@ from conversation_state.store._core import (
 from conversation_state.store._erased import tombstone
 from conversation_state.store._restoring import blob_of
 from conversation_state.store._rows import (
-    PAGE,
     SHIFT,
     Origin,
-    Revision,
-    TableShelf,
-    all_rows,
-    change_seal,
-    damaged,
-    digest_at,
     digests_of,
     packed,
     seal,
@@ -45,19 +37,16 @@ from conversation_state.store._rows import (
     unpacked,
 )
 from conversation_state.store._saving import check_expecting, is_expected
-from conversation_state.store._values import Collected, Head, Receipt
-from conversation_state.store._writing import add_origin, relabel
-from conversation_state.store.backend import ConflictError, Reading, Writing
+from conversation_state.store._values import Head, Receipt
+from conversation_state.store._writing import add_origin, note_change, relabel
+from conversation_state.store.backend import ConflictError, Writing
 from conversation_state.store.log import (
     DIGEST_SIZE,
     ENTRIES,
-    LEDGER,
     content_digest,
 )
 
-__all__ = ["checkpoint", "collect_garbage", "delete", "erase", "fork"]
-
-_BLOB_SIZE = 32
+__all__ = ["checkpoint", "delete", "erase", "fork"]
 
 
 @retried
@@ -135,198 +124,6 @@ def delete(core: Core, text: str, expecting: Head | int | None) -> None:
     core.forget(text)
 
 
-# Garbage
-
-
-@retried
-def collect_garbage(core: Core, *, vacuum: bool) -> Collected:
-    """
-    What `Store.collect_garbage` does.
-    """
-    # Found in a block that nobody waits for.
-    with core.reading() as tx:
-        found = _garbage(core, tx)
-
-    collected = Collected(0, 0, 0, 0, 0, 0)
-    if found.branches or found.origins or found.blobs:
-        with core.writing() as tx:
-            collected = _let_go(core, tx, found)
-
-        core.forget()
-
-    if vacuum:
-        core.backend.vacuum()
-    else:
-        core.backend.scrub()
-
-    return collected
-
-
-class _Garbage(NamedTuple):
-    """
-    What no revision needs, and all that was known when it was found.
-
-    Attributes:
-        newest: The newest revision of each name's number.
-
-        reach: How far each branch is needed.
-
-        branches: Those of which not everything is.
-
-        origins: Those that nobody has.
-
-        blobs: Those that nothing refers to which is needed.
-    """
-
-    newest: dict[int, int]
-    reach: dict[int, int]
-    branches: list[int]
-    origins: list[int]
-    blobs: list[bytes]
-
-
-def _garbage(core: Core, tx: Reading) -> _Garbage:
-    newest: dict[int, int] = {}
-    ends: dict[int, int] = {}
-    origins = set()
-    columns = "revision", "branch", "length", "ledger_branch", "ledger_length", "origin"
-    for place, told, length, paid, spent, origin in all_rows(tx, "revisions", columns):
-        newest[place >> SHIFT] = place
-        origins.add(origin)
-        ends[told] = max(ends.get(told, 0), length)
-        ends[paid] = max(ends.get(paid, 0), spent)
-
-    # What a record holds that is written from here on is saved at that moment.
-    for _, branch, length in all_rows(tx, "records", ("key", "branch", "length")):
-        ends[branch] = max(ends.get(branch, 0), length)
-
-    reach: dict[int, int] = {}
-    for branch, length in ends.items():
-        _need(core, tx, reach, branch, length)
-
-    return _Garbage(
-        newest,
-        reach,
-        [n for (n,) in all_rows(tx, "branches", ("branch",)) if _is_over(tx, n, reach)],
-        [n for (n,) in all_rows(tx, "origins", ("origin",)) if n not in origins],
-        unused_blobs(tx, reach),
-    )
-
-
-def _is_over(tx: Reading, branch: int, reach: dict[int, int]) -> bool:
-    needed = reach.get(branch, 0)
-    return any(TableShelf(tx, kind).tip(branch) > needed for kind in (ENTRIES, LEDGER))
-
-
-def _need(
-    core: Core, tx: Reading, reach: dict[int, int], branch: int, length: int
-) -> None:
-    """
-    Note that a branch is needed up to a length, and what it starts from.
-    """
-    while branch and reach.get(branch, 0) < length:
-        reach[branch] = length
-        row = tx.get("branches", branch)
-        if row is None:
-            # Else what it starts from would be taken for garbage.
-            raise damaged(core.url, f"nothing was collected: branch {branch} is gone")
-
-        _, branch, length = row
-
-
-def _let_go(core: Core, tx: Writing, found: _Garbage) -> Collected:
-    reach, origins = found.reach, {*found.origins}
-    for _, number in all_rows(tx, "names", ("name", "number")):
-        # Somebody may have saved since: what they need is no garbage.
-        newest = found.newest.get(number)
-        low = number << SHIFT if newest is None else newest + 1
-        for row in tx.scan("revisions", low, (number + 1) << SHIFT):
-            revision = Revision._make(row)
-            origins.discard(revision.origin)
-            _need(core, tx, reach, revision.branch, revision.length)
-            _need(core, tx, reach, revision.ledger_branch, revision.ledger_length)
-
-    counts = {kind.table: 0 for kind in (ENTRIES, LEDGER)}
-    size = branches = 0
-    for branch in found.branches:
-        there = tx.get("branches", branch)
-        needed = reach.get(branch, 0)
-        if there is not None and not needed:
-            _drop_branch(tx, branch, there[2])
-            branches += 1
-
-        low, high = (branch << SHIFT) + needed, (branch + 1) << SHIFT
-        for table in counts:
-            size += _weight(tx, table, low, high)
-            counts[table] += tx.remove(table, low, high)
-
-        tx.remove("uses", low, high)
-
-    gone = sum([tx.remove("origins", number, number + 1) for number in origins])
-    blobs, blob_size = drop_blobs(tx, found.blobs)
-    if any(counts.values()):
-        # Their places may be taken by others now.
-        _note_change(tx, b"", b"", "collected")
-
-    told, paid = counts.values()
-    return Collected(told, paid, branches, gone, blobs, size + blob_size)
-
-
-def _drop_branch(tx: Writing, branch: int, start: int) -> None:
-    for kind in (ENTRIES, LEDGER):
-        digest = digest_at(tx, kind, branch, start + 1)
-        if digest is not None:
-            tx.remove("starts", digest, digest + b"\0")
-
-    tx.remove("branches", branch, branch + 1)
-
-
-def _weight(tx: Reading, table: str, low: int, high: int) -> int:
-    size = 0
-    while rows := tx.scan(table, low, high, columns=("place", "body"), limit=PAGE):
-        size += sum([len(body) for _, body in rows])
-        low = rows[-1][0] + 1
-
-    return size
-
-
-def unused_blobs(tx: Reading, reach: dict[int, int]) -> list[bytes]:
-    """
-    The large content that nothing refers to which is needed.
-    """
-    used = set()
-    for place, digests in all_rows(tx, "uses"):
-        if place & ((1 << SHIFT) - 1) < reach.get(place >> SHIFT, 0):
-            used.update(_each_of(digests))
-
-    there = all_rows(tx, "blobs", ("digest",))
-    return [digest for (digest,) in there if digest not in used]
-
-
-def _each_of(digests: bytes) -> list[bytes]:
-    return [digests[i : i + _BLOB_SIZE] for i in range(0, len(digests), _BLOB_SIZE)]
-
-
-def drop_blobs(tx: Writing, digests: Iterable[bytes]) -> tuple[int, int]:
-    """
-    Let go of those of *digests* that nobody refers to: how many, and their
-    bytes.
-    """
-    left = {*digests}
-    if left:
-        for _, used in all_rows(tx, "uses"):
-            left.difference_update(_each_of(used))
-
-    count = size = 0
-    for digest in sorted(left):
-        row = tx.get("blobs", digest, ("size",))
-        if row is not None:
-            tx.remove("blobs", digest, digest + b"\0")
-            count, size = count + 1, size + row[0]
-
-    return count, size
-
-
 # Erasure
 
 
@@ -347,7 +144,7 @@ def erase(core: Core, entry_id: str, reason: str) -> Receipt:
         contents = [_erase_at(core, tx, place, reason, shown) for place in places]
         new = [content for content in contents if content is not None]
         if not before:
-            before = [_note_change(tx, id, new[0], reason)]
+            before = [note_change(tx, id, new[0], reason)]
 
         row = tx.get("changes", before[0])
         blobs, _ = drop_blobs(tx, shown)
@@ -360,18 +157,6 @@ def erase(core: Core, entry_id: str, reason: str) -> Receipt:
     _, _, content, why, at = row
     digest = content[:DIGEST_SIZE].hex()
     return Receipt(entry_id, why, digest, time_of(at), len(new), blobs)
-
-
-def _note_change(tx: Writing, entry: bytes, content: bytes, reason: str) -> int:
-    """
-    Let everybody know that rows which were there changed.
-    """
-    last = tx.scan("changes", None, None, columns=("number",), limit=1, backwards=True)
-    number = last[0][0] + 1 if last else 1
-    at = now()
-    content += change_seal(number, entry, content, reason, at)
-    tx.add("changes", [(number, entry, content, reason, at)])
-    return number
 
 
 def _erase_at(
@@ -397,7 +182,7 @@ def _erase_at(
     tx.set(ENTRIES.table, place, body=stone, content=content + seal(id, stone))
     uses = tx.get("uses", place)
     if uses is not None:
-        shown.update(_each_of(uses[1]))
+        shown.update(each_of(uses[1]))
         tx.remove("uses", place, place + 1)
 
     return content

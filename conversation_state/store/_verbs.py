@@ -11,6 +11,7 @@ from typing import Any, Self, overload
 from conversation_state.aggregator import Aggregator
 from conversation_state.errors import NotSavedError, StaleHeadError, StoreError
 from conversation_state.store import (
+    _collecting,
     _loading,
     _saving,
     _tending,
@@ -37,6 +38,7 @@ def overtaken(url: str, name: str) -> StoreError:
         f"{name!r} was saved by others {MANY:,} times before this update was; try "
         "again, and see that the function itself saves nothing under this name",
     )
+
 
 _NONE: Mapping[str, Head | int] = MappingProxyType({})
 
@@ -312,7 +314,7 @@ class Verbs:
                 If something that is needed is damaged, and nothing was let go
                 of; or if others are in the way of *vacuum*.
         """
-        return _tending.collect_garbage(self._core, vacuum=vacuum)
+        return _collecting.collect_garbage(self._core, vacuum=vacuum)
 
     def erase(self, entry_id: str, *, reason: str) -> Receipt:
         """

@@ -8,14 +8,14 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from conversation_state.store._blobs import shelved
-from conversation_state.store._core import Core, Name, label_key
+from conversation_state.store._core import Core, Name, label_key, now
 from conversation_state.store._erased import tombstone
-from conversation_state.store._rows import Origin, Revision, packed, seal
+from conversation_state.store._rows import Origin, Revision, change_seal, packed, seal
 from conversation_state.store._values import Head
 from conversation_state.store.backend import Writing
 from conversation_state.store.log import ENTRIES, LEDGER, Kind, Placed
 
-__all__ = ["add_origin", "add_rows", "relabel", "set_label"]
+__all__ = ["add_origin", "add_rows", "note_change", "relabel", "set_label"]
 
 
 def add_rows(
@@ -113,3 +113,15 @@ def relabel(
     tx.set("revisions", revision.revision, label=label)
     core.forget(name.text)
     return core.head(tx, name, revision._replace(label=label))
+
+
+def note_change(tx: Writing, entry: bytes, content: bytes, reason: str) -> int:
+    """
+    Let everybody know that rows which were there changed.
+    """
+    last = tx.scan("changes", None, None, columns=("number",), limit=1, backwards=True)
+    number = last[0][0] + 1 if last else 1
+    at = now()
+    content += change_seal(number, entry, content, reason, at)
+    tx.add("changes", [(number, entry, content, reason, at)])
+    return number

@@ -4,7 +4,7 @@ What a store needs of whatever keeps its rows: `Backend`, and the tables.
 A backend knows tables of rows with a key each, ordered by it, and how to
 change several of them at once or not at all. It knows nothing of
 conversations: what rows mean, and which to write, is decided above (`log`,
-`Store`). A stranger's backend is six verbs on the tables of `TABLES`; hold it
+`Store`). A stranger's backend is nine verbs on the tables of `TABLES`; hold it
 against `conversation_state.testing.stores`.
 
 What lives here: the protocol, and the schema. What does not: SQL (`_sql`).
@@ -161,6 +161,20 @@ class Reading(Protocol):
         """
         ...
 
+    def scan_each(
+        self,
+        table: str,
+        ranges: Sequence[tuple[Key, Key]],
+        *,
+        columns: tuple[str, ...] | None = None,
+        limit: int | None = None,
+    ) -> list[list[Row]]:
+        """
+        What `scan` gives for each pair of *low* and *high*, of which there may be
+        none, and thousands: where a server is far away, all are asked for at once.
+        """
+        ...
+
     def find(self, table: str, column: str, value: Any) -> list[Key]:
         """
         The keys of all rows that have *value* there, in order. May be slow.
@@ -203,6 +217,12 @@ class Writing(Reading, Protocol):
         """
         Remove the rows from key *low* on and before *high*; how many there
         were.
+        """
+        ...
+
+    def remove_each(self, table: str, ranges: Sequence[tuple[Key, Key]]) -> int:
+        """
+        What `remove` does, for each pair of *low* and *high*.
         """
         ...
 

@@ -272,7 +272,7 @@ class TestCollect:
         """
         What somebody saves on top of garbage, after it was found, is kept.
         """
-        from conversation_state.store import _tending  # noqa: PLC0415 - only here
+        from conversation_state.store import _collecting  # noqa: PLC0415 - only here
 
         state = TALK.extend([UserMessage("x")] * 5).add_usage(Usage(1))
         with open_store(url) as store, open_store(url) as other:
@@ -281,7 +281,7 @@ class TestCollect:
             store.save("kept", Aggregator.new())
             store.delete("talk")
             store.delete("fork")
-            found = _tending._garbage
+            found = _collecting._garbage
 
             def late(*given):
                 garbage = found(*given)
@@ -289,7 +289,7 @@ class TestCollect:
                 other.save("kept", state, expecting=1)
                 return garbage
 
-            monkeypatch.setattr(_tending, "_garbage", late)
+            monkeypatch.setattr(_collecting, "_garbage", late)
             collected = store.collect_garbage()
 
             assert 1 == collected.entries

@@ -8,7 +8,7 @@ one or for its end: a save that only adds is one trip to the server and back.
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from queue import SimpleQueue
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
@@ -35,6 +35,9 @@ _COMMIT = "COMMIT"
 # From so many rows on they are copied, which takes one trip more and a quarter
 # of the time each.
 _MANY = 32
+
+# How many questions are asked in one go, of which none has seen an answer.
+_AT_ONCE = 500
 
 
 class Permit:
@@ -172,11 +175,21 @@ class Block:
     def _ask(self, sql: str, given: Sequence[Any]) -> Any:
         self._begin()
         self._queue.append((sql, given))
-        return self._run()
+        return self._run()[-1]
 
-    def _run(self) -> Any:
+    def _ask_each(self, sql: str, each: Sequence[Sequence[Any]]) -> Iterator[Any]:
         """
-        Send what waits, in one go; the cursor of the last statement.
+        The cursors of one statement for each of many questions.
+        """
+        for start in range(0, len(each), _AT_ONCE):
+            self._begin()
+            asked = [(sql, given) for given in each[start : start + _AT_ONCE]]
+            self._queue += asked
+            yield from self._run()[-len(asked) :]
+
+    def _run(self) -> list[Any]:
+        """
+        Send what waits, in one go; the cursors of all statements.
         """
         queue, self._queue = self._queue, []
         try:
@@ -194,21 +207,22 @@ class Block:
             is_committing=is_committing and self._is_writing,
         )
 
-    def _sent(self, queue: list[tuple[str, Sequence[Any]]]) -> Any:
+    def _sent(self, queue: list[tuple[str, Sequence[Any]]]) -> list[Any]:
         connection: Any = self._link.connection
         prepare = self._backend.is_prepared
         if len(queue) == 1:
             ((sql, given),) = queue
-            return connection.execute(sql, given, prepare=prepare, binary=True)
+            return [connection.execute(sql, given, prepare=prepare, binary=True)]
 
-        cursor = failed = None
+        cursors: list[Any] = []
+        failed = None
         try:
             with connection.pipeline():
                 try:
-                    for sql, given in queue:
-                        cursor = connection.execute(
-                            sql, given, prepare=prepare, binary=True
-                        )
+                    cursors += [
+                        connection.execute(sql, given, prepare=prepare, binary=True)
+                        for sql, given in queue
+                    ]
                 except psycopg.Error as error:
                     # The end of the pipeline would log that it ended badly.
                     failed = error
@@ -218,7 +232,7 @@ class Block:
         if failed is not None:
             raise failed
 
-        return cursor
+        return cursors
 
     # The protocol
 
@@ -246,6 +260,19 @@ class Block:
         asked = [value for value in (low, high, limit) if value is not None]
         rows: list[Row] = self._ask(sql, asked).fetchall()
         return rows
+
+    def scan_each(
+        self,
+        table: str,
+        ranges: Sequence[tuple[Key, Key]],
+        *,
+        columns: tuple[str, ...] | None = None,
+        limit: int | None = None,
+    ) -> list[list[Row]]:
+        sql = POSTGRES.scan(table, columns, 0, 0, limit, backwards=False)
+        last = [] if limit is None else [limit]
+        asked = [[_end(low), _end(high), *last] for low, high in ranges]
+        return [cursor.fetchall() for cursor in self._ask_each(sql, asked)]
 
     def find(self, table: str, column: str, value: Any) -> list[Key]:
         found = self._ask(POSTGRES.find(table, column), (value,)).fetchall()
@@ -297,6 +324,11 @@ class Block:
         asked = [value for value in (low, high) if value is not None]
         count: int = self._ask(POSTGRES.remove(table, low, high), asked).rowcount
         return count
+
+    def remove_each(self, table: str, ranges: Sequence[tuple[Key, Key]]) -> int:
+        sql = POSTGRES.remove(table, 0, 0)
+        asked = [[_end(low), _end(high)] for low, high in ranges]
+        return sum([cursor.rowcount for cursor in self._ask_each(sql, asked)])
 
     def new_number(self) -> int:
         number: int

@@ -103,6 +103,36 @@ class Tables(Subject):
             assert (5, 1) == rows.get("branches", 5, ("branch", "start"))
             assert rows.get("branches", 4) is None
 
+    def test_many_ranges(self, store: Store) -> None:
+        """
+        Many ranges are told and removed each as if it were alone, and none is
+        none.
+        """
+        backend = store._core.backend
+        with backend.writing() as rows:
+            rows.add("branches", [(i, 0, i % 2) for i in range(1, 2_001)])
+            rows.add("starts", [(b"a", 1), (b"a\0", 2), (b"b", 3)])
+
+        ranges = [(i, i + 3) for i in range(1, 2_001, 2)]
+        with backend.reading() as rows:
+            told = rows.scan_each("branches", ranges, columns=("branch",), limit=2)
+            assert [[(i,), (i + 1,)] for i in range(1, 2_001, 2)] == told
+            assert [] == rows.scan_each("branches", [])
+            assert [[], [(b"a", 1)]] == rows.scan_each(
+                "starts", [(b"c", b"d"), (b"a", b"a\0")]
+            )
+
+        with backend.writing() as rows:
+            assert 0 == rows.remove_each("branches", [])
+            assert 1_500 == rows.remove_each(
+                "branches", [(i, i + 3) for i in range(1, 2_001, 4)]
+            )
+            assert 1 == rows.remove_each("starts", [(b"a\0", b"b"), (b"x", b"y")])
+
+        with backend.reading() as rows:
+            keys = rows.scan("branches", None, None, columns=("branch",))
+            assert [(i,) for i in range(4, 2_001, 4)] == keys
+
     def test_numbers(self, store: Store) -> None:
         """
         No number is given twice, also where what it was for is gone.
