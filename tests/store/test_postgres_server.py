@@ -17,6 +17,7 @@ from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
+import psycopg
 import pytest
 
 from conversation_state import Aggregator, UserMessage
@@ -71,6 +72,10 @@ def alone():
 
     yield server
     server.stop()
+
+
+def _say(i, state):
+    return state.add_user_prompt(f"{i}")
 
 
 class TestTrips:
@@ -422,6 +427,9 @@ class TestServerRefuses:
         with open_store(poor) as theirs:
             theirs.save("talk", TALK.add_user_prompt("and?"))
             theirs.collect_garbage()
+            # The server itself would only warn, and leave all as it is.
+            with pytest.raises(StoreError, match=r"let their owner.*permission denied"):
+                theirs.collect_garbage(vacuum=True)
 
         server.run(f"DROP OWNED BY {name}")
         server.run(f"DROP ROLE {name}")
@@ -694,6 +702,49 @@ class TestTables:
         sql = f"SELECT pg_relation_size('{schema}.entries')"
 
         assert [(0,)] == server.run(sql)
+
+    def test_vacuum(self, server, schema, pg_url, store):
+        """
+        Tables are written anew while others read and write, who wait and lose
+        nothing; where somebody is in the way for too long that is told.
+        """
+        store.save("talk", TALK)
+        until = threading.Event()
+
+        def write():
+            said = 0
+            while not (said and until.is_set()):
+                store.update("mine", partial(_say, said), start=Aggregator.new())
+                said += 1
+
+            return said
+
+        def read():
+            while not until.is_set():
+                assert TALK == store.load("talk", at=1)
+                assert 1 == len(store.load("talk", last=1).messages)
+
+        with ThreadPoolExecutor(2) as threads:
+            done = [threads.submit(write), threads.submit(read)]
+            for _ in range(3):
+                store.collect_garbage(vacuum=True)
+
+            until.set()
+            said, _ = [each.result() for each in done]
+
+        assert said == len(store.load("mine"))
+        assert () == store.verify()
+        with (
+            psycopg.connect(server.dsn()) as other,
+            open_store(f"{pg_url}&timeout_s=0.2") as hasty,
+        ):
+            other.execute(f"SELECT count(*) FROM {schema}.entries")
+            with pytest.raises(StoreError, match="timeout_s"):
+                hasty.collect_garbage(vacuum=True)
+
+            assert TALK == hasty.load("talk")
+
+        store.collect_garbage(vacuum=True)
 
     def test_problems(self, server, schema, store):
         """

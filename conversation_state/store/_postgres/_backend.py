@@ -175,12 +175,30 @@ class PostgresBackend:
 
         What the server has copied elsewhere, its write-ahead log and replicas
         above all, is its own affair.
-        """
-        self._vacuum("FULL")
 
-    def _vacuum(self, how: str) -> None:
+        Raises:
+            StoreError:
+                If this user may not, or others are in the way.
+        """
+        # Who may not is warned, and that is all a server does.
+        warnings = [said for said in self._vacuum("FULL") if said]
+        if warnings:
+            what = "the tables were not written anew; let their owner do it"
+            raise StoreError(self.url, f"{what} ({warnings[0]})")
+
+    def _vacuum(self, how: str) -> list[str]:
+        """
+        What the server warned of.
+        """
+        said: list[str] = []
+
+        def hear(told: errors.Diagnostic) -> None:
+            if told.severity_nonlocalized == "WARNING":
+                said.append(told.message_primary or "")
+
         link = self.lend()
         execute: Callable[..., Any] = link.connection.execute
+        link.connection.add_notice_handler(hear)
         try:
             execute(f"VACUUM ({how}) {', '.join(TABLES)}")
         except (errors.SyntaxError, errors.FeatureNotSupported):
@@ -188,7 +206,10 @@ class PostgresBackend:
         except psycopg.Error as error:
             raise self._explained(link, error) from error
         finally:
+            link.connection.remove_notice_handler(hear)
             self.take_back(link)
+
+        return said
 
     def problems(self) -> list[str]:
         """
