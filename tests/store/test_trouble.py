@@ -10,6 +10,7 @@ import subprocess
 import sys
 import tempfile
 import textwrap
+import time
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,7 @@ import pytest
 
 from conversation_state import Aggregator, UserMessage
 from conversation_state.errors import StoreError
-from conversation_state.store import open_store
+from conversation_state.store import _sqlite, open_store
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 TALK = Aggregator.new().add_user_prompt("When is the next train?")
@@ -307,6 +308,36 @@ class TestTaken:
         other.close()
         with open_store(f"{url}?timeout_s=0") as store:
             store.save("talk", TALK)
+
+    def test_held_while_it_is_made(self, url, path, monkeypatch):
+        """
+        Two that make one file at one moment both get it: SQLite refuses the
+        second at once, however long it would wait.
+        """
+        path.touch()
+        other = sqlite3.connect(path, isolation_level=None)
+        other.execute("BEGIN IMMEDIATE")
+        with pytest.raises(StoreError, match="timeout_s"):
+            open_store(f"{url}?timeout_s=0")
+
+        waits = []
+        sleep = time.sleep
+
+        def let_go(seconds):
+            waits.append(seconds)
+            if len(waits) == 2:
+                other.execute("ROLLBACK")
+
+            sleep(seconds)
+
+        monkeypatch.setattr(_sqlite.time, "sleep", let_go)
+        with open_store(url) as store:
+            store.save("talk", TALK)
+
+        other.close()
+        assert 2 == len(waits)
+        with open_store(url) as store:
+            assert TALK == store.load("talk")
 
     def test_other_programs(self, url, path):
         """
