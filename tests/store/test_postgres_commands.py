@@ -1,0 +1,77 @@
+"""
+The commands on a store in a server: what they say is what they say of a file.
+"""
+
+import json
+
+import pytest
+
+from tests.commands import Commands, line
+
+
+@pytest.fixture
+def run(tmp_path, pg_url):
+    """
+    The commands on a schema that is not there yet.
+    """
+    commands = Commands(tmp_path)
+    commands.url = pg_url
+    return commands
+
+
+def test_a_life(run):
+    """
+    Imported, looked at, forked, labelled, rolled back, trimmed, exported, erased,
+    deleted, collected and verified, over and over.
+    """
+    path = run.write(line("talk"), line("other"))
+
+    assert "2 conversations: 2 imported.\n" == run("import", path).stdout
+    assert "2 conversations: 2 unchanged.\n" == run("import", path).stdout
+    assert ["other", "talk"] == [each["name"] for each in run.json("names")]
+
+    run("checkpoint", "talk", "first")
+    longer = [*json.loads(line())["messages"], {"role": "user", "content": "Thanks!"}]
+    path = run.write(line("talk", longer))
+
+    assert "1 conversation: 1 extended.\n" == run("import", path).stdout
+    assert [(2, None), (1, "first")] == [
+        (each["revision"], each["label"]) for each in run.json("log", "talk")
+    ]
+
+    said = run("show", "talk", "--last", "1").stdout
+    assert "Thanks!" in said
+    assert "12:30." not in said
+
+    (found,) = run.json("diff", "talk@first", "talk")
+    assert (5, 1) == (found["common"], len(found["only_b"]))
+    (view,) = run.json("trim", "talk", "--limit", "1000")
+    assert 6 == len(view["kept"])
+
+    run("fork", "talk", "fork", "--at", "first")
+    (back,) = run.json("rollback", "talk", "first")
+    assert (3, 5) == (back["revision"], back["messages"])
+
+    out = run.folder / "talk.json"
+    run("export", "fork", "--format", "openai_chat", "-o", out)
+    assert "12:30." == json.loads(out.read_text())["messages"][-1]["content"]
+
+    (receipt,) = run.json("erase", "talk", "2", "--reason", "asked", "--yes")
+    assert 1 == receipt["rows"]
+    assert "Oslo?" not in run("show", "fork").stdout
+    (gone,) = run.json("delete", "other", "--yes")
+    assert 1 == gone["revisions"]
+    assert 5 == run.json("gc")[0]["entries"]
+    assert "Verified: all of 2 names" in run("verify").stdout
+    assert "no name 'other'" in run("log", "other", status=2).stderr
+
+
+def test_no_server(run):
+    """
+    A server that is not there is told of, without a password.
+    """
+    gone = "postgresql+psycopg://me:secret@127.0.0.1:1/talks?timeout_s=2"
+    result = run("names", url=gone, status=2)
+
+    assert "can't be reached" in result.stderr
+    assert "secret" not in result.output
