@@ -15,6 +15,7 @@ from conversation_state.store.backend import TABLES
 from conversation_state.testing.stores._subject import LARGE, TALK, Subject, grown
 from conversation_state.testing.stores._watched import Call, Watched
 from conversation_state.tools import ToolCall
+from conversation_state.usage import Usage
 
 __all__ = ["LettingGo"]
 
@@ -87,6 +88,28 @@ class LettingGo(Subject):
             assert changes == rows.scan("changes", None, None)
 
         assert () == store.verify()
+
+    @pytest.mark.parametrize("names", [3, 60])
+    def test_collects_in_few_calls(
+        self, watched: Store, calls: list[Call], names: int
+    ) -> None:
+        """
+        However much garbage there is, a server is asked a few times while others
+        wait.
+        """
+        for i in range(names):
+            state = Aggregator.new(messages=[UserMessage(f"{i}")])
+            watched.save(f"talk {i}", state.add_usage(Usage(i)))
+            watched.delete(f"talk {i}")
+
+        calls.clear()
+        collected = watched.collect_garbage()
+        found = [call.verb for call in calls if call.table == "revisions"]
+        waiting = [call.table for call in calls].index("revisions", 1)
+
+        assert ["scan", "scan_each"] == found
+        assert (names, names) == (collected.entries, collected.ledger_entries)
+        assert 26 > len(calls[waiting:])
 
     def test_places_that_came_free(self, store: Store) -> None:
         """
