@@ -12,7 +12,27 @@ from typing import Any, NamedTuple
 
 from conversation_state.store.backend import TABLES, Column
 
-__all__ = ["Dialect"]
+__all__ = ["NUMBERS", "Dialect", "numbers_problem"]
+
+# How many rows give numbers, the last number given, and the largest there are.
+NUMBERS = (
+    "SELECT (SELECT count(*) FROM numbers), (SELECT max(last) FROM numbers),"
+    " (SELECT max(branch) FROM branches), (SELECT max(number) FROM names)"
+)
+
+
+def numbers_problem(rows: int, last: object, *there: object) -> list[str]:
+    """
+    What is wrong with what `NUMBERS` found: numbers that were given are not to be
+    given again.
+    """
+    # A file may hold anything.
+    most = max([number for number in there if isinstance(number, int)], default=0)
+    if rows == 1 and isinstance(last, int) and last >= most:
+        return []
+
+    what = f"the last number given is said to be {last!r:.40}, and {most} is there"
+    return [f"{what}; set the column last of the table numbers to that"]
 
 
 class Dialect(NamedTuple):

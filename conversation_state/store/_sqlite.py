@@ -22,6 +22,7 @@ from typing import Any, NamedTuple
 from weakref import finalize
 
 from conversation_state.errors import StoreError
+from conversation_state.store._sql import NUMBERS, numbers_problem
 from conversation_state.store._sqlite_block import SQLITE, Block, is_in_the_middle
 from conversation_state.store._sqlite_once import Connection
 from conversation_state.store._sqlite_why import (
@@ -387,12 +388,14 @@ class SqliteBackend:
         connection = self._lend_here()
         try:
             found = connection.execute("PRAGMA integrity_check").fetchall()
+            numbers = connection.execute(NUMBERS).fetchone()
         except sqlite3.DatabaseError as error:
             return [str(error)]
         finally:
             self.take_back(connection)
 
-        return [] if found == [("ok",)] else [str(what) for (what,) in found]
+        problems = [] if found == [("ok",)] else [str(what) for (what,) in found]
+        return problems + numbers_problem(*numbers)
 
     def close(self) -> None:
         """

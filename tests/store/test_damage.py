@@ -4,6 +4,7 @@ Damage: whatever byte of a store changes, it is found, named, and never loaded.
 
 import random
 import shutil
+import sqlite3
 from contextlib import contextmanager
 
 import pytest
@@ -115,9 +116,9 @@ class TestEveryByte:
         the row; and nobody is given another state than was saved.
         """
         backend = MemoryBackend()
-        with Store(backend) as store:
-            states = lived_in(store)
-            assert () == store.verify()
+        store = Store(backend)
+        states = lived_in(store)
+        assert () == store.verify()
 
         names = TABLES[table].columns
         with backend.reading() as rows:
@@ -149,8 +150,8 @@ class TestEveryByte:
         A row that is gone, or has another key, is found as well.
         """
         backend = MemoryBackend()
-        with Store(backend) as store:
-            states = lived_in(store)
+        store = Store(backend)
+        states = lived_in(store)
 
         with backend.reading() as rows:
             there = rows.scan(table, None, None)
@@ -253,6 +254,30 @@ class TestFile:
 
         assert found
 
+    @pytest.mark.parametrize("change", ["SET last = 2", "SET last = 'x'"])
+    def test_numbers(self, tmp_path, change):
+        """
+        Numbers that would be given twice are found, and nothing is written over
+        what has them.
+        """
+        path = tmp_path / "talks.db"
+        with open_store(f"sqlite:///{path}") as store:
+            for name in "abc":
+                store.save(name, TALK.fork().add_user_prompt(name))
+
+            assert () == store.verify()
+            connection = sqlite3.connect(path)
+            connection.execute(f"UPDATE numbers {change}")
+            connection.commit()
+            connection.close()
+            (damage,) = store.verify()
+
+            assert ("medium", True) == (damage.where, "last number" in damage.what)
+            with pytest.raises(StoreError):
+                store.save("d", Aggregator.new().add_user_prompt("d"))
+
+            assert ("a", "b", "c") == store.names()
+
     def test_cut_off(self, tmp_path):
         """
         A file that lost its end says so wherever it was cut.
@@ -307,9 +332,9 @@ class TestLoad:
         that is not what it was, and asks for verify.
         """
         backend = MemoryBackend()
-        with Store(backend) as store:
-            store.save("talk", TALK.add_user_prompt("more").add_user_prompt("last"))
-            state = store.load("talk")
+        store = Store(backend)
+        store.save("talk", TALK.add_user_prompt("more").add_user_prompt("last"))
+        state = store.load("talk")
 
         with backend.writing() as rows:
             row = rows.scan("entries", None, None)[1]
@@ -339,10 +364,10 @@ class TestLoad:
             ("origin", 0),
         ):
             backend = MemoryBackend()
-            with Store(backend) as store:
-                store.save("talk", TALK)
-                with backend.writing() as rows:
-                    rows.set("revisions", 1 << 32 | 1, **{column: value})
+            store = Store(backend)
+            store.save("talk", TALK)
+            with backend.writing() as rows:
+                rows.set("revisions", 1 << 32 | 1, **{column: value})
 
             with pytest.raises(StoreError, match=r"verify\(\)"):
                 Store(backend).load("talk")

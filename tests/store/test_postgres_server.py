@@ -760,6 +760,16 @@ class TestTables:
 
         assert ("medium", True) == (damage.where, "entries_pkey" in damage.what)
 
+    def test_numbers(self, server, schema, store):
+        """
+        Numbers that would be given twice are found.
+        """
+        store.save("talk", TALK)
+        server.run(f"UPDATE {schema}.numbers SET last = 0")
+        (damage,) = store.verify()
+
+        assert ("medium", True) == (damage.where, "last number" in damage.what)
+
 
 def opened(url):
     """

@@ -25,6 +25,7 @@ from conversation_state.store._postgres._address import Address
 from conversation_state.store._postgres._block import Block, Link, Permit
 from conversation_state.store._postgres._tables import prepare
 from conversation_state.store._postgres._why import explained, unreachable
+from conversation_state.store._sql import NUMBERS, numbers_problem
 from conversation_state.store.backend import TABLES
 
 __all__ = ["PostgresBackend"]
@@ -221,6 +222,7 @@ class PostgresBackend:
         try:
             pages = execute(_PAGES).fetchone()
             indexes = execute(_INDEXES, (self._address.schema,)).fetchall()
+            numbers = execute(NUMBERS).fetchone()
         except psycopg.Error as error:
             return [str(self._explained(link, error))]
         finally:
@@ -233,7 +235,7 @@ class PostgresBackend:
                 "at the server's log"
             )
 
-        return found
+        return found + numbers_problem(*numbers)
 
     def close(self) -> None:
         """
