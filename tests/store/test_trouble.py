@@ -18,7 +18,7 @@ import pytest
 
 from conversation_state import Aggregator, UserMessage
 from conversation_state.errors import StoreError
-from conversation_state.store import _sqlite, open_store
+from conversation_state.store import open_store
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 TALK = Aggregator.new().add_user_prompt("When is the next train?")
@@ -330,7 +330,7 @@ class TestTaken:
 
             sleep(seconds)
 
-        monkeypatch.setattr(_sqlite.time, "sleep", let_go)
+        monkeypatch.setattr(time, "sleep", let_go)
         with open_store(url) as store:
             store.save("talk", TALK)
 
