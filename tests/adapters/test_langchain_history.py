@@ -159,7 +159,7 @@ class TestAdding:
         """
         odd = ToolMessage("", tool_call_id="c", artifact=object())
 
-        with pytest.raises(DecodeError, match=r"\$\[1\]\.fields\.artifact"):
+        with pytest.raises(DecodeError, match=r"\$\[1\]\.artifact"):
             history.add_messages([HumanMessage("a"), odd])
         assert () == store.names()
 

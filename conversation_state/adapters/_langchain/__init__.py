@@ -16,19 +16,20 @@ say a call once more are no parts. Thoughts and refusals in the
 ``additional_kwargs`` are parts, too. Where our model has no word for something,
 `load` leaves a note in the metadata, under ``langchain``, and `dump` reads it:
 
-id, additional_kwargs, response_metadata
+id, additional_kwargs, response_metadata, artifact
     What the fields of these names hold.
 
 class
     The class, if it is a chunk's or a `ChatMessage`.
 
 fields
-    Other fields: an artifact, the pieces of calls in a chunk, a class's
+    Other fields: the pieces of calls in a chunk, a class's
     newer ones, and those nobody declared.
 
-reason, model, usage
+reason, model, usage, zeros
     The keys of the finish reason and of the model, if not the first ones in
-    `REASONS` and `MODELS`; the counts if they say more than a `Usage`.
+    `REASONS` and `MODELS`; the counts if they say more than a `Usage`, or which
+    of them are given as nothing.
 
 shape, keys, raw, aside
     How a part's block looked, what it had beside, all of it if it looked like

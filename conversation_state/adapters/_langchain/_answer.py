@@ -10,7 +10,11 @@ import attrs
 
 from conversation_state.adapters._langchain._blocks import mended_text, read_block
 from conversation_state.adapters._langchain._calls import Calls
-from conversation_state.adapters._langchain._usage import read_usage, write_usage
+from conversation_state.adapters._langchain._usage import (
+    read_usage,
+    write_usage,
+    zeros_in,
+)
 from conversation_state.adapters._langchain._words import (
     ASIDES,
     MODELS,
@@ -164,8 +168,11 @@ def _response(
     given = raw.get("usage_metadata")
     if given is not None:
         usage = read_usage(given)
-        if usage is None or write_usage(usage) != given:
+        zeros = zeros_in(given)
+        if usage is None or write_usage(usage, zeros) != given:
             notes["usage"] = given
+        elif zeros:
+            notes["zeros"] = zeros
 
     if usage is None and not reason and not model:
         return None

@@ -103,12 +103,20 @@ def thawed(notes: Mapping[str, Any]) -> dict[str, Any]:
     return found
 
 
+# What most notes are made of: to ask for these first halves the time.
+_SCALARS = frozenset({bool, float, int, str, type(None)})
+
+
 def _thawed(value: Any) -> Any:
     # As `thaw`, but each map is gone through once.
-    if isinstance(value, Mapping):
-        return {key: _thawed(inside) for key, inside in sorted(value.items())}
+    kind = value.__class__
+    if kind in _SCALARS:
+        return value
 
-    return [_thawed(item) for item in value] if isinstance(value, tuple) else value
+    if kind is tuple:
+        return [_thawed(item) for item in value]
+
+    return {key: _thawed(inside) for key, inside in sorted(value.items())}
 
 
 def _shape(block: Mapping[str, Any], role: str) -> Shape | None:

@@ -6,7 +6,7 @@ among the content that say them once more.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from json import dumps, loads
+from json import JSONEncoder, dumps, loads
 from typing import Any
 
 import attrs
@@ -27,6 +27,8 @@ __all__ = ["Calls", "block_of", "write_call"]
 
 _VALID = frozenset({"args", "id", "name", "type"})
 _NOTHING: dict[str, Any] = {}
+# `dumps` makes one for each text, if it is told anything.
+_encoded = JSONEncoder(ensure_ascii=False).encode
 
 
 class Calls:
@@ -193,7 +195,7 @@ def _written(read: Reading, args: dict[str, Any], path: str) -> str:
     pairs stay what they are, in JSON's own words.
     """
     try:
-        text = dumps(args, ensure_ascii=False)
+        text = _encoded(args)
         if loads(text) != args:
             _check(read, args, f"{path}.args")
 

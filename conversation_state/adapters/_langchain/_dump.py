@@ -47,6 +47,7 @@ _TYPES: Mapping[str, type[Any]] = {
     "id": str,
     "response_metadata": dict,
     "usage": dict,
+    "zeros": list,
 }
 
 
@@ -174,6 +175,9 @@ def _put_result(
     fields["tool_call_id"] = "" if made_up else message.tool_call_id
     if message.is_error:
         fields["status"] = "error"
+
+    if "artifact" in notes:
+        fields["artifact"] = notes["artifact"]
 
     if message.tool_name or "name" in notes:
         fields["name"] = message.tool_name
@@ -311,7 +315,7 @@ def _put_usage(
     if kept is not None and read_usage(kept) == usage:
         fields["usage_metadata"] = kept
     elif usage is not None:
-        fields["usage_metadata"] = write_usage(usage)
+        fields["usage_metadata"] = write_usage(usage, notes.get("zeros", ()))
 
 
 def _is_aside(part: Part) -> bool:

@@ -43,12 +43,11 @@ _COMMON = frozenset(
 _KNOWN = {
     "assistant": _COMMON | {"invalid_tool_calls", "tool_calls", "usage_metadata"},
     "system": _COMMON,
-    "tool": _COMMON | {"status", "tool_call_id"},
+    "tool": _COMMON | {"artifact", "status", "tool_call_id"},
     "user": _COMMON,
 }
 # Fields that are there without saying anything.
 _SILENT: Mapping[str, Any] = {
-    "artifact": None,
     "chunk_position": None,
     "tool_call_chunks": [],
 }
@@ -216,6 +215,9 @@ def _notes(message: Any, raw: dict[str, Any], name: str, role: str) -> dict[str,
     if raw["response_metadata"]:
         notes["response_metadata"] = raw["response_metadata"]
 
+    if role == "tool" and raw["artifact"] is not None:
+        notes["artifact"] = raw["artifact"]
+
     known = _KNOWN[role]
     more = message.model_extra
     if more or not raw.keys() <= known:
@@ -231,8 +233,7 @@ def _notes(message: Any, raw: dict[str, Any], name: str, role: str) -> dict[str,
 
 
 def _says_nothing(key: str, value: Any) -> bool:
-    # Asked in this order, for an artifact may be equal to nothing at all.
-    return key in _SILENT and type(value) is type(_SILENT[key]) and not value
+    return key in _SILENT and value == _SILENT[key]
 
 
 def _unknown(read: Reading, message: Any, name: str, path: str) -> Message | None:

@@ -4,7 +4,7 @@ What a response cost: LangChain's ``usage_metadata``.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from conversation_state.adapters._export import Writing
@@ -15,7 +15,7 @@ from conversation_state.usage import (
     Usage,
 )
 
-__all__ = ["lose_usage", "read_usage", "write_usage"]
+__all__ = ["lose_usage", "read_usage", "write_usage", "zeros_in"]
 
 _WRITTEN = "cache_write_tokens"
 _NOTHING: Mapping[str, Any] = {}
@@ -52,9 +52,24 @@ def read_usage(raw: Any) -> Usage | None:
         return None
 
 
-def write_usage(usage: Usage) -> dict[str, Any]:
+def zeros_in(raw: Mapping[str, Any]) -> list[str]:
     """
-    *usage* in LangChain's words. What is nothing is left out.
+    Where *raw* counts nothing and says so: breakdowns, and counts in them.
+    """
+    found = []
+    for key in ("input_token_details", "output_token_details"):
+        counts = raw.get(key)
+        if isinstance(counts, dict):
+            found += [f"{key}.{name}" for name, count in counts.items() if count == 0]
+            if not counts:
+                found.append(key)
+
+    return found
+
+
+def write_usage(usage: Usage, zeros: Sequence[str] = ()) -> dict[str, Any]:
+    """
+    *usage* in LangChain's words. What is nothing is left out, but for *zeros*.
     """
     prompt, completion = usage.prompt_tokens_details, usage.completion_tokens_details
     within = {
@@ -80,6 +95,12 @@ def write_usage(usage: Usage) -> dict[str, Any]:
         said = {name: count for name, count in counts.items() if count}
         if said:
             raw[key] = said
+
+    for where in zeros:
+        key, _, name = where.partition(".")
+        details = raw.setdefault(key, {})
+        if name:
+            details.setdefault(name, 0)
 
     return raw
 
