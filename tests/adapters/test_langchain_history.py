@@ -348,6 +348,28 @@ class TestTrimmed:
         assert len(str(shown[3].text)) < len(str(TALK[3].text))
         assert "c" == shown[3].tool_call_id
 
+    def test_what_could_not_be_kept(self):
+        """
+        What only passes through may be of any class, with any object beside.
+        """
+
+        class Shout(HumanMessage):
+            pass
+
+        asked = AIMessage("", tool_calls=[CALL])
+        asked.response_metadata["object"] = object()
+        said = [
+            Shout(content="hey!"),
+            asked,
+            ToolMessage("x", tool_call_id="c", artifact=object()),
+        ]
+
+        shown = trimmed(said, Trimmer(None, fit()))
+
+        assert all(one is given for one, given in zip(shown, said, strict=True))
+        with pytest.raises(DecodeError, match="a message of LangChain's"):
+            trimmed(["hi"], Trimmer(None))  # type: ignore[list-item]
+
     def test_in_a_chain(self):
         """
         It is a step of a chain.

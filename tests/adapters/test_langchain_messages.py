@@ -338,6 +338,9 @@ class TestLoad:
             load_message(beside).text,
             load_message(beside).refusal,
         )
+        assert ["reasoning", "text", "refusal"] == [
+            part.kind for part in load_message(beside).parts
+        ]
         assert same(beside, back(beside))
 
     def test_calls_among_the_content(self):
@@ -642,6 +645,21 @@ class TestDump:
 
         assert [{"type": "image", "base64": "bmV3"}] == found.content
         assert "i" == found.id
+
+    def test_what_was_taken_away(self):
+        """
+        What a message says no more is not written either.
+        """
+        told = {"finish_reason": "stop", "model_name": "m", "id": "chat-1"}
+        usage = {"input_tokens": 1, "output_tokens": 2, "total_tokens": 3}
+        (loaded,) = load(
+            [AIMessage("hi", response_metadata=told, usage_metadata=usage)]
+        )
+
+        (found,) = dump([loaded.replace(response=None)]).payload
+
+        assert {"id": "chat-1"} == found.response_metadata
+        assert found.usage_metadata is None
 
     def test_standard_blocks(self):
         """

@@ -68,6 +68,6 @@ anew; no arguments at all are an empty object; no parts are no text.
 """
 
 from conversation_state.adapters._langchain._dump import dump, dump_message
-from conversation_state.adapters._langchain._load import load, load_message
+from conversation_state.adapters._langchain._load import load, load_message, weighed
 
-__all__ = ["dump", "dump_message", "load", "load_message"]
+__all__ = ["dump", "dump_message", "load", "load_message", "weighed"]

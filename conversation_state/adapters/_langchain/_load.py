@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 from conversation_state.adapters._langchain._answer import read_answer
 from conversation_state.adapters._langchain._blocks import mended_text, read_block
 from conversation_state.adapters._langchain._classes import classes, names
-from conversation_state.adapters._langchain._json import keep
+from conversation_state.adapters._langchain._json import keep, made
 from conversation_state.adapters._langchain._words import (
     CLASSES,
     DEFAULTS,
@@ -18,7 +18,7 @@ from conversation_state.adapters._langchain._words import (
     SOURCE,
 )
 from conversation_state.adapters._reading import Reading
-from conversation_state.errors import InvalidMessageError
+from conversation_state.errors import DecodeError, InvalidMessageError
 from conversation_state.messages import (
     AssistantMessage,
     Message,
@@ -29,7 +29,7 @@ from conversation_state.messages import (
 )
 from conversation_state.parts import Part, TextPart, UnknownPart
 
-__all__ = ["load", "load_message"]
+__all__ = ["load", "load_message", "weighed"]
 
 _KINDS: Mapping[str, Callable[..., Message]] = {
     "assistant": AssistantMessage,
@@ -52,6 +52,16 @@ _SILENT: Mapping[str, Any] = {
     "tool_call_chunks": [],
 }
 _NO_ID = "no_id"
+# The fields of which a model gets to know something.
+_SAID = (
+    "content",
+    "invalid_tool_calls",
+    "name",
+    "role",
+    "status",
+    "tool_call_id",
+    "tool_calls",
+)
 
 
 def load(messages: Any) -> tuple[Message, ...]:
@@ -95,6 +105,29 @@ def load_message(message: Any) -> Message:
     read.finish()
     assert found is not None  # noqa: S101 - or there was a problem
     return found
+
+
+def weighed(message: Any) -> Message:
+    """
+    What *message* says, for those who only look at it: where it can't be kept,
+    its content and calls alone.
+
+    Raises:
+        DecodeError:
+            If it is no message of LangChain's, or those can't be kept.
+    """
+    try:
+        return load_message(message)
+    except DecodeError:
+        name = next(
+            (names()[one] for one in type(message).__mro__ if one in names()), ""
+        )
+        if not name:
+            raise
+
+        given = vars(message)
+        said = {field: given[field] for field in _SAID if field in given}
+        return load_message(made(name, said))
 
 
 def _message(read: Reading, message: Any, path: str) -> Message | None:

@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
-from conversation_state.adapters._langchain import dump_message, load
+from conversation_state.adapters._langchain import dump_message, weighed
 from conversation_state.trimming import TrimContext, Trimmer
 
 if TYPE_CHECKING:
@@ -34,13 +34,14 @@ def trimmed(messages: Iterable[BaseMessage], trimmer: Trimmer) -> list[BaseMessa
     """
     What *trimmer* leaves of LangChain's *messages*.
 
-    Those it leaves as they are, are the very objects given. In place of
+    Those it leaves as they are, are the very objects given, whatever their
+    class is and whatever stands beside what they say. In place of
     LangChain's ``trim_messages``; a step of a chain it becomes by
     ``RunnableLambda(lambda messages: trimmed(messages, trimmer))``.
 
     Raises:
         DecodeError:
-            If one of them is no message of LangChain's, or can't be kept.
+            If one of them is no message of LangChain's.
 
         BudgetExceededError, InvalidTranscriptError:
             As the trimmer's steps say.
@@ -53,7 +54,7 @@ def trimmed(messages: Iterable[BaseMessage], trimmer: Trimmer) -> list[BaseMessa
     ['Hi.', 'Bye.']
     """
     given = list(messages)
-    ours = load(given)
+    ours = [weighed(message) for message in given]
     view = checked_trimmer(trimmer)(ours)
     return [
         given[element.seq]

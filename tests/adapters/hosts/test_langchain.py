@@ -26,7 +26,7 @@ class LangChainCase:
         "adapter.StoreChatMessageHistory",
         "adapter.dump([UserMessage('hi')])",
         "adapter.load([])",
-        "adapter.trimmed([], None)",
+        "adapter.trimmed(['hi'], None)",
     )
     errors = (ValueError,)
     conversations = st.lists(LANGCHAIN_MESSAGES, max_size=4)
