@@ -44,7 +44,11 @@ class Closes(Protocol):
     **Protocol:** what is closed after use.
     """
 
-    def close(self) -> object: ...
+    def close(self) -> object:
+        """
+        Let go of it.
+        """
+        ...
 
 
 class Kept(NamedTuple):

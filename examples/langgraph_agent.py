@@ -76,6 +76,13 @@ def agent(saver: ConversationStateSaver) -> Any:
     return builder.compile(checkpointer=saver)
 
 
+def tell(what: str, text: str) -> None:
+    """
+    A line of what is to be seen.
+    """
+    sys.stdout.write(f"{what + ':':<14} {text}\n")
+
+
 def main(arguments: Sequence[str]) -> None:
     """
     A talk, closed and opened again, forked, and shown as another provider's.
@@ -91,11 +98,11 @@ def main(arguments: Sequence[str]) -> None:
             graph = agent(saver)
             asked = graph.get_state(thread).config
             graph.invoke({"messages": [HumanMessage("To Bern.")]}, thread)
-            print("opened again: ", store.load(saver.name("ann"))[-1].text)
+            tell("opened again", store.load(saver.name("ann"))[-1].text)
 
             graph.invoke({"messages": [HumanMessage("No, to Basel.")]}, asked)
             talk = store.load(saver.name("ann"))
-            print("back in time: ", " / ".join(m.text for m in talk if m.text))
+            tell("back in time", " / ".join(m.text for m in talk if m.text))
 
             saver.copy_thread("ann", "bob")
             for _ in range(50):
@@ -103,15 +110,15 @@ def main(arguments: Sequence[str]) -> None:
 
             said = sum(len(message.text) for message in store.load(saver.name("ann")))
             count = len(list(graph.get_state_history(thread)))
-            print(f"a long talk:   {count} checkpoints, each restorable")
+            tell("a long talk", f"{count} checkpoints, each restorable")
 
             left = anthropic.dump(store.load(saver.name("bob")))
             last = left.payload["messages"][-2]["content"][0]
-            print("for Anthropic:", json.dumps(last))
-            print("damaged:      ", store.verify() or "nothing")
+            tell("for Anthropic", json.dumps(last))
+            tell("damaged", str(store.verify() or "nothing"))
 
         kilobytes = path.stat().st_size // 1000
-        print(f"the file:      {kilobytes} kB for {said} characters and their past")
+        tell("the file", f"{kilobytes} kB for {said} characters and their past")
 
 
 if __name__ == "__main__":

@@ -440,3 +440,19 @@ class TestAgentsSession:
             line.split()[0] for line in printed[-4:]
         ]
         assert "Basel" not in "\n".join(printed[-4:])
+class TestLangGraphAgent:
+    def test_tells(self, tmp_path):
+        """
+        The thread goes on after it was closed, goes back in time, stays small,
+        is whole, and leaves; the file that was named is there to look at.
+        """
+        path = tmp_path / "threads.db"
+        told = run("examples/langgraph_agent.py", path).splitlines()
+        lines = dict(line.split(":", 1) for line in told)
+
+        assert "The next train goes at 9:02." == lines["opened again"].strip()
+        assert lines["back in time"].endswith("/ The next train goes at 9:31.")
+        assert "263 checkpoints" in lines["a long talk"]
+        assert '"tool_use_id": "call_Basel"' in lines["for Anthropic"]
+        assert "nothing" == lines["damaged"].strip()
+        assert path.stat().st_size // 1000 == int(lines["the file"].split()[0]) < 600

@@ -7,12 +7,13 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import assert_type
+from typing import Annotated, Any, TypedDict, assert_type
 from uuid import UUID
 
 from langchain_core.chat_history import BaseChatMessageHistory
 from langchain_core.messages import BaseMessage
 import agents as agents_sdk
+from langgraph.checkpoint.base import BaseCheckpointSaver, CheckpointTuple
 
 from conversation_state import (
     Aggregator,
@@ -38,6 +39,11 @@ from conversation_state import (
 from conversation_state._persistent import Log
 from conversation_state.adapters import Lost, langchain
 from conversation_state.adapters import Lost, agents
+from conversation_state.adapters.langgraph import (
+    ConversationStateSaver,
+    StateChannel,
+    add_to_state,
+)
 from conversation_state.aggregator import Entry, LedgerEntry, Messages
 from conversation_state.cells import Cell, Watch
 from conversation_state.chunks import Accumulator, concat_rows
@@ -301,6 +307,24 @@ class OneTable:
 
 
 Store(OneTable())  # type: ignore[arg-type]
+# Hosts: LangGraph
+
+saver = ConversationStateSaver(store, allow_siblings=True)
+assert_type(ConversationStateSaver.from_url("memory:"), ConversationStateSaver)
+assert_type(saver.name("1", "messages", checkpoint_ns="a"), str)
+assert_type(
+    saver.get_tuple({"configurable": {"thread_id": "1"}}), CheckpointTuple | None
+)
+assert_type(add_to_state(talk, [hel, Usage(1, 2)]), Aggregator)
+checkpointer: BaseCheckpointSaver[Any] = saver
+ConversationStateSaver("sqlite:///talks.db")  # type: ignore[arg-type]
+saver.name(1)  # type: ignore[arg-type]
+
+
+class GraphState(TypedDict):
+    talk: Annotated[Aggregator, StateChannel]
+
+
 memory: Backend = MemoryBackend()
 # LangChain
 

@@ -122,8 +122,8 @@ class TestWriters:
     def test_processes(self, tmp_path):
         """
         Two processes that talk in one thread lose nothing: each turn is there
-        once, in its writer's order, with its answer after it. (Each is one
-        checkpoint: with more, those before the refused one stay.)
+        once, in its writer's order, with its answer after it. Each is one
+        checkpoint: where there are more, those before the refused one stay.
         """
         url = f"sqlite:///{tmp_path}/t.db"
         open_store(url).close()

@@ -18,7 +18,7 @@ def test_conformance(kind, tmp_path):
     Every capability is there and passes, the optional ones as well; none of
     their tests is left out, and the store is whole after each.
     """
-    damages = []
+    damages: list[object] = []
 
     @checkpointer_test(name=f"ours on {kind}")
     async def ours():

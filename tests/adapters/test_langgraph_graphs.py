@@ -11,7 +11,7 @@ from langchain_core.messages import AIMessage, AnyMessage, HumanMessage, RemoveM
 from langgraph.channels import DeltaChannel
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.graph import START, StateGraph
-from langgraph.graph.message import REMOVE_ALL_MESSAGES, add_messages
+from langgraph.graph.message import REMOVE_ALL_MESSAGES
 from langgraph.types import Command, Send, interrupt
 
 from conversation_state.adapters.langgraph import ConversationStateSaver
@@ -383,6 +383,22 @@ def extend(said, new):
     return [*said, *(message for each in new for message in each)]
 
 
+class Often(TypedDict):
+    """
+    A state with a delta channel that is kept whole now and then.
+    """
+
+    messages: Annotated[list[AnyMessage], DeltaChannel(extend, snapshot_frequency=3)]
+
+
+class Seldom(TypedDict):
+    """
+    The same, seldom.
+    """
+
+    messages: Annotated[list[AnyMessage], DeltaChannel(extend)]
+
+
 class TestDelta:
     @pytest.mark.parametrize("durability", ["sync", "exit"])
     def test_history(self, stores, durability):
@@ -391,11 +407,7 @@ class TestDelta:
         without snapshots, forked, copied, and pruned.
         """
         store, again = stores
-        channel = DeltaChannel(extend, snapshot_frequency=3)
-        state = TypedDict(  # type: ignore[operator]  # made of the channel above
-            "state", {"messages": Annotated[list[AnyMessage], channel]}
-        )
-        builder: Any = StateGraph(state)
+        builder: Any = StateGraph(Often)
         builder.add_node("answer", echo)
         builder.add_edge(START, "answer")
         graph = builder.compile(checkpointer=saver_of(store))
@@ -429,14 +441,8 @@ class TestDelta:
         """
         A thread of a delta channel goes on as a plain list, and back.
         """
-        delta = TypedDict(  # type: ignore[operator]  # made of a channel
-            "delta", {"messages": Annotated[list[AnyMessage], DeltaChannel(extend)]}
-        )
-        plain = TypedDict(  # type: ignore[operator]  # the same
-            "plain", {"messages": Annotated[list[AnyMessage], add_messages]}
-        )
         lengths = []
-        for schema in (plain, delta, delta):
+        for schema in (Talk, Seldom, Seldom):
             builder: Any = StateGraph(schema)
             builder.add_node("answer", echo)
             builder.add_edge(START, "answer")

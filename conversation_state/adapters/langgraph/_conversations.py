@@ -33,7 +33,7 @@ def are_messages(value: object) -> bool:
     return (
         type(value) is list
         and bool(value)
-        and all([isinstance(item, BaseMessage) for item in value])
+        and all(isinstance(item, BaseMessage) for item in value)
     )
 
 

@@ -16,6 +16,7 @@ __all__ = [
     "checkpoint_key",
     "checkpoints_of",
     "copies_key",
+    "id_in",
     "layer_key",
     "name_of",
     "names_of",
@@ -34,6 +35,8 @@ THREADS = _HOST + b"t"
 COPIES = _HOST + b"n"
 _LAYERS = _HOST + b"d"
 
+# A part ends so; a byte of 0 in it has another one after it.
+_END = b"\0\1"
 # No server's index takes keys of any length.
 _LONGEST = 200
 _DIGEST_SIZE = 16
@@ -50,7 +53,7 @@ def _part(text: str) -> bytes:
         digest = blake2b(data, digest_size=_DIGEST_SIZE).digest()
         data = data[: _LONGEST - _DIGEST_SIZE] + b"\xff" + digest
 
-    return data.replace(b"\0", b"\0\xff") + b"\0\1"
+    return data.replace(b"\0", b"\0\xff") + _END
 
 
 def _id(text: str) -> bytes:
@@ -104,6 +107,14 @@ def checkpoint_key(namespace: str, id: str) -> bytes:
     return checkpoints_of(namespace) + _part(id)
 
 
+def id_in(key: bytes) -> bytes:
+    """
+    What tells the id in the key of a checkpoint, and has its order.
+    """
+    # The end of a part is nowhere in one.
+    return key.split(_END, 1)[1]
+
+
 def value_key(namespace: str, channel: str, id: str) -> bytes:
     """
     The key of the value that a channel got in the checkpoint *id*.
@@ -125,6 +136,10 @@ def write_key(namespace: str, id: str, task: str, index: int) -> bytes:
     return writes_of(namespace, id) + _id(task) + (index + 2**31).to_bytes(4)
 
 
+# The bit of a length's byte that says there is more of it.
+_MORE = 0x80
+
+
 def pack(*parts: bytes) -> bytes:
     """
     *parts*, each with its length before it.
@@ -132,8 +147,8 @@ def pack(*parts: bytes) -> bytes:
     packed = bytearray()
     for part in parts:
         size = len(part)
-        while size > 0x7F:
-            packed.append(size & 0x7F | 0x80)
+        while size >= _MORE:
+            packed.append(size % _MORE | _MORE)
             size >>= 7
 
         packed.append(size)
@@ -152,9 +167,9 @@ def unpack(packed: bytes) -> Iterator[bytes]:
         while True:
             byte = packed[at]
             at += 1
-            size |= (byte & 0x7F) << shift
+            size |= (byte % _MORE) << shift
             shift += 7
-            if byte < 0x80:  # noqa: PLR2004 - the bit that says there is more
+            if byte < _MORE:
                 break
 
         yield packed[at : at + size]

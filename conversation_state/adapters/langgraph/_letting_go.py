@@ -6,12 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 
-from langgraph.checkpoint.serde.base import SerializerProtocol
-
-from conversation_state.adapters.langgraph._conversations import (
-    Conversations,
-    state_of,
-)
+from conversation_state.adapters.langgraph._conversations import state_of
 from conversation_state.adapters.langgraph._keys import (
     THREADS,
     checkpoint_key,
@@ -88,45 +83,37 @@ def delete(rows: Writer, id: str) -> None:
         rows.delete(name)
 
 
-def keep_newest(
-    rows: Writer, id: str, serde: SerializerProtocol, known: Conversations
-) -> None:
+def keep_newest(thread: OwnThread, sources: Sources) -> None:
     """
     Let go of all checkpoints of a thread but the newest of each namespace, and
     those it needs.
     """
-    thread = OwnThread(rows, id)
-    sources = Sources(thread, serde, known)
     every = {(each.namespace, each.id): each for each in all_of(thread)}
     newest = {each.namespace: each for each in sorted(every.values(), key=_by_id)}
     kept = []
     for each in newest.values():
         kept.append(each)
         needed = {*(sources.metadata(each).get(_COUNTERS) or ())} - {*each.channels}
-        at: Stored | None = each
-        while needed and (at := every.get((at.namespace, at.parent))):  # type: ignore[union-attr]  # *at* was one
+        at = every.get((each.namespace, each.parent))
+        while needed and at is not None:
             kept.append(at)
             needed -= {*at.channels}
+            at = every.get((at.namespace, at.parent))
 
     if len(kept) < len(every):
         _keep(thread, sources, kept)
 
 
 def keep_where(
-    rows: Writer,
-    id: str,
-    serde: SerializerProtocol,
-    known: Conversations,
-    is_kept: Callable[[Stored], bool],
+    thread: OwnThread, sources: Sources, is_kept: Callable[[Stored], bool]
 ) -> None:
     """
     Let go of those checkpoints of a thread for which *is_kept* is false.
     """
-    thread = OwnThread(rows, id)
     every = all_of(thread)
     kept = [each for each in every if is_kept(each)]
     if len(kept) < len(every):
-        _keep(thread, Sources(thread, serde, known), kept)
+        _keep(thread, sources, kept)
 
 
 def _by_id(stored: Stored) -> bytes:

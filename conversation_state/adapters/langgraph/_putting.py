@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
-from langgraph.checkpoint.base import WRITES_IDX_MAP
 from langgraph.checkpoint.serde.base import SerializerProtocol
 from langgraph.checkpoint.serde.types import _DeltaSnapshot
 
@@ -39,7 +38,7 @@ from conversation_state.adapters.langgraph._stored import (
     Write,
 )
 from conversation_state.adapters.langgraph._threads import OwnThread
-from conversation_state.adapters.langgraph._values import Typed, dump
+from conversation_state.adapters.langgraph._values import dump
 from conversation_state.aggregator import Aggregator
 from conversation_state.errors import StaleThreadError
 from conversation_state.store._records import Writer
@@ -249,23 +248,13 @@ class _Desk(NamedTuple):
 
 
 def put_writes(
-    rows: Writer,
-    thread: str,
-    namespace: str,
-    id: str,
-    writes: Sequence[tuple[str, Typed]],
-    task: str,
-    path: str,
+    thread: OwnThread, namespace: str, id: str, writes: Sequence[Write]
 ) -> None:
     """
     Write what a task wrote after a checkpoint; what it had written before
     stays, but for errors, interrupts and answers to them.
     """
-    own = OwnThread(rows, thread)
-    for at, (channel, value) in enumerate(writes):
-        index = WRITES_IDX_MAP.get(channel, at)
-        key = write_key(namespace, id, task, index)
-        if index >= 0 and own.get(key) is not None:
-            continue
-
-        own.put(key, Write(path, task, index, channel, value).packed())
+    for write in writes:
+        key = write_key(namespace, id, write.task, write.place)
+        if write.place < 0 or thread.get(key) is None:
+            thread.put(key, write.packed())

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple, Self
 from uuid import UUID
 
+from langchain_core.runnables import RunnableConfig
 from langgraph.checkpoint.base import (
     Checkpoint,
     CheckpointTuple,
@@ -127,7 +128,7 @@ class Write(NamedTuple):
 
     path: str
     task: str
-    index: int
+    place: int
     channel: str
     value: Typed
 
@@ -135,8 +136,8 @@ class Write(NamedTuple):
         """
         All of it.
         """
-        index = b"%d" % self.index
-        said = _b(self.path), _b(self.task), index, _b(self.channel)
+        place = b"%d" % self.place
+        said = _b(self.path), _b(self.task), place, _b(self.channel)
         return pack(*said, self.value.packed())
 
     @classmethod
@@ -144,8 +145,8 @@ class Write(NamedTuple):
         """
         What `packed` gave.
         """
-        path, task, index, channel, value = unpack(packed)
-        said = _s(path), _s(task), int(index), _s(channel)
+        path, task, place, channel, value = unpack(packed)
+        said = _s(path), _s(task), int(place), _s(channel)
         return cls(*said, Typed.unpacked(value))
 
 
@@ -157,7 +158,7 @@ def _s(data: bytes) -> str:
     return data.decode("utf-8", "surrogatepass")
 
 
-def config_of(thread: str, namespace: str, id: str) -> dict[str, Any]:
+def config_of(thread: str, namespace: str, id: str) -> RunnableConfig:
     """
     The config that names a checkpoint.
     """
@@ -246,7 +247,7 @@ class Sources:
         """
         records = self.thread.records(writes_of(stored.namespace, stored.id))
         writes = [Write.unpacked(record.value) for record in records]
-        return sorted(writes, key=lambda w: writes_sort_key(w.path, w.task, w.index))
+        return sorted(writes, key=lambda w: writes_sort_key(w.path, w.task, w.place))
 
     def pending(self, write: Write) -> PendingWrite:
         """
@@ -284,21 +285,24 @@ class Sources:
 
         return found
 
-    def tuple(self, stored: Stored, config: Any = None) -> CheckpointTuple:
+    def tuple(
+        self, stored: Stored, config: RunnableConfig | None = None
+    ) -> CheckpointTuple:
         """
         A checkpoint as LangGraph knows it.
         """
         thread, namespace = self.thread.id, stored.namespace
-        parent = stored.parent and config_of(thread, namespace, stored.parent)
+        parent = None
+        if stored.parent:
+            parent = config_of(thread, namespace, stored.parent)
+
         values = {channel: self.value(stored, channel) for channel in stored.channels}
-        checkpoint: Checkpoint = {
-            **load(self._serde, stored.skeleton),
-            "channel_values": values,
-        }
+        checkpoint: Checkpoint = load(self._serde, stored.skeleton)
+        checkpoint["channel_values"] = values
         return CheckpointTuple(
             config or config_of(thread, namespace, stored.id),
             checkpoint,
             self.metadata(stored),
-            parent or None,  # type: ignore[arg-type]  # what it holds is right
+            parent,
             [self.pending(write) for write in self.writes(stored)],
         )
