@@ -307,7 +307,7 @@ class OneTable:
 
 
 Store(OneTable())  # type: ignore[arg-type]
-# Hosts: LangGraph
+# LangGraph's threads
 
 saver = ConversationStateSaver(store, allow_siblings=True)
 assert_type(ConversationStateSaver.from_url("memory:"), ConversationStateSaver)

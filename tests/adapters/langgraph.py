@@ -81,11 +81,11 @@ def echo(state):
     return {"messages": [AIMessage(f"{len(said)}: {said[-1].content}")]}
 
 
-def graph_of(saver, node=echo, **options):
+def graph_of(saver: Any, node: Any = echo, **options: Any) -> Any:
     """
     A graph of one node.
     """
-    builder = StateGraph(Talk)
+    builder: Any = StateGraph(Talk)
     builder.add_node("answer", node)
     builder.add_edge(START, "answer")
     return builder.compile(checkpointer=saver, **options)
@@ -124,7 +124,7 @@ def kept(store):
     return sum(len(value) for row in found for value in row if type(value) is bytes)
 
 
-def saver_of(store, **options):
+def saver_of(store: Any, **options: Any) -> Any:
     """
     A checkpointer on a store.
     """

@@ -150,11 +150,15 @@ class TestChannel:
                 lambda state: {"talk": AIMessage(f"{len(state['talk'])}")},
                 checkpointer=saver,
             )
-            for text in "abc":
+
+            def turn(text):
                 given = {"talk": HumanMessage(text)}
-                last = graph.invoke(given, CONFIG, durability=durability)
-                if text == "a":
-                    early = graph.get_state(CONFIG).config
+                return graph.invoke(given, CONFIG, durability=durability)
+
+            turn("a")
+            early = graph.get_state(CONFIG).config
+            turn("b")
+            last = turn("c")
 
             assert ["a", "1", "b", "3", "c", "5"] == texts(last["talk"])
             assert last["talk"] == store.load(saver.name("1", "talk"))

@@ -47,7 +47,7 @@ class _Late(ConversationStateSaver):
         return found
 
 
-def both(turn):
+def both(turn: Any) -> list[Any]:
     """
     What comes of two turns at once: texts or errors.
     """

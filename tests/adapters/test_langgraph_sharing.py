@@ -327,11 +327,12 @@ class TestMessages:
         """
 
         class Cipher:
-            def encrypt(self, data):
-                return "rot", bytes(255 - byte for byte in data)
+            def encrypt(self, plaintext):
+                return "rot", bytes(255 - byte for byte in plaintext)
 
-            def decrypt(self, _name, data):
-                return bytes(255 - byte for byte in data)
+            def decrypt(self, ciphername, ciphertext):
+                assert "rot" == ciphername
+                return bytes(255 - byte for byte in ciphertext)
 
         saver = saver_of(store, serde=EncryptedSerializer(Cipher()))
         messages = [HumanMessage("secret", id="1")]
@@ -396,6 +397,28 @@ class TestOurs:
 
         assert 1 == (rows_of(store) - before)["entries"]
         assert 101 == len(got(saver_of(store), config)["talk"])
+
+
+class TestWrites:
+    def test_again(self, store):
+        """
+        What a task wrote stays when it writes again; its errors, interrupts and
+        the answers to them are what they are last. Their order is LangGraph's.
+        """
+        saver = saver_of(store)
+        config = put(saver, {"x": 1})
+        for text in ("first", "second"):
+            writes = [("a", text), ("__interrupt__", text), ("b", text)]
+            saver.put_writes(config, writes, "task", "~1")
+
+        saver.put_writes(config, [("a", "before")], "other", "~0")
+
+        assert [
+            ("other", "a", "before"),
+            ("task", "__interrupt__", "second"),
+            ("task", "a", "first"),
+            ("task", "b", "first"),
+        ] == saver.get_tuple(config).pending_writes
 
 
 class TestAtomic:

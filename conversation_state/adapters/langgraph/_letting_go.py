@@ -131,10 +131,11 @@ def _keep(thread: OwnThread, sources: Sources, kept: Sequence[Stored]) -> None:
 
     states = dict(_newest_states(thread, sources, kept))
     needed = [record for each in kept for record in _needed(thread, each)]
-    if len(thread.layers) > 1:
+    first, *others = thread.layers
+    if others:
         thread.flatten(list({record.key: record for record in needed}.values()))
     else:
-        own = layer_key(thread.layers[0])
+        own = layer_key(first)
         keys = {record.key for record in needed}
         for key in rows.keys(own, after(own)):
             if key not in keys:

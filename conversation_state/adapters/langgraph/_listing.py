@@ -21,10 +21,17 @@ from conversation_state.adapters.langgraph._threads import Thread
 from conversation_state.store import Store
 from conversation_state.store._records import Reader, reading
 
-__all__ = ["Asked", "named", "pages"]
+__all__ = ["Asked", "named", "pages", "said_in"]
 
 # How many checkpoints are read at once.
 _PAGE = 20
+
+
+def said_in(config: RunnableConfig) -> dict[str, Any]:
+    """
+    What a config says to whom it concerns.
+    """
+    return config.get("configurable", {})
 
 
 def named(config: RunnableConfig) -> tuple[str, str, str | None]:
@@ -35,7 +42,7 @@ def named(config: RunnableConfig) -> tuple[str, str, str | None]:
         ValueError:
             If it names no thread.
     """
-    said = config.get("configurable", {})
+    said = said_in(config)
     if "thread_id" not in said:
         msg = (
             "the config names no thread; give it one: "
@@ -74,9 +81,9 @@ class Asked(NamedTuple):
         thread = namespace = id = None
         if config is not None:
             thread, _, id = named(config)
-            namespace = config["configurable"].get("checkpoint_ns")
+            namespace = said_in(config).get("checkpoint_ns")
 
-        end = before["configurable"].get("checkpoint_id") if before else None
+        end = said_in(before).get("checkpoint_id") if before else None
         return cls(thread, namespace, id, end, metadata or {})
 
 

@@ -5,6 +5,7 @@ so what was stored is told by what they said, and what is given is a new one.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from copy import deepcopy
 from typing import Any
 
@@ -64,7 +65,7 @@ class Template:
         return made
 
 
-def _copied(fields: dict[str, Any], names: tuple[str, ...]) -> dict[str, Any]:
+def _copied(fields: Mapping[str, Any], names: tuple[str, ...]) -> dict[str, Any]:
     # Most of them are empty lists and maps, which cost nothing to make.
     return {
         name: deepcopy(value)

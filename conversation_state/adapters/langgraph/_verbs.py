@@ -29,7 +29,12 @@ from conversation_state.adapters.langgraph._keys import (
     checkpoints_of,
     name_of,
 )
-from conversation_state.adapters.langgraph._listing import Asked, named, pages
+from conversation_state.adapters.langgraph._listing import (
+    Asked,
+    named,
+    pages,
+    said_in,
+)
 from conversation_state.adapters.langgraph._putting import Given
 from conversation_state.adapters.langgraph._stored import (
     Sources,
@@ -143,10 +148,10 @@ class Verbs(BaseCheckpointSaver[Any]):
 
             found = config_of(thread, namespace, stored.id)
             if not id:
-                found["configurable"][_NEWEST] = namespace
-            elif _NEWEST in config["configurable"] or _is_run(config):
+                said_in(found)[_NEWEST] = namespace
+            elif _NEWEST in said_in(config) or _is_run(config):
                 # It may be the newest one; but it is the one that was named.
-                found["configurable"][_NEWEST] = None
+                said_in(found)[_NEWEST] = None
 
             return sources.tuple(stored, found)
 
@@ -246,7 +251,7 @@ class Verbs(BaseCheckpointSaver[Any]):
         Whether a checkpoint has to be the next one after its parent, because
         that was asked for as the newest one.
         """
-        said = config["configurable"]
+        said = said_in(config)
         if self._allows_siblings:
             return False
 
@@ -390,4 +395,4 @@ def _is_run(config: RunnableConfig) -> bool:
     """
     Whether a graph that runs gave *config*, and not somebody outside.
     """
-    return any(key.startswith(_RUNS) for key in config["configurable"])
+    return any(key.startswith(_RUNS) for key in said_in(config))

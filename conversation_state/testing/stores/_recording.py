@@ -157,6 +157,7 @@ class Recording(Subject):
             for at in (5, 2):
                 record = rows.get(b"%d" % at)
                 assert record is not None
+                assert record.hold is not None
                 assert record.hold in holds
                 assert states[at].entries == rows.entries(record.hold)
 
