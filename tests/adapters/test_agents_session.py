@@ -600,24 +600,34 @@ class TestAtOnce:
             assert [f"{number} {turn}" for turn in range(5)] == own
         assert 20 == len(texts)
 
-    def test_cancelled(self, session):
+    def test_cancelled(self, session, monkeypatch):
         """
-        A run that is cancelled while it adds ends when all is added, or
-        nothing: never while a thread still writes.
+        A run that is cancelled while it adds ends when all is added: never
+        while a thread still writes.
         """
+        begun, go = threading.Event(), threading.Event()
+        update = session.store.update
+
+        def slow(*args, **options):
+            begun.set()
+            assert go.wait(60)
+            return update(*args, **options)
+
+        monkeypatch.setattr(session.store, "update", slow)
 
         async def check():
             adding = asyncio.create_task(session.add_items([user("hi")]))
-            await asyncio.sleep(0)
+            while not begun.is_set():
+                await asyncio.sleep(0.001)
             adding.cancel()
+            await asyncio.sleep(0.01)
+            is_waiting = not adding.done()
+            go.set()
             with pytest.raises(asyncio.CancelledError):
                 await adding
-            return await session.get_items()
+            return is_waiting, await session.get_items()
 
-        before = run(check())
-
-        assert before == run(session.get_items())
-        assert before in ([], [user("hi")])
+        assert (True, [user("hi")]) == run(check())
 
     def test_the_loop_goes_on(self, session, monkeypatch):
         """
@@ -864,9 +874,10 @@ class TestFork:
         assert as_json(PARALLEL) == as_json(
             run(run(talk.fork("one", at="then")).get_items())
         )
-        assert (
-            user("a") == run(run(talk.fork("two", at=2, before_turn=2)).get_items(1))[0]
-        )
+        two = run(talk.fork("two", at=2, before_turn=2))
+        assert [user("a")] == run(two.get_items(1))
+        three = run(talk.fork("three", at=1, before_turn=-1))
+        assert [] == run(three.get_items())
 
     def test_taken(self, talk):
         """

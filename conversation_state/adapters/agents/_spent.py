@@ -94,11 +94,9 @@ def _key_of(response: Any) -> str:
             return given
 
     place = id(response)
-    ref, key = _keys.get(place, (None, ""))
-    if ref is None or ref() is not response:
-        key = new_entry_id()
+    if place not in _keys:
         gone = weakref.ref(response, lambda _: _keys.pop(place, None))
         # Of two threads that record one response, the first has its way.
-        key = _keys.setdefault(place, (gone, key))[1]
+        _keys.setdefault(place, (gone, new_entry_id()))
 
-    return key
+    return _keys[place][1]
