@@ -279,6 +279,17 @@ class TestExtended:
         assert load(items) == tuple(state.messages)
         assert as_json(items) == as_json(items_of(state))
 
+    def test_references(self):
+        """
+        A reference behind an answer that is done is no part of the next one,
+        whether they come together or apart.
+        """
+        done = message("Done.", phase="final_answer")
+        items = [done, {"type": "item_reference", "id": "msg_0"}, call()]
+
+        assert load(items) == tuple(grown(items, at=[1, 2]).messages)
+        assert 3 == len(load(items))
+
     def test_keeps_what_it_does_not_change(self):
         """
         What goes on with an answer makes a new entry of it; all others stay

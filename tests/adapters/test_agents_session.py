@@ -617,8 +617,9 @@ class TestAtOnce:
 
         async def check():
             adding = asyncio.create_task(session.add_items([user("hi")]))
-            while not begun.is_set():
-                await asyncio.sleep(0.001)
+            await asyncio.to_thread(begun.wait, 60)
+            adding.cancel()
+            await asyncio.sleep(0.01)
             adding.cancel()
             await asyncio.sleep(0.01)
             is_waiting = not adding.done()

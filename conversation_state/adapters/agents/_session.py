@@ -4,11 +4,11 @@ The session: the SDK's verbs, and what a store adds to them.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
-from conversation_state._waiting import the_anyio
 from conversation_state.adapters.agents._items import (
     extended,
     items_of,
@@ -38,12 +38,21 @@ T = TypeVar("T")
 
 async def _in_thread(function: Callable[[], T]) -> T:
     """
-    What *function* gives in a worker thread. Once begun it ends, also where
-    the run that waits for it is cancelled.
+    What *function* gives in a worker thread. Once begun it is waited for, also
+    where the run that waits for it is cancelled: what it writes is there then.
     """
-    anyio = the_anyio("a session")
-    result: T = await anyio.to_thread.run_sync(function)
-    return result
+    given = asyncio.get_running_loop().run_in_executor(None, function)
+    cancelled: asyncio.CancelledError | None = None
+    while not given.done():
+        try:
+            await asyncio.wait([given])
+        except asyncio.CancelledError as error:
+            cancelled = error
+
+    if cancelled is not None:
+        raise cancelled from given.exception()
+
+    return given.result()
 
 
 class StoreSession:
@@ -232,7 +241,8 @@ class StoreSession:
             NotSavedError:
                 If there is none like that.
         """
-        return await self._store.aload(self.session_id, at=at)
+        load = partial(self._store.load, self.session_id, at=at)
+        return await _in_thread(load)
 
     async def history(self, *, limit: int | None = None) -> tuple[Head, ...]:
         """
@@ -240,7 +250,8 @@ class StoreSession:
         () if nothing was added yet.
         """
         try:
-            return await self._store.ahistory(self.session_id, limit=limit)
+            history = partial(self._store.history, self.session_id, limit=limit)
+            return await _in_thread(history)
         except NotSavedError:
             return ()
 
@@ -254,7 +265,8 @@ class StoreSession:
             NotSavedError:
                 If there is none like that.
         """
-        return await self._store.acheckpoint(self.session_id, label, at=at)
+        checkpoint = self._store.checkpoint
+        return await _in_thread(partial(checkpoint, self.session_id, label, at=at))
 
     async def rollback(
         self,
