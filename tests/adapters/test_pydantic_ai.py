@@ -3,7 +3,7 @@ Pydantic AI's messages: what all adapters promise, and what comes back of what.
 """
 
 from types import SimpleNamespace
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import attrs
 import pytest
@@ -92,7 +92,7 @@ class TestContract(AdapterContract):
         A time that nobody told is one that is not told, a response of which
         nothing is told is none, and order among parts and calls is a place.
         """
-        found = said(message, "pydantic_ai")
+        found: Any = said(message, "pydantic_ai")
         if not isinstance(found, AssistantMessage):
             return found
 
@@ -385,7 +385,7 @@ class TestDump:
         A signed thought goes to who signed it and to nobody else.
         """
         signed = ThinkingPart("Hm.", signature="c2ln", provider_name="anthropic")
-        talk = ours([ModelResponse(parts=[signed], timestamp=NEW_YEAR)])
+        talk = load([ModelResponse(parts=[signed], timestamp=NEW_YEAR)])
         (block,) = anthropic.dump(talk).payload["messages"][0]["content"]
         theirs = [
             AssistantMessage(
@@ -407,7 +407,7 @@ class TestDump:
         """
         history = [asks("When?", instructions="Be brief."), calls("c1"), answers("c1")]
         payload = openai_chat.dump(load(history)).payload
-        there = openai_chat.load(payload)
+        there: Any = openai_chat.load(payload)
 
         assert ["system", "user", "assistant", "tool"] == [one.role for one in there]
         assert ["c1", "noon"] == [there[3].tool_call_id, there[3].text]

@@ -95,7 +95,7 @@ def whole(place: Place) -> tuple[dict[str, Any], dict[str, Any]]:
     All that *place* is, verbatim, and the metadata that goes with it.
     """
     read = Reading()
-    raw = read.json(place.raw, place.path)
+    read.json(place.raw, place.path)
     text = as_json(place.raw) if read.problems else None
     if text is not None:
         kind = mended(kind_of(place.raw) or kind_of(place.raw, "kind"))
@@ -268,9 +268,7 @@ def read_answer(place: Place) -> str | list[Part]:
 
         found.append(part)
 
-    if not is_list(content):
-        place.notes["alone"] = True
-
+    place.notes["files"] = "several" if is_list(content) else "one"
     return found
 
 

@@ -278,10 +278,12 @@ class Kept:
             LookupError:
                 If nobody has the entry that it goes on from.
         """
-        base, head = self._base(found, made.parent), found.head
-        state = grown(base, made.new)
+        head = found.head
+        # If somebody went on since it was found, saving it fails.
+        old = None if head is None else self.store.load(found.name)
+        state = grown(self._base(old, made.parent), made.new)
         revision = 0 if head is None else head.revision
-        if head is None or state is not self.store.load(found.name, at=head):
+        if state is not old:
             revision += 1
 
         tips = {tip: found.tips[tip] for tip in made.branches if tip in found.tips}
@@ -307,36 +309,34 @@ class Kept:
         )
         self.remember(made.newest, found.name, revision)
 
-    def _base(self, found: Found, parent: str | None) -> Aggregator:
+    def _base(self, old: Aggregator | None, parent: str | None) -> Aggregator:
         """
-        The state that ends with *parent*, and has the ledger of the head.
+        The state that ends with *parent*, and has the ledger of the *old* one.
         """
-        head = None
-        if found.head is not None:
-            head = self.store.load(found.name, at=found.head)
-            cut = 0 if parent is None else end_of(head.entries, parent)
+        if old is not None:
+            cut = 0 if parent is None else end_of(old.entries, parent)
             if cut is not None:
-                return head if cut == len(head) else head.fork(at=cut)
+                return old if cut == len(old) else old.fork(at=cut)
 
         if parent is None:
             return Aggregator.new()
 
         name, revision, cut = self.locate(parent)
         other = self.store.load(name, at=revision)
-        if head is None:
+        if old is None:
             return other.fork(at=cut)
 
         # Who says something else from some point on has paid for all the same.
-        fork = head.fork(at=0)
+        fork = old.fork(at=0)
         entries = other.entries.take(cut)
         return Aggregator.rebuild_from_logs(
             id=fork.id,
             parent_id=fork.parent_id,
             root_id=fork.root_id,
-            init_len=entries.common_prefix(head.entries),
+            init_len=entries.common_prefix(old.entries),
             init_ledger_len=fork.init_ledger_len,
             entries=entries,
-            ledger=head.ledger,
+            ledger=old.ledger,
         )
 
 

@@ -165,11 +165,11 @@ def write_answer(
             raw = unknown_part(write, part, inside, where)
             items += [raw] if raw is not None else []
 
-    if not any(isinstance(part, MediaPart) for part in content):
+    files = notes.get("files")
+    if files is None and not any(isinstance(part, MediaPart) for part in content):
         if len(content) > 1:
             write.lose(path, "parts", "a tool's text is one, and they are joined")
 
         return message.text
 
-    alone = notes.get("alone") is True and len(items) == 1
-    return items[0] if alone else items
+    return items[0] if files == "one" and len(items) == 1 else items

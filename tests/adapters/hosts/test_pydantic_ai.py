@@ -1,0 +1,124 @@
+"""
+What all hosts promise, of Pydantic AI's conversations.
+"""
+
+import asyncio
+from typing import Any, ClassVar
+
+from pydantic_ai.conversation import Conversation
+from pydantic_ai.exceptions import UserError
+from pydantic_ai.messages import (
+    ModelRequest,
+    ModelResponse,
+    ToolCallPart,
+    ToolReturnPart,
+)
+
+from conversation_state.adapters import pydantic_ai
+from tests.adapters.hosts.contract import HostContract
+from tests.adapters.pydantic_ai import NEW_YEAR, asks, histories, says, settled
+
+
+class PydanticAICase:
+    """
+    How conversations are used: loaded, gone on with, and saved.
+    """
+
+    adapter = pydantic_ai
+    extra = "pydantic-ai"
+    packages = ("pydantic", "pydantic_ai")
+    uses = (
+        "adapter.StoreBackend.from_url('memory:')",
+        "adapter.TrimmedRequests(len)",
+        "adapter.dump([UserMessage('Hi!')])",
+    )
+    # What can't be written as JSON is a value's fault.
+    errors = (UserError, ValueError)
+    conversations = histories.map(settled)
+
+    def host(self, store, _key):
+        """
+        A backend.
+        """
+        return pydantic_ai.StoreBackend(store)
+
+    def from_url(self, url, _key):
+        """
+        A backend on a store of its own.
+        """
+        return pydantic_ai.StoreBackend.from_url(url)
+
+    def say(self, host, key, messages):
+        """
+        Save a conversation with more messages.
+        """
+        asyncio.run(self.asay(host, key, messages))
+
+    async def asay(self, host, key, messages):
+        """
+        The same from a running loop.
+        """
+        if messages:
+            found = await host.load(key) or Conversation(conversation_id=key)
+            found.messages += messages
+            await host.save(found)
+
+    def heard(self, host, key):
+        """
+        The messages of a conversation.
+        """
+        return asyncio.run(self.aheard(host, key))
+
+    async def aheard(self, host, key) -> list[Any]:
+        """
+        The same from a running loop.
+        """
+        found = await host.load(key)
+        return [] if found is None else list(found.messages)
+
+    def clear(self, host, key):
+        """
+        Delete a conversation.
+        """
+        asyncio.run(self.aclear(host, key))
+
+    async def aclear(self, host, key):
+        """
+        The same from a running loop.
+        """
+        await host.delete(key)
+
+    def name(self, key):
+        """
+        The id, or one made of it.
+        """
+        return pydantic_ai.StoreBackend.name_of(key)
+
+    def turn(self, number):
+        """
+        A question, a call, its result, an answer.
+        """
+        call = ToolCallPart("look_up", {"n": number}, f"call_{number}")
+        found = ToolReturnPart(
+            "look_up", f"Found {number}", f"call_{number}", timestamp=NEW_YEAR
+        )
+        return [
+            asks(f"Question {number}"),
+            ModelResponse(parts=[call], timestamp=NEW_YEAR),
+            ModelRequest(parts=[found]),
+            says(f"Answer {number}"),
+        ]
+
+    def saying(self, text):
+        """
+        A user's prompt.
+        """
+        return asks(text)
+
+
+class TestContract(HostContract):
+    """
+    What all hosts promise.
+    """
+
+    case: ClassVar = PydanticAICase()

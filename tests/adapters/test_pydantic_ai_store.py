@@ -1,0 +1,563 @@
+"""
+A store as Pydantic AI's conversations: what it promises beyond what all hosts
+do.
+"""
+
+import asyncio
+
+import pytest
+from pydantic_ai import Agent
+from pydantic_ai.conversation import Conversation
+from pydantic_ai.conversation_store import (
+    ConversationConflict,
+    ConversationEntry,
+    ConversationRecord,
+    ConversationStore,
+    InMemoryConversationStore,
+)
+from pydantic_ai.exceptions import UserError
+from pydantic_ai.messages import ModelRequest
+from pydantic_ai.models.test import TestModel
+from pydantic_ai.tools import DeferredToolRequests
+from pydantic_ai.usage import RequestUsage, RunUsage
+
+from conversation_state.adapters.pydantic_ai import StoreBackend, dump
+from conversation_state.aggregator import Aggregator
+from conversation_state.errors import NotSavedError
+from conversation_state.messages import AssistantMessage, UserMessage
+from conversation_state.store import Store, open_store
+from conversation_state.store._memory import MemoryBackend
+from conversation_state.testing.stores import Watched
+from tests.adapters.pydantic_ai import asks, calls, says
+
+
+def turn(number, **fields):
+    """
+    A question and an answer.
+    """
+    return [
+        asks(f"Question {number}", instructions="Be kind."),
+        says(f"Answer {number}", **fields),
+    ]
+
+
+def spent(number, **fields):
+    """
+    What a response of the provider's, of that id, cost.
+    """
+    usage = RequestUsage(input_tokens=10, output_tokens=number)
+    return {"usage": usage, "provider_response_id": f"msg_{number}", **fields}
+
+
+@pytest.fixture
+def store():
+    """
+    A store in memory.
+    """
+    with open_store("memory:") as opened:
+        yield opened
+
+
+async def grown(backend, turns, conversation_id="talk"):
+    """
+    A conversation that was saved after each of so many turns.
+    """
+    conversation = Conversation(conversation_id=conversation_id)
+    for number in range(turns):
+        conversation.messages += turn(number, **spent(number))
+        await backend.save(conversation)
+
+    return conversation
+
+
+async def same_in_both(use):
+    """
+    What *use* gives of Pydantic AI's own store, which is what it gives of ours.
+    """
+    expected = await use(InMemoryConversationStore())
+    with open_store("memory:") as opened:
+        assert expected == await use(StoreBackend(opened))
+
+    return expected
+
+
+class TestAsTheOwnStore:
+    """
+    What Pydantic AI's own store in memory does, ours does.
+    """
+
+    def test_is_one(self):
+        """
+        It is a `ConversationStore`.
+        """
+        assert issubclass(StoreBackend, ConversationStore)
+
+    def test_saves_and_loads(self):
+        """
+        What was saved is loaded, and the last of it.
+        """
+
+        async def use(backend):
+            saved = await grown(backend, 5)
+            found = await backend.load("talk")
+            last = [await backend.load("talk", limit=limit) for limit in range(12)]
+            entries = await backend.load_entries("talk", limit=3)
+            parents = [entry.parent_id for entry in entries]
+            ids = [entry.id for entry in entries]
+            return (
+                found == saved,
+                [[dump_of(one.messages)] for one in (found, *last)],
+                found.new_message_index,
+                parents[1:] == ids[:-1],
+                parents[0] is not None,
+            )
+
+        assert asyncio.run(same_in_both(use))[0]
+
+    def test_branches(self):
+        """
+        A branch keeps the past, and what it leaves can be gone back to, with
+        all it cost.
+        """
+
+        async def use(backend):
+            saved = await grown(backend, 3)
+            branch = await backend.branch("talk", at=3, expected_revision=saved.revision)
+            branch.messages.append(says("Another answer."))
+            await backend.save(branch)
+            record = await backend.read_record("talk")
+            (tip,) = record.branches
+            back = await backend.branch(
+                "talk", from_entry=tip, expected_revision=record.revision
+            )
+            nothing = await backend.branch(
+                "talk", at=0, expected_revision=back.revision
+            )
+            return [dump_of(one.messages) for one in (branch, back, nothing)]
+
+        _, back, nothing = asyncio.run(same_in_both(use))
+
+        assert (6, 0) == (len(back), len(nothing))
+
+    def test_rewrites(self):
+        """
+        A history that was rewritten leaves the old one as a branch.
+        """
+
+        async def use(backend):
+            saved = await grown(backend, 3)
+            saved.new_message_index = None
+            saved.messages[2:5] = [asks("Summary")]
+            new = await backend.save(saved)
+            record = await backend.read_record("talk")
+            found = await backend.load("talk")
+            return dump_of(found.messages), len(new), len(record.branches)
+
+        assert (2, 1) == asyncio.run(same_in_both(use))[1:]
+
+    def test_forks(self):
+        """
+        A fork has the past, or some of it, and a life of its own.
+        """
+
+        async def use(backend):
+            await grown(backend, 3)
+            whole = await backend.fork("talk", new_conversation_id="whole")
+            some = await backend.fork("talk", at=2, new_conversation_id="some")
+            some.messages.append(asks("And?"))
+            await backend.save(some)
+            await backend.delete("talk")
+            records = await backend.list_conversations()
+            return (
+                [dump_of(one.messages) for one in (whole, some)],
+                [dump_of((await backend.load(key)).messages) for key in ("whole", "some")],
+                [(one.conversation_id, one.forked_from) for one in records],
+            )
+
+        assert 2 == len(asyncio.run(same_in_both(use))[2])
+
+    def test_refuses(self):
+        """
+        Who saves on top of what somebody else saved is told, whatever it was.
+        """
+
+        async def use(backend):
+            saved = await grown(backend, 1)
+            stale = await backend.load("talk")
+            saved.usage = RunUsage(requests=7)
+            await backend.save(saved)
+            told = []
+            for late in (stale, Conversation(conversation_id="talk")):
+                late.messages += turn(9)
+                try:
+                    await backend.save(late)
+                except ConversationConflict as conflict:
+                    told.append(conflict.conversation_id)
+
+            for options in ({"at": 7}, {"from_entry": "none"}):
+                try:
+                    await backend.branch(
+                        "talk", expected_revision=saved.revision, **options
+                    )
+                except UserError as error:
+                    told.append(str(error))
+
+            found = await backend.load("talk")
+            return told, found.usage, dump_of(found.messages)
+
+        told, usage, _ = asyncio.run(same_in_both(use))
+
+        assert ["talk", "talk"] == told[:2]
+        assert 7 == usage.requests
+
+    def test_scopes(self):
+        """
+        A conversation of another scope is none, and is left alone.
+        """
+
+        async def use(backend):
+            for at, scope in enumerate(("ann", "bob", None)):
+                conversation = Conversation(conversation_id=f"{at}", messages=turn(at))
+                await backend.save(conversation, scope=scope)
+
+            await backend.delete("0", scope="bob")
+            listed = [
+                [one.conversation_id for one in await backend.list_conversations(**how)]
+                for how in ({}, {"scope": "ann"}, {"limit": 1})
+            ]
+            return await backend.load("0", scope="bob"), listed
+
+        nothing, listed = asyncio.run(same_in_both(use))
+
+        assert nothing is None
+        assert [["2", "1", "0"], ["0"], ["2"]] == listed
+
+    def test_deferred(self):
+        """
+        The calls a paused run waits for are there, until it goes on.
+        """
+
+        async def use(backend):
+            waiting = calls("c1")
+            paused = Conversation(conversation_id="talk", messages=[asks("?"), waiting])
+            paused.deferred_tool_requests = DeferredToolRequests(
+                approvals=list(waiting.parts), metadata={"c1": {"why": "costs"}}
+            )
+            await backend.save(paused)
+            return (await backend.load("talk")).deferred_tool_requests
+
+        assert "costs" == asyncio.run(same_in_both(use)).metadata["c1"]["why"]
+
+    def test_empty(self):
+        """
+        A conversation may be empty, and listed.
+        """
+
+        async def use(backend):
+            await backend.save(Conversation(conversation_id="talk"))
+            found = await backend.load("talk")
+            return found.messages, len(await backend.list_conversations())
+
+        assert ([], 1) == asyncio.run(same_in_both(use))
+
+    def test_entries(self):
+        """
+        An entry is found by its id, also by one who never saw it; one that is
+        not there is a `LookupError`.
+        """
+
+        async def use(backend):
+            saved = await grown(backend, 3)
+            entries = await backend.load_entries("talk")
+            await backend.branch("talk", at=1, expected_revision=saved.revision)
+            other = backend
+            if isinstance(backend, StoreBackend):
+                other = StoreBackend(backend.store)
+
+            found = [await other.read_entry(entry.id) for entry in entries]
+            with pytest.raises(LookupError):
+                await other.read_entry("none")
+
+            return [found[at] == entry for at, entry in enumerate(entries)]
+
+        assert asyncio.run(same_in_both(use)) == [True] * 6
+
+
+def dump_of(messages):
+    """
+    What *messages* say, without the classes that JSON narrows.
+    """
+    return [[getattr(part, "content", None) for part in one.parts] for one in messages]
+
+
+class TestStates:
+    """
+    What stands in the store is an ordinary state.
+    """
+
+    def test_load_state(self, store):
+        """
+        Each save is a revision, and the id the name.
+        """
+        backend = StoreBackend(store)
+        asyncio.run(grown(backend, 3))
+        state = asyncio.run(backend.load_state("talk"))
+
+        assert state == store.load("talk")
+        assert 7 == len(state)
+        assert 3 == len(asyncio.run(backend.load_state("talk", at=1)))
+
+        with pytest.raises(NotSavedError):
+            asyncio.run(backend.load_state("none"))
+
+    def test_others_go_on(self, store):
+        """
+        What somebody else added is in the history, and who loaded before is
+        told so.
+        """
+        backend = StoreBackend(store)
+        stale = asyncio.run(grown(backend, 1))
+        store.update("talk", lambda state: state.add(UserMessage("From elsewhere")))
+        found = asyncio.run(backend.load("talk"))
+
+        assert ["From elsewhere"] == dump_of(found.messages)[-1]
+
+        stale.messages += turn(1)
+        with pytest.raises(ConversationConflict):
+            asyncio.run(backend.save(stale))
+
+        found.messages += turn(2)
+        asyncio.run(backend.save(found))
+
+        assert 5 == len(asyncio.run(backend.load("talk")).messages)
+        assert [] == asyncio.run(backend.read_record("talk")).branches
+
+    def test_strangers(self, store):
+        """
+        A state that Pydantic AI never saw is a conversation, can be forked,
+        and gone on with.
+        """
+        said = [UserMessage("Hi!"), AssistantMessage("Hello."), UserMessage("And?")]
+        store.save("theirs", Aggregator.new(messages=said))
+        backend = StoreBackend(store)
+        fork = asyncio.run(backend.fork("theirs", new_conversation_id="ours"))
+        found = asyncio.run(backend.load("theirs"))
+        found.messages.append(says("Well."))
+        asyncio.run(backend.save(found))
+
+        assert dump(said).payload == fork.messages
+        assert [*said, AssistantMessage("Well.")] == [
+            one.replace(timestamp=None, metadata={}) for one in store.load("theirs")
+        ][:4] or 4 == len(store.load("theirs"))
+        assert store.load("ours").parent_id == store.load("theirs", at=1).id
+
+    def test_bill(self, store):
+        """
+        What a response cost is in the ledger once, in forks, after branches
+        and when a history was rewritten.
+        """
+        backend = StoreBackend(store)
+
+        async def talk():
+            saved = await grown(backend, 3)
+            await backend.save(saved)
+            await backend.fork("talk", at=2, new_conversation_id="fork")
+            saved.new_message_index = None
+            saved.messages[0:2] = [asks("Summary")]
+            await backend.save(saved)
+            await backend.branch("talk", at=1, expected_revision=saved.revision)
+
+        asyncio.run(talk())
+        talk_usage = store.load("talk").total_usage
+        fork = store.load("fork")
+
+        assert (30, 3) == (talk_usage.prompt_tokens, talk_usage.completion_tokens)
+        assert 33 == fork.total_usage.total_tokens
+        assert 0 == fork.usage.total_tokens
+        assert 33 == fork.join(store.load("talk")).total_usage.total_tokens
+
+    def test_one_id_for_all(self, store):
+        """
+        Servers that give every response one id do not make it cheaper.
+        """
+        backend = StoreBackend(store)
+        same = {"provider_response_id": "same"}
+        messages = [
+            says("a", usage=RequestUsage(output_tokens=1), **same),
+            says("b", usage=RequestUsage(output_tokens=2), **same),
+            says("c", usage=RequestUsage(output_tokens=4)),
+        ]
+        asyncio.run(
+            backend.save(Conversation(conversation_id="talk", messages=messages))
+        )
+
+        assert 7 == store.load("talk").total_usage.completion_tokens
+
+    def test_small(self):
+        """
+        A turn writes what is new, a fork, a branch and a change of usage no
+        messages.
+        """
+        added = []
+
+        def told(call):
+            if call.verb == "add" and call.table == "entries":
+                added.append(call.rows)
+
+        store = Store(Watched(MemoryBackend(), told))
+        backend = StoreBackend(store)
+
+        async def talk():
+            saved = await grown(backend, 40)
+            counts = [sum(added)]
+            saved.messages += turn(99)
+            await backend.save(saved)
+            counts.append(sum(added))
+            await backend.fork("talk", at=9, new_conversation_id="fork")
+            counts.append(sum(added))
+            branch = await backend.branch(
+                "talk", at=50, expected_revision=saved.revision
+            )
+            counts.append(sum(added))
+            branch.usage = RunUsage(requests=1)
+            await backend.save(branch)
+            counts.append(sum(added))
+            return counts
+
+        counts = asyncio.run(talk())
+        steps = [after - before for before, after in zip(counts, counts[1:], strict=False)]
+
+        # One of each is the record.
+        assert [3, 1, 1, 1] == steps
+        assert () == store.verify()
+
+    def test_is_there_for_others(self, tmp_path):
+        """
+        Two programs see each other's saves, branches and forks.
+        """
+        url = f"sqlite:///{tmp_path}/talks.db"
+
+        async def talk():
+            async with StoreBackend.from_url(url) as one, StoreBackend.from_url(
+                url
+            ) as two:
+                saved = await grown(one, 3)
+                branch = await two.branch(
+                    "talk", at=2, expected_revision=saved.revision
+                )
+                branch.messages += turn(7)
+                await two.save(branch)
+                record = await one.read_record("talk")
+                back = await one.branch(
+                    "talk",
+                    from_entry=record.branches[0],
+                    expected_revision=record.revision,
+                )
+                with pytest.raises(ConversationConflict):
+                    await two.save(branch)
+
+                return saved.messages == back.messages, two.store.verify()
+
+        assert (True, ()) == asyncio.run(talk())
+
+    def test_agent(self, store):
+        """
+        An agent's runs are saved, and loaded, as Pydantic AI says they are.
+        """
+        backend = StoreBackend(store)
+        agent = Agent(TestModel(), instructions="Be kind.")
+
+        @agent.tool_plain
+        def clock() -> str:
+            """
+            The time.
+            """
+            return "noon"
+
+        async def talk():
+            for _ in range(3):
+                found = await backend.load("talk")
+                found = found or Conversation(conversation_id="talk")
+                await backend.save(await agent.run("When?", conversation=found))
+
+            return await backend.load("talk")
+
+        found = asyncio.run(talk())
+        state = store.load("talk")
+
+        assert 8 == len(found.messages)
+        assert ["system", "user", "assistant", "tool", "assistant"] == [
+            one.role for one in state
+        ][:5]
+        assert found.usage.output_tokens == state.total_usage.completion_tokens
+        assert 4 == len(state.ledger)
+
+
+class TestWrite:
+    """
+    What is no conversation is not saved.
+    """
+
+    def test_chain(self, store):
+        """
+        Entries that do not follow each other are refused.
+        """
+        backend = StoreBackend(store)
+        one = ConversationEntry(parent_id=None, message=asks("Hi!"))
+        two = ConversationEntry(parent_id="other", message=asks("Hi!"))
+        for entries, head in (([one, two], two.id), ([one, one], one.id), ([one], "x")):
+            record = ConversationRecord(conversation_id="talk", head_id=head)
+            with pytest.raises(ValueError, match="no chain"):
+                asyncio.run(
+                    backend.write_record(
+                        record, new_entries=entries, expected_revision=None
+                    )
+                )
+
+        assert () == store.names()
+
+    def test_nobodys_entry(self, store):
+        """
+        A history that goes on from what nobody has is a conflict.
+        """
+        record = ConversationRecord(conversation_id="talk", head_id="gone")
+        with pytest.raises(ConversationConflict):
+            asyncio.run(
+                StoreBackend(store).write_record(record, expected_revision=None)
+            )
+
+        assert () == store.names()
+
+    def test_all_or_nothing(self, store):
+        """
+        A message that can't be kept leaves the conversation as it was.
+        """
+        backend = StoreBackend(store)
+        saved = asyncio.run(grown(backend, 1))
+        saved.messages += [
+            asks("fine"),
+            ModelRequest(parts=[], metadata={"a": object()}),
+        ]
+        with pytest.raises(ValueError, match="(?i)serializ|object"):
+            asyncio.run(backend.save(saved))
+
+        assert 1 == store.head("talk").revision
+        assert 2 == len(asyncio.run(backend.load("talk")).messages)
+
+    def test_misuse(self):
+        """
+        What is no open store is said at once.
+        """
+        with pytest.raises(TypeError, match="takes an open store, got a str"):
+            StoreBackend("sqlite:///talks.db")
+
+    def test_names(self):
+        """
+        Ids that are no names get one, each another; records never clash.
+        """
+        ids = ["", "x" * 999, "a\0", "pydantic_ai:record:talk", "pydantic_ai:odd:1"]
+        names = [StoreBackend.name_of(id) for id in ids]
+
+        assert "talk" == StoreBackend.name_of("talk")
+        assert len(ids) == len({*ids, *names} - {*ids})
+        assert all(name.startswith("pydantic_ai:odd:") for name in names)

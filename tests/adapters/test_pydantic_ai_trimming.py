@@ -1,0 +1,382 @@
+"""
+What Pydantic AI's models get to see: a trimmer as a history processor, and as
+a capability.
+"""
+
+import asyncio
+import copy
+import gc
+from functools import partial
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from pydantic_ai import Agent
+from pydantic_ai.capabilities import ProcessHistory
+from pydantic_ai.messages import (
+    ModelRequest,
+    ModelResponse,
+    SystemPromptPart,
+    TextPart,
+    ToolReturnPart,
+    UserPromptPart,
+)
+from pydantic_ai.models.function import FunctionModel
+
+from conversation_state.adapters.pydantic_ai import (
+    TrimmedRequests,
+    ahistory_processor,
+    history_processor,
+    load,
+)
+from conversation_state.counting import TokenBudget, by_characters
+from conversation_state.errors import BudgetExceededError, InvalidTranscriptError
+from conversation_state.messages import UserMessage
+from conversation_state.trimming import (
+    TrimContext,
+    Trimmer,
+    compact,
+    fit,
+    keep_last,
+    shorten_tool_results,
+    trim,
+)
+from tests.adapters.pydantic_ai import NEW_YEAR, answers, asks, calls, says
+
+
+def within(tokens, *steps, **options):
+    """
+    A trimmer with room for so many tokens.
+    """
+    return Trimmer(TokenBudget(context_window=tokens), *steps, **options)
+
+
+def talk(turns, **fields):
+    """
+    A history with a system prompt and so many questions and answers, and one
+    question more.
+    """
+    system = SystemPromptPart("SYSTEM", timestamp=NEW_YEAR)
+    history = [ModelRequest(parts=[system, *asks("first" * 8).parts], **fields)]
+    for turn in range(turns):
+        history += [says(f"answer {turn} " * 4), asks(f"question {turn} " * 4, **fields)]
+
+    return history
+
+
+def is_valid(history):
+    """
+    Whether no provider would refuse *history*.
+    """
+    called = set()
+    for message in history:
+        for part in message.parts:
+            if isinstance(part, ToolReturnPart) and part.tool_call_id not in called:
+                return False
+
+        called = {getattr(part, "tool_call_id", None) for part in message.parts}
+
+    return isinstance(history[-1], ModelRequest)
+
+
+class Seen:
+    """
+    A model that remembers what it was shown.
+    """
+
+    def __init__(self):
+        self.requests = []
+        self.model = FunctionModel(self._answer)
+
+    def _answer(self, messages, _info):
+        self.requests.append(list(messages))
+        return ModelResponse(parts=[TextPart("a long answer " * 4)])
+
+
+class TestHistoryProcessor:
+    """
+    `history_processor` keeps what fits, as it was given.
+    """
+
+    def test_keeps_what_it_was_given(self):
+        """
+        What is kept are the very messages; the request that holds the system
+        prompt is left with that.
+        """
+        history = talk(9)
+        kept = history_processor(within(60))(history)
+
+        assert [SystemPromptPart] == [type(part) for part in kept[0].parts]
+        assert history[0].parts[0] is kept[0].parts[0]
+        assert 2 < len(kept) < len(history)
+        for one, other in zip(kept[1:], history[-len(kept) + 1 :], strict=True):
+            assert one is other
+
+    def test_everything_fits(self):
+        """
+        A history that fits is what it was.
+        """
+        history = talk(3)
+        kept = history_processor(within(9_999))(history)
+
+        assert [id(message) for message in history] == [id(message) for message in kept]
+
+    def test_same_each_time(self):
+        """
+        A request that is kept in part is the same object each time.
+        """
+        process, history = history_processor(within(60)), talk(9)
+
+        assert process(history)[0] is process(history)[0]
+
+    def test_sees_changes(self):
+        """
+        A message whose parts were replaced is another one.
+        """
+        process, history = history_processor(within(60)), talk(1)
+        process(history)
+        history[-1].parts = [UserPromptPart("new")]
+
+        assert "new" == process(history)[-1].parts[0].content
+
+    @given(st.integers(30, 200), st.lists(st.integers(0, 3), min_size=1, max_size=8))
+    def test_never_orphans(self, tokens, turns):
+        """
+        No result without its call, whatever is left out; the newest request
+        is always there.
+        """
+        history = talk(0)
+        for at, size in enumerate(turns):
+            ids = [f"c{at}.{one}" for one in range(size)]
+            history += [calls(*ids), answers(*ids)] if size else [says("x" * 40)]
+            if not size:
+                history.append(asks("next"))
+
+        try:
+            kept = history_processor(within(tokens))(history)
+        except BudgetExceededError:
+            return
+
+        assert is_valid(kept)
+        assert kept[-1] is history[-1]
+
+    def test_repairs_what_steps_break(self):
+        """
+        A step that parts calls and results does not reach the provider.
+        """
+        history = [asks("?"), calls("c1"), answers("c1"), says("noon"), asks("And?")]
+
+        def first_gone(view):
+            return view.remove(1)
+
+        kept = history_processor(within(999, first_gone))(history)
+
+        assert [history[0], history[3], history[4]] == kept
+
+    def test_repairs_what_was_broken(self):
+        """
+        A call that nobody answered is answered by an error.
+        """
+        history = [asks("?"), calls("c1"), asks("Hello?")]
+        kept = history_processor(within(999, lambda view: view))(history)
+        (answer,) = kept[2].parts
+
+        assert ("c1", "failed") == (answer.tool_call_id, answer.outcome)
+        assert history == [kept[0], kept[1], kept[3]]
+
+    def test_other_words(self):
+        """
+        What a step says in other words is sent so, in the same request, with
+        all that stood beside it.
+        """
+        history = [asks("?"), calls("c1", "c2"), answers("c1", "c2", text="x" * 400)]
+        history[2].parts = [*history[2].parts, UserPromptPart("And?")]
+        history[2].metadata = {"kept": True}
+        kept = history_processor(within(999, shorten_tool_results(10)))(history)
+
+        assert history[:2] == kept[:2]
+        assert [True, True] == [len(part.content) < 200 for part in kept[2].parts[:2]]
+        assert history[2].parts[2] is kept[2].parts[2]
+        assert {"kept": True} == kept[2].metadata
+        assert "x" * 400 == history[2].parts[0].content
+
+    def test_summaries(self):
+        """
+        A summary is a request of its own, in the place of what it sums up.
+        """
+        history = talk(3)
+        step = compact(range(2, 6), lambda messages: f"{len(messages)} messages")
+        kept = history_processor(within(999, step))(history)
+
+        assert history[0] is kept[0]
+        assert "4 messages" == kept[1].parts[0].content
+        assert history[5:] == kept[2:]
+
+    def test_instructions_count(self):
+        """
+        Instructions take up room once, however often they are said.
+        """
+        told = {"instructions": "x" * 80}
+        plain = history_processor(within(100))(talk(9))
+        kept = history_processor(within(100))(talk(9, **told))
+        none = history_processor(within(100 + 20))(talk(9, **told))
+
+        assert len(kept) < len(plain) == len(none)
+
+    def test_counts_once(self):
+        """
+        In a run of n turns each message is counted once.
+        """
+        counted = []
+
+        def counter(message):
+            counted.append(message.text)
+            return by_characters(message)
+
+        process = history_processor(within(9_999, counter=counter))
+        history = talk(0, instructions="Be kind.")
+        for turn in range(50):
+            history += [says(f"answer {turn}"), asks(f"question {turn}")]
+            process(list(history))
+
+        assert len(counted) == len({*counted}) == 103
+
+    def test_forgets(self):
+        """
+        What is gone from memory is remembered by nobody.
+        """
+        process = history_processor(within(9_999))
+        process(talk(3))
+        gc.collect()
+        cells = [cell.cell_contents for cell in process.__closure__]
+        (known,) = [one for one in cells if hasattr(one, "_found")]
+
+        assert {} == known._found
+
+    def test_stable(self):
+        """
+        With slack, a request begins as the one before did, most of the time.
+        """
+        process, history = history_processor(within(150, fit(slack=60))), talk(0)
+        begins = []
+        for turn in range(30):
+            history += [says(f"answer {turn} " * 2), asks(f"question {turn} " * 2)]
+            begins.append(id(process(history)[1]))
+
+        assert len({*begins}) < 12
+
+    @pytest.mark.parametrize(
+        "trimmer",
+        [
+            partial(trim, budget=TokenBudget(context_window=60)),
+            lambda said: TrimContext.of(said, TokenBudget(context_window=60)).remove(3),
+        ],
+    )
+    def test_any_function(self, trimmer):
+        """
+        Any function from messages to a view is a trimmer.
+        """
+        assert len(history_processor(trimmer)(talk(9))) < 19
+
+    def test_newest_left_out(self):
+        """
+        A view without the newest request is refused, in words.
+        """
+        process = history_processor(lambda said: TrimContext.of(said).remove([3, 4]))
+
+        with pytest.raises(InvalidTranscriptError, match="leaves out messages"):
+            process(talk(1))
+
+    def test_misuse(self):
+        """
+        What is no trimmer, and what gives no view, is said at once.
+        """
+        with pytest.raises(TypeError, match="takes a Trimmer, got a TokenBudget"):
+            history_processor(TokenBudget(context_window=9))
+
+        with pytest.raises(TypeError, match="gave a list"):
+            history_processor(list)(talk(1))
+
+        with pytest.raises(TypeError, match="takes a Trimmer, got a function"):
+            ahistory_processor(lambda said: said)
+
+    def test_nothing(self):
+        """
+        Of nothing, nothing is kept.
+        """
+        assert [] == history_processor(within(9))([])
+
+
+def said(agent, turns):
+    """
+    The history after so many turns of an agent.
+    """
+
+    async def talk():
+        history = None
+        for turn in range(turns):
+            result = await agent.run(f"{turn}", message_history=history)
+            history = result.all_messages()
+
+        return history
+
+    return asyncio.run(talk())
+
+
+class TestAgents:
+    """
+    An agent that is given one.
+    """
+
+    def test_process_history(self):
+        """
+        The model sees what fits, turn after turn, and the system prompt.
+        """
+        seen = Seen()
+        processor = history_processor(within(80))
+        agent = Agent(
+            seen.model, system_prompt="SYSTEM", capabilities=[ProcessHistory(processor)]
+        )
+        said(agent, 12)
+
+        assert all(len(request) <= 12 for request in seen.requests)
+        assert all("SYSTEM" == one[0].parts[0].content for one in seen.requests)
+        assert "11" == seen.requests[-1][-1].parts[-1].content
+
+    def test_trimmed_requests(self):
+        """
+        The model sees what fits, and the history stays whole.
+        """
+        seen = Seen()
+        agent = Agent(seen.model, capabilities=[TrimmedRequests(within(60))])
+        history = said(agent, 8)
+
+        assert 16 == len(history)
+        assert max(len(request) for request in seen.requests) < 10
+        assert "7" == seen.requests[-1][-1].parts[-1].content
+
+    def test_awaited_steps(self):
+        """
+        Steps that have to be awaited are, in the async twin.
+        """
+
+        async def summed_up(view):
+            await asyncio.sleep(0)
+            return view.remove(range(1, 3))
+
+        process = ahistory_processor(within(9_999, summed_up, keep_last(9)))
+        history = talk(4)
+        kept = asyncio.run(process(history))
+
+        assert len(history) - 1 == len(kept)
+
+    def test_changes_nothing(self):
+        """
+        The history that was given is what it was.
+        """
+        history = talk(5)
+        before = copy.deepcopy(history)
+        history_processor(within(60))(history)
+
+        assert before == history
+        assert all(isinstance(one, UserMessage) for one in load([history[-1]]))
