@@ -198,7 +198,8 @@ class StoreBackend(ConversationStore):
         parent = new_entries[0].parent_id if new_entries else record.head_id
         # Taken now: the caller may go on changing it.
         text = _RECORD.dump_json(record).decode()
-        made = Made(parent, new, text, list(record.branches))
+        branches = list(record.branches)
+        made = Made(parent, new, text, branches, record.forked_from)
         await _in_thread(
             partial(
                 self._records.write, record.conversation_id, made, expected_revision

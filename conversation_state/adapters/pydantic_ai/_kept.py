@@ -104,12 +104,15 @@ class Made(NamedTuple):
         record: Its record as JSON text.
 
         branches: The newest entries of the branches it left.
+
+        forked_from: The conversation it is a fork of, if it is one.
     """
 
     parent: str | None
     new: Sequence[New]
     record: str
     branches: Sequence[str]
+    forked_from: str | None = None
 
     @property
     def newest(self) -> str | None:
@@ -281,7 +284,16 @@ class Kept:
         head = found.head
         # If somebody went on since it was found, saving it fails.
         old = None if head is None else self.store.load(found.name)
-        state = grown(self._base(old, made.parent), made.new)
+        past = old
+        if old is None and made.forked_from is not None:
+            with suppress(NotSavedError):
+                past = self.store.load(name_of(made.forked_from))
+
+        base = self._base(past, made.parent)
+        if past is not old and base is past:
+            base = base.fork()
+
+        state = grown(base, made.new)
         revision = 0 if head is None else head.revision
         if state is not old:
             revision += 1
@@ -311,7 +323,7 @@ class Kept:
 
     def _base(self, old: Aggregator | None, parent: str | None) -> Aggregator:
         """
-        The state that ends with *parent*, and has the ledger of the *old* one.
+        A state that ends with *parent*, and has the ledger of the *old* one.
         """
         if old is not None:
             cut = 0 if parent is None else end_of(old.entries, parent)

@@ -1,0 +1,99 @@
+"""
+A travel desk with Pydantic AI, whose conversations are states in a store.
+
+    python examples/pydantic_ai_agent.py [sqlite:///talks.db]
+
+The model is scripted, so it needs neither a key nor a network. Another one in
+its place changes nothing else.
+"""
+
+import asyncio
+import sys
+
+from pydantic_ai import Agent
+from pydantic_ai.conversation import Conversation
+from pydantic_ai.messages import (
+    ModelMessage,
+    ModelResponse,
+    TextPart,
+    ToolCallPart,
+    ToolReturnPart,
+)
+from pydantic_ai.models.function import AgentInfo, FunctionModel
+
+from conversation_state.adapters import openai_chat
+from conversation_state.adapters.pydantic_ai import StoreBackend, TrimmedRequests
+from conversation_state.counting import TokenBudget
+from conversation_state.trimming import Trimmer, fit
+
+
+def answer(messages: list[ModelMessage], _info: AgentInfo) -> ModelResponse:
+    """
+    What the scripted model says: a call for each question, then an answer.
+    """
+    newest = messages[-1].parts[-1]
+    if isinstance(newest, ToolReturnPart):
+        return ModelResponse(parts=[TextPart(f"There is one {newest.content}.")])
+
+    town = str(getattr(newest, "content", "")).rstrip("?").split()[-1]
+    return ModelResponse(parts=[ToolCallPart("next_train", {"to": town})])
+
+
+async def main(url: str) -> None:
+    """
+    Talk, fork, go back, and leave.
+    """
+    # What is sent is trimmed; what is kept is whole.
+    trimmer = Trimmer(TokenBudget(context_window=60), fit(slack=20))
+    agent = Agent(
+        FunctionModel(answer),
+        instructions="Answer like a travel desk.",
+        capabilities=[TrimmedRequests(trimmer)],
+    )
+
+    @agent.tool_plain
+    def next_train(to: str) -> str:
+        """
+        When the next train goes.
+        """
+        return f"to {to} at noon"
+
+    async with StoreBackend.from_url(url) as backend:
+
+        async def say(prompt: str, key: str) -> Conversation:
+            """
+            One turn: loaded, run, saved.
+            """
+            talk = await backend.load(key) or Conversation(conversation_id=key)
+            result = await agent.run(prompt, conversation=talk)
+            await backend.save(result)
+            print(f"  {prompt}  {result.output}")
+            return result.conversation
+
+        print("A conversation:")
+        for town in ("Oslo", "Rome", "Bern"):
+            talk = await say(f"When is a train to {town}?", "desk")
+
+        print("A fork, which shares the past:")
+        fork = await backend.fork("desk", at=4, new_conversation_id="desk, again")
+        await say("When is a train to Wien?", fork.conversation_id)
+
+        print("Back to before Bern, and on:")
+        await backend.branch("desk", at=8, expected_revision=talk.revision)
+        await say("When is a train to Paris?", "desk")
+
+        for key in ("desk", "desk, again"):
+            state = await backend.load_state(key)
+            saves, spent = backend.store.head(key).revision, state.total_usage
+            print(f"{key}: {len(state)} messages, {saves} saves, {spent.total_tokens} tokens")
+
+        before = await backend.load_state("desk", at=3)
+        print(f"Save 3 is still there: {before[-1].text}")
+
+        export = openai_chat.dump(state.messages)
+        roles = ", ".join(message["role"] for message in export.payload["messages"])
+        print(f"For another provider: {roles}")
+
+
+if __name__ == "__main__":
+    asyncio.run(main(*sys.argv[1:] or ["memory:"]))
