@@ -85,7 +85,9 @@ async def main(url: str) -> None:
         for key in ("desk", "desk, again"):
             state = await backend.load_state(key)
             saves, spent = backend.store.head(key).revision, state.total_usage
-            print(f"{key}: {len(state)} messages, {saves} saves, {spent.total_tokens} tokens")
+            print(
+                f"{key}: {len(state)} messages, {saves} saves, {spent.total_tokens} tokens"
+            )
 
         before = await backend.load_state("desk", at=3)
         print(f"Save 3 is still there: {before[-1].text}")

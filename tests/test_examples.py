@@ -456,3 +456,18 @@ class TestLangGraphAgent:
         assert '"tool_use_id": "call_Basel"' in lines["for Anthropic"]
         assert "nothing" == lines["damaged"].strip()
         assert path.stat().st_size // 1000 == int(lines["the file"].split()[0]) < 600
+class TestPydanticAIAgent:
+    def test_talks(self, tmp_path):
+        """
+        A conversation forks, goes back, is kept whole, and leaves.
+        """
+        url = f"sqlite:///{tmp_path}/talks.db"
+        said = run("examples/pydantic_ai_agent.py", url).splitlines()
+
+        assert "  When is a train to Wien?  There is one to Wien at noon." in said
+        assert [
+            "desk: 13 messages, 5 saves, 674 tokens",
+            "desk, again: 9 messages, 2 saves, 674 tokens",
+            "Save 3 is still there: There is one to Bern at noon.",
+        ] == said[-4:-1]
+        assert said[-1].startswith("For another provider: system, user, assistant")

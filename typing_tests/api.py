@@ -4,7 +4,7 @@ What type checkers must infer, and what they must refuse. Checked, never run.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Annotated, Any, TypedDict, assert_type
@@ -14,6 +14,10 @@ from langchain_core.chat_history import BaseChatMessageHistory
 from langchain_core.messages import BaseMessage
 import agents as agents_sdk
 from langgraph.checkpoint.base import BaseCheckpointSaver, CheckpointTuple
+from pydantic_ai.capabilities import AbstractCapability
+from pydantic_ai.conversation import Conversation
+from pydantic_ai.conversation_store import ConversationStore
+from pydantic_ai.messages import ModelMessage
 
 from conversation_state import (
     Aggregator,
@@ -44,6 +48,8 @@ from conversation_state.adapters.langgraph import (
     StateChannel,
     add_to_state,
 )
+from conversation_state.adapters import Export, pydantic_ai
+from conversation_state.adapters.pydantic_ai import StoreBackend
 from conversation_state.aggregator import Entry, LedgerEntry, Messages
 from conversation_state.cells import Cell, Watch
 from conversation_state.chunks import Accumulator, concat_rows
@@ -361,3 +367,22 @@ async def in_sessions(result: agents_sdk.RunResult) -> None:
     assert_type(await session.record(result, model="gpt-5"), Usage)
     await session.record(talk)  # type: ignore[arg-type]
     await session.fork("bob", 5)  # type: ignore[call-arg]
+
+
+# Pydantic AI
+
+backend = StoreBackend.from_url("memory:")
+hosted: ConversationStore = backend
+assert_type(backend, StoreBackend)
+assert_type(backend.store, Store)
+assert_type(pydantic_ai.load([]), tuple[Message, ...])
+assert_type(pydantic_ai.dump(talk.messages), Export)
+trimmed = pydantic_ai.history_processor(Trimmer(None))
+assert_type(trimmed, Callable[[list[ModelMessage]], list[ModelMessage]])
+pydantic_ai.history_processor(8_000)  # type: ignore[arg-type]
+capability: AbstractCapability[None] = pydantic_ai.TrimmedRequests(Trimmer(None))
+
+
+async def in_an_agent() -> None:
+    assert_type(await backend.load_state("talk"), Aggregator)
+    assert_type(await backend.load("talk"), Conversation | None)

@@ -122,7 +122,9 @@ class TestAsTheOwnStore:
 
         async def use(backend):
             saved = await grown(backend, 3)
-            branch = await backend.branch("talk", at=3, expected_revision=saved.revision)
+            branch = await backend.branch(
+                "talk", at=3, expected_revision=saved.revision
+            )
             branch.messages.append(says("Another answer."))
             await backend.save(branch)
             record = await backend.read_record("talk")
@@ -170,7 +172,10 @@ class TestAsTheOwnStore:
             records = await backend.list_conversations()
             return (
                 [dump_of(one.messages) for one in (whole, some)],
-                [dump_of((await backend.load(key)).messages) for key in ("whole", "some")],
+                [
+                    dump_of((await backend.load(key)).messages)
+                    for key in ("whole", "some")
+                ],
                 [(one.conversation_id, one.forked_from) for one in records],
             )
 
@@ -425,7 +430,9 @@ class TestStates:
             return counts
 
         counts = asyncio.run(talk())
-        steps = [after - before for before, after in zip(counts, counts[1:], strict=False)]
+        steps = [
+            after - before for before, after in zip(counts, counts[1:], strict=False)
+        ]
 
         # One of each is the record.
         assert [3, 1, 1, 1] == steps
@@ -438,9 +445,10 @@ class TestStates:
         url = f"sqlite:///{tmp_path}/talks.db"
 
         async def talk():
-            async with StoreBackend.from_url(url) as one, StoreBackend.from_url(
-                url
-            ) as two:
+            async with (
+                StoreBackend.from_url(url) as one,
+                StoreBackend.from_url(url) as two,
+            ):
                 saved = await grown(one, 3)
                 branch = await two.branch(
                     "talk", at=2, expected_revision=saved.revision

@@ -59,7 +59,10 @@ def talk(turns, **fields):
     system = SystemPromptPart("SYSTEM", timestamp=NEW_YEAR)
     history = [ModelRequest(parts=[system, *asks("first" * 8).parts], **fields)]
     for turn in range(turns):
-        history += [says(f"answer {turn} " * 4), asks(f"question {turn} " * 4, **fields)]
+        history += [
+            says(f"answer {turn} " * 4),
+            asks(f"question {turn} " * 4, **fields),
+        ]
 
     return history
 
