@@ -39,6 +39,13 @@ def answer(messages: list[ModelMessage], _info: AgentInfo) -> ModelResponse:
     return ModelResponse(parts=[ToolCallPart("next_train", {"to": town})])
 
 
+def tell(line: str) -> None:
+    """
+    Show a line.
+    """
+    sys.stdout.write(f"{line}\n")
+
+
 async def main(url: str) -> None:
     """
     Talk, fork, go back, and leave.
@@ -67,34 +74,33 @@ async def main(url: str) -> None:
             talk = await backend.load(key) or Conversation(conversation_id=key)
             result = await agent.run(prompt, conversation=talk)
             await backend.save(result)
-            print(f"  {prompt}  {result.output}")
+            tell(f"  {prompt}  {result.output}")
             return result.conversation
 
-        print("A conversation:")
+        tell("A conversation:")
         for town in ("Oslo", "Rome", "Bern"):
             talk = await say(f"When is a train to {town}?", "desk")
 
-        print("A fork, which shares the past:")
+        tell("A fork, which shares the past:")
         fork = await backend.fork("desk", at=4, new_conversation_id="desk, again")
         await say("When is a train to Wien?", fork.conversation_id)
 
-        print("Back to before Bern, and on:")
+        tell("Back to before Bern, and on:")
         await backend.branch("desk", at=8, expected_revision=talk.revision)
         await say("When is a train to Paris?", "desk")
 
         for key in ("desk", "desk, again"):
             state = await backend.load_state(key)
-            saves, spent = backend.store.head(key).revision, state.total_usage
-            print(
-                f"{key}: {len(state)} messages, {saves} saves, {spent.total_tokens} tokens"
-            )
+            saves = backend.store.head(key).revision
+            spent = state.total_usage.total_tokens
+            tell(f"{key}: {len(state)} messages, {saves} saves, {spent} tokens")
 
         before = await backend.load_state("desk", at=3)
-        print(f"Save 3 is still there: {before[-1].text}")
+        tell(f"Save 3 is still there: {before[-1].text}")
 
         export = openai_chat.dump(state.messages)
         roles = ", ".join(message["role"] for message in export.payload["messages"])
-        print(f"For another provider: {roles}")
+        tell(f"For another provider: {roles}")
 
 
 if __name__ == "__main__":

@@ -81,6 +81,7 @@ THIRD_PARTIES = {
     "openai": {"adapters.openai_chat", "adapters.openai_responses"},
     "orjson": {"_canonical", "codec"},
     "psycopg": {"store"},
+    "pydantic": {"adapters.pydantic_ai"},
     "pydantic_ai": {"adapters.pydantic_ai"},
     "pyrsistent": {"_persistent"},
     "pytest": {"testing"},

@@ -60,6 +60,13 @@ from tests.adapters.pydantic_ai import (
 )
 
 
+def without_place(part):
+    """
+    *part*, or a call, wherever it stood.
+    """
+    return attrs.evolve(part, index=None)
+
+
 def ours(messages):
     """
     *messages*, loaded.
@@ -101,8 +108,8 @@ class TestContract(AdapterContract):
             meta = attrs.evolve(meta, usage=None)
 
         return found.replace(
-            content=[attrs.evolve(part, index=None) for part in found.parts],
-            tool_calls=[attrs.evolve(call, index=None) for call in found.tool_calls],
+            content=[without_place(part) for part in found.parts],
+            tool_calls=[without_place(call) for call in found.tool_calls],
             response=None if meta == ResponseMeta() else meta,
         )
 

@@ -4,6 +4,8 @@ do.
 """
 
 import asyncio
+from itertools import pairwise
+from typing import Any
 
 import pytest
 from pydantic_ai import Agent
@@ -304,7 +306,7 @@ class TestStates:
         """
         Each save is a revision, and the id the name.
         """
-        backend = StoreBackend(store)
+        backend: Any = StoreBackend(store)
         asyncio.run(grown(backend, 3))
         state = asyncio.run(backend.load_state("talk"))
 
@@ -320,7 +322,7 @@ class TestStates:
         What somebody else added is in the history, and who loaded before is
         told so.
         """
-        backend = StoreBackend(store)
+        backend: Any = StoreBackend(store)
         stale = asyncio.run(grown(backend, 1))
         store.update("talk", lambda state: state.add(UserMessage("From elsewhere")))
         found = asyncio.run(backend.load("talk"))
@@ -344,7 +346,7 @@ class TestStates:
         """
         said = [UserMessage("Hi!"), AssistantMessage("Hello."), UserMessage("And?")]
         store.save("theirs", Aggregator.new(messages=said))
-        backend = StoreBackend(store)
+        backend: Any = StoreBackend(store)
         fork = asyncio.run(backend.fork("theirs", new_conversation_id="ours"))
         found = asyncio.run(backend.load("theirs"))
         found.messages.append(says("Well."))
@@ -361,7 +363,7 @@ class TestStates:
         What a response cost is in the ledger once, in forks, after branches
         and when a history was rewritten.
         """
-        backend = StoreBackend(store)
+        backend: Any = StoreBackend(store)
 
         async def talk():
             saved = await grown(backend, 3)
@@ -385,7 +387,7 @@ class TestStates:
         """
         Servers that give every response one id do not make it cheaper.
         """
-        backend = StoreBackend(store)
+        backend: Any = StoreBackend(store)
         same = {"provider_response_id": "same"}
         messages = [
             says("a", usage=RequestUsage(output_tokens=1), **same),
@@ -410,7 +412,7 @@ class TestStates:
                 added.append(call.rows)
 
         store = Store(Watched(MemoryBackend(), told))
-        backend = StoreBackend(store)
+        backend: Any = StoreBackend(store)
 
         async def talk():
             saved = await grown(backend, 40)
@@ -430,9 +432,7 @@ class TestStates:
             return counts
 
         counts = asyncio.run(talk())
-        steps = [
-            after - before for before, after in zip(counts, counts[1:], strict=False)
-        ]
+        steps = [after - before for before, after in pairwise(counts)]
 
         # One of each is the record.
         assert [3, 1, 1, 1] == steps
@@ -455,7 +455,7 @@ class TestStates:
                 )
                 branch.messages += turn(7)
                 await two.save(branch)
-                record = await one.read_record("talk")
+                record: Any = await one.read_record("talk")
                 back = await one.branch(
                     "talk",
                     from_entry=record.branches[0],
@@ -472,7 +472,7 @@ class TestStates:
         """
         An agent's runs are saved, and loaded, as Pydantic AI says they are.
         """
-        backend = StoreBackend(store)
+        backend: Any = StoreBackend(store)
         agent = Agent(TestModel(), instructions="Be kind.")
 
         @agent.tool_plain
@@ -510,7 +510,7 @@ class TestWrite:
         """
         Entries that do not follow each other are refused.
         """
-        backend = StoreBackend(store)
+        backend: Any = StoreBackend(store)
         one = ConversationEntry(parent_id=None, message=asks("Hi!"))
         two = ConversationEntry(parent_id="other", message=asks("Hi!"))
         for entries, head in (([one, two], two.id), ([one, one], one.id), ([one], "x")):
@@ -540,13 +540,13 @@ class TestWrite:
         """
         A message that can't be kept leaves the conversation as it was.
         """
-        backend = StoreBackend(store)
+        backend: Any = StoreBackend(store)
         saved = asyncio.run(grown(backend, 1))
         saved.messages += [
             asks("fine"),
             ModelRequest(parts=[], metadata={"a": object()}),
         ]
-        with pytest.raises(ValueError, match="(?i)serializ|object"):
+        with pytest.raises(ValueError, match=r"(?i)serializ|object"):
             asyncio.run(backend.save(saved))
 
         assert 1 == store.head("talk").revision
@@ -557,7 +557,7 @@ class TestWrite:
         What is no open store is said at once.
         """
         with pytest.raises(TypeError, match="takes an open store, got a str"):
-            StoreBackend("sqlite:///talks.db")
+            StoreBackend("sqlite:///talks.db")  # type: ignore[arg-type]  # on purpose
 
     def test_names(self):
         """

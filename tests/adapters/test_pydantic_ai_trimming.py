@@ -82,6 +82,20 @@ def is_valid(history):
     return isinstance(history[-1], ModelRequest)
 
 
+def processor(trimmer):
+    """
+    A history processor.
+    """
+    return history_processor(trimmer)
+
+
+def awaited(trimmer):
+    """
+    One that is awaited.
+    """
+    return ahistory_processor(trimmer)
+
+
 class Seen:
     """
     A model that remembers what it was shown.
@@ -107,7 +121,7 @@ class TestHistoryProcessor:
         prompt is left with that.
         """
         history = talk(9)
-        kept = history_processor(within(60))(history)
+        kept = processor(within(60))(history)
 
         assert [SystemPromptPart] == [type(part) for part in kept[0].parts]
         assert history[0].parts[0] is kept[0].parts[0]
@@ -120,7 +134,7 @@ class TestHistoryProcessor:
         A history that fits is what it was.
         """
         history = talk(3)
-        kept = history_processor(within(9_999))(history)
+        kept = processor(within(9_999))(history)
 
         assert [id(message) for message in history] == [id(message) for message in kept]
 
@@ -128,7 +142,7 @@ class TestHistoryProcessor:
         """
         A request that is kept in part is the same object each time.
         """
-        process, history = history_processor(within(60)), talk(9)
+        process, history = processor(within(60)), talk(9)
 
         assert process(history)[0] is process(history)[0]
 
@@ -136,7 +150,7 @@ class TestHistoryProcessor:
         """
         A message whose parts were replaced is another one.
         """
-        process, history = history_processor(within(60)), talk(1)
+        process, history = processor(within(60)), talk(1)
         process(history)
         history[-1].parts = [UserPromptPart("new")]
 
@@ -156,7 +170,7 @@ class TestHistoryProcessor:
                 history.append(asks("next"))
 
         try:
-            kept = history_processor(within(tokens))(history)
+            kept = processor(within(tokens))(history)
         except BudgetExceededError:
             return
 
@@ -172,7 +186,7 @@ class TestHistoryProcessor:
         def first_gone(view):
             return view.remove(1)
 
-        kept = history_processor(within(999, first_gone))(history)
+        kept = processor(within(999, first_gone))(history)
 
         assert [history[0], history[3], history[4]] == kept
 
@@ -181,7 +195,7 @@ class TestHistoryProcessor:
         A call that nobody answered is answered by an error.
         """
         history = [asks("?"), calls("c1"), asks("Hello?")]
-        kept = history_processor(within(999, lambda view: view))(history)
+        kept = processor(within(999, lambda view: view))(history)
         (answer,) = kept[2].parts
 
         assert ("c1", "failed") == (answer.tool_call_id, answer.outcome)
@@ -195,7 +209,7 @@ class TestHistoryProcessor:
         history = [asks("?"), calls("c1", "c2"), answers("c1", "c2", text="x" * 400)]
         history[2].parts = [*history[2].parts, UserPromptPart("And?")]
         history[2].metadata = {"kept": True}
-        kept = history_processor(within(999, shorten_tool_results(10)))(history)
+        kept = processor(within(999, shorten_tool_results(10)))(history)
 
         assert history[:2] == kept[:2]
         assert [True, True] == [len(part.content) < 200 for part in kept[2].parts[:2]]
@@ -209,7 +223,7 @@ class TestHistoryProcessor:
         """
         history = talk(3)
         step = compact(range(2, 6), lambda messages: f"{len(messages)} messages")
-        kept = history_processor(within(999, step))(history)
+        kept = processor(within(999, step))(history)
 
         assert history[0] is kept[0]
         assert "4 messages" == kept[1].parts[0].content
@@ -220,9 +234,9 @@ class TestHistoryProcessor:
         Instructions take up room once, however often they are said.
         """
         told = {"instructions": "x" * 80}
-        plain = history_processor(within(100))(talk(9))
-        kept = history_processor(within(100))(talk(9, **told))
-        none = history_processor(within(100 + 20))(talk(9, **told))
+        plain = processor(within(100))(talk(9))
+        kept = processor(within(100))(talk(9, **told))
+        none = processor(within(100 + 20))(talk(9, **told))
 
         assert len(kept) < len(plain) == len(none)
 
@@ -236,7 +250,7 @@ class TestHistoryProcessor:
             counted.append(message.text)
             return by_characters(message)
 
-        process = history_processor(within(9_999, counter=counter))
+        process = processor(within(9_999, counter=counter))
         history = talk(0, instructions="Be kind.")
         for turn in range(50):
             history += [says(f"answer {turn}"), asks(f"question {turn}")]
@@ -248,7 +262,7 @@ class TestHistoryProcessor:
         """
         What is gone from memory is remembered by nobody.
         """
-        process = history_processor(within(9_999))
+        process = processor(within(9_999))
         process(talk(3))
         gc.collect()
         cells = [cell.cell_contents for cell in process.__closure__]
@@ -260,7 +274,7 @@ class TestHistoryProcessor:
         """
         With slack, a request begins as the one before did, most of the time.
         """
-        process, history = history_processor(within(150, fit(slack=60))), talk(0)
+        process, history = processor(within(150, fit(slack=60))), talk(0)
         begins = []
         for turn in range(30):
             history += [says(f"answer {turn} " * 2), asks(f"question {turn} " * 2)]
@@ -279,13 +293,13 @@ class TestHistoryProcessor:
         """
         Any function from messages to a view is a trimmer.
         """
-        assert len(history_processor(trimmer)(talk(9))) < 19
+        assert len(processor(trimmer)(talk(9))) < 19
 
     def test_newest_left_out(self):
         """
         A view without the newest request is refused, in words.
         """
-        process = history_processor(lambda said: TrimContext.of(said).remove([3, 4]))
+        process = processor(lambda said: TrimContext.of(said).remove([3, 4]))
 
         with pytest.raises(InvalidTranscriptError, match="leaves out messages"):
             process(talk(1))
@@ -295,19 +309,19 @@ class TestHistoryProcessor:
         What is no trimmer, and what gives no view, is said at once.
         """
         with pytest.raises(TypeError, match="takes a Trimmer, got a TokenBudget"):
-            history_processor(TokenBudget(context_window=9))
+            processor(TokenBudget(context_window=9))
 
         with pytest.raises(TypeError, match="gave a list"):
-            history_processor(list)(talk(1))
+            processor(list)(talk(1))
 
         with pytest.raises(TypeError, match="takes a Trimmer, got a function"):
-            ahistory_processor(lambda said: said)
+            awaited(lambda said: said)
 
     def test_nothing(self):
         """
         Of nothing, nothing is kept.
         """
-        assert [] == history_processor(within(9))([])
+        assert [] == processor(within(9))([])
 
 
 def said(agent, turns):
@@ -336,9 +350,9 @@ class TestAgents:
         The model sees what fits, turn after turn, and the system prompt.
         """
         seen = Seen()
-        processor = history_processor(within(80))
+        shows = processor(within(80))
         agent = Agent(
-            seen.model, system_prompt="SYSTEM", capabilities=[ProcessHistory(processor)]
+            seen.model, system_prompt="SYSTEM", capabilities=[ProcessHistory(shows)]
         )
         said(agent, 12)
 
@@ -367,7 +381,7 @@ class TestAgents:
             await asyncio.sleep(0)
             return view.remove(range(1, 3))
 
-        process = ahistory_processor(within(9_999, summed_up, keep_last(9)))
+        process = awaited(within(9_999, summed_up, keep_last(9)))
         history = talk(4)
         kept = asyncio.run(process(history))
 
@@ -379,7 +393,7 @@ class TestAgents:
         """
         history = talk(5)
         before = copy.deepcopy(history)
-        history_processor(within(60))(history)
+        processor(within(60))(history)
 
         assert before == history
         assert all(isinstance(one, UserMessage) for one in load([history[-1]]))

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import dataclasses
 import weakref
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 from conversation_state.adapters._export import notes_of
@@ -76,7 +76,7 @@ def history_processor(trimmer: Trims) -> Callable[[History], History]:
 
 def ahistory_processor(
     trimmer: Trimmer,
-) -> Callable[[History], Awaitable[History]]:
+) -> Callable[[History], Coroutine[Any, Any, History]]:
     """
     The same for a `Trimmer` with steps that have to be awaited.
     """
