@@ -7,7 +7,7 @@ from __future__ import annotations
 import dataclasses
 import weakref
 from collections.abc import Callable, Coroutine, Iterable, Sequence
-from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, cast
 
 from conversation_state.adapters._export import notes_of
 from conversation_state.adapters.pydantic_ai._dump import as_objects, dump_data
@@ -102,8 +102,7 @@ def _checked(trimmer: Any) -> Trims:
         )
         raise TypeError(msg)
 
-    trims: Trims = trimmer
-    return trims
+    return cast(Trims, trimmer)
 
 
 class _Loaded:
