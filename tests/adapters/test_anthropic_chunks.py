@@ -11,6 +11,7 @@ import attrs
 import pytest
 from hypothesis import strategies as st
 
+from conversation_state._persistent import thaw
 from conversation_state.adapters import anthropic
 from conversation_state.adapters.anthropic import (
     dump,
@@ -40,7 +41,7 @@ from tests.adapters.anthropic import (
     stop,
     text,
 )
-from tests.adapters.stream_contract import StreamContract
+from tests.adapters.stream_contract import StreamContract, calls_made_by
 
 STREAMS = Path(__file__).parents[3] / "shared" / "data" / "streams" / "anthropic"
 
@@ -517,6 +518,35 @@ class TestResponse:
 
         assert {"cache_write_tokens": 6} == dict(message.response.usage.extra)
 
+    def test_usage_that_grows(self):
+        """
+        What is told anew of the usage is read once, however much there is.
+        """
+
+        def cost(size):
+            events = [last(usage={f"k{at}": at + 1}) for at in range(size)]
+            return calls_made_by(lambda: collected(*events))
+
+        message = collected(*[last(usage={f"k{at}": at + 1}) for at in range(3)])
+
+        extra = dict(message.response.usage.extra)
+        assert {**extra, "k0": 1, "k1": 2, "k2": 3} == extra
+        assert cost(300) - cost(200) <= 1.1 * (cost(200) - cost(100))
+
+    def test_too_much_together(self):
+        """
+        Counts that are too large together are kept as they were told.
+        """
+        message = collected(
+            start(usage={"input_tokens": 2**62}),
+            last(usage={"cache_read_input_tokens": 2**62}),
+        )
+
+        assert message.response.usage is None
+        assert {"input_tokens": 2**62, "cache_read_input_tokens": 2**62} == (
+            thaw(notes(message)["response"]["usage"])
+        )
+
     def test_no_usage(self):
         """
         Where none is told, there is none.
@@ -575,6 +605,19 @@ class TestResponse:
             dict(each) for each in told["events"]
         )
         assert {"cost": 1, "p": "abc"} == told["event"]
+
+    @pytest.mark.parametrize("kind", [{}, {"type": None}, {"type": 3}])
+    def test_deltas_of_no_type(self, kind):
+        """
+        A piece that does not say what it is, of a block that is held, is kept.
+        """
+        message = collected(
+            begin({"type": "hologram"}),
+            {**delta("x"), "delta": {**kind, "of": [1]}},
+            stop(),
+        )
+
+        assert [{**kind, "of": [1]}] == thaw(notes(message.content[0])["deltas"])
 
     def test_unknown_deltas(self):
         """

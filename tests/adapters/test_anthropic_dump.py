@@ -503,9 +503,20 @@ class TestCalls:
         )
         calls, results = [message["content"] for message in payload["messages"]]
 
-        assert ["f_g_0", "f_g_0_", "call_2"] == [each["id"] for each in calls]
-        assert ["f_g_0_", "f_g_0"] == [each["tool_use_id"] for each in results]
+        assert ["f_g_0", "f_g_0_1", "call_2"] == [each["id"] for each in calls]
+        assert ["f_g_0_1", "f_g_0"] == [each["tool_use_id"] for each in results]
         assert {"id"} == {what for _, what in lost}
+
+    def test_many_ids_alike(self):
+        """
+        However many ids are one when they are mended, they stay short.
+        """
+        calls = [ToolCall(chr(0x4E00 + at), "f") for at in range(500)]
+        payload, _ = said(AssistantMessage(tool_calls=calls))
+        ids = [block["id"] for block in payload["messages"][0]["content"]]
+
+        assert ["_", "__1", "__2", "__499"] == [*ids[:3], ids[-1]]
+        assert 500 == len(set(ids))
 
     def test_two_without_ids(self):
         """

@@ -4,7 +4,7 @@ From a stream of Anthropic Messages to chunks.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterable, AsyncIterator, Iterable, Iterator
+from collections.abc import AsyncIterable, AsyncIterator, Iterable, Iterator, Mapping
 from typing import Any
 
 from conversation_state._persistent import EMPTY_MAP
@@ -106,9 +106,7 @@ class _Stream:
         self._next = 0
         self._finish_reason = ""
         self._model = ""
-        self._usage: Usage | None = None
-        self._spent: dict[str, Any] = {}
-        self._of_usage: dict[str, Any] = {}
+        self._spent: dict[str, Any] | None = None
         self._of_response: dict[str, Any] = {}
         self._of_events: dict[str, Any] = {}
         self._others: list[Any] = []
@@ -263,14 +261,9 @@ class _Stream:
         path = f"{place.path}.usage"
         told = place.reading.json(block, path)
         if is_map(told):
-            spent = {
-                **told,
-                **self._spent,
-                **{key: count for key, count in told.items() if count is not None},
-            }
-            usage, left = read_usage(place.reading, spent, path)
+            usage, _ = read_usage(place.reading, told, path)
             if usage is not None:
-                self._spent, self._usage, self._of_usage = spent, usage, left
+                self._spend(told)
         else:
             place.reading.wrong(path, block, "an object or null")
 
@@ -344,6 +337,26 @@ class _Stream:
 
         return chunks
 
+    def _spend(self, told: Mapping[str, Any]) -> None:
+        """
+        Note what was spent until now: null is nothing told.
+        """
+        spent = self._spent = {} if self._spent is None else self._spent
+        for key, count in told.items():
+            if count is not None or key not in spent:
+                spent[key] = count
+
+    def _usage(self) -> tuple[Usage | None, dict[str, Any]]:
+        """
+        What was spent, and what was told of it besides.
+        """
+        if self._spent is None:
+            return None, {}
+
+        # Each count was read when it came, so that only their sum can be wrong.
+        usage, left = read_usage(Reading(), self._spent, "$")
+        return usage, self._spent if usage is None else left
+
     def end(self, *, broken: bool) -> Iterator[AssistantMessage]:
         """
         What is told at the end, and what was not sent to its end.
@@ -352,8 +365,9 @@ class _Stream:
             yield from self._stop(at, broken=True)
 
         response = dict(self._of_response)
-        if self._of_usage:
-            response["usage"] = self._of_usage
+        usage, left = self._usage()
+        if left:
+            response["usage"] = left
 
         notes: dict[str, Any] = {
             name: told
@@ -371,6 +385,6 @@ class _Stream:
         # As a response has it, of which no block is the whole text.
         yield AssistantMessage(
             (),
-            response=ResponseMeta(reason, self._usage, None, self._model),
+            response=ResponseMeta(reason, usage, None, self._model),
             metadata=metadata,
         )

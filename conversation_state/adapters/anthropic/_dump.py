@@ -104,6 +104,7 @@ class _Dumping:
         self._write = write
         self._ids: dict[str, str] = {}
         self._taken: set[str] = set()
+        self._times: dict[str, int] = {}
         self._tools: dict[str, str] = {}
 
     def spoken(self, message: SystemMessage | UserMessage, path: str) -> None:
@@ -256,9 +257,10 @@ class _Dumping:
         """
         found = self._ids.get(name) if name else None
         if found is None:
-            found = _UNFIT.sub("_", name) or f"call_{len(self._taken)}"
+            fit = found = _UNFIT.sub("_", name) or f"call_{len(self._taken)}"
             while found in self._taken:
-                found += "_"
+                self._times[fit] = self._times.get(fit, 0) + 1
+                found = f"{fit}_{self._times[fit]}"
 
             self._taken.add(found)
             self._ids[name] = found

@@ -257,7 +257,8 @@ class _Held(Open):
 
         # All else that is known of is sent in texts.
         rest: dict[str, Any] = {}
-        given = delta.reading.rest(delta.raw, _TYPE, delta.path)
+        given = delta.reading.rest(delta.raw, frozenset(), delta.path)
+        kind = {key: given.pop(key) for key in _TYPE & given.keys()}
         for key, value in given.items():
             before = self._raw.get(key)
             if isinstance(value, str) and (before is None or isinstance(before, str)):
@@ -266,7 +267,7 @@ class _Held(Open):
                 rest[key] = value
 
         if rest:
-            self._deltas.append({"type": delta.raw["type"], **rest})
+            self._deltas.append({**kind, **rest})
 
         return []
 
