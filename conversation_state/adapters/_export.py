@@ -19,7 +19,7 @@ write. What does not: what they share when they load (`_reading`).
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple, TypeGuard
 
 import attrs
@@ -33,9 +33,11 @@ __all__ = [
     "Export",
     "Lost",
     "Writing",
+    "in_order",
     "list_of",
     "map_of",
     "notes_of",
+    "signer_of",
     "written_over",
 ]
 
@@ -151,6 +153,30 @@ def written_over(keys: Mapping[str, Any], raw: dict[str, Any]) -> dict[str, Any]
     return raw
 
 
+def in_order(
+    parts: tuple[Part, ...], calls: tuple[ToolCall, ...], path: str
+) -> Iterator[tuple[str, Part | ToolCall]]:
+    """
+    *parts* and *calls* of the message at *path*, and where they are: both in
+    their own order, and a call before the parts that came after it.
+    """
+    todo = [(call, f"{path}.tool_calls[{at}]") for at, call in enumerate(calls)]
+    todo.reverse()
+    for at, part in enumerate(parts):
+        while todo and _is_before(todo[-1][0], part):
+            call, here = todo.pop()
+            yield here, call
+
+        yield f"{path}.parts[{at}]", part
+
+    for call, here in reversed(todo):
+        yield here, call
+
+
+def _is_before(call: ToolCall, part: Part) -> bool:
+    return call.index is not None and part.index is not None and call.index < part.index
+
+
 class Writing:
     """
     One payload while it is written. Never leaves the function that writes it.
@@ -201,6 +227,17 @@ class Writing:
 
         return notes_of(metadata, self.provider)
 
+    def notes_on(self, message: Message, path: str) -> Mapping[str, Any]:
+        """
+        The notes on *message*; what was mended in it is lost.
+        """
+        notes = self.notes(message, path)
+        for where in list_of(notes, "mended"):
+            why = "held half of a surrogate pair, in whose place U+FFFD is sent"
+            self.lose(path, str(where), why)
+
+        return notes
+
     def unknown(self, raw: Mapping[str, Any], source: str, path: str, key: str) -> Any:
         """
         *raw*, an unknown part or message, as it was said to its *source*; None
@@ -217,6 +254,17 @@ class Writing:
 
 def _number(lost: Lost) -> int:
     return int(lost.path[len("messages[") : lost.path.index("]")])
+
+
+def signer_of(metadata: Mapping[str, Any], provider: str) -> str:
+    """
+    Who signed what has this *metadata*, if that is not *provider*: "" if it is,
+    or if nobody's notes say who; then it was made by hand, for whom it suits.
+    """
+    if provider in metadata:
+        return ""
+
+    return next((name for name in PROVIDERS if name in metadata), "")
 
 
 NEWER = "a newer version of this library wrote it"

@@ -18,11 +18,9 @@ from conversation_state._persistent import EMPTY_MAP, thaw
 from conversation_state.adapters._export import (
     PROVIDERS,
     Writing,
-    list_of,
     map_of,
 )
 from conversation_state.adapters._reading import Place, is_map
-from conversation_state.messages import Message
 from conversation_state.parts import Part
 
 __all__ = [
@@ -32,7 +30,6 @@ __all__ = [
     "is_plain",
     "lose_each",
     "note_mended",
-    "noted",
     "ordered",
     "own_of",
     "read_extra",
@@ -115,18 +112,6 @@ def note_mended(place: Place, before: int) -> None:
     if where:
         # A message that is the whole document has nothing before the dot.
         place.notes["mended"] = [each[len(place.path) + 1 :] for each in where]
-
-
-def noted(write: Writing, message: Message, path: str) -> Mapping[str, Any]:
-    """
-    The notes on *message*; what was mended in it is lost.
-    """
-    notes = write.notes(message, path)
-    for where in list_of(notes, "mended"):
-        why = "held half of a surrogate pair, in whose place U+FFFD is sent"
-        write.lose(path, str(where), why)
-
-    return notes
 
 
 def lose_each(write: Writing, path: str, fields: Mapping[str, bool], why: str) -> None:

@@ -14,6 +14,7 @@ from collections.abc import Iterable, Mapping
 from math import isfinite
 from typing import Any, NamedTuple
 
+from conversation_state.adapters._counting import is_count
 from conversation_state.adapters._reading import (
     Place,
     Reading,
@@ -47,8 +48,6 @@ __all__ = [
 
 # Where the content is in the blocks that hold no url.
 SLOTS = {"file": "file_data", "input_audio": "data"}
-
-_MOST = 2**63 - 1
 
 
 class Content(NamedTuple):
@@ -256,10 +255,6 @@ def _number(value: Any) -> float | None:
 _CACHE_WRITES = frozenset({"cache_creation_tokens", "cache_write_tokens"})
 
 
-def _is_count(value: Any) -> bool:
-    return value.__class__ is int and 0 <= value <= _MOST
-
-
 def counts_of(
     read: Reading, block: Mapping[Any, Any], known: tuple[str, ...], path: str
 ) -> tuple[dict[str, int], dict[str, int], dict[str, Any]]:
@@ -272,11 +267,11 @@ def counts_of(
     left: dict[str, Any] = {}
     for key, value in block.items():
         if key in known:
-            if _is_count(value):
+            if is_count(value):
                 counts[key] = value
             elif value is not None:
                 read.wrong(f"{path}.{key}", value, "an integer from 0 to 2**63 - 1")
-        elif isinstance(key, str) and mended(key) == key and _is_count(value):
+        elif isinstance(key, str) and mended(key) == key and is_count(value):
             others[key] = value
         else:
             left[key] = value

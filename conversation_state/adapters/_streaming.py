@@ -29,6 +29,7 @@ __all__ = [
     "Streaming",
     "achunks_of",
     "add_to",
+    "checked_choice",
     "chunks_of",
 ]
 
@@ -122,6 +123,21 @@ async def achunks_of(
 
     if failure is not None:
         raise failure
+
+
+def checked_choice(choice: int) -> int:
+    """
+    *choice*, the number of one of several answers.
+
+    Raises:
+        ValueError:
+            If it is none.
+    """
+    if choice.__class__ is not int or choice < 0:
+        msg = f"choice is {choice!r}; expected the number of an answer, from 0 on"
+        raise ValueError(msg)
+
+    return choice
 
 
 class Cut:

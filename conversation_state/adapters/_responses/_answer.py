@@ -8,11 +8,11 @@ from collections.abc import Mapping
 from typing import Any
 
 from conversation_state.adapters._export import (
-    PROVIDERS,
     Writing,
     list_of,
     map_of,
     notes_of,
+    signer_of,
     written_over,
 )
 from conversation_state.adapters._responses._blocks import write_block
@@ -211,9 +211,7 @@ def _signature(part: ReasoningPart) -> str:
     """
     What *part* is signed with, if it was this provider, or nobody knows who.
     """
-    own = SOURCE in part.metadata
-    foreign = any(provider in part.metadata for provider in PROVIDERS)
-    return part.signature if own or not foreign else ""
+    return "" if signer_of(part.metadata, SOURCE) else part.signature
 
 
 def _thought(part: ReasoningPart, notes: Mapping[str, Any]) -> dict[str, Any] | None:

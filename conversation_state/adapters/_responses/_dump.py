@@ -10,7 +10,6 @@ from typing import Any
 from conversation_state.adapters._export import (
     Export,
     Writing,
-    list_of,
     map_of,
     notes_of,
     written_over,
@@ -129,13 +128,9 @@ def _notes(write: Writing, message: Message, path: str) -> Mapping[str, Any]:
     """
     The notes on *message*; its name, and what was mended in it, is lost.
     """
-    notes = write.notes(message, path)
+    notes = write.notes_on(message, path)
     if message.name:
         write.lose(path, "name", "nobody has a name of their own here")
-
-    for where in list_of(notes, "mended"):
-        why = "held half of a surrogate pair, in whose place U+FFFD is sent"
-        write.lose(path, str(where), why)
 
     return notes
 

@@ -8,10 +8,10 @@ from collections.abc import Mapping
 from typing import Any
 
 from conversation_state.adapters._export import (
-    PROVIDERS,
     Writing,
     list_of,
     map_of,
+    signer_of,
     written_over,
 )
 from conversation_state.adapters._reading import Place, Reading, is_map, mended
@@ -261,10 +261,9 @@ def _write_reasoning(
         return {"type": "redacted_thinking", "data": part.signature}
 
     if "signed" not in notes:
-        others = [name for name in PROVIDERS if name in part.metadata]
-        why = ""
-        if others and SOURCE not in others:
-            why = f"is {others[0]}'s, and the provider takes only what it signed"
+        signer, why = signer_of(part.metadata, SOURCE), ""
+        if signer:
+            why = f"is {signer}'s, and the provider takes only what it signed"
         elif not part.signature:
             why = "has no signature, without which the provider takes none"
 

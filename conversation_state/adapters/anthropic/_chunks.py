@@ -210,7 +210,7 @@ class _Stream:
         The number of the block that *event* is about.
         """
         at = event.raw.get("index")
-        if isinstance(at, int) and at is not True and 0 <= at <= _MOST:
+        if at.__class__ is int and 0 <= at <= _MOST:
             return int(at)
 
         event.wrong("index", "the number of a block, from 0 on")

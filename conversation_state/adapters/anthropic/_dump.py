@@ -5,13 +5,14 @@ From messages to Anthropic Messages.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from conversation_state._persistent import EMPTY_MAP, thaw
 from conversation_state.adapters._export import (
     Export,
     Writing,
+    in_order,
     list_of,
     map_of,
     written_over,
@@ -163,7 +164,7 @@ class _Dumping:
 
         blocks = [
             (here, block)
-            for here, one in _in_order(message.parts, message.tool_calls, path)
+            for here, one in in_order(message.parts, message.tool_calls, path)
             if (block := self._block(one, here)) is not None
         ]
         self.turns.assistant(Piece(path, blocks, **_beside(notes)))
@@ -194,11 +195,7 @@ class _Dumping:
         """
         The notes on *message*; what was mended in it is lost, and who said it.
         """
-        notes = self._write.notes(message, path)
-        for where in list_of(notes, "mended"):
-            why = "held half of a surrogate pair, in whose place U+FFFD is sent"
-            self._write.lose(path, str(where), why)
-
+        notes = self._write.notes_on(message, path)
         if message.name:
             self._write.lose(path, "name", "no message there says whose it is")
 
@@ -281,27 +278,3 @@ def _beside(notes: Mapping[str, Any]) -> dict[str, Any]:
 
     around: Any = thaw(map_of(notes, "around"))
     return {"around": around, "apart": notes.get("apart") is True}
-
-
-def _in_order(
-    parts: tuple[Part, ...], calls: tuple[ToolCall, ...], path: str
-) -> Iterator[tuple[str, Part | ToolCall]]:
-    """
-    *parts* and *calls*, and where they are: both in their own order, and a
-    call before the parts that came after it.
-    """
-    todo = [(call, f"{path}.tool_calls[{at}]") for at, call in enumerate(calls)]
-    todo.reverse()
-    for at, part in enumerate(parts):
-        while todo and _is_before(todo[-1][0], part):
-            call, here = todo.pop()
-            yield here, call
-
-        yield f"{path}.parts[{at}]", part
-
-    for call, here in reversed(todo):
-        yield here, call
-
-
-def _is_before(call: ToolCall, part: Part) -> bool:
-    return call.index is not None and part.index is not None and call.index < part.index

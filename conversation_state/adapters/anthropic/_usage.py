@@ -7,6 +7,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from conversation_state.adapters._counting import is_count, usage_in
 from conversation_state.adapters._reading import Reading, is_list, is_map, mended
 from conversation_state.errors import InvalidUsageError
 from conversation_state.usage import (
@@ -17,7 +18,6 @@ from conversation_state.usage import (
 
 __all__ = ["find_usage", "load_usage", "read_usage"]
 
-_MOST = 2**63 - 1
 _WRITTEN, _READ = "cache_creation_input_tokens", "cache_read_input_tokens"
 _COUNTS = frozenset({"input_tokens", "output_tokens", _READ, _WRITTEN})
 
@@ -73,17 +73,7 @@ def load_usage(payload: Any) -> Usage | None:
     >>> usage.prompt_tokens, usage.prompt_tokens_details.cached_tokens
     (12, 9)
     """
-    read = Reading()
-    usage = None
-    if is_map(payload):
-        block, path = find_usage(payload)
-        if block is not None:
-            usage, _ = read_usage(read, block, path)
-    elif payload is not None:
-        read.wrong("$", payload, "a response, an event of a stream or a usage block")
-
-    read.finish()
-    return usage
+    return usage_in(payload, find_usage, read_usage)
 
 
 def find_usage(payload: Mapping[str, Any]) -> tuple[Any, str]:
@@ -117,7 +107,7 @@ def read_usage(
     for key, value in block.items():
         if key in _COUNTS:
             counts[key] = _count(read, value, f"{path}.{key}")
-        elif _is_count(value) and _is_category(key):
+        elif is_count(value) and _is_category(key):
             extra[key] = value
         else:
             left[key] = value
@@ -159,16 +149,12 @@ def read_usage(
     return usage, read.rest(left, frozenset(), path)
 
 
-def _is_count(value: Any) -> bool:
-    return value.__class__ is int and 0 <= value <= _MOST
-
-
 def _is_category(key: Any) -> bool:
     return isinstance(key, str) and mended(key) == key and key not in _BREAKDOWNS
 
 
 def _count(read: Reading, value: Any, path: str) -> int:
-    if _is_count(value):
+    if is_count(value):
         return int(value)
 
     if value is not None:

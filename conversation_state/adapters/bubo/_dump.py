@@ -20,7 +20,6 @@ from conversation_state.adapters._extras import (
     data_url,
     from_data_url,
     lose_each,
-    noted,
     ordered,
     own_of,
     write_extra,
@@ -99,7 +98,7 @@ def envelopes(
 
 
 def _message(write: Writing, message: Message, path: str) -> list[dict[str, Any]]:
-    notes = noted(write, message, path)
+    notes = write.notes_on(message, path)
     if isinstance(message, UnknownMessage):
         return _verbatim(write, message, path)
 

@@ -18,7 +18,6 @@ from conversation_state.adapters._export import (
 from conversation_state.adapters._extras import (
     is_plain,
     lose_each,
-    noted,
     ordered,
     own_of,
     write_extra,
@@ -77,7 +76,7 @@ def dump(messages: Iterable[Message]) -> Export:
 
 
 def _message(write: Writing, message: Message, path: str) -> dict[str, Any] | None:
-    notes = noted(write, message, path)
+    notes = write.notes_on(message, path)
     ours = {
         "run_id": message.run_id is not None,
         "turn_id": message.turn_id is not None,

@@ -9,11 +9,12 @@ from collections.abc import Mapping
 from typing import Any
 
 from conversation_state.adapters._export import (
-    PROVIDERS,
     Writing,
     list_of,
     map_of,
     notes_of,
+    signer_of,
+    whose,
     written_over,
 )
 from conversation_state.adapters._extras import (
@@ -301,9 +302,9 @@ def _write_reasoning(
         body["text"] = part.text
 
     # A signature goes back to who signed, and eino may talk to anybody.
-    known = [name for name in PROVIDERS if name in part.metadata]
-    if part.signature and known and SOURCE not in known:
-        write.lose(path, "signature", f"is {known[0]}'s own, and nobody else's word")
+    signer = signer_of(part.metadata, SOURCE)
+    if part.signature and signer:
+        write.lose(path, "signature", whose(signer))
     elif part.signature:
         body["signature"] = part.signature
 

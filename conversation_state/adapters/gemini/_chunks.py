@@ -14,7 +14,13 @@ from typing import Any
 
 from conversation_state._persistent import EMPTY_MAP
 from conversation_state.adapters._reading import Reading, is_list, is_map
-from conversation_state.adapters._streaming import Cut, Shell, achunks_of, chunks_of
+from conversation_state.adapters._streaming import (
+    Cut,
+    Shell,
+    achunks_of,
+    checked_choice,
+    chunks_of,
+)
 from conversation_state.adapters.gemini._called import Calls
 from conversation_state.adapters.gemini._parts import (
     is_plain,
@@ -112,11 +118,7 @@ class _Stream:
     """
 
     def __init__(self, choice: int) -> None:
-        if choice.__class__ is not int or choice < 0:
-            msg = f"choice is {choice!r}; expected the number of an answer, from 0 on"
-            raise ValueError(msg)
-
-        self._choice = choice
+        self._choice = checked_choice(choice)
         self._count = 0
         self._finish_reason = ""
         self._blocked = ""

@@ -11,6 +11,7 @@ from conversation_state._persistent import thaw
 from conversation_state.adapters._export import (
     Export,
     Writing,
+    in_order,
     list_of,
     map_of,
     notes_of,
@@ -131,11 +132,7 @@ class _Dumping(Writing):
         The notes on *message*; what was mended in it is lost, and so is its
         name.
         """
-        notes = self.notes(message, path)
-        for where in list_of(notes, "mended"):
-            why = "held half of a surrogate pair, in whose place U+FFFD is sent"
-            self.lose(path, str(where), why)
-
+        notes = self.notes_on(message, path)
         if message.name:
             self.lose(path, "name", "nobody has a name here but functions")
 
@@ -262,18 +259,16 @@ class _Dumping(Writing):
         if isinstance(content, str) and content:
             parts.append({"text": content})
 
-        calls = [(call, at) for at, call in enumerate(message.tool_calls)]
-        calls.reverse()
-        for at, part in enumerate(said):
-            while calls and _is_before(calls[-1][0], part):
-                self._call(*calls.pop(), path, parts)
+        is_first = True
+        for here, one in in_order(said, message.tool_calls, path):
+            if isinstance(one, ToolCall):
+                parts.append(self._call(one, here, first=is_first))
+                is_first = False
+                continue
 
-            block = write_part(self, part, f"{path}.parts[{at}]")
+            block = write_part(self, one, here)
             if block is not None:
                 parts.append(block)
-
-        while calls:
-            self._call(*calls.pop(), path, parts)
 
         keys = map_of(notes, "keys")
         apart = keys or notes.get("apart") is True
@@ -309,17 +304,13 @@ class _Dumping(Writing):
         del self._contents[start + 1 :]
         self._answers = [first]
 
-    def _call(
-        self, call: ToolCall, at: int, path: str, parts: list[dict[str, Any]]
-    ) -> None:
-        here = f"{path}.tool_calls[{at}]"
-        raw = write_call(self, call, here, first=not at)
+    def _call(self, call: ToolCall, path: str, *, first: bool) -> dict[str, Any]:
         made = notes_of(call.metadata, SOURCE).get("made_id")
         if call.id:
             asked = _Asked(call.name, len(self._asked), call.id != made)
             self._asked[call.id] = asked
 
-        parts.append(raw)
+        return write_call(self, call, path, first=first)
 
     def _parts(self, content: str | tuple[Part, ...], path: str) -> list[Any]:
         if isinstance(content, str):
@@ -347,13 +338,6 @@ class _Dumping(Writing):
         self._end_results()
         self._contents.append(raw)
         self._last = "unknown"
-
-
-def _is_before(call: ToolCall, part: Part) -> bool:
-    if call.index is None or part.index is None:
-        return False
-
-    return call.index < part.index
 
 
 def _is_instruction(raw: Mapping[str, Any]) -> bool:

@@ -9,14 +9,19 @@ from typing import Any
 
 import attrs
 
-from conversation_state.adapters._export import Writing, list_of, map_of, written_over
+from conversation_state.adapters._export import (
+    Writing,
+    list_of,
+    map_of,
+    signer_of,
+    written_over,
+)
 from conversation_state.adapters.gemini._words import (
     SOURCE,
     Spelt,
     decoded,
     encoded,
     encoding_of,
-    is_own,
     is_said,
     media_of,
     mime_of,
@@ -194,7 +199,7 @@ def _write_thought(
     if not part.text and "text" in list_of(notes, "without"):
         del raw["text"]
 
-    if part.signature and is_own(part.metadata):
+    if part.signature and not signer_of(part.metadata, SOURCE):
         raw[spelt(notes, "thoughtSignature")] = part.signature
     elif part.signature:
         write.lose(path, "signature", "is sent to whom it is from, and nobody else")

@@ -5,8 +5,9 @@ What a response cost, in Gemini's counts.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, TypeGuard
+from typing import Any
 
+from conversation_state.adapters._counting import is_count, usage_in
 from conversation_state.adapters._reading import Reading, is_list, is_map, mended
 from conversation_state.adapters.gemini._words import snake
 from conversation_state.errors import InvalidUsageError
@@ -18,7 +19,6 @@ from conversation_state.usage import (
 
 __all__ = ["find_usage", "load_usage", "read_usage"]
 
-_MOST = 2**63 - 1
 _CANDIDATES = ("candidates_token_count", "response_token_count")
 _COUNTS = frozenset(
     {
@@ -69,17 +69,7 @@ def load_usage(payload: Any) -> Usage | None:
     >>> load_usage({**counts, "thoughtsTokenCount": 5}).completion_tokens
     7
     """
-    read = Reading()
-    usage = None
-    if is_map(payload):
-        block, path = find_usage(payload)
-        if block is not None:
-            usage, _ = read_usage(read, block, path)
-    elif payload is not None:
-        read.wrong("$", payload, "a response, an event of a stream or a usage block")
-
-    read.finish()
-    return usage
+    return usage_in(payload, find_usage, read_usage)
 
 
 def find_usage(payload: Mapping[str, Any]) -> tuple[Any, str]:
@@ -115,11 +105,11 @@ def read_usage(
         if name in _DETAILS:
             _add_details(read, value, f"{path}.{key}", _DETAILS[name], extra)
         elif name in _COUNTS:
-            if _is_count(value):
+            if is_count(value):
                 counts[name] = value
             elif value is not None:
                 read.wrong(f"{path}.{key}", value, "an integer from 0 to 2**63 - 1")
-        elif name and _is_count(value):
+        elif name and is_count(value):
             extra[name] = value
         else:
             left[key] = value
@@ -129,10 +119,6 @@ def read_usage(
         usage = _usage(read, counts, extra, path)
 
     return usage, read.rest(left, frozenset(), path)
-
-
-def _is_count(value: Any) -> TypeGuard[int]:
-    return value.__class__ is int and 0 <= value <= _MOST
 
 
 def _add_details(
@@ -163,7 +149,7 @@ def _add_details(
 
         for key in ("tokenCount", "token_count"):
             count = one.get(key)
-            if _is_count(count):
+            if is_count(count):
                 name = f"{of}_{mended(modality).lower()}_tokens"
                 extra[name] = extra.get(name, 0) + count
             elif count is not None:

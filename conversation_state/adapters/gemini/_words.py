@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from conversation_state._canonical import dump as dump_json
-from conversation_state.adapters._export import PROVIDERS, list_of
+from conversation_state.adapters._export import list_of
 from conversation_state.adapters._reading import Place, Reading, is_map, mended
 from conversation_state.parts import (
     AudioPart,
@@ -30,7 +30,6 @@ __all__ = [
     "decoded",
     "encoded",
     "encoding_of",
-    "is_own",
     "is_said",
     "media_of",
     "mime_of",
@@ -147,14 +146,6 @@ def spelt(notes: Mapping[str, Any], name: str) -> str:
     The key *name* as it was spelt, by the *notes*.
     """
     return _OTHER[name] if _OTHER[name] in list_of(notes, "snake") else name
-
-
-def is_own(metadata: Mapping[str, Any]) -> bool:
-    """
-    Whether something of *metadata* that is signed may be sent: it is Gemini's,
-    or made by hand.
-    """
-    return SOURCE in metadata or not any(name in metadata for name in PROVIDERS)
 
 
 # Media

@@ -15,6 +15,7 @@ from conversation_state.adapters._streaming import (
     Shell,
     achunks_of,
     add_to,
+    checked_choice,
     chunks_of,
 )
 from conversation_state.adapters.openai_chat._blocks import read_content
@@ -117,11 +118,7 @@ class _Stream:
     """
 
     def __init__(self, choice: int) -> None:
-        if choice.__class__ is not int or choice < 0:
-            msg = f"choice is {choice!r}; expected the number of an answer, from 0 on"
-            raise ValueError(msg)
-
-        self._choice = choice
+        self._choice = checked_choice(choice)
         self._count = 0
         self._finish_reason = ""
         self._model = ""

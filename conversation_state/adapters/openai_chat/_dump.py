@@ -63,7 +63,7 @@ def dump(messages: Iterable[Message]) -> Export:
             case SystemMessage() | UserMessage():
                 raw = _spoken(write, message, path)
             case UnknownMessage():
-                _notes(write, message, path)
+                write.notes_on(message, path)
                 raw = write.unknown(message.raw, message.source, path, "role")
             case _:
                 msg = f"{path} is a {type(message).__name__}; expected a Message"
@@ -75,22 +75,10 @@ def dump(messages: Iterable[Message]) -> Export:
     return write.export({"messages": raws})
 
 
-def _notes(write: Writing, message: Message, path: str) -> Mapping[str, Any]:
-    """
-    The notes on *message*; what was mended in it is lost.
-    """
-    notes = write.notes(message, path)
-    for where in list_of(notes, "mended"):
-        why = "held half of a surrogate pair, in whose place U+FFFD is sent"
-        write.lose(path, str(where), why)
-
-    return notes
-
-
 def _spoken(
     write: Writing, message: SystemMessage | UserMessage, path: str
 ) -> dict[str, Any]:
-    notes = _notes(write, message, path)
+    notes = write.notes_on(message, path)
     raw: dict[str, Any] = {"role": message.role}
     if message.role == "system" and notes.get("role") == "developer":
         raw["role"] = "developer"
@@ -103,7 +91,7 @@ def _spoken(
 
 
 def _tool(write: Writing, message: ToolMessage, path: str) -> dict[str, Any]:
-    notes = _notes(write, message, path)
+    notes = write.notes_on(message, path)
     raw: dict[str, Any] = {"role": "tool"}
     if notes.get("role") == "function":
         raw["role"] = "function"
@@ -152,7 +140,7 @@ def _blocks(
 
 
 def _assistant(write: Writing, message: AssistantMessage, path: str) -> dict[str, Any]:
-    notes = _notes(write, message, path)
+    notes = write.notes_on(message, path)
     raw: dict[str, Any] = {"role": "assistant", "content": ""}
     if message.name:
         raw["name"] = message.name

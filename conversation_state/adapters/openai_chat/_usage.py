@@ -7,6 +7,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from conversation_state.adapters._counting import usage_in
 from conversation_state.adapters._openai import category_of, counts_of, usage_of
 from conversation_state.adapters._reading import Reading, is_list, is_map
 from conversation_state.usage import Usage
@@ -51,17 +52,7 @@ def load_usage(payload: Any) -> Usage | None:
     >>> load_usage({"prompt_tokens": 9, "completion_tokens": 2}).total_tokens
     11
     """
-    read = Reading()
-    usage = None
-    if is_map(payload):
-        block, path = find_usage(payload)
-        if block is not None:
-            usage, _ = read_usage(read, block, path)
-    elif payload is not None:
-        read.wrong("$", payload, "a response, an event of a stream or a usage block")
-
-    read.finish()
-    return usage
+    return usage_in(payload, find_usage, read_usage)
 
 
 def find_usage(payload: Mapping[str, Any]) -> tuple[Any, str]:
