@@ -359,6 +359,8 @@ class TestTrouble:
                     lacking=[("changes", 1)],
                 )
                 rows.add("entries", [(place + 1, *entry)])
+                rows.add("entries", [(place + 2, *entry)])
 
                 assert row == rows.get("revisions", revision + 1)
                 assert (place + 1, *entry) == rows.get("entries", place + 1)
+                assert (place + 2, *entry) == rows.get("entries", place + 2)
