@@ -18,7 +18,16 @@ from conversation_state.aggregator import Aggregator, Entry, Messages
 from conversation_state.errors import InvalidUsageError
 from conversation_state.messages import AssistantMessage, SystemMessage
 
-__all__ = ["New", "Told", "all_told", "end_of", "grown", "instructed_in", "told_in"]
+__all__ = [
+    "New",
+    "Told",
+    "all_told",
+    "end_of",
+    "grown",
+    "instructed_at",
+    "instructions_of",
+    "told_in",
+]
 
 _FEW = 20  # messages that one of Pydantic AI's rarely has more of
 
@@ -87,14 +96,17 @@ def _notes(entry: Entry) -> Mapping[str, Any]:
     return notes_of(entry.message.metadata, SOURCE)
 
 
-def grown(state: Aggregator, new: Sequence[New]) -> Aggregator:
+def grown(
+    state: Aggregator, new: Sequence[New], instructions: str | None
+) -> Aggregator:
     """
-    A state with *new* messages, and with what they cost.
+    A state with *new* messages, and with what they cost, where the newest
+    *instructions* were these.
     """
     if not new:
         return state
 
-    groups = load_after([one.data for one in new], instructed_in(state.entries))
+    groups = load_after([one.data for one in new], instructions)
     entries: list[Entry] = []
     for one, group in zip(new, groups, strict=True):
         for at, message in enumerate(group):
@@ -141,17 +153,25 @@ def _paid(state: Aggregator, new: New, message: AssistantMessage) -> Aggregator:
         return state.add_usage(meta.usage, key=own, model=meta.model)
 
 
-def instructed_in(entries: Log[Entry]) -> str | None:
+def instructed_at(entries: Log[Entry], start: int = 0) -> int | None:
     """
-    What the newest request with instructions was told.
+    Where the newest instructions are said; None if they are not, or before
+    *start*. O(messages since).
     """
-    for entry in reversed(entries):
-        notes = _notes(entry)
-        if "instructions" in notes and isinstance(entry.message, SystemMessage):
-            return entry.message.text
-
-        told = map_of(notes, "request").get("instructions")
-        if isinstance(told, str):
-            return told
+    for back in range(1, len(entries) - start + 1):
+        if instructions_of(entries[-back]) is not None:
+            return len(entries) - back
 
     return None
+
+
+def instructions_of(entry: Entry) -> str | None:
+    """
+    The instructions that an entry says, if it says any.
+    """
+    notes = _notes(entry)
+    if "instructions" in notes and isinstance(entry.message, SystemMessage):
+        return entry.message.text
+
+    told = map_of(notes, "request").get("instructions")
+    return told if isinstance(told, str) else None

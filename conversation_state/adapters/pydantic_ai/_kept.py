@@ -17,6 +17,7 @@ from hashlib import blake2b
 from threading import Lock
 from typing import Any, NamedTuple
 
+from conversation_state._persistent import Log
 from conversation_state.adapters.pydantic_ai._dump import grouped
 from conversation_state.adapters.pydantic_ai._grown import (
     New,
@@ -24,11 +25,12 @@ from conversation_state.adapters.pydantic_ai._grown import (
     all_told,
     end_of,
     grown,
-    instructed_in,
+    instructed_at,
+    instructions_of,
     told_in,
 )
 from conversation_state.adapters.pydantic_ai._words import SOURCE
-from conversation_state.aggregator import Aggregator
+from conversation_state.aggregator import Aggregator, Entry
 from conversation_state.errors import NotSavedError
 from conversation_state.messages import UnknownMessage
 from conversation_state.store import Head, Store, Window
@@ -41,6 +43,7 @@ _ODD = "pydantic_ai:odd:"
 _LONGEST = 500 - len(RECORDS)
 _REMEMBERED = 10_000
 _MORE = 4
+_NOWHERE = -1
 
 
 def name_of(conversation_id: str) -> str:
@@ -82,6 +85,9 @@ class Found(NamedTuple):
         is_current: Whether nobody went on with the conversation since.
 
         tips: The revisions of which the branches it left were the heads.
+
+        told: Where its newest instructions are said; -1 if nowhere, None if
+            that is not known.
     """
 
     name: str
@@ -90,6 +96,7 @@ class Found(NamedTuple):
     record: str = ""
     is_current: bool = False
     tips: dict[str, int] = {}  # noqa: RUF012 - never changed
+    told: int | None = None
 
 
 class Made(NamedTuple):
@@ -185,8 +192,8 @@ class Kept:
             if groups.lacks and window.start:
                 # They were said long ago.
                 before = self.store.load(name, at=revision).entries
-                instructions = instructed_in(before.take(window.start))
-                groups = grouped(window.messages, instructions)
+                said = instructed_at(before.take(window.start))
+                groups = grouped(window.messages, _said(before, said))
 
             told = told_in(window.entries, groups)
             # The first one may be the rest of a request, and is then another.
@@ -293,7 +300,14 @@ class Kept:
         if past is not old and base is past:
             base = base.fork()
 
-        state = grown(base, made.new)
+        # What is known of the head needs no looking for.
+        told = found.told if base is old and found.is_current else None
+        if told is None:
+            told = instructed_at(base.entries)
+
+        state = grown(base, made.new, _said(base.entries, told))
+        newer = instructed_at(state.entries, len(base))
+        told = newer if newer is not None else told
         revision = 0 if head is None else head.revision
         if state is not old:
             revision += 1
@@ -310,6 +324,7 @@ class Kept:
                 "revision": revision,
                 "state": str(state.id),
                 "tips": tips,
+                "told": _NOWHERE if told is None else told,
             },
             source=SOURCE,
         )
@@ -362,4 +377,19 @@ def _found(name: str, head: Head | None, window: Window | None) -> Found:
     (note,) = window.messages
     raw: Any = note.raw if isinstance(note, UnknownMessage) else {}
     is_current = raw["revision"] == head.revision and raw["state"] == str(head.state_id)
-    return Found(name, head, window.head, raw["record"], is_current, dict(raw["tips"]))
+    return Found(
+        name,
+        head,
+        window.head,
+        raw["record"],
+        is_current,
+        dict(raw["tips"]),
+        raw["told"],
+    )
+
+
+def _said(entries: Log[Entry], at: int | None) -> str | None:
+    """
+    The instructions that are said *at* a position, if it is one.
+    """
+    return None if at is None or at == _NOWHERE else instructions_of(entries[at])
