@@ -11,32 +11,10 @@ from hypothesis import strategies as st
 
 from conversation_state.adapters.anthropic import load, load_usage
 from conversation_state.testing.strategies import json_values, texts
+from tests.adapters.objects import both, exactly, some
 
 PNG = b"\x89PNG\r\n\x1a\n"
 PNG_BASE64 = "iVBORw0KGgo="
-
-
-def some(**keys):
-    """
-    An object that has each of *keys*, or has it not.
-    """
-    return st.fixed_dictionaries({}, optional=keys)
-
-
-def exactly(**keys):
-    """
-    An object that has all of *keys*.
-    """
-    return st.fixed_dictionaries(keys)
-
-
-def both(*objects):
-    """
-    One object of several.
-    """
-    return st.tuples(*objects).map(
-        lambda made: {k: v for o in made for k, v in o.items()}
-    )
 
 
 # Requests, as far as the provider takes them

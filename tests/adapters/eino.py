@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from conversation_state.adapters.eino import load
 from conversation_state.testing.strategies import json_values, metadata, texts
-from tests.adapters.openai_chat import both, exactly, some
+from tests.adapters.objects import both, exactly, some
 
 PNG = b"\x89PNG\r\n\x1a\n"
 PNG_TEXT = base64.b64encode(PNG).decode()

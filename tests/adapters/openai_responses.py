@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 from conversation_state.adapters.openai_responses import load, load_chunks
 from conversation_state.chunks import concat
 from conversation_state.testing.strategies import json_values, texts
-from tests.adapters.openai_chat import BASE64, URLS, both, exactly, some
+from tests.adapters.objects import both, exactly, some
+from tests.adapters.openai_chat import BASE64, URLS
 
 NOTHING = st.sampled_from([None, ""])
 WORDS = st.sampled_from(["a", "low", "wav", "mp3", "mpeg"]) | texts(max_size=4)

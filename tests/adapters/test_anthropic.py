@@ -30,6 +30,7 @@ from tests.adapters.anthropic import (
     user,
 )
 from tests.adapters.contract import AdapterContract, as_json, bare
+from tests.adapters.kept import lines
 
 
 def meaning(arguments):
@@ -98,13 +99,6 @@ class TestContract(AdapterContract):
             message = message.replace(content=content)
 
         return bare(message)
-
-
-def lines(path):
-    """
-    The JSON values of a file, one a line.
-    """
-    return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
 
 
 def sent(payload):

@@ -21,6 +21,7 @@ from conversation_state.parts import (
 )
 from tests.adapters.contract import AdapterContract, as_json, bare
 from tests.adapters.gemini import REQUESTS, RESPONSES, several, spent
+from tests.adapters.kept import lines
 
 
 def in_other_words(part):
@@ -97,13 +98,6 @@ def as_one_text(message):
         return message.replace(content=first.text)
 
     return message
-
-
-def lines(path):
-    """
-    The JSON values of a file, one a line.
-    """
-    return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
 
 
 def sent(request):

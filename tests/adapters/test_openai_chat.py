@@ -19,6 +19,7 @@ from conversation_state.parts import (
     MediaPart,
 )
 from tests.adapters.contract import AdapterContract, as_json, bare
+from tests.adapters.kept import lines
 from tests.adapters.openai_chat import (
     REQUESTS,
     RESPONSES,
@@ -76,13 +77,6 @@ class TestContract(AdapterContract):
             message = message.replace(content=content)
 
         return bare(message)
-
-
-def lines(path):
-    """
-    The JSON values of a file, one a line.
-    """
-    return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
 
 
 class TestRecorded:

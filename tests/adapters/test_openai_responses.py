@@ -12,8 +12,9 @@ from conversation_state.errors import DecodeError
 from conversation_state.messages import AssistantMessage
 from conversation_state.parts import MediaPart, ReasoningPart
 from tests.adapters.contract import AdapterContract, as_json, bare
+from tests.adapters.kept import lines
 from tests.adapters.openai_responses import REQUESTS, RESPONSES, several
-from tests.adapters.test_openai_chat import in_other_words, lines
+from tests.adapters.test_openai_chat import in_other_words
 
 
 def in_order(message):

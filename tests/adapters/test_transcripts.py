@@ -36,7 +36,7 @@ from conversation_state.testing.strategies import json_values, texts
 from conversation_state.trimming import TrimContext
 from tests.adapters.contract import JUNK, as_json, as_text, bare, harmed, refusal
 from tests.adapters.kept import lines
-from tests.adapters.openai_chat import both, exactly, some
+from tests.adapters.objects import both, exactly, some
 
 USERS = ["human", "user", "Human"]
 MODELS = ["gpt", "assistant", "chatgpt", "bing", "bard", "model", "bot"]
