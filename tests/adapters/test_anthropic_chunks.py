@@ -771,12 +771,12 @@ class TestRefuses:
         assert [path] == [problem.path for problem in error.problems]
         assert "interrupted" == chunks[-1].response.finish_reason
 
-    @pytest.mark.parametrize("at", [True, 1.0])
+    @pytest.mark.parametrize("at", [True, 1.0, False, 0.0])
     def test_what_is_nearly_a_number(self, at):
         """
         Numbers of blocks are integers, also where the block is open.
         """
-        events = [begin(TEXT, 1), more("a", 1), more("b", at)]
+        events = [begin(TEXT, int(at)), more("a", int(at)), more("b", at)]
         _, error = given_before(events, DecodeError)
 
         assert ["$[2].index"] == [problem.path for problem in error.problems]
