@@ -3,7 +3,7 @@ Saving and loading, in one file of SQLite, beside a bare insert of the same
 bytes into a table with the same settings.
 
 A save of one new message costs the same at 10 and at 100,000 messages, and
-less than five times the bare insert where nothing waits for the disk: twice
+four to five times the bare insert where nothing waits for the disk: twice
 for the second page and its condition, the rest in Python. 800 messages of 500
 characters, saved after each of them with every state restorable, take a file
 of less than one and a half times their JSON. 10,000 messages load in 2.3 times
