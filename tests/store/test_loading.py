@@ -27,10 +27,10 @@ def kept(*, shown=(), erased=()):
 
     state = Aggregator.new(messages=said)
     backend = MemoryBackend()
-    with Store(backend) as store:
-        store.save("talk", state)
-        for at in erased:
-            store.erase(state.entries[at].id, reason="asked for")
+    store = Store(backend)
+    store.save("talk", state)
+    for at in erased:
+        store.erase(state.entries[at].id, reason="asked for")
 
     with backend.reading() as rows:
         places = [
