@@ -9,9 +9,19 @@ What lives here: promises about stores. What does not: laws of values
 (`laws`).
 """
 
-from conversation_state.testing.stores._contract import StoreContract
-from conversation_state.testing.stores._machine import StoreMachine
-from conversation_state.testing.stores._watched import (
+import sys
+
+import pytest
+
+# Before they are imported: so that an assertion which fails shows both sides, in
+# the projects of others too.
+for _name in ("_failures", "_heads", "_keeping", "_letting_go", "_machine", "_tables"):
+    if f"{__name__}.{_name}" not in sys.modules:
+        pytest.register_assert_rewrite(f"{__name__}.{_name}")
+
+from conversation_state.testing.stores._contract import StoreContract  # noqa: E402 - as said
+from conversation_state.testing.stores._machine import StoreMachine  # noqa: E402 - as said
+from conversation_state.testing.stores._watched import (  # noqa: E402 - as said
     Call,
     InjectedError,
     Watched,

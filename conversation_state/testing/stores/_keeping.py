@@ -30,9 +30,11 @@ class Keeping(Subject):
     # of the others. Half as many as usual, since every backend has them.
     @settings(
         max_examples=settings().max_examples // 2,
+        deadline=None,  # a backend may be slow, and so may be making states
         suppress_health_check=[
             HealthCheck.function_scoped_fixture,
             HealthCheck.differing_executors,
+            HealthCheck.too_slow,
         ],
     )
     @given(aggregators(), aggregators())

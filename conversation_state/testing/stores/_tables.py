@@ -4,6 +4,7 @@ Promises about rows, for whoever writes a backend.
 
 from __future__ import annotations
 
+from threading import Thread
 from typing import Any
 
 import pytest
@@ -102,6 +103,31 @@ class Tables(Subject):
             assert [3, 5] == rows.find("branches", "start", 1)
             assert (5, 1) == rows.get("branches", 5, ("branch", "start"))
             assert rows.get("branches", 4) is None
+
+    def test_reads_one_moment(self, store: Store) -> None:
+        """
+        A block that reads sees one moment, whatever others write meanwhile; they
+        may have to wait for its end.
+        """
+        backend = store._core.backend
+
+        def add(branch: int) -> None:
+            with backend.writing() as rows:
+                rows.add("branches", [(branch, 0, 0)])
+
+        add(1)
+        other = Thread(target=add, args=(2,))
+        with backend.reading() as rows:
+            before = rows.scan("branches", None, None)
+            other.start()
+            other.join(0.1)
+
+            assert [(1, 0, 0)] == before == rows.scan("branches", None, None)
+            assert rows.get("branches", 2) is None
+
+        other.join(30)
+        with backend.reading() as rows:
+            assert [(1, 0, 0), (2, 0, 0)] == rows.scan("branches", None, None)
 
     def test_many_ranges(self, store: Store) -> None:
         """
