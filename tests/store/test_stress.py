@@ -188,6 +188,10 @@ class TestInterrupted:
                 assert at < 1_000, "it never ends"
                 store.update("talk", lambda it: it.add_user_prompt("on"))
 
+            # Nor do other threads.
+            with ThreadPoolExecutor(1) as threads:
+                threads.submit(store.save, "elsewhere", TALK.fork()).result(30)
+
             assert () == store.verify()
 
         assert 1_000 < len(kept)
