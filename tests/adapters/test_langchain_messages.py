@@ -388,6 +388,11 @@ class TestLoad:
             assert '{"a":1}' == load_message(message).tool_calls[0].arguments
             assert same(message, back(message))
 
+        nothing = {**item, "arguments": ""}
+        message = AIMessage([nothing], tool_calls=[{**call, "args": {}}])
+        assert not load_message(message).tool_calls[0].arguments
+        assert same(message, back(message))
+
     def test_other_words(self):
         """
         What we have no word for is kept, and says whose it is.

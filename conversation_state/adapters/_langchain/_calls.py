@@ -126,7 +126,10 @@ class Calls:
             if "type" not in raw:
                 notes["without"] = ["type"]
 
-        arguments = self._texts.get(at) or _written(self._read, raw["args"], path)
+        arguments = self._texts.get(at)
+        if arguments is None:
+            arguments = _written(self._read, raw["args"], path)
+
         call = self._call(raw, arguments, notes, path)
         return call if index is None else attrs.evolve(call, index=index)
 
