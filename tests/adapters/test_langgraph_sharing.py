@@ -23,7 +23,8 @@ from langgraph.checkpoint.serde.encrypted import EncryptedSerializer
 
 from conversation_state import Aggregator, UserMessage
 from conversation_state.adapters import anthropic, openai_chat
-from conversation_state.adapters.langgraph import ConversationStateSaver
+from conversation_state.adapters._langchain import load_message
+from conversation_state.adapters.langgraph import ConversationStateSaver, _templates
 from conversation_state.errors import StoreError
 from conversation_state.store import open_store
 from conversation_state.store._memory import MemoryBackend
@@ -252,6 +253,23 @@ class TestMessages:
         for each in (saver, saver_of(store)):
             assert "half \ufffd" == got(each, config)["messages"][0].content
 
+    def test_wrong_conversion(self, store, monkeypatch):
+        """
+        Whatever conversion may get wrong, a list that would not come back equal
+        is kept as bytes.
+        """
+
+        def forgetful(message):
+            return load_message(message.model_copy(update={"name": None}))
+
+        monkeypatch.setattr(_templates, "load_message", forgetful)
+        saver = saver_of(store)
+        messages = [HumanMessage("a", id="a", name="ann")]
+        config = put(saver, {"messages": messages})
+
+        assert messages == got(saver, config)["messages"]
+        assert () == store.names()
+
     def test_not_sayable(self, store):
         """
         Where a conversation can't be said any more, none is under its name,
@@ -420,6 +438,25 @@ class TestWrites:
             ("task", "b", "first"),
         ] == saver.get_tuple(config).pending_writes
 
+    def test_after_copy(self, store):
+        """
+        What is written after a checkpoint that a thread shares with a copy of
+        it is that thread's.
+        """
+        saver = saver_of(store)
+        config = put(saver, {"x": 1})
+        saver.put_writes(config, [("__interrupt__", "first")], "task")
+        saver.copy_thread("1", "2")
+        two: Any = saver.get_tuple({"configurable": {"thread_id": "2"}}).config
+        saver.put_writes(two, [("__interrupt__", "second"), ("b", 1)], "task")
+        put(saver, {"x": 2}, two)
+
+        def pending(config):
+            return [value for *_, value in saver.get_tuple(config).pending_writes]
+
+        assert [["first"], ["second", 1]] == [pending(config), pending(two)]
+        assert 1 == len([*saver.list({"configurable": {"thread_id": "1"}})])
+
 
 class TestAtomic:
     def test_killed_anywhere(self):
@@ -472,6 +509,8 @@ class TestLettingGo:
         two: Any = {"configurable": {"thread_id": "2"}}
         say(graph, "c", two)
         saver.copy_thread("2", "3")
+        three: Any = {"configurable": {"thread_id": "3"}}
+        before = [*saver.list(three)]
         saver.copy_thread("2", "4")
         say(graph, "d")
         saver.delete_thread("1")
@@ -485,9 +524,9 @@ class TestLettingGo:
 
         saver.delete_thread("2")
         saver.delete_thread("4")
-        three: Any = {"configurable": {"thread_id": "3"}}
         store.collect_garbage()
 
+        assert before == [*saver.list(three)] == [*saver_of(store).list(three)]
         assert 6 == len(got(saver_of(store), three)["messages"])
         assert ["langgraph/3/messages"] == [*store.names()]
 

@@ -26,6 +26,8 @@ _set = object.__setattr__
 class Template:
     """
     What a message said, and as many messages as one likes that say it.
+
+    Made of a message that nobody else holds.
     """
 
     __slots__ = ("_changeable", "_extra", "_fields", "_given", "_kind", "id")
@@ -36,9 +38,9 @@ class Template:
         self._changeable = tuple(
             [name for name, value in fields.items() if type(value) not in _FIXED]
         )
-        self._fields = {**fields, **_copied(fields, self._changeable)}
-        self._extra = deepcopy(message.__pydantic_extra__)
-        self._given = frozenset(message.__pydantic_fields_set__)
+        self._fields = fields
+        self._extra = message.__pydantic_extra__
+        self._given = message.__pydantic_fields_set__
         self.id = message.id
 
     def is_of(self, message: Any) -> bool:
