@@ -355,7 +355,9 @@ class TestGraphsInGraphs:
             early = graph.get_state(CONFIG).config
             second = say(graph, "b")
             older = list(graph.get_state_history(CONFIG))[4].config
+            again = graph.invoke(None, older)["messages"]
             third = [say(graph, "c", early), say(graph, "d", older)]
+            third.append([message.content for message in again])
             return [first, second, *third, say(graph, "e")]
 
         assert run(InMemorySaver()) == run(saver_of(store))
