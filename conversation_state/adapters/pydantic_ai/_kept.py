@@ -192,7 +192,7 @@ class Kept:
             if groups.lacks and window.start:
                 # They were said long ago.
                 before = self.store.load(name, at=revision).entries
-                said = instructed_at(before.take(window.start))
+                said = self._instructed_before(name, revision, window.start, before)
                 groups = grouped(window.messages, _said(before, said))
 
             told = told_in(window.entries, groups)
@@ -201,6 +201,19 @@ class Kept:
                 return told[len(told) - limit :] if limit < len(told) else told
 
             last *= _MORE
+
+    def _instructed_before(
+        self, name: str, revision: int, start: int, entries: Log[Entry]
+    ) -> int | None:
+        """
+        Where the newest instructions before *start* are said at a revision.
+        """
+        found = self.find(name)
+        is_known = found.is_current and found.told is not None and found.told < start
+        if is_known and found.head is not None and found.head.revision == revision:
+            return found.told
+
+        return instructed_at(entries.take(start))
 
     def remember(self, entry: str | None, name: str, revision: int) -> None:
         """
