@@ -440,6 +440,8 @@ class TestAgentsSession:
             line.split()[0] for line in printed[-4:]
         ]
         assert "Basel" not in "\n".join(printed[-4:])
+
+
 class TestLangGraphAgent:
     def test_tells(self, tmp_path):
         """
@@ -456,6 +458,8 @@ class TestLangGraphAgent:
         assert '"tool_use_id": "call_Basel"' in lines["for Anthropic"]
         assert "nothing" == lines["damaged"].strip()
         assert path.stat().st_size // 1000 == int(lines["the file"].split()[0]) < 600
+
+
 class TestPydanticAIAgent:
     def test_talks(self, tmp_path):
         """

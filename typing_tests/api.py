@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from typing import Annotated, Any, TypedDict, assert_type
 from uuid import UUID
 
+import agents as agents_sdk
 from langchain_core.chat_history import BaseChatMessageHistory
 from langchain_core.messages import BaseMessage
-import agents as agents_sdk
 from langgraph.checkpoint.base import BaseCheckpointSaver, CheckpointTuple
 from pydantic_ai.capabilities import AbstractCapability
 from pydantic_ai.conversation import Conversation
@@ -41,14 +41,12 @@ from conversation_state import (
     trim,
 )
 from conversation_state._persistent import Log
-from conversation_state.adapters import Lost, langchain
-from conversation_state.adapters import Lost, agents
+from conversation_state.adapters import Export, Lost, agents, langchain, pydantic_ai
 from conversation_state.adapters.langgraph import (
     ConversationStateSaver,
     StateChannel,
     add_to_state,
 )
-from conversation_state.adapters import Export, pydantic_ai
 from conversation_state.adapters.pydantic_ai import StoreBackend
 from conversation_state.aggregator import Entry, LedgerEntry, Messages
 from conversation_state.cells import Cell, Watch
@@ -74,7 +72,6 @@ from conversation_state.streams import (
 )
 from conversation_state.timeline import Moment, Moments, Timeline
 from conversation_state.tools import ToolInfo
-from conversation_state.trimming import Dropped, Element, Flaw, Trimmer
 from conversation_state.trimming import Dropped, Element, Flaw, Trimmer, keep_last
 
 # States
