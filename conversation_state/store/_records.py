@@ -268,7 +268,7 @@ class Writer(Reader):
         """
         What `Store.delete` does.
         """
-        _tending.delete(self._joined, name)
+        _tending.delete(self._joined, name, None)
 
 
 @contextmanager

@@ -9,7 +9,7 @@ from typing import Any
 
 from conversation_state._persistent import EMPTY_MAP
 from conversation_state.adapters._export import PROVIDERS, Export, Writing
-from conversation_state.adapters._extras import lose_each, noted
+from conversation_state.adapters._extras import lose_each
 from conversation_state.adapters._langchain._blocks import thawed, write_block
 from conversation_state.adapters._langchain._calls import block_of, write_call
 from conversation_state.adapters._langchain._json import made
@@ -105,7 +105,7 @@ def _checked(write: Writing, message: Message, path: str) -> Any:
 
 
 def _message(write: Writing, message: Message, path: str) -> Any:
-    notes = _checked_notes(thawed(noted(write, message, path)))
+    notes = _checked_notes(thawed(write.notes_on(message, path)))
     _lose_own(write, message, path)
     if isinstance(message, UnknownMessage):
         return _unknown(write, message, path, notes)

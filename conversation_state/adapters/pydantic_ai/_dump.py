@@ -19,7 +19,6 @@ from conversation_state.adapters._export import (
 )
 from conversation_state.adapters._extras import (
     lose_each,
-    noted,
     own_of,
     write_extra,
 )
@@ -145,7 +144,7 @@ class _Writing(Writing):
             msg = f"{path} is a {type(message).__name__}; expected a Message"
             raise InvalidMessageError(msg)
 
-        notes = noted(self, message, path)
+        notes = self.notes_on(message, path)
         said = {"name": bool(message.name), "turn_id": message.turn_id is not None}
         lose_each(self, path, said, "Pydantic AI has no place for it")
         if isinstance(message, AssistantMessage):
