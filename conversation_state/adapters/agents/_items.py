@@ -23,6 +23,7 @@ from conversation_state.messages import (
     Message,
     ToolMessage,
     UnknownMessage,
+    UserMessage,
 )
 from conversation_state.tools import ToolCall
 
@@ -33,6 +34,7 @@ __all__ = [
     "load",
     "newest",
     "shortened",
+    "turn_at",
     "with_entries",
 ]
 
@@ -181,6 +183,24 @@ def with_entries(state: Aggregator, entries: Log[Entry]) -> Aggregator:
         entries=entries,
         ledger=state.ledger,
     )
+
+
+def turn_at(state: Aggregator, before_turn: int | None) -> int:
+    """
+    How many messages of *state* come before that user's message.
+    """
+    if before_turn is None:
+        return len(state)
+
+    turns = [at for at, said in enumerate(state) if isinstance(said, UserMessage)]
+    try:
+        return turns[before_turn]
+    except IndexError:
+        msg = (
+            f"before_turn is {before_turn}; {len(turns)} messages here are a user's, "
+            f"counted from 0, or from the end as -1"
+        )
+        raise IndexError(msg) from None
 
 
 def _read(items: Any, calls: Mapping[str, ToolCall]) -> list[Message]:

@@ -4,22 +4,22 @@ The session: the SDK's verbs, and what a store adds to them.
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable, Mapping
 from functools import partial
-from typing import TYPE_CHECKING, Any, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Self
 
 from conversation_state.adapters.agents._items import (
     extended,
     items_of,
     newest,
     shortened,
+    turn_at,
     with_entries,
 )
 from conversation_state.adapters.agents._spent import spent_in
+from conversation_state.adapters.agents._threads import in_thread
 from conversation_state.aggregator import Aggregator
 from conversation_state.errors import MissingExtraError, NotSavedError
-from conversation_state.messages import UserMessage
 from conversation_state.store import Head, Store, open_store
 from conversation_state.store._core import checked_name
 from conversation_state.trimming import TrimContext, Trimmer
@@ -32,27 +32,6 @@ if TYPE_CHECKING:
     from agents.result import RunResultBase
 
 __all__ = ["StoreSession"]
-
-T = TypeVar("T")
-
-
-async def _in_thread(function: Callable[[], T]) -> T:
-    """
-    What *function* gives in a worker thread. Once begun it is waited for, also
-    where the run that waits for it is cancelled: what it writes is there then.
-    """
-    given = asyncio.get_running_loop().run_in_executor(None, function)
-    cancelled: asyncio.CancelledError | None = None
-    while not given.done():
-        try:
-            await asyncio.wait([given])
-        except asyncio.CancelledError as error:
-            cancelled = error
-
-    if cancelled is not None:
-        raise cancelled from given.exception()
-
-    return given.result()
 
 
 class StoreSession:
@@ -185,17 +164,17 @@ class StoreSession:
                 msg = f"limit is {limit!r}; expected 0 or more items, or None"
                 raise ValueError(msg)
 
-            return await _in_thread(partial(self._newest, limit))
+            return await in_thread(partial(self._newest, limit))
 
         view = self._view
-        state = await _in_thread(partial(self._load, view))
+        state = await in_thread(partial(self._load, view))
         if state is None:
             return []
 
         messages = (
             state.messages if view is None else (await view.acall(state)).messages
         )
-        return await _in_thread(partial(items_of, messages))
+        return await in_thread(partial(items_of, messages))
 
     async def add_items(self, items: list[TResponseInputItem]) -> None:
         """
@@ -242,7 +221,7 @@ class StoreSession:
                 If there is none like that.
         """
         load = partial(self._store.load, self.session_id, at=at)
-        return await _in_thread(load)
+        return await in_thread(load)
 
     async def history(self, *, limit: int | None = None) -> tuple[Head, ...]:
         """
@@ -251,7 +230,7 @@ class StoreSession:
         """
         try:
             history = partial(self._store.history, self.session_id, limit=limit)
-            return await _in_thread(history)
+            return await in_thread(history)
         except NotSavedError:
             return ()
 
@@ -266,7 +245,7 @@ class StoreSession:
                 If there is none like that.
         """
         checkpoint = self._store.checkpoint
-        return await _in_thread(partial(checkpoint, self.session_id, label, at=at))
+        return await in_thread(partial(checkpoint, self.session_id, label, at=at))
 
     async def rollback(
         self,
@@ -299,10 +278,10 @@ class StoreSession:
 
         def go_back(state: Aggregator) -> Aggregator:
             then = state if to is None else self._store.load(self.session_id, at=to)
-            return with_entries(state, then.entries.take(_cut(then, before_turn)))
+            return with_entries(state, then.entries.take(turn_at(then, before_turn)))
 
         update = self._store.update
-        return await _in_thread(partial(update, self.session_id, go_back))
+        return await in_thread(partial(update, self.session_id, go_back))
 
     async def fork(
         self,
@@ -338,7 +317,7 @@ class StoreSession:
             view=self._view,
             session_settings=self.session_settings,
         )
-        await _in_thread(partial(self._fork, session_id, at, before_turn))
+        await in_thread(partial(self._fork, session_id, at, before_turn))
         return forked
 
     async def record(
@@ -388,7 +367,7 @@ class StoreSession:
         return self
 
     async def __aexit__(self, *_error: object) -> None:
-        await _in_thread(self.close)
+        await in_thread(self.close)
 
     def __repr__(self) -> str:
         return f"<StoreSession {self.session_id!r} in {self._store.url}>"
@@ -427,11 +406,11 @@ class StoreSession:
     async def _update(self, function: Callable[[Aggregator], Aggregator]) -> Aggregator:
         start = Aggregator.new()
         update = self._store.update
-        return await _in_thread(partial(update, self.session_id, function, start=start))
+        return await in_thread(partial(update, self.session_id, function, start=start))
 
     async def _update_saved(self, function: Callable[[Aggregator], Aggregator]) -> None:
         try:
-            await _in_thread(partial(self._store.update, self.session_id, function))
+            await in_thread(partial(self._store.update, self.session_id, function))
         except NotSavedError:
             # Nothing was added yet, so there is nothing to take away.
             return
@@ -444,7 +423,7 @@ class StoreSession:
             return
 
         state = self._store.load(self.session_id, at=at)
-        forked = state.fork(at=_cut(state, before_turn))
+        forked = state.fork(at=turn_at(state, before_turn))
         self._store.save(session_id, forked, expecting=0)
 
 
@@ -459,21 +438,3 @@ def _settings(given: Any) -> Any:
         raise MissingExtraError(wanted, "agents") from error
 
     return SessionSettings(**given)
-
-
-def _cut(state: Aggregator, before_turn: int | None) -> int:
-    """
-    How many messages of *state* come before that user's message.
-    """
-    if before_turn is None:
-        return len(state)
-
-    turns = [at for at, said in enumerate(state) if isinstance(said, UserMessage)]
-    try:
-        return turns[before_turn]
-    except IndexError:
-        msg = (
-            f"before_turn is {before_turn}; {len(turns)} messages here are a user's, "
-            f"counted from 0, or from the end as -1"
-        )
-        raise IndexError(msg) from None
