@@ -18,6 +18,8 @@ from conversation_state.store.backend import TABLES, ConflictError, Key, Row
 
 __all__ = ["MemoryBackend"]
 
+_PATIENCE_S = 30
+
 
 class _Rows:
     """
@@ -182,7 +184,7 @@ class MemoryBackend:
         self._number = 0
         self._is_closed = False
         self._writer: _Block | None = None
-        self._lock = RLock()
+        self._lock: Any = RLock()
         renew_in_children(self)
 
     def renew(self) -> None:
@@ -209,9 +211,7 @@ class MemoryBackend:
         """
         A block that reads.
         """
-        with self._lock:
-            self._check_open()
-            self._take_back()
+        with self._alone():
             yield _Block(self._tables, self._new_number)
 
     @contextmanager
@@ -219,10 +219,7 @@ class MemoryBackend:
         """
         A block that writes.
         """
-        with self._lock:
-            self._check_open()
-            # No thread opens two: whoever is interrupted may miss an end.
-            self._take_back()
+        with self._alone():
             block = self._writer = _Block(self._tables, self._new_number)
             try:
                 yield block
@@ -230,6 +227,23 @@ class MemoryBackend:
             except BaseException:
                 block.undo()
                 raise
+
+    @contextmanager
+    def _alone(self) -> Iterator[None]:
+        lock = self._lock
+        # No thread opens two: one that has it already was interrupted before it
+        # got to the end of the first.
+        if not lock._is_owned() and not lock.acquire(timeout=_PATIENCE_S):
+            what = f"another thread has been at it for {_PATIENCE_S} seconds; try again"
+            raise StoreError(self.url, what)
+
+        try:
+            self._check_open()
+            self._take_back()
+            yield
+        finally:
+            if lock._is_owned():
+                lock.release()
 
     def _end(self, block: _Block) -> None:
         if self._writer is not block:
