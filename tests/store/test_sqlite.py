@@ -513,6 +513,20 @@ class TestProcesses:
 
 
 class TestThreads:
+    def test_in_the_middle(self, url):
+        """
+        A connection that comes back in the middle of a transaction is not lent
+        again: nobody waits for it.
+        """
+        with open_store(f"{url}?timeout_s=1") as store:
+            backend: Any = store._core.backend
+            connection = backend.lend()
+            connection.execute("BEGIN IMMEDIATE")
+            backend.take_back(connection)
+            store.save("talk", TALK)
+
+            assert TALK == store.load("talk")
+
     def test_readers_wait_for_nobody(self, url):
         """
         Who reads is not kept waiting by who writes.

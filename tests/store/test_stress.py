@@ -196,6 +196,20 @@ class TestInterrupted:
 
         assert 1_000 < len(kept)
 
+    def test_never_ended(self, kind, tmp_path):
+        """
+        A block whose end was never got to has changed nothing once the same thread
+        goes on.
+        """
+        with self.store(kind, tmp_path) as store:
+            store.save("talk", TALK)
+            left = store._core.backend.writing()
+            left.__enter__().add("branches", [(99, 0, 0)])
+            store.save("new", TALK.fork())
+
+            assert () == store.verify()
+            assert TALK == store.load("talk")
+
     def test_in_a_handler(self, kind, tmp_path):
         """
         Who writes in a signal's handler, in the middle of what the same thread
