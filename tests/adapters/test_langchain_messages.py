@@ -472,12 +472,13 @@ class TestRefusals:
         with pytest.raises(DecodeError, match=r"tool_calls\[0\]\.args\.a\[0\]"):
             load([AIMessage("", tool_calls=[call])])
 
-    def test_depth(self):
+    @pytest.mark.parametrize("levels", [120, 5_000])
+    def test_depth(self, levels):
         """
         What is nested too deep is refused, wherever it is.
         """
         deep: dict[str, Any] = {}
-        for _ in range(5_000):
+        for _ in range(levels):
             deep = {"a": deep}
 
         message = AIMessage("", tool_calls=[{"id": "c", "name": "f", "args": {}}])
@@ -490,6 +491,15 @@ class TestRefusals:
         for wrong in (message, kwargs, block):
             with pytest.raises(DecodeError, match=r"nested|JSON"):
                 load([wrong])
+
+    def test_many_and_not_deep(self):
+        """
+        Arguments may be as many as they like.
+        """
+        args = {"rows": [[{"n": number}] for number in range(500)]}
+        message = AIMessage("", tool_calls=[{"id": "c", "name": "f", "args": args}])
+
+        assert same(message, back(message))
 
     def test_notes_of_somebody_else(self):
         """

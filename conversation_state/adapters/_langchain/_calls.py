@@ -27,6 +27,7 @@ __all__ = ["Calls", "block_of", "write_call"]
 
 _VALID = frozenset({"args", "id", "name", "type"})
 _NOTHING: dict[str, Any] = {}
+_MOST_LEVELS = 100
 # `dumps` makes one for each text, if it is told anything.
 _encoded = JSONEncoder(ensure_ascii=False).encode
 
@@ -130,6 +131,9 @@ class Calls:
         if arguments is None:
             arguments = _written(self._read, raw["args"], path)
 
+        if arguments.count("{") + arguments.count("[") > _MOST_LEVELS:
+            _check(self._read, raw["args"], f"{path}.args")
+
         call = self._call(raw, arguments, notes, path)
         return call if index is None else attrs.evolve(call, index=index)
 
@@ -208,19 +212,27 @@ def _written(read: Reading, args: dict[str, Any], path: str) -> str:
         return ""
 
 
-def _check(read: Reading, value: Any, path: str) -> None:
+def _check(read: Reading, value: Any, path: str, depth: int = 0) -> None:
     """
-    Note which keys in *value* would come back as others.
+    Note which keys in *value* would come back as others, and what is nested
+    deeper than every Python reads.
     """
+    inside: list[tuple[str, Any]] = []
     if isinstance(value, dict):
-        for key, inside in value.items():
+        for key in value:
             if not isinstance(key, str):
                 read.problem(path, f"has the key {key!r}; keys of JSON are text")
 
-            _check(read, inside, f"{path}.{key}")
+        inside = [(f"{path}.{key}", value[key]) for key in value]
     elif isinstance(value, (list, tuple)):
-        for at, inside in enumerate(value):
-            _check(read, inside, f"{path}[{at}]")
+        inside = [(f"{path}[{at}]", item) for at, item in enumerate(value)]
+
+    if inside and depth == _MOST_LEVELS:
+        read.problem(path, f"is nested more than {_MOST_LEVELS} levels deep")
+        return
+
+    for where, item in inside:
+        _check(read, item, where, depth + 1)
 
 
 def _written_invalid(call_id: str, name: str, args: str) -> dict[str, Any]:
