@@ -115,6 +115,24 @@ class TestRoundTrip:
         assert (loaded,) == load(message) == load([message]) == load(iter([message]))
         assert same(message, dump_message(loaded))
 
+    def test_what_json_has_no_word_for(self):
+        """
+        It comes back to the last digit, of its own type.
+        """
+        kwargs = {
+            "int": 2**70 + 1,
+            "float": float("-inf"),
+            "bytes": b"\0",
+            "keys": {1: 2},
+        }
+
+        found = back(HumanMessage("hi", additional_kwargs=kwargs)).additional_kwargs
+
+        assert kwargs == found
+        assert {key: type(kwargs[key]) for key in kwargs} == {
+            key: type(found[key]) for key in found
+        }
+
     def test_chunks_of_a_stream(self):
         """
         A message put together of chunks is one of those, and its calls are
