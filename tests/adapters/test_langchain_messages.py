@@ -7,6 +7,7 @@ import subprocess
 import sys
 from typing import Any
 
+import attrs
 import pytest
 from hypothesis import HealthCheck, given, settings
 from langchain_core.documents import Document
@@ -379,6 +380,16 @@ class TestLoad:
         assert [None, None] == [first.parts[0].index, first.tool_calls[0].index]
         assert [1, 0] == [last.parts[0].index, last.tool_calls[0].index]
 
+    def test_said_twice(self):
+        """
+        Of two blocks that say one call, both come back.
+        """
+        use = {"type": "tool_use", "id": "c", "name": "f", "input": {}}
+        call = {"id": "c", "name": "f", "args": {}}
+        message = AIMessage([use, {**use, "again": True}], tool_calls=[call])
+
+        assert same(message, back(message))
+
     def test_arguments_as_the_model_wrote_them(self):
         """
         Where a block has the text of the arguments, it is kept to the byte.
@@ -678,6 +689,27 @@ class TestDump:
 
         assert [{"type": "image", "base64": "bmV3"}] == found.content
         assert "i" == found.id
+
+    @pytest.mark.parametrize(
+        "block",
+        [
+            {"type": "image", "source_type": "base64", "data": "aGk="},
+            {"type": "image", "source": {"type": "base64", "data": "aGk="}},
+            {"type": "image_url", "image_url": {"url": "data:a/b;base64,aGk="}},
+            {"type": "image_url", "image_url": "data:a/b;base64,aGk="},
+        ],
+    )
+    def test_keeps_its_shape(self, block):
+        """
+        A block whose content was changed looks as it did before.
+        """
+        (loaded,) = load([HumanMessage([block])])
+        (part,) = loaded.content
+
+        new = [attrs.evolve(part, data=b"new")]
+        (found,) = dump([loaded.replace(content=new)]).payload
+
+        assert str([block]).replace("aGk=", "bmV3") == str(found.content)
 
     def test_what_was_taken_away(self):
         """
