@@ -5,7 +5,9 @@ LangChain's messages into ours and back.
 import copy
 import subprocess
 import sys
+from datetime import UTC, datetime
 from typing import Any
+from uuid import UUID
 
 import attrs
 import pytest
@@ -380,6 +382,16 @@ class TestLoad:
         assert [None, None] == [first.parts[0].index, first.tool_calls[0].index]
         assert [1, 0] == [last.parts[0].index, last.tool_calls[0].index]
 
+    def test_in_another_order(self):
+        """
+        The calls may be in another order than the blocks that say them.
+        """
+        uses = [{"type": "tool_use", "id": id, "name": "f", "input": {}} for id in "ab"]
+        calls = [{"id": id, "name": "f", "args": {}} for id in "ba"]
+        message = AIMessage(["so", *uses], tool_calls=calls)
+
+        assert same(message, back(message))
+
     def test_said_twice(self):
         """
         Of two blocks that say one call, both come back.
@@ -656,6 +668,18 @@ class TestDump:
             ("messages[0].response.usage", "tool_use_prompt_tokens"),
         ] == [(lost.path, lost.what) for lost in dump([message]).lost]
 
+    def test_when_and_where(self):
+        """
+        So are a time, a run and a turn.
+        """
+        message = UserMessage(
+            "hi", run_id=UUID(int=1), turn_id=UUID(int=2), timestamp=datetime.now(UTC)
+        )
+
+        lost = dump([message]).lost
+
+        assert ["run_id", "turn_id", "timestamp"] == [one.what for one in lost]
+
     def test_signatures(self):
         """
         What is signed goes into the block of who signed it, is nobody's, or is
@@ -724,6 +748,12 @@ class TestDump:
         (found,) = dump([loaded.replace(response=None)]).payload
 
         assert {"id": "chat-1"} == found.response_metadata
+        assert found.usage_metadata is None
+
+        odd = {**usage, "input_token_details": {"flex": 1}}
+        (loaded,) = load([AIMessage("hi", usage_metadata=odd)])
+        (found,) = dump([loaded.replace(response=None)]).payload
+
         assert found.usage_metadata is None
 
     def test_standard_blocks(self):
