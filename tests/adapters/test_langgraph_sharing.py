@@ -253,6 +253,21 @@ class TestMessages:
         for each in (saver, saver_of(store)):
             assert "half \ufffd" == got(each, config)["messages"][0].content
 
+    def test_said_twice(self, store):
+        """
+        One message that is in a list more than once is as many entries, each
+        with an identity of its own, whatever the list was before.
+        """
+        saver = saver_of(store)
+        a, b = HumanMessage("a", id="a"), AIMessage("b", id="b")
+        config = None
+        for messages in ([a, b], [b, a, a, b], [a], [a, a], [b, b, a, a, a], [b, a]):
+            config = put(saver, {"messages": messages}, config)
+            ids = [entry.id for entry in store.load(saver.name("1")).entries]
+
+            assert messages == got(saver_of(store), config)["messages"]
+            assert len(messages) == len({*ids})
+
     def test_wrong_conversion(self, store, monkeypatch):
         """
         Whatever conversion may get wrong, a list that would not come back equal
@@ -415,6 +430,14 @@ class TestOurs:
 
         assert 1 == (rows_of(store) - before)["entries"]
         assert 101 == len(got(saver_of(store), config)["talk"])
+
+        saver.prune(["1"])
+        store.collect_garbage()
+
+        assert [config] == [each.config for each in saver_of(store).list(None)]
+        assert talk.add_user_prompt("y").messages == (
+            got(saver_of(store), config)["talk"].messages
+        )
 
 
 class TestWrites:
