@@ -342,6 +342,27 @@ class TestMessages:
 
         assert len(names) - 1 == len(store.names())
 
+    def test_odd_ids(self, store):
+        """
+        Namespaces and ids keep apart wherever one of them might be taken for
+        the end of another.
+        """
+        saver = saver_of(store)
+        places = [("a", "b\0\1c"), ("a\0\1b", "c"), ("a\0", "\1b"), ("a", "b")]
+        for namespace, id in places:
+            named = {"thread_id": "1", "checkpoint_ns": namespace}
+            checkpoint = {**empty_checkpoint(), "id": id, "channel_values": {"x": id}}
+            saver.put({"configurable": named}, checkpoint, {}, {"x": 1})
+
+        found = {
+            tuple(each.config["configurable"].values())[1:]: each.checkpoint[
+                "channel_values"
+            ]["x"]
+            for each in saver.list({"configurable": {"thread_id": "1"}})
+        }
+
+        assert {place: place[1] for place in places} == found
+
     def test_erased(self, store):
         """
         What is erased from the store is erased from every checkpoint.
@@ -452,10 +473,10 @@ class TestWrites:
             writes = [("a", text), ("__interrupt__", text), ("b", text)]
             saver.put_writes(config, writes, "task", "~1")
 
-        saver.put_writes(config, [("a", "before")], "other", "~0")
+        saver.put_writes(config, [("a", "before")], "tasks", "~0")
 
         assert [
-            ("other", "a", "before"),
+            ("tasks", "a", "before"),
             ("task", "__interrupt__", "second"),
             ("task", "a", "first"),
             ("task", "b", "first"),
