@@ -688,6 +688,28 @@ class TestUse:
 
         assert saver.get_tuple(CONFIG) is None
 
+    def test_pages(self, store):
+        """
+        As many checkpoints are listed as are asked for, however they are read,
+        the newest first, over all threads.
+        """
+        saver = saver_of(store)
+        for thread in "12":
+            config = None
+            for step in range(25):
+                config = put(saver, {"x": step}, config, thread=thread)
+
+        def listed(config=None, **options):
+            return [each.checkpoint["id"] for each in saver.list(config, **options)]
+
+        everything = listed()
+
+        assert 50 == len({*everything})
+        assert sorted(listed(CONFIG), reverse=True) == listed(CONFIG)
+        for limit in (0, 1, 20, 21, 30, 49, 60):
+            assert everything[:limit] == listed(limit=limit)
+            assert everything[:25][:limit] == listed(CONFIG, limit=limit)
+
     def test_versions(self, store):
         """
         Versions count on, also those that another checkpointer had begun.
