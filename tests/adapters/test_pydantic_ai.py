@@ -99,19 +99,21 @@ class TestContract(AdapterContract):
         A time that nobody told is one that is not told, a response of which
         nothing is told is none, and order among parts and calls is a place.
         """
-        found: Any = said(message, "pydantic_ai")
+        found: Any = message
+        if isinstance(getattr(found, "content", ""), tuple):
+            parts = [without_place(part) for part in found.content]
+            found = found.replace(content=parts)
+
         if not isinstance(found, AssistantMessage):
-            return found
+            return said(found, "pydantic_ai")
 
         meta = found.response
         if meta is not None and meta.usage == Usage():
             meta = attrs.evolve(meta, usage=None)
 
-        return found.replace(
-            content=[without_place(part) for part in found.parts],
-            tool_calls=[without_place(call) for call in found.tool_calls],
-            response=None if meta == ResponseMeta() else meta,
-        )
+        calls = [without_place(call) for call in found.tool_calls]
+        meta = None if meta == ResponseMeta() else meta
+        return said(found.replace(tool_calls=calls, response=meta), "pydantic_ai")
 
     @given(histories)
     def test_dump_undoes_load(self, history):
@@ -342,6 +344,7 @@ class TestDump:
         """
         talk = [
             UserMessage([FilePart(data=b"x", media_type="text/plain", name="a.txt")]),
+            UserMessage([FilePart(data=b"x")]),
             AssistantMessage(
                 [
                     RefusalPart("No."),
@@ -354,9 +357,10 @@ class TestDump:
             ToolMessage([Text("a"), Text("b")], tool_call_id="c1"),
         ]
 
-        assert ["name", "name", "refusal", "image", "odd", "total_tokens", "parts"] == [
-            lost.what for lost in dump(talk).lost
-        ]
+        assert [
+            *("name", "media_type", "name", "refusal", "image", "odd"),
+            *("total_tokens", "parts"),
+        ] == [lost.what for lost in dump(talk).lost]
 
     def test_edited(self):
         """

@@ -148,13 +148,15 @@ class TestHistoryProcessor:
 
     def test_sees_changes(self):
         """
-        A message whose parts were replaced is another one.
+        A message whose parts were replaced is another one, also to the budget.
         """
-        process, history = processor(within(60)), talk(1)
-        process(history)
-        history[-1].parts = [UserPromptPart("new")]
+        process, history = processor(within(60)), talk(3)
+        before = process(history)
+        history[-1].parts = [UserPromptPart("new " * 40)]
+        after = process(history)
 
-        assert "new" == process(history)[-1].parts[0].content
+        assert "new " * 40 == after[-1].parts[0].content
+        assert len(after) < len(before)
 
     @given(st.integers(30, 200), st.lists(st.integers(0, 3), min_size=1, max_size=8))
     def test_never_orphans(self, tokens, turns):

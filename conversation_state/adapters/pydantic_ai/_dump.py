@@ -24,6 +24,7 @@ from conversation_state.adapters._extras import (
 )
 from conversation_state.adapters.pydantic_ai._answered import write_response
 from conversation_state.adapters.pydantic_ai._spoken import (
+    lose_metadata,
     restore,
     restored,
     write_answer,
@@ -290,5 +291,13 @@ class _Writing(Writing):
 
     def _lose_inside(self, message: Message, path: str) -> None:
         content = getattr(message, "content", "")
-        if not isinstance(content, str) and len(content) > 1:
+        if isinstance(content, str):
+            return
+
+        if len(content) != 1:
             self.lose(path, "parts", "a system prompt is one text, and they are joined")
+
+        for at, part in enumerate(content):
+            where = f"{path}.parts[{at}]"
+            self.notes(part, where)
+            lose_metadata(self, part, where)

@@ -127,6 +127,9 @@ def media(
         if part.kind != (family if family in URLS else "file"):
             write.lose(path, part.kind, "bytes are shown as what their type says")
 
+        if not part.media_type:
+            write.lose(path, "media_type", f"bytes need one, and are {_UNTYPED}")
+
         media_type = part.media_type or _UNTYPED
         data = as_base64(part.data or b"")
         item = {"kind": "binary", "data": data, "media_type": media_type}
