@@ -324,10 +324,13 @@ class TestStates:
         """
         backend: Any = StoreBackend(store)
         stale = asyncio.run(grown(backend, 1))
+        stale.deferred_tool_requests = DeferredToolRequests()
+        asyncio.run(backend.save(stale))
         store.update("talk", lambda state: state.add(UserMessage("From elsewhere")))
         found = asyncio.run(backend.load("talk"))
 
         assert ["From elsewhere"] == dump_of(found.messages)[-1]
+        assert found.deferred_tool_requests is None
 
         stale.messages += turn(1)
         with pytest.raises(ConversationConflict):
@@ -382,6 +385,46 @@ class TestStates:
         assert 33 == fork.total_usage.total_tokens
         assert 0 == fork.usage.total_tokens
         assert 33 == fork.join(store.load("talk")).total_usage.total_tokens
+
+    def test_bill_of_what_was_left(self, store):
+        """
+        Who goes back to a branch that was left has paid for both.
+        """
+        backend: Any = StoreBackend(store)
+
+        async def talk():
+            saved = await grown(backend, 3)
+            branch = await backend.branch(
+                "talk", at=1, expected_revision=saved.revision
+            )
+            branch.messages.append(says("Another answer.", **spent(9)))
+            await backend.save(branch)
+            record = await backend.read_record("talk")
+            await backend.branch(
+                "talk", from_entry=record.branches[0], expected_revision=record.revision
+            )
+
+        asyncio.run(talk())
+
+        assert [0, 1, 2, 9] == [
+            entry.usage.completion_tokens for entry in store.load("talk").ledger
+        ]
+        assert 7 == len(store.load("talk"))
+
+    def test_the_last_of_it(self, store):
+        """
+        The end of a long conversation is what stands there: the same entries,
+        with what they follow, and their instructions.
+        """
+        backend: Any = StoreBackend(store)
+        asyncio.run(grown(backend, 40))
+        entries = asyncio.run(backend.load_entries("talk"))
+        for limit in (0, 1, 2, 3, 6, 10, 17, 79, 80, 81):
+            last = asyncio.run(backend.load_entries("talk", limit=limit))
+
+            assert entries[len(entries) - min(limit, 80) :] == last
+
+        assert "Be kind." == entries[-2].message.instructions
 
     def test_one_id_for_all(self, store):
         """
