@@ -19,11 +19,12 @@ from conversation_state.adapters import (
     openai_chat,
     openai_responses,
 )
-from conversation_state.messages import Message, ToolMessage
+from conversation_state.messages import AssistantMessage, Message, ToolMessage
 from conversation_state.testing.strategies import is_accepted, transcripts
+from conversation_state.tools import ToolCall
 from tests.adapters.anthropic import REQUESTS as ANTHROPIC
 from tests.adapters.contract import as_json
-from tests.adapters.crossing import VALUED, kept_of, missing, said_in
+from tests.adapters.crossing import VALUED, kept_of, meaning, missing, said_in
 from tests.adapters.gemini import REQUESTS as GEMINI
 from tests.adapters.openai_chat import REQUESTS as CHAT
 from tests.adapters.openai_responses import REQUESTS as RESPONSES
@@ -226,6 +227,46 @@ class TestRecorded:
         }
 
         assert OWN[source] | NO_PLACE[source, target] == lost
+
+
+class TestArguments:
+    """
+    What the model wrote, valid or not.
+    """
+
+    @pytest.mark.parametrize("target", FORMATS)
+    @pytest.mark.parametrize(
+        "arguments",
+        [
+            "",
+            "{}",
+            ' {"a" :1 }\n',
+            '{"b": 1.0, "a": [null, "\u00e9\\u00e9"]}',
+            '{"a": 1, "a": 2}',
+            '{"a": 1e999}',
+            "[1]",
+            '{"a',
+            " ",
+        ],
+    )
+    def test_as_written(self, arguments, target):
+        """
+        Byte for byte where the format has a text, as equal JSON where it has a
+        value; what is no value is a text all the same, or lost.
+        """
+        message = AssistantMessage(tool_calls=[ToolCall("c1", "f", arguments)])
+
+        export = FORMATS[target].dump([message])
+        (back,) = FORMATS[target].load(export.payload)
+
+        (call,) = back.tool_calls
+        if target in VALUED:
+            lost = [one.what for one in export.lost]
+            assert (
+                meaning(arguments) == meaning(call.arguments) or ["arguments"] == lost
+            )
+        else:
+            assert (arguments, ()) == (call.arguments, export.lost)
 
 
 class TestMade:
