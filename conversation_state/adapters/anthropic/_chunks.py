@@ -209,7 +209,7 @@ class _Stream:
         """
         The number of the block that *event* is about.
         """
-        at = event.raw.get("index")
+        at: Any = event.raw.get("index")
         if at.__class__ is int and 0 <= at <= _MOST:
             return int(at)
 
