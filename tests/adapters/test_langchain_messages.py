@@ -388,7 +388,7 @@ class TestLoad:
         """
         uses = [{"type": "tool_use", "id": id, "name": "f", "input": {}} for id in "ab"]
         calls = [{"id": id, "name": "f", "args": {}} for id in "ba"]
-        message = AIMessage(["so", *uses], tool_calls=calls)
+        message = AIMessage([*uses, "so"], tool_calls=calls)
 
         assert same(message, back(message))
 
