@@ -245,6 +245,20 @@ class Recording(Subject):
         with pytest.raises(StoreError):
             _read(self.other(store))
 
+    def test_other_messages(self, store: Store) -> None:
+        """
+        Messages in the place of those that a record held are not read as
+        them, sound as they are.
+        """
+        state = grown(TALK, 3)[2]
+        held = write(store, lambda rows: rows.save("talk", state).entries)
+        others = held._replace(digest=bytes(len(held.digest)))
+        write(store, lambda rows: rows.put(b"k", b"v", others))
+
+        assert ["records"] == [damage.where for damage in store.verify()]
+        with pytest.raises(StoreError, match="other entries than it did"):
+            _read(self.other(store))
+
 
 def _keep(store: Store, state: Aggregator) -> None:
     write(store, lambda rows: rows.put(b"k", b"v", rows.save("talk", state).entries))
