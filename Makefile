@@ -43,7 +43,8 @@ define install
 	@$(@D)/bin/python -m pip --version >/dev/null 2>&1 || \
 		$(call interpreter,$(1)) -m venv --clear $(@D)
 	@$(@D)/bin/python -m pip install -qq 'pip>=25.1' # the first with --group
-	@$(@D)/bin/python -m pip install -qq $(2)
+	@# Most of what comes with it is never imported, so it is compiled when it is.
+	@$(@D)/bin/python -m pip install -qq --no-compile $(2)
 	@touch $@
 endef
 

@@ -17,18 +17,18 @@ from typing import Any, NamedTuple, TypeVar
 
 from conversation_state._persistent import Log
 from conversation_state.aggregator import Aggregator, Entry, LedgerEntry
-from conversation_state.errors import StoreError
 from conversation_state.store import _loading, _saving, _tending
-from conversation_state.store._core import TRIES, Core, Known
+from conversation_state.store._core import Core
 from conversation_state.store._rows import (
     damaged,
     digests_of,
     record_digest,
     segments_of,
 )
+from conversation_state.store._together import Inside, together
 from conversation_state.store._values import Head
 from conversation_state.store._verbs import Verbs
-from conversation_state.store.backend import ConflictError, Reading, Writing
+from conversation_state.store.backend import Reading, Writing
 from conversation_state.store.log import DIGEST_SIZE, ENTRIES, LEDGER, Kind
 
 __all__ = ["Hold", "Reader", "Record", "Saved", "Writer", "after", "reading", "write"]
@@ -84,12 +84,10 @@ class Reader:
             when there were others may be something else by now.
     """
 
-    def __init__(self, core: Core, tx: Reading) -> None:
-        self._core = core
+    def __init__(self, inside: Any, tx: Reading) -> None:
+        self._core: Core = inside
         self._tx = tx
-        self.inside = _Inside(core, tx)
-        self._joined: Any = self.inside
-        self.seen = core.catch_up(tx)
+        self.seen = self._core.catch_up(tx)
 
     def get(self, key: bytes) -> Record | None:
         """
@@ -193,7 +191,7 @@ class Reader:
         if self._core.find(self._tx, name) is None:
             return None
 
-        return _loading.load_newest(self._joined, name).state
+        return _loading.load_newest(self._core, name).state
 
 
 class Writer(Reader):
@@ -202,7 +200,6 @@ class Writer(Reader):
     """
 
     _tx: Writing
-    is_again = False
 
     def new_number(self) -> int:
         """
@@ -241,12 +238,8 @@ class Writer(Reader):
         """
         Make *state* the head of *name*, whatever was; what keeps it.
         """
-        if self.is_again:
-            # What is remembered of it may be what was in the way.
-            self.inside.forget(name)
-
         head = self.head(name)
-        _saving.save(self._joined, name, state, 0 if head is None else head, "")
+        _saving.save(self._core, name, state, 0 if head is None else head, "")
         number = self._core.named(self._tx, name).number
         revision = self._core.newest(self._tx, number)
         if revision is None:
@@ -262,13 +255,13 @@ class Writer(Reader):
         """
         What `Store.fork` does.
         """
-        _tending.fork(self._joined, name, new_name, None)
+        _tending.fork(self._core, name, new_name, None)
 
     def delete(self, name: str) -> None:
         """
         What `Store.delete` does.
         """
-        _tending.delete(self._joined, name, None)
+        _tending.delete(self._core, name, None)
 
 
 @contextmanager
@@ -277,7 +270,7 @@ def reading(store: Verbs) -> Iterator[Reader]:
     A block that reads the records and states of a store.
     """
     with store._core.backend.reading() as tx:
-        yield Reader(store._core, tx)
+        yield Reader(Inside(store._core, tx), tx)
 
 
 def write(store: Verbs, work: Callable[[Writer], T]) -> T:
@@ -291,79 +284,7 @@ def write(store: Verbs, work: Callable[[Writer], T]) -> T:
         StoreError:
             If the store can't be written. Nothing was.
     """
-    core = store._core
-    for tried in range(TRIES):
-        try:
-            # Not the core's own block, which takes errors of a host's for damage.
-            with core.backend.writing() as tx:
-                writer = Writer(core, tx)
-                writer.is_again = tried > 0
-                made = work(writer)
-        except (ConflictError, _TakenError):
-            core.forget()
-            continue
-
-        writer.inside.settle()
-        return made
-
-    what = f"{TRIES} times others wrote at the same moment; try again"
-    raise StoreError(core.url, what)
-
-
-class _TakenError(Exception):
-    """
-    Somebody else was there first, and so the whole block has to begin again.
-    """
-
-
-class _Inside:
-    """
-    A core to the verbs of a store, whose blocks are the one that is open: what
-    is learned in it is known to others when it has ended.
-    """
-
-    def __init__(self, core: Core, tx: Reading) -> None:
-        self._core = core
-        self._tx = tx
-        self._new: dict[str, tuple[Known, int] | None] = {}
-        self.backend = self
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._core, name)
-
-    @contextmanager
-    def writing(self) -> Iterator[Any]:
-        try:
-            with self._core._readable():
-                yield self._tx
-        except ConflictError as error:
-            # A part of what was to be written may have been.
-            raise _TakenError from error
-
-    reading = writing
-
-    def known(self, name: str, seen: int | None = None) -> Known | None:
-        if name in self._new:
-            new = self._new[name]
-            return None if new is None else new[0]
-
-        return self._core.known(name, seen)
-
-    def remember(self, known: Known, seen: int) -> None:
-        self._new[known.name.text] = known, seen
-
-    def forget(self, name: str | None = None) -> None:
-        if name is not None:
-            self._new[name] = None
-
-    def settle(self) -> None:
-        """
-        Let everybody know what was learned.
-        """
-        for name, new in self._new.items():
-            self._core.forget(name)
-            if new is not None:
-                self._core.remember(*new)
+    return together(store._core, lambda tx, inside: work(Writer(inside, tx)))
 
 
 def _row(key: bytes, value: bytes, hold: Hold | None) -> tuple[Any, ...]:

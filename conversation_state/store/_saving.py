@@ -9,7 +9,7 @@ that writes.
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any
 
 from conversation_state._persistent import Log
 from conversation_state.aggregator import Aggregator
@@ -53,7 +53,7 @@ from conversation_state.store.log import (
     newest,
 )
 
-__all__ = ["Wish", "check_expecting", "is_expected", "save", "save_in", "settle"]
+__all__ = ["check", "check_expecting", "is_expected", "save"]
 
 
 def save(
@@ -62,16 +62,9 @@ def save(
     """
     What `Store.save` does.
     """
-    checked_name(name)
+    check(name, state, expecting)
     if label != "":
         checked_name(label, "label")
-
-    if not isinstance(state, Aggregator):
-        msg = f"a store keeps Aggregators, got a {type(state).__name__}"
-        raise TypeError(msg)
-
-    if expecting is not None:
-        check_expecting(name, expecting)
 
     seen = core.seen
     known = core.known(name, seen)
@@ -97,6 +90,19 @@ def save(
 
     what = f"{TRIES} times others saved at the same moment; try again"
     raise StoreError(core.url, what)
+
+
+def check(name: str, state: object, expecting: object) -> None:
+    """
+    See that this is what may be saved.
+    """
+    checked_name(name)
+    if not isinstance(state, Aggregator):
+        msg = f"a store keeps Aggregators, got a {type(state).__name__}"
+        raise TypeError(msg)
+
+    if expecting is not None:
+        check_expecting(name, expecting)
 
 
 def check_expecting(name: str, expecting: object) -> None:
@@ -260,100 +266,68 @@ def _save_carefully(
 ) -> Head:
     with core.writing() as tx:
         seen = core.catch_up(tx)
-        head, known = save_in(core, tx, seen, Wish(text, state, expecting, label))
-
-    settle(core, seen, text, state, known)
-    return head
-
-
-class Wish(NamedTuple):
-    """
-    What somebody wants to be saved.
-    """
-
-    text: str
-    state: Aggregator
-    expecting: Head | int | None
-    label: str = ""
-
-
-def save_in(
-    core: Core, tx: Writing, seen: int, wish: Wish
-) -> tuple[Head, Known | None]:
-    """
-    Save a state in a block that is open: its head, and what is known then if
-    anything was written. `settle` comes after the block.
-    """
-    text, state, expecting, label = wish
-    name = core.find(tx, text)
-    old = None if name is None else core.newest(tx, name.number)
-    head = None if name is None or old is None else core.head(tx, name, old)
-    if not is_expected(head, expecting):
-        raise StaleHeadError(core.url, text, expecting, head)
-
-    near = _nearest(core, seen, state)
-    told, told_from = _past(tx, ENTRIES, state, near)
-    paid, paid_from = _past(tx, LEDGER, state, near)
-    origin = Origin.of(state)
-    digests = told.at(len(state.entries)), paid.at(len(state.ledger))
-    digest = state_digest(*digests, origin.digest())
-    if name is not None and old is not None and head is not None:
-        if digest == old.digest:
-            if label and label != old.label:
-                return relabel(core, tx, name, old, label), None
-
-            return head, None
-
-        if expecting is None and not _goes_on(tx, old, told, paid):
+        name = core.find(tx, text)
+        old = None if name is None else core.newest(tx, name.number)
+        head = None if name is None or old is None else core.head(tx, name, old)
+        if not is_expected(head, expecting):
             raise StaleHeadError(core.url, text, expecting, head)
 
-        if not told_from:
-            told_from = _if_there(tx, core, old, told)
+        near = _nearest(core, seen, state)
+        told, told_from = _past(tx, ENTRIES, state, near)
+        paid, paid_from = _past(tx, LEDGER, state, near)
+        origin = Origin.of(state)
+        digests = told.at(len(state.entries)), paid.at(len(state.ledger))
+        digest = state_digest(*digests, origin.digest())
+        if name is not None and old is not None and head is not None:
+            if digest == old.digest:
+                if label and label != old.label:
+                    return relabel(core, tx, name, old, label)
 
-    if name is None:
-        name = Name(text, tx.new_number())
-        tx.add("names", [name.row()])
+                return head
 
-    at = Growth.of(told, TableShelf(tx, ENTRIES), told_from)
-    entries = _write(core, tx, ENTRIES, state.entries, at)
-    at = Growth.of(paid, TableShelf(tx, LEDGER), paid_from)
-    ledger = _write(core, tx, LEDGER, state.ledger, at)
-    revision = Revision(
-        (old.revision if old else name.number << SHIFT) + 1,
-        entries[-1].branch if entries else 0,
-        len(state.entries),
-        ledger[-1].branch if ledger else 0,
-        len(state.ledger),
-        add_origin(tx, origin),
-        digest,
-        label,
-        now(),
-    )
-    tx.add("revisions", [revision])
-    if label:
-        set_label(tx, name.number, label, revision.revision)
+            if expecting is None and not _goes_on(tx, old, told, paid):
+                raise StaleHeadError(core.url, text, expecting, head)
+
+            if not told_from:
+                told_from = _if_there(tx, core, old, told)
+
+        if name is None:
+            name = Name(text, tx.new_number())
+            tx.add("names", [name.row()])
+
+        at = Growth.of(told, TableShelf(tx, ENTRIES), told_from)
+        entries = _write(core, tx, ENTRIES, state.entries, at)
+        at = Growth.of(paid, TableShelf(tx, LEDGER), paid_from)
+        ledger = _write(core, tx, LEDGER, state.ledger, at)
+        revision = Revision(
+            (old.revision if old else name.number << SHIFT) + 1,
+            entries[-1].branch if entries else 0,
+            len(state.entries),
+            ledger[-1].branch if ledger else 0,
+            len(state.ledger),
+            add_origin(tx, origin),
+            digest,
+            label,
+            now(),
+        )
+        tx.add("revisions", [revision])
+        if label:
+            set_label(tx, name.number, label, revision.revision)
 
     head = revision.head(text, origin.state_id)
-    known = Known(
-        *(name, revision, head, state, entries, ledger, digests), origin.digest()
-    )
-    return head, known
-
-
-def settle(
-    core: Core, seen: int, text: str, state: Aggregator, known: Known | None
-) -> None:
-    """
-    Remember what was saved, when the block is closed.
-    """
-    if known is None:
-        return
-
     if not _says_erased(core, state):
-        core.remember(known, seen)
+        core.remember(
+            Known(
+                *(name, revision, head, state, entries, ledger, digests),
+                origin.digest(),
+            ),
+            seen,
+        )
     else:
         # What was given may say what was erased; what was saved does not.
         core.forget(text)
+
+    return head
 
 
 def _says_erased(core: Core, state: Aggregator) -> bool:
