@@ -297,6 +297,31 @@ class TestCollect:
             assert "new" == store.load("new")[-1].text
             assert () == store.verify()
 
+    def test_collected_by_another(self, url, monkeypatch):
+        """
+        What somebody else has let go of meanwhile is not told a second time.
+        """
+        from conversation_state.store import _collecting  # noqa: PLC0415 - only here
+
+        found = _collecting._garbage
+        first = []
+
+        def late(*given):
+            garbage = found(*given)
+            monkeypatch.undo()
+            first.append(other.collect_garbage())
+            return garbage
+
+        with open_store(url) as store, open_store(url) as other:
+            store.save("talk", TALK.add_user_prompt("x"))
+            store.delete("talk")
+            monkeypatch.setattr(_collecting, "_garbage", late)
+            second = store.collect_garbage()
+
+            assert first[0].size > 0
+            assert {0} == {second.entries, second.branches, second.size}
+            assert () == store.verify()
+
     def test_damaged(self, url):
         """
         In a store where something that is needed is gone nothing is let go of.
