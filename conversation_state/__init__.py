@@ -1,5 +1,5 @@
 """
-Conversations with language models, as values.
+Conversations with language models, as immutable values.
 
 The front door: the names most programs need. The rest is one door further, in
 the module named for it: `conversation_state.usage`, `conversation_state.parts`

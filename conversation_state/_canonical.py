@@ -1,5 +1,5 @@
 """
-Bytes of any JSON: one way to write a value, one strict way to read it.
+Bytes of JSON: one canonical way to write a value, one strict way to read it.
 
 What lives here: `dump` and `load`. What does not: anything that knows what
 the JSON means (`codec`).
@@ -14,7 +14,16 @@ import orjson
 
 from conversation_state.errors import DecodeError, Problem
 
-__all__ = ["Data", "dump", "first_oversized", "load"]
+__all__ = [
+    "Data",
+    "JsonPath",
+    "check_acyclic",
+    "describe_json",
+    "dump",
+    "first_oversized",
+    "load",
+    "render_path",
+]
 
 Data: TypeAlias = "bytes | bytearray | memoryview | str"
 
@@ -67,10 +76,10 @@ def load(data: Data) -> Any:
     try:
         return orjson.loads(data)
     except orjson.JSONDecodeError as error:
-        raise DecodeError((Problem("$", _why(data, error)),)) from None
+        raise DecodeError((Problem("$", _json_error(data, error)),)) from None
 
 
-def _why(data: bytes | bytearray | str, error: orjson.JSONDecodeError) -> str:
+def _json_error(data: bytes | bytearray | str, error: orjson.JSONDecodeError) -> str:
     try:
         _ = data.encode() if isinstance(data, str) else data.decode()
     except UnicodeDecodeError as found:
@@ -109,3 +118,105 @@ def _is_oversized(integer: bytes) -> bool:
 
     # `int` takes long to say how large a million digits are, and refuses to.
     return len(digits) > _MOST or not -(2**63) <= int(integer) < 2**64
+
+
+# Values and paths in errors
+
+# A place in a document: the place it is in, and its key or position there.
+# None is the document. Made for every value, and rendered only for problems.
+JsonPath: TypeAlias = "tuple[JsonPath, str | int] | None"
+
+_MAX_SHOWN = 60
+_MAX_PATH = 500
+_MAX_BITS = 128
+_JSON_NAMES: dict[type, str] = {dict: "an object", list: "an array"}
+
+
+def describe_json(value: Any) -> str:
+    """
+    A JSON value for an error's message: never more than a line of it, and
+    never more work than that.
+    """
+    if value is None or isinstance(value, bool):
+        return {None: "null", False: "false", True: "true"}[value]
+
+    if isinstance(value, str):
+        cut = value[:_MAX_SHOWN]
+        return repr(cut) if cut == value else f"{cut!r} and more"
+
+    if isinstance(value, int):
+        # `repr` would take long for a large one, and refuses a larger one.
+        bits = value.bit_length()
+        return repr(value) if bits <= _MAX_BITS else f"an integer of {bits} bits"
+
+    if isinstance(value, float):
+        return repr(value)
+
+    return _JSON_NAMES.get(type(value), f"a {type(value).__name__}")
+
+
+def render_path(path: JsonPath) -> str:
+    """
+    A place as text, as in ``$.messages[3].parts[0].url``.
+    """
+    steps: list[str] = []
+    while path is not None:
+        path, step = path
+        if isinstance(step, int):
+            steps.append(f"[{step}]")
+        elif _is_name(step):
+            steps.append(f".{step}")
+        else:
+            steps.append(f"[{describe_json(step)}]")
+
+    text = "".join(["$", *reversed(steps)])
+    if len(text) > _MAX_PATH:
+        # Hostile: a hundred levels of long keys, a hundred times.
+        half = _MAX_PATH // 2
+        text = f"{text[:half]}[...]{text[-half:]}"
+
+    return text
+
+
+def check_acyclic(data: Any) -> None:
+    """
+    Check that no object or array in plain JSON values holds itself: reading it
+    would never end. O(what there is), however often it is in several places.
+
+    Raises:
+        DecodeError:
+            If one does; says where, and what it holds there.
+    """
+    open_paths: dict[int, JsonPath] = {}
+    done: set[int] = set()
+    left: list[tuple[JsonPath, Any, bool]] = [(None, data, False)]
+    while left:
+        path, value, is_done = left.pop()
+        known = id(value)
+        if is_done:
+            del open_paths[known]
+            done.add(known)
+        elif known in open_paths:
+            there = render_path(open_paths[known])
+            what = f"is the very object at {there}, which holds itself"
+            raise DecodeError((Problem(render_path(path), what),))
+        elif known not in done:
+            items = value.items() if value.__class__ is dict else enumerate(value)
+            inside = [
+                ((path, key), item, False)
+                for key, item in items
+                if item.__class__ is dict or item.__class__ is list
+            ]
+            if inside:
+                open_paths[known] = path
+                left.append((path, value, True))
+                left += inside
+
+
+def _is_name(key: Any) -> bool:
+    return (
+        isinstance(key, str)
+        and len(key) <= _MAX_SHOWN
+        and key.isascii()
+        and key.isidentifier()
+    )
