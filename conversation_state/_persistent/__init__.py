@@ -3,12 +3,13 @@ Persistent collections: the log under every state, and small frozen maps.
 
 What lives here: `Log`, an append-only sequence whose every version stays
 readable and shares what it has in common with the others; `View`, for what
-shows a part of it; equality by content; and JSON values made immutable
+shows a part of it; equality by content, and classes without
+subclasses; and JSON values made immutable
 (`freeze`, `thaw`), on pyrsistent's `PMap`. What does not: anything that knows
 what a message is.
 """
 
-from conversation_state._persistent.content import ByContent
+from conversation_state._persistent.content import ByContent, final
 from conversation_state._persistent.frozen import (
     EMPTY_MAP,
     Frozen,
@@ -19,6 +20,7 @@ from conversation_state._persistent.frozen import (
     freeze_map,
     freeze_notes,
     given_map,
+    is_same_json,
     pmap,
     thaw,
 )
@@ -34,10 +36,12 @@ __all__ = [
     "View",
     "check_text",
     "check_unknown",
+    "final",
     "freeze",
     "freeze_map",
     "freeze_notes",
     "given_map",
+    "is_same_json",
     "pmap",
     "thaw",
 ]

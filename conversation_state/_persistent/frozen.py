@@ -17,6 +17,8 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from pyrsistent import PMap, pmap
 
+from conversation_state._wording import shorten_repr
+
 __all__ = [
     "EMPTY_MAP",
     "Frozen",
@@ -27,6 +29,7 @@ __all__ = [
     "freeze_map",
     "freeze_notes",
     "given_map",
+    "is_same_json",
     "pmap",
     "thaw",
 ]
@@ -52,7 +55,7 @@ def check_text(value: object, what: object, error: type[Exception] = ValueError)
             UTF-8 can carry.
     """
     if not isinstance(value, str):
-        msg = f"{what} is {_short(value)}; expected a str"
+        msg = f"{what} is {shorten_repr(value, _LINE)}; expected a str"
         raise error(msg)
 
     if not value.isascii():
@@ -81,7 +84,7 @@ def freeze(value: object, what: str, error: type[Exception] = ValueError) -> Fro
             than 64 bits, a key that is no text, a surrogate, a type JSON has
             no word for, or more than 100 levels. The message says where.
     """
-    return _freeze(value, what, error, 0)  # type: ignore[no-any-return]
+    return _freeze_value(value, what, error, 0)  # type: ignore[no-any-return]
 
 
 if TYPE_CHECKING:
@@ -104,7 +107,8 @@ def freeze_map(
     The same for a mapping, which *value* must be.
     """
     if not isinstance(value, Mapping):
-        msg = f"{what} is {_short(value)}; expected a mapping of names to JSON values"
+        shown = shorten_repr(value, _LINE)
+        msg = f"{what} is {shown}; expected a mapping of names to JSON values"
         raise error(msg)
 
     return _freeze_map(value, what, error, 0) if value else EMPTY_MAP
@@ -146,6 +150,20 @@ def freeze_notes(
         check_unknown(owner, {*own} - {"unknown"}, value.unknown, error)
 
 
+def is_same_json(a: Any, b: Any) -> bool:
+    """
+    Whether two frozen JSON values are written alike: equal, and of one type
+    all the way down. ``1 == 1.0 == True`` are three.
+    """
+    if a.__class__ is not b.__class__ or a != b:
+        return False
+
+    if isinstance(a, Mapping):
+        return all(is_same_json(item, b[key]) for key, item in a.items())
+
+    return not isinstance(a, tuple) or all(map(is_same_json, a, b))
+
+
 class _Place:
     """
     Where in a value something is, told only if something is wrong there.
@@ -169,7 +187,7 @@ class _Place:
         return "".join([self._before, str(at), *reversed(steps)])
 
 
-def _freeze(value: Any, at: Any, error: type[Exception], depth: int) -> Any:
+def _freeze_value(value: Any, at: Any, error: type[Exception], depth: int) -> Any:
     """
     *value* frozen; *at* is what names it, or the place it is in and its key.
     """
@@ -181,17 +199,19 @@ def _freeze(value: Any, at: Any, error: type[Exception], depth: int) -> Any:
         return value if plain else check_text(value, _Place(at), error)
 
     if isinstance(value, int):
-        if _LEAST <= value <= _MOST:
-            return int(value)
+        # Whatever a subclass of it says of itself, an enum say.
+        number = value if value.__class__ is int else int.__int__(value)
+        if _LEAST <= number <= _MOST:
+            return number
 
         msg = f"{_Place(at)} is an integer that does not fit in 64 bits; make it a text"
         raise error(msg)
 
     if isinstance(value, float):
         if isfinite(value):
-            return float(value)
+            return value if value.__class__ is float else float.__float__(value)
 
-        msg = f"{_Place(at)} is {value!r}, which JSON has no word for"
+        msg = f"{_Place(at)} is {value!r}, which JSON can't represent"
         raise error(msg)
 
     if depth == MOST_LEVELS:
@@ -203,10 +223,13 @@ def _freeze(value: Any, at: Any, error: type[Exception], depth: int) -> Any:
 
     if isinstance(value, (list, tuple)):
         return tuple(
-            [_freeze(item, (at, i), error, depth + 1) for i, item in enumerate(value)]
+            [
+                _freeze_value(item, (at, i), error, depth + 1)
+                for i, item in enumerate(value)
+            ]
         )
 
-    msg = f"{_Place(at)} is {_short(value)}, which JSON has no word for"
+    msg = f"{_Place(at)} is {shorten_repr(value, _LINE)}, which JSON can't represent"
     raise error(msg)
 
 
@@ -216,24 +239,17 @@ def _freeze_map(
     frozen = {}
     for key, item in value.items():
         if not isinstance(key, str):
-            msg = f"{_Place(at)} has the key {_short(key)}; keys of JSON are text"
+            shown = shorten_repr(key, _LINE)
+            msg = f"{_Place(at)} has the key {shown}; keys of JSON are text"
             raise error(msg)
 
         name = key
         if key.__class__ is not str or not key.isascii():
             name = check_text(key, _Place(at, "a key of "), error)
 
-        frozen[name] = _freeze(item, (at, name), error, depth + 1)
+        frozen[name] = _freeze_value(item, (at, name), error, depth + 1)
 
     return pmap(frozen)
-
-
-def _short(value: object) -> str:
-    """
-    *value* for an error's message: never more than a line of it.
-    """
-    shown = repr(value)
-    return shown if len(shown) <= _LINE else f"{shown[: _LINE - 3]}..."
 
 
 def thaw(value: Any) -> Any:

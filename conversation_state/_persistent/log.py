@@ -23,7 +23,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import reduce
 from itertools import chain, islice
-from operator import index
+from operator import index, is_
 from typing import Any, Generic, SupportsIndex, TypeVar, overload
 
 from conversation_state._persistent.trunk import (
@@ -35,6 +35,7 @@ from conversation_state._persistent.trunk import (
     Trunk,
     items_of,
 )
+from conversation_state._wording import format_count
 
 __all__ = ["Log"]
 
@@ -42,7 +43,7 @@ T = TypeVar("T")
 S = TypeVar("S")
 
 # How many different folds a block remembers; more, and the oldest goes.
-_FOLDS = 4
+_FOLDS = 8
 
 _new = object.__new__
 
@@ -117,7 +118,7 @@ class Log(Sequence[T], Generic[T]):
             log._before = self
             log._fill = fill + 1
         else:
-            log._trunk = self._grown() if fill else self._trunk
+            log._trunk = self._push_tail() if fill else self._trunk
             log._before = ()
             log._fill = 1
 
@@ -137,14 +138,14 @@ class Log(Sequence[T], Generic[T]):
 
         log, rest, left = self, iter(items), len(items)
         if log._fill + left > 2 * WIDTH:
-            tail = (*log._tail(), *islice(rest, WIDTH - log._fill))
+            tail = (*log._tail_items(), *islice(rest, WIDTH - log._fill))
             trunk = log._trunk.push(Block(tail))
             left -= WIDTH - log._fill
             while left > WIDTH:
                 trunk = trunk.push(Block(tuple(islice(rest, WIDTH))))
                 left -= WIDTH
 
-            log = _version(trunk, tuple(islice(rest, WIDTH)))
+            log = _make_version(trunk, tuple(islice(rest, WIDTH)))
 
         for item in rest:
             log = log.append(item)
@@ -171,7 +172,7 @@ class Log(Sequence[T], Generic[T]):
                 before = log._before
                 if before.__class__ is tuple:
                     # `before` holds the items up to log's last one.
-                    return _version(log._trunk, before[: count - full])
+                    return _make_version(log._trunk, before[: count - full])
 
                 log = before
 
@@ -179,7 +180,7 @@ class Log(Sequence[T], Generic[T]):
 
         number = (count - 1) >> BITS
         items = self._trunk.block(number).items[: count - (number << BITS)]
-        return _version(self._trunk.take(number), items)
+        return _make_version(self._trunk.take(number), items)
 
     def common_prefix(self, other: Log[T]) -> int:
         """
@@ -196,18 +197,64 @@ class Log(Sequence[T], Generic[T]):
         if ours is theirs:
             least = min(self._fill, other._fill)
             # A version and a later one of the same block: nothing to compare.
-            if self._ancestor(least) is other._ancestor(least) is not None:
+            if self._version_with(least) is other._version_with(least) is not None:
                 return ours.full + least
 
-            return ours.full + _common(self._tail(), other._tail())
+            return ours.full + _common_length(self._tail_items(), other._tail_items())
 
         number = ours.shared(theirs)
         while True:
-            common = _common(self._items_of(number), other._items_of(number))
+            common = _common_length(self._items_of(number), other._items_of(number))
             if common < WIDTH:
                 return (number << BITS) + common
 
             number += 1
+
+    def is_shared_start_of(self, other: Log[T]) -> bool:
+        """
+        Whether *other* starts with the very objects that this log is made of.
+
+        True for all that grew from this version; False for a copy of it that
+        was decoded or unpickled, however equal. O(log n).
+        """
+        trunk = self._trunk
+        if trunk.shared(other._trunk) < trunk.full >> BITS:
+            return False
+
+        theirs = other._items_of(trunk.full >> BITS)
+        tail = self._tail_items()
+        return len(theirs) >= len(tail) and all(map(is_, tail, theirs))
+
+    def shared_prefix(self, other: Log[T]) -> int:
+        """
+        How many leading items are the same objects because the two logs share
+        them, in whole blocks. O(log n); no items are compared.
+        """
+        return self._trunk.shared(other._trunk) << BITS
+
+    def equals(self, other: Log[T], *, near: Iterable[tuple[Log[T], Log[T]]]) -> bool:
+        """
+        Whether the items are equal, where the two logs of each pair in *near*
+        are known to be.
+
+        What this log shares with the first of a pair, and *other* with the
+        second, is not compared again: O(log n + what is left).
+        """
+        if self is other:
+            return True
+
+        if len(self) != len(other):
+            return False
+
+        known = 0
+        for ours, theirs in near:
+            common = min(self.common_prefix(ours), other.common_prefix(theirs))
+            known = max(known, common)
+
+        if not known:
+            return self == other
+
+        return all(map(_are_identical, self.iterate(known), other.iterate(known)))
 
     def iterate(self, start: int = 0) -> Iterator[T]:
         """
@@ -215,10 +262,10 @@ class Log(Sequence[T], Generic[T]):
         """
         full = self._trunk.full
         if start >= full:
-            return iter(self._tail()[start - full :])
+            return iter(self._tail_items()[start - full :])
 
         blocks = map(items_of, self._trunk.blocks(start >> BITS))
-        items = chain.from_iterable(chain(blocks, (self._tail(),)))
+        items = chain.from_iterable(chain(blocks, (self._tail_items(),)))
         return islice(items, start & MASK, None) if start & MASK else items
 
     def fold(self, step: Callable[[S, T], S], start: S, *, key: object) -> S:
@@ -231,7 +278,7 @@ class Log(Sequence[T], Generic[T]):
         older version, or a branch of one, at most 32 steps. *step* must be
         pure, and *key* must stand for the same *step* and *start* always.
 
-        The last four keys are remembered; one more, and the first is folded
+        The last eight keys are remembered; one more, and the first is folded
         anew from the beginning when it is asked for again.
         """
         newer: list[T] = []
@@ -245,22 +292,22 @@ class Log(Sequence[T], Generic[T]):
             if notes is not None and notes.folds:
                 for known, state in notes.folds:
                     if known is key or known == key:
-                        return self._folded(step, state, newer, key)
+                        return self._finish_fold(step, state, newer, key)
 
             newer.append(log._last)
             log = log._before
 
         newer.extend(reversed(log))
         state = self._fold_trunk(step, start, key)
-        return self._folded(step, state, newer, key)
+        return self._finish_fold(step, state, newer, key)
 
-    def _folded(
+    def _finish_fold(
         self, step: Callable[[S, T], S], state: S, newer: list[T], key: object
     ) -> S:
         if newer:
             state = reduce(step, reversed(newer), state)
             notes = self._notes = self._notes or _Notes()
-            notes.folds = _remember(notes.folds, key, state)
+            notes.folds = _remember_fold(notes.folds, key, state)
 
         return state
 
@@ -278,21 +325,21 @@ class Log(Sequence[T], Generic[T]):
 
         for block in trunk.blocks(number):
             state = reduce(step, block.items, state)
-            block.folds = _remember(block.folds, key, state)
+            block.folds = _remember_fold(block.folds, key, state)
 
         return state
 
-    def _grown(self) -> Trunk:
+    def _push_tail(self) -> Trunk:
         """
         The trunk with the full tail as its newest block.
         """
-        block = Block(self._tail())
+        block = Block(self._tail_items())
         if self._notes is not None:
             block.folds = self._notes.folds
 
         return self._trunk.push(block)
 
-    def _tail(self) -> tuple[T, ...]:
+    def _tail_items(self) -> tuple[T, ...]:
         """
         The items after the trunk's, remembered once asked for.
         """
@@ -315,7 +362,7 @@ class Log(Sequence[T], Generic[T]):
         notes.tail = tail = tuple(items)
         return tail
 
-    def _ancestor(self, fill: int) -> object:
+    def _version_with(self, fill: int) -> object:
         """
         The version of this block with *fill* items; None if nobody has it.
         """
@@ -335,7 +382,7 @@ class Log(Sequence[T], Generic[T]):
         if number < full:
             return self._trunk.block(number).items
 
-        return self._tail() if number == full else ()
+        return self._tail_items() if number == full else ()
 
     def __len__(self) -> int:
         return self._trunk.full + self._fill
@@ -350,7 +397,7 @@ class Log(Sequence[T], Generic[T]):
     def __getitem__(self, at: Any) -> Any:  # noqa: C901, PLR0911 - a return for each level is what makes it quick
         if at.__class__ is not int:
             if at.__class__ is slice:
-                return self._slice(at)
+                return self._take_slice(at)
 
             at = index(at)
 
@@ -365,7 +412,7 @@ class Log(Sequence[T], Generic[T]):
                 return self._last
 
             if at < end:
-                return self._tail()[at - full]
+                return self._tail_items()[at - full]
 
         elif at >= 0:
             shift = trunk.shift
@@ -384,10 +431,11 @@ class Log(Sequence[T], Generic[T]):
 
             return trunk.block(number).items[at & MASK]
 
-        msg = f"position {at if at >= 0 else at - end} of a log of {end} items"
+        items = format_count(end, "item")
+        msg = f"position {at if at >= 0 else at - end} of a log of {items}"
         raise IndexError(msg)
 
-    def _slice(self, at: slice) -> Log[T]:
+    def _take_slice(self, at: slice) -> Log[T]:
         start, stop, step = at.indices(len(self))
         if step == 1:
             if start >= stop:
@@ -403,7 +451,9 @@ class Log(Sequence[T], Generic[T]):
 
     def __reversed__(self) -> Iterator[T]:
         blocks = map(items_of, self._trunk.blocks_backwards())
-        return chain(reversed(self._tail()), chain.from_iterable(map(reversed, blocks)))
+        return chain(
+            reversed(self._tail_items()), chain.from_iterable(map(reversed, blocks))
+        )
 
     def __eq__(self, other: object) -> bool:
         if self is other:
@@ -427,10 +477,10 @@ class Log(Sequence[T], Generic[T]):
         if not self._fill:
             return Log, ()
 
-        return _cell, (self._trunk, self._before, self._last, self._fill)
+        return _make_cell, (self._trunk, self._before, self._last, self._fill)
 
 
-def _cell(trunk: Trunk, before: Any, last: Any, fill: int) -> Log[Any]:
+def _make_cell(trunk: Trunk, before: Any, last: Any, fill: int) -> Log[Any]:
     log: Log[Any] = _new(Log)
     log._trunk = trunk
     log._before = before
@@ -440,18 +490,22 @@ def _cell(trunk: Trunk, before: Any, last: Any, fill: int) -> Log[Any]:
     return log
 
 
-def _version(trunk: Trunk, tail: tuple[Any, ...]) -> Log[Any]:
-    return _cell(trunk, tail[:-1], tail[-1], len(tail))
+def _make_version(trunk: Trunk, tail: tuple[Any, ...]) -> Log[Any]:
+    return _make_cell(trunk, tail[:-1], tail[-1], len(tail))
 
 
-def _remember(
+def _remember_fold(
     folds: tuple[tuple[object, Any], ...], key: object, state: Any
 ) -> tuple[tuple[object, Any], ...]:
     others = [pair for pair in folds if pair[0] != key]
     return ((key, state), *others[: _FOLDS - 1])
 
 
-def _common(a: tuple[Any, ...], b: tuple[Any, ...]) -> int:
+def _are_identical(a: object, b: object) -> bool:
+    return a is b or a == b
+
+
+def _common_length(a: tuple[Any, ...], b: tuple[Any, ...]) -> int:
     least = min(len(a), len(b))
     if a[:least] == b[:least]:  # at C speed, and identity is asked first
         return least
@@ -463,4 +517,4 @@ def _common(a: tuple[Any, ...], b: tuple[Any, ...]) -> int:
     return at
 
 
-_EMPTY: Log[Any] = _cell(BARE, (), None, 0)
+_EMPTY: Log[Any] = _make_cell(BARE, (), None, 0)

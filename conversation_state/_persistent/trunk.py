@@ -76,7 +76,7 @@ class Trunk:
         """
         number = self.full >> BITS
         if number >> self.shift:  # the root has no room left
-            root = (self.root, _path(self.shift, block))
+            root = (self.root, _make_path(self.shift, block))
             return Trunk(self.full + WIDTH, self.shift + BITS, root)
 
         root = _with_block(self.root, self.shift - BITS, number, block)
@@ -106,7 +106,7 @@ class Trunk:
         right: list[Iterator[Any]] = []
         while level:
             number = (start >> level) & MASK
-            right.append(_flat(iter(node[number + 1 :]), level))
+            right.append(_flatten_nodes(iter(node[number + 1 :]), level))
             node = node[number]
             level -= BITS
 
@@ -134,7 +134,7 @@ class Trunk:
             shift -= BITS
             root = root[0]
 
-        return Trunk(count << BITS, shift, _cut(root, shift - BITS, count - 1))
+        return Trunk(count << BITS, shift, _cut_nodes(root, shift - BITS, count - 1))
 
     def shared(self, other: Trunk) -> int:
         """
@@ -180,7 +180,7 @@ class Trunk:
 BARE = Trunk(0, BITS, ())
 
 
-def _path(shift: int, block: Block) -> Any:
+def _make_path(shift: int, block: Block) -> Any:
     node: Any = block
     for _ in range(0, shift, BITS):
         node = (node,)
@@ -195,22 +195,22 @@ def _with_block(
         return (*node, block)
 
     if number >> level == len(node):
-        return (*node, _path(level, block))
+        return (*node, _make_path(level, block))
 
     rest = number & ((1 << level) - 1)
     return (*node[:-1], _with_block(node[-1], level - BITS, rest, block))
 
 
-def _cut(node: tuple[Any, ...], level: int, last: int) -> tuple[Any, ...]:
+def _cut_nodes(node: tuple[Any, ...], level: int, last: int) -> tuple[Any, ...]:
     if not level:
         return node[: last + 1]
 
     at = last >> level
     rest = last & ((1 << level) - 1)
-    return (*node[:at], _cut(node[at], level - BITS, rest))
+    return (*node[:at], _cut_nodes(node[at], level - BITS, rest))
 
 
-def _flat(nodes: Iterator[Any], level: int) -> Iterator[Any]:
+def _flatten_nodes(nodes: Iterator[Any], level: int) -> Iterator[Any]:
     for _ in range(0, level, BITS):
         nodes = chain.from_iterable(nodes)
 

@@ -33,14 +33,18 @@ class View(Sequence[T], Generic[T]):
         if not isinstance(other, (View, tuple, list)):
             return NotImplemented
 
-        return len(self) == len(other) and all(map(_same, self, other))
+        return len(self) == len(other) and all(map(_are_identical, self, other))
 
     def __hash__(self) -> int:
         return hash(tuple(self))
+
+    def __getstate__(self) -> object:
+        # With a method of our own, pickle's protocols 0 and 1 take slots, too.
+        return super().__getstate__()
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({list(self)!r})"
 
 
-def _same(a: object, b: object) -> bool:
+def _are_identical(a: object, b: object) -> bool:
     return a is b or a == b
