@@ -1,9 +1,9 @@
 """
-Documents: texts that were found, with what a search knows of them.
+Documents: retrieved texts, with what a search knows about them.
 
 What lives here: a document as a value, and what retrievers and indexes write
-into its metadata. What does not: how one becomes a message (`templates`), and
-finding any.
+into its metadata. What does not: making messages of them (`templates`), and
+retrieval.
 """
 
 from __future__ import annotations
@@ -20,44 +20,42 @@ from conversation_state._persistent import (
     EMPTY_MAP,
     PMap,
     check_text,
+    final,
     freeze_map,
     freeze_notes,
     given_map,
+    is_same_json,
     pmap,
 )
+from conversation_state._wording import shorten_repr
 from conversation_state.errors import InvalidDocumentError
 
 __all__ = ["Document"]
 
 _SCORE = "_score"
 _SUB_INDEXES = "_sub_indexes"
-_DENSE = "_dense_vector"
-_SPARSE = "_sparse_vector"
+_DENSE_VECTOR = "_dense_vector"
+_SPARSE_VECTOR = "_sparse_vector"
 _DSL = "_dsl"
 _EXTRA_INFO = "_extra_info"
 
 _LEAST, _MOST = -(2**63), 2**63 - 1
-_DIGITS = 20  # of 64 bits, and a sign
-_SHOWN = 60
+_MAX_DIGITS = 20  # of 64 bits, and a sign
 
 
-def _short(value: object) -> str:
-    shown = repr(value)
-    return shown if len(shown) <= _SHOWN else f"{shown[: _SHOWN - 3]}..."
-
-
+@final
 @attrs.frozen
 class Document:
     """
-    A text, and what is known of it.
+    A retrieved text with its metadata.
 
-    What a search has to say stands in the metadata, under names that begin with
-    an underscore. Each has a property that reads it and a verb that gives a
-    document with it. What another system wrote there is kept, whatever it is;
-    the property is None if it is not what it should be, and if there is none.
+    The results of a search are in the metadata, under names that begin with an
+    underscore. Each has a property that reads it and a method that returns a
+    document with another value. Values that another system wrote are kept as
+    they are; the property is None if the value is invalid or missing.
 
     Attributes:
-        id: What names it where it is kept; "" if nothing does yet.
+        id: Its id in the index it comes from; "" if it has none yet.
 
         content: Its text.
 
@@ -101,9 +99,9 @@ class Document:
     def __str__(self) -> str:
         return self.content
 
-    def _with(self, key: str, value: Any) -> Document:
+    def _with_metadata(self, key: str, value: Any) -> Document:
         """
-        This document with *value*, which is frozen, under *key*; None is none.
+        This document with *value*, which is frozen, under *key*; None removes it.
         """
         metadata = self.metadata
         if value is not None:
@@ -125,7 +123,7 @@ class Document:
     @property
     def score(self) -> float | None:
         """
-        How well it fits what was asked; larger is better. None if nobody said,
+        Its relevance to the query; larger is better. None if there is no score,
         which is not the same as 0.
         """
         score: Any = self.metadata.get(_SCORE)
@@ -137,18 +135,18 @@ class Document:
 
         Raises:
             InvalidDocumentError:
-                If it is no finite number.
+                If it is not a finite number.
         """
         if score is None:
-            return self._with(_SCORE, None)
+            return self._with_metadata(_SCORE, None)
 
-        (number,) = _floats([score], "score is")
-        return self if number == self.score else self._with(_SCORE, number)
+        (number,) = _convert_floats([score], "score is")
+        return self if number == self.score else self._with_metadata(_SCORE, number)
 
     @property
     def sub_indexes(self) -> tuple[str, ...] | None:
         """
-        The parts of an index that it is in; None if nobody said.
+        The parts of an index that it is in; None if unknown.
         """
         names: Any = self.metadata.get(_SUB_INDEXES)
         if names.__class__ is tuple and {*map(type, names)} <= {str}:
@@ -158,31 +156,35 @@ class Document:
 
     def with_sub_indexes(self, names: Iterable[str] | None) -> Document:
         """
-        This document in those parts of an index, or without a word of them.
+        This document in those parts of an index; None removes them.
 
         Raises:
             InvalidDocumentError:
                 If they are not texts, or are one text instead of several.
         """
         if names is None:
-            return self._with(_SUB_INDEXES, None)
+            return self._with_metadata(_SUB_INDEXES, None)
 
         if isinstance(names, (str, Mapping)) or not isinstance(names, Iterable):
-            msg = f"sub_indexes are {_short(names)}; expected several names"
+            msg = f"sub_indexes are {shorten_repr(names)}; expected several names"
             raise InvalidDocumentError(msg)
 
         kept = tuple(
             check_text(name, "one of the sub_indexes", InvalidDocumentError)
             for name in names
         )
-        return self if kept == self.sub_indexes else self._with(_SUB_INDEXES, kept)
+        return (
+            self
+            if kept == self.sub_indexes
+            else self._with_metadata(_SUB_INDEXES, kept)
+        )
 
     @property
     def dense_vector(self) -> tuple[float, ...] | None:
         """
-        Its place in an embedding space; None if nobody said. O(dimensions).
+        Its vector in an embedding space; None if it has none. O(dimensions).
         """
-        vector: Any = self.metadata.get(_DENSE)
+        vector: Any = self.metadata.get(_DENSE_VECTOR)
         if vector.__class__ is not tuple:
             return None
 
@@ -194,72 +196,83 @@ class Document:
 
     def with_dense_vector(self, vector: Iterable[float] | None) -> Document:
         """
-        This document at that place, or without any. O(dimensions).
+        This document with that vector; None removes it. O(dimensions).
 
-        Any numbers will do, those of an array of NumPy's too.
+        Accepts any numbers, those of a NumPy array too.
 
         Raises:
             InvalidDocumentError:
                 If one of them is no finite number.
         """
         if vector is None:
-            return self._with(_DENSE, None)
+            return self._with_metadata(_DENSE_VECTOR, None)
 
-        if isinstance(vector, _NO_SEQUENCES) or not _is_iterable(vector):
-            msg = f"dense_vector is {_short(vector)}; expected a sequence of numbers"
+        if isinstance(vector, _NOT_SEQUENCES) or not _is_iterable(vector):
+            msg = (
+                f"dense_vector is {shorten_repr(vector)}; expected a sequence of "
+                "numbers"
+            )
             raise InvalidDocumentError(msg)
 
-        kept = _floats(vector, "dense_vector has")
-        return self if kept == self.dense_vector else self._with(_DENSE, kept)
+        kept = _convert_floats(vector, "dense_vector has")
+        return (
+            self
+            if kept == self.dense_vector
+            else self._with_metadata(_DENSE_VECTOR, kept)
+        )
 
     @property
     def sparse_vector(self) -> PMap[int, float] | None:
         """
-        The dimensions in which it is not zero, with what it is there; None if
-        nobody said. O(dimensions).
+        The dimensions in which its vector is not zero, with their values; None if
+        it has no such vector. O(dimensions).
         """
-        vector = self.metadata.get(_SPARSE)
+        vector = self.metadata.get(_SPARSE_VECTOR)
         if not isinstance(vector, Mapping):
             return None
 
         if not {*map(type, vector.values())} <= _NUMBERS:
             return None
 
-        read = {_dimension(key): float(vector[key]) for key in vector}
+        read = {_parse_dimension(key): float(vector[key]) for key in vector}
         dimensions = {key: each for key, each in read.items() if key is not None}
         return pmap(dimensions) if len(dimensions) == len(read) else None
 
     def with_sparse_vector(self, vector: Mapping[int, float] | None) -> Document:
         """
-        This document with those dimensions, or without any. O(dimensions).
+        This document with those dimensions; None removes them. O(dimensions).
 
-        They are integers of at most 64 bits, and texts in the metadata, for so
-        are the keys of JSON.
+        They are integers of at most 64 bits, and strings in the metadata, because
+        keys of JSON are strings.
 
         Raises:
             InvalidDocumentError:
                 If a dimension is no integer, or one is no finite number.
         """
         if vector is None:
-            return self._with(_SPARSE, None)
+            return self._with_metadata(_SPARSE_VECTOR, None)
 
         if not isinstance(vector, Mapping):
             msg = (
-                f"sparse_vector is {_short(vector)}; expected a mapping of dimensions "
-                "to numbers"
+                f"sparse_vector is {shorten_repr(vector)}; expected a mapping of "
+                "dimensions to numbers"
             )
             raise InvalidDocumentError(msg)
 
-        keys = [str(_checked_dimension(each)) for each in vector]
-        numbers = _floats(vector.values(), "sparse_vector has")
+        keys = [str(_check_dimension(each)) for each in vector]
+        numbers = _convert_floats(vector.values(), "sparse_vector has")
         kept = pmap(dict(zip(keys, numbers, strict=True)))
-        return self if kept == self.metadata.get(_SPARSE) else self._with(_SPARSE, kept)
+        return (
+            self
+            if kept == self.metadata.get(_SPARSE_VECTOR)
+            else self._with_metadata(_SPARSE_VECTOR, kept)
+        )
 
     @property
     def dsl(self) -> PMap[str, Any] | None:
         """
-        The query that finds it, in a search engine's own language; None if
-        nobody said.
+        The query that finds it, in the language of the search engine; None if
+        unknown.
         """
         dsl = self.metadata.get(_DSL)
         return dsl if isinstance(dsl, PMap) else None
@@ -273,36 +286,38 @@ class Document:
                 If it is no mapping of JSON values.
         """
         if dsl is None:
-            return self._with(_DSL, None)
+            return self._with_metadata(_DSL, None)
 
         kept = freeze_map(dsl, "dsl", InvalidDocumentError)
-        return self if kept == self.dsl else self._with(_DSL, kept)
+        return self if is_same_json(kept, self.dsl) else self._with_metadata(_DSL, kept)
 
     @property
     def extra_info(self) -> str | None:
         """
-        Whatever else is to be said of it; None if nobody said anything.
+        Further text about it; None if there is none.
         """
         info = self.metadata.get(_EXTRA_INFO)
         return info if info.__class__ is str else None
 
     def with_extra_info(self, info: str | None) -> Document:
         """
-        This document with that, or without any.
+        This document with that text; None removes it.
 
         Raises:
             InvalidDocumentError:
                 If it is no text.
         """
         if info is None:
-            return self._with(_EXTRA_INFO, None)
+            return self._with_metadata(_EXTRA_INFO, None)
 
         kept = check_text(info, "extra_info", InvalidDocumentError)
-        return self if kept == self.extra_info else self._with(_EXTRA_INFO, kept)
+        return (
+            self if kept == self.extra_info else self._with_metadata(_EXTRA_INFO, kept)
+        )
 
 
 _NUMBERS = {int, float}
-_NO_SEQUENCES = (str, bytes, Mapping, AbstractSet)
+_NOT_SEQUENCES = (str, bytes, Mapping, AbstractSet)
 
 
 def _is_iterable(value: object) -> bool:
@@ -315,7 +330,7 @@ def _is_number(kind: type) -> bool:
     )
 
 
-def _floats(given: Iterable[Any], what: str) -> tuple[float, ...]:
+def _convert_floats(given: Iterable[Any], what: str) -> tuple[float, ...]:
     """
     All of *given* as finite floats.
     """
@@ -324,29 +339,29 @@ def _floats(given: Iterable[Any], what: str) -> tuple[float, ...]:
     if kinds - {float}:
         for value in values if not all(map(_is_number, kinds)) else ():
             if not _is_number(type(value)):
-                msg = f"{what} {_short(value)}, which is no number"
+                msg = f"{what} {shorten_repr(value)}, which is no number"
                 raise InvalidDocumentError(msg)
 
         try:
             values = tuple(map(float, values))
         except (TypeError, ValueError, OverflowError) as error:
-            msg = f"{what} what is no number: {error}"
+            msg = f"{what} an invalid number: {error}"
             raise InvalidDocumentError(msg) from None
 
     if not all(map(isfinite, values)):
         wrong = next(value for value in values if not isfinite(value))
-        msg = f"{what} {wrong!r}, which JSON has no word for"
+        msg = f"{what} {wrong!r}, which JSON can't represent"
         raise InvalidDocumentError(msg)
 
     return values
 
 
-def _dimension(key: str) -> int | None:
+def _parse_dimension(key: str) -> int | None:
     """
     The integer that *key* is the text of, if it is one as `str` writes it.
     """
     try:
-        number = int(key) if len(key) <= _DIGITS else None
+        number = int(key) if len(key) <= _MAX_DIGITS else None
     except ValueError:
         return None
 
@@ -356,7 +371,7 @@ def _dimension(key: str) -> int | None:
     return number
 
 
-def _checked_dimension(given: Any) -> int:
+def _check_dimension(given: Any) -> int:
     try:
         number = None if given.__class__ is bool else index(given)
     except TypeError:
@@ -364,8 +379,8 @@ def _checked_dimension(given: Any) -> int:
 
     if number is None or not _LEAST <= number <= _MOST:
         msg = (
-            f"sparse_vector has the dimension {_short(given)}; expected an integer of "
-            "at most 64 bits"
+            f"sparse_vector has the dimension {shorten_repr(given)}; expected an "
+            "integer of at most 64 bits"
         )
         raise InvalidDocumentError(msg)
 

@@ -1,8 +1,8 @@
 """
-Parsing: a value out of what a model said.
+Parses a value from the JSON in a message.
 
-What lives here: finding the JSON in a message, and the part of it that was
-asked for. What does not: making a value of it (`codec`).
+What lives here: finding the JSON in a message, and the value at a path in it.
+What does not: converting it to a type (`codec`).
 """
 
 from __future__ import annotations
@@ -12,8 +12,14 @@ from collections.abc import Iterator, Sequence
 from difflib import get_close_matches
 from typing import Any, Literal, NamedTuple, TypeVar, overload
 
-from conversation_state._canonical import first_oversized, load
-from conversation_state.codec._problems import At, rendered, shown
+from conversation_state._canonical import (
+    JsonPath,
+    describe_json,
+    first_oversized,
+    load,
+    render_path,
+)
+from conversation_state.codec import structurer
 from conversation_state.errors import DecodeError, ParseError, Problem
 from conversation_state.messages import AssistantMessage, Message
 
@@ -51,7 +57,7 @@ def parse(
     call: str | int | None = None,
 ) -> Any:
     """
-    The value of *type* that *message* says in JSON.
+    The value of *type* that *message* contains as JSON.
 
     The JSON is the whole text of the message, or else a fenced block in it:
     the one labelled ``json``, or without any such, the one without a label
@@ -85,39 +91,38 @@ def parse(
 
     Raises:
         ParseError:
-            If the message says no such value, with all that is wrong (the first
-            hundred of it) and where: in paths, ``$`` is the message. What a
-            class raised itself is the cause.
+            If the message contains no such value, with all problems (the first
+            hundred) and their paths, where ``$`` is the message. An error that
+            a class raised itself is the cause.
 
         TypeError:
-            If an argument is of a wrong type, or nobody knows how to read *type*.
+            If an argument is of a wrong type, or *type* can't be read from JSON.
 
         ValueError:
             If *source* is neither, or *call* is given and *source* is ``content``.
 
-    >>> said = AssistantMessage('{"trains": [{"to": "Bern", "leaves": "12:30"}]}')
-    >>> parse(said, dict[str, str], path="trains.0")
+    >>> message = AssistantMessage('{"trains": [{"to": "Bern", "leaves": "12:30"}]}')
+    >>> parse(message, dict[str, str], path="trains.0")
     {'to': 'Bern', 'leaves': '12:30'}
     """
-    steps = _checked(message, source, path, call)
-    from conversation_state.codec._structured import structurer  # noqa: PLC0415 - 50 ms
+    steps = _check_arguments(message, source, path, call)
 
     structure = structurer(type)
     if source == "content":
-        at: At = (None, "content")
-        value = _content(message, at)
+        at: JsonPath = (None, "content")
+        value = _read_content(message, at)
     else:
-        at, arguments = _arguments(message, call)
-        value = _whole(message, arguments, at)
+        at, arguments = _read_call_arguments(message, call)
+        value = _parse_json(message, arguments, at)
 
-    value, at = _walked(value, at, steps)
+    value, at = _resolve_path(value, at, steps)
     try:
         return structure(value, at)
     except DecodeError as error:
         raise ParseError(error.problems) from error.__cause__
 
 
-def _checked(
+def _check_arguments(
     message: object, source: object, path: object, call: object
 ) -> tuple[str | int, ...]:
     """
@@ -159,39 +164,41 @@ def _checked(
     return steps
 
 
-def _wrong(at: At, what: str) -> ParseError:
-    return ParseError((Problem(rendered(at), what),))
+def _parse_error(at: JsonPath, what: str) -> ParseError:
+    return ParseError((Problem(render_path(at), what),))
 
 
 # Where the JSON is
 
 
-def _content(message: Message, at: At) -> Any:
+def _read_content(message: Message, at: JsonPath) -> Any:
     text = message.text
     if text.strip() or not message.refusal:
-        return _whole(message, text, at, may_be_fenced=True)
+        return _parse_json(message, text, at, may_be_fenced=True)
 
-    raise _wrong(at, f"the model refused: {shown(message.refusal)}")
+    raise _parse_error(at, f"the model refused: {describe_json(message.refusal)}")
 
 
-def _arguments(message: Message, call: str | int | None) -> tuple[At, str]:
-    where: At = (None, "tool_calls")
+def _read_call_arguments(
+    message: Message, call: str | int | None
+) -> tuple[JsonPath, str]:
+    where: JsonPath = (None, "tool_calls")
     calls = message.tool_calls if isinstance(message, AssistantMessage) else ()
     if not calls:
-        raise _wrong(where, f"this {type(message).__name__} calls no tools")
+        raise _parse_error(where, f"this {type(message).__name__} calls no tools")
 
     names = [each.name for each in calls]
     if isinstance(call, str):
         position = names.index(call) if call in names else len(calls)
-        what = f"no call of {shown(call)}"
+        what = f"no call of {describe_json(call)}"
     else:
         position = call or 0
-        what = f"no call at {shown(call)}"
+        what = f"no call at {describe_json(call)}"
 
     if not -len(calls) <= position < len(calls):
-        there = ", ".join(map(shown, names[:_MOST_NAMED]))
-        more = f" and {len(names) - _MOST_NAMED:,} more" * (len(names) > _MOST_NAMED)
-        raise _wrong(where, f"{what}; there are {len(calls):,}: {there}{more}")
+        there = ", ".join(map(describe_json, names[:_MAX_LISTED]))
+        more = f" and {len(names) - _MAX_LISTED:,} more" * (len(names) > _MAX_LISTED)
+        raise _parse_error(where, f"{what}; there are {len(calls):,}: {there}{more}")
 
     position %= len(calls)
     return ((where, position), "arguments"), calls[position].arguments
@@ -203,32 +210,37 @@ _CUT_OFF = frozenset(
 )
 
 
-def _whole(message: Message, text: str, at: At, *, may_be_fenced: bool = False) -> Any:
+def _parse_json(
+    message: Message, text: str, at: JsonPath, *, may_be_fenced: bool = False
+) -> Any:
     """
     The JSON that *text* is, or that it has in a fenced block.
     """
-    start, end = _trimmed(text)
+    start, end = _trim_span(text)
     try:
-        return _loaded(text[start:end])
+        return _load_exactly(text[start:end])
     except DecodeError:
-        what = _why(text, start, end)
+        what = _json_error(text, start, end)
 
     if may_be_fenced and start < end:
-        blocks = list(_fenced(text))
+        blocks = list(_find_fenced_blocks(text))
         if any(not block.label or block.is_json for block in blocks):
-            return _in_block(message, text, blocks, at)
+            return _parse_fenced_json(message, text, blocks, at)
 
         if text[start] not in '{["-0123456789':
-            what = f"no JSON: it starts with {shown(text[start:])}, and there is no "
-            what += "fenced block of JSON in it"
+            beginning = describe_json(text[start:])
+            what = (
+                f"no JSON: it starts with {beginning}, and there is no fenced block of "
+                "JSON in it"
+            )
             if blocks:
-                labels = dict.fromkeys(shown(block.label) for block in blocks)
-                what += f", only of {', '.join(list(labels)[:_MOST_NAMED])}"
+                labels = dict.fromkeys(describe_json(block.label) for block in blocks)
+                what += f", only of {', '.join(list(labels)[:_MAX_LISTED])}"
 
-    raise _wrong(at, what + _hint(message, at))
+    raise _parse_error(at, what + _explain_absence(message, at))
 
 
-def _hint(message: Message, at: At) -> str:
+def _explain_absence(message: Message, at: JsonPath) -> str:
     """
     Why there may be no JSON, if the message knows.
     """
@@ -246,7 +258,7 @@ def _hint(message: Message, at: At) -> str:
     return ""
 
 
-def _trimmed(text: str) -> tuple[int, int]:
+def _trim_span(text: str) -> tuple[int, int]:
     """
     Where *text* starts and ends but for white space and a byte order mark.
     """
@@ -254,7 +266,7 @@ def _trimmed(text: str) -> tuple[int, int]:
     return len(text) - len(bare), len(text) - len(bare) + len(bare.rstrip())
 
 
-def _loaded(text: str) -> Any:
+def _load_exactly(text: str) -> Any:
     """
     The JSON that *text* is.
 
@@ -263,10 +275,10 @@ def _loaded(text: str) -> Any:
             If it is none.
     """
     value = load(text)
-    return value if first_oversized(text) is None else _exact(text)
+    return value if first_oversized(text) is None else _load_big_integers(text)
 
 
-def _why(text: str, start: int, end: int) -> str:
+def _json_error(text: str, start: int, end: int) -> str:
     """
     Why *text* is no JSON between *start* and *end*; with the place in *text*.
 
@@ -279,14 +291,14 @@ def _why(text: str, start: int, end: int) -> str:
     before = text[:start]
     blank = "\n" * before.count("\n") + " " * (start - before.rfind("\n") - 1)
     try:
-        _loaded(blank + text[start:end])
+        _load_exactly(blank + text[start:end])
     except DecodeError as error:
         return error.problems[0].what
 
     return ""
 
 
-def _exact(text: str) -> Any:
+def _load_big_integers(text: str) -> Any:
     """
     What *text*, which is JSON, says: integers of more than 64 bits, too.
     """
@@ -302,7 +314,7 @@ def _exact(text: str) -> Any:
     raise DecodeError((Problem("$", what),))
 
 
-class _Block(NamedTuple):
+class _FencedBlock(NamedTuple):
     """
     A fenced block.
 
@@ -327,10 +339,10 @@ class _Block(NamedTuple):
 
 
 # As CommonMark has them, but indented as far as a list may indent them.
-_OPENING = re.compile(r"[ \t]*(?:(?P<ticks>`{3,})(?P<of>[^`]*)|(~{3,})(.*))")
+_OPENING_FENCE = re.compile(r"[ \t]*(?:(?P<ticks>`{3,})(?P<of>[^`]*)|(~{3,})(.*))")
 
 
-def _fenced(text: str) -> Iterator[_Block]:
+def _find_fenced_blocks(text: str) -> Iterator[_FencedBlock]:
     """
     The fenced blocks of *text*; one that is not closed goes on to the end.
     """
@@ -339,9 +351,9 @@ def _fenced(text: str) -> Iterator[_Block]:
         if fence:
             bare = line.strip()
             if len(bare) >= len(fence) and not bare.strip(fence[0]):
-                yield _Block(label, start, at, line_of_start)
+                yield _FencedBlock(label, start, at, line_of_start)
                 fence = ""
-        elif found := _OPENING.fullmatch(line.removesuffix("\r")):
+        elif found := _OPENING_FENCE.fullmatch(line.removesuffix("\r")):
             fence = found["ticks"] or found[3]
             word = (found["of"] or found[4] or "").split(maxsplit=1)
             label = word[0].lower() if word else ""
@@ -350,34 +362,36 @@ def _fenced(text: str) -> Iterator[_Block]:
         at += len(line) + 1
 
     if fence:
-        yield _Block(label, start, len(text), line_of_start)
+        yield _FencedBlock(label, start, len(text), line_of_start)
 
 
-def _in_block(message: Message, text: str, blocks: list[_Block], at: At) -> Any:
+def _parse_fenced_json(
+    message: Message, text: str, blocks: list[_FencedBlock], at: JsonPath
+) -> Any:
     labelled = [block for block in blocks if block.is_json]
     values: dict[str, tuple[Any, int]] = {}
     wrong: tuple[int, int] | None = None
     for block in labelled or [block for block in blocks if not block.label]:
-        first, last = _trimmed(text[block.start : block.end])
+        first, last = _trim_span(text[block.start : block.end])
         first, last = block.start + first, block.start + last
-        said = text[first:last]
-        if said in values:
+        block_text = text[first:last]
+        if block_text in values:
             continue
 
         try:
-            values[said] = _loaded(said), block.line
+            values[block_text] = _load_exactly(block_text), block.line
         except DecodeError:
             wrong = wrong or (first, last)
 
         if len(values) > 1:
             lines = " and ".join(f"line {line:,}" for _, line in values.values())
             what = f"has different fenced blocks of JSON, at {lines}; expected one"
-            raise _wrong(at, what)
+            raise _parse_error(at, what)
 
     # What has no label need not be JSON.
     if wrong is not None and (labelled or not values):
-        what = f"the fenced block: {_why(text, *wrong)}"
-        raise _wrong(at, what + _hint(message, at))
+        what = f"the fenced block: {_json_error(text, *wrong)}"
+        raise _parse_error(at, what + _explain_absence(message, at))
 
     ((value, _),) = values.values()
     return value
@@ -385,50 +399,55 @@ def _in_block(message: Message, text: str, blocks: list[_Block], at: At) -> Any:
 
 # Where in it
 
-_MOST_NAMED = 10
+_MAX_LISTED = 10
 # As far as names are compared with the one that is missing.
-_MOST_COMPARED = 1_000
-_LONGEST_COMPARED = 100
+_MAX_COMPARED = 1_000
+_MAX_COMPARED_LENGTH = 100
 
 _POSITION = re.compile(r"-?\d{1,18}", re.ASCII)
 
 
-def _walked(value: Any, at: At, steps: tuple[str | int, ...]) -> tuple[Any, At]:
+def _resolve_path(
+    value: Any, at: JsonPath, steps: tuple[str | int, ...]
+) -> tuple[Any, JsonPath]:
     """
     What is at the end of *steps*, and where that is.
     """
     for step in steps:
         if value.__class__ is dict:
             if not isinstance(step, str) or step not in value:
-                raise _wrong(at, _no_key(step, value))
+                raise _parse_error(at, _missing_key(step, value))
 
             value, at = value[step], (at, step)
         elif value.__class__ is list:
             is_position = isinstance(step, int) or _POSITION.fullmatch(step)
             position = int(step) if is_position else len(value)
             if not -len(value) <= position < len(value):
-                what = f"has no item {shown(step)}; it is an array of {len(value):,}"
-                raise _wrong(at, what)
+                item = describe_json(step)
+                what = f"has no item {item}; it is an array of {len(value):,}"
+                raise _parse_error(at, what)
 
             position %= len(value)
             value, at = value[position], (at, position)
         else:
-            what = f"expected an object or an array with {shown(step)} in it, got "
-            raise _wrong(at, what + shown(value))
+            what = (
+                f"expected an object or an array with {describe_json(step)} in it, got "
+            )
+            raise _parse_error(at, what + describe_json(value))
 
     return value, at
 
 
-def _no_key(step: str | int, value: dict[str, Any]) -> str:
+def _missing_key(step: str | int, value: dict[str, Any]) -> str:
     if not isinstance(step, str):
-        return f"has no item {shown(step)}; it is an object"
+        return f"has no item {describe_json(step)}; it is an object"
 
     names = list(value)
-    if len(step) <= _LONGEST_COMPARED:
-        some = [n for n in names[:_MOST_COMPARED] if len(n) <= _LONGEST_COMPARED]
-        near = get_close_matches(step, some, _MOST_NAMED)
+    if len(step) <= _MAX_COMPARED_LENGTH:
+        some = [n for n in names[:_MAX_COMPARED] if len(n) <= _MAX_COMPARED_LENGTH]
+        near = get_close_matches(step, some, _MAX_LISTED)
         names = [*near, *[name for name in names if name not in near]]
 
-    there = ", ".join(map(shown, names[:_MOST_NAMED])) or "no key at all"
-    more = f" and {len(names) - _MOST_NAMED:,} more" * (len(names) > _MOST_NAMED)
-    return f"has no key {shown(step)}; it has {there}{more}"
+    there = ", ".join(map(describe_json, names[:_MAX_LISTED])) or "no key at all"
+    more = f" and {len(names) - _MAX_LISTED:,} more" * (len(names) > _MAX_LISTED)
+    return f"has no key {describe_json(step)}; it has {there}{more}"

@@ -1,5 +1,5 @@
 """
-Parts: what a message is made of when it is more than one text.
+Parts: text, media, reasoning and the other content of a message.
 
 What lives here: text, media, reasoning, refusals, and what a newer writer
 said that this version has no word for. What does not: which role may hold
@@ -18,6 +18,7 @@ from conversation_state._persistent import (
     PMap,
     check_text,
     check_unknown,
+    final,
     freeze_map,
     given_map,
 )
@@ -37,7 +38,7 @@ __all__ = [
 ]
 
 
-def _text(self: Part, field: attrs.Attribute[str], value: str) -> None:
+def _check_part_text(self: Part, field: attrs.Attribute[str], value: str) -> None:
     if value.__class__ is str and value.isascii():
         return  # nearly always, and the rest is slow
 
@@ -46,28 +47,27 @@ def _text(self: Part, field: attrs.Attribute[str], value: str) -> None:
         object.__setattr__(self, field.name, text)
 
 
-def _map(self: Part, field: attrs.Attribute[Any], value: Any) -> None:
+def _freeze_metadata(self: Part, field: attrs.Attribute[Any], value: Any) -> None:
     if value is not EMPTY_MAP:
         what = f"{type(self).__name__}.{field.name}"
         object.__setattr__(self, field.name, freeze_map(value, what, InvalidPartError))
 
 
-def _unknown(self: Part, field: attrs.Attribute[Any], value: Any) -> None:
+def _freeze_unknown(self: Part, field: attrs.Attribute[Any], value: Any) -> None:
     if value is EMPTY_MAP:
         return
 
-    _map(self, field, value)
+    _freeze_metadata(self, field, value)
     own = {"type", *[each.name for each in attrs.fields(type(self))]} - {"unknown"}
     check_unknown(type(self).__name__, own, self.unknown, InvalidPartError)
 
 
-def _position(self: Part, _field: attrs.Attribute[Any], value: Any) -> None:
+def _check_index(self: Part, _field: attrs.Attribute[Any], value: Any) -> None:
     if value is not None and (value.__class__ is not int or not -1 < value < 2**63):
-        msg = (
-            f"{type(self).__name__}.index is {value!r}; expected a position in the "
-            "response, from 0 on, or None"
+        problem = (
+            f"is {value!r}; expected a position in the response, from 0 on, or None"
         )
-        raise InvalidPartError(msg)
+        raise InvalidPartError(problem, type(self).__name__, "index")
 
 
 @attrs.frozen(kw_only=True, repr=False, eq=False, init=False)
@@ -95,11 +95,11 @@ class Part(ByContent):
     kind: ClassVar[str] = ""
 
     metadata: PMap[str, Any] = attrs.field(
-        default=EMPTY_MAP, kw_only=True, converter=given_map, validator=_map
+        default=EMPTY_MAP, kw_only=True, converter=given_map, validator=_freeze_metadata
     )
-    index: int | None = attrs.field(default=None, kw_only=True, validator=_position)
+    index: int | None = attrs.field(default=None, kw_only=True, validator=_check_index)
     unknown: PMap[str, Any] = attrs.field(
-        default=EMPTY_MAP, kw_only=True, converter=given_map, validator=_unknown
+        default=EMPTY_MAP, kw_only=True, converter=given_map, validator=_freeze_unknown
     )
 
     def __init__(self, *_given: object, **_fields: object) -> None:
@@ -109,7 +109,7 @@ class Part(ByContent):
         )
         raise TypeError(msg)
 
-    def _key(self) -> tuple[Any, ...]:
+    def _comparison_key(self) -> tuple[Any, ...]:
         fields = attrs.fields(type(self))
         return tuple([getattr(self, field.name) for field in fields])
 
@@ -128,6 +128,7 @@ class Part(ByContent):
         return f"{type(self).__name__}({', '.join(shown)})"
 
 
+@final
 @attrs.frozen(repr=False, eq=False)
 class TextPart(Part):
     """
@@ -139,7 +140,7 @@ class TextPart(Part):
 
     kind: ClassVar[str] = "text"
 
-    text: str = attrs.field(validator=_text)
+    text: str = attrs.field(validator=_check_part_text)
 
 
 @attrs.frozen(kw_only=True, repr=False, eq=False, init=False)
@@ -162,7 +163,7 @@ class MediaPart(Part):
 
     url: str | None = None
     data: bytes | None = None
-    media_type: str = attrs.field(default="", validator=_text)
+    media_type: str = attrs.field(default="", validator=_check_part_text)
 
     def __attrs_post_init__(self) -> None:
         name = type(self).__name__
@@ -177,15 +178,16 @@ class MediaPart(Part):
         elif isinstance(self.data, (bytearray, memoryview)):
             object.__setattr__(self, "data", bytes(self.data))
         elif type(self.data) is not bytes:
-            msg = f"{name}.data is a {type(self.data).__name__}; expected bytes"
-            raise InvalidPartError(msg)
+            problem = f"is a {type(self.data).__name__}; expected bytes"
+            raise InvalidPartError(problem, name, "data")
 
         if not (self.url or self.data):
             field = "data" if self.url is None else "url"
-            msg = f"{name}.{field} is empty; there is nothing to show"
-            raise InvalidPartError(msg)
+            problem = "is empty; there is nothing to show"
+            raise InvalidPartError(problem, name, field)
 
 
+@final
 @attrs.frozen(kw_only=True, repr=False, eq=False)
 class ImagePart(MediaPart):
     """
@@ -203,9 +205,10 @@ class ImagePart(MediaPart):
 
     kind: ClassVar[str] = "image"
 
-    detail: str = attrs.field(default="", validator=_text)
+    detail: str = attrs.field(default="", validator=_check_part_text)
 
 
+@final
 @attrs.frozen(kw_only=True, repr=False, eq=False)
 class AudioPart(MediaPart):
     """
@@ -215,6 +218,7 @@ class AudioPart(MediaPart):
     kind: ClassVar[str] = "audio"
 
 
+@final
 @attrs.frozen(kw_only=True, repr=False, eq=False)
 class VideoPart(MediaPart):
     """
@@ -224,6 +228,7 @@ class VideoPart(MediaPart):
     kind: ClassVar[str] = "video"
 
 
+@final
 @attrs.frozen(kw_only=True, repr=False, eq=False)
 class FilePart(MediaPart):
     """
@@ -235,9 +240,10 @@ class FilePart(MediaPart):
 
     kind: ClassVar[str] = "file"
 
-    name: str = attrs.field(default="", validator=_text)
+    name: str = attrs.field(default="", validator=_check_part_text)
 
 
+@final
 @attrs.frozen(repr=False, eq=False)
 class ReasoningPart(Part):
     """
@@ -252,10 +258,11 @@ class ReasoningPart(Part):
 
     kind: ClassVar[str] = "reasoning"
 
-    text: str = attrs.field(default="", validator=_text)
-    signature: str = attrs.field(default="", validator=_text)
+    text: str = attrs.field(default="", validator=_check_part_text)
+    signature: str = attrs.field(default="", validator=_check_part_text)
 
 
+@final
 @attrs.frozen(repr=False, eq=False)
 class RefusalPart(Part):
     """
@@ -264,7 +271,7 @@ class RefusalPart(Part):
 
     kind: ClassVar[str] = "refusal"
 
-    text: str = attrs.field(validator=_text)
+    text: str = attrs.field(validator=_check_part_text)
 
 
 # What the wire calls each kind; "unknown" is how a foreign part is wrapped.
@@ -282,6 +289,7 @@ KINDS: dict[str, type[Part]] = {
 }
 
 
+@final
 @attrs.frozen(repr=False, eq=False)
 class UnknownPart(Part):
     """
@@ -300,15 +308,20 @@ class UnknownPart(Part):
 
     kind: ClassVar[str] = "unknown"
 
-    raw: PMap[str, Any] = attrs.field(converter=given_map, validator=_map)
-    source: str = attrs.field(default="", kw_only=True, validator=_text)
+    raw: PMap[str, Any] = attrs.field(converter=given_map, validator=_freeze_metadata)
+    source: str = attrs.field(default="", kw_only=True, validator=_check_part_text)
 
     def __attrs_post_init__(self) -> None:
         kind = self.raw.get("type")
         if not self.source and isinstance(kind, str) and kind in KINDS:
             known = KINDS[kind].__name__
-            msg = (
-                f"UnknownPart.raw is of the known type {kind!r}; make a {known} of "
+            problem = (
+                f"is of the known type {kind!r}; make a {known} of "
                 "it, or name the provider it is from as *source*"
             )
-            raise InvalidPartError(msg)
+            raise InvalidPartError(problem, "UnknownPart", "raw")
+
+
+# All kinds there are.
+final(Part)
+final(MediaPart)

@@ -1,27 +1,29 @@
 """
-Rendering: a conversation as something people read.
+Rendering: conversations for people to read.
 
-What lives here: transcripts as text and as Markdown, what they are written
-with, and making visible what a terminal would obey. What does not: what is
-read again (`codec`), what two conversations have in common (`diffing`), and
-what a single message says of itself (``str``).
+What lives here: transcripts as text and as Markdown, the blocks they are made
+of, and escapes for characters that a terminal would interpret. What does not:
+formats that are read back (`codec`), the difference between two conversations
+(`diffing`), and the ``str`` of a single message (`messages`).
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Iterator
-from itertools import chain
+from itertools import groupby
 from typing import Any, Literal, NamedTuple, TypeAlias, TypeGuard
 
 from conversation_state._canonical import load
 from conversation_state._persistent import thaw
+from conversation_state._wording import format_count
 from conversation_state.errors import DecodeError
 from conversation_state.messages import (
     AssistantMessage,
     Message,
     ToolMessage,
     UnknownMessage,
+    find_erasure,
 )
 from conversation_state.messages._base import size_of
 from conversation_state.parts import (
@@ -37,42 +39,43 @@ from conversation_state.parts import (
 from conversation_state.tools import ToolCall
 
 __all__ = [
-    "Block",
+    "ContentBlock",
     "Quote",
-    "as_markdown",
-    "blocks_of",
-    "head_of",
-    "in_code",
-    "in_line",
-    "in_quotes",
+    "escape_invisible",
+    "escape_line",
+    "format_code_span",
+    "format_heading",
+    "format_markdown_turn",
+    "iterate_blocks",
+    "quote_word",
     "render_transcript",
-    "visible",
 ]
 
-# Makes a word of somebody's own safe among ours.
+# Makes a word from outside safe to stand in a heading or a label.
 Quote: TypeAlias = "Callable[[str], str]"
 
 
 def render_transcript(
     messages: Iterable[Message],
     *,
-    format: Literal["text", "markdown"] = "text",  # noqa: A002 - what people call it
+    format: Literal["text", "markdown"] = "text",  # noqa: A002 - the usual name
 ) -> str:
     """
     *messages* as a transcript for people, oldest first; no newline at the end.
 
-    Shows who speaks, when if that is known, what is said, reasoning, refusals,
-    calls with their arguments, results with the call they answer, media by
-    kind, type and size, and why a response ended unless it just stopped.
+    Shows each message's role, name and time if known, its text, reasoning,
+    refusals, calls with their arguments, results with the call they answer,
+    media by kind, type and size, the finish reason unless it is ``stop``, and
+    the reason of an erasure.
 
-    Nobody can speak for somebody else in it. As ``text`` only heads start a
-    line, and what is said is indented; characters that a terminal would obey
-    or nobody could see are escaped. As ``markdown`` what is said is quoted, its
-    own Markdown works inside of the quote, and HTML, images and definitions of
-    links are shown as they were written; arguments and results are code.
+    Content can't imitate another message. As ``text`` only headings start a
+    line, and content is indented; characters that are invisible, or that a
+    terminal would interpret, are escaped. As ``markdown`` content is quoted, its
+    own Markdown works inside of the quote, and HTML, images and link
+    definitions are shown as source; arguments and results are code.
     Neither can be read back into messages: `codec` is for that.
 
-    Deterministic, and linear in what was said.
+    Deterministic, and linear in the size of the content.
 
     Args:
         messages: A state, a view's messages, or any other messages.
@@ -110,23 +113,25 @@ def render_transcript(
             msg = f"messages[{at}] is {message!r:.80}; expected a Message"
             raise TypeError(msg)
 
-        written.append(write(head_of(message, names, quote), blocks_of(message, quote)))
+        written.append(
+            write(format_heading(message, names, quote), iterate_blocks(message, quote))
+        )
         for call in getattr(message, "tool_calls", ()):
             names[call.id] = call.name
 
     return "\n\n".join(written)
 
 
-class Block(NamedTuple):
+class ContentBlock(NamedTuple):
     """
-    One thing a message holds.
+    One piece of a message's content.
 
     Attributes:
-        label: What it is, safe to be written; "" for what is said.
+        label: What it is, already quoted; "" for plain text.
 
-        body: What it says; somebody's own words.
+        body: Its content, as it is in the message.
 
-        is_code: Whether that is no prose.
+        is_code: Whether that is code or JSON rather than prose.
     """
 
     label: str
@@ -134,17 +139,20 @@ class Block(NamedTuple):
     is_code: bool = False
 
 
-# What is there
+# Headings and blocks
 
 
-def head_of(message: Message, names: dict[str, str], quote: Quote) -> str:
+def format_heading(message: Message, names: dict[str, str], quote: Quote) -> str:
     """
-    Who speaks; *names* are those of the calls made so far, by their ids.
+    The role, name, call and time of a message; *names* has the names of the
+    calls made so far, by their ids.
     """
     words = [message.role]
     if isinstance(message, UnknownMessage):
         kind = message.raw.get("role", message.raw.get("type"))
-        words += [quote(word) for word in (message.source, kind) if _is_word(word)]
+        words += [
+            quote(word) for word in (message.source, kind) if _is_nonempty_text(word)
+        ]
 
     made = ""
     if isinstance(message, ToolMessage):
@@ -167,55 +175,70 @@ def head_of(message: Message, names: dict[str, str], quote: Quote) -> str:
     return ", ".join(facts)
 
 
-def _is_word(value: object) -> TypeGuard[str]:
+def _is_nonempty_text(value: object) -> TypeGuard[str]:
     return isinstance(value, str) and value != ""
 
 
-def blocks_of(message: Message, quote: Quote) -> Iterator[Block]:
+def iterate_blocks(message: Message, quote: Quote) -> Iterator[ContentBlock]:
     """
-    What a message holds, in its order; text that came in pieces as one text.
+    The content of a message, in order; neighbouring text parts as one text. Of
+    an erased message, the reason of the erasure and the calls.
     """
+    erasure = find_erasure(message)
+    if erasure is None:
+        yield from _iterate_content(message, quote)
+    else:
+        yield ContentBlock("erased", erasure.reason)
+        for call in getattr(message, "tool_calls", ()):
+            yield _make_call_block(call, quote)
+
+
+def _iterate_content(message: Message, quote: Quote) -> Iterator[ContentBlock]:
     is_result = isinstance(message, ToolMessage)
-    said: list[str] = []
-    is_first = True
-    for part in chain(message.parts, (None,)):
-        if isinstance(part, TextPart):
-            said.append(part.text)
-            continue
-
-        # Text that came in pieces is one text.
-        text = "".join(said)
-        if text:
-            yield Block("" if is_first else "text", text, is_code=is_result)
-
-        if part is not None:
-            yield _of_part(part, quote)
-
-        is_first = is_first and not text and part is None
-        said = []
+    content = getattr(message, "content", ())
+    if isinstance(content, str):
+        if content:
+            yield ContentBlock("", content, is_code=is_result)
+    else:
+        yield from _iterate_parts(content, quote, is_result=is_result)
 
     if isinstance(message, UnknownMessage):
-        yield Block("", _dumped(message.raw), is_code=True)
+        yield ContentBlock("", _dump_shortened(message.raw), is_code=True)
     elif isinstance(message, AssistantMessage):
         for call in message.tool_calls:
-            yield _of_call(call, quote)
+            yield _make_call_block(call, quote)
 
         reason = message.response.finish_reason if message.response else ""
         if reason not in ("", "stop"):
-            yield Block(f"finish reason: {quote(reason)}", "")
+            yield ContentBlock(f"finish reason: {quote(reason)}", "")
 
 
-def _of_part(part: Part, quote: Quote) -> Block:
+def _iterate_parts(
+    parts: Iterable[Part], quote: Quote, *, is_result: bool
+) -> Iterator[ContentBlock]:
+    is_first = True
+    for is_text, run in groupby(parts, lambda part: isinstance(part, TextPart)):
+        if not is_text:
+            yield from [_make_part_block(part, quote) for part in run]
+            is_first = False
+        elif text := "".join([part.text for part in run]):  # type: ignore[attr-defined]
+            yield ContentBlock("" if is_first else "text", text, is_code=is_result)
+            is_first = False
+
+
+def _make_part_block(part: Part, quote: Quote) -> ContentBlock:
     if isinstance(part, (ReasoningPart, RefusalPart)):
-        return Block(part.kind, part.text)
+        return ContentBlock(part.kind, part.text)
 
     if isinstance(part, UnknownPart):
         kind = part.raw.get("type")
-        words = [quote(word) for word in (part.source, kind) if _is_word(word)]
-        return Block(" ".join([part.kind, *words]), _dumped(part.raw), is_code=True)
+        words = [quote(word) for word in (part.source, kind) if _is_nonempty_text(word)]
+        return ContentBlock(
+            " ".join([part.kind, *words]), _dump_shortened(part.raw), is_code=True
+        )
 
     if not isinstance(part, MediaPart):
-        return Block(quote(part.kind), "")
+        return ContentBlock(quote(part.kind), "")
 
     size, name = size_of(part), part.name if isinstance(part, FilePart) else ""
     facts = [
@@ -225,23 +248,23 @@ def _of_part(part: Part, quote: Quote) -> Block:
     if isinstance(part, ImagePart) and part.detail:
         facts.append(f"detail {quote(part.detail)}")
 
-    return Block(f"{part.kind}: {', '.join(facts)}", "")
+    return ContentBlock(f"{part.kind}: {', '.join(facts)}", "")
 
 
-def _of_call(call: ToolCall, quote: Quote) -> Block:
+def _make_call_block(call: ToolCall, quote: Quote) -> ContentBlock:
     known = f" as {quote(call.id)}" if call.id else ""
     kind = f" ({quote(call.type)})" if call.type != "function" else ""
-    pretty = _pretty(call.arguments)
+    pretty = _indent_json(call.arguments)
     body = call.arguments if pretty is None else pretty
-    return Block(f"calls {quote(call.name)}{known}{kind}", body, is_code=True)
+    return ContentBlock(f"calls {quote(call.name)}{known}{kind}", body, is_code=True)
 
 
 # JSON
 
 
-# Deeper than this, indentation would take more room than what is indented.
-_MOST_LEVELS = 20
-_LONGEST = 1_000
+# Deeper than this, indentation would take more room than the content.
+_MAX_LEVELS = 20
+_MAX_TEXT = 1_000
 _TOKEN = re.compile(r'"[^"\\]*+(?:\\.[^"\\]*+)*+"|[][{},:]|[^\s"\[\]{},:]++')
 
 
@@ -254,10 +277,10 @@ def _is_json(text: str) -> bool:
     return True
 
 
-def _pretty(text: str) -> str | None:
+def _indent_json(text: str) -> str | None:
     """
-    *text* on many lines, if it is JSON; each token as it was written, so that
-    nothing about it is hidden: neither a key given twice nor an escape.
+    *text* on several lines, if it is JSON; else None. Tokens are unchanged, so
+    that duplicate keys and escapes stay visible.
     """
     if not _is_json(text):
         return None
@@ -275,7 +298,7 @@ def _pretty(text: str) -> str | None:
         out.append(": " if sign == ":" else sign)
         if sign in "[{":
             level += 1
-            if level > _MOST_LEVELS:
+            if level > _MAX_LEVELS:
                 return text.strip()
 
         before = sign
@@ -283,25 +306,28 @@ def _pretty(text: str) -> str | None:
     return "".join(out)
 
 
-def _dumped(raw: Any) -> str:
+def _dump_shortened(raw: Any) -> str:
     """
-    JSON values as text; of long texts in them only the beginning.
+    A JSON value as text; of long strings in it only the beginning.
     """
-    import json  # noqa: PLC0415 - seldom needed, and slow to import
+    import json  # noqa: PLC0415 - rarely needed, and slow to import
 
-    text = json.dumps(_shortened(thaw(raw)), ensure_ascii=False)
-    return _pretty(text) or text
+    text = json.dumps(_shorten_texts(thaw(raw)), ensure_ascii=False)
+    return _indent_json(text) or text
 
 
-def _shortened(value: Any) -> Any:
+def _shorten_texts(value: Any) -> Any:
     if isinstance(value, dict):
-        return {_shortened(key): _shortened(item) for key, item in value.items()}
+        return {
+            _shorten_texts(key): _shorten_texts(item) for key, item in value.items()
+        }
 
     if isinstance(value, list):
-        return [_shortened(item) for item in value]
+        return [_shorten_texts(item) for item in value]
 
-    if isinstance(value, str) and len(value) > _LONGEST:
-        return f"{value[:_LONGEST]} and {len(value) - _LONGEST:,} characters more"
+    if isinstance(value, str) and len(value) > _MAX_TEXT:
+        more = format_count(len(value) - _MAX_TEXT, "character")
+        return f"{value[:_MAX_TEXT]} and {more} more"
 
     return value
 
@@ -309,66 +335,67 @@ def _shortened(value: Any) -> Any:
 # Text
 
 
-# What is obeyed or can't be seen: controls, marks of direction, breaks of lines
-# other than "\n", what has no width, tags. Joiners stay: scripts and emoji need
-# them. A list and no question to `unicodedata`, which differs between Pythons.
-_HIDDEN = (
+# Characters that are invisible or that a terminal interprets: controls, direction
+# marks, line separators other than "\n", zero-width characters, tags. Joiners
+# stay, because scripts and emoji need them. A list, because `unicodedata` differs
+# between versions of Python.
+_INVISIBLE_CHARACTERS = (
     "\x00-\x08\x0b-\x1f\x7f-\x9f\xad\u061c\u180e\u200b\u200e\u200f\u2028-\u202e"
     "\u2060-\u206f\ufeff\ufff9-\ufffb\U000e0000-\U000e007f"
 )
-_UNSEEN = re.compile(f"[{_HIDDEN}]")
-_UNSEEN_IN_LINE = re.compile(f"[{_HIDDEN}\t\n]")
-_ODD = re.compile(f"[{_HIDDEN}\\s\"'(),:;`\\\\]")
+_INVISIBLE = re.compile(f"[{_INVISIBLE_CHARACTERS}]")
+_INVISIBLE_IN_LINE = re.compile(f"[{_INVISIBLE_CHARACTERS}\t\n]")
+_NEEDS_QUOTES = re.compile(f"[{_INVISIBLE_CHARACTERS}\\s\"'(),:;`\\\\]")
 
 
-def _escaped(found: re.Match[str]) -> str:
+def _escape_match(found: re.Match[str]) -> str:
     return found[0].encode("unicode_escape").decode()
 
 
-def visible(text: str) -> str:
+def escape_invisible(text: str) -> str:
     r"""
-    *text* with escapes for characters that a terminal would obey or nobody
-    could see, but for tabs and ends of lines.
+    *text* with escapes for characters that are invisible or that a terminal
+    would interpret, except tabs and line ends.
 
-    >>> print(visible("\x1b[2Jhi\u202e!"))
+    >>> print(escape_invisible("\x1b[2Jhi\u202e!"))
     \x1b[2Jhi\u202e!
     """
-    return _UNSEEN.sub(_escaped, text.replace("\r\n", "\n"))
+    return _INVISIBLE.sub(_escape_match, text.replace("\r\n", "\n"))
 
 
-def in_line(text: str) -> str:
+def escape_line(text: str) -> str:
     r"""
-    *text* on one line: `visible`, with escapes for tabs and ends of lines, too.
+    *text* on one line: as `escape_invisible`, with escapes for tabs and line ends.
 
-    >>> print(in_line("one\ntwo"))
+    >>> print(escape_line("one\ntwo"))
     one\ntwo
     """
-    return _UNSEEN_IN_LINE.sub(_escaped, text)
+    return _INVISIBLE_IN_LINE.sub(_escape_match, text)
 
 
-def in_quotes(word: str) -> str:
+def quote_word(word: str) -> str:
     """
-    *word* as one word of a line: in quotes, where it could be taken for more.
+    *word* as one word of a line: in quotes, if it could be read as several.
     """
-    if word and not _ODD.search(word):
+    if word and not _NEEDS_QUOTES.search(word):
         return word
 
     word = word.replace("\\", "\\\\").replace('"', '\\"')
-    return f'"{in_line(word)}"'
+    return f'"{escape_line(word)}"'
 
 
-def _lines(text: str) -> list[str]:
-    return visible(text).rstrip("\n").split("\n")
+def _split_lines(text: str) -> list[str]:
+    return escape_invisible(text).rstrip("\n").split("\n")
 
 
-def _as_text(head: str, blocks: Iterable[Block]) -> str:
-    lines = [head]
+def _format_text_turn(heading: str, blocks: Iterable[ContentBlock]) -> str:
+    lines = [heading]
     for label, body, _ in blocks:
         if label:
             lines.append(f"  {label}:" if body else f"  {label}")
 
         if body:
-            lines += [f"    {line}".rstrip() for line in _lines(body)]
+            lines += [f"    {line}".rstrip() for line in _split_lines(body)]
 
     return "\n".join(lines)
 
@@ -380,55 +407,55 @@ _TICKS = re.compile("`+")
 # The start of a tag, a comment or an autolink; of a reference to a character.
 _TAG = re.compile(r"<(?=[A-Za-z/!?])")
 _CHARACTER = re.compile(r"&(?=#?\w+;)")
-# Where a link may be defined, for the whole document and from inside a quote.
+# A link definition has effect for the whole document, even inside a quote.
 _DEFINITION = re.compile(r"^([ \t>*+\-\d.)]*)\[", re.MULTILINE)
 
 
-def _fence_of(text: str, least: int) -> str:
+def _make_fence(text: str, least: int) -> str:
     longest = max(map(len, _TICKS.findall(text)), default=0)
     return "`" * max(longest + 1, least)
 
 
-def in_code(word: str) -> str:
+def format_code_span(word: str) -> str:
     """
     *word* as code in a line of Markdown.
     """
-    word = in_line(word) or '""'
-    fence = _fence_of(word, 1)
+    word = escape_line(word) or '""'
+    fence = _make_fence(word, 1)
     room = " " if word[0] in "` " or word[-1] in "` " else ""
     return f"{fence}{room}{word}{room}{fence}"
 
 
-def _contained(text: str) -> str:
+def _escape_markdown(text: str) -> str:
     """
-    *text* as Markdown that can do nothing outside of the quote it is in.
+    *text* as Markdown without effect outside of the quote it is in.
     """
     text = _TAG.sub("&lt;", _CHARACTER.sub("&amp;", text)).replace("![", "!\\[")
     return _DEFINITION.sub(r"\1\\[", text) if "]:" in text else text
 
 
-def as_markdown(head: str, blocks: Iterable[Block]) -> str:
+def format_markdown_turn(heading: str, blocks: Iterable[ContentBlock]) -> str:
     """
-    One turn: *head* as a heading, which must be safe, and what was said.
+    One message: *heading*, which must be quoted already, and its content.
     """
-    pieces = [f"### {head}"]
+    pieces = [f"### {heading}"]
     for label, body, is_code in blocks:
         if label:
             pieces.append(f"{label}:" if body else label)
 
         if body and is_code:
-            code = "\n".join(_lines(body))
-            fence = _fence_of(code, 3)
+            code = "\n".join(_split_lines(body))
+            fence = _make_fence(code, 3)
             language = "json" if _is_json(body) else ""
             pieces.append(f"{fence}{language}\n{code}\n{fence}")
         elif body:
-            quoted = _contained("\n".join(_lines(body))).split("\n")
+            quoted = _escape_markdown("\n".join(_split_lines(body))).split("\n")
             pieces.append("\n".join(f"> {line}".rstrip(" ") for line in quoted))
 
     return "\n\n".join(pieces)
 
 
-_FORMATS: dict[str, tuple[Quote, Callable[[str, Iterable[Block]], str]]] = {
-    "text": (in_quotes, _as_text),
-    "markdown": (in_code, as_markdown),
+_FORMATS: dict[str, tuple[Quote, Callable[[str, Iterable[ContentBlock]], str]]] = {
+    "text": (quote_word, _format_text_turn),
+    "markdown": (format_code_span, format_markdown_turn),
 }

@@ -1,5 +1,5 @@
 """
-What a conversation cost: tokens, as the provider counted them.
+Usage: tokens, as the provider counted them.
 
 What lives here: `Usage`, its two breakdowns, and how they add. What does not:
 our own estimates and prices (`counting`), and who spent what when (the ledger
@@ -9,20 +9,27 @@ in `aggregator`).
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, ClassVar, Self
 
 import attrs
 
-from conversation_state._persistent import EMPTY_MAP, ByContent, PMap, check_text, pmap
+from conversation_state._persistent import (
+    EMPTY_MAP,
+    ByContent,
+    PMap,
+    check_text,
+    final,
+    pmap,
+)
 from conversation_state.errors import InvalidUsageError
 
-__all__ = ["CompletionTokensDetails", "PromptTokensDetails", "Usage"]
+__all__ = ["CompletionTokensDetails", "PromptTokensDetails", "Usage", "union_total"]
 
 _MOST = 2**63 - 1
 
 
-def _check(name: str, count: Any) -> None:
+def _check_count(name: str, count: Any) -> None:
     if count.__class__ is not int or not 0 <= count <= _MOST:
         msg = (
             f"{name} is {count!r}; a count of tokens is an integer from 0 to "
@@ -31,12 +38,12 @@ def _check(name: str, count: Any) -> None:
         raise InvalidUsageError(msg)
 
 
-def _merged(ours: Any, theirs: Any, combine: Callable[[int, int], int]) -> Any:
+def _combine_values(ours: Any, theirs: Any, combine: Callable[[int, int], int]) -> Any:
     if isinstance(ours, int):
         return combine(ours, theirs)
 
     if isinstance(ours, _Counts):
-        return ours._with(theirs, combine)
+        return ours._combine_with(theirs, combine)
 
     if not theirs:
         return ours
@@ -55,19 +62,21 @@ class _Counts(ByContent):
     _names: ClassVar[tuple[str, ...]]
     _nothing: ClassVar[Any]
 
-    def _with(self, other: Self, combine: Callable[[int, int], int]) -> Self:
+    def _combine_with(self, other: Any, combine: Callable[[int, int], int]) -> Self:
         kind = type(self)
         if other is kind._nothing:
             return self
 
         return kind(
             **{
-                name: _merged(getattr(self, name), getattr(other, name), combine)
+                name: _combine_values(
+                    getattr(self, name), getattr(other, name), combine
+                )
                 for name in kind._names
             }
         )
 
-    def _key(self) -> tuple[Any, ...]:
+    def _comparison_key(self) -> tuple[Any, ...]:
         return tuple([getattr(self, name) for name in self._names])
 
     def __add__(self, other: Self | None) -> Self:
@@ -77,7 +86,7 @@ class _Counts(ByContent):
         if type(other) is not type(self):
             return NotImplemented
 
-        return self._with(other, operator.add)
+        return self._combine_with(other, operator.add)
 
     __radd__ = __add__
 
@@ -85,9 +94,10 @@ class _Counts(ByContent):
         if type(other) is not type(self):
             return NotImplemented
 
-        return self._with(other, max)
+        return self._combine_with(other, max)
 
 
+@final
 @attrs.frozen(kw_only=True, eq=False)
 class PromptTokensDetails(_Counts):
     """
@@ -117,10 +127,11 @@ class PromptTokensDetails(_Counts):
     cached_tokens: int = 0
 
     def __attrs_post_init__(self) -> None:
-        _check("audio_tokens", self.audio_tokens)
-        _check("cached_tokens", self.cached_tokens)
+        _check_count("audio_tokens", self.audio_tokens)
+        _check_count("cached_tokens", self.cached_tokens)
 
 
+@final
 @attrs.frozen(kw_only=True, eq=False)
 class CompletionTokensDetails(_Counts):
     """
@@ -153,28 +164,28 @@ class CompletionTokensDetails(_Counts):
     rejected_prediction_tokens: int = 0
 
     def __attrs_post_init__(self) -> None:
-        _check("accepted_prediction_tokens", self.accepted_prediction_tokens)
-        _check("audio_tokens", self.audio_tokens)
-        _check("reasoning_tokens", self.reasoning_tokens)
-        _check("rejected_prediction_tokens", self.rejected_prediction_tokens)
+        _check_count("accepted_prediction_tokens", self.accepted_prediction_tokens)
+        _check_count("audio_tokens", self.audio_tokens)
+        _check_count("reasoning_tokens", self.reasoning_tokens)
+        _check_count("rejected_prediction_tokens", self.rejected_prediction_tokens)
 
 
-def _count(kind: type[_Counts]) -> None:
+def _set_names(kind: type[_Counts]) -> None:
     kind._names = tuple(field.name for field in attrs.fields(kind))  # type: ignore[arg-type]
     kind._nothing = kind()
 
 
-_count(PromptTokensDetails)
-_count(CompletionTokensDetails)
+_set_names(PromptTokensDetails)
+_set_names(CompletionTokensDetails)
 _NO_PROMPT: PromptTokensDetails = PromptTokensDetails._nothing
 _NO_COMPLETION: CompletionTokensDetails = CompletionTokensDetails._nothing
 
 
-def _total(given: int | None) -> int:
+def _as_given(given: int | None) -> int:
     return given  # type: ignore[return-value]  # None until the sum replaces it
 
 
-def _extra(counts: Mapping[str, int]) -> PMap[str, int]:
+def _check_extra(counts: Mapping[str, int]) -> PMap[str, int]:
     if not counts:
         return EMPTY_MAP
 
@@ -182,16 +193,17 @@ def _extra(counts: Mapping[str, int]) -> PMap[str, int]:
         msg = f"extra is {counts!r}; it maps names of token categories to counts"
         raise InvalidUsageError(msg)
 
-    for name, count in counts.items():
-        check_text(name, "a category of extra", InvalidUsageError)
-        _check(f"extra[{name!r}]", count)
+    kept: dict[str, int] = {}
+    for given, count in counts.items():
+        name = check_text(given, "a category of extra", InvalidUsageError)
+        _check_count(f"extra[{name!r}]", count)
+        if count:
+            kept[name] = count
 
-    if isinstance(counts, PMap) and all(counts.values()):
-        return counts
-
-    return pmap({name: count for name, count in counts.items() if count})
+    return counts if isinstance(counts, PMap) and counts == kept else pmap(kept)
 
 
+@final
 @attrs.frozen(eq=False)
 class Usage(_Counts):
     """
@@ -207,7 +219,8 @@ class Usage(_Counts):
         completion_tokens: Tokens the model wrote, reasoning included.
 
         total_tokens: What the provider calls the total. None means prompt and
-            completion together, and is replaced by their sum.
+            completion together, and is replaced by their sum. In ``a | b``
+            it is the larger one, and no less than that sum unless both are.
 
         prompt_tokens_details: What the prompt's tokens were.
 
@@ -231,19 +244,19 @@ class Usage(_Counts):
 
     prompt_tokens: int = 0
     completion_tokens: int = 0
-    total_tokens: int = attrs.field(default=None, converter=_total)
+    total_tokens: int = attrs.field(default=None, converter=_as_given)
     prompt_tokens_details: PromptTokensDetails = _NO_PROMPT
     completion_tokens_details: CompletionTokensDetails = _NO_COMPLETION
-    extra: PMap[str, int] = attrs.field(default=EMPTY_MAP, converter=_extra)
+    extra: PMap[str, int] = attrs.field(default=EMPTY_MAP, converter=_check_extra)
 
     def __attrs_post_init__(self) -> None:
-        _check("prompt_tokens", self.prompt_tokens)
-        _check("completion_tokens", self.completion_tokens)
+        _check_count("prompt_tokens", self.prompt_tokens)
+        _check_count("completion_tokens", self.completion_tokens)
         if self.total_tokens is None:
             both = self.prompt_tokens + self.completion_tokens
             object.__setattr__(self, "total_tokens", both)
 
-        _check("total_tokens", self.total_tokens)
+        _check_count("total_tokens", self.total_tokens)
         for name, kind in (
             ("prompt_tokens_details", PromptTokensDetails),
             ("completion_tokens_details", CompletionTokensDetails),
@@ -253,6 +266,17 @@ class Usage(_Counts):
                 msg = f"{name} is {given!r}; expected a {kind.__name__}"
                 raise InvalidUsageError(msg)
 
+    def __or__(self, other: Self) -> Self:  # pyright: ignore[reportIncompatibleMethodOverride] - final
+        if type(other) is not type(self):
+            return NotImplemented
+
+        joined = super().__or__(other)
+        total = union_total((self, other))
+        if total == joined.total_tokens:
+            return joined
+
+        return attrs.evolve(joined, total_tokens=total)
+
     def minus(self, other: Self) -> Self:
         """
         What is left of this usage without *other*, which must be a part of it.
@@ -261,7 +285,30 @@ class Usage(_Counts):
             InvalidUsageError:
                 If *other* is larger in any count.
         """
-        return self._with(other, operator.sub)
+        return self._combine_with(other, operator.sub)
 
 
-_count(Usage)
+_set_names(Usage)
+
+
+def union_total(usages: Sequence[Usage]) -> int:
+    """
+    The total of ``a | b | …``: what `Usage.total_tokens` says of a union.
+
+    The larger total, and no less than the larger prompt and completion
+    together, unless each side's own total is less than that. So a union is
+    associative and idempotent, and a total that no provider reported stays
+    the sum of prompt and completion.
+    """
+    total = max([usage.total_tokens for usage in usages])
+    prompt = max([usage.prompt_tokens for usage in usages])
+    completion = max([usage.completion_tokens for usage in usages])
+    if total >= prompt + completion or all(map(_total_is_short_or_missing, usages)):
+        return total
+
+    return prompt + completion
+
+
+def _total_is_short_or_missing(usage: Usage) -> bool:
+    total = usage.total_tokens
+    return not total or total < usage.prompt_tokens + usage.completion_tokens

@@ -1,10 +1,11 @@
 """
-Messages: who said what.
+Messages: a role, its content, and the facts about a response.
 
 Everything *said* passes through here. What lives here: the five kinds of
-message, what a provider told about a response, and the envelope that stamps
-the messages of one turn. What does not: the parts they hold (`parts`), the
-calls they make (`tools`), and the order they were said in (`aggregator`).
+message, what a provider told about a response, the envelope that stamps the
+messages of one turn, and what stands where a message was erased. What does
+not: the parts they hold (`parts`), the calls they make (`tools`), and the order
+they were said in (`aggregator`).
 """
 
 from conversation_state.messages._base import Message
@@ -17,10 +18,18 @@ from conversation_state.messages._kinds import (
     UserMessage,
 )
 from conversation_state.messages._response import LogProb, ResponseMeta
+from conversation_state.messages._tombstones import (
+    ERASED,
+    Erasure,
+    find_erasure,
+    make_tombstone,
+)
 
 __all__ = [
+    "ERASED",
     "AssistantMessage",
     "Envelope",
+    "Erasure",
     "LogProb",
     "Message",
     "ResponseMeta",
@@ -28,4 +37,6 @@ __all__ = [
     "ToolMessage",
     "UnknownMessage",
     "UserMessage",
+    "find_erasure",
+    "make_tombstone",
 ]

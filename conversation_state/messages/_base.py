@@ -19,6 +19,7 @@ from conversation_state._persistent import (
     check_unknown,
     freeze_map,
 )
+from conversation_state._wording import format_count
 from conversation_state.errors import InvalidMessageError
 from conversation_state.parts import (
     MediaPart,
@@ -81,9 +82,9 @@ def common_of(owner: str, given: CommonFields) -> Common:
 
     common = Common(
         check_text(given.get("name", ""), f"{owner}.name", InvalidMessageError),
-        _uuid(owner, "run_id", given.get("run_id")),
-        _uuid(owner, "turn_id", given.get("turn_id")),
-        _aware(owner, given.get("timestamp")),
+        _check_uuid(owner, "run_id", given.get("run_id")),
+        _check_uuid(owner, "turn_id", given.get("turn_id")),
+        _check_timestamp(owner, given.get("timestamp")),
         frozen_map(owner, "metadata", given.get("metadata", EMPTY_MAP)),
         frozen_map(owner, "unknown", given.get("unknown", EMPTY_MAP)),
     )
@@ -97,29 +98,28 @@ def frozen_map(owner: str, name: str, value: Mapping[str, Any]) -> PMap[str, Any
     return freeze_map(value, f"{owner}.{name}", InvalidMessageError)
 
 
-def _uuid(owner: str, name: str, value: object) -> UUID | None:
+def _check_uuid(owner: str, name: str, value: object) -> UUID | None:
     if value is not None and not isinstance(value, UUID):
-        msg = f"{owner}.{name} is {value!r}; expected a uuid.UUID or None"
-        raise InvalidMessageError(msg)
+        problem = f"is {value!r}; expected a uuid.UUID or None"
+        raise InvalidMessageError(problem, owner, name)
 
-    return value
+    return value if value is None or value.__class__ is UUID else UUID(int=value.int)
 
 
-def _aware(owner: str, value: object) -> datetime | None:
+def _check_timestamp(owner: str, value: object) -> datetime | None:
     if value is None:
         return None
 
     if not isinstance(value, datetime):
-        msg = f"{owner}.timestamp is {value!r}; expected an aware datetime or None"
-        raise InvalidMessageError(msg)
+        problem = f"is {value!r}; expected an aware datetime or None"
+        raise InvalidMessageError(problem, owner, "timestamp")
 
     offset = value.utcoffset()
     if offset is None:
-        msg = (
-            f"{owner}.timestamp is {value!r}, which has no time zone; "
-            "datetime.now(timezone.utc) has one"
+        problem = (
+            f"is {value!r}, which has no time zone; datetime.now(timezone.utc) has one"
         )
-        raise InvalidMessageError(msg)
+        raise InvalidMessageError(problem, owner, "timestamp")
 
     if type(value) is datetime and type(value.tzinfo) is timezone and not value.fold:
         return value
@@ -130,7 +130,7 @@ def _aware(owner: str, value: object) -> datetime | None:
     return datetime.combine(value.date(), time, timezone(offset))
 
 
-class _Weighable:
+class _Countable:
     """
     Room for what token counters found, see `conversation_state.counting`.
 
@@ -148,11 +148,12 @@ _set = object.__setattr__
 
 # Messages write their own `__init__`: most have nothing of what all may have.
 @attrs.frozen(init=False, repr=False, eq=False, match_args=False)
-class Message(_Weighable, ByContent):
+class Message(_Countable, ByContent):
     """
     What all messages have. Not made by itself.
 
-    Messages are values: frozen, hashable, picklable, equal by content.
+    Messages are values: frozen, hashable, picklable, equal by content. What is
+    equal in Python is equal in metadata, too: 1, 1.0 and True.
 
     Attributes:
         role: Who speaks: ``system``, ``user``, ``assistant``, ``tool``.
@@ -272,28 +273,28 @@ class Message(_Weighable, ByContent):
             TypeError:
                 If this kind of message has no such field.
         """
-        fields = {name: getattr(self, name) for name in (*self._own(), *COMMON)}
+        fields = {name: getattr(self, name) for name in (*self._own_fields(), *COMMON)}
         return type(self)(**{**fields, **changes})
 
-    def _checked(self, given: CommonFields) -> Common:
+    def _check_common(self, given: CommonFields) -> Common:
         owner = type(self).__name__
         common = common_of(owner, given)
         if common.unknown:
-            own = ("role", "parts", *self._own(), *COMMON[:-1])
+            own = ("role", "parts", *self._own_fields(), *COMMON[:-1])
             check_unknown(owner, own, common.unknown, InvalidMessageError)
 
         return common
 
     @classmethod
-    def _own(cls) -> tuple[str, ...]:
+    def _own_fields(cls) -> tuple[str, ...]:
         fields = attrs.fields(cls)
         return tuple([f.name for f in fields if f.name != "_common"])
 
-    def _key(self) -> tuple[Any, ...]:
-        return (*[getattr(self, name) for name in self._own()], self._common)
+    def _comparison_key(self) -> tuple[Any, ...]:
+        return (*[getattr(self, name) for name in self._own_fields()], self._common)
 
     def __repr__(self) -> str:
-        shown = [f"{name}={getattr(self, name)!r}" for name in self._own()]
+        shown = [f"{name}={getattr(self, name)!r}" for name in self._own_fields()]
         for name in COMMON:
             value = getattr(self._common, name)
             if value != getattr(PLAIN, name):
@@ -301,26 +302,40 @@ class Message(_Weighable, ByContent):
 
         return f"{type(self).__name__}({', '.join(shown)})"
 
-    def _head(self) -> str:
-        return self._named(self.role)
+    def _str_head(self) -> str:
+        return self._role_and_name(self.role)
 
-    def _named(self, role: str) -> str:
+    def _role_and_name(self, role: str) -> str:
         return f"{role} ({self.name})" if self.name else role
 
     def __str__(self) -> str:
         """
         Role and text, then what else there is, a line each.
 
-        Deterministic; media are told by their size, never by their bytes.
+        Deterministic; media are told by their size, never by their bytes. Of a
+        message that was erased it says that, and why.
         """
-        lines = [f"{self._head()}: {self.text}" if self.text else f"{self._head()}:"]
-        lines += [
-            f"  {_shown(part)}" for part in self.parts if not isinstance(part, TextPart)
+        # It needs all kinds of messages, which need this one.
+        from conversation_state.messages._tombstones import (  # noqa: PLC0415
+            find_erasure,
+        )
+
+        erasure = find_erasure(self)
+        if erasure is not None:
+            return f"{self._str_head()}: ({erasure})"
+
+        lines = [
+            f"{self._str_head()}: {self.text}" if self.text else f"{self._str_head()}:"
         ]
-        lines += self._tail()
+        lines += [
+            f"  {_describe_part(part)}"
+            for part in self.parts
+            if not isinstance(part, TextPart)
+        ]
+        lines += self._str_tail()
         return "\n".join(lines)
 
-    def _tail(self) -> list[str]:
+    def _str_tail(self) -> list[str]:
         return []
 
 
@@ -333,7 +348,7 @@ def size_of(part: MediaPart) -> str:
     How large it is, or where: its url, of which a content in it is no part.
     """
     if part.url is None:
-        return f"{len(part.data or b''):,} bytes"
+        return format_count(len(part.data or b""), "byte")
 
     start, comma, _ = part.url[:_LONGEST_START].partition(",")
     is_content = part.url[:5].lower() == "data:"
@@ -344,10 +359,10 @@ def size_of(part: MediaPart) -> str:
     else:
         return part.url
 
-    return f"{start} and {len(part.url) - len(start):,} characters more"
+    return f"{start} and {format_count(len(part.url) - len(start), 'character')} more"
 
 
-def _shown(part: Part) -> str:
+def _describe_part(part: Part) -> str:
     if isinstance(part, MediaPart):
         name, size = getattr(part, "name", ""), size_of(part)
         return " ".join(filter(None, [f"[{part.kind}]", name, part.media_type, size]))

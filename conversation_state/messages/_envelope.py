@@ -15,6 +15,7 @@ from conversation_state._identity import new_uuid_number
 from conversation_state._persistent import (
     EMPTY_MAP,
     PMap,
+    final,
 )
 from conversation_state.messages._base import (
     Common,
@@ -41,6 +42,7 @@ _set = object.__setattr__
 M = TypeVar("M", bound="Message")
 
 
+@final
 @attrs.frozen
 class Envelope:
     """
@@ -130,13 +132,13 @@ class Envelope:
         """
         A `SystemMessage` in this envelope.
         """
-        return self._stamp(SystemMessage(content))
+        return self._fill_in(SystemMessage(content))
 
     def user(self, content: str | Iterable[Part]) -> UserMessage:
         """
         A `UserMessage` in this envelope.
         """
-        return self._stamp(UserMessage(content))
+        return self._fill_in(UserMessage(content))
 
     def assistant(
         self,
@@ -148,7 +150,7 @@ class Envelope:
         """
         An `AssistantMessage` in this envelope.
         """
-        return self._stamp(
+        return self._fill_in(
             AssistantMessage(content, tool_calls=tool_calls, response=response)
         )
 
@@ -164,7 +166,7 @@ class Envelope:
         """
         A `ToolMessage` in this envelope.
         """
-        return self._stamp(
+        return self._fill_in(
             ToolMessage(content, tool_call_id=tool_call_id, tool_name=tool_name)
         )
 
@@ -181,13 +183,13 @@ class Envelope:
             said = f"{type(error).__name__}: {error}"
             error = said.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
 
-        return self._stamp(
+        return self._fill_in(
             ToolMessage(
                 error, tool_call_id=tool_call_id, tool_name=tool_name, is_error=True
             )
         )
 
-    def _stamp(self, message: M) -> M:
+    def _fill_in(self, message: M) -> M:
         # The message was made a line ago and nobody else has it yet.
         _set(message, "_common", self._common)
         return message

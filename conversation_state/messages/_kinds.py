@@ -12,6 +12,7 @@ import attrs
 from conversation_state._persistent import (
     PMap,
     check_text,
+    final,
     freeze_map,
 )
 from conversation_state.errors import InvalidMessageError
@@ -42,7 +43,7 @@ _set = object.__setattr__
 _MEDIA = frozenset({"text", "image", "audio", "video", "file", "unknown"})
 
 
-def _content(
+def _check_content(
     owner: str, holds: frozenset[str], content: str | Iterable[Part]
 ) -> str | tuple[Part, ...]:
     if isinstance(content, str):
@@ -52,11 +53,10 @@ def _content(
     if content.__class__ is not tuple and (
         not isinstance(content, Iterable) or isinstance(content, (bytes, Mapping))
     ):
-        msg = (
-            f"{owner}.content is a {type(content).__name__}; expected a str or a "
-            "sequence of parts"
+        problem = (
+            f"is a {type(content).__name__}; expected a str or a sequence of parts"
         )
-        raise InvalidMessageError(msg)
+        raise InvalidMessageError(problem, owner, "content")
 
     parts = tuple(content)
     for at, part in enumerate(parts):
@@ -72,7 +72,7 @@ def _content(
 
 
 @attrs.frozen(init=False, repr=False, eq=False, match_args=False)
-class _Spoken(Message):  # type: ignore[override]  # attrs' own init
+class _ContentMessage(Message):  # type: ignore[override]  # attrs' own init
     """
     A message with content.
     """
@@ -85,13 +85,13 @@ class _Spoken(Message):  # type: ignore[override]  # attrs' own init
 
     content: str | tuple[Part, ...]
 
-    def _say(self, content: str | Iterable[Part], common: CommonFields) -> None:
+    def _set_content(self, content: str | Iterable[Part], common: CommonFields) -> None:
         if type(content) is not str or not content.isascii():
-            content = _content(type(self).__name__, self._holds, content)
+            content = _check_content(type(self).__name__, self._holds, content)
 
         _set(self, "content", content)
 
-        _set(self, "_common", self._checked(common) if common else PLAIN)
+        _set(self, "_common", self._check_common(common) if common else PLAIN)
 
     @property
     def parts(self) -> tuple[Part, ...]:
@@ -114,7 +114,8 @@ class _Spoken(Message):  # type: ignore[override]  # attrs' own init
         return super().text
 
 
-class SystemMessage(_Spoken):
+@final
+class SystemMessage(_ContentMessage):
     """
     What the model is told to be.
 
@@ -136,10 +137,11 @@ class SystemMessage(_Spoken):
     def __init__(
         self, content: str | Iterable[Part], **common: Unpack[CommonFields]
     ) -> None:
-        self._say(content, common)
+        self._set_content(content, common)
 
 
-class UserMessage(_Spoken):
+@final
+class UserMessage(_ContentMessage):
     """
     What a user says.
 
@@ -160,10 +162,10 @@ class UserMessage(_Spoken):
     def __init__(
         self, content: str | Iterable[Part], **common: Unpack[CommonFields]
     ) -> None:
-        self._say(content, common)
+        self._set_content(content, common)
 
 
-def _calls(given: Iterable[ToolCall]) -> tuple[ToolCall, ...]:
+def _check_calls(given: Iterable[ToolCall]) -> tuple[ToolCall, ...]:
     # What is a tuple is told before an abstract class is asked, which is slow.
     calls = tuple(given) if isinstance(given, (tuple, Iterable)) else (given,)
     for at, call in enumerate(calls):
@@ -174,8 +176,9 @@ def _calls(given: Iterable[ToolCall]) -> tuple[ToolCall, ...]:
     return calls
 
 
+@final
 @attrs.frozen(init=False, repr=False, eq=False, match_args=False)
-class AssistantMessage(_Spoken):  # type: ignore[override]  # attrs' own init
+class AssistantMessage(_ContentMessage):  # type: ignore[override]  # attrs' own init
     """
     What the model says, and which tools it calls.
 
@@ -209,19 +212,16 @@ class AssistantMessage(_Spoken):  # type: ignore[override]  # attrs' own init
         response: ResponseMeta | None = None,
         **common: Unpack[CommonFields],
     ) -> None:
-        self._say(content, common)
-        calls = () if tool_calls == () else _calls(tool_calls)
+        self._set_content(content, common)
+        calls = () if tool_calls == () else _check_calls(tool_calls)
         if response is not None and not isinstance(response, ResponseMeta):
-            msg = (
-                f"AssistantMessage.response is {response!r}; expected a "
-                "ResponseMeta or None"
-            )
-            raise InvalidMessageError(msg)
+            problem = f"is {response!r}; expected a ResponseMeta or None"
+            raise InvalidMessageError(problem, "AssistantMessage", "response")
 
         _set(self, "tool_calls", calls)
         _set(self, "response", response)
 
-    def _tail(self) -> list[str]:
+    def _str_tail(self) -> list[str]:
         lines = [
             f"  calls {call.name}({call.arguments})" + f" as {call.id}" * bool(call.id)
             for call in self.tool_calls
@@ -232,8 +232,9 @@ class AssistantMessage(_Spoken):  # type: ignore[override]  # attrs' own init
         return lines
 
 
+@final
 @attrs.frozen(init=False, repr=False, eq=False, match_args=False)
-class ToolMessage(_Spoken):  # type: ignore[override]  # attrs' own init
+class ToolMessage(_ContentMessage):  # type: ignore[override]  # attrs' own init
     """
     What a tool answered.
 
@@ -269,35 +270,33 @@ class ToolMessage(_Spoken):  # type: ignore[override]  # attrs' own init
         is_error: bool = False,
         **common: Unpack[CommonFields],
     ) -> None:
-        self._say(content, common)
+        self._set_content(content, common)
         call_id = check_text(
             tool_call_id, "ToolMessage.tool_call_id", InvalidMessageError
         )
         if not call_id:
-            msg = (
-                "ToolMessage.tool_call_id is empty; a result must say which call it "
-                "answers (ToolCall.id)"
-            )
-            raise InvalidMessageError(msg)
+            problem = "is empty; a result must say which call it answers (ToolCall.id)"
+            raise InvalidMessageError(problem, "ToolMessage", "tool_call_id")
 
         if not isinstance(is_error, bool):
-            msg = f"ToolMessage.is_error is {is_error!r}; expected True or False"
-            raise InvalidMessageError(msg)
+            problem = f"is {is_error!r}; expected True or False"
+            raise InvalidMessageError(problem, "ToolMessage", "is_error")
 
         name = check_text(tool_name, "ToolMessage.tool_name", InvalidMessageError)
         _set(self, "tool_call_id", call_id)
         _set(self, "tool_name", name)
         _set(self, "is_error", is_error)
 
-    def _head(self) -> str:
+    def _str_head(self) -> str:
         tool = f"tool {self.tool_name}" if self.tool_name else "tool"
         failed = " (failed)" if self.is_error else ""
-        return f"{self._named(tool)}, for {self.tool_call_id}{failed}"
+        return f"{self._role_and_name(tool)}, for {self.tool_call_id}{failed}"
 
 
 _ROLES = {"system", "user", "assistant", "tool"}
 
 
+@final
 @attrs.frozen(init=False, repr=False, eq=False, match_args=False)
 class UnknownMessage(Message):  # type: ignore[override]  # attrs' own init
     """
@@ -334,17 +333,24 @@ class UnknownMessage(Message):  # type: ignore[override]  # attrs' own init
         _set(self, "raw", freeze_map(raw, "UnknownMessage.raw", InvalidMessageError))
         origin = check_text(source, "UnknownMessage.source", InvalidMessageError)
         _set(self, "source", origin)
-        _set(self, "_common", self._checked(common) if common else PLAIN)
+        _set(self, "_common", self._check_common(common) if common else PLAIN)
         role = self.raw.get("role")
         if not origin and isinstance(role, str) and role in _ROLES:
-            msg = (
-                f"UnknownMessage.raw is of the known role {role!r}; make a "
+            problem = (
+                f"is of the known role {role!r}; make a "
                 f"{role.title()}Message of it, or name the provider it is from as "
                 "*source*"
             )
-            raise InvalidMessageError(msg)
+            raise InvalidMessageError(problem, "UnknownMessage", "raw")
 
-    def _head(self) -> str:
+    def _str_head(self) -> str:
         role = self.raw.get("role", self.raw.get("type"))
         named = role if isinstance(role, str) else ""
-        return self._named(" ".join(filter(None, [self.role, self.source, named])))
+        return self._role_and_name(
+            " ".join(filter(None, [self.role, self.source, named]))
+        )
+
+
+# All kinds there are.
+final(Message)
+final(_ContentMessage)

@@ -5,8 +5,9 @@ What a provider told about a response.
 from __future__ import annotations
 
 import builtins
-import sys
 from collections.abc import Iterable
+from contextlib import suppress
+from math import isfinite, nan
 from typing import Any
 
 import attrs
@@ -16,6 +17,7 @@ from conversation_state._persistent import (
     PMap,
     check_text,
     check_unknown,
+    final,
     given_map,
 )
 from conversation_state.errors import InvalidMessageError
@@ -27,14 +29,27 @@ __all__ = ["LogProb", "ResponseMeta"]
 _set = object.__setattr__
 
 
-def _tuple(items: Iterable[LogProb]) -> tuple[LogProb, ...]:
+def _as_tuple(items: Iterable[LogProb]) -> tuple[LogProb, ...]:
     return tuple(items)
 
 
-# NaN is not between the largest float and its negative, and neither is infinity.
-_LARGEST = sys.float_info.max
+def _check_finite(given: object) -> float:
+    number = nan
+    # Whatever a subclass of them says of itself.
+    if isinstance(given, float):
+        number = float.__float__(given)
+    elif isinstance(given, int) and not isinstance(given, bool):
+        with suppress(OverflowError):
+            number = int.__float__(given)
+
+    if isfinite(number):
+        return number
+
+    problem = f"is {given!r}; expected a finite number"
+    raise InvalidMessageError(problem, "LogProb", "logprob")
 
 
+@final
 @attrs.frozen
 class LogProb:
     """
@@ -56,22 +71,17 @@ class LogProb:
     token: str
     logprob: float
     bytes: builtins.bytes | None = None
-    top: tuple[LogProb, ...] = attrs.field(default=(), converter=_tuple)
+    top: tuple[LogProb, ...] = attrs.field(default=(), converter=_as_tuple)
 
     def __attrs_post_init__(self) -> None:
         token = check_text(self.token, "LogProb.token", InvalidMessageError)
         _set(self, "token", token)
-        given: object = self.logprob
-        number = isinstance(given, (int, float)) and not isinstance(given, bool)
-        if not number or not -_LARGEST <= self.logprob <= _LARGEST:
-            msg = f"LogProb.logprob is {given!r}; expected a finite number"
-            raise InvalidMessageError(msg)
-
-        _set(self, "logprob", float(self.logprob))
+        if self.logprob.__class__ is not float or not isfinite(self.logprob):
+            _set(self, "logprob", _check_finite(self.logprob))
 
         if self.bytes is not None and type(self.bytes) is not builtins.bytes:
-            msg = f"LogProb.bytes is {self.bytes!r}; expected bytes or None"
-            raise InvalidMessageError(msg)
+            problem = f"is {self.bytes!r}; expected bytes or None"
+            raise InvalidMessageError(problem, "LogProb", "bytes")
 
         for at, other in enumerate(self.top):
             if not isinstance(other, LogProb) or other.top:
@@ -79,6 +89,7 @@ class LogProb:
                 raise InvalidMessageError(msg)
 
 
+@final
 @attrs.frozen
 class ResponseMeta:
     """
@@ -94,6 +105,9 @@ class ResponseMeta:
 
         model: Which model answered.
 
+        id: The provider's id of the response, under which its usage is
+            recorded in a ledger; "" if there is none.
+
         unknown: Fields that a newer version wrote beside the known ones; kept,
             and written back. None has the name of a known one.
     """
@@ -102,19 +116,20 @@ class ResponseMeta:
     usage: Usage | None = None
     logprobs: tuple[LogProb, ...] | None = None
     model: str = ""
+    id: str = ""
     unknown: PMap[str, Any] = attrs.field(
         default=EMPTY_MAP, kw_only=True, converter=given_map
     )
 
     def __attrs_post_init__(self) -> None:
-        for field in ("finish_reason", "model"):
+        for field in ("finish_reason", "model", "id"):
             what = f"ResponseMeta.{field}"
             text = check_text(getattr(self, field), what, InvalidMessageError)
             _set(self, field, text)
 
         if self.usage is not None and not isinstance(self.usage, Usage):
-            msg = f"ResponseMeta.usage is {self.usage!r}; expected a Usage or None"
-            raise InvalidMessageError(msg)
+            problem = f"is {self.usage!r}; expected a Usage or None"
+            raise InvalidMessageError(problem, "ResponseMeta", "usage")
 
         if self.logprobs is not None:
             logprobs = tuple(self.logprobs)
@@ -127,5 +142,5 @@ class ResponseMeta:
 
         if self.unknown is not EMPTY_MAP:
             _set(self, "unknown", frozen_map("ResponseMeta", "unknown", self.unknown))
-            own = ("finish_reason", "usage", "logprobs", "model")
+            own = ("finish_reason", "usage", "logprobs", "model", "id")
             check_unknown("ResponseMeta", own, self.unknown, InvalidMessageError)

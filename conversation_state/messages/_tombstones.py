@@ -1,0 +1,102 @@
+"""
+Tombstones: what stands where the content of an entry was erased.
+
+A message of the same role without content, which keeps the ids by which calls
+and results belong together, and carries why it was erased and the digest of
+what was there: so the digests of everything after it stay what they were, and
+so do states that are loaded, and saved again.
+
+What lives here: making a tombstone, and the one place where it is recognised:
+whatever shows or stores messages asks `find_erasure`. What does not: erasing
+(`store`).
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+from conversation_state._persistent import EMPTY_MAP
+from conversation_state.messages._base import Message
+from conversation_state.messages._kinds import (
+    AssistantMessage,
+    SystemMessage,
+    ToolMessage,
+    UnknownMessage,
+    UserMessage,
+)
+from conversation_state.tools import ToolCall
+
+__all__ = ["ERASED", "Erasure", "find_erasure", "make_tombstone"]
+
+# The one key of a tombstone's metadata.
+ERASED = "conversation_state.erased"
+
+_DIGEST_DIGITS = 32
+_HEXADECIMAL = frozenset("0123456789abcdef")
+
+
+class Erasure(NamedTuple):
+    """
+    That the content of a message was erased.
+
+    Attributes:
+        content: The digest of what was there.
+
+        reason: Why it was erased.
+    """
+
+    content: bytes
+    reason: str
+
+    def __str__(self) -> str:
+        return f"erased: {self.reason}"
+
+
+def make_tombstone(message: Message, content: bytes, reason: str) -> Message:
+    """
+    What stands where *message*, whose content had that digest, was erased.
+    """
+    common: dict[str, Any] = {
+        "run_id": message.run_id,
+        "turn_id": message.turn_id,
+        "timestamp": message.timestamp,
+        "metadata": {ERASED: {"content": content.hex(), "reason": reason}},
+    }
+    if isinstance(message, AssistantMessage):
+        calls = [ToolCall(call.id, call.name) for call in message.tool_calls]
+        return AssistantMessage(tool_calls=calls, **common)
+
+    if isinstance(message, ToolMessage):
+        common["tool_name"] = message.tool_name
+        return ToolMessage("", tool_call_id=message.tool_call_id, **common)
+
+    if isinstance(message, UnknownMessage):
+        return UnknownMessage({}, source=message.source, **common)
+
+    kind = SystemMessage if isinstance(message, SystemMessage) else UserMessage
+    return kind("", **common)
+
+
+def find_erasure(message: Message) -> Erasure | None:
+    """
+    Why *message* is empty, and what was there, if it is a tombstone; else None.
+    """
+    metadata = message._common.metadata
+    if metadata is EMPTY_MAP or len(metadata) != 1:
+        return None
+
+    noted = metadata.get(ERASED)
+    if noted is None or not hasattr(noted, "get"):
+        return None
+
+    content, reason = noted.get("content"), noted.get("reason")
+    if not isinstance(content, str) or not isinstance(reason, str):
+        return None
+
+    if len(content) != _DIGEST_DIGITS or not _HEXADECIMAL.issuperset(content):
+        return None
+
+    # Only what is equal to one that is made here: a message with content is no
+    # tombstone, whatever its metadata claim.
+    erasure = Erasure(bytes.fromhex(content), reason)
+    return erasure if make_tombstone(message, *erasure) == message else None
