@@ -1,5 +1,5 @@
 """
-The state: what has been said so far, and what it cost.
+The state of a conversation: its entries, and the ledger of what they cost.
 
 An `Aggregator` is a value. Every verb returns a new one and leaves the old
 one as it was, so keeping a state *is* keeping a reference, and a fork costs
@@ -12,8 +12,15 @@ does not: order in time (`timeline`), what a model gets to see (`trimming`),
 bytes (`codec`), disks (`store`).
 """
 
-from conversation_state.aggregator._entries import Entry, LedgerEntry, Messages
-from conversation_state.aggregator._state import Aggregator, Checkpoint, Turn, join
+from conversation_state.aggregator._billing import ledger_union, total_usage
+from conversation_state.aggregator._entries import (
+    Entry,
+    LedgerEntry,
+    Messages,
+    response_key,
+)
+from conversation_state.aggregator._state import Aggregator, Checkpoint, join
+from conversation_state.aggregator._turn import Turn
 
 __all__ = [
     "Aggregator",
@@ -23,4 +30,7 @@ __all__ = [
     "Messages",
     "Turn",
     "join",
+    "ledger_union",
+    "response_key",
+    "total_usage",
 ]

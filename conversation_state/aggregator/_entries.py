@@ -9,19 +9,21 @@ from operator import itemgetter
 from typing import Any, NamedTuple, SupportsIndex, overload
 
 from conversation_state._persistent import Log, View
-from conversation_state.messages import Message
+from conversation_state.messages import AssistantMessage, Message, ResponseMeta
 from conversation_state.usage import Usage
 
 __all__ = [
+    "EMPTY_LEDGER",
+    "EMPTY_LOG",
     "NOTHING",
-    "UNSAID",
-    "UNSPENT",
     "Entry",
     "Ledger",
     "LedgerEntry",
     "Messages",
     "id_of",
     "message_of",
+    "reported_response",
+    "response_key",
 ]
 
 
@@ -55,6 +57,29 @@ class LedgerEntry(NamedTuple):
     id: str
     usage: Usage
     model: str
+
+
+def reported_response(entry: Entry) -> ResponseMeta | None:
+    """
+    The response of *entry*, if it reports tokens; else None.
+    """
+    message = entry.message
+    if not isinstance(message, AssistantMessage) or message.response is None:
+        return None
+
+    return None if message.response.usage in (None, NOTHING) else message.response
+
+
+def response_key(entry: Entry) -> str | None:
+    """
+    The ledger identity under which the usage of *entry*'s response belongs.
+
+    The provider's id of the response, or the identity of the entry where there
+    is none; None if no tokens are reported. `Aggregator.record_responses`
+    records under it, and so does every host of this library.
+    """
+    meta = reported_response(entry)
+    return None if meta is None else meta.id or entry.id
 
 
 id_of = itemgetter(0)
@@ -128,9 +153,9 @@ class Ledger(NamedTuple):
         O(entries since one that was summed here).
         """
         if not entries:
-            return UNSPENT
+            return EMPTY_LEDGER
 
-        return cls(entries, entries.fold(_plus, NOTHING, key=_plus))
+        return cls(entries, entries.fold(_add_usage_of, NOTHING, key=_add_usage_of))
 
     def with_entries(self, entries: Sequence[LedgerEntry]) -> Ledger:
         total = sum([entry.usage for entry in entries], self.total)
@@ -138,35 +163,35 @@ class Ledger(NamedTuple):
 
     def find(self, key: str) -> LedgerEntry | None:
         """
-        The entry with the identity *key*. O(log n) if there is none.
+        The entry with the identity *key*; None if there is none. O(log n).
         """
-        seen = self.entries.fold(_seen, _NO_IDS, key=_seen)
-        if not any(key in ids for ids in seen):
-            return None
+        for entries in self.entries.fold(_add_to_index, _NO_INDEX, key=_add_to_index):
+            if (found := entries.get(key)) is not None:
+                return found
 
-        return next(entry for entry in reversed(self.entries) if entry.id == key)
+        return None
 
 
-def _plus(total: Usage, entry: LedgerEntry) -> Usage:
+def _add_usage_of(total: Usage, entry: LedgerEntry) -> Usage:
     return total + entry.usage
 
 
-_NO_IDS: tuple[frozenset[str], ...] = ()
+_Index = tuple[dict[str, LedgerEntry], ...]
+_NO_INDEX: _Index = ()
 
 
-def _seen(
-    sets: tuple[frozenset[str], ...], entry: LedgerEntry
-) -> tuple[frozenset[str], ...]:
-    # Sets of 2^k identities, larger ones first, like the digits of a counter:
-    # a step costs O(log n) on average, and the log remembers them (`Log.fold`).
-    ids = frozenset((entry.id,))
-    while sets and len(sets[-1]) <= len(ids):
-        ids |= sets[-1]
-        sets = sets[:-1]
+def _add_to_index(index: _Index, entry: LedgerEntry) -> _Index:
+    # Maps of 2^k entries by identity, larger ones first, like the digits of a
+    # counter: a step costs O(log n) on average, and the log remembers them
+    # (`Log.fold`). They are shared between versions, so none is ever changed.
+    newest = {entry.id: entry}
+    while index and len(index[-1]) <= len(newest):
+        newest = {**index[-1], **newest}
+        index = index[:-1]
 
-    return (*sets, ids)
+    return (*index, newest)
 
 
 NOTHING = Usage()
-UNSPENT = Ledger(Log(), NOTHING)
-UNSAID: Log[Entry] = Log()
+EMPTY_LEDGER = Ledger(Log(), NOTHING)
+EMPTY_LOG: Log[Entry] = Log()

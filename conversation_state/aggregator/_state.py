@@ -1,5 +1,5 @@
 """
-The state, and what can be kept or shipped of one.
+The state, and what can be kept of one.
 """
 
 from __future__ import annotations
@@ -12,18 +12,29 @@ from uuid import UUID
 import attrs
 
 from conversation_state._identity import new_entry_id, new_uuid_number
-from conversation_state._persistent import Log, check_text
+from conversation_state._persistent import Log, check_text, final
+from conversation_state._wording import format_count
+from conversation_state.aggregator._checks import (
+    check_entries,
+    check_fork_point,
+    check_ledger,
+    check_length,
+    describe_mismatch,
+    number_of_uuid,
+)
 from conversation_state.aggregator._entries import (
+    EMPTY_LEDGER,
+    EMPTY_LOG,
     NOTHING,
-    UNSAID,
-    UNSPENT,
     Entry,
     Ledger,
     LedgerEntry,
     Messages,
     id_of,
     message_of,
+    reported_response,
 )
+from conversation_state.aggregator._turn import Turn
 from conversation_state.aggregator._union import Union
 from conversation_state.errors import InvalidMessageError, InvalidUsageError
 from conversation_state.messages import (
@@ -35,7 +46,7 @@ from conversation_state.messages import (
 from conversation_state.tools import ToolCall
 from conversation_state.usage import Usage
 
-__all__ = ["Aggregator", "Checkpoint", "Turn", "join"]
+__all__ = ["Aggregator", "Checkpoint", "join"]
 
 _make = tuple.__new__
 _new = object.__new__
@@ -56,6 +67,7 @@ class _Origin(NamedTuple):
     inherited: Usage
 
 
+@final
 class Aggregator:
     """
     The state of a conversation: its entries and the ledger of what they cost.
@@ -66,7 +78,7 @@ class Aggregator:
 
     Costs, up to a million messages: `add` one to three microseconds and 300
     bytes for each state that is kept, `fork` and `checkpoint` less; `join`
-    grows with what both sides said since they parted.
+    grows with what both sides added since they diverged.
 
     Made by `Aggregator.new`.
 
@@ -94,15 +106,15 @@ class Aggregator:
 
     @classmethod
     def new(
-        cls, *, id: UUID | None = None, messages: Iterable[Message] = ()
+        cls, messages: Iterable[Message] = (), *, id: UUID | None = None
     ) -> Aggregator:
         """
         A state without a past.
 
         Args:
-            id: The state's id; a new UUID of version 7 if it is None.
+            messages: The messages it starts with.
 
-            messages: What has been said already.
+            id: The state's id; a new UUID of version 7 if it is None.
 
         Raises:
             InvalidMessageError:
@@ -111,9 +123,9 @@ class Aggregator:
             TypeError:
                 If *id* is no UUID.
         """
-        number = new_uuid_number() if id is None else _number(id)
+        number = new_uuid_number() if id is None else number_of_uuid(id)
         origin = _Origin(number, None, number, 0, 0, NOTHING)
-        return _state(origin, UNSPENT, UNSAID).extend(messages)
+        return _make_state(origin, EMPTY_LEDGER, EMPTY_LOG).extend(messages)
 
     @classmethod
     def rebuild(
@@ -137,10 +149,20 @@ class Aggregator:
                 If a fork point lies outside of what there is, or an identity
                 occurs twice or is no text.
 
+            TypeError:
+                If *entries* holds something else than `Entry`, or *ledger*
+                than `LedgerEntry`.
+
+            InvalidMessageError:
+                If the message of an entry is no `Message`.
+
             InvalidUsageError:
-                If the ledger adds up to more than 2**63 - 1 tokens.
+                If the usage of a ledger entry is no `Usage`, or the ledger adds
+                up to more than 2**63 - 1 tokens.
         """
-        _check_fork(init_len, len(entries), init_ledger_len, len(ledger))
+        check_entries(entries)
+        check_ledger(ledger)
+        check_fork_point(init_len, len(entries), init_ledger_len, len(ledger))
         for name, items in (("entries", entries), ("ledger", ledger)):
             ids = set(map(id_of, items))
             if len(ids) != len(items):
@@ -151,10 +173,10 @@ class Aggregator:
                 msg = f"{name} holds an identity that is no text"
                 raise ValueError(msg)
 
-        inherited = UNSPENT.with_entries(ledger[:init_ledger_len])
+        inherited = EMPTY_LEDGER.with_entries(ledger[:init_ledger_len])
         spent = inherited.with_entries(ledger[init_ledger_len:])
-        origin = _origin(id, parent_id, root_id, init_len, inherited)
-        return _state(origin, spent, UNSAID.extend(entries))
+        origin = _make_origin(id, parent_id, root_id, init_len, inherited)
+        return _make_state(origin, spent, EMPTY_LOG.extend(entries))
 
     @classmethod
     def rebuild_from_logs(
@@ -181,10 +203,10 @@ class Aggregator:
             InvalidUsageError:
                 If the ledger adds up to more than 2**63 - 1 tokens.
         """
-        _check_fork(init_len, len(entries), init_ledger_len, len(ledger))
+        check_fork_point(init_len, len(entries), init_ledger_len, len(ledger))
         inherited = Ledger.of(ledger.take(init_ledger_len))
-        origin = _origin(id, parent_id, root_id, init_len, inherited)
-        return _state(origin, Ledger.of(ledger), entries)
+        origin = _make_origin(id, parent_id, root_id, init_len, inherited)
+        return _make_state(origin, Ledger.of(ledger), entries)
 
     @property
     def id(self) -> UUID:
@@ -225,35 +247,35 @@ class Aggregator:
     @property
     def turn_len(self) -> int:
         """
-        How many messages came since the fork; all of them, for a root.
+        The number of messages added since the fork; all of them, for a root.
         """
         return len(self._log) - self._origin.init_len
 
     @property
     def messages(self) -> Messages:
         """
-        What was said, in order. O(1).
+        The messages in order. O(1).
         """
         return Messages(self._log)
 
     @property
     def entries(self) -> Log[Entry]:
         """
-        What was said, in order, with the identity of each append. O(1).
+        The messages in order, with the identity of each append. O(1).
         """
         return self._log
 
     @property
     def ledger(self) -> Log[LedgerEntry]:
         """
-        What was spent, in order; what was inherited at the fork included. O(1).
+        The recorded usages in order, those inherited at the fork included. O(1).
         """
         return self._ledger.entries
 
     @property
     def usage(self) -> Usage:
         """
-        What was spent since the fork; all of it, for a root. O(1).
+        The usage recorded since the fork; all of it, for a root. O(1).
         """
         inherited = self._origin.inherited
         return self._ledger.total.minus(inherited)
@@ -261,7 +283,7 @@ class Aggregator:
     @property
     def total_usage(self) -> Usage:
         """
-        What was spent, what was inherited at the fork included. O(1).
+        The usage recorded, what was inherited at the fork included. O(1).
         """
         return self._ledger.total
 
@@ -288,7 +310,7 @@ class Aggregator:
                 If *message* is no `Message`.
         """
         if not isinstance(message, Message):
-            raise InvalidMessageError(_not_a("add", "a Message", message))
+            raise InvalidMessageError(describe_mismatch("add", "a Message", message))
 
         state = _new(Aggregator)
         state._origin = self._origin
@@ -308,8 +330,10 @@ class Aggregator:
             prompt = UserMessage(prompt)
 
         if not isinstance(prompt, UserMessage):
-            asked = "a str or a UserMessage"
-            raise InvalidMessageError(_not_a("add_user_prompt", asked, prompt))
+            expected = "a str or a UserMessage"
+            raise InvalidMessageError(
+                describe_mismatch("add_user_prompt", expected, prompt)
+            )
 
         return self.add(prompt)
 
@@ -325,8 +349,10 @@ class Aggregator:
             message = AssistantMessage(message)
 
         if not isinstance(message, AssistantMessage):
-            asked = "a str or an AssistantMessage"
-            raise InvalidMessageError(_not_a("add_assistant_message", asked, message))
+            expected = "a str or an AssistantMessage"
+            raise InvalidMessageError(
+                describe_mismatch("add_assistant_message", expected, message)
+            )
 
         return self.add(message)
 
@@ -345,8 +371,10 @@ class Aggregator:
         if not isinstance(message, AssistantMessage):
             for call in calls:
                 if not isinstance(call, ToolCall):
-                    asked = "ToolCalls, or one AssistantMessage that has some"
-                    raise InvalidMessageError(_not_a("add_tool_call", asked, call))
+                    expected = "ToolCalls, or one AssistantMessage that has some"
+                    raise InvalidMessageError(
+                        describe_mismatch("add_tool_call", expected, call)
+                    )
 
             message = AssistantMessage(tool_calls=calls)  # type: ignore[arg-type]
 
@@ -368,10 +396,102 @@ class Aggregator:
                 If *message* is no `ToolMessage`.
         """
         if not isinstance(message, ToolMessage):
-            asked = "a ToolMessage"
-            raise InvalidMessageError(_not_a("add_tool_response", asked, message))
+            expected = "a ToolMessage"
+            raise InvalidMessageError(
+                describe_mismatch("add_tool_response", expected, message)
+            )
 
         return self.add(message)
+
+    def add_response(self, *messages: Message, key: str | None = None) -> Aggregator:
+        """
+        This state with a provider's response at its end, and in its ledger.
+
+        Appends *messages*, and records the usage that an `AssistantMessage`
+        reports (``message.response.usage``) under the id of its response, so
+        that adding one response again bills nothing again; see
+        `record_responses`. Without a usage, it is ``extend(messages)``.
+
+        Args:
+            *messages: The response, usually one `AssistantMessage`, as an
+                adapter's ``load`` gives it.
+
+            key: The ledger identity to use instead of the response's id.
+
+        Raises:
+            InvalidMessageError:
+                If one of them is no `Message`.
+
+            InvalidUsageError:
+                If *key* is in the ledger with another usage or model, *key* is
+                given and there are several usages, or the total gets over
+                2**63 - 1.
+
+        >>> from conversation_state import ResponseMeta
+        >>> meta = ResponseMeta(id="chatcmpl-1", usage=Usage(8, 2), model="gpt-5")
+        >>> state = Aggregator.new().add_response(AssistantMessage("Hi", response=meta))
+        >>> state.total_usage.total_tokens, state.ledger[0].id
+        (10, 'chatcmpl-1')
+        """
+        grown = self.extend(messages)
+        if key is None:
+            return grown.record_responses(since=len(self._log))
+
+        reported = [
+            meta
+            for entry in grown._log.iterate(len(self._log))
+            if (meta := reported_response(entry)) is not None
+        ]
+        if len(reported) > 1:
+            msg = (
+                f"key={key!r} can identify one usage, and these messages report "
+                f"{len(reported)}; add them one by one"
+            )
+            raise InvalidUsageError(msg)
+
+        for meta in reported:
+            grown = grown.add_usage(meta.usage, key=key, model=meta.model)
+
+        return grown
+
+    def record_responses(self, *, since: int = 0) -> Aggregator:
+        """
+        This state with the usage of its responses in its ledger, each once.
+
+        A response is recorded under the id its provider gave it, or under the
+        identity of its entry where it has none, or where the ledger has
+        another usage under that id (some servers give every response one id).
+        What is recorded already is not recorded again, so this is idempotent.
+
+        O(messages from *since* on).
+
+        Args:
+            since: The position of the first message to look at.
+
+        Raises:
+            InvalidUsageError:
+                If the total gets over 2**63 - 1.
+        """
+        ledger = self._ledger
+        for entry in self._log.iterate(since):
+            meta = reported_response(entry)
+            if meta is None or meta.usage is None:
+                continue
+
+            for key in (meta.id, entry.id):
+                known = ledger.find(key) if key else None
+                if known is not None and known.usage == meta.usage:
+                    break
+
+                if key and known is None:
+                    new = LedgerEntry(key, meta.usage, meta.model)
+                    ledger = ledger.with_entries((new,))
+                    break
+
+        if ledger is self._ledger:
+            return self
+
+        return _make_state(self._origin, ledger, self._log)
 
     def extend(self, messages: Iterable[Message]) -> Aggregator:
         """
@@ -384,15 +504,17 @@ class Aggregator:
         entries = []
         for message in messages:
             if not isinstance(message, Message):
-                asked = "Messages"
-                raise InvalidMessageError(_not_a("extend", asked, message))
+                expected = "Messages"
+                raise InvalidMessageError(
+                    describe_mismatch("extend", expected, message)
+                )
 
             entries.append(_make(Entry, (new_entry_id(), message)))
 
         if not entries:
             return self
 
-        return _state(self._origin, self._ledger, self._log.extend(entries))
+        return _make_state(self._origin, self._ledger, self._log.extend(entries))
 
     def add_usage(
         self, usage: Usage | None, *, key: str | None = None, model: str = ""
@@ -401,17 +523,17 @@ class Aggregator:
         This state with *usage* in its ledger.
 
         Args:
-            usage: What was spent; None, which providers send too, adds nothing.
+            usage: The usage to record; None, which providers send too, adds nothing.
 
             key: An identity of your own, a request's id say. The same key is
-                paid once, however often it is added, here and after any join.
+                recorded once, however often it is added, here and after any join.
 
-            model: The model it was spent on.
+            model: The model that was used.
 
         Raises:
             InvalidUsageError:
-                If *usage* is something else, *key* was paid with another usage
-                or for another model, or the total gets over 2**63 - 1.
+                If *usage* is something else, the ledger has *key* with another
+                usage or model, or the total gets over 2**63 - 1.
         """
         if usage is None:
             return self
@@ -420,24 +542,25 @@ class Aggregator:
             msg = f"add_usage takes a Usage or None, got {usage!r}"
             raise InvalidUsageError(msg)
 
-        check_text(model, "model", InvalidUsageError)
+        model = check_text(model, "model", InvalidUsageError)
         if key is None:
             key = new_entry_id()
-        elif not check_text(key, "key", InvalidUsageError):
+        elif not (key := check_text(key, "key", InvalidUsageError)):
             msg = "key is empty; leave it out if this usage has no identity"
             raise InvalidUsageError(msg)
-        elif (paid := self._ledger.find(key)) is not None:
-            if paid.usage == usage and paid.model == model:
+        elif (recorded := self._ledger.find(key)) is not None:
+            if recorded.usage == usage and recorded.model == model:
                 return self
 
             msg = (
-                f"{key!r} was paid with {paid.usage} for model {paid.model!r} and "
-                f"can't be paid with {usage} for model {model!r}; use another key"
+                f"conflicting usage for key {key!r}: the ledger has {recorded.usage} "
+                f"for model {recorded.model!r}, got {usage} for model {model!r}; use "
+                "another key"
             )
             raise InvalidUsageError(msg)
 
         entry = LedgerEntry(key, usage, model)
-        return _state(self._origin, self._ledger.with_entries((entry,)), self._log)
+        return _make_state(self._origin, self._ledger.with_entries((entry,)), self._log)
 
     def fork(self, *, at: int | None = None) -> Aggregator:
         """
@@ -445,7 +568,7 @@ class Aggregator:
 
         Args:
             at: Fork from the first *at* messages instead of all of them. The
-                whole ledger is inherited all the same: what was spent is spent.
+                whole ledger is inherited all the same.
 
         Raises:
             IndexError:
@@ -455,7 +578,8 @@ class Aggregator:
         if at is not None:
             at = index(at)
             if not 0 <= at <= len(log):
-                msg = f"can't fork at {at}: this state has {len(log)} messages"
+                messages = format_count(len(log), "message")
+                msg = f"can't fork at {at}: this state has {messages}"
                 raise IndexError(msg)
 
             log = log.take(at)
@@ -465,7 +589,108 @@ class Aggregator:
         fork = _make(
             _Origin, (new_uuid_number(), origin.number, origin.root, *inherited)
         )
-        return _state(fork, ledger, log)
+        return _make_state(fork, ledger, log)
+
+    def rollback(self, to: Aggregator | Checkpoint | str | int) -> Aggregator:
+        """
+        An earlier state, with everything that was recorded in the ledger since.
+
+        Going back does not bring the money back: the result has the messages
+        of *to*, and the ledger entries of both. This state stays as it was, so
+        what is left behind can still be reached from it.
+
+        Args:
+            to: A state or a checkpoint, whose id and fork point the result
+                has; or a place in this state, whose id and fork point stay:
+                the identity of the last entry to keep, or the number of
+                messages to keep.
+
+        Returns:
+            *to* itself if it has the whole ledger already.
+
+        Cost: O(log n) and what both recorded since they parted; O(n) for the
+        identity of an entry.
+
+        Raises:
+            IndexError:
+                If *to* is a number outside 0 to ``len(self)``.
+
+            LookupError:
+                If no entry of this state has the identity *to*.
+
+            ValueError:
+                If *to* is a state that has nothing in common with this one.
+
+            TypeError:
+                If *to* is something else.
+
+        >>> start = Aggregator.new().add_user_prompt("Book it.")
+        >>> wrong = start.add_assistant_message("Booked twice.").add_usage(Usage(1500))
+        >>> again = wrong.rollback(start)
+        >>> len(again), again.total_usage.total_tokens
+        (1, 1500)
+        """
+        if isinstance(to, Checkpoint):
+            to = to.state
+
+        if isinstance(to, Aggregator):
+            if not self.is_related_to(to):
+                msg = (
+                    f"can't roll back from {self!r} to {to!r}: they have no entry in "
+                    "common; a state can go back to one that it grew from, or that "
+                    "grew from the same state"
+                )
+                raise ValueError(msg)
+
+            return to.join(_make_state(self._origin, self._ledger, EMPTY_LOG))
+
+        kept = self._position_after(to) if isinstance(to, str) else check_length(to)
+        if not 0 <= kept <= len(self._log):
+            messages = format_count(len(self._log), "message")
+            msg = f"can't roll back to {kept}: this state has {messages}"
+            raise IndexError(msg)
+
+        return self._with_first(kept)
+
+    def before(self, entry_id: str) -> Aggregator:
+        """
+        This state without the entry *entry_id* and all after it.
+
+        The whole ledger stays, as in `rollback`. Regenerating an answer,
+        editing a prompt and trying again start here.
+
+        O(n) to find the entry.
+
+        Raises:
+            LookupError:
+                If no entry of this state has that identity.
+        """
+        return self._with_first(self._position_after(entry_id) - 1)
+
+    def _position_after(self, entry_id: str) -> int:
+        left = len(self._log)
+        for entry in reversed(self._log):
+            if entry.id == entry_id:
+                return left
+
+            left -= 1
+
+        msg = (
+            f"no entry of this state has the identity {entry_id!r}; state.entries "
+            "lists them"
+        )
+        raise LookupError(msg)
+
+    def _with_first(self, count: int) -> Aggregator:
+        if count == len(self._log):
+            return self
+
+        origin = self._origin
+        if count < origin.init_len:
+            # Back before its fork, it has inherited no more than is left.
+            origin = origin._replace(init_len=count)
+
+        return _make_state(origin, self._ledger, self._log.take(count))
 
     def join(self, *others: Aggregator | Turn) -> Aggregator:
         """
@@ -478,7 +703,7 @@ class Aggregator:
         nothing is new, this state itself is returned. Where two sides hold
         different things under one identity, this state's stands.
 
-        Costs what both sides said since they parted, and O(n) with a state or
+        Cost: what both sides added since they diverged; O(n) with a state or
         turn that was decoded or unpickled.
 
         Raises:
@@ -494,8 +719,8 @@ class Aggregator:
                 log.add(other._log)
                 spent.add(other._ledger.entries)
             elif isinstance(other, Turn):
-                log.add_new(other.entries, other._base_log())
-                spent.add_new(other.ledger, other._base_ledger())
+                log.add_new(other.entries, other.base_log())
+                spent.add_new(other.ledger, other.base_ledger())
             else:
                 msg = (
                     "join takes Aggregators and Turns, got a "
@@ -511,7 +736,7 @@ class Aggregator:
         if log.log is self._log and ledger is self._ledger:
             return self
 
-        return _state(self._origin, ledger, log.log)
+        return _make_state(self._origin, ledger, log.log)
 
     def is_related_to(self, other: Aggregator) -> bool:
         """
@@ -539,6 +764,10 @@ class Aggregator:
     def __len__(self) -> int:
         return len(self._log)
 
+    def __bool__(self) -> bool:
+        # A state without messages has an id and a ledger: it is never "nothing".
+        return True
+
     @overload
     def __getitem__(self, at: SupportsIndex) -> Message: ...
     @overload
@@ -553,25 +782,50 @@ class Aggregator:
         if self is other:
             return True
 
-        if not isinstance(other, Aggregator):
-            return NotImplemented
+        return self.equals(other) if isinstance(other, Aggregator) else NotImplemented
+
+    def equals(
+        self, other: Aggregator, *, near: Sequence[tuple[Aggregator, Aggregator]] = ()
+    ) -> bool:
+        """
+        Whether *other* is equal, where the two states of each pair in *near*
+        are known to be.
+
+        For comparing many states of one conversation: what this state shares
+        with the first of a pair, and *other* with the second, is not compared
+        again.
+        """
+        if self is other:
+            return True
 
         return (
             self._origin == other._origin
-            and self._ledger.entries == other._ledger.entries
-            and self._log == other._log
+            and self._ledger.entries.equals(
+                other._ledger.entries,
+                near=[(a._ledger.entries, b._ledger.entries) for a, b in near],
+            )
+            and self._log.equals(other._log, near=[(a._log, b._log) for a, b in near])
         )
 
     def __hash__(self) -> int:
         # Equal states agree in these; the rest would cost O(n).
-        log = self._log
-        return hash((self._origin.number, len(log), log[-1].id if log else None))
+        log, (entries, total) = self._log, self._ledger
+        return hash(
+            (
+                self._origin.number,
+                len(log),
+                log[-1].id if log else None,
+                len(entries),
+                entries[-1].id if entries else None,
+                total.total_tokens,
+            )
+        )
 
     def __repr__(self) -> str:
         inherited = f", {self.init_len} inherited" if self.parent_id else ""
         return (
-            f"<Aggregator {self.id}: {len(self)} messages{inherited}, "
-            f"{self.total_usage.total_tokens:,} tokens spent>"
+            f"<Aggregator {self.id}: {format_count(len(self), 'message')}{inherited}, "
+            f"{format_count(self.total_usage.total_tokens, 'token')} spent>"
         )
 
     def __copy__(self) -> Aggregator:
@@ -582,10 +836,10 @@ class Aggregator:
         return self
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _state, (self._origin, self._ledger, self._log)
+        return _make_state, (self._origin, self._ledger, self._log)
 
 
-def _state(origin: _Origin, ledger: Ledger, log: Log[Entry]) -> Aggregator:
+def _make_state(origin: _Origin, ledger: Ledger, log: Log[Entry]) -> Aggregator:
     state = _new(Aggregator)
     state._origin = origin
     state._ledger = ledger
@@ -593,41 +847,19 @@ def _state(origin: _Origin, ledger: Ledger, log: Log[Entry]) -> Aggregator:
     return state
 
 
-def _check_fork(init_len: int, said: int, init_ledger_len: int, spent: int) -> None:
-    for name, at, there in (
-        ("init_len", init_len, said),
-        ("init_ledger_len", init_ledger_len, spent),
-    ):
-        if not 0 <= at <= there:
-            msg = f"{name} is {at}; there are {there} to fork from"
-            raise ValueError(msg)
-
-
-def _origin(
+def _make_origin(
     id: UUID,
     parent_id: UUID | None,
     root_id: UUID | None,
     init_len: int,
     inherited: Ledger,
 ) -> _Origin:
-    number = _number(id)
-    parent = None if parent_id is None else _number(parent_id)
+    number = number_of_uuid(id)
+    parent = None if parent_id is None else number_of_uuid(parent_id)
     first = number if parent is None else parent
-    root = first if root_id is None else _number(root_id)
+    root = first if root_id is None else number_of_uuid(root_id)
     forked = init_len, len(inherited.entries), inherited.total
     return _Origin(number, parent, root, *forked)
-
-
-def _number(id: object) -> int:
-    if not isinstance(id, UUID):
-        msg = f"id is {id!r}; expected a uuid.UUID or None"
-        raise TypeError(msg)
-
-    return id.int
-
-
-def _not_a(verb: str, asked: str, given: object) -> str:
-    return f"{verb} takes {asked}, got a {type(given).__name__}: {given!r:.80}"
 
 
 def join(first: Aggregator, *others: Aggregator | Turn) -> Aggregator:
@@ -637,109 +869,24 @@ def join(first: Aggregator, *others: Aggregator | Turn) -> Aggregator:
     return first.join(*others)
 
 
-@attrs.frozen(repr=False)
-class Turn:
-    """
-    What was added to a state since it was forked, without its past.
-
-    Small enough to ship: pickled and encoded it holds no more than what was
-    added. ``state.join(turn)`` brings just that, and once.
-
-    Attributes:
-        entries: The entries, in order.
-
-        ledger: The ledger entries, in order.
-    """
-
-    _number: int
-    _parent: int | None
-    entries: Log[Entry]
-    ledger: Log[LedgerEntry]
-    # The state it is of, which tells what can't be in it; not shipped.
-    _state: Aggregator | None = attrs.field(default=None, eq=False)
-
-    @classmethod
-    def rebuild(
-        cls,
-        *,
-        id: UUID,
-        parent_id: UUID | None,
-        entries: Sequence[Entry],
-        ledger: Sequence[LedgerEntry],
-    ) -> Turn:
-        """
-        A turn from all that makes it one; what decoding ends in.
-        """
-        parent = None if parent_id is None else _number(parent_id)
-        return cls(_number(id), parent, Log(entries), Log(ledger))
-
-    @property
-    def id(self) -> UUID:
-        """
-        The id of the state it was added to.
-        """
-        return UUID(int=self._number)
-
-    @property
-    def parent_id(self) -> UUID | None:
-        """
-        The id of the state that one was forked from; None for a root.
-        """
-        return None if self._parent is None else UUID(int=self._parent)
-
-    @property
-    def messages(self) -> Messages:
-        """
-        What was said, in order.
-        """
-        return Messages(self.entries)
-
-    @property
-    def usage(self) -> Usage:
-        """
-        What was spent. O(ledger entries).
-        """
-        return sum([entry.usage for entry in self.ledger], NOTHING)
-
-    def _base_log(self) -> Log[Entry] | None:
-        state = self._state
-        return None if state is None else state.entries.take(state.init_len)
-
-    def _base_ledger(self) -> Log[LedgerEntry] | None:
-        state = self._state
-        return None if state is None else state.ledger.take(state.init_ledger_len)
-
-    def __len__(self) -> int:
-        return len(self.entries)
-
-    def __iter__(self) -> Iterator[Message]:
-        return iter(self.messages)
-
-    def __repr__(self) -> str:
-        return (
-            f"<Turn of {self.id}: {len(self)} messages, "
-            f"{self.usage.total_tokens:,} tokens spent>"
-        )
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return Turn, (self._number, self._parent, self.entries, self.ledger)
-
-
+@final
 @attrs.frozen
 class Checkpoint:
     """
-    A state that somebody kept, under a label.
+    A state that is kept, under a label.
 
     Attributes:
         state: The state.
 
-        label: What it is kept as; not unique.
+        label: Its label; not unique.
 
     >>> talk = Aggregator.new().add_user_prompt("Book it.")
     >>> kept = talk.checkpoint("before booking")
     >>> gone_wrong = talk.add_assistant_message("Done. Twice.")
     >>> kept.restore() == talk
     True
+    >>> len(gone_wrong.rollback(kept))
+    1
     """
 
     state: Aggregator
@@ -764,20 +911,22 @@ class Checkpoint:
     @property
     def messages(self) -> Messages:
         """
-        What had been said.
+        Its messages.
         """
         return self.state.messages
 
     @property
     def usage(self) -> Usage:
         """
-        What had been spent since the fork.
+        The usage recorded since the fork.
         """
         return self.state.usage
 
     def restore(self) -> Aggregator:
         """
-        The state, as it was. O(1).
+        The state, as it was, with the ledger it had then. O(1).
+
+        Use ``state.rollback(checkpoint)`` to keep what was recorded since.
         """
         return self.state
 

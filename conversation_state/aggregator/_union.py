@@ -18,6 +18,10 @@ class Union:
     """
     The ordered union of logs by identity, while it is being made.
 
+    Grows the log it starts with. Another log takes its place only where that
+    one holds the very same structure and more, so a copy that was decoded or
+    unpickled never becomes a second past beside the one that is kept.
+
     Identities are collected from the end of the log backwards, only as far as
     somebody parted from it, and once for all who join: a thousand siblings
     cost what they said, not its square.
@@ -38,11 +42,11 @@ class Union:
         if parted == len(other):
             return
 
-        if parted == len(self.log):
+        if parted == len(self.log) and self.log.is_shared_start_of(other):
             self._ids.update(map(id_of, other.iterate(parted)))
             self.log = other
         else:
-            self._add(parted, other.iterate(parted))
+            self._add_missing(parted, other.iterate(parted))
 
     def add_new(self, added: Log[Any], base: Log[Any] | None) -> None:
         """
@@ -51,9 +55,9 @@ class Union:
         if added:
             # Nothing added is in the base, nor in what we share with it.
             parted = 0 if base is None else self.log.common_prefix(base)
-            self._add(parted, iter(added))
+            self._add_missing(parted, iter(added))
 
-    def _add(self, parted: int, entries: Iterator[Any]) -> None:
+    def _add_missing(self, parted: int, entries: Iterator[Any]) -> None:
         if parted < self._since:
             missing = islice(self.log.iterate(parted), self._since - parted)
             self._ids.update(map(id_of, missing))

@@ -1,14 +1,14 @@
 """
-Order in time: an undo tree of states, itself a value.
+Timelines: an undo tree of states, itself a value.
 
-A `Timeline` keeps every state that was committed to it and knows which of
-them is the present one. Going back loses nothing: what is committed after an
-undo becomes a branch beside the future that was given up.
+A `Timeline` has every state that was committed to it, one of which is the
+present one. Going back loses nothing: a commit after an undo starts a branch
+beside the moments that were undone.
 
-What lives here: going back and forth between states, whatever they are. What
-does not: states of conversations (`aggregator`), what two of them differ in
-(`diffing`), one changing reference that a whole program shares (`cells`),
-bytes (`codec`).
+What lives here: going back and forth between states of any type. What does
+not: states of conversations (`aggregator`), the difference between two of them
+(`diffing`), one mutable reference that a whole program shares (`cells`), JSON
+(`codec`).
 """
 
 from conversation_state.timeline._moments import Moment, Moments

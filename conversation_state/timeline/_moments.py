@@ -6,16 +6,20 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from typing import Any, Generic, SupportsIndex, TypeVar, overload
+from uuid import UUID
 
 import attrs
 
-from conversation_state._persistent import Log, View
+from conversation_state._persistent import Log, View, final
+from conversation_state._wording import format_count
+from conversation_state.aggregator import Aggregator
 
 __all__ = ["Moment", "Moments"]
 
 S = TypeVar("S")
 
 
+@final
 @attrs.frozen(weakref_slot=False)
 class Moment(Generic[S]):
     """
@@ -25,14 +29,14 @@ class Moment(Generic[S]):
     state is.
 
     Attributes:
-        number: Its place in the order of commits, from 0 on. A timeline gives
-            each number once, also when it forgets.
+        number: Its place in the order of commits, from 0 on. A timeline uses
+            each number once, even after the moment is forgotten.
 
-        state: What was committed.
+        state: The state that was committed.
 
-        label: What it is called; not unique.
+        label: Its name; not unique.
 
-        group: What it may grow with: see `Timeline.commit`.
+        group: The group of its step: see `Timeline.commit`.
 
         parent: The number of the moment it was committed on, which may be
             forgotten by now; None for the first.
@@ -75,7 +79,7 @@ class Moments(View[Moment[S]]):
             try:
                 number: int = numbers[at]
             except IndexError:
-                msg = f"position {at} of {len(numbers)} moments"
+                msg = f"position {at} of {format_count(len(numbers), 'moment')}"
                 raise IndexError(msg) from None
 
             return self._log[number]
@@ -90,9 +94,68 @@ class Moments(View[Moment[S]]):
         return self._log.iterate(self._skip)
 
     def __eq__(self, other: object) -> bool:
-        if isinstance(other, Moments) and self._skip == other._skip == 0:
-            return self._log == other._log  # sees what is shared
+        if isinstance(other, Moments):
+            return self is other or _are_equal(self, other)
 
         return super().__eq__(other)
 
     __hash__ = View.__hash__
+
+
+def _are_equal(ours: Moments[Any], theirs: Moments[Any]) -> bool:
+    """
+    Whether two timelines have equal moments. O(n + the size of the states).
+
+    States of one conversation have nearly everything in common, but a decoded
+    timeline shares no structure with its original. So each pair of states is
+    compared only beyond the states they grew from, which are known to be equal.
+    """
+    if len(ours) != len(theirs):
+        return False
+
+    start, known = 0, _EqualStates()
+    if ours._skip == theirs._skip:
+        start = max(ours._log.shared_prefix(theirs._log) - ours._skip, 0)
+
+    for a, b in zip(
+        ours._log.iterate(ours._skip + start),
+        theirs._log.iterate(theirs._skip + start),
+        strict=True,
+    ):
+        if a is b:
+            continue
+
+        ours_but_state = a.number, a.label, a.group, a.parent
+        if ours_but_state != (b.number, b.label, b.group, b.parent):
+            return False
+
+        if not known.are_equal(a, b):
+            return False
+
+    return True
+
+
+class _EqualStates:
+    """
+    The pairs of states that were found equal so far.
+    """
+
+    def __init__(self) -> None:
+        self._by_number: dict[int | None, tuple[Aggregator, Aggregator]] = {}
+        self._by_root: dict[UUID, tuple[Aggregator, Aggregator]] = {}
+
+    def are_equal(self, a: Moment[Any], b: Moment[Any]) -> bool:
+        ours, theirs = a.state, b.state
+        if not isinstance(ours, Aggregator) or not isinstance(theirs, Aggregator):
+            return ours is theirs or bool(ours == theirs)
+
+        # The parent's state; and, if the parent is forgotten or has a state of
+        # another conversation, the newest state of this one.
+        root = ours.root_id
+        found = self._by_number.get(a.parent), self._by_root.get(root)
+        near = [pair for pair in found if pair is not None]
+        if not ours.equals(theirs, near=near):
+            return False
+
+        self._by_number[a.number] = self._by_root[root] = ours, theirs
+        return True

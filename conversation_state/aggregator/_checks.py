@@ -1,0 +1,116 @@
+"""
+Checks of what states are made of, and how their errors describe it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from operator import index
+from typing import SupportsIndex
+from uuid import UUID
+
+from conversation_state._persistent import check_text
+from conversation_state.aggregator._entries import Entry, LedgerEntry, message_of
+from conversation_state.errors import InvalidMessageError, InvalidUsageError
+from conversation_state.messages import Message
+from conversation_state.usage import Usage
+
+__all__ = [
+    "check_entries",
+    "check_fork_point",
+    "check_ledger",
+    "check_length",
+    "describe_mismatch",
+    "describe_value",
+    "number_of_uuid",
+]
+
+
+def check_entries(entries: Sequence[Entry]) -> None:
+    """
+    That *entries* hold messages with an identity each; at C speed if they do.
+    """
+    if {*map(type, entries)} <= {Entry}:
+        kinds = {*map(type, map(message_of, entries))}
+        if all(issubclass(kind, Message) for kind in kinds):
+            return
+
+    for at, entry in enumerate(entries):
+        if not isinstance(entry, Entry):
+            msg = f"entries[{at}]: expected an Entry, got a {describe_value(entry)}"
+            raise TypeError(msg)
+
+        message: object = entry.message
+        if not isinstance(message, Message):
+            msg = f"entries[{at}]: expected a Message, got a {describe_value(message)}"
+            raise InvalidMessageError(msg)
+
+
+def check_ledger(ledger: Sequence[LedgerEntry]) -> None:
+    """
+    That *ledger* holds usages with an identity and a model each.
+    """
+    for at, entry in enumerate(ledger):
+        if not isinstance(entry, LedgerEntry):
+            msg = f"ledger[{at}]: expected a LedgerEntry, got a {describe_value(entry)}"
+            raise TypeError(msg)
+
+        if not isinstance(entry.usage, Usage):
+            msg = f"ledger[{at}]: expected a Usage, got a {describe_value(entry.usage)}"
+            raise InvalidUsageError(msg)
+
+        check_text(entry.model, f"ledger[{at}].model", InvalidUsageError)
+
+
+def check_length(to: object) -> int:
+    """
+    *to* as a number of messages.
+    """
+    if isinstance(to, SupportsIndex) and not isinstance(to, bool):
+        return index(to)
+
+    msg = (
+        "rollback takes an Aggregator, a Checkpoint, the id of an entry or a number "
+        f"of messages, got a {describe_value(to)}"
+    )
+    raise TypeError(msg)
+
+
+def check_fork_point(
+    init_len: int, messages: int, init_ledger_len: int, ledger_entries: int
+) -> None:
+    """
+    That a fork point lies inside of what there is.
+    """
+    for name, at, most in (
+        ("init_len", init_len, messages),
+        ("init_ledger_len", init_ledger_len, ledger_entries),
+    ):
+        if not 0 <= at <= most:
+            msg = f"{name} is {at}; expected 0 to {most}, the entries there are"
+            raise ValueError(msg)
+
+
+def number_of_uuid(id: object) -> int:
+    """
+    The number that a UUID is.
+    """
+    if not isinstance(id, UUID):
+        msg = f"id: expected a uuid.UUID or None, got {id!r:.80}"
+        raise TypeError(msg)
+
+    return id.int
+
+
+def describe_mismatch(verb: str, expected: str, given: object) -> str:
+    """
+    What a verb takes, and what it got instead.
+    """
+    return f"{verb} takes {expected}, got a {describe_value(given)}"
+
+
+def describe_value(given: object) -> str:
+    """
+    A value in an error: its class, and the start of its repr.
+    """
+    return f"{type(given).__name__}: {given!r:.80}"

@@ -1,0 +1,124 @@
+"""
+What a state added since its fork, to be shipped and joined.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+from uuid import UUID
+
+import attrs
+
+from conversation_state._persistent import Log, final
+from conversation_state._wording import format_count
+from conversation_state.aggregator._checks import number_of_uuid
+from conversation_state.aggregator._entries import (
+    NOTHING,
+    Entry,
+    LedgerEntry,
+    Messages,
+)
+from conversation_state.messages import Message
+from conversation_state.usage import Usage
+
+__all__ = ["Turn"]
+
+
+@final
+@attrs.frozen(repr=False)
+class Turn:
+    """
+    What was added to a state since it was forked, without its past.
+
+    Small enough to ship: pickled and encoded it holds no more than what was
+    added. ``state.join(turn)`` brings just that, and once.
+
+    Attributes:
+        entries: The entries, in order.
+
+        ledger: The ledger entries, in order.
+    """
+
+    _number: int
+    _parent: int | None
+    entries: Log[Entry]
+    ledger: Log[LedgerEntry]
+    # The state it is of, which tells what can't be in it; not shipped.
+    _state: Any = attrs.field(default=None, eq=False)
+
+    @classmethod
+    def rebuild(
+        cls,
+        *,
+        id: UUID,
+        parent_id: UUID | None,
+        entries: Sequence[Entry],
+        ledger: Sequence[LedgerEntry],
+    ) -> Turn:
+        """
+        A turn from all that makes it one; what decoding ends in.
+        """
+        parent = None if parent_id is None else number_of_uuid(parent_id)
+        return cls(number_of_uuid(id), parent, Log(entries), Log(ledger))
+
+    @property
+    def id(self) -> UUID:
+        """
+        The id of the state it was added to.
+        """
+        return UUID(int=self._number)
+
+    @property
+    def parent_id(self) -> UUID | None:
+        """
+        The id of the state that one was forked from; None for a root.
+        """
+        return None if self._parent is None else UUID(int=self._parent)
+
+    @property
+    def messages(self) -> Messages:
+        """
+        What was said, in order.
+        """
+        return Messages(self.entries)
+
+    @property
+    def usage(self) -> Usage:
+        """
+        What was spent. O(ledger entries).
+        """
+        return sum([entry.usage for entry in self.ledger], NOTHING)
+
+    def base_log(self) -> Log[Entry] | None:
+        """
+        The entries it was added to, which it can't hold; None if unknown.
+        """
+        state = self._state
+        return None if state is None else state.entries.take(state.init_len)
+
+    def base_ledger(self) -> Log[LedgerEntry] | None:
+        """
+        The ledger entries it was added to; None if unknown.
+        """
+        state = self._state
+        return None if state is None else state.ledger.take(state.init_ledger_len)
+
+    def __len__(self) -> int:
+        return len(self.entries)
+
+    def __bool__(self) -> bool:
+        # A turn may have recorded usage and appended nothing.
+        return True
+
+    def __iter__(self) -> Iterator[Message]:
+        return iter(self.messages)
+
+    def __repr__(self) -> str:
+        return (
+            f"<Turn of {self.id}: {format_count(len(self), 'message')}, "
+            f"{format_count(self.usage.total_tokens, 'token')} spent>"
+        )
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Turn, (self._number, self._parent, self.entries, self.ledger)
