@@ -1,64 +1,72 @@
 """
-The codec: values as bytes, and back.
+The codec: every value as bytes of JSON, and back.
 
-Everything *written* passes through here. A document is JSON and data only: it
-names no class, and nothing is imported or called because of what it says. It
-begins with what it is, ``{"format": "conversation_state", "version": 1,
-"kind": ...}``; `conversation_state.codec._wire` has the whole format.
+Everything that is written passes through here. A document is JSON and data only:
+it names no class, and nothing in it is imported or called. It begins with its
+format and kind, ``{"format": "conversation_state", "version": 1,
+"kind": ...}``; `conversation_state.codec._format` has the whole format.
 
 What lives here: the kinds of document, how each is written and read, and what
-is wrong with one that can't be. What does not: bytes of JSON as such
-(`_canonical`), where they are kept (`store`), and what providers write
-(`adapters`).
+is wrong with an invalid one. What does not: JSON itself (`_canonical`), storage
+(`store`), and the formats of providers (`adapters`).
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, TypeVar, overload
 
 import attrs
 
-from conversation_state._canonical import Data, dump, first_oversized, load
-from conversation_state._persistent import PMap, check_text, pmap
-from conversation_state.codec import _in, _out
-from conversation_state.codec._bare import (
-    bare_ledger_entry,
-    bare_message,
-    bare_messages,
-    bare_payments,
+from conversation_state._canonical import (
+    Data,
+    JsonPath,
+    check_acyclic,
+    dump,
+    first_oversized,
+    load,
 )
-from conversation_state.codec._timeline_out import timeline_out
-from conversation_state.codec._wire import FORMAT, VERSION
+from conversation_state._persistent import PMap, check_text, pmap
+from conversation_state.codec import _decode, _encode
+from conversation_state.codec._encode_timeline import write_timeline
+from conversation_state.codec._entries import (
+    decode_ledger_entries,
+    decode_messages,
+    encode_ledger_entry,
+    encode_message,
+)
+from conversation_state.codec._format import FORMAT, VERSION
 from conversation_state.timeline import Timeline
 
 __all__ = [
     "Codec",
-    "bare_ledger_entry",
-    "bare_message",
-    "bare_messages",
-    "bare_payments",
     "decode",
+    "decode_ledger_entries",
+    "decode_messages",
     "encode",
+    "encode_ledger_entry",
+    "encode_message",
     "from_data",
     "structure",
+    "structurer",
     "to_data",
 ]
 
 T = TypeVar("T")
 
-_NOTHING: PMap[type, str] = pmap()
+_NO_KINDS: PMap[type, str] = pmap()
 
 
 @attrs.frozen
 class Codec:
     """
-    What can be written and read: all values of this library, and classes that
-    were registered.
+    The types that can be written and read: all values of this library, and
+    registered classes.
 
-    A value: registering gives another codec. The functions of this module are
-    those of ``Codec()``.
+    Immutable: registering returns another codec. The functions of this module
+    are the methods of ``Codec()``.
 
-    Kinds of its own, and what they are written from: ``aggregator``, ``turn``,
+    Its own kinds, and what they are written from: ``aggregator``, ``turn``,
     ``checkpoint``, ``message``, ``messages`` (a tuple, a list or a state's view
     of messages; read as a tuple), ``part``, ``tool_call``, ``usage``,
     ``tool_info``, ``document``, ``template``, ``timeline`` (of states of any
@@ -72,40 +80,40 @@ class Codec:
     Ticket(number=7)
     """
 
-    _kinds: PMap[type, str] = _NOTHING
+    _kinds: PMap[type, str] = _NO_KINDS
 
     def register(self, cls: type, kind: str) -> Codec:
         """
-        This codec, which also writes instances of *cls*, and reads documents
-        of *kind* as such.
+        A codec that also writes instances of *cls*, as documents of *kind*, and
+        reads them.
 
-        *cls* is an attrs class or a dataclass. Its fields may be of its like,
-        of JSON's types, bytes, dates, UUIDs and enums, lists and maps of them,
-        and of the classes of this library. An instance is read by calling the
-        class, so its own checks are asked; no field may be missing that has no
-        default, and none be there that it does not have.
+        *cls* is an attrs class or a dataclass. Its fields may be of any type
+        that `structure` reads, and are read as strictly. An instance is read by
+        calling the class, so that its own checks run; a field without a default
+        must be there, and an unknown field is an error.
 
         Raises:
             TypeError:
-                If *cls* is something else, or has a field that nobody knows
-                how to read.
+                If *cls* is something else, or has a field of a type that
+                can't be read.
 
             ValueError:
-                If the class or the kind has been registered already, or is one
-                of this library's.
+                If the class or the kind is registered already, or belongs to
+                this library.
         """
-        kinds = {*_in.READS, *self._kinds.values()}
+        kinds = {*_decode.READS, *self._kinds.values()}
         if not isinstance(kind, str) or not kind or kind in kinds:
-            msg = f"kind is {kind!r}; expected a name beside {', '.join(sorted(kinds))}"
+            taken = ", ".join(sorted(kinds))
+            msg = f"kind is {kind!r}; expected another name than {taken}"
             raise ValueError(msg)
 
-        if cls in _out.WRITES or cls in self._kinds:
+        if cls in _encode.WRITES or cls in self._kinds:
             msg = f"{cls.__name__} is registered already"
             raise ValueError(msg)
 
-        from conversation_state.codec import _registered  # noqa: PLC0415 - 50 ms
+        from conversation_state.codec import _structured  # noqa: PLC0415 - 50 ms
 
-        _registered.check(cls)
+        _structured.check_class(cls)
         return Codec(self._kinds.set(cls, check_text(kind, "kind")))
 
     def encode(self, value: object) -> bytes:
@@ -117,12 +125,13 @@ class Codec:
 
         Raises:
             TypeError:
-                If *value* is of no class this codec knows.
+                If this codec doesn't know the class of *value*.
 
             ValueError:
-                If an instance of a registered class holds NaN or an infinity.
+                If an instance of a registered class holds a value that JSON can't
+                represent, such as NaN, or would not be decoded as an equal one.
         """
-        return dump(self._document(value))
+        return dump(self._write_document(value))
 
     def to_data(self, value: object) -> dict[str, Any]:
         """
@@ -131,10 +140,10 @@ class Codec:
         data: dict[str, Any] = load(self.encode(value))
         return data
 
-    def _document(self, value: object) -> dict[str, Any]:
-        document = self._with_kind(value)
+    def _write_document(self, value: object) -> dict[str, Any]:
+        document = self._write_with_kind(value)
         if document is None:
-            known = {each.__name__ for each in (*_out.WRITES, *self._kinds)}
+            known = {each.__name__ for each in (*_encode.WRITES, *self._kinds)}
             msg = (
                 f"can't encode a {type(value).__name__}, only "
                 f"{', '.join(sorted(known))}; "
@@ -144,20 +153,20 @@ class Codec:
 
         return {"format": FORMAT, "version": VERSION, **document}
 
-    def _with_kind(self, value: Any) -> dict[str, Any] | None:
+    def _write_with_kind(self, value: Any) -> dict[str, Any] | None:
         if not self._kinds:
-            return _out.with_kind(value)
+            return _encode.write_with_kind(value)
 
         if type(value) is Timeline:
-            return {"kind": "timeline", **timeline_out(value, self._with_kind)}
+            return {"kind": "timeline", **write_timeline(value, self._write_with_kind)}
 
         if type(value) not in self._kinds:
-            return _out.with_kind(value)
+            return _encode.write_with_kind(value)
 
-        from conversation_state.codec import _registered  # noqa: PLC0415 - 50 ms
+        from conversation_state.codec import _structured  # noqa: PLC0415 - 50 ms
 
         kind = self._kinds[type(value)]
-        return {"kind": kind, "value": _registered.unstructured(value)}
+        return {"kind": kind, "value": _structured.write_instance(value)}
 
     @overload
     def decode(self, data: Data, *, expect: None = None) -> Any: ...
@@ -167,21 +176,21 @@ class Codec:
         """
         The value that was encoded as *data*; ``decode(encode(x)) == x``.
 
-        Safe with whatever the bytes are, in time and memory that grow with
-        their number. Of a key given twice the last value stands. About two
+        Safe with any bytes, in time and memory that grow with their number. Of a
+        duplicate key the last value counts. About two
         microseconds for a message of 400 characters.
 
         Args:
             data: Bytes, or text.
 
-            expect: The class it should be of, `Message` for any message say;
-                another is a problem. None takes all.
+            expect: The class to expect, for example `Message` for any message;
+                any other is a problem. None accepts all.
 
         Raises:
             DecodeError:
-                If *data* is no document, was written by a newer version, or is
-                of a kind this codec does not know; if something in it is not
-                what it should be; with all such problems and where they are.
+                If *data* is not a document, was written by a newer version, or is
+                of an unknown kind; if a value in it is invalid. Lists all such
+                problems with their paths.
 
             TypeError:
                 If *data* is neither bytes nor text.
@@ -192,7 +201,7 @@ class Codec:
           $.version: written by a newer version of conversation_state (format ...
           $.kind: missing
         """
-        return self._value(load(data), expect, data)
+        return self._read_value(load(data), expect, data)
 
     @overload
     def from_data(self, data: Any, *, expect: None = None) -> Any: ...
@@ -200,26 +209,30 @@ class Codec:
     def from_data(self, data: Any, *, expect: type[T]) -> T: ...
     def from_data(self, data: Any, *, expect: type[Any] | None = None) -> Any:
         """
-        The value that `to_data` gave *data* for, or that *data* was parsed
-        from: dicts, lists, texts, numbers, as `json.loads` gives them.
+        The value that `to_data` turned into *data*: dicts, lists, texts, numbers,
+        as `json.loads` returns them.
 
         Raises:
             DecodeError:
-                As `decode` does.
+                As `decode` does, and if an object or array contains itself.
         """
-        return self._value(data, expect, None)
+        if data.__class__ is dict:
+            check_acyclic(data)
 
-    def _value(self, data: Any, expect: type | None, source: Data | None) -> Any:
-        kinds = _in.READS
+        return self._read_value(data, expect, None)
+
+    def _read_value(self, data: Any, expect: type | None, source: Data | None) -> Any:
+        kinds = _decode.READS
         if self._kinds:
-            from conversation_state.codec import _registered  # noqa: PLC0415 - 50 ms
+            from conversation_state.codec import _structured  # noqa: PLC0415 - 50 ms
 
             for cls, kind in self._kinds.items():
-                kinds = {**kinds, kind: (cls, _registered.reads(cls))}
+                kinds = {**kinds, kind: (cls, _structured.read_class(cls))}
 
-        value, reader = _in.read_document(data, kinds, expect)
-        if reader.has_maps and source is not None:
-            # In all other places it would have been found: no float fits.
+        value, reader = _decode.read_document(data, kinds, expect)
+        if reader.has_foreign_json and source is not None:
+            # Outside of foreign JSON such an integer is a problem already: orjson
+            # reads it as a float, which no field accepts.
             start = first_oversized(source)
             if start is not None:
                 what = f"the integer at byte {start:,} takes more than 64 bits"
@@ -231,7 +244,7 @@ class Codec:
         return value
 
 
-_OURS = Codec()
+_DEFAULT = Codec()
 
 
 def encode(value: object) -> bytes:
@@ -242,14 +255,14 @@ def encode(value: object) -> bytes:
     >>> print(encode(UserMessage("Hi!")).decode())
     {"format":"conversation_state","version":1,...{"role":"user","content":"Hi!"}}
     """
-    return _OURS.encode(value)
+    return _DEFAULT.encode(value)
 
 
 def to_data(value: object) -> dict[str, Any]:
     """
     *value* as plain JSON values: see `Codec.to_data`.
     """
-    return _OURS.to_data(value)
+    return _DEFAULT.to_data(value)
 
 
 @overload
@@ -260,7 +273,7 @@ def decode(data: Data, *, expect: type[Any] | None = None) -> Any:
     """
     The value that was encoded as *data*: see `Codec.decode`.
     """
-    return _OURS.decode(data, expect=expect)
+    return _DEFAULT.decode(data, expect=expect)
 
 
 @overload
@@ -269,9 +282,9 @@ def from_data(data: Any, *, expect: None = None) -> Any: ...
 def from_data(data: Any, *, expect: type[T]) -> T: ...
 def from_data(data: Any, *, expect: type[Any] | None = None) -> Any:
     """
-    The value that plain JSON values are of: see `Codec.from_data`.
+    The value that plain JSON values represent: see `Codec.from_data`.
     """
-    return _OURS.from_data(data, expect=expect)
+    return _DEFAULT.from_data(data, expect=expect)
 
 
 @overload
@@ -280,22 +293,37 @@ def structure(value: Any, type: type[T]) -> T: ...
 def structure(value: Any, type: Any) -> Any: ...
 def structure(value: Any, type: Any) -> Any:
     """
-    A plain JSON value as a value of *type*: for what others write, models say.
+    A plain JSON value as a value of *type*: for the JSON of models and of others.
 
-    Strict in what a value is: no text becomes a number, and no number a text.
-    Lenient in what is beside it: keys that a class does not know are left out.
+    Strict about types: no text becomes a number, and no number a text. Lenient
+    about further keys: those that a class does not have are left out.
     See `conversation_state.parsing.parse` for the types there are.
 
     Raises:
         DecodeError:
-            With all that is wrong (the first hundred of it), and where.
+            With all problems (the first hundred) and their paths.
 
         TypeError:
-            If nobody knows how to read *type*.
+            If *type* can't be read from JSON.
 
     >>> structure({"1": [2, 3.5]}, dict[int, list[float]])
     {1: [2.0, 3.5]}
     """
+    if value.__class__ is dict or value.__class__ is list:
+        check_acyclic(value)
+
+    return structurer(type)(value, None)
+
+
+def structurer(type: Any) -> Callable[[Any, JsonPath], Any]:
+    """
+    The function behind `structure`: makes a value of *type* of a plain JSON value,
+    whose path it needs for errors.
+
+    Raises:
+        TypeError:
+            If *type* can't be read from JSON.
+    """
     from conversation_state.codec import _structured  # noqa: PLC0415 - 50 ms
 
-    return _structured.structurer(type)(value, None)
+    return _structured.structurer(type)

@@ -1,10 +1,12 @@
 """
-Any type of users' own: plain JSON values made into it, strictly.
+Converts plain JSON values to users' own types, strictly.
 
-What lives here: how texts, numbers, arrays, objects and unions of them become
-what a type says, and how what cattrs finds wrong becomes problems with paths.
-What does not: finding the JSON (`parsing`), and classes that are written, too
-(`_registered`).
+What lives here: hooks for scalars, arrays, objects and unions, problems with
+paths made of the errors of cattrs, and registered classes, which are written,
+too. What does not: finding the
+JSON (`parsing`).
+
+Imported only where it is needed: cattrs takes 50 ms.
 """
 
 from __future__ import annotations
@@ -17,70 +19,67 @@ from typing import Any, Literal, TypeAlias, Union, get_args, get_origin
 
 from cattrs import Converter, StructureHandlerNotFoundError
 
-from conversation_state.codec._problems import At, Problems
-from conversation_state.codec._structured._objects import object_of, of_ours
-from conversation_state.codec._structured._scalars import (
-    SCALARS,
-    enumeration,
-    literal,
-    null,
-    scalar,
-)
-from conversation_state.codec._structured._several import (
+from conversation_state._canonical import JsonPath
+from conversation_state.codec._encode import write_body
+from conversation_state.codec._reader import Problems, Read, Reader
+from conversation_state.codec._structured._classes import OwnValue, class_hook
+from conversation_state.codec._structured._collections import (
     ARRAYS,
     MAPS,
-    array,
-    map_of,
-    tuple_of,
+    array_hook,
+    map_hook,
+    tuple_hook,
 )
-from conversation_state.codec._structured._shapes import (
-    READING,
+from conversation_state.codec._structured._errors import (
+    error_text,
+    iterate_problems,
+    type_name,
+)
+from conversation_state.codec._structured._hooks import (
+    READ_CONTEXT,
     Hook,
-    Reading,
+    ReadContext,
+    deferred_hook,
     has_fields,
-    later,
-    unwrapped,
+    unwrap_alias,
 )
-from conversation_state.codec._structured._unions import union
-from conversation_state.codec._structured._wrong import found, named, words_of
+from conversation_state.codec._structured._scalars import (
+    SCALARS,
+    literal_hook,
+    read_enum,
+    read_null,
+    read_scalar,
+)
+from conversation_state.codec._structured._unions import union_hook
+from conversation_state.codec._structured._write import is_same, write_value
 
-__all__ = ["Structure", "found", "has_fields", "of_ours", "structurer"]
+__all__ = ["Structure", "check_class", "read_class", "structurer", "write_instance"]
 
-# Makes a value of a plain JSON value at a place.
-Structure: TypeAlias = "Callable[[Any, At], Any]"
+# Converts a plain JSON value at a path.
+Structure: TypeAlias = "Callable[[Any, JsonPath], Any]"
 
 
 def structurer(kind: Any) -> Structure:
     """
-    What makes a value of type *kind* of a plain JSON value, or raises
-    `DecodeError` with all that is wrong; it chains what a user's class raised.
+    A function that converts a plain JSON value to *kind*, or raises
+    `DecodeError` with all problems; its cause is the error of a user's class.
+
+    Keys that a class does not have are left out.
 
     Raises:
         TypeError:
-            If nobody knows how to read *kind*, or something it is made of.
+            If *kind*, or a type in it, can't be read.
     """
     kind = NoneType if kind is None else kind
-    try:
-        hook: Hook = _converter().get_structure_hook(kind)
-    except StructureHandlerNotFoundError as error:
-        inner = "" if error.type_ is kind else f", nor {named(error.type_)} in it"
-        msg = f"can't read {named(kind)} from JSON{inner}: {error}"
-        raise TypeError(msg) from None
-    except Exception as error:  # whatever looking at annotations raises
-        msg = f"can't read {named(kind)} from JSON: {words_of(error)}"
-        raise TypeError(msg) from error
+    hook = _find_hook(kind, f"can't read {type_name(kind)} from JSON")
 
-    def read(raw: Any, at: At) -> Any:
-        token = READING.set(Reading())
-        try:
-            return hook(raw, kind)
-        except Exception as error:  # noqa: BLE001 - whatever a user's own checks raise
-            wrong = error
-        finally:
-            READING.reset(token)
+    def read(raw: Any, path: JsonPath) -> Any:
+        value, wrong = _run_hook(hook, raw, kind, is_closed=False)
+        if wrong is None:
+            return value
 
         problems, cause = Problems(), None
-        for where, what, inside, raised in found(wrong, at):
+        for where, what, inside, raised in iterate_problems(wrong, path):
             problems.add(where, what, inside=inside)
             cause = cause or raised
 
@@ -89,63 +88,169 @@ def structurer(kind: Any) -> Structure:
     return read
 
 
+def check_class(cls: type) -> None:
+    """
+    Check that *cls* can be registered.
+
+    Raises:
+        TypeError:
+            If it is neither an attrs class nor a dataclass, or a field of it
+            is of a type that can't be read.
+    """
+    if not isinstance(cls, type) or not has_fields(cls):
+        msg = f"{cls!r} is neither an attrs class nor a dataclass"
+        raise TypeError(msg)
+
+    _find_hook(cls, f"can't register {cls.__name__}")
+
+
+def read_class(cls: type) -> Read:
+    """
+    How to read instances of a registered class. Keys that a class does not
+    have are problems: what was written has none.
+    """
+
+    def read(reader: Reader, raw: Any, path: JsonPath) -> Any:
+        reader.has_foreign_json = True
+        value, wrong = _run_hook(_find_hook(cls, ""), raw, cls, is_closed=True)
+        for where, what, inside, _ in iterate_problems(wrong, path) if wrong else ():
+            reader.problems.add(where, what, inside=inside)
+
+        return value
+
+    return read
+
+
+def write_instance(value: Any) -> Any:
+    """
+    An instance of a registered class as plain JSON values, which are read as
+    an equal one.
+
+    Raises:
+        ValueError:
+            If it holds what JSON can't represent, or what would be read as
+            something else or not at all.
+
+        TypeError:
+            If it holds a value of a type that can't be written.
+    """
+    cls = type(value)
+    raw = write_value(value, OwnValue)
+    made, wrong = _run_hook(_find_hook(cls, ""), raw, cls, is_closed=True)
+    if wrong is not None:
+        problems = Problems()
+        for where, what, inside, _ in iterate_problems(wrong, None):
+            problems.add(where, what, inside=inside)
+
+        msg = f"can't encode this {cls.__name__}, it could not be decoded: "
+        raise ValueError(msg + str(problems.error())) from wrong
+
+    if not is_same(value, made):
+        msg = (
+            f"can't encode {value!r:.80}: it would be decoded as {made!r:.80}, which "
+            "is not equal; declare each field as the type of what it holds"
+        )
+        raise ValueError(msg)
+
+    return write_value(value, write_body)
+
+
+def _find_hook(kind: Any, failed: str) -> Hook:
+    """
+    Raises:
+        TypeError:
+            If there is none; the message starts with *failed*.
+    """
+    try:
+        hook: Hook = _get_converter().get_structure_hook(kind)
+    except StructureHandlerNotFoundError as error:
+        inner = "" if error.type_ is kind else f", nor {type_name(error.type_)} in it"
+        msg = f"{failed}{inner}: {error}"
+        raise TypeError(msg) from None
+    except Exception as error:  # whatever looking at annotations raises
+        msg = f"{failed}: {error_text(error)}"
+        raise TypeError(msg) from error
+
+    return hook
+
+
+def _run_hook(
+    hook: Hook, raw: Any, kind: Any, *, is_closed: bool
+) -> tuple[Any, Exception | None]:
+    """
+    The result of *hook*, or its error.
+    """
+    token = READ_CONTEXT.set(ReadContext(is_closed=is_closed))
+    try:
+        return hook(raw, kind), None
+    except Exception as error:  # noqa: BLE001 - whatever a user's own checks raise
+        return None, error
+    finally:
+        READ_CONTEXT.reset(token)
+
+
 @cache
-def _converter() -> Converter:
+def _get_converter() -> Converter:
+    """
+    The converter for users' classes, with a hook for each class it has met.
+    """
     made = Converter(detailed_validation=True)
-    made.register_structure_hook_factory(lambda _: True, partial(_hook, made))
+    made.register_structure_hook_factory(lambda _: True, partial(_make_hook, made))
     for kind in SCALARS:
-        made.register_structure_hook(kind, partial(scalar, kind))
+        made.register_structure_hook(kind, partial(read_scalar, kind))
 
     return made
 
 
-def _hook(converter: Converter, kind: Any) -> Hook:
+def _make_hook(converter: Converter, kind: Any) -> Hook:
     """
-    What reads values of *kind*, which is no scalar.
+    The hook for *kind*, which is not a scalar.
     """
     if kind is Any or kind is object:
         return lambda raw, _: raw
 
     if kind is None or kind is NoneType:
-        return null
+        return read_null
 
-    base = unwrapped(kind)
+    base = unwrap_alias(kind)
     if base is not None:
-        hook = later(converter, base)
+        hook = deferred_hook(converter, base)
         return lambda raw, _: hook(raw, base)
 
     origin = get_origin(kind) or kind
     if origin is Literal:
-        return literal(get_args(kind))
+        return literal_hook(get_args(kind))
 
     if origin is Union or origin is UnionType:
-        return union(converter, kind)
+        return union_hook(converter, kind)
 
-    made = _of_class(converter, kind, origin) if isinstance(origin, type) else None
+    made = (
+        _make_class_hook(converter, kind, origin) if isinstance(origin, type) else None
+    )
     if made is None:
-        raise _unreadable(kind)
+        raise _unreadable_type(kind)
 
     return made
 
 
-def _of_class(converter: Converter, kind: Any, origin: type) -> Hook | None:
+def _make_class_hook(converter: Converter, kind: Any, origin: type) -> Hook | None:
     args = get_args(kind)
     if origin is tuple:
-        return tuple_of(converter, args)
+        return tuple_hook(converter, args)
 
     if origin in ARRAYS:
-        return array(converter, ARRAYS[origin], *args)
+        return array_hook(converter, ARRAYS[origin], *args)
 
     if origin in MAPS:
-        return map_of(converter, MAPS[origin], *args)
+        return map_hook(converter, MAPS[origin], *args)
 
     if issubclass(origin, Enum):
-        return enumeration
+        return read_enum
 
-    return object_of(converter, kind, origin)
+    return class_hook(converter, kind, origin)
 
 
-def _unreadable(kind: Any) -> StructureHandlerNotFoundError:
+def _unreadable_type(kind: Any) -> StructureHandlerNotFoundError:
     msg = (
         "what can be read are attrs classes, dataclasses, TypedDict, NamedTuple, Enum, "
         "Literal, unions, list, tuple, set, dict, str, int, float, bool, None, Any, "

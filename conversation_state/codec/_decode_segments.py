@@ -1,9 +1,9 @@
 """
-Segments in: logs that share what they were written to share.
+Reads the segments of a timeline's logs, which share what they have in common.
 
 A segment goes on from a *place*, a segment before it and a length, and so do
 states. Everything here costs what the segments hold, however often they are
-gone on from, and nothing calls itself: a document may have a million segments,
+gone on from, and nothing is recursive: a document may have a million segments,
 each on top of the one before.
 """
 
@@ -13,99 +13,103 @@ from itertools import chain
 from operator import itemgetter
 from typing import Any, NamedTuple, TypeAlias
 
+from conversation_state._canonical import JsonPath
 from conversation_state._persistent import Log
 from conversation_state.aggregator._entries import Ledger
-from conversation_state.codec._problems import At
-from conversation_state.codec._reading import Reader
+from conversation_state.codec._reader import Reader
 from conversation_state.errors import InvalidUsageError
 
-__all__ = ["Logs", "Place", "Segment", "place_in"]
+__all__ = ["DecodedSegment", "Place", "SegmentedLogs", "read_place"]
 
 # The number of a segment, and a length: all it goes on from, and so much of it.
 Place: TypeAlias = "tuple[int, int]"
 
 _id_of = itemgetter(0)
-_NOTHING: Log[Any] = Log()
+_EMPTY_LOG: Log[Any] = Log()
 
 
-def place_in(reader: Reader, raw: Any, at: At) -> Place | None:
+def read_place(reader: Reader, raw: Any, path: JsonPath) -> Place | None:
     """
-    A place, wherever it is.
+    A place: a segment's number and a length.
     """
     if raw.__class__ is not list or len(raw) != 2:  # noqa: PLR2004 - a pair
-        reader.expected("the number of a segment and a length", raw, at)
+        reader.add_mismatch("the number of a segment and a length", raw, path)
         return None
 
-    number, length = [reader.integer(each, (at, i)) for i, each in enumerate(raw)]
+    number, length = [reader.integer(each, (path, i)) for i, each in enumerate(raw)]
     return None if number is None or length is None else (number, length)
 
 
-class Segment(NamedTuple):
+class DecodedSegment(NamedTuple):
     """
-    What a log has beyond the place it goes on from.
+    The items of a log beyond the place it continues.
 
     Attributes:
         after: The place; None for the beginning.
 
-        items: Entries, or what was spent; at least one.
+        items: Entries or ledger entries; at least one.
     """
 
     after: Place | None
     items: list[Any]
 
 
-class Logs:
+class SegmentedLogs:
     """
     All logs of one kind in a timeline, while they are read.
     """
 
     def __init__(
-        self, reader: Reader, segments: list[Segment | None] | None, at: At
+        self,
+        reader: Reader,
+        segments: list[DecodedSegment | None] | None,
+        path: JsonPath,
     ) -> None:
         self._reader = reader
-        self._at = at
-        self._are_known = segments is not None
-        # Where each begins and ends; None if that can't be told.
+        self._at = path
+        self._are_readable = segments is not None
+        # The start and end of each; None if it is invalid.
         self._spans: list[tuple[int, int] | None] = []
-        self._wanted: list[set[int]] = []
-        self._made: list[dict[int, Log[Any]]] = []
+        self._requested: list[set[int]] = []
+        self._built: list[dict[int, Log[Any]]] = []
         for number, segment in enumerate(segments or ()):
-            self._wanted.append(set())
-            self._spans.append(self._span(number, segment))
+            self._requested.append(set())
+            self._spans.append(self._find_span(number, segment))
 
-        # Nothing is looked into further unless all of it can be told.
+        # Further checks need all of them.
         spans = [span for span in self._spans if span]
-        self._whole = [each for each in segments or () if each]
+        self._segments = [each for each in segments or () if each]
         if len(spans) < len(self._spans):
-            self._whole = []
+            self._segments = []
 
         self._starts = [start for start, _ in spans]
 
-    def _span(self, number: int, segment: Segment | None) -> tuple[int, int] | None:
+    def _find_span(
+        self, number: int, segment: DecodedSegment | None
+    ) -> tuple[int, int] | None:
         if segment is None:
             return None
 
         start = 0
         if segment.after is not None:
             start = segment.after[1]
-            if not self.has(segment.after, ((self._at, number), "after")):
+            if not self.check_place(segment.after, ((self._at, number), "after")):
                 return None
 
         return start, start + len(segment.items)
 
-    def has(self, place: Place, at: At) -> bool:
+    def check_place(self, place: Place, path: JsonPath) -> bool:
         """
-        Whether there is such a *place* in what came before; adds it to the
-        problems if there can't be.
+        Whether *place* is in an earlier segment; adds a problem if it can't be.
         """
         number, length = place
-        if not self._are_known:
+        if not self._are_readable:
             return False
 
         if not 0 <= number < len(self._spans):
             last = len(self._spans) - 1
             there = f"those before it are 0 to {last}" if last >= 0 else "it is first"
-            self._reader.problems.add(at, f"there is no segment {number}; {there}")
+            self._reader.problems.add(path, f"unknown segment {number}; {there}")
             return False
 
         span = self._spans[number]
@@ -115,39 +119,37 @@ class Logs:
         start, end = span
         if not start < length <= end:
             what = f"segment {number} has lengths {start + 1} to {end}, not {length}"
-            self._reader.problems.add(at, what)
+            self._reader.problems.add(path, what)
             return False
 
-        self._wanted[number].add(length)
+        self._requested[number].add(length)
         return True
 
-    def check_once(self, field: str) -> None:
+    def check_unique_ids(self, field: str) -> None:
         """
-        Add each identity that is in one log more than once; *field* is where
-        they are.
+        Add each repeated identity of a log as a problem; *field* names their field.
         """
-        ids = [list(map(_id_of, each.items)) for each in self._whole]
+        ids = [list(map(_id_of, each.items)) for each in self._segments]
         if len({*chain.from_iterable(ids)}) < sum(map(len, ids)):
-            self._check_paths(ids, field)
+            self._check_unique_along_paths(ids, field)
 
-    def _check_paths(self, ids: list[list[str]], field: str) -> None:
+    def _check_unique_along_paths(self, ids: list[list[str]], field: str) -> None:
         """
-        The same, where some are in several logs, which is fine, or twice in
-        one.
+        The same where some are in several logs, which is valid, or twice in one.
 
         Walks down every segment once, and from each place into those that go
         on from there, with what was seen on the way.
         """
         onward: list[list[tuple[int, int]]] = [[] for _ in ids]
         roots = []
-        for number, segment in enumerate(self._whole):
+        for number, segment in enumerate(self._segments):
             if segment.after is None:
                 roots.append(number)
             else:
                 onward[segment.after[0]].append((segment.after[1], number))
 
-        for parting in onward:
-            parting.sort(reverse=True)  # the first is taken from the end
+        for branches in onward:
+            branches.sort(reverse=True)  # the first is taken from the end
 
         seen: dict[str, tuple[int, int]] = {}
         walked = [0] * len(ids)
@@ -156,11 +158,13 @@ class Logs:
             way.append(root)
             while way:
                 number = way[-1]
-                at, parting = walked[number], onward[number]
-                if parting and parting[-1][0] == self._starts[number] + at:
-                    way.append(parting.pop()[1])
-                elif at < len(ids[number]):
-                    self._see(ids[number][at], (number, at), seen, field)
+                position, branches = walked[number], onward[number]
+                if branches and branches[-1][0] == self._starts[number] + position:
+                    way.append(branches.pop()[1])
+                elif position < len(ids[number]):
+                    self._add_repeated_id(
+                        ids[number][position], (number, position), seen, field
+                    )
                     walked[number] += 1
                 else:
                     way.pop()
@@ -168,7 +172,7 @@ class Logs:
                         if seen.get(id) == (number, i):
                             del seen[id]
 
-    def _see(
+    def _add_repeated_id(
         self,
         id: str,
         place: tuple[int, int],
@@ -181,49 +185,49 @@ class Logs:
 
         ledger = field == "entries"
         number, i = place
-        at: At = (((self._at, number), field), i)
+        path: JsonPath = (((self._at, number), field), i)
         what = f"the same as at {first[1]} of segment {first[0]}"
-        self._reader.problems.add((at, "id") if ledger else at, what)
+        self._reader.problems.add((path, "id") if ledger else path, what)
 
-    def check_sums(self) -> None:
+    def check_totals(self) -> None:
         """
-        Add each ledger that adds up to more than can be counted.
+        Add each ledger whose total overflows as a problem.
         """
-        for start, segment, wanted in zip(
-            self._starts, self._whole, self._wanted, strict=False
+        for start, segment, requested in zip(
+            self._starts, self._segments, self._requested, strict=False
         ):
-            wanted.add(start + len(segment.items))
+            requested.add(start + len(segment.items))
 
-        self.make()
+        self.build()
         failed: set[int] = set()
-        for number, segment in enumerate(self._whole):
+        for number, segment in enumerate(self._segments):
             if segment.after and segment.after[0] in failed:
                 failed.add(number)
                 continue
 
             try:
-                Ledger.of(self._made[number][max(self._made[number])])
+                Ledger.of(self._built[number][max(self._built[number])])
             except InvalidUsageError as error:
                 failed.add(number)
                 self._reader.problems.add(((self._at, number), "entries"), str(error))
 
-    def make(self) -> None:
+    def build(self) -> None:
         """
         Make what was asked for with `has`.
         """
-        self._made = []
-        for start, segment, wanted in zip(
-            self._starts, self._whole, self._wanted, strict=False
+        self._built = []
+        for start, segment, requested in zip(
+            self._starts, self._segments, self._requested, strict=False
         ):
             log, made = self.log(segment.after), {}
-            for length in sorted(wanted):
+            for length in sorted(requested):
                 log = log.extend(segment.items[len(log) - start : length - start])
                 made[length] = log
 
-            self._made.append(made)
+            self._built.append(made)
 
     def log(self, place: Place | None) -> Log[Any]:
         """
         The log that ends at *place*.
         """
-        return _NOTHING if place is None else self._made[place[0]][place[1]]
+        return _EMPTY_LOG if place is None else self._built[place[0]][place[1]]

@@ -1,5 +1,5 @@
 """
-What is wrong with a value, and where, out of what cattrs raised.
+Turns the errors of cattrs into problems with paths.
 """
 
 from __future__ import annotations
@@ -16,46 +16,46 @@ from cattrs import (
     IterableValidationError,
 )
 
-from conversation_state.codec._problems import At
+from conversation_state._canonical import JsonPath
 from conversation_state.errors import DecodeError
 
 __all__ = [
-    "Alike",
-    "Closest",
-    "Found",
-    "Misfit",
-    "found",
-    "named",
-    "several",
-    "words_of",
+    "AmbiguousUnion",
+    "ClosestMember",
+    "LocatedProblem",
+    "TypeMismatch",
+    "error_text",
+    "group_errors",
+    "iterate_problems",
+    "type_name",
 ]
 
-_MOST_WORDS = 200
+_MAX_TEXT = 200
 
 
-class Found(NamedTuple):
+class LocatedProblem(NamedTuple):
     """
-    One thing wrong.
+    A problem with its path.
 
     Attributes:
-        at: Where.
+        path: Its path.
 
-        what: What.
+        what: The problem.
 
-        inside: The path inside of there.
+        inside: A further path inside of that value.
 
-        raised: What a user's own class raised, if it was that.
+        raised: The error of a user's own class, if there was one.
     """
 
-    at: At
+    path: JsonPath
     what: str
     inside: str = ""
     raised: Exception | None = None
 
 
-class Misfit(Exception):  # noqa: N818 - it says what is the case
+class TypeMismatch(Exception):  # noqa: N818 - named for the fact
     """
-    A value that this type has no place for, though another one may.
+    A value of the wrong type; another member of a union may accept it.
     """
 
     def __init__(self, expected: str, got: str, *, is_tag: bool = False) -> None:
@@ -68,9 +68,9 @@ class Misfit(Exception):  # noqa: N818 - it says what is the case
         return f"expected {self.expected}, got {self.got}"
 
 
-class Closest(Exception):  # noqa: N818 - it says what is the case
+class ClosestMember(Exception):  # noqa: N818 - named for the fact
     """
-    What is wrong with a value as the likeliest member of a union.
+    The error of the member of a union that is closest to the value.
     """
 
     def __init__(self, name: str, wrong: Exception) -> None:
@@ -79,9 +79,9 @@ class Closest(Exception):  # noqa: N818 - it says what is the case
         self.wrong = wrong
 
 
-class Alike(Exception):  # noqa: N818 - it says what is the case
+class AmbiguousUnion(Exception):  # noqa: N818 - named for the fact
     """
-    An object that several classes of a union take, and none of them rather.
+    An object that fits several classes of a union equally well.
     """
 
     def __init__(self, those: str) -> None:
@@ -90,79 +90,79 @@ class Alike(Exception):  # noqa: N818 - it says what is the case
 
     def __str__(self) -> str:
         return (
-            f"fits {self.those} alike; give each a field of another Literal type to "
+            f"fits {self.those} equally; give each a field of another Literal type to "
             "tell them apart"
         )
 
 
-def several(errors: list[Exception], kind: Any) -> IterableValidationError:
+def group_errors(errors: list[Exception], kind: Any) -> IterableValidationError:
     """
-    Several errors, or an error that others may have noted places on, as one.
+    Several errors as one; also wraps an error that has path notes already.
     """
     msg = "several"
     return IterableValidationError(msg, errors, kind)  # pyright: ignore[reportCallIssue] - their `__new__` takes three
 
 
-def found(error: Exception, at: At) -> Iterator[Found]:
+def iterate_problems(error: Exception, path: JsonPath) -> Iterator[LocatedProblem]:
     """
-    All that is wrong according to an error of cattrs or of a user's class.
+    All problems in an error of cattrs or of a user's class.
     """
-    left: list[tuple[Exception, At, str]] = [(error, at, "")]
+    left: list[tuple[Exception, JsonPath, str]] = [(error, path, "")]
     while left:
-        error, at, as_what = left.pop()
-        if isinstance(error, Closest):
-            left.append((error.wrong, at, error.name))
+        error, path, as_what = left.pop()
+        if isinstance(error, ClosestMember):
+            left.append((error.wrong, path, error.name))
         elif isinstance(error, (ClassValidationError, IterableValidationError)):
             noted, others = error.group_exceptions()
-            inner = [(each, at, as_what) for each in others]
+            inner = [(each, path, as_what) for each in others]
             for each, note in noted:
                 step = (
                     _key_of(error.cl, note.name)
                     if isinstance(note, AttributeValidationNote)
                     else note.index
                 )
-                inner.append((each, (at, step), as_what))
+                inner.append((each, (path, step), as_what))
 
             left += reversed(inner)
         else:
-            for where, what, inside, raised in _leaf(error, at):
+            for where, what, inside, raised in _leaf_problems(error, path):
                 what_as = f"{what} (read as {as_what})" if as_what else what
-                yield Found(where, what_as, inside, raised)
+                yield LocatedProblem(where, what_as, inside, raised)
 
 
-def _leaf(error: Exception, at: At) -> Iterator[Found]:
+def _leaf_problems(error: Exception, path: JsonPath) -> Iterator[LocatedProblem]:
     if isinstance(error, ForbiddenExtraKeysError):
         for name in sorted(error.extra_fields):
-            yield Found((at, name), "unknown field")
+            yield LocatedProblem((path, name), "unknown field")
     elif isinstance(error, DecodeError):
         for problem in error.problems:
-            yield Found(at, problem.what, problem.path[1:])
-    elif isinstance(error, KeyError) and at and error.args == (at[1],):
-        yield Found(at, "missing")
+            yield LocatedProblem(path, problem.what, problem.path[1:])
+    elif isinstance(error, KeyError) and path and error.args == (path[1],):
+        yield LocatedProblem(path, "missing")
     elif isinstance(error, RecursionError):
-        yield Found(at, "nested too deeply")
-    elif isinstance(error, (Alike, Misfit)):
-        yield Found(at, str(error))
+        yield LocatedProblem(path, "nested too deeply")
+    elif isinstance(error, (AmbiguousUnion, TypeMismatch)):
+        yield LocatedProblem(path, str(error))
     else:
         named = error.args[1] if len(error.args) > 1 else None
         if isinstance(named, attrs.Attribute):  # a validator of attrs' own
-            at = (at, named.alias or named.name)
+            path = (path, named.alias or named.name)
 
-        yield Found(at, words_of(error), raised=error)
+        yield LocatedProblem(path, error_text(error), raised=error)
 
 
-def words_of(error: Exception) -> str:
+def error_text(error: Exception) -> str:
     first = error.args[0] if error.args else ""
     words = ""
     with suppress(Exception):  # a user's `__str__` may fail, too
         words = first if type(first) is str and len(error.args) > 1 else str(error)
 
-    return words[:_MOST_WORDS] or type(error).__name__
+    return words[:_MAX_TEXT] or type(error).__name__
 
 
 def _key_of(cls: Any, name: str) -> str:
     """
-    What JSON calls the field *name* of *cls*: as its `__init__` does.
+    The key in JSON of the field *name* of *cls*: its name in `__init__`.
     """
     origin = get_origin(cls) or cls
     if name and attrs.has(origin):
@@ -172,8 +172,8 @@ def _key_of(cls: Any, name: str) -> str:
     return name
 
 
-def named(kind: Any) -> str:
+def type_name(kind: Any) -> str:
     if isinstance(kind, type) and not get_args(kind):
         return kind.__name__
 
-    return repr(kind)[:_MOST_WORDS]
+    return repr(kind)[:_MAX_TEXT]

@@ -1,5 +1,5 @@
 """
-What all kinds of type have in common: hooks, names of keys, one reading.
+Shared by all hooks: the context of one read, deferred hooks, names of keys.
 """
 
 from __future__ import annotations
@@ -24,67 +24,74 @@ import attrs
 from cattrs import Converter
 
 __all__ = [
-    "READING",
+    "READ_CONTEXT",
     "Hook",
-    "Reading",
+    "ReadContext",
+    "deferred_hook",
     "has_fields",
-    "later",
-    "names_of",
-    "unwrapped",
+    "key_names",
+    "unwrap_alias",
 ]
 
 # cattrs' kind of hook: the plain value, and the type.
 Hook: TypeAlias = "Callable[[Any, Any], Any]"
 
 
-class Reading:
+class ReadContext:
     """
-    One value being read.
+    The context of reading one value.
 
     Attributes:
-        known: What unions made of arrays and objects so far. Classes in a
-            union may hold that union again: without this, time would double
-            with every level.
+        known: Results of unions by the id of the raw value. A class in a union
+            may hold that union again: without this, time would double with
+            every level.
 
-        count: How many items were wrong, except in what is tried only.
+        count: The number of invalid items, without those of failed attempts.
+
+        is_closed: Whether unknown keys are problems; else they are left out.
     """
 
-    __slots__ = ("count", "known")
+    __slots__ = ("count", "is_closed", "known")
 
     count: int
+    is_closed: bool
     known: dict[tuple[int, Any], tuple[Any, Exception | None]]
 
-    def __init__(self) -> None:
+    def __init__(self, *, is_closed: bool) -> None:
         self.count = 0
+        self.is_closed = is_closed
         self.known = {}
 
 
-READING: ContextVar[Reading] = ContextVar("READING")
+# The problems and limits of the value that is read now.
+READ_CONTEXT: ContextVar[ReadContext] = ContextVar("READING")
 
 
-def later(converter: Converter, kind: Any) -> Hook:
+def deferred_hook(converter: Converter, kind: Any) -> Hook:
     """
-    What reads *kind*, which may be what is being made ready right now.
+    The hook for *kind*, resolved later if it is under construction: types may
+    be recursive.
     """
-    making = _MAKING.get()
+    making = _PENDING_TYPES.get()
     if kind in making:
         return converter.structure
 
-    token = _MAKING.set(making | {kind})
+    token = _PENDING_TYPES.set(making | {kind})
     try:
         return converter.get_structure_hook(kind)
     except RecursionError:  # what cattrs raises for a class in itself
         return converter.structure
     finally:
-        _MAKING.reset(token)
+        _PENDING_TYPES.reset(token)
 
 
-_MAKING: ContextVar[frozenset[Any]] = ContextVar("_MAKING", default=frozenset())
+# The classes whose hooks are made now: one that contains itself is met again.
+_PENDING_TYPES: ContextVar[frozenset[Any]] = ContextVar("_MAKING", default=frozenset())
 
 
-def unwrapped(kind: Any) -> Any:
+def unwrap_alias(kind: Any) -> Any:
     """
-    What *kind* is another name of; None if it is not.
+    The type that *kind* is an alias or wrapper of; None if it is neither.
     """
     origin = get_origin(kind)
     if origin is Annotated:
@@ -117,9 +124,9 @@ def has_fields(cls: Any) -> bool:
     return attrs.has(cls) or is_dataclass(cls)
 
 
-def names_of(kind: Any) -> frozenset[str]:
+def key_names(kind: Any) -> frozenset[str]:
     """
-    The keys of objects that *kind* knows; none if it is no class of fields.
+    The keys of objects of *kind*; empty if it is no class with fields.
     """
     origin = get_origin(kind) or kind
     if attrs.has(origin):

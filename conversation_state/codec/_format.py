@@ -1,6 +1,5 @@
 """
-What both directions have to agree on: the envelope, and how one scalar or
-the other is written.
+The format: what reading and writing have to agree on, and the text of scalars.
 
 The whole format, version 1:
 
@@ -27,7 +26,7 @@ The whole format, version 1:
         the number that is first, and each one more than the one before.
     state: origin, a position in origins (0); thread and ledger, places; or
         json, any value; or what a document of any other kind has, but for
-        format and version
+        format and version; messages also whether they are a list (false)
     origin: id, parent_id, root_id, init_len, init_ledger_len
     thread: after, a place; entry_ids, messages
     ledger: after, a place; entries, of what a ledger holds
@@ -42,12 +41,13 @@ The whole format, version 1:
     part: type, and what a part of that type has; data is base64
     tool call: id, name, arguments, index, type, metadata
     tool info: name, description, parameters, metadata; parameters are a JSON
-        Schema, whose type is the text "object", or an object of parameters
+        Schema, whose type is a text, or {"schema": a JSON Schema of any other
+        kind}, or an object of parameters
     parameter: type, description, required, enum, items, properties
     document: id, content, metadata
     template: items, syntax; an item is {"message": message} or {"placeholder":
         text, "optional": true}
-    response: finish_reason, usage, logprobs, model
+    response: finish_reason, usage, logprobs, model, id
     usage: counts by name, two breakdowns; and any further counts beside them
 
 What has its default value is left out. A message, part, tool call, tool
@@ -68,14 +68,14 @@ from uuid import UUID
 __all__ = [
     "ENVELOPE",
     "FORMAT",
-    "SPREAD",
+    "INLINE_KINDS",
     "UNKNOWN",
     "VERSION",
-    "base64_of",
-    "bytes_of",
-    "text_of_time",
-    "time_of",
-    "uuid_of",
+    "format_base64",
+    "format_time",
+    "parse_base64",
+    "parse_time",
+    "parse_uuid",
 ]
 
 _TINY = re.compile(r"([+-])00:00:00\.([0-9]{6})$")
@@ -84,54 +84,54 @@ FORMAT = "conversation_state"
 VERSION = 1
 ENVELOPE = frozenset({"format", "version", "kind"})
 
-# Kinds whose fields stand in the document itself, and not in one of its fields.
-SPREAD = frozenset({"aggregator", "checkpoint", "timeline", "turn"})
+# Kinds whose fields are in the document itself, and not in a field of that name.
+INLINE_KINDS = frozenset({"aggregator", "checkpoint", "timeline", "turn"})
 
-# The role or type of what is wrapped.
+# The role or type of a wrapped value.
 UNKNOWN = "unknown"
 
 _UUID_LENGTH = 36
 
 
-def base64_of(data: bytes) -> str:
+def format_base64(data: bytes) -> str:
     """
     *data* as base64 text.
     """
     return b2a_base64(data, newline=False).decode("ascii")
 
 
-def bytes_of(text: str) -> bytes:
+def parse_base64(text: str) -> bytes:
     """
     The bytes that *text* is the base64 of.
 
     Raises:
         ValueError:
-            If it is no base64: another alphabet, white space, wrong padding.
+            If it is invalid: another alphabet, white space, wrong padding.
     """
     return a2b_base64(text, strict_mode=True)
 
 
-def text_of_time(time: datetime) -> str:
+def format_time(time: datetime) -> str:
     """
     ISO 8601 with microseconds and offset.
     """
     return time.isoformat(timespec="microseconds")
 
 
-def time_of(text: str) -> datetime:
+def parse_time(text: str) -> datetime:
     """
-    The aware time that *text* is.
+    *text* as an aware time.
 
     Raises:
         ValueError:
-            If it is none, or has no offset.
+            If it is invalid or has no offset.
     """
     time = datetime.fromisoformat(text)
     if time.tzinfo is None:
         msg = "no offset"
         raise ValueError(msg)
 
-    # Python takes an offset of less than a second for none.
+    # Python reads an offset of less than a second as UTC.
     tiny = _TINY.search(text) if time.tzinfo is UTC else None
     if tiny is not None:
         time = time.replace(
@@ -141,14 +141,14 @@ def time_of(text: str) -> datetime:
     return time
 
 
-def uuid_of(text: str) -> UUID:
+def parse_uuid(text: str) -> UUID:
     """
-    The UUID that *text* is in its canonical form.
+    *text*, a UUID in its canonical form, as a UUID.
 
     Raises:
         ValueError:
-            If it is none. `UUID` itself takes much more than a UUID: braces,
-            prefixes, spaces, underscores.
+            If it is invalid. `UUID` itself accepts much more: braces, prefixes,
+            spaces, underscores.
     """
     digits = text.replace("-", "")
     if text[8:24:5] == "----" and len(text) == len(digits) + 4 == _UUID_LENGTH:

@@ -21,18 +21,27 @@ from typing import Any, TypeAlias
 
 from cattrs import Converter, IterableValidationNote
 
-from conversation_state.codec._problems import shown
-from conversation_state.codec._structured._shapes import (
-    READING,
+from conversation_state._canonical import describe_json
+from conversation_state._wording import format_count
+from conversation_state.codec._structured._errors import TypeMismatch, group_errors
+from conversation_state.codec._structured._hooks import (
+    READ_CONTEXT,
     Hook,
-    later,
-    unwrapped,
+    deferred_hook,
+    unwrap_alias,
 )
-from conversation_state.codec._structured._wrong import Misfit, several
 
-__all__ = ["ARRAYS", "MAPS", "array", "check_object", "each", "map_of", "tuple_of"]
+__all__ = [
+    "ARRAYS",
+    "MAPS",
+    "array_hook",
+    "check_object",
+    "map_hook",
+    "read_items",
+    "tuple_hook",
+]
 
-_MOST_NOTED = 100
+_MAX_ERRORS = 100
 
 
 ARRAYS: dict[Any, Callable[[list[Any]], Any]] = {
@@ -55,13 +64,13 @@ MAPS: dict[Any, Callable[[Iterable[tuple[Any, Any]]], Any]] = {
     OrderedDict: OrderedDict,
 }
 
-# A place, the value there, how it is read, and as what.
+# The last step of the path, the raw value, its hook and its type.
 _Item: TypeAlias = "tuple[int | str, Any, Hook, Any]"
 
 
-def each(items: Iterable[_Item], kind: Any) -> list[Any]:
+def read_items(items: Iterable[_Item], kind: Any) -> list[Any]:
     """
-    What is made of all items, or all that is wrong with them.
+    All items read, or an error with all their problems.
     """
     made: list[Any] = []
     wrong: list[Exception] = []
@@ -69,99 +78,101 @@ def each(items: Iterable[_Item], kind: Any) -> list[Any]:
         try:
             made.append(hook(raw, item))
         except Exception as error:  # noqa: BLE001 - whatever a user's own checks raise
-            _note(error, step)
+            _add_path_note(error, step)
             wrong.append(error)
-            # A hostile text may hold a million wrong items.
-            reading = READING.get()
+            # Hostile JSON may hold a million invalid items.
+            reading = READ_CONTEXT.get()
             reading.count += 1
-            if reading.count >= _MOST_NOTED:
+            if reading.count >= _MAX_ERRORS:
                 break
 
     if wrong:
-        raise several(wrong, kind)
+        raise group_errors(wrong, kind)
 
     return made
 
 
-def _note(error: Exception, step: int | str) -> None:
+def _add_path_note(error: Exception, step: int | str) -> None:
     notes = getattr(error, "__notes__", [])
     error.__notes__ = [*notes, IterableValidationNote("item", step, None)]
 
 
 def check_array(raw: Any) -> None:
     if type(raw) is not list:
-        raise Misfit("an array", shown(raw))
+        raise TypeMismatch("an array", describe_json(raw))
 
 
 def check_object(raw: Any) -> None:
     if type(raw) is not dict:
-        raise Misfit("an object", shown(raw))
+        raise TypeMismatch("an object", describe_json(raw))
 
 
-def array(
+def array_hook(
     converter: Converter, make: Callable[[list[Any]], Any], item: Any = Any
 ) -> Hook:
-    hook = later(converter, item)
+    hook = deferred_hook(converter, item)
 
     def structure(raw: Any, kind: Any) -> Any:
         check_array(raw)
         items = ((i, one, hook, item) for i, one in enumerate(raw))
-        return make(each(items, kind))
+        return make(read_items(items, kind))
 
     return structure
 
 
-def tuple_of(converter: Converter, kinds: tuple[Any, ...]) -> Hook:
+def tuple_hook(converter: Converter, kinds: tuple[Any, ...]) -> Hook:
     if not kinds or kinds[-1] is Ellipsis:
-        return array(converter, tuple, *kinds[:1])
+        return array_hook(converter, tuple, *kinds[:1])
 
-    # What `tuple[()]` says of itself before Python 3.11 and since.
+    # The arguments of `tuple[()]` differ before Python 3.11.
     kinds = () if kinds == ((),) else kinds
-    hooks = [later(converter, kind) for kind in kinds]
+    hooks = [deferred_hook(converter, kind) for kind in kinds]
 
     def structure(raw: Any, kind: Any) -> Any:
         check_array(raw)
         if len(raw) != len(kinds):
-            what = f"an array of {len(kinds)} items"
-            raise Misfit(what, f"one of {len(raw)}")
+            what = f"an array of {format_count(len(kinds), 'item')}"
+            raise TypeMismatch(what, f"one of {len(raw)}")
 
-        return tuple(each(zip(range(len(raw)), raw, hooks, kinds, strict=True), kind))
+        return tuple(
+            read_items(zip(range(len(raw)), raw, hooks, kinds, strict=True), kind)
+        )
 
     return structure
 
 
-def map_of(
+def map_hook(
     converter: Converter,
     make: Callable[[Iterable[tuple[Any, Any]]], Any],
     key: Any = str,
     value: Any = Any,
 ) -> Hook:
-    read_key, read_value = _key_reader(converter, key), later(converter, value)
+    read_key, read_value = _key_reader(converter, key), deferred_hook(converter, value)
 
     def structure(raw: Any, kind: Any) -> Any:
         check_object(raw)
-        values = each(((k, v, read_value, value) for k, v in raw.items()), kind)
-        keys = each(((k, k, read_key, key) for k in raw), kind)
+        values = read_items(((k, v, read_value, value) for k, v in raw.items()), kind)
+        keys = read_items(((k, k, read_key, key) for k in raw), kind)
         return make(zip(keys, values, strict=True))
 
     return structure
 
 
-_WHOLE = re.compile(r"-?(?:0|[1-9]\d{0,4000})", re.ASCII)
+_INTEGER_KEY = re.compile(r"-?(?:0|[1-9]\d{0,4000})", re.ASCII)
 
 
 def _key_reader(converter: Converter, key: Any) -> Hook:
     """
-    What reads a key: JSON has only texts there, integers' too.
+    The hook for keys, which are texts in JSON, also those of integers.
     """
-    hook, base = later(converter, key), key
-    while (inner := unwrapped(base)) is not None:
+    hook, base = deferred_hook(converter, key), key
+    while (inner := unwrap_alias(base)) is not None:
         base = inner
 
     if not (isinstance(base, type) and issubclass(base, int)) or base is bool:
         return hook
 
     def structure(raw: Any, kind: Any) -> Any:
-        return hook(int(raw) if _WHOLE.fullmatch(raw) else raw, kind)
+        return hook(int(raw) if _INTEGER_KEY.fullmatch(raw) else raw, kind)
 
     return structure

@@ -1,13 +1,13 @@
 """
-Messages out: what they, their parts, calls and usages, and tools and documents
-are as something orjson writes as it should.
+Writes messages, their parts, calls and usages, tools and documents as values for
+orjson.
 
-That is plain JSON values but for UUIDs, and times where orjson writes them as
-`isoformat` does: it takes a tenth of the time.
+These are plain JSON values except UUIDs, and times where orjson writes them as
+`isoformat` does, in a tenth of the time.
 
-Written by hand, a function for each shape: a tool that reads annotations at
+Written by hand, a function for each shape: a library that reads annotations at
 run time would take three times as long, and the format would follow the names
-of attributes instead of a decision.
+of attributes.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from uuid import UUID
 
 from conversation_state._persistent import PMap, thaw
 from conversation_state.aggregator import Aggregator, LedgerEntry
-from conversation_state.codec._wire import UNKNOWN, base64_of, text_of_time
+from conversation_state.codec._format import UNKNOWN, format_base64, format_time
 from conversation_state.documents import Document
 from conversation_state.messages import (
     AssistantMessage,
@@ -43,8 +43,7 @@ from conversation_state.parts import (
     TextPart,
     UnknownPart,
 )
-from conversation_state.tools import Parameter, ToolCall, ToolInfo
-from conversation_state.tools._infos import is_schema
+from conversation_state.tools import Parameter, ToolCall, ToolInfo, is_schema
 from conversation_state.usage import Usage
 
 __all__ = [
@@ -52,16 +51,16 @@ __all__ = [
     "PARTS",
     "Object",
     "Write",
-    "document_out",
-    "ledger_out",
-    "message_out",
-    "messages_out",
-    "not_ours",
-    "origin_out",
-    "part_out",
-    "tool_call_out",
-    "tool_info_out",
-    "usage_out",
+    "unsupported_type",
+    "write_document",
+    "write_ledger_entry",
+    "write_message",
+    "write_messages",
+    "write_origin",
+    "write_part",
+    "write_tool_call",
+    "write_tool_info",
+    "write_usage",
 ]
 
 Object: TypeAlias = "dict[str, Any]"
@@ -69,7 +68,7 @@ Object: TypeAlias = "dict[str, Any]"
 Write: TypeAlias = "Callable[[Any], Any]"
 
 
-def not_ours(value: object) -> TypeError:
+def unsupported_type(value: object) -> TypeError:
     return TypeError(f"can't encode a {type(value).__name__}: {value!r:.80}")
 
 
@@ -80,11 +79,11 @@ def _put_map(data: Object, name: str, values: Mapping[str, Any]) -> None:
 
 def _put_unknown(data: Object, unknown: PMap[str, Any]) -> None:
     if unknown:
-        # No key of it is a known field's: the constructors see to that.
+        # Its keys never overwrite known fields: the constructors check that.
         data.update(thaw(unknown))
 
 
-def usage_out(usage: Usage) -> Object:
+def write_usage(usage: Usage) -> Object:
     """
     The counts that are not zero, and the total unless it is their sum.
     """
@@ -104,7 +103,7 @@ def usage_out(usage: Usage) -> Object:
         counts = {each: getattr(details, each) for each in details._names}
         _put_map(data, name, {each: n for each, n in counts.items() if n})
 
-    # A category may have the name of a field, and is kept apart then.
+    # A category with the name of a field must not overwrite the field.
     apart: Object = {}
     for name in sorted(usage.extra):
         (apart if name in _USAGE_FIELDS else data)[name] = usage.extra[name]
@@ -116,38 +115,41 @@ def usage_out(usage: Usage) -> Object:
 _USAGE_FIELDS = frozenset({*Usage._names, "extra"})
 
 
-def _logprob_out(logprob: LogProb) -> Object:
+def _write_logprob(logprob: LogProb) -> Object:
     data: Object = {"token": logprob.token, "logprob": logprob.logprob}
     if logprob.bytes is not None:
-        data["bytes"] = base64_of(logprob.bytes)
+        data["bytes"] = format_base64(logprob.bytes)
 
     if logprob.top:
-        data["top"] = [_logprob_out(other) for other in logprob.top]
+        data["top"] = [_write_logprob(other) for other in logprob.top]
 
     return data
 
 
-def _response_out(response: ResponseMeta) -> Object:
+def _write_response(response: ResponseMeta) -> Object:
     data: Object = {}
     if response.finish_reason:
         data["finish_reason"] = response.finish_reason
 
     if response.usage is not None:
-        data["usage"] = usage_out(response.usage)
+        data["usage"] = write_usage(response.usage)
 
     if response.logprobs is not None:
-        data["logprobs"] = [_logprob_out(each) for each in response.logprobs]
+        data["logprobs"] = [_write_logprob(each) for each in response.logprobs]
 
     if response.model:
         data["model"] = response.model
+
+    if response.id:
+        data["id"] = response.id
 
     _put_unknown(data, response.unknown)
     return data
 
 
-def tool_call_out(call: ToolCall) -> Object:
+def write_tool_call(call: ToolCall) -> Object:
     """
-    A tool call, its arguments as the text they are.
+    A tool call, its arguments as the original text.
     """
     data: Object = {"id": call.id, "name": call.name}
     if call.arguments:
@@ -164,12 +166,12 @@ def tool_call_out(call: ToolCall) -> Object:
     return data
 
 
-def tool_info_out(tool: ToolInfo) -> Object:
+def write_tool_info(tool: ToolInfo) -> Object:
     """
     A tool; its parameters as they were given.
 
-    Nobody who reads it takes one for the other: what a schema has for ``type``
-    is a text, and what parameters have for any name is an object.
+    A reader tells a schema by its ``type``, which is a text; in a mapping of
+    parameters every value is an object. Any other schema is wrapped.
     """
     data: Object = {"name": tool.name}
     if tool.description:
@@ -177,18 +179,23 @@ def tool_info_out(tool: ToolInfo) -> Object:
 
     given = tool.parameters
     if given is not None:
-        data["parameters"] = thaw(given) if is_schema(given) else _each_out(given)
+        if not is_schema(given):
+            data["parameters"] = _write_parameters(given)
+        elif isinstance(given.get("type"), str):
+            data["parameters"] = thaw(given)
+        else:
+            data["parameters"] = {"schema": thaw(given)}
 
     _put_map(data, "metadata", tool.metadata)
     _put_unknown(data, tool.unknown)
     return data
 
 
-def _each_out(parameters: PMap[str, Parameter]) -> Object:
-    return {name: _parameter_out(parameters[name]) for name in sorted(parameters)}
+def _write_parameters(parameters: PMap[str, Parameter]) -> Object:
+    return {name: _write_parameter(parameters[name]) for name in sorted(parameters)}
 
 
-def _parameter_out(parameter: Parameter) -> Object:
+def _write_parameter(parameter: Parameter) -> Object:
     data: Object = {"type": parameter.type}
     if parameter.description:
         data["description"] = parameter.description
@@ -200,15 +207,15 @@ def _parameter_out(parameter: Parameter) -> Object:
         data["enum"] = list(parameter.enum)
 
     if parameter.items is not None:
-        data["items"] = _parameter_out(parameter.items)
+        data["items"] = _write_parameter(parameter.items)
 
     if parameter.properties:
-        data["properties"] = _each_out(parameter.properties)
+        data["properties"] = _write_parameters(parameter.properties)
 
     return data
 
 
-def document_out(document: Document) -> Object:
+def write_document(document: Document) -> Object:
     """
     A document, its vectors in its metadata.
     """
@@ -218,13 +225,13 @@ def document_out(document: Document) -> Object:
     return data
 
 
-def part_out(part: Part) -> Object:
+def write_part(part: Part) -> Object:
     """
     A part of any kind.
     """
     write = PARTS.get(part.__class__)
     if write is None:
-        raise not_ours(part)
+        raise unsupported_type(part)
 
     data: Object = write(part)
     if part.index is not None:
@@ -235,11 +242,11 @@ def part_out(part: Part) -> Object:
     return data
 
 
-def _text_out(part: TextPart | RefusalPart) -> Object:
+def _write_text(part: TextPart | RefusalPart) -> Object:
     return {"type": part.kind, "text": part.text}
 
 
-def _reasoning_out(part: ReasoningPart) -> Object:
+def _write_reasoning(part: ReasoningPart) -> Object:
     data = {"type": part.kind}
     if part.text:
         data["text"] = part.text
@@ -250,12 +257,12 @@ def _reasoning_out(part: ReasoningPart) -> Object:
     return data
 
 
-def _media_out(part: MediaPart) -> Object:
+def _write_media(part: MediaPart) -> Object:
     data: Object = {"type": part.kind}
     if part.data is None:
         data["url"] = part.url
     else:
-        data["data"] = base64_of(part.data)
+        data["data"] = format_base64(part.data)
 
     if part.media_type:
         data["media_type"] = part.media_type
@@ -269,21 +276,21 @@ def _media_out(part: MediaPart) -> Object:
     return data
 
 
-def _unknown__part_out(part: UnknownPart) -> Object:
+def _write_unknown_part(part: UnknownPart) -> Object:
     alone = part.index is None and not part.metadata and not part.unknown
-    if alone and _stands_by_itself(part.raw, "type", part.source):
+    if alone and _is_self_describing(part.raw, "type", part.source):
         return thaw(part.raw)  # type: ignore[no-any-return]
 
-    return _wrapped("type", part.raw, part.source)
+    return _wrap_unknown("type", part.raw, part.source)
 
 
-def _stands_by_itself(raw: PMap[str, Any], tag: str, source: str) -> bool:
-    # It is not of a known kind: its constructor saw to that.
+def _is_self_describing(raw: PMap[str, Any], tag: str, source: str) -> bool:
+    # It is not of a known kind: its constructor checks that.
     kind = raw.get(tag)
     return not source and isinstance(kind, str) and kind != UNKNOWN
 
 
-def _wrapped(tag: str, raw: PMap[str, Any], source: str) -> Object:
+def _wrap_unknown(tag: str, raw: PMap[str, Any], source: str) -> Object:
     data: Object = {tag: UNKNOWN}
     if source:
         data["source"] = source
@@ -293,31 +300,31 @@ def _wrapped(tag: str, raw: PMap[str, Any], source: str) -> Object:
 
 
 PARTS: dict[type[Part], Write] = {
-    **{kind: _media_out for kind in KINDS.values() if issubclass(kind, MediaPart)},
-    TextPart: _text_out,
-    RefusalPart: _text_out,
-    ReasoningPart: _reasoning_out,
-    UnknownPart: _unknown__part_out,
+    **{kind: _write_media for kind in KINDS.values() if issubclass(kind, MediaPart)},
+    TextPart: _write_text,
+    RefusalPart: _write_text,
+    ReasoningPart: _write_reasoning,
+    UnknownPart: _write_unknown_part,
 }
 
 
-def message_out(message: Message) -> Object:
+def write_message(message: Message) -> Object:
     """
     A message of any kind.
     """
     write = MESSAGES.get(message.__class__)
     if write is None:
-        raise not_ours(message)
+        raise unsupported_type(message)
 
     return write(message)  # type: ignore[no-any-return]
 
 
-def _said(message: UserMessage | SystemMessage | ToolMessage) -> Object:
+def _write_content(message: UserMessage | SystemMessage | ToolMessage) -> Object:
     content = message.content
     if content.__class__ is str:
         return {"role": message.role, "content": content}
 
-    return {"role": message.role, "parts": [part_out(part) for part in content]}  # type: ignore[arg-type]
+    return {"role": message.role, "parts": [write_part(part) for part in content]}  # type: ignore[arg-type]
 
 
 def _put_common(data: Object, common: Common) -> None:
@@ -332,9 +339,10 @@ def _put_common(data: Object, common: Common) -> None:
         data["turn_id"] = turn_id if turn_id.__class__ is UUID else str(turn_id)
 
     if time is not None:
-        # Elsewhere orjson leaves out what is zero, or has no word for it.
+        # For any other time orjson omits zero microseconds or does not support the
+        # time zone.
         native = time.tzinfo is UTC and time.microsecond
-        data["timestamp"] = time if native else text_of_time(time)
+        data["timestamp"] = time if native else format_time(time)
 
     if metadata:
         data["metadata"] = thaw(metadata)
@@ -343,28 +351,28 @@ def _put_common(data: Object, common: Common) -> None:
         _put_unknown(data, unknown)
 
 
-def _spoken_out(message: UserMessage | SystemMessage) -> Object:
-    data = _said(message)
+def _write_content_message(message: UserMessage | SystemMessage) -> Object:
+    data = _write_content(message)
     if message._common is not PLAIN:
         _put_common(data, message._common)
 
     return data
 
 
-def _assistant_out(message: AssistantMessage) -> Object:
+def _write_assistant_message(message: AssistantMessage) -> Object:
     data: Object = {"role": "assistant"}
     content = message.content
     if content.__class__ is str:
         if content:
             data["content"] = content
     else:
-        data["parts"] = [part_out(part) for part in content]  # type: ignore[arg-type]
+        data["parts"] = [write_part(part) for part in content]  # type: ignore[arg-type]
 
     if message.tool_calls:
-        data["tool_calls"] = [tool_call_out(call) for call in message.tool_calls]
+        data["tool_calls"] = [write_tool_call(call) for call in message.tool_calls]
 
     if message.response is not None:
-        data["response"] = _response_out(message.response)
+        data["response"] = _write_response(message.response)
 
     if message._common is not PLAIN:
         _put_common(data, message._common)
@@ -372,8 +380,8 @@ def _assistant_out(message: AssistantMessage) -> Object:
     return data
 
 
-def _tool_out(message: ToolMessage) -> Object:
-    data = _said(message)
+def _write_tool_message(message: ToolMessage) -> Object:
+    data = _write_content(message)
     data["tool_call_id"] = message.tool_call_id
     if message.tool_name:
         data["tool_name"] = message.tool_name
@@ -387,43 +395,43 @@ def _tool_out(message: ToolMessage) -> Object:
     return data
 
 
-def _unknown_message_out(message: UnknownMessage) -> Object:
+def _write_unknown_message(message: UnknownMessage) -> Object:
     common = message._common
-    if common == PLAIN and _stands_by_itself(message.raw, "role", message.source):
+    if common == PLAIN and _is_self_describing(message.raw, "role", message.source):
         return thaw(message.raw)  # type: ignore[no-any-return]
 
-    data = _wrapped("role", message.raw, message.source)
+    data = _wrap_unknown("role", message.raw, message.source)
     _put_common(data, common)
     return data
 
 
 MESSAGES: dict[type[Message], Write] = {
-    SystemMessage: _spoken_out,
-    UserMessage: _spoken_out,
-    AssistantMessage: _assistant_out,
-    ToolMessage: _tool_out,
-    UnknownMessage: _unknown_message_out,
+    SystemMessage: _write_content_message,
+    UserMessage: _write_content_message,
+    AssistantMessage: _write_assistant_message,
+    ToolMessage: _write_tool_message,
+    UnknownMessage: _write_unknown_message,
 }
 
 
-def messages_out(messages: Iterable[Message]) -> list[Object]:
+def write_messages(messages: Iterable[Message]) -> list[Object]:
     """
-    Messages, one by one.
+    Messages as a list.
     """
-    return [message_out(message) for message in messages]
+    return [write_message(message) for message in messages]
 
 
-def ledger_out(entry: LedgerEntry) -> Object:
-    data: Object = {"id": entry.id, "usage": usage_out(entry.usage)}
+def write_ledger_entry(entry: LedgerEntry) -> Object:
+    data: Object = {"id": entry.id, "usage": write_usage(entry.usage)}
     if entry.model:
         data["model"] = entry.model
 
     return data
 
 
-def origin_out(state: Aggregator) -> Object:
+def write_origin(state: Aggregator) -> Object:
     """
-    Who a state is, and where it was forked.
+    The identity of a state, and where it was forked.
     """
     data: Object = {"id": state.id}
     if state.parent_id is not None:

@@ -1,0 +1,310 @@
+"""
+Reads documents: the envelope, states, templates, and the reader of each kind.
+
+Messages and their contents are in `_decode_messages`, tools in `_decode_tools`,
+timelines in `_decode_timeline`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from functools import partial
+from typing import Any
+
+from conversation_state._canonical import JsonPath, describe_json
+from conversation_state.aggregator import (
+    Aggregator,
+    Checkpoint,
+    Entry,
+    LedgerEntry,
+    Turn,
+)
+from conversation_state.codec._decode_messages import (
+    read_message,
+    read_messages,
+    read_part,
+    read_tool_call,
+    read_usage,
+    strict_shape,
+)
+from conversation_state.codec._decode_timeline import timeline_reader
+from conversation_state.codec._decode_tools import DOCUMENT, TOOL_INFO
+from conversation_state.codec._entries import (
+    MESSAGE_FIELDS,
+    ORIGIN_FIELDS,
+    check_same_length,
+    make_entry,
+    read_ledger,
+)
+from conversation_state.codec._format import ENVELOPE, FORMAT, INLINE_KINDS, VERSION
+from conversation_state.codec._reader import (
+    Read,
+    Reader,
+    Shape,
+    array_reader,
+    object_reader,
+)
+from conversation_state.documents import Document
+from conversation_state.errors import InvalidUsageError
+from conversation_state.messages import Message
+from conversation_state.parts import Part
+from conversation_state.templates import Placeholder, Template
+from conversation_state.timeline import Timeline
+from conversation_state.tools import ToolCall, ToolInfo
+from conversation_state.usage import Usage
+
+__all__ = ["READS", "read_document"]
+
+
+# States
+
+
+def _read_state(reader: Reader, raw: Any, path: JsonPath, shape: Shape) -> Any:
+    """
+    An aggregator or a turn.
+    """
+    if not reader.is_object(raw, path):
+        return None
+
+    before = reader.problems.count
+    given = reader.read_fields(raw, path, shape)
+    check_same_length(reader, given, path)
+    ids, messages = given.pop("entry_ids", None), given.pop("messages", None)
+    ledger = given.get("ledger")
+    for name, items in (("init_len", messages), ("init_ledger_len", ledger)):
+        length = given.get(name)
+        if items is None or length is None:
+            continue
+
+        if not 0 <= length <= len(items):
+            what = f"is {length}; expected 0 to {len(items)}, the entries there are"
+            reader.problems.add((path, name), what)
+
+    what = ""
+    if reader.problems.count == before:
+        pairs = zip(ids or (), messages or (), strict=True)
+        given = {"parent_id": None, **given, "entries": list(map(make_entry, pairs))}
+        try:
+            return shape.make(**given)
+        except InvalidUsageError as error:
+            reader.problems.add((path, "ledger"), str(error))
+        except ValueError as error:
+            what = str(error)  # an identity more than once
+
+    _check_unique(reader, ids or [], (path, "entry_ids"))
+    ledger_ids = [each and each.id for each in ledger or ()]
+    _check_unique(reader, ledger_ids, (path, "ledger"), "id")
+    if reader.problems.count == before:
+        reader.problems.add(path, what)
+
+    return None
+
+
+def _check_unique(
+    reader: Reader, ids: list[Any], path: JsonPath, field: str = ""
+) -> None:
+    """
+    Add each repeated one of *ids* as a problem.
+    """
+    first: dict[str, int] = {}
+    for i, id in enumerate(ids):
+        if id is not None and first.setdefault(id, i) != i:
+            where = ((path, i), field) if field else (path, i)
+            reader.problems.add(where, f"the same as at {first[id]}")
+
+
+def _read_aggregator(reader: Reader, raw: Any, path: JsonPath) -> Any:
+    return _read_state(reader, raw, path, _AGGREGATOR)
+
+
+def _read_turn(reader: Reader, raw: Any, path: JsonPath) -> Any:
+    return _read_state(reader, raw, path, _TURN)
+
+
+def _make_turn(
+    *, entries: list[Entry], ledger: list[LedgerEntry], **given: Any
+) -> Turn:
+    turn = Turn.rebuild(entries=entries, ledger=ledger, **given)
+    # A total that overflows is a problem of this document; without this line it would
+    # be raised where the turn is joined.
+    _ = turn.usage
+    for items in (entries, ledger):
+        if len({item.id for item in items}) != len(items):
+            msg = "an identity is repeated"
+            raise ValueError(msg)
+
+    return turn
+
+
+_TURN = strict_shape(
+    _make_turn,
+    *("id", "entry_ids", "messages", "ledger"),
+    id=Reader.uuid,
+    parent_id=Reader.uuid,
+    **MESSAGE_FIELDS,
+    ledger=read_ledger,
+)
+_AGGREGATOR = strict_shape(
+    Aggregator.rebuild,
+    *(*_TURN.required, "root_id", "init_len", "init_ledger_len"),
+    **ORIGIN_FIELDS,
+    **MESSAGE_FIELDS,
+    ledger=read_ledger,
+)
+_CHECKPOINT = strict_shape(
+    Checkpoint, "state", state=_read_aggregator, label=Reader.text
+)
+
+
+# Templates
+
+
+def _read_template_item(reader: Reader, raw: Any, path: JsonPath) -> Any:
+    """
+    An item of a template: a message or a placeholder.
+    """
+    is_place = raw.__class__ is dict and "placeholder" in raw
+    return reader.read_object(
+        raw, path, _PLACEHOLDER_ITEM if is_place else _MESSAGE_ITEM
+    )
+
+
+def _make_template(items: Iterable[Any], syntax: str = "fstring") -> Template:
+    return Template(*items, syntax=syntax)
+
+
+_MESSAGE_ITEM = strict_shape(lambda message: message, "message", message=read_message)
+_PLACEHOLDER_ITEM = strict_shape(
+    lambda placeholder, optional=False: Placeholder(placeholder, optional),
+    "placeholder",
+    placeholder=Reader.text,
+    optional=Reader.boolean,
+)
+_TEMPLATE = strict_shape(
+    _make_template, "items", items=array_reader(_read_template_item), syntax=Reader.text
+)
+
+
+# Timelines
+
+
+def _read_moment_state(reader: Reader, raw: dict[str, Any], path: JsonPath) -> Any:
+    """
+    A state of a timeline that is not an aggregator: a document without envelope.
+    """
+    kinds = reader.kinds or READS
+    what = _kind_problem(kinds, raw["kind"])
+    if what:
+        reader.problems.add((path, "kind"), what)
+    elif raw["kind"] == "timeline":
+        reader.problems.add((path, "kind"), "a timeline can't be a state of a timeline")
+    else:
+        return _read_body(reader, kinds, raw, path)
+
+    return None
+
+
+# Documents
+
+
+# The class and the reader of each kind of document.
+READS: dict[str, tuple[type, Read]] = {
+    "aggregator": (Aggregator, _read_aggregator),
+    "checkpoint": (Checkpoint, object_reader(_CHECKPOINT)),
+    "document": (Document, object_reader(DOCUMENT)),
+    "message": (Message, read_message),
+    "messages": (tuple, read_messages),
+    "part": (Part, read_part),
+    "template": (Template, object_reader(_TEMPLATE)),
+    "timeline": (Timeline, timeline_reader(_read_moment_state)),
+    "tool_call": (ToolCall, read_tool_call),
+    "tool_info": (ToolInfo, object_reader(TOOL_INFO)),
+    "turn": (Turn, _read_turn),
+    "usage": (Usage, read_usage),
+}
+
+
+def read_document(
+    data: Any, kinds: Mapping[str, tuple[type, Read]], expect: type | None
+) -> tuple[Any, Reader]:
+    """
+    The value of a document, and its reader.
+
+    The value is valid only if the reader found no problems.
+    """
+    reader = Reader()
+    problems = reader.problems
+    if not reader.is_object(data, None):
+        return None, reader
+
+    for name, wrong in (
+        ("format", _format_problem),
+        ("version", _version_problem),
+        ("kind", partial(_kind_problem, kinds)),
+    ):
+        what = wrong(data[name]) if name in data else "missing"
+        if what:
+            problems.add((None, name), what)
+
+    if problems.count:
+        return None, reader
+
+    kind = data["kind"]
+    made, _ = kinds[kind]
+    if expect and not (issubclass(made, expect) or issubclass(expect, made)):
+        problems.add((None, "kind"), f"expected {expect.__name__}, got {kind!r}")
+        return None, reader
+
+    reader.kinds = kinds
+    value = _read_body(reader, kinds, data, None)
+    if expect and not problems.count and not isinstance(value, expect):
+        what = f"expected {expect.__name__}, got {type(value).__name__}"
+        problems.add(None, what)
+
+    return value, reader
+
+
+def _read_body(
+    reader: Reader, kinds: Mapping[str, tuple[type, Read]], data: Any, path: JsonPath
+) -> Any:
+    """
+    Read the body: all of *data* but its kind and its envelope, if it has one.
+    """
+    kind = data["kind"]
+    made, read = kinds[kind]
+    known = ENVELOPE if path is None else {"kind"}
+    body = {name: value for name, value in data.items() if name not in known}
+    if kind in INLINE_KINDS:
+        value = read(reader, body, path)
+    else:
+        field = kind if kind in READS else "value"
+        alone = strict_shape(dict, field, **{field: read})
+        value = reader.read_fields(body, path, alone).get(field)
+
+    return tuple(value) if made is tuple and value is not None else value
+
+
+def _format_problem(given: Any) -> str:
+    return "" if given == FORMAT else f"expected {FORMAT!r}, got {describe_json(given)}"
+
+
+def _version_problem(given: Any) -> str:
+    if given.__class__ is not int or given < 1:
+        return f"expected an integer from 1 on, got {describe_json(given)}"
+
+    if given > VERSION:
+        return (
+            "written by a newer version of conversation_state (format "
+            f"{describe_json(given)}, and this one reads up to {VERSION}); upgrade it "
+            "to read this"
+        )
+
+    return ""
+
+
+def _kind_problem(kinds: Mapping[str, Any], given: Any) -> str:
+    if given.__class__ is str and given in kinds:
+        return ""
+
+    known = ", ".join(sorted(kinds))
+    return f"unknown kind {describe_json(given)}; expected one of {known}"

@@ -1,0 +1,164 @@
+"""
+Single messages and ledger entries, and the fields that all records of them have.
+
+A document wraps what it holds in an envelope. `store` keeps many messages
+beside each other and records elsewhere what they are, so it writes them alone:
+each is the same JSON text as in a document.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import suppress
+from functools import partial
+from typing import Any
+
+from conversation_state._canonical import JsonPath, dump
+from conversation_state._wording import format_count
+from conversation_state.aggregator import Entry, LedgerEntry
+from conversation_state.codec._decode_messages import (
+    read_messages,
+    read_usage,
+    strict_shape,
+)
+from conversation_state.codec._encode_messages import write_message, write_usage
+from conversation_state.codec._reader import Read, Reader, array_reader, object_reader
+from conversation_state.messages import Message
+from conversation_state.usage import Usage
+
+__all__ = [
+    "LEDGER_ENTRY",
+    "MESSAGE_FIELDS",
+    "ORIGIN_FIELDS",
+    "check_same_length",
+    "decode_ledger_entries",
+    "decode_messages",
+    "encode_ledger_entry",
+    "encode_message",
+    "make_entry",
+    "read_ledger",
+]
+
+
+# One at a time
+
+
+def encode_message(message: Message) -> bytes:
+    """
+    *message* as JSON text. Deterministic; about a microsecond.
+
+    Raises:
+        TypeError:
+            If it is of no class of this library.
+    """
+    return dump(write_message(message))
+
+
+def encode_ledger_entry(entry: LedgerEntry) -> bytes:
+    """
+    Usage and model of *entry*, without its identity, as JSON text.
+    Deterministic.
+    """
+    data: dict[str, Any] = {"usage": write_usage(entry.usage)}
+    if entry.model:
+        data["model"] = entry.model
+
+    return dump(data)
+
+
+def decode_messages(raw: Sequence[Any]) -> list[Message]:
+    """
+    The messages that the plain JSON values in *raw* represent.
+
+    Raises:
+        DecodeError:
+            If one of them is invalid; each path starts with the position in
+            *raw*.
+    """
+    return _read_all(read_messages, raw)
+
+
+def decode_ledger_entries(raw: Sequence[Any]) -> list[tuple[Usage, str]]:
+    """
+    Usage and model of the ledger entries that the plain JSON values in *raw*
+    represent.
+
+    Raises:
+        DecodeError:
+            As `decode_messages` does.
+    """
+    return _read_all(_read_usages_and_models, raw)
+
+
+def _read_all(read: Read, raw: Sequence[Any]) -> list[Any]:
+    reader = Reader()
+    values: list[Any] | None = read(reader, raw, None)
+    if reader.problems.count or values is None:
+        raise reader.problems.error()
+
+    return values
+
+
+def _pair_usage_and_model(*, usage: Usage, model: str = "") -> tuple[Usage, str]:
+    return usage, model
+
+
+_read_usages_and_models = array_reader(
+    object_reader(
+        strict_shape(
+            _pair_usage_and_model, "usage", usage=read_usage, model=Reader.text
+        )
+    )
+)
+
+
+# In a document
+
+make_entry = partial(tuple.__new__, Entry)
+
+
+def _read_entry_ids(reader: Reader, raw: Any, path: JsonPath) -> Any:
+    with suppress(TypeError):  # what `str.isascii` raises for anything but a str
+        if raw.__class__ is list and all(map(str.isascii, raw)):
+            return raw
+
+    return reader.read_array(raw, path, Reader.text)
+
+
+def check_same_length(reader: Reader, fields: dict[str, Any], path: JsonPath) -> None:
+    """
+    Add a problem unless *fields* has as many identities as messages.
+    """
+    ids, messages = fields.get("entry_ids"), fields.get("messages")
+    if ids is not None and messages is not None and len(ids) != len(messages):
+        identities = format_count(len(ids), "identity", "identities")
+        what = f"{identities} for {format_count(len(messages), 'message')}"
+        reader.problems.add((path, "entry_ids"), what)
+
+
+def _make_ledger_entry(*, id: str, usage: Usage, model: str = "") -> LedgerEntry:
+    return LedgerEntry(id, usage, model)
+
+
+LEDGER_ENTRY = strict_shape(
+    _make_ledger_entry,
+    *("id", "usage"),
+    id=Reader.text,
+    usage=read_usage,
+    model=Reader.text,
+)
+read_ledger = array_reader(object_reader(LEDGER_ENTRY))
+
+MESSAGE_FIELDS: dict[str, Read] = {
+    "entry_ids": _read_entry_ids,
+    "messages": read_messages,
+}
+
+# What identifies a state, and where it was forked.
+ORIGIN_FIELDS: dict[str, Read] = {
+    "id": Reader.uuid,
+    "parent_id": Reader.uuid,
+    "root_id": Reader.uuid,
+    "init_len": Reader.integer,
+    "init_ledger_len": Reader.integer,
+}

@@ -1,0 +1,417 @@
+"""
+Reads plain JSON values into objects, or collects all their problems.
+
+What lives here: the reading of scalars, arrays and objects, and the list of
+problems. What does not: the shapes of values (`_decode`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, NamedTuple, TypeAlias
+from uuid import UUID
+
+from conversation_state._canonical import JsonPath, describe_json, render_path
+from conversation_state._persistent import check_text, freeze
+from conversation_state._persistent.frozen import MOST_LEVELS
+from conversation_state._wording import format_count
+from conversation_state.codec._format import parse_base64, parse_time, parse_uuid
+from conversation_state.errors import (
+    DecodeError,
+    InvalidDocumentError,
+    InvalidMessageError,
+    InvalidPartError,
+    InvalidToolError,
+    InvalidUsageError,
+    Problem,
+    TemplateError,
+)
+
+__all__ = ["Problems", "Read", "Reader", "Shape", "array_reader", "object_reader"]
+
+# Reads a value at a path. If it is invalid, that is added to the reader's problems,
+# and the result must not be used.
+Read: TypeAlias = "Callable[[Reader, Any, JsonPath], Any]"
+
+
+# The errors of constructors.
+_REFUSED = (
+    InvalidDocumentError,
+    InvalidMessageError,
+    InvalidPartError,
+    InvalidToolError,
+    InvalidUsageError,
+    TemplateError,
+)
+
+
+_MAX_LISTED = 100
+
+
+class Shape(NamedTuple):
+    """
+    The fields of an object, and how to construct it.
+
+    Attributes:
+        make: Called with the fields by name.
+
+        fields: The reader of each.
+
+        required: Those that must be there.
+
+        keeps_unknown: Whether unknown fields are kept, as the argument *unknown*;
+            else they are problems.
+    """
+
+    make: Callable[..., Any]
+    fields: Mapping[str, Read]
+    required: tuple[str, ...] = ()
+    keeps_unknown: bool = True
+
+
+class Problems:
+    """
+    The problems found so far: all of them counted, the first hundred listed.
+    """
+
+    __slots__ = ("_listed", "count")
+
+    count: int
+    _listed: list[Problem]
+
+    def __init__(self) -> None:
+        self.count = 0
+        self._listed = []
+
+    def add(self, path: JsonPath, what: str, *, inside: str = "") -> None:
+        """
+        Add a problem at *path*, or at the path *inside* of it.
+        """
+        self.count += 1
+        if len(self._listed) < _MAX_LISTED:
+            self._listed.append(Problem(f"{render_path(path)}{inside}", what))
+
+    def truncate(self, count: int) -> None:
+        """
+        Keep only the first *count*, before the same value is read again.
+        """
+        self.count = count
+        del self._listed[count:]
+
+    def error(self) -> DecodeError:
+        """
+        All of them, as an error to raise.
+        """
+        listed = self._listed
+        more = self.count - len(listed)
+        if more:
+            rest = f"and {format_count(more, 'more problem')}"
+            listed = [*listed, Problem("$", rest)]
+
+        return DecodeError(tuple(listed))
+
+
+class Reader:
+    """
+    Reads one document.
+
+    Attributes:
+        problems: The problems so far.
+
+        has_foreign_json: Whether there was any JSON of others, such as
+            metadata.
+
+        kinds: The kinds of document, where there are more than those of this
+            library.
+
+        last_stamp: The common fields of the last message that had any: the raw
+            values, and the object made of them.
+    """
+
+    __slots__ = ("_uuids", "has_foreign_json", "kinds", "last_stamp", "problems")
+
+    problems: Problems
+    has_foreign_json: bool
+    kinds: Mapping[str, tuple[type, Read]]
+    last_stamp: tuple[Any, Any]
+    _uuids: dict[str, UUID]
+
+    def __init__(self) -> None:
+        self.problems = Problems()
+        self.has_foreign_json = False
+        self.kinds = {}
+        self.last_stamp = (), None
+        # All messages of a turn have the same run_id and turn_id.
+        self._uuids = {}
+
+    def add_mismatch(self, what: str, value: Any, path: JsonPath) -> Any:
+        """
+        Add the problem that *value* is something else.
+        """
+        self.problems.add(path, f"expected {what}, got {describe_json(value)}")
+
+    # Scalars
+
+    def text(self, value: Any, path: JsonPath) -> Any:
+        """
+        A text of valid Unicode.
+        """
+        if value.__class__ is not str:
+            return self.add_mismatch("a text", value, path)
+
+        if not value.isascii():
+            self._check_value(check_text, value, path)
+
+        return value
+
+    def _check_value(
+        self, check: Callable[[Any, str], Any], value: Any, path: JsonPath
+    ) -> None:
+        try:
+            check(value, "it")
+        except ValueError as error:
+            self.problems.add(path, str(error))
+
+    def boolean(self, value: Any, path: JsonPath) -> Any:
+        """
+        True or False.
+        """
+        if value.__class__ is not bool:
+            return self.add_mismatch("true or false", value, path)
+
+        return value
+
+    def integer(self, value: Any, path: JsonPath) -> Any:
+        """
+        An integer of at most 64 bits.
+        """
+        if value.__class__ is not int or not -(2**63) <= value < 2**64:
+            return self.add_mismatch("an integer of at most 64 bits", value, path)
+
+        return value
+
+    def count(self, value: Any, path: JsonPath) -> Any:
+        """
+        A number of tokens.
+        """
+        if value.__class__ is not int or not 0 <= value < 2**63:
+            return self.add_mismatch("an integer from 0 to 2**63 - 1", value, path)
+
+        return value
+
+    def number(self, value: Any, path: JsonPath) -> Any:
+        """
+        A number, with a fraction or without.
+        """
+        return value if value.__class__ is float else self.integer(value, path)
+
+    def base64(self, value: Any, path: JsonPath) -> Any:
+        """
+        Bytes.
+        """
+        return self._convert_text(parse_base64, "a text that is base64", value, path)
+
+    def time(self, value: Any, path: JsonPath) -> Any:
+        """
+        An aware time.
+        """
+        what = "a time with an offset, like 2025-12-31T23:59:59.000000+00:00"
+        return self._convert_text(parse_time, what, value, path)
+
+    def uuid(self, value: Any, path: JsonPath) -> Any:
+        """
+        A UUID, the same object for the same text.
+        """
+        known = self._uuids.get(value) if value.__class__ is str else None
+        if known is None:
+            what = "a UUID, like 01234567-89ab-7def-8123-456789abcdef"
+            known = self._convert_text(parse_uuid, what, value, path)
+            if known is not None:
+                self._uuids[value] = known
+
+        return known
+
+    def _convert_text(
+        self, convert: Callable[[str], Any], what: str, value: Any, path: JsonPath
+    ) -> Any:
+        try:
+            if value.__class__ is str:
+                return convert(value)
+        except ValueError:
+            pass
+
+        return self.add_mismatch(what, value, path)
+
+    def json_map(self, value: Any, path: JsonPath) -> Any:
+        """
+        An object of others, such as metadata, as it is: constructors freeze it.
+        """
+        self.has_foreign_json = True
+        return value if self.is_object(value, path) else None
+
+    # Objects and arrays
+
+    def is_object(self, raw: Any, path: JsonPath) -> bool:
+        """
+        Whether *raw* is an object. If not, adds a problem.
+        """
+        if raw.__class__ is dict:
+            return True
+
+        self.add_mismatch("an object", raw, path)
+        return False
+
+    def is_array(self, raw: Any, path: JsonPath) -> bool:
+        """
+        Whether *raw* is an array. If not, adds a problem.
+        """
+        if raw.__class__ is list:
+            return True
+
+        self.add_mismatch("an array", raw, path)
+        return False
+
+    def has_text(self, raw: dict[str, Any], name: str, path: JsonPath) -> bool:
+        """
+        Whether the field *name* of *raw* is a text. If not, adds a problem.
+        """
+        if raw.get(name).__class__ is str:
+            return True
+
+        if name in raw:
+            self.add_mismatch("a text", raw[name], (path, name))
+        else:
+            self.problems.add((path, name), "missing")
+
+        return False
+
+    def read_fields(
+        self, raw: dict[str, Any], path: JsonPath, shape: Shape, tag: str | None = None
+    ) -> dict[str, Any]:
+        """
+        The values of the fields of *raw* by name, all but *tag*.
+        """
+        _, reads, required, keeps_unknown = shape
+        given: dict[str, Any] = {}
+        unknown: dict[str, Any] = {}
+        for key, value in raw.items():
+            read = reads.get(key)
+            if read is _TEXT and value.__class__ is str and value.isascii():
+                given[key] = value  # most fields; a call would cost more
+            elif read is not None:
+                given[key] = read(self, value, (path, key))
+            elif key != tag:
+                unknown[key] = value
+
+        for name in required:
+            if name not in given:
+                self.problems.add((path, name), "missing")
+
+        if unknown and keeps_unknown:
+            self.has_foreign_json = True
+            given["unknown"] = unknown
+        else:
+            for key in unknown:
+                self.problems.add((path, key), "unknown field")
+
+        return given
+
+    def read_object(
+        self, raw: Any, path: JsonPath, shape: Shape, tag: str | None = None
+    ) -> Any:
+        """
+        Construct the object that *raw* represents, of *shape*.
+        """
+        if not self.is_object(raw, path):
+            return None
+
+        before = self.problems.count
+        given = self.read_fields(raw, path, shape, tag)
+        if self.problems.count == before:
+            return self.construct(path, shape.make, given)
+
+        return None
+
+    def construct(
+        self,
+        path: JsonPath,
+        make: Callable[..., Any],
+        given: dict[str, Any],
+        whole_field: str = "unknown",
+    ) -> Any:
+        """
+        Construct an object of the fields in *given*; *whole_field* names the one
+        whose value is not a field's but the whole object.
+        """
+        try:
+            return make(**given)
+        except _REFUSED as error:
+            refused = error
+
+        before = self.problems.count
+        for name, value in given.items():
+            if value.__class__ is dict:
+                self.check_json(value, path if name == whole_field else (path, name))
+
+        if self.problems.count == before:
+            field = getattr(refused, "field", "")
+            if field in given:
+                self.problems.add((path, field), refused.problem)
+            else:
+                self.problems.add(path, str(refused))
+        else:
+            # A constructor stops at the first invalid field; find those after it.
+            rest = {k: {} if v.__class__ is dict else v for k, v in given.items()}
+            self.construct(path, make, rest)
+
+        return None
+
+    def check_json(self, value: Any, path: JsonPath, depth: int = 0) -> None:
+        """
+        Add every reason why *value* can't be frozen. Only called if there is one:
+        `freeze` has the same rules and stops at the first.
+        """
+        items: Iterable[tuple[Any, Any]]
+        if value.__class__ is dict:
+            items = value.items()
+            for key in value:
+                self._check_value(check_text, key, (path, key))
+        elif value.__class__ is list:
+            items = enumerate(value)
+        else:
+            return self._check_value(freeze, value, path)
+
+        if depth == MOST_LEVELS:
+            what = f"nested more than {MOST_LEVELS} levels deep"
+            return self.problems.add(path, what)
+
+        for key, item in items:
+            self.check_json(item, (path, key), depth + 1)
+
+        return None
+
+    def read_array(self, raw: Any, path: JsonPath, read: Read) -> list[Any] | None:
+        """
+        The items of *raw*, read by *read*; None if it is not an array.
+        """
+        if not self.is_array(raw, path):
+            return None
+
+        return [read(self, item, (path, i)) for i, item in enumerate(raw)]
+
+
+_TEXT = Reader.text
+
+
+def object_reader(shape: Shape) -> Read:
+    """
+    Reads objects of one shape.
+    """
+    return lambda reader, raw, path: reader.read_object(raw, path, shape)
+
+
+def array_reader(read: Read) -> Read:
+    """
+    Reads arrays of what *read* reads.
+    """
+    return lambda reader, raw, path: reader.read_array(raw, path, read)
