@@ -1,12 +1,12 @@
 """
-One message of many pieces.
+The chunks of a streamed response, joined into one message.
 
 What lives here: `concat`, which makes one message of the chunks of a streamed
 response; `concat_rows`, the same column by column; and `Accumulator`, which
 takes chunks one at a time. What does not: where chunks come from (`adapters`
 load them), and waiting for them (`streams`).
 
-A chunk is an ordinary message that holds a piece. How pieces are joined:
+A chunk is an ordinary message that holds a piece. How pieces are merged:
 
 content
     Pieces of text, of reasoning, of a refusal and of audio data are joined
@@ -17,7 +17,7 @@ content
 tool calls
     Pieces with one *index* are one call, until one comes with another id:
     some providers number all their calls 0. A piece without an id belongs to
-    the call opened last at its index, whatever its type says. Calls without
+    the call opened last at its index, whatever its type is. Calls without
     an index are whole. These come first, the others follow by index.
 
 response
@@ -30,14 +30,14 @@ metadata
     to a text, a text to a list, a list to a map.
 
 the rest
-    The first timestamp stands; a tool result is an error if a piece says so.
-    Roles, names, ids and the types of calls must not differ, nor may media of
-    one kind come in several chunks of a tool result: a `ConcatError`.
+    The first timestamp stands; a tool result is an error if one piece is. Roles,
+    names, ids and the types of calls must agree, and media of one kind can't come
+    in several chunks of a tool result: each is a `ConcatError`.
 
 Source:
-    The rules are eino's, and keep what eino loses: the metadata of texts and
-    of later pieces of a call, a url that follows data, calls that share an
-    index.
+    The rules are those of eino, and also keep what eino loses: the metadata of
+    texts and of later pieces of a call, a url that follows data, calls that share
+    an index.
 """
 
 from __future__ import annotations
@@ -45,10 +45,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any, TypeVar
 
-from conversation_state.chunks._accumulator import Accumulator, checked
-from conversation_state.chunks._alike import plain_text
-from conversation_state.chunks._merging import UsageMode
-from conversation_state.chunks._pieces import Pieces
+from conversation_state.chunks._accumulator import Accumulator, check_usage_mode
+from conversation_state.chunks._fast_paths import join_texts
+from conversation_state.chunks._merge_values import UsageMode
+from conversation_state.chunks._merger import ChunkMerger
 from conversation_state.errors import ConcatError
 from conversation_state.messages import AssistantMessage, Message
 
@@ -56,8 +56,7 @@ __all__ = ["Accumulator", "concat", "concat_rows"]
 
 M = TypeVar("M", bound=Message)
 
-# Sorting pieces takes ten microseconds before there is a piece: worth avoiding
-# for this many.
+# Setting up a merger takes ten microseconds, which is worth avoiding for so few.
 _SHORT = 1000
 
 
@@ -68,7 +67,7 @@ def concat(
     regroup_by_index: bool = False,
 ) -> M:
     """
-    The one message that *chunks* are the pieces of.
+    The message that *chunks* are the pieces of.
 
     Linear in their number and their text, however it is cut. A message that
     is not in pieces is its own concatenation; concatenating is associative.
@@ -106,14 +105,14 @@ def concat(
         msg = f"concat takes chunks, [message] if there is one; got {chunks!r}"
         raise TypeError(msg)
 
-    mode = checked(usage)
+    mode = check_usage_mode(usage)
     given: Any = chunks if isinstance(chunks, (list, tuple)) else list(chunks)
     if 1 < len(given) < _SHORT:
-        text = plain_text(given)
+        text = join_texts(given)
         if text is not None and given[0].__class__ is AssistantMessage:
-            return AssistantMessage(text)  # type: ignore[return-value]  # as they are
+            return AssistantMessage(text)  # type: ignore[return-value]  # all chunks are of this class
 
-    pieces = Pieces(mode, regroup=regroup_by_index)
+    pieces = ChunkMerger(mode, regroup=regroup_by_index)
     pieces.read(given)
     return pieces.message()  # type: ignore[return-value]  # of the chunks' kind
 
@@ -132,7 +131,7 @@ def concat_rows(
             If rows differ in length, or the chunks of a column are of
             different messages; *chunk* is then the number of the row.
     """
-    checked(usage)
+    check_usage_mode(usage)
     table = [tuple(row) for row in rows]
     for number, row in enumerate(table):
         if len(row) != len(table[0]):
@@ -140,11 +139,11 @@ def concat_rows(
 
     columns: list[M | None] = []
     for at, column in enumerate(zip(*table, strict=True)):
-        told = {n: chunk for n, chunk in enumerate(column) if chunk is not None}
+        chunks = {n: chunk for n, chunk in enumerate(column) if chunk is not None}
         try:
-            columns.append(concat(told.values(), usage=usage) if told else None)
+            columns.append(concat(chunks.values(), usage=usage) if chunks else None)
         except ConcatError as error:
-            row_number = None if error.chunk is None else list(told)[error.chunk]
+            row_number = None if error.chunk is None else list(chunks)[error.chunk]
             field = f"{error.field} in column {at}"
             raise ConcatError(field, error.ours, error.theirs, row_number) from None
 

@@ -9,22 +9,26 @@ from collections.abc import Sequence
 from typing import Any
 
 from conversation_state._persistent import EMPTY_MAP, ByContent, Log, PMap
-from conversation_state.chunks._facts import continued, meet, meet_call
-from conversation_state.chunks._merging import UsageMode
-from conversation_state.chunks._pieces import Pieces
+from conversation_state.chunks._consistency import (
+    check_call,
+    check_consistent,
+    find_open_call,
+)
+from conversation_state.chunks._merge_values import UsageMode
+from conversation_state.chunks._merger import ChunkMerger
 from conversation_state.errors import ConcatError
 from conversation_state.messages import AssistantMessage, Message
 from conversation_state.messages._base import PLAIN
 from conversation_state.tools import ToolCall
 
-__all__ = ["Accumulator", "checked"]
+__all__ = ["Accumulator", "check_usage_mode"]
 
 _new = object.__new__
 
 
-def checked(mode: object) -> UsageMode:
+def check_usage_mode(mode: object) -> UsageMode:
     """
-    *mode* if it is one.
+    *mode*, if it is a valid one.
     """
     if mode in ("cumulative", "delta"):
         return mode
@@ -39,7 +43,7 @@ class Accumulator(ByContent):
 
     Adding gives the next accumulator and leaves this one as it was, so every
     moment of a response stays readable: `message` is `concat` of the chunks
-    added until then. Equal to one that was given equal chunks; picklable.
+    added until then. Equal to one with equal chunks; picklable.
 
     Args:
         usage: ``cumulative`` or ``delta``, see `concat`.
@@ -54,7 +58,7 @@ class Accumulator(ByContent):
     __slots__ = ("_base", "_chunks", "_facts", "_made", "_options")
 
     _chunks: Log[Message]
-    # The latest message somebody asked for, and of how many chunks it is.
+    # The message that was read last, and how many chunks it is made of.
     _base: tuple[Message | None, int]
     # What no later chunk may contradict.
     _facts: PMap[Any, Any]
@@ -64,7 +68,7 @@ class Accumulator(ByContent):
     def __init__(
         self, *, usage: UsageMode = "cumulative", regroup_by_index: bool = False
     ) -> None:
-        self._options = (checked(usage), bool(regroup_by_index))
+        self._options = (check_usage_mode(usage), bool(regroup_by_index))
         self._chunks = Log()
         self._base = (None, 0)
         self._facts = EMPTY_MAP
@@ -100,9 +104,9 @@ class Accumulator(ByContent):
             isinstance(chunk, AssistantMessage)
             and chunk._common is PLAIN
             and chunks._last.__class__ is AssistantMessage
-            and _is_more(self._facts, chunk.tool_calls)
+            and _continues_open_calls(self._facts, chunk.tool_calls)
         ):
-            after._facts = _met(self._facts, chunk, len(chunks))
+            after._facts = _record_facts(self._facts, chunk, len(chunks))
 
         after._chunks = chunks.append(chunk)
         made = self._made
@@ -115,9 +119,9 @@ class Accumulator(ByContent):
         """
         What was received so far: `concat` of the chunks.
 
-        Asked for again, O(1). Else linear in what the message holds, and in
-        the chunks since the latest earlier moment that had been asked for its
-        message before more was added.
+        O(1) when it is read again. Else linear in what the message holds, and
+        in the chunks since the latest earlier accumulator whose message had
+        been read before the next chunk was added.
 
         Raises:
             ConcatError:
@@ -130,7 +134,7 @@ class Accumulator(ByContent):
         if made is None:
             message, count = self._base
             mode, regroup = self._options
-            pieces = Pieces(mode, regroup=regroup)
+            pieces = ChunkMerger(mode, regroup=regroup)
             if message is not None:
                 pieces.read([message])
 
@@ -140,17 +144,19 @@ class Accumulator(ByContent):
 
         return made
 
-    def _key(self) -> tuple[Any, ...]:
+    def _comparison_key(self) -> tuple[Any, ...]:
         return (self._options, self._chunks)
 
     def __repr__(self) -> str:
         return f"<Accumulator of {len(self._chunks):,} chunks>"
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return (_rebuilt, (self._options, tuple(self._chunks)))
+        return (_rebuild_accumulator, (self._options, tuple(self._chunks)))
 
 
-def _rebuilt(options: tuple[UsageMode, bool], chunks: tuple[Message, ...]) -> Any:
+def _rebuild_accumulator(
+    options: tuple[UsageMode, bool], chunks: tuple[Message, ...]
+) -> Any:
     mode, regroup = options
     accumulator = Accumulator(usage=mode, regroup_by_index=regroup)
     for chunk in chunks:
@@ -159,22 +165,22 @@ def _rebuilt(options: tuple[UsageMode, bool], chunks: tuple[Message, ...]) -> An
     return accumulator
 
 
-def _is_more(facts: PMap[Any, Any], calls: tuple[ToolCall, ...]) -> bool:
+def _continues_open_calls(facts: PMap[Any, Any], calls: tuple[ToolCall, ...]) -> bool:
     """
-    Whether there is nothing in *calls* but more arguments of open ones.
+    Whether *calls* hold nothing but further arguments of open calls.
     """
-    return not calls or all(continued(facts, call) is not None for call in calls)
+    return not calls or all(find_open_call(facts, call) is not None for call in calls)
 
 
-def _met(facts: PMap[Any, Any], chunk: Message, number: int) -> PMap[Any, Any]:
+def _record_facts(facts: PMap[Any, Any], chunk: Message, number: int) -> PMap[Any, Any]:
     if not isinstance(chunk, Message):
         raise ConcatError("chunk", None, chunk, number)
 
     new: dict[Any, Any] = {}
     layered = ChainMap[Any, Any](new, facts)  # type: ignore[arg-type]  # never changed
-    meet(layered, chunk, number)
+    check_consistent(layered, chunk, number)
     for call in getattr(chunk, "tool_calls", ()):
         if call.index is not None:
-            meet_call(layered, call, number)
+            check_call(layered, call, number)
 
     return facts.update(new) if new else facts

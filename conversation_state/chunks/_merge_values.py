@@ -26,28 +26,29 @@ from conversation_state.usage import (
     CompletionTokensDetails,
     PromptTokensDetails,
     Usage,
+    union_total,
 )
 
 __all__ = [
     "UsageMode",
-    "continues",
-    "merged_calls",
-    "merged_maps",
-    "merged_parts",
-    "merged_responses",
+    "continues_part",
+    "merge_calls",
+    "merge_maps",
+    "merge_parts",
+    "merge_responses",
 ]
 
 D = TypeVar("D", PromptTokensDetails, CompletionTokensDetails)
 UsageMode: TypeAlias = Literal["cumulative", "delta"]
 
 
-# Of JSON values of different kinds, the poorer gives way to the richer. "The
-# last one" would do for two; of three, it would depend on which two are joined
-# first.
+# Of JSON values of different types the one of the highest rank stands. "The last
+# one" would not be associative: of three values, the result would depend on which
+# two are merged first.
 _NULL, _NUMBER, _TEXT, _LIST, _MAP = range(5)
 
 
-def _richness(value: object) -> int:
+def _rank_json_type(value: object) -> int:
     if value is None:
         return _NULL
 
@@ -60,23 +61,21 @@ def _richness(value: object) -> int:
     return _MAP if isinstance(value, PMap) else _NUMBER
 
 
-def _merged_values(values: Sequence[Any]) -> Any:
-    richest = max(map(_richness, values))
-    values = [value for value in values if _richness(value) == richest]
+def _merge_values(values: Sequence[Any]) -> Any:
+    richest = max(map(_rank_json_type, values))
+    values = [value for value in values if _rank_json_type(value) == richest]
     if len(values) == 1 or richest <= _NUMBER:
         return values[-1]
 
     if richest == _TEXT:
         return "".join(values)
 
-    return (
-        merged_maps(values) if richest == _MAP else tuple(chain.from_iterable(values))
-    )
+    return merge_maps(values) if richest == _MAP else tuple(chain.from_iterable(values))
 
 
-def merged_maps(maps: Iterable[PMap[str, Any]]) -> PMap[str, Any]:
+def merge_maps(maps: Iterable[PMap[str, Any]]) -> PMap[str, Any]:
     """
-    Metadata in pieces, joined key by key.
+    Pieces of metadata, merged key by key.
     """
     given = [each for each in maps if each]
     if len(given) <= 1:
@@ -87,15 +86,15 @@ def merged_maps(maps: Iterable[PMap[str, Any]]) -> PMap[str, Any]:
         for key, value in each.items():
             values.setdefault(key, []).append(value)
 
-    return pmap({key: _merged_values(each) for key, each in values.items()})
+    return pmap({key: _merge_values(each) for key, each in values.items()})
 
 
-_PIECEMEAL = (TextPart, ReasoningPart, RefusalPart, AudioPart)
+_MERGEABLE = (TextPart, ReasoningPart, RefusalPart, AudioPart)
 
 
-def continues(piece: Part, first: Part) -> bool:
+def continues_part(piece: Part, first: Part) -> bool:
     """
-    Whether *piece* is more of the part whose first piece is *first*.
+    Whether *piece* continues the part whose first piece is *first*.
     """
     if piece.__class__ is not first.__class__ or piece.index != first.index:
         return False
@@ -107,12 +106,12 @@ def continues(piece: Part, first: Part) -> bool:
             and piece.media_type in {"", first.media_type}
         )
 
-    return isinstance(piece, _PIECEMEAL)
+    return isinstance(piece, _MERGEABLE)
 
 
-def merged_parts(pieces: Sequence[Any]) -> Part:
+def merge_parts(pieces: Sequence[Any]) -> Part:
     """
-    The part that *pieces*, each of which continues the first, are of.
+    The part made of *pieces*, each of which continues the first.
     """
     first: Part = pieces[0]
     if len(pieces) == 1:
@@ -120,8 +119,8 @@ def merged_parts(pieces: Sequence[Any]) -> Part:
 
     about: dict[str, Any] = {
         "index": first.index,
-        "metadata": merged_maps([piece.metadata for piece in pieces]),
-        "unknown": merged_maps([piece.unknown for piece in pieces]),
+        "metadata": merge_maps([piece.metadata for piece in pieces]),
+        "unknown": merge_maps([piece.unknown for piece in pieces]),
     }
     if isinstance(first, AudioPart):
         data = b"".join([piece.data for piece in pieces])
@@ -136,14 +135,14 @@ def merged_parts(pieces: Sequence[Any]) -> Part:
     return kind(text, **about)
 
 
-def merged_calls(pieces: Sequence[ToolCall]) -> ToolCall:
+def merge_calls(pieces: Sequence[ToolCall]) -> ToolCall:
     """
-    The tool call that *pieces*, found to be of one, are of.
+    The tool call made of *pieces*, which are known to be of one.
     """
     if len(pieces) == 1:
         return pieces[0]
 
-    # Without an id, a piece says nothing of its type.
+    # The type of a piece without an id is only the default.
     named = next((piece for piece in pieces if piece.id), pieces[0])
     return ToolCall(
         named.id,
@@ -151,16 +150,16 @@ def merged_calls(pieces: Sequence[ToolCall]) -> ToolCall:
         "".join([piece.arguments for piece in pieces]),
         index=named.index,
         type=named.type,
-        metadata=merged_maps([piece.metadata for piece in pieces]),
-        unknown=merged_maps([piece.unknown for piece in pieces]),
+        metadata=merge_maps([piece.metadata for piece in pieces]),
+        unknown=merge_maps([piece.unknown for piece in pieces]),
     )
 
 
-def merged_responses(
+def merge_responses(
     pieces: Sequence[ResponseMeta], mode: UsageMode
 ) -> ResponseMeta | None:
     """
-    What the provider told, in all.
+    The metadata of the whole response.
     """
     if len(pieces) <= 1:
         return pieces[0] if pieces else None
@@ -168,25 +167,27 @@ def merged_responses(
     usages = [piece.usage for piece in pieces if piece.usage is not None]
     logprobs = [piece.logprobs for piece in pieces if piece.logprobs is not None]
     return ResponseMeta(
-        _last(piece.finish_reason for piece in pieces),
-        _spent(usages, mode) if usages else None,
+        _last_nonempty(piece.finish_reason for piece in pieces),
+        _merge_usages(usages, mode) if usages else None,
         tuple(chain.from_iterable(logprobs)) if logprobs else None,
-        _last(piece.model for piece in pieces),
-        unknown=merged_maps([piece.unknown for piece in pieces]),
+        _last_nonempty(piece.model for piece in pieces),
+        # Some providers give each chunk an id of its own: the first one stands.
+        next((piece.id for piece in pieces if piece.id), ""),
+        unknown=merge_maps([piece.unknown for piece in pieces]),
     )
 
 
-def _last(words: Iterable[str]) -> str:
-    said = ""
+def _last_nonempty(words: Iterable[str]) -> str:
+    last = ""
     for word in words:
-        said = word or said
+        last = word or last
 
-    return said
+    return last
 
 
-def _spent(usages: Sequence[Usage], mode: UsageMode) -> Usage:
-    # Count by count: to combine two at a time would copy the categories of all
-    # before.
+def _merge_usages(usages: Sequence[Usage], mode: UsageMode) -> Usage:
+    # Count by count: combining two usages at a time would copy the categories of
+    # all before, which is quadratic.
     if len(usages) == 1:
         return usages[0]
 
@@ -199,14 +200,16 @@ def _spent(usages: Sequence[Usage], mode: UsageMode) -> Usage:
     return Usage(
         combine([usage.prompt_tokens for usage in usages]),
         combine([usage.completion_tokens for usage in usages]),
-        combine([usage.total_tokens for usage in usages]),
-        _details([usage.prompt_tokens_details for usage in usages], combine),
-        _details([usage.completion_tokens_details for usage in usages], combine),
+        sum([usage.total_tokens for usage in usages])
+        if mode == "delta"
+        else union_total(usages),
+        _merge_details([usage.prompt_tokens_details for usage in usages], combine),
+        _merge_details([usage.completion_tokens_details for usage in usages], combine),
         {name: combine(counts) for name, counts in extra.items()},
     )
 
 
-def _details(given: Sequence[D], combine: Callable[[list[int]], int]) -> D:
+def _merge_details(given: Sequence[D], combine: Callable[[list[int]], int]) -> D:
     kind = type(given[0])
     return kind(
         **{

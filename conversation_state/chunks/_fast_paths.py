@@ -1,10 +1,10 @@
 """
-Many chunks alike, looked at at once.
+Fast paths for many uniform chunks at once.
 
-Nearly all chunks of a response bring one more piece of the same thing and say
-nothing else. Each function here says what such chunks bring, or None if one of
-them is no such chunk; it asks each what it must and no more, for all the time
-`concat` takes is the asking.
+Nearly all chunks of a response hold one more piece of the same text or the same
+arguments and nothing else. Each function here joins such chunks, or returns None
+if one of them is anything else; it checks only what it must, because the checks
+are nearly all the time that `concat` takes.
 """
 
 from __future__ import annotations
@@ -21,18 +21,18 @@ from conversation_state.parts import (
     TextPart,
 )
 
-__all__ = ["more_arguments", "more_of", "plain_text"]
+__all__ = ["join_arguments", "join_parts", "join_texts"]
 
-# Only an assistant's message has all of these attributes, and only texts can
-# be joined: what else there may be among chunks raises one of these.
-_OTHERS = (AttributeError, TypeError)
+# Only an assistant message has all of these attributes, and only texts can be
+# joined: any other chunk raises one of these.
+_NOT_AN_ANSWER = (AttributeError, TypeError)
 
-_TEXTUAL = (TextPart, ReasoningPart, RefusalPart)
+_TEXT_PARTS = (TextPart, ReasoningPart, RefusalPart)
 
 
-def plain_text(chunks: Sequence[Any]) -> str | None:
+def join_texts(chunks: Sequence[Any]) -> str | None:
     """
-    The text of *chunks* if they are nothing but an assistant's text.
+    The text of *chunks* if they hold nothing but text of an assistant.
     """
     try:
         texts = [
@@ -43,14 +43,14 @@ def plain_text(chunks: Sequence[Any]) -> str | None:
             and not chunk.tool_calls
         ]
         return "".join(texts) if len(texts) == len(chunks) else None
-    except _OTHERS:
+    except _NOT_AN_ANSWER:
         return None
 
 
-def more_arguments(chunks: Sequence[Any], at: int | None) -> str | None:
+def join_arguments(chunks: Sequence[Any], index: int | None) -> str | None:
     """
-    The arguments in *chunks* if they are nothing but more of those of the call
-    that is open at index *at*.
+    The arguments in *chunks* if they hold nothing but further arguments of the
+    call that is open at *index*.
     """
     try:
         pieces = [
@@ -62,25 +62,25 @@ def more_arguments(chunks: Sequence[Any], at: int | None) -> str | None:
             and chunk.response is None
             and len(chunk.tool_calls) == 1
             for call in chunk.tool_calls
-            if call.index == at
+            if call.index == index
             and not call.id
             and not call.name
             and call.metadata is EMPTY_MAP
             and call.unknown is EMPTY_MAP
         ]
         return "".join(pieces) if len(pieces) == len(chunks) else None
-    except _OTHERS:
+    except _NOT_AN_ANSWER:
         return None
 
 
-def more_of(chunks: Sequence[Any], before: Part) -> Part | None:
+def join_parts(chunks: Sequence[Any], before: Part) -> Part | None:
     """
-    The part in *chunks* if they are nothing but more of *before*, a part whose
-    pieces are texts.
+    The part in *chunks* if they hold nothing but more of *before*, a part of
+    text.
     """
     kind: Any = before.__class__
     index, signed = before.index, kind is ReasoningPart
-    if kind not in _TEXTUAL:
+    if kind not in _TEXT_PARTS:
         return None
 
     try:
@@ -101,7 +101,7 @@ def more_of(chunks: Sequence[Any], before: Part) -> Part | None:
         ]
         if len(texts) == len(chunks):
             return kind("".join(texts), index=index)  # type: ignore[no-any-return]
-    except _OTHERS:
+    except _NOT_AN_ANSWER:
         pass
 
     return None

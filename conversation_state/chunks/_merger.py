@@ -1,5 +1,5 @@
 """
-Many chunks, sorted by what they are pieces of.
+Merges the chunks of one message, sorted by what they are pieces of.
 """
 
 from __future__ import annotations
@@ -7,15 +7,20 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from conversation_state.chunks._alike import more_arguments, more_of, plain_text
-from conversation_state.chunks._facts import Facts, continued, meet, meet_call
-from conversation_state.chunks._merging import (
+from conversation_state.chunks._consistency import (
+    Facts,
+    check_call,
+    check_consistent,
+    find_open_call,
+)
+from conversation_state.chunks._fast_paths import join_arguments, join_parts, join_texts
+from conversation_state.chunks._merge_values import (
     UsageMode,
-    continues,
-    merged_calls,
-    merged_maps,
-    merged_parts,
-    merged_responses,
+    continues_part,
+    merge_calls,
+    merge_maps,
+    merge_parts,
+    merge_responses,
 )
 from conversation_state.errors import ConcatError
 from conversation_state.messages import (
@@ -29,18 +34,17 @@ from conversation_state.messages._base import PLAIN, Common
 from conversation_state.parts import Part, TextPart
 from conversation_state.tools import ToolCall
 
-__all__ = ["Pieces"]
+__all__ = ["ChunkMerger"]
 
-# How many chunks are looked at at once, and how many if there is more than text
-# among them.
-_MANY, _FEW = 1024, 32
+# How many chunks a fast path gets at once, and how many where it did not apply.
+_BATCH, _SMALL_BATCH = 1024, 32
 
 
-class Pieces:
+class ChunkMerger:
     """
-    The chunks of one message, as far as they were read.
+    The chunks of one message that were read so far.
 
-    Never leaves the function that makes it.
+    Mutable; never leaves the function that makes it.
     """
 
     def __init__(self, mode: UsageMode, *, regroup: bool) -> None:
@@ -49,7 +53,7 @@ class Pieces:
         self._facts: Facts = {}
         self._first: Message | None = None
         self._count = 0
-        # Text that was said as `str`, as far as no part has come after it.
+        # Content given as `str` that no part has followed yet.
         self._texts: list[str] = []
         self._in_parts = False
         self._groups: list[list[Part]] = []
@@ -70,30 +74,30 @@ class Pieces:
         """
         start = 0
         if self._first is None and chunks:
-            self._read(chunks[0])
+            self._read_chunk(chunks[0])
             start = 1
 
         if isinstance(self._first, AssistantMessage):
-            for at in range(start, len(chunks), _MANY):
-                self._read_many(chunks[at : at + _MANY])
+            for at in range(start, len(chunks), _BATCH):
+                self._read_batch(chunks[at : at + _BATCH])
         else:
             for at in range(start, len(chunks)):
-                self._read(chunks[at])
+                self._read_chunk(chunks[at])
 
-    def _read_many(self, chunks: Sequence[Message]) -> None:
-        if self._read_alike(chunks):
+    def _read_batch(self, chunks: Sequence[Message]) -> None:
+        if self._read_uniform(chunks):
             self._count += len(chunks)
-        elif len(chunks) > _FEW:
-            for at in range(0, len(chunks), _FEW):
-                self._read_many(chunks[at : at + _FEW])
+        elif len(chunks) > _SMALL_BATCH:
+            for at in range(0, len(chunks), _SMALL_BATCH):
+                self._read_batch(chunks[at : at + _SMALL_BATCH])
         else:
             for chunk in chunks:
-                self._read(chunk)
+                self._read_chunk(chunk)
 
-    def _read_alike(self, chunks: Sequence[Any]) -> bool:
+    def _read_uniform(self, chunks: Sequence[Any]) -> bool:
         """
-        Read *chunks* if all are of the kind that nearly all are: nothing but
-        more text, more of the part before, or more arguments of an open call.
+        Read *chunks* if all are as nearly all are: nothing but more text, more
+        of the part before, or more arguments of an open call.
         """
         first = chunks[0]
         if first.__class__ is not AssistantMessage:
@@ -101,29 +105,29 @@ class Pieces:
 
         if first.tool_calls:
             at = first.tool_calls[0].index
-            opened = continued(self._facts, first.tool_calls[0])
-            arguments = None if opened is None else more_arguments(chunks, at)
-            if opened is None or arguments is None:
+            open_call = find_open_call(self._facts, first.tool_calls[0])
+            arguments = None if open_call is None else join_arguments(chunks, at)
+            if open_call is None or arguments is None:
                 return False
 
-            self._calls[opened].append(ToolCall("", "", arguments, index=at))
+            self._calls[open_call].append(ToolCall("", "", arguments, index=at))
         elif isinstance(first.content, str):
-            text = plain_text(chunks)
+            text = join_texts(chunks)
             if text is None:
                 return False
 
             self._texts.append(text)
         else:
             before = self._groups[-1][0] if self._groups else None
-            part = None if before is None else more_of(chunks, before)
+            part = None if before is None else join_parts(chunks, before)
             if part is None:
                 return False
 
-            self._add(part)
+            self._add_part(part)
 
         return True
 
-    def _read(self, chunk: Message) -> None:
+    def _read_chunk(self, chunk: Message) -> None:
         number = self._count
         if not isinstance(chunk, Message):
             raise ConcatError("chunk", None, chunk, number)
@@ -133,7 +137,7 @@ class Pieces:
 
         plain = chunk.__class__ is AssistantMessage and chunk._common is PLAIN
         if not plain or chunk.__class__ is not self._first.__class__ or not number:
-            meet(self._facts, chunk, number)
+            check_consistent(self._facts, chunk, number)
             self._commons.append(chunk._common)
 
         self._count += 1
@@ -156,20 +160,20 @@ class Pieces:
         else:
             self._in_parts = True
             for part in content:
-                self._add(part)
+                self._add_part(part)
 
-    def _add(self, part: Part) -> None:
+    def _add_part(self, part: Part) -> None:
         self._close_text()
         groups = self._groups
         if self._regroup and part.index is not None:
             spot = (part.kind, part.index)
             group = self._spots.get(spot)
-            if group is None or not continues(part, group[0]):
+            if group is None or not continues_part(part, group[0]):
                 group = self._spots[spot] = []
                 groups.append(group)
 
             group.append(part)
-        elif groups and continues(part, groups[-1][0]):
+        elif groups and continues_part(part, groups[-1][0]):
             groups[-1].append(part)
         else:
             groups.append([part])
@@ -179,7 +183,7 @@ class Pieces:
             text = "".join(self._texts)
             self._texts.clear()
             if text:
-                self._add(TextPart(text))
+                self._add_part(TextPart(text))
 
     def _add_calls(self, calls: Sequence[ToolCall], number: int) -> None:
         for call in calls:
@@ -187,9 +191,9 @@ class Pieces:
                 self._whole_calls.append(call)
                 continue
 
-            at = continued(self._facts, call)
+            at = find_open_call(self._facts, call)
             if at is None:
-                at = meet_call(self._facts, call, number)
+                at = check_call(self._facts, call, number)
 
             if at == len(self._calls):
                 self._calls.append([call])
@@ -198,7 +202,7 @@ class Pieces:
 
     def message(self) -> Message:
         """
-        What all of them are together.
+        The message that all chunks make.
 
         Raises:
             ConcatError:
@@ -208,19 +212,19 @@ class Pieces:
         if first is None:
             raise ConcatError
 
-        content = self._content()
+        content = self._merge_content()
         if self._count == 1 and not self._is_in_pieces():
             return first
 
-        fields = self._common()
+        fields = self._merge_common()
         if isinstance(first, UnknownMessage):
             return UnknownMessage(
                 first.raw, source=self._facts.get("source", ""), **fields
             )
 
         if isinstance(first, AssistantMessage):
-            fields["tool_calls"] = self._tool_calls()
-            fields["response"] = merged_responses(self._responses, self._mode)
+            fields["tool_calls"] = self._merge_tool_calls()
+            fields["response"] = merge_responses(self._responses, self._mode)
         elif isinstance(first, ToolMessage):
             fields["tool_call_id"] = first.tool_call_id
             fields["tool_name"] = self._facts.get("tool_name", "")
@@ -234,19 +238,19 @@ class Pieces:
             len(calls) > 1 for calls in self._calls
         )
 
-    def _content(self) -> str | list[Part]:
+    def _merge_content(self) -> str | list[Part]:
         if not self._in_parts:
             return "".join(self._texts)
 
         self._close_text()
-        return [merged_parts(group) for group in self._groups]
+        return [merge_parts(group) for group in self._groups]
 
-    def _tool_calls(self) -> list[ToolCall]:
-        calls = [merged_calls(pieces) for pieces in self._calls]
+    def _merge_tool_calls(self) -> list[ToolCall]:
+        calls = [merge_calls(pieces) for pieces in self._calls]
         calls.sort(key=lambda call: call.index or 0)  # stable
         return [*self._whole_calls, *calls]
 
-    def _common(self) -> dict[str, Any]:
+    def _merge_common(self) -> dict[str, Any]:
         fields: dict[str, Any] = {}
         if self._commons:
             for field in ("name", "run_id", "turn_id"):
@@ -255,7 +259,7 @@ class Pieces:
 
             times = [each.timestamp for each in self._commons]
             fields["timestamp"] = next((time for time in times if time), None)
-            fields["metadata"] = merged_maps(each.metadata for each in self._commons)
-            fields["unknown"] = merged_maps(each.unknown for each in self._commons)
+            fields["metadata"] = merge_maps(each.metadata for each in self._commons)
+            fields["unknown"] = merge_maps(each.unknown for each in self._commons)
 
         return fields
