@@ -13,12 +13,12 @@ from conversation_state.counting._registry import window_of
 __all__ = ["TokenBudget"]
 
 
-def _tokens(name: str, given: Any) -> int:
-    if given.__class__ is not int or given < 0:
-        msg = f"{name} is {given!r}; expected a number of tokens, 0 or more"
+def _check_tokens(name: str, value: Any) -> int:
+    if value.__class__ is not int or value < 0:
+        msg = f"{name} is {value!r}; expected a number of tokens, 0 or more"
         raise ValueError(msg)
 
-    return given
+    return value
 
 
 @attrs.frozen(kw_only=True, init=False)
@@ -36,16 +36,17 @@ class TokenBudget:
     Attributes:
         context_window: All the model can read and write at once, in tokens.
 
-        max_output_tokens: What is kept free for its answer. 0 if nobody says:
+        max_output_tokens: What is kept free for its answer. 0 by default:
             the registry knows windows only.
 
-        overhead: What is sent beside the messages, tool schemas say (see
+        overhead: What is sent beside the messages, such as tool schemas (see
             `count_tools`).
 
     Raises:
         ValueError:
             If there is neither a window nor a model, if the model's window is
-            not known, or if a number is negative or no integer.
+            not known, if a number is negative or no integer, or if
+            *max_output_tokens* and *overhead* leave nothing of the window.
 
         UnknownModelError:
             If the model is not known; names those written like it.
@@ -71,8 +72,8 @@ class TokenBudget:
         overhead: int = 0,
     ) -> None:
         output = 0 if max_output_tokens is None else max_output_tokens
-        _tokens("max_output_tokens", output)
-        _tokens("overhead", overhead)
+        _check_tokens("max_output_tokens", output)
+        _check_tokens("overhead", overhead)
         if context_window is None:
             if model is None:
                 msg = (
@@ -83,7 +84,16 @@ class TokenBudget:
 
             context_window = window_of(model)
 
-        _tokens("context_window", context_window)
+        _check_tokens("context_window", context_window)
+        reserved = output + overhead
+        if reserved and reserved >= context_window:
+            msg = (
+                f"max_output_tokens={output:,} and overhead={overhead:,} leave nothing "
+                f"for messages of context_window={context_window:,}; reduce them, or "
+                "use a larger window"
+            )
+            raise ValueError(msg)
+
         object.__setattr__(self, "context_window", context_window)
         object.__setattr__(self, "max_output_tokens", output)
         object.__setattr__(self, "overhead", overhead)
@@ -91,12 +101,12 @@ class TokenBudget:
     @property
     def effective_input_limit(self) -> int:
         """
-        What messages may fill, in tokens; 0 if the rest fills the window.
+        What messages may fill, in tokens.
         """
-        return max(self.context_window - self.max_output_tokens - self.overhead, 0)
+        return self.context_window - self.max_output_tokens - self.overhead
 
     def available(self, used: int = 0) -> int:
         """
-        What is left of that when *used* tokens are spent on something else.
+        What is left of that when *used* tokens are used for something else.
         """
-        return max(self.effective_input_limit - _tokens("used", used), 0)
+        return max(self.effective_input_limit - _check_tokens("used", used), 0)

@@ -1,5 +1,5 @@
 """
-Calibration: a counter scaled to what a provider really charged.
+Calibration: a counter scaled to what a provider charged.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from typing import Any
 
 import attrs
 
-from conversation_state.counting._weighing import TokenCounter, count
+from conversation_state.counting._estimate import TokenCounter, count
 from conversation_state.messages import Message
 from conversation_state.usage import Usage
 
@@ -27,7 +27,7 @@ class Calibrated:
     becomes 0.
 
     Attributes:
-        counter: The counter that is scaled; still asked once for a message.
+        counter: The counter that is scaled; still called once for a message.
 
         charged: What was charged ...
 
@@ -78,9 +78,9 @@ def calibrated(
 
     >>> from conversation_state.counting import by_characters
     >>> from conversation_state.messages import UserMessage
-    >>> said = UserMessage("When does the next train leave?")
-    >>> better = calibrated(by_characters, [([said], 12)])
-    >>> by_characters(said), better(said), better(UserMessage("Thanks!"))
+    >>> question = UserMessage("When does the next train leave?")
+    >>> better = calibrated(by_characters, [([question], 12)])
+    >>> by_characters(question), better(question), better(UserMessage("Thanks!"))
     (8, 12, 3)
     """
     if overhead.__class__ is not int or overhead < 0:
@@ -89,7 +89,7 @@ def calibrated(
 
     charged = counted = 0
     for number, sample in enumerate(samples):
-        messages, reported = _pair(number, sample)
+        messages, reported = _check_sample(number, sample)
         tokens = sum([count(message, counter) for message in messages])
         if reported <= overhead:
             msg = (
@@ -114,7 +114,7 @@ def calibrated(
     return Calibrated(counter, charged // common, counted // common)
 
 
-def _pair(number: int, sample: Any) -> tuple[list[Message], int]:
+def _check_sample(number: int, sample: Any) -> tuple[list[Message], int]:
     try:
         messages, reported = sample
         messages = list(messages)

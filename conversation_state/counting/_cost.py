@@ -4,6 +4,7 @@ Cost: a ledger priced entry by entry.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable
 from datetime import datetime
 from decimal import Decimal, localcontext
@@ -11,18 +12,21 @@ from typing import NamedTuple, Protocol
 
 import attrs
 
-from conversation_state.counting._prices import EXACT, moment, price_of
-from conversation_state.counting._registry import Found, find
+from conversation_state._wording import format_count
+from conversation_state.counting._prices import EXACT, check_moment, price_of
+from conversation_state.counting._registry import FoundModel, find_model
 from conversation_state.errors import UnknownModelError, UnpricedError
+from conversation_state.messages import Message
 from conversation_state.usage import Usage
 
-__all__ = ["Cost", "HasLedger", "Spent", "Unpriced", "cost"]
+__all__ = ["Cost", "HasLedger", "Unpriced", "UsageEntry", "cost"]
 
 
-_SHOWN = 3
+_MAX_REASONS = 3
+_NOTHING = Usage()
 
 
-class Spent(Protocol):
+class UsageEntry(Protocol):
     """
     **Protocol:** one entry of a ledger.
     """
@@ -37,14 +41,14 @@ class Spent(Protocol):
     @property
     def usage(self) -> Usage:
         """
-        What was spent.
+        The recorded usage.
         """
         ...
 
     @property
     def model(self) -> str:
         """
-        The model it was spent on; "" if nobody said.
+        The model; "" if it is unknown.
         """
         ...
 
@@ -55,16 +59,36 @@ class HasLedger(Protocol):
     """
 
     @property
-    def ledger(self) -> Iterable[Spent]:
+    def ledger(self) -> Iterable[UsageEntry]:
         """
-        What was spent, in order.
+        Its entries, in order.
+        """
+        ...
+
+
+class WithMessage(Protocol):
+    """
+    **Protocol:** one entry of a conversation.
+    """
+
+    @property
+    def id(self) -> str:
+        """
+        Its identity.
+        """
+        ...
+
+    @property
+    def message(self) -> Message:
+        """
+        What was appended.
         """
         ...
 
 
 class Unpriced(NamedTuple):
     """
-    Something that was spent, and why nobody knows what it cost.
+    A ledger entry without a price, and why.
 
     Attributes:
         entry: The ledger's entry.
@@ -72,7 +96,7 @@ class Unpriced(NamedTuple):
         why: A sentence.
     """
 
-    entry: Spent
+    entry: UsageEntry
     why: str
 
 
@@ -85,29 +109,48 @@ class Cost:
         amount: What is known, in US dollars; exact.
 
         unpriced: What is not in it, in the ledger's order.
+
+        unbilled: The entries of the conversation with a response whose usage
+            is in no ledger entry, in order; the first of several messages of
+            one response. `Aggregator.record_responses` records them.
     """
 
     amount: Decimal
     unpriced: tuple[Unpriced, ...] = ()
+    unbilled: tuple[WithMessage, ...] = ()
 
     def __str__(self) -> str:
-        amount = _dollars(self.amount)
-        if not self.unpriced:
-            return amount
+        parts = []
+        if self.unpriced:
+            parts.append(self._describe_unpriced())
 
-        number = len(self.unpriced)
-        entries = "1 entry" if number == 1 else f"{number:,} entries"
+        if self.unbilled:
+            responses = format_count(len(self.unbilled), "response")
+            total = sum([_usage_of(entry).total_tokens for entry in self.unbilled])
+            tokens = format_count(total, "token")
+            parts.append(f"{responses} ({tokens}) not in the ledger")
+
+        if self.amount or not parts:
+            parts.insert(0, _format_dollars(self.amount))
+        else:
+            parts[0] = f"unknown: {parts[0]}"
+
+        return " and ".join(parts)
+
+    def _describe_unpriced(self) -> str:
+        entries = format_count(len(self.unpriced), "entry", "entries")
         reasons = [*dict.fromkeys([each.why for each in self.unpriced])]
-        more = [f"{len(reasons) - _SHOWN:,} more reasons"] * (len(reasons) > _SHOWN)
-        why = "; ".join([*reasons[:_SHOWN], *more])
-        return f"{amount} and {entries} without a price: {why}"
+        left_out = len(reasons) - _MAX_REASONS
+        more = [format_count(left_out, "more reason")] if left_out > 0 else []
+        why = "; ".join([*reasons[:_MAX_REASONS], *more])
+        return f"{entries} without a price: {why}"
 
 
-def _dollars(amount: Decimal) -> str:
+def _format_dollars(amount: Decimal) -> str:
     """
     All digits, and two at least behind the point.
 
-    >>> _dollars(Decimal("12.50000")), _dollars(Decimal("0.0000375"))
+    >>> _format_dollars(Decimal("12.50000")), _format_dollars(Decimal("0.0000375"))
     ('$12.50', '$0.0000375')
     """
     whole, _, part = f"{amount:,f}".partition(".")
@@ -118,11 +161,17 @@ def cost(state: HasLedger, *, when: datetime | None = None) -> Cost:
     """
     What *state* cost in US dollars, entry by entry of its ledger.
 
-    All it knows of is in it, what was inherited at a fork included:
+    All entries of its ledger count, those inherited at a fork included:
     ``cost(state.turn)`` is what came since. Amounts add exactly, so the cost of
     a join is that of its distinct entries. What can't be priced is listed,
-    never taken for nothing: entries whose model nobody said, those of a model
-    that is not known, and usage without a price (see `price`).
+    never taken for nothing: entries without a model, those of a model that is
+    not known, and usage without a price (see `price`).
+
+    So are responses in the messages whose usage is in no ledger entry
+    (`Cost.unbilled`). A response is in the ledger if there is an entry under
+    its id, or under the identity of its own entry; or an entry that belongs to
+    no response, with an equal usage, as ``add_usage(usage)`` without a key
+    makes. O(messages + ledger entries).
 
     Args:
         state: Anything with a `ledger`: an `Aggregator`, a `Turn`.
@@ -137,44 +186,93 @@ def cost(state: HasLedger, *, when: datetime | None = None) -> Cost:
         ValueError:
             If *when* has no time zone.
     """
-    at = moment(when)
-    models: dict[str, Found | UnknownModelError] = {}
+    at = check_moment(when)
+    models: dict[str, FoundModel | UnknownModelError] = {}
     amount = Decimal(0)
     unpriced = []
     with localcontext(EXACT):
-        for entry in _ledger(state):
+        for entry in _read_ledger(state):
             try:
-                amount += _price(entry, models, at)
+                amount += _price_entry(entry, models, at)
             except (UnknownModelError, UnpricedError) as error:
                 unpriced.append(Unpriced(entry, str(error)))
 
-    return Cost(amount, tuple(unpriced))
+    return Cost(amount, tuple(unpriced), _find_unbilled(state))
 
 
-def _ledger(state: HasLedger) -> Iterable[Spent]:
+def _usage_of(entry: WithMessage) -> Usage:
+    """
+    What the response of *entry* reports; nothing if it reports nothing.
+    """
+    response = getattr(entry.message, "response", None)
+    usage = None if response is None else response.usage
+    return _NOTHING if usage is None else usage
+
+
+def _find_unbilled(state: HasLedger) -> tuple[WithMessage, ...]:
+    """
+    The entries of *state*, if it has any, whose response is in no ledger entry.
+    """
+    # By the id of a response or, without one, of its entry: each different
+    # usage. Some servers give every response one id.
+    responses: dict[str, dict[Usage, WithMessage]] = {}
+    keys: set[str] = set()
+    entry: WithMessage
+    for entry in getattr(state, "entries", ()):
+        usage = _usage_of(entry)
+        if usage != _NOTHING:
+            key = entry.message.response.id or entry.id  # type: ignore[attr-defined]
+            responses.setdefault(key, {}).setdefault(usage, entry)
+            keys |= {key, entry.id}
+
+    if not responses:
+        return ()
+
+    recorded = {entry.id: entry.usage for entry in state.ledger}
+    without_response = Counter(
+        [usage for key, usage in recorded.items() if key not in keys]
+    )
+    unbilled = []
+    for key, usages in responses.items():
+        if len(usages) == 1 and key in recorded:
+            continue
+
+        for usage, entry in usages.items():
+            if usage in {recorded.get(key), recorded.get(entry.id)}:
+                continue
+
+            if without_response[usage]:
+                without_response[usage] -= 1
+            else:
+                unbilled.append(entry)
+
+    return tuple(unbilled)
+
+
+def _read_ledger(state: HasLedger) -> Iterable[UsageEntry]:
     try:
         return state.ledger
     except AttributeError:
         msg = (
-            f"cost takes what has a ledger, an Aggregator say; got a "
+            f"state: expected an object with a ledger, such as an Aggregator, got a "
             f"{type(state).__name__}: {state!r:.80}"
         )
         raise TypeError(msg) from None
 
 
-def _price(
-    entry: Spent, models: dict[str, Found | UnknownModelError], when: datetime
+def _price_entry(
+    entry: UsageEntry, models: dict[str, FoundModel | UnknownModelError], when: datetime
 ) -> Decimal:
     model = entry.model
     if not model:
-        raise UnpricedError(model, "nobody said which model it was spent on")
+        raise UnpricedError(model, "its model is unknown")
 
     # A ledger has many entries and few models, and looking for near matches of
     # an unknown one takes long.
     found = models.get(model)
     if found is None:
         try:
-            found = find(model, "cost")
+            found = find_model(model, "cost")
         except UnknownModelError as error:
             found = error
 

@@ -5,32 +5,34 @@ Counting with the vocabularies of Mistral's models, which mistral-common carries
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import attrs
 
-from conversation_state.counting._weighing import Image, pieces, weigh
+from conversation_state.counting._encodings import MAX_TEXT, count_text
+from conversation_state.counting._estimate import (
+    ImageTokens,
+    estimate_media,
+    split_content,
+)
 from conversation_state.errors import MissingExtraError
 from conversation_state.messages import AssistantMessage, Message, ToolMessage
 
 __all__ = ["by_mistral"]
 
-# The patterns that split text overflow their stack somewhere behind half a
-# million blanks: longer texts are counted in pieces.
-_LONGEST = 100_000
-
 # 1,024 by 1,024 pixels in patches of 16, and a token behind each row of them;
 # Mistral knows no low detail.
-_IMAGE = Image(64 * 64 + 64, 64 * 64 + 64)
+_IMAGE = ImageTokens(64 * 64 + 64, 64 * 64 + 64)
 
 _VERSIONS = ("tekken", "v1", "v2", "v3", "v7")
 
 
 def by_mistral(
     version: str = "tekken", *, file: str | os.PathLike[str] | None = None
-) -> _ByMistral:
+) -> MistralCounter:
     """
     A counter with the vocabulary of a Mistral model, as its tokenizer does it.
 
@@ -75,135 +77,131 @@ def by_mistral(
             msg = f"by_mistral takes a version or a file, got both, {version!r} first"
             raise ValueError(msg)
 
-        return _kept(str(Path(file).absolute()), is_file=True)
+        return _load_counter(str(Path(file).absolute()))
 
     if version not in _VERSIONS:
-        msg = f"version is {version!r}; there are {', '.join(_VERSIONS)}"
+        msg = f"version is {version!r}; expected one of {', '.join(_VERSIONS)}"
         raise ValueError(msg)
 
-    return _kept(version, is_file=False)
+    return _load_counter(version)
 
 
 @lru_cache(maxsize=32)
-def _kept(name: str, *, is_file: bool) -> _ByMistral:
-    return _ByMistral(name, is_file)
+def _load_counter(vocabulary: str) -> MistralCounter:
+    """
+    One counter for each vocabulary, since counts are remembered per counter.
+    """
+    return MistralCounter(vocabulary)
 
 
-class _Frames(NamedTuple):
+class _Tokenizer(NamedTuple):
     """
     A tokenizer, and how many tokens it puts around a text of each role.
     """
 
-    tokenizer: Any
+    instruct: Any
     user: int
     system: int
 
+    def encode(self, text: str) -> list[int]:
+        encode = self.instruct.tokenizer.encode
+        return encode(text, bos=False, eos=False)  # type: ignore[no-any-return]  # untyped
+
 
 @attrs.frozen(repr=False)
-class _ByMistral:
+class MistralCounter:
     """
-    The counter: a value, as small to pickle as the name of a version.
+    The counter: a value, as small to pickle as a version or the path of a file.
     """
 
-    _name: str
-    _is_file: bool
+    _vocabulary: str
 
     def __attrs_post_init__(self) -> None:
-        _frames(self._name, is_file=self._is_file)
+        _load_tokenizer(self._vocabulary)
 
     def __call__(self, message: Message, /) -> int:
-        tokenizer, user, system = _frames(self._name, is_file=self._is_file)
-        texts, media = pieces(message)
-        tokens = weigh(media, _IMAGE) if media else 0
+        tokenizer = _load_tokenizer(self._vocabulary)
+        texts, media = split_content(message)
+        tokens = estimate_media(media, _IMAGE) if media else 0
         if isinstance(message, AssistantMessage):
             calls = message.tool_calls
             texts = texts[: len(texts) - 2 * len(calls)]
             tokens += 1  # the end of the answer
             if calls:
-                tokens += _calls(tokenizer, message)
+                tokens += _count_calls(tokenizer, message)
         elif isinstance(message, ToolMessage):
-            return tokens + _result(tokenizer, "".join(texts), message)
+            return tokens + _count_result(tokenizer, "".join(texts), message)
         else:
-            tokens += system if message.role == "system" else user
+            is_system = message.role == "system"
+            tokens += tokenizer.system if is_system else tokenizer.user
 
-        return tokens + sum([_length(tokenizer, text) for text in texts])
+        return tokens + sum([count_text(tokenizer.encode, text) for text in texts])
 
     def __repr__(self) -> str:
-        given = f"file={self._name!r}" if self._is_file else repr(self._name)
-        return f"by_mistral({given})"
+        name = self._vocabulary
+        return f"by_mistral({'' if name in _VERSIONS else 'file='}{name!r})"
 
 
-def _length(tokenizer: Any, text: str) -> int:
-    encode = tokenizer.tokenizer.encode
-    return sum(
-        [
-            len(encode(text[start : start + _LONGEST], bos=False, eos=False))
-            for start in range(0, len(text), _LONGEST)
-        ]
-    )
-
-
-def _calls(tokenizer: Any, message: AssistantMessage) -> int:
-    from mistral_common.exceptions import (  # noqa: PLC0415 - an extra
-        TokenizerException,
-    )
+def _count_calls(tokenizer: _Tokenizer, message: AssistantMessage) -> int:
     from mistral_common.protocol.instruct import (  # noqa: PLC0415 - an extra
-        messages as theirs,
-    )
-    from mistral_common.protocol.instruct import (  # noqa: PLC0415 - an extra
-        tool_calls as calls,
+        messages,
+        tool_calls,
     )
 
-    texts = [
-        text for call in message.tool_calls for text in (call.name, call.arguments)
-    ]
-    plain = sum([_length(tokenizer, text) for text in texts])
-    if max(map(len, texts)) > _LONGEST:
-        return plain
-
-    made = [
-        calls.ToolCall(
+    calls = [
+        tool_calls.ToolCall(
             id=call.id or "null",
-            function=calls.FunctionCall(name=call.name, arguments=call.arguments),
+            function=tool_calls.FunctionCall(name=call.name, arguments=call.arguments),
         )
         for call in message.tool_calls
     ]
-    try:
-        tokens = tokenizer.encode_assistant_message(
-            theirs.AssistantMessage(content=None, tool_calls=made),
-            is_before_last_user_message=False,
-        )
-    except TokenizerException:  # the first version knows no tools
-        return plain
+    answer = messages.AssistantMessage(content=None, tool_calls=calls)
+    texts = [
+        text for call in message.tool_calls for text in (call.name, call.arguments)
+    ]
+    encode = tokenizer.instruct.encode_assistant_message
+    return _count_framed(
+        tokenizer,
+        texts,
+        lambda: encode(answer, is_before_last_user_message=False)[:-1],
+    )
 
-    return len(tokens) - 1
+
+def _count_result(tokenizer: _Tokenizer, text: str, message: ToolMessage) -> int:
+    from mistral_common.protocol.instruct import messages  # noqa: PLC0415 - an extra
+
+    result = messages.ToolMessage(
+        content=text, tool_call_id=message.tool_call_id, name=message.tool_name
+    )
+    encode = tokenizer.instruct.encode_tool_message
+    return _count_framed(
+        tokenizer, [text], lambda: encode(result, is_before_last_user_message=False)[0]
+    )
 
 
-def _result(tokenizer: Any, text: str, message: ToolMessage) -> int:
+def _count_framed(
+    tokenizer: _Tokenizer, texts: list[str], encode: Callable[[], list[int]]
+) -> int:
+    """
+    How many tokens *encode* gives; those of *texts* alone where it can't.
+    """
     from mistral_common.exceptions import (  # noqa: PLC0415 - an extra
         TokenizerException,
     )
-    from mistral_common.protocol.instruct import (  # noqa: PLC0415 - an extra
-        messages as theirs,
-    )
 
-    if len(text) > _LONGEST:
-        return _length(tokenizer, text)
+    # Longer texts overflow the stack of the patterns that split them.
+    if max(map(len, texts)) <= MAX_TEXT:
+        try:
+            return len(encode())
+        except TokenizerException:  # the first version knows no tools
+            pass
 
-    result = theirs.ToolMessage(
-        content=text, tool_call_id=message.tool_call_id, name=message.tool_name
-    )
-    try:
-        return len(
-            tokenizer.encode_tool_message(result, is_before_last_user_message=False)[0]
-        )
-    except TokenizerException:  # the first version knows no tools
-        return _length(tokenizer, text)
+    return sum([count_text(tokenizer.encode, text) for text in texts])
 
 
-# As large as a hundred megabytes each.
+# Tokenizers, as large as a hundred megabytes each.
 @lru_cache(maxsize=5)
-def _frames(name: str, *, is_file: bool) -> _Frames:
+def _load_tokenizer(vocabulary: str) -> _Tokenizer:
     try:
         from mistral_common.exceptions import (  # noqa: PLC0415 - an extra
             TokenizerException,
@@ -216,36 +214,37 @@ def _frames(name: str, *, is_file: bool) -> _Frames:
             MistralTokenizer,
         )
 
-        if not is_file:
-            made = (
-                MistralTokenizer.v3(is_tekken=True)
-                if name == _VERSIONS[0]
-                else getattr(MistralTokenizer, name)()
-            )
-        elif not Path(name).is_file():
-            msg = f"there is no file {name}; by_mistral reads a vocabulary from there"
-            raise FileNotFoundError(msg)
+        if vocabulary == _VERSIONS[0]:
+            loaded = MistralTokenizer.v3(is_tekken=True)
+        elif vocabulary in _VERSIONS:
+            loaded = getattr(MistralTokenizer, vocabulary)()
         else:
-            made = _read(MistralTokenizer, name)
+            loaded = _read_file(MistralTokenizer, vocabulary)
     except ImportError:
         raise MissingExtraError("by_mistral", "mistral") from None
 
-    tokenizer = made.instruct_tokenizer
+    tokenizer = _Tokenizer(loaded.instruct_tokenizer, 0, 0)
     text = "Hi"
-    bare = _length(tokenizer, text)
-    user = tokenizer.encode_user_message(
+    bare = len(tokenizer.encode(text))
+    user = tokenizer.instruct.encode_user_message(
         UserMessage(content=text), [], is_last=True, is_first=True
     )
     try:
-        told, _ = tokenizer.encode_system_message(SystemMessage(content=text))
+        system, _ = tokenizer.instruct.encode_system_message(
+            SystemMessage(content=text)
+        )
     except (NotImplementedError, TokenizerException):
         # Up to the third version it stands in a user's message, and apart.
-        told = [0] * _length(tokenizer, f"{text}\n\n")
+        system = tokenizer.encode(f"{text}\n\n")
 
-    return _Frames(tokenizer, len(user[0]) - bare, len(told) - bare)
+    return tokenizer._replace(user=len(user[0]) - bare, system=len(system) - bare)
 
 
-def _read(tokenizer: Any, path: str) -> Any:
+def _read_file(tokenizer: Any, path: str) -> Any:
+    if not Path(path).is_file():
+        msg = f"there is no file {path}; by_mistral reads a vocabulary from there"
+        raise FileNotFoundError(msg)
+
     try:
         return tokenizer.from_file(path)
     except ImportError:

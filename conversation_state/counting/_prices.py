@@ -4,23 +4,29 @@ Prices: what a usage costs in US dollars.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
-from datetime import UTC, datetime
+from datetime import UTC, date, datetime, timedelta
 from decimal import Context, Decimal, localcontext
+from functools import cache
 from typing import TYPE_CHECKING, Any
 
-from conversation_state.counting._registry import REGISTRY, Found, find
+from conversation_state._wording import format_count
+from conversation_state.counting._registry import REGISTRY, FoundModel, find_model
 from conversation_state.errors import UnpricedError
 from conversation_state.usage import Usage
 
 if TYPE_CHECKING:
-    from genai_prices.types import ModelPrice
+    from genai_prices.types import ModelInfo, ModelPrice
 
-__all__ = ["EXACT", "moment", "price", "price_of"]
+__all__ = ["EXACT", "check_moment", "price", "price_of"]
 
 # More digits than any count times any price has, whatever the program's own
 # context says.
 EXACT = Context(prec=100)
+
+# The date of a model, as in gpt-4o-2024-08-06 and claude-3-5-sonnet-20241022.
+_DATE = re.compile(r"(?<!\d)(20\d\d)(?:-(?=\d\d-))?(\d\d)-?(\d\d)(?!\d)", re.ASCII)
 
 # What our names for parts of a prompt or a completion are in the registry's.
 _NAMES = {
@@ -38,11 +44,11 @@ _TOOL_USE = "tool_use_prompt_tokens"
 
 def price(usage: Usage, model: str, *, when: datetime | None = None) -> Decimal:
     """
-    What *usage* cost on *model*, in US dollars; exact.
+    The cost of *usage* on *model*, in US dollars; exact.
 
     The standard price from `genai-prices` (extra ``prices``), without taxes,
     discounts for batches or surcharges for speed; no network is touched.
-    Tokens read from a cache, written to one, heard, spoken or thought have
+    Tokens read from a cache or written to one, and tokens of audio or reasoning, have
     their own price where the model has one, and else that of the prompt or
     completion they are a part of.
 
@@ -53,15 +59,17 @@ def price(usage: Usage, model: str, *, when: datetime | None = None) -> Decimal:
     says so.
 
     Args:
-        usage: What was spent, in one request: prices may depend on how long a
+        usage: The usage of one request: prices may depend on how long a
             prompt was.
 
         model: The model's name, a provider before it or not: ``gpt-4o``,
             ``openai:gpt-4o``, ``groq/llama-3.3-70b-versatile``. Without one it
-            is the provider genai-prices thinks of first.
+            is the provider that genai-prices finds first.
 
         when: An aware `datetime`, for prices change, some by the hour. Now if
-            it is None.
+            it is None. A time before the model existed, as far as its name or
+            its first price has a date, has no price; else the first price is
+            that of all earlier times.
 
     Raises:
         UnknownModelError:
@@ -80,11 +88,11 @@ def price(usage: Usage, model: str, *, when: datetime | None = None) -> Decimal:
         msg = f"price takes a Usage, got a {type(usage).__name__}: {usage!r:.80}"
         raise TypeError(msg)
 
-    at = moment(when)
-    return price_of(usage, model, find(model, "price"), at)
+    at = check_moment(when)
+    return price_of(usage, model, find_model(model, "price"), at)
 
 
-def moment(when: datetime | None) -> datetime:
+def check_moment(when: datetime | None) -> datetime:
     """
     *when*, or now.
     """
@@ -105,30 +113,72 @@ def moment(when: datetime | None) -> datetime:
     return when
 
 
-def price_of(usage: Usage, model: str, found: Found, when: datetime) -> Decimal:
+def price_of(usage: Usage, model: str, found: FoundModel, when: datetime) -> Decimal:
     """
-    What *usage* cost on the model *found*, which was called *model*.
+    The cost of *usage* on the model *found*, which was called *model*.
     """
     from genai_prices.types import Usage as TheirUsage  # noqa: PLC0415 - an extra
-    from genai_prices.units import (  # noqa: PLC0415 - an extra
-        _get_registry,
-    )
 
     provider, info = found
-    units = _get_registry().units
-    counts = _counts(usage, units, model)
+    _check_existed(model, info, when)
+    units = _load_units()
+    counts = _map_counts(usage, units, model)
     _check_priced(counts, info.get_prices(when), units, model)
     try:
         with localcontext(EXACT):
-            spent = TheirUsage(**counts)
+            billed = TheirUsage(**counts)
             return info.calc_price(
-                spent, provider, genai_request_timestamp=when
+                billed, provider, genai_request_timestamp=when
             ).total_price
     except ValueError as error:
         raise UnpricedError(model, str(error)) from None
 
 
-def _counts(usage: Usage, units: Mapping[str, Any], model: str) -> dict[str, int]:
+@cache
+def _load_units() -> Mapping[str, Any]:
+    """
+    What the registry has prices for, by the names of its usage.
+    """
+    from genai_prices.data_units import unit_data  # noqa: PLC0415 - an extra
+    from genai_prices.units import UnitRegistry  # noqa: PLC0415 - an extra
+
+    return UnitRegistry(unit_data).units
+
+
+def _check_existed(model: str, info: ModelInfo, when: datetime) -> None:
+    """
+    Raise for a moment before the model existed.
+
+    The registry gives the first of a model's prices then, which is a later one.
+    """
+    prices = info.prices if isinstance(info.prices, list) else []
+    constraints = [each.constraint for each in prices]
+    if constraints and not any(
+        each is None or each.active(when) for each in constraints
+    ):
+        starts = [getattr(each, "start_date", None) for each in constraints]
+        dates = sorted(start for start in starts if start is not None)
+        if dates:
+            why = f"its first price is of {dates[0]}, and when is {when:%Y-%m-%d}"
+            raise UnpricedError(model, why)
+
+    # A day earlier somewhere on Earth.
+    day = when.astimezone(UTC).date() + timedelta(days=1)
+    for name in (model, info.id):
+        dated = _DATE.search(name)
+        if dated and (made := _date_of(dated)) and day < made:
+            why = f"the model is of {made}, and when is {when:%Y-%m-%d}"
+            raise UnpricedError(model, why)
+
+
+def _date_of(dated: re.Match[str]) -> date | None:
+    try:
+        return date(*map(int, dated.groups()))
+    except ValueError:
+        return None
+
+
+def _map_counts(usage: Usage, units: Mapping[str, Any], model: str) -> dict[str, int]:
     """
     *usage* under the registry's names.
     """
@@ -161,7 +211,8 @@ def _counts(usage: Usage, units: Mapping[str, Any], model: str) -> dict[str, int
 
     if beside > 0:
         why = (
-            f"{beside:,} tokens of its total are part of neither prompt nor completion"
+            f"{format_count(beside, 'token')} of its total "
+            f"{'is' if beside == 1 else 'are'} part of neither prompt nor completion"
         )
         raise UnpricedError(model, why)
 

@@ -17,17 +17,17 @@ if TYPE_CHECKING:
     from genai_prices.data_snapshot import DataSnapshot
     from genai_prices.types import ModelInfo, Provider
 
-__all__ = ["Found", "find", "window_of"]
+__all__ = ["FoundModel", "find_model", "window_of"]
 
-Found: TypeAlias = "tuple[Provider, ModelInfo]"
+FoundModel: TypeAlias = "tuple[Provider, ModelInfo]"
 
 REGISTRY = "genai-prices"
 
 # No model has a longer name, and comparing much longer ones takes long.
-_LONGEST = 200
+_MAX_NAME = 200
 
 
-def _snapshot(wanted: str) -> DataSnapshot:
+def _load_snapshot(wanted: str) -> DataSnapshot:
     try:
         from genai_prices.data_snapshot import (  # noqa: PLC0415 - an extra
             get_snapshot,
@@ -38,7 +38,7 @@ def _snapshot(wanted: str) -> DataSnapshot:
     return get_snapshot()
 
 
-def find(model: str, wanted: str) -> Found:
+def find_model(model: str, wanted: str) -> FoundModel:
     """
     The model called *model*, and the provider whose model it is.
 
@@ -58,20 +58,20 @@ def find(model: str, wanted: str) -> Found:
         msg = f"model is {model!r}; expected the name of a model, a str"
         raise TypeError(msg)
 
-    snapshot = _snapshot(wanted)
-    found = _lookup(snapshot, model)
+    snapshot = _load_snapshot(wanted)
+    found = _find_model(snapshot, model)
     if found is None:
-        raise UnknownModelError(model, REGISTRY, _near(snapshot, model))
+        raise UnknownModelError(model, REGISTRY, _find_similar(snapshot, model))
 
     return found
 
 
-def _lookup(snapshot: DataSnapshot, model: str) -> Found | None:
-    if len(model) > _LONGEST:
+def _find_model(snapshot: DataSnapshot, model: str) -> FoundModel | None:
+    if len(model) > _MAX_NAME:
         return None
 
     asked: list[tuple[str, str | None]] = [(model, None)]
-    provider, name = _split(model)
+    provider, name = _split_provider(model)
     if provider:
         asked.append((name, provider))
 
@@ -84,33 +84,33 @@ def _lookup(snapshot: DataSnapshot, model: str) -> Found | None:
     return None
 
 
-def _split(model: str) -> tuple[str, str]:
+def _split_provider(model: str) -> tuple[str, str]:
     """
     The provider that is named before a model's name, and the rest.
 
-    >>> _split("groq:openai/gpt-oss-20b"), _split("gpt-4o")
+    >>> _split_provider("groq:openai/gpt-oss-20b"), _split_provider("gpt-4o")
     (('groq', 'openai/gpt-oss-20b'), ('', 'gpt-4o'))
     """
     ends = [at for at in (model.find(":"), model.find("/")) if at > 0]
     return (model[: min(ends)], model[min(ends) + 1 :]) if ends else ("", model)
 
 
-def _near(snapshot: DataSnapshot, model: str) -> tuple[str, ...]:
-    provider_id, name = _split(model[:_LONGEST].lower())
+def _find_similar(snapshot: DataSnapshot, model: str) -> tuple[str, ...]:
+    provider_id, name = _split_provider(model[:_MAX_NAME].lower())
     providers = [each for each in snapshot.providers if each.id == provider_id]
     homes: dict[str, str] = {}
     for provider in providers or snapshot.providers:
         for info in provider.models:
             homes.setdefault(info.id, provider.id)
 
-    names = [name] if providers else [model[:_LONGEST].lower(), name]
-    close = [each for said in names for each in get_close_matches(said, homes)]
+    names = [name] if providers else [model[:_MAX_NAME].lower(), name]
+    close = [each for one in names for each in get_close_matches(one, homes)]
     known = []
     for each in dict.fromkeys(close):
         # Many a name is known only together with a provider's.
         full = f"{homes[each]}:{each}"
-        bare = not providers and _lookup(snapshot, each) is not None
-        if bare or _lookup(snapshot, full) is not None:
+        bare = not providers and _find_model(snapshot, each) is not None
+        if bare or _find_model(snapshot, full) is not None:
             known.append(each if bare else full)
 
     return tuple(known[:3])
@@ -124,7 +124,7 @@ def window_of(model: str) -> int:
         ValueError:
             If the registry knows the model, but not its window.
     """
-    provider, info = find(model, "TokenBudget(model=...)")
+    provider, info = find_model(model, "TokenBudget(model=...)")
     window = info.context_window
     if not window:
         msg = (

@@ -3,8 +3,8 @@ Counting with the vocabularies of OpenAI's models, from files that are here.
 
 tiktoken downloads a vocabulary when it is first asked for one. What it knows
 of its vocabularies (pattern, special tokens, address, digest) is taken from a
-copy of its own definitions, whose loader is replaced by one that only notes
-what it was asked for.
+copy of its own definitions, whose loader is replaced by one that only records
+its arguments.
 """
 
 from __future__ import annotations
@@ -21,34 +21,22 @@ from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-import attrs
-
-from conversation_state.counting._weighing import OPENAI_IMAGE, pieces, weigh
+from conversation_state.counting._encodings import EncodingCounter
 from conversation_state.errors import (
     MissingExtraError,
     MissingVocabularyError,
     UnknownModelError,
 )
-from conversation_state.messages import Message, UnknownMessage
 
 if TYPE_CHECKING:
     from tiktoken import Encoding
 
-__all__ = ["LONGEST", "by_tiktoken"]
-
-# The patterns that split text overflow their stack somewhere behind half a
-# million blanks: longer texts are counted in pieces.
-LONGEST = 100_000
-
-_A_MESSAGE, _A_NAME = 3, 1
+__all__ = ["by_tiktoken"]
 
 
 def by_tiktoken(
-    model: str | None = None,
-    *,
-    files: str | os.PathLike[str] | None = None,
-    encoding: Encoding | None = None,
-) -> _ByTiktoken:
+    model: str, *, files: str | os.PathLike[str] | None = None
+) -> EncodingCounter:
     """
     A counter with the vocabulary of an OpenAI *model*, from a file.
 
@@ -56,122 +44,59 @@ def by_tiktoken(
     counters of one vocabulary are equal, so what was counted once stays
     counted. Needs the extra ``tiktoken``.
 
-    A message is its texts, reasoning, refusals, names and arguments of calls
-    and what else `by_characters` counts, with its estimates for media; its
-    role; its name and a token for that; and 3 tokens around it. What a request
-    adds on its own, 3 tokens for the answer to begin with and tool schemas
-    (`count_tools`), belongs into the `overhead` of a budget. Special tokens in
-    a text are text. A text of more than 100,000 code points is counted in
-    pieces of that length, which may add a token for each.
+    Counts as `by_encoding`; special tokens in a text are text.
 
     Args:
-        model: A model, ``gpt-4o`` say, or a vocabulary, ``o200k_base`` say.
+        model: A model, ``gpt-4o`` for example, or a vocabulary,
+            ``o200k_base``.
 
-        files: The vocabulary's file, ``o200k_base.tiktoken`` say, or a folder
-            that holds it, under that name or the one of tiktoken's cache. If
-            it is None: the folder that ``TIKTOKEN_CACHE_DIR`` names, or where
-            tiktoken keeps its files on this machine.
-
-        encoding: Instead of a model: a `tiktoken.Encoding`, for a vocabulary
-            of your own.
+        files: The vocabulary's file, ``o200k_base.tiktoken`` for example, or a
+            folder that holds it, under that name or the one of tiktoken's
+            cache. If it is None: the folder that ``TIKTOKEN_CACHE_DIR`` names,
+            or where tiktoken keeps its files on this machine.
 
     Raises:
         UnknownModelError:
             If tiktoken does not know the model; names those written like it.
 
         MissingVocabularyError:
-            If the file is not there; names it, and where it can be had.
+            If the file is not there; names it, and where to download it.
 
         ValueError:
-            If the file is not what tiktoken says it should be, or there are
-            both or neither of *model* and *encoding*.
+            If the file is not what tiktoken expects.
 
         MissingExtraError:
             If the extra is not installed.
-
-    Source:
-        3 tokens for a message and 1 for a name are what OpenAI's cookbook
-        tells of all chat models since gpt-3.5-turbo-0613. How calls and tools
-        are written to the model it does not tell.
     """
-    if (model is None) == (encoding is None):
-        given = "neither" if model is None else "both"
-        msg = f"by_tiktoken takes a model or an encoding, got {given}"
-        raise ValueError(msg)
-
-    if encoding is not None:
-        if files is not None:
-            msg = "by_tiktoken takes no files beside an encoding, which has been read"
-            raise ValueError(msg)
-
-        if not callable(getattr(encoding, "encode_ordinary", None)):
-            msg = f"encoding is {encoding!r:.80}; expected a tiktoken.Encoding"
-            raise TypeError(msg)
-
-        return _ByTiktoken(encoding)
-
-    name = _vocabulary_of(model)
-    return _from_file(name, str(_found(name, files)))
+    name = _find_vocabulary(model)
+    return _load_counter(VocabularyFile(name, str(_find_file(name, files))))
 
 
-@lru_cache(maxsize=32)
-def _from_file(name: str, path: str) -> _ByTiktoken:
-    return _ByTiktoken(_File(name, path))
-
-
-class _File(NamedTuple):
+class VocabularyFile(NamedTuple):
     """
-    Where an encoding can be read, here or in another process.
+    An encoding by the file it is read from, here or in another process.
     """
 
     name: str
     path: str
 
+    def __call__(self, text: str) -> list[int]:
+        return _read_vocabulary(self).encode_ordinary(text)
 
-@attrs.frozen(repr=False)
-class _ByTiktoken:
+    def counter_repr(self) -> str:
+        return f"by_tiktoken({self.name!r}, files={self.path!r})"
+
+
+@lru_cache(maxsize=32)
+def _load_counter(file: VocabularyFile) -> EncodingCounter:
     """
-    The counter: a value, as small to pickle as the name of a file.
+    One counter for each vocabulary, since counts are remembered per counter.
     """
-
-    _of: Any  # a _File, or an Encoding
-
-    def __attrs_post_init__(self) -> None:
-        _encoding(self._of)
-
-    def __call__(self, message: Message, /) -> int:
-        encode = _encoding(self._of).encode_ordinary
-        texts, media = pieces(message)
-        if not isinstance(message, UnknownMessage):
-            texts.append(message.role)
-
-        tokens = _A_MESSAGE
-        if message.name:
-            texts.append(message.name)
-            tokens += _A_NAME
-
-        for text in texts:
-            if len(text) <= LONGEST:
-                tokens += len(encode(text))
-            else:
-                for start in range(0, len(text), LONGEST):
-                    tokens += len(encode(text[start : start + LONGEST]))
-
-        return tokens + weigh(media, OPENAI_IMAGE) if media else tokens
-
-    def __repr__(self) -> str:
-        of = self._of
-        if isinstance(of, _File):
-            return f"by_tiktoken({of.name!r}, files={of.path!r})"
-
-        return f"by_tiktoken(encoding={of!r})"
+    _read_vocabulary(file)  # raises for a file that is not one
+    return EncodingCounter(file)  # type: ignore[arg-type]  # taken for a tuple only
 
 
-def _encoding(of: Any) -> Encoding:
-    return _read(of) if isinstance(of, _File) else of
-
-
-class _Definition(NamedTuple):
+class VocabularyDefinition(NamedTuple):
     """
     What tiktoken knows of a vocabulary without having read it.
     """
@@ -181,12 +106,12 @@ class _Definition(NamedTuple):
     fields: dict[str, Any]
 
 
-# As large as a dozen megabytes each.
+# Vocabularies, as large as a dozen megabytes each.
 @lru_cache(maxsize=8)
-def _read(file: _File) -> Encoding:
+def _read_vocabulary(file: VocabularyFile) -> Encoding:
     from tiktoken import Encoding  # noqa: PLC0415 - an extra
 
-    definition = _definition(file.name)
+    definition = _read_definition(file.name)
     try:
         data = Path(file.path).read_bytes()
     except FileNotFoundError:
@@ -197,15 +122,15 @@ def _read(file: _File) -> Encoding:
         msg = (
             f"{file.path} is not the vocabulary {file.name}: its SHA-256 is {digest} "
             f"and should be {definition.digest}. Download {definition.url} again; for "
-            "a vocabulary of your own give an encoding"
+            "a vocabulary of your own use by_encoding"
         )
         raise ValueError(msg)
 
-    ranks = _ranks(data, file.path)
+    ranks = _parse_ranks(data, file.path)
     return Encoding(**{**definition.fields, "mergeable_ranks": ranks})
 
 
-def _ranks(data: bytes, path: str) -> dict[bytes, int]:
+def _parse_ranks(data: bytes, path: str) -> dict[bytes, int]:
     ranks = {}
     for number, line in enumerate(data.splitlines(), 1):
         if line:
@@ -219,9 +144,9 @@ def _ranks(data: bytes, path: str) -> dict[bytes, int]:
     return ranks
 
 
-def _definitions() -> ModuleType:
+def _load_definitions() -> ModuleType:
     """
-    A copy of tiktoken's own definitions, for nobody else to see.
+    A copy of tiktoken's own definitions, which no other code sees.
     """
     try:
         spec = find_spec("tiktoken_ext.openai_public")
@@ -237,8 +162,11 @@ def _definitions() -> ModuleType:
 
 
 @lru_cache(maxsize=32)
-def _definition(name: str) -> _Definition:
-    module = _definitions()
+def _read_definition(name: str) -> VocabularyDefinition:
+    """
+    What tiktoken defines for an encoding: its file, its pattern, special tokens.
+    """
+    module = _load_definitions()
     asked: list[tuple[str, str]] = []
 
     def load(url: str, expected_hash: str) -> dict[bytes, int]:
@@ -250,14 +178,14 @@ def _definition(name: str) -> _Definition:
     module.load_tiktoken_bpe = load  # type: ignore[attr-defined]
     fields = module.ENCODING_CONSTRUCTORS[name]()
     ((url, digest),) = asked
-    return _Definition(url, digest, fields)
+    return VocabularyDefinition(url, digest, fields)
 
 
 # The same vocabulary, whose own files are of an older kind.
 _ALIASES = {"gpt2": "r50k_base"}
 
 
-def _vocabulary_of(model: Any) -> str:
+def _find_vocabulary(model: Any) -> str:
     """
     The name of the vocabulary that *model* is, or has.
     """
@@ -273,7 +201,7 @@ def _vocabulary_of(model: Any) -> str:
     except ImportError:
         raise MissingExtraError("by_tiktoken", "tiktoken") from None
 
-    names = list(_definitions().ENCODING_CONSTRUCTORS)
+    names = list(_load_definitions().ENCODING_CONSTRUCTORS)
     if model in names:
         name = model
     else:
@@ -286,12 +214,12 @@ def _vocabulary_of(model: Any) -> str:
     return _ALIASES.get(name, name)
 
 
-def _found(name: str, files: str | os.PathLike[str] | None) -> Path:
+def _find_file(name: str, files: str | os.PathLike[str] | None) -> Path:
     """
     The file of the vocabulary *name*.
     """
-    url = _definition(name).url
-    given = Path(_cache() if files is None else files).absolute()
+    url = _read_definition(name).url
+    given = Path(_find_cache() if files is None else files).absolute()
     places = (given,)
     if files is None or given.is_dir():
         key = sha1(url.encode(), usedforsecurity=False).hexdigest()
@@ -304,7 +232,7 @@ def _found(name: str, files: str | os.PathLike[str] | None) -> Path:
     raise MissingVocabularyError(name, url, tuple(map(str, places)))
 
 
-def _cache() -> str:
+def _find_cache() -> str:
     """
     Where tiktoken keeps what it downloaded.
     """

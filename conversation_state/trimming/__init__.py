@@ -1,20 +1,30 @@
 """
-Trimming: what the model gets to see.
+Trimming: the part of a conversation that the model gets.
 
-A `TrimContext` is a view over the messages of a state: it says which of them
-are kept and why the others are not, and never touches what was said. What
-lives here: the view, the steps that narrow it, and when a provider would
-refuse it. What does not: how many tokens a message fills (`counting`).
+A `TrimContext` is a view over the messages of a state: it lists which of them
+are kept and why the others are not, and never changes the state. What is here:
+the view, the steps that narrow it, and when a provider would refuse it. What
+is not: how many tokens a message fills (`counting`).
 
-How `fit` can be quick: while messages are weighed, a `_Survey` notes where a
-valid run to the end may start, and how many tokens come before. Surveys are
-folds, so the log remembers them with every block (`Log.fold`), and fitting
-the next state looks at what is new and bisects the rest.
+Why `fit` is fast: while tokens are counted, a `Survey` collects where a valid
+run to the end may start, and how many tokens come before. Surveys are folds,
+so the log remembers them with every block (`Log.fold`), and fitting the next
+state reads what is new and bisects the rest.
 """
 
 from conversation_state.trimming._compact import acompact, compact
+from conversation_state.trimming._elements import (
+    BEFORE_USER,
+    COMPACTED,
+    INVALID,
+    OVER_BUDGET,
+    OVER_COUNT,
+    REMOVED,
+    Dropped,
+    Element,
+    StepFailure,
+)
 from conversation_state.trimming._fit import fit
-from conversation_state.trimming._flaws import Flaw
 from conversation_state.trimming._keep import keep_first_and_last, keep_last
 from conversation_state.trimming._prefix import SharedPrefix
 from conversation_state.trimming._properties import (
@@ -28,43 +38,35 @@ from conversation_state.trimming._properties import (
 )
 from conversation_state.trimming._repair import repair
 from conversation_state.trimming._rolling import arolling_summary, rolling_summary
-from conversation_state.trimming._shown import (
-    COMPACTED,
-    NOT_VALID,
-    OVER_BUDGET,
-    OVER_COUNT,
-    REMOVED,
-    Dropped,
-    Element,
-    Failure,
-)
 from conversation_state.trimming._tool_results import (
     clear_tool_results,
     shorten_tool_results,
 )
 from conversation_state.trimming._trimmer import Trimmer, atrim, trim
+from conversation_state.trimming._validity import Flaw
 from conversation_state.trimming._view import AsyncStep, Step, TrimContext
 
 __all__ = [
-    "AsyncStep",
+    "BEFORE_USER",
     "CALLS_KEEP_RESULTS",
     "COMPACTED",
-    "Dropped",
-    "Element",
-    "Failure",
-    "Flaw",
-    "NOT_VALID",
+    "INVALID",
     "OVER_BUDGET",
     "OVER_COUNT",
     "PROPERTIES",
-    "Property",
     "REASONING_STAYS",
     "REMOVED",
     "RESULTS_FOLLOW_CALLS",
     "STARTS_ON_USER",
     "SYSTEM_IN_FRONT",
+    "AsyncStep",
+    "Dropped",
+    "Element",
+    "Flaw",
+    "Property",
     "SharedPrefix",
     "Step",
+    "StepFailure",
     "TrimContext",
     "Trimmer",
     "acompact",

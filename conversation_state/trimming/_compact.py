@@ -18,25 +18,29 @@ from conversation_state.messages import (
     SystemMessage,
     UserMessage,
 )
-from conversation_state.trimming._flaws import NOBODY, pair
-from conversation_state.trimming._marks import marked
-from conversation_state.trimming._properties import between_groups
+from conversation_state.trimming._elements import StepFailure, add_mark, read_mark
+from conversation_state.trimming._properties import group_boundaries
+from conversation_state.trimming._selection import Selection
+from conversation_state.trimming._validity import NO_OPEN_CALLS, check_pairing
 from conversation_state.trimming._view import AsyncStep, Step, TrimContext
+from conversation_state.usage import Usage
 
 __all__ = [
     "AsyncSummarise",
-    "Plan",
     "Summarise",
+    "SummaryPlan",
     "acompact",
-    "asked",
-    "awaited",
+    "check_sync",
+    "close_coroutine",
     "compact",
-    "drop",
-    "joints",
-    "only_sync",
+    "find_group_boundaries",
+    "read_mark_replaced",
+    "read_replaced",
+    "summarise_async",
+    "summarise_sync",
 ]
 
-_FEW = 4  # so many positions are told in an error
+_MAX_POSITIONS = 4  # listed in an error
 
 Summarise: TypeAlias = Callable[[tuple[Message, ...]], str | Message]
 AsyncSummarise: TypeAlias = Callable[
@@ -44,18 +48,18 @@ AsyncSummarise: TypeAlias = Callable[
 ]
 
 
-class Plan(NamedTuple):
+class SummaryPlan(NamedTuple):
     """
-    What is to become one message.
+    Which messages of a view a summary will replace.
 
     Attributes:
-        step: Whose plan it is.
+        step: The step that made this plan.
 
         context: The view, which stays if there is no summary.
 
         seqs: The positions, in order.
 
-        mark: What the summary says about itself beside what it stands for.
+        mark: What the metadata of the summary says beside what it stands for.
     """
 
     step: object
@@ -68,140 +72,198 @@ class Plan(NamedTuple):
         """
         What is shown there.
         """
-        at = self.context._at
+        at = self.context._selection.messages_at
         return tuple([message for seq in self.seqs for message in at(seq)])
 
     def failed(self, error: Exception) -> TrimContext:
-        return self.context._failing(self.step, error)
+        return self.context._with_failures(StepFailure(self.step, error))
 
-    def done(self, given: object) -> TrimContext:
+    def done(self, summary: object) -> TrimContext:
         """
-        The view with the summary *given*, or a failure if that is none.
+        The view with *summary*, or with a failure if it can't be one.
         """
-        what = _what_is_wrong(given)
-        if what:
-            return self.failed(CompactionError(what, self.seqs))
+        context = self.context
+        response = summary.response if isinstance(summary, AssistantMessage) else None
+        if response is not None and response.usage not in {None, Usage()}:
+            responses = (*context.summary_responses, response)
+            context = attrs.evolve(context, summary_responses=responses)
+            return self._replace(context=context)._put_summary(summary)
 
-        message: Any = given
-        if isinstance(given, str):
+        return self._put_summary(summary)
+
+    def _put_summary(self, summary: object) -> TrimContext:
+        problem = _summary_problem(summary)
+        if problem:
+            return self.failed(CompactionError(problem, self.seqs))
+
+        message: Any = summary
+        if isinstance(summary, str):
             try:
-                message = UserMessage(given)
+                message = UserMessage(summary)
             except InvalidMessageError as error:
                 return self.failed(error)
 
-        context = self.context
-        spans = context._stands_for(self.seqs)
-        ids = [context._entries[seq].id for span in spans for seq in span]
+        selection = self.context._selection
+        spans = selection.stands_for(self.seqs)
+        ids = [selection.entries[seq].id for span in spans for seq in span]
         mark = {
-            "compacted": [one for one in ids if one],
+            "compacted": [entry_id for entry_id in ids if entry_id],
             "seqs": [[span.start, span.stop] for span in spans],
             **self.mark,
         }
-        return context._summing_up(self.seqs, marked(message, mark), spans)
+        replaced = read_replaced(selection, self.seqs)
+        if replaced:
+            mark["replaced"] = sorted(replaced)
 
-
-def _what_is_wrong(given: object) -> str:
-    """
-    Why *given* is no summary; "" if it is one.
-    """
-    if isinstance(given, str):
-        return "" if given.strip() else f"summarise gave a blank text, {given!r:.80}"
-
-    if isinstance(given, (UserMessage, AssistantMessage, SystemMessage)):
-        if isinstance(given, AssistantMessage) and given.tool_calls:
-            return "summarise gave a message that calls tools, which nobody answers"
-
-        blank = not given.text.strip() and len(given.parts) == sum(
-            part.kind == "text" for part in given.parts
+        marked = add_mark(message, mark)
+        return self.context._with_selection(
+            selection.summarise(self.seqs, marked, spans)
         )
-        return "summarise gave a message that says nothing" if blank else ""
+
+
+def read_mark_replaced(message: Message) -> frozenset[int]:
+    """
+    The positions whose message was replaced in what the summary *message* was
+    made of.
+    """
+    try:
+        return frozenset(read_mark(message).get("replaced", ()))
+    except TypeError:
+        return frozenset()
+
+
+def read_replaced(selection: Selection, seqs: Iterable[int]) -> set[int]:
+    """
+    The positions among *seqs* whose message a caller's step replaced, and
+    those that were replaced in what summaries there were made of.
+    """
+    found: set[int] = set()
+    for seq in seqs:
+        replacement = selection.replaced.get(seq)
+        if replacement is None:
+            continue
+
+        if replacement.stands_for:
+            found |= read_mark_replaced(replacement.messages[0])
+        elif not all(map(read_mark, replacement.messages[-1:])):
+            found.add(seq)
+
+    return found
+
+
+def _summary_problem(summary: object) -> str:
+    """
+    Why *summary* can't stand for messages; "" if it can.
+    """
+    if isinstance(summary, str):
+        return (
+            "" if summary.strip() else f"summarise gave a blank text, {summary!r:.80}"
+        )
+
+    if isinstance(summary, (UserMessage, AssistantMessage, SystemMessage)):
+        if isinstance(summary, AssistantMessage) and summary.tool_calls:
+            return (
+                "summarise gave a message that calls tools, and a summary has no "
+                "results for them"
+            )
+
+        blank = not summary.text.strip() and len(summary.parts) == sum(
+            part.kind == "text" for part in summary.parts
+        )
+        return "summarise gave an empty message" if blank else ""
 
     return (
-        f"summarise gave {given!r:.80}; expected a text, or a message of a user, "
+        f"summarise gave {summary!r:.80}; expected a text, or a message of a user, "
         "the assistant or the system"
     )
 
 
-def joints(context: TrimContext) -> dict[int, bool]:
+def find_group_boundaries(selection: Selection) -> dict[int, bool]:
     """
-    Every position shown, and -1 for the end: whether a group may end before it.
+    Every position shown, and -1 for the end: whether a group of calls and
+    results may end before it.
 
-    The end is no joint if calls before it are about to be answered.
+    It may not at the end if calls there have no results yet.
     """
-    pairs = list(context._pairs())
-    safe = {*between_groups([message for _, message in pairs])}
+    pairs = list(selection.pairs())
+    safe = {*group_boundaries([message for _, message in pairs])}
     found: dict[int, bool] = {}
-    group = NOBODY
+    open_calls = NO_OPEN_CALLS
     for at, (seq, message) in enumerate(pairs):
         found.setdefault(seq, at in safe)
-        group, _ = pair(group, seq, message)
+        open_calls, _ = check_pairing(open_calls, seq, message)
 
-    found[-1] = not group.pending
+    found[-1] = not open_calls.pending
     return found
 
 
-def asked(step: str, summarise: Any, plan: Plan) -> TrimContext:
+def summarise_sync(step: str, summarise: Any, plan: SummaryPlan) -> TrimContext:
     """
-    The view *plan* comes to, if *summarise* answers at once.
-    """
-    try:
-        given = summarise(plan.messages)
-    except Exception as error:  # noqa: BLE001 - told, whatever it is
-        return plan.failed(error)
-
-    if isawaitable(given):
-        drop(given)
-        raise TypeError(_only_async(step, summarise))
-
-    return plan.done(given)
-
-
-async def awaited(summarise: Any, plan: Plan) -> TrimContext:
-    """
-    The same, if it may have to be waited for.
+    The view that *plan* gives with what *summarise* returns.
     """
     try:
-        given = summarise(plan.messages)
-        if isawaitable(given):
-            given = await given
-    except Exception as error:  # noqa: BLE001 - told, whatever it is
+        summary = summarise(plan.messages)
+    except Exception as error:  # noqa: BLE001 - listed in the view
         return plan.failed(error)
 
-    return plan.done(given)
+    if isawaitable(summary):
+        close_coroutine(summary)
+        raise TypeError(_explain_async(step, summarise))
+
+    return plan.done(summary)
 
 
-def only_sync(step: str, summarise: Any) -> None:
-    _only_function(step, summarise)
+async def summarise_async(summarise: Any, plan: SummaryPlan) -> TrimContext:
+    """
+    The same where *summarise* may be async.
+    """
+    try:
+        summary = summarise(plan.messages)
+        if isawaitable(summary):
+            summary = await summary
+    except Exception as error:  # noqa: BLE001 - listed in the view
+        return plan.failed(error)
+
+    return plan.done(summary)
+
+
+def check_sync(step: str, summarise: Any) -> None:
+    _check_function(step, summarise)
     call = getattr(summarise, "__call__", None)  # noqa: B004 - an object's own, for async ones
     if iscoroutinefunction(summarise) or iscoroutinefunction(call):
-        raise TypeError(_only_async(step, summarise))
+        raise TypeError(_explain_async(step, summarise))
 
 
-def _only_function(step: str, summarise: Any) -> None:
+def _check_function(step: str, summarise: Any) -> None:
     if not callable(summarise):
-        msg = f"{step} takes a function from messages to a text; got {summarise!r:.80}"
+        msg = (
+            f"summarise of {step}: expected a function from messages to a text, got "
+            f"{summarise!r:.80}"
+        )
         raise TypeError(msg)
 
 
-def _only_async(step: str, summarise: Any) -> str:
+def _explain_async(step: str, summarise: Any) -> str:
     return (
-        f"{summarise!r} has to be awaited, and {step} can't; use a{step}, and atrim "
-        "or Trimmer.acall instead of trim or a call"
+        f"summarise of {step}: expected a synchronous function, got {summarise!r}, "
+        f"which has to be awaited; use a{step}, with atrim or Trimmer.acall"
     )
 
 
-def drop(given: Any) -> None:
-    # A coroutine that is not awaited would warn about it.
-    if hasattr(given, "close"):
-        given.close()
+def close_coroutine(awaitable: Any) -> None:
+    # A coroutine that is never awaited warns when it is collected.
+    if hasattr(awaitable, "close"):
+        awaitable.close()
 
 
-def _positions(step: str, seqs: Iterable[int]) -> range | frozenset[int]:
+def _check_positions(step: str, seqs: Iterable[int]) -> range | frozenset[int]:
     if isinstance(seqs, range):
         return seqs
 
     if isinstance(seqs, (str, bytes)) or not isinstance(seqs, Iterable):
-        msg = f"{step} takes positions, range(2, 9) say; got {seqs!r:.80}"
+        msg = (
+            f"seqs of {step}: expected positions such as range(2, 9), got {seqs!r:.80}"
+        )
         raise TypeError(msg)
 
     return frozenset(map(index, seqs))
@@ -213,8 +275,11 @@ class _Compact:
     summarise: Summarise
 
     def __call__(self, context: TrimContext) -> TrimContext:
-        plan = _plan(self, self.seqs, context)
-        return context if plan is None else asked("compact", self.summarise, plan)
+        plan = _plan_summary(self, self.seqs, context)
+        if plan is None:
+            return context
+
+        return summarise_sync("compact", self.summarise, plan)
 
 
 @attrs.frozen
@@ -223,15 +288,15 @@ class _ACompact:
     summarise: AsyncSummarise
 
     async def __call__(self, context: TrimContext) -> TrimContext:
-        plan = _plan(self, self.seqs, context)
-        return context if plan is None else await awaited(self.summarise, plan)
+        plan = _plan_summary(self, self.seqs, context)
+        return context if plan is None else await summarise_async(self.summarise, plan)
 
 
-def _plan(
+def _plan_summary(
     step: object, wanted: range | frozenset[int], context: TrimContext
-) -> Plan | None:
-    places = joints(context)
-    shown = list(places)[:-1]
+) -> SummaryPlan | None:
+    boundaries = find_group_boundaries(context._selection)
+    shown = list(boundaries)[:-1]
     seqs = tuple([seq for seq in shown if seq in wanted])
     if not seqs:
         return None
@@ -239,41 +304,40 @@ def _plan(
     between = [seq for seq in shown if seqs[0] <= seq <= seqs[-1]]
     missing = tuple(sorted(set(between).difference(seqs)))
     if missing:
-        what = f"the view shows {_listed(missing)} between them, which would be lost"
-        raise CompactionError(what, seqs)
+        first = [f"messages[{seq}]" for seq in missing[:_MAX_POSITIONS]]
+        more = ["…"] * (len(missing) > _MAX_POSITIONS)
+        listed = ", ".join([*first, *more])
+        problem = f"the view shows {listed} between them, which would be lost"
+        raise CompactionError(problem, seqs)
 
     after = shown.index(seqs[-1]) + 1
-    behind = shown[after] if after < len(shown) else -1
-    for place, where in ((seqs[0], "start"), (behind, "stop")):
-        if not places[place]:
-            safe = [seq for seq in shown if places[seq]]
-            if places[-1]:
+    stop = shown[after] if after < len(shown) else -1
+    for name, place in (("start", seqs[0]), ("stop", stop)):
+        if not boundaries[place]:
+            safe = [seq for seq in shown if boundaries[seq]]
+            if boundaries[-1]:
                 safe.append(shown[-1] + 1)
 
-            raise CompactionError(_parted(where, place, seqs, safe), seqs)
+            if name == "start":
+                safe = [seq for seq in safe if seq <= seqs[-1]]
+            else:
+                safe = [seq for seq in safe if seq > seqs[0]]
 
-    return Plan(step, context, seqs, {})
+            raise CompactionError(_split_group_problem(name, place, safe), seqs)
+
+    return SummaryPlan(step, context, seqs, {})
 
 
-def _listed(seqs: tuple[int, ...]) -> str:
-    few = [f"messages[{seq}]" for seq in seqs[:_FEW]]
-    return ", ".join([*few, "…"] if len(seqs) > _FEW else few)
-
-
-def _parted(where: str, place: int, seqs: tuple[int, ...], safe: list[int]) -> str:
+def _split_group_problem(name: str, place: int, safe: list[int]) -> str:
     if place < 0:
-        return "the calls at the end are about to be answered; end before them"
+        return "the calls at the end have no results yet; stop before them"
 
-    if where == "start":
-        safe = [seq for seq in safe if seq <= seqs[-1]]
-    else:
-        safe = [seq for seq in safe if seq > seqs[0]]
-
-    near = sorted(sorted(safe, key=lambda seq: abs(seq - place))[:_FEW])
-    instead = f"; {where} at {' or '.join(map(str, near))}, say" if near else ""
+    nearest = sorted(safe, key=lambda seq: abs(seq - place))[:_MAX_POSITIONS]
+    choices = " or ".join(map(str, sorted(nearest)))
+    advice = f"; {name} at {choices}, for example" if choices else ""
     return (
-        f"messages[{place}] is among the answers to calls, which would be parted "
-        f"from them{instead}"
+        f"messages[{place}] is among the results of calls, which would be separated "
+        f"from them{advice}"
     )
 
 
@@ -281,15 +345,23 @@ def compact(seqs: Iterable[int], summarise: Summarise) -> Step:
     """
     A step that puts one message in the place of those at *seqs*.
 
-    The message stands at the first of their positions and says in its
-    metadata what it stands for: under ``"conversation_state"``,
+    The message stands at the first of their positions and has in its metadata
+    what it stands for: under ``"conversation_state"``,
     ``"compacted"`` lists the identities of the entries (none for messages
     that are in no state), ``"seqs"`` their positions as pairs of start and
     stop. They are listed as dropped, ``compacted``. A compaction that covers
     a summary stands for what that stood for.
 
-    If *summarise* raises, or gives nothing, the view shows what it showed,
-    and its `TrimContext.failures` tell the error.
+    If *summarise* raises, or returns nothing, the view shows what it showed,
+    and its `TrimContext.failures` have the error. The usage of a summary is not
+    in the ledger: where *summarise* returns the model's own response, an
+    `AssistantMessage` whose `ResponseMeta.usage` is known,
+    `TrimContext.summary_responses` has it, to be recorded with
+    `Aggregator.add_usage`.
+
+    If a later step raises, the error has the attributes ``summaries`` and
+    ``summary_responses`` of the view until then, so that no recorded usage is
+    lost: give ``error.summaries`` to the next turn as *previous*.
 
     Costs O(messages kept).
 
@@ -297,32 +369,32 @@ def compact(seqs: Iterable[int], summarise: Summarise) -> Step:
         seqs: Positions; those the view does not show are left alone. It must
             show nothing else between the first and the last.
 
-        summarise: Gets the messages as the view shows them, and gives a text,
+        summarise: Gets the messages as the view shows them, and returns a text,
             which becomes a user's message, or a message of a user, the
             assistant or the system.
 
     Raises:
         TypeError:
-            If *seqs* are no positions, or *summarise* is no function, or one
+            If *seqs* aren't positions, or *summarise* isn't a function, or one
             that has to be awaited (`acompact`).
 
         CompactionError:
-            By the step, if calls would be parted from their results, or
+            By the step, if calls would be separated from their results, or
             something that the view shows between the messages would be lost.
 
     >>> from conversation_state.trimming import trim
-    >>> said = [UserMessage("Hi."), AssistantMessage("Hello."), UserMessage("Bye.")]
-    >>> view = trim(said, None, compact(range(2), lambda said: "They greet."))
+    >>> greeting = [UserMessage("Hi."), AssistantMessage("Hello."), UserMessage("Bye.")]
+    >>> view = trim(greeting, None, compact(range(2), lambda messages: "They greet."))
     >>> [message.text for message in view], view.dropped[0]
     (['They greet.', 'Bye.'], Dropped(seq=0, reason='compacted'))
     """
-    only_sync("compact", summarise)
-    return _Compact(_positions("compact", seqs), summarise)
+    check_sync("compact", summarise)
+    return _Compact(_check_positions("compact", seqs), summarise)
 
 
 def acompact(seqs: Iterable[int], summarise: AsyncSummarise) -> AsyncStep:
     """
-    The same for a *summarise* that has to be awaited; a step for `atrim`.
+    The same for an async *summarise*; a step for `atrim`.
     """
-    _only_function("acompact", summarise)
-    return _ACompact(_positions("acompact", seqs), summarise)
+    _check_function("acompact", summarise)
+    return _ACompact(_check_positions("acompact", seqs), summarise)

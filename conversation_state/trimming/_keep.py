@@ -1,5 +1,5 @@
 """
-Keeping so many messages, and no group of calls and results in part.
+Keeping a number of messages, and no group of calls and results in part.
 """
 
 from __future__ import annotations
@@ -8,80 +8,81 @@ from bisect import bisect_left
 
 import attrs
 
-from conversation_state.trimming._fit import cuts_of, whole_number
-from conversation_state.trimming._flaws import NOBODY, pair
-from conversation_state.trimming._shown import NOT_VALID, OVER_COUNT, Range
+from conversation_state.trimming._elements import (
+    OVER_COUNT,
+    DroppedRange,
+    check_integer,
+)
+from conversation_state.trimming._fit import ValidStarts
 from conversation_state.trimming._survey import seq_of
+from conversation_state.trimming._validity import NO_OPEN_CALLS, check_pairing
 from conversation_state.trimming._view import Step, TrimContext
 
 __all__ = ["keep_first_and_last", "keep_last"]
 
 
 @attrs.frozen
-class _Keep:
+class _KeepCount:
     first: int
     last: int
     keep_system: bool
     start_on_user: bool
 
     def __call__(self, context: TrimContext) -> TrimContext:
-        survey = context._survey()
+        selection = context._selection
+        survey = selection.survey()
         if not survey.size:
             return context
 
-        lead, lead_tokens, lead_size = 0, 0, 0
-        if self.keep_system:
-            lead, lead_tokens = survey.lead, survey.lead_tokens
-            lead_size = survey.lead_size
-
-        choices = cuts_of(survey, start_on_user=self.start_on_user, lead_size=lead_size)
+        starts = ValidStarts.of(
+            survey, keep_system=self.keep_system, start_on_user=self.start_on_user
+        )
+        cuts, lead = starts.cuts, starts.lead
         at = 0
-        if survey.size - lead_size > self.last:
-            at = bisect_left(choices, _start(context, self.last), key=seq_of)
+        if survey.size - starts.lead_size > self.last:
+            at = bisect_left(cuts, self._find_last(context), key=seq_of)
 
-        # A newest group of more messages than asked for is kept whole.
-        cut = choices[min(at, len(choices) - 1)]
-        head = self._head(context, lead_size) if self.first else lead
-        head = max(head, lead)
-        if cut.seq <= head:
+        # A newest group of more than *last* messages is kept whole.
+        cut = cuts[min(at, len(cuts) - 1)]
+        end = max(self._find_first_end(context, starts.lead_size), lead)
+        if cut.seq <= end:
             return context
 
-        valid = max(min(choices[0].seq, cut.seq), head)
-        spans = (
-            Range(head, valid, NOT_VALID),
-            Range(valid, cut.seq, OVER_COUNT),
-        )
-        kept = [context._at(seq) for seq in context._seqs(lead, head)]
-        gone = cut.tokens - lead_tokens - sum(map(context._weigh, kept))
-        return context._without(spans, gone)
+        kept = [selection.messages_at(seq) for seq in selection.seqs(lead, end)]
+        tokens = cut.tokens - starts.lead_tokens
+        tokens -= sum(map(selection.count_tokens, kept))
+        dropped = DroppedRange(end, cut.seq, OVER_COUNT)
+        return starts.drop(context, dropped, tokens=tokens, step=self)
 
-    def _head(self, context: TrimContext, lead_size: int) -> int:
+    def _find_first_end(self, context: TrimContext, lead_size: int) -> int:
         """
-        The position behind the first messages: as many as were asked for, or
-        fewer, so that no group is kept in part.
+        The position behind the *first* messages, or fewer, so that no group is
+        kept in part.
         """
-        group, end = NOBODY, 0
-        for at, (seq, message) in enumerate(context._pairs()):
+        if not self.first:
+            return 0
+
+        open_calls, end = NO_OPEN_CALLS, 0
+        for at, (seq, message) in enumerate(context._selection.pairs()):
             if at >= lead_size + self.first:
                 break
 
-            group, flaws = pair(group, seq, message)
+            open_calls, flaws = check_pairing(open_calls, seq, message)
             if flaws:
                 break
 
-            if not group.pending:
+            if not open_calls.pending:
                 end = seq + 1
 
         return end
 
-
-def _start(context: TrimContext, count: int) -> int:
-    """
-    The first position of which all is among the last *count* messages.
-    """
-    size = len(context)
-    seq: int = context.elements[size - count].seq
-    return seq + (context.elements[size - count - 1].seq == seq)
+    def _find_last(self, context: TrimContext) -> int:
+        """
+        The first position that shows none but the *last* messages.
+        """
+        at = len(context) - self.last
+        seq: int = context.elements[at].seq
+        return seq + (context.elements[at - 1].seq == seq)
 
 
 def keep_last(n: int, *, keep_system: bool = True, start_on_user: bool = False) -> Step:
@@ -108,8 +109,8 @@ def keep_last(n: int, *, keep_system: bool = True, start_on_user: bool = False) 
             By the step, if no valid view holds the newest message; `repair`
             before it helps.
     """
-    last = whole_number("keep_last", "n", n, 1)
-    return _Keep(0, last, keep_system, start_on_user)
+    last = check_integer("keep_last", "n", n, 1)
+    return _KeepCount(0, last, keep_system, start_on_user)
 
 
 def keep_first_and_last(
@@ -142,6 +143,6 @@ def keep_first_and_last(
             By the step, if no valid view holds the newest message; `repair`
             before it helps.
     """
-    first = whole_number("keep_first_and_last", "m", m)
-    last = whole_number("keep_first_and_last", "n", n, 1)
-    return _Keep(first, last, keep_system, start_on_user)
+    first = check_integer("keep_first_and_last", "m", m)
+    last = check_integer("keep_first_and_last", "n", n, 1)
+    return _KeepCount(first, last, keep_system, start_on_user)

@@ -5,16 +5,14 @@ What two views have in common at their start, which a provider may have cached.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from conversation_state.counting import count
 from conversation_state.messages import Message
-from conversation_state.trimming._survey import surveyed
+from conversation_state.trimming._selection import Selection
+from conversation_state.trimming._survey import survey_log
 
-if TYPE_CHECKING:
-    from conversation_state.trimming._view import TrimContext
-
-__all__ = ["SharedPrefix", "shared_prefix"]
+__all__ = ["SharedPrefix", "find_shared_prefix"]
 
 
 class SharedPrefix(NamedTuple):
@@ -31,14 +29,14 @@ class SharedPrefix(NamedTuple):
     tokens: int
 
 
-class _Reader:
+class _PrefixReader:
     """
-    Reads a view from its start, run by run where nothing was replaced.
+    Reads a selection from its start, run by run where nothing is replaced.
     """
 
-    def __init__(self, context: TrimContext) -> None:
-        self._entries = context._entries
-        self._runs = _runs(context)
+    def __init__(self, selection: Selection) -> None:
+        self._entries = selection.entries
+        self._runs = _split_runs(selection)
         self._run: range | tuple[Message, ...] | None = next(self._runs, None)
 
     @property
@@ -64,11 +62,11 @@ class _Reader:
         self._run = self._run[count:] or next(self._runs, None)
 
 
-def _runs(context: TrimContext) -> Iterator[range | tuple[Message, ...]]:
-    removed, instead = context._removed, context._instead
-    special = sorted({*removed, *instead})
+def _split_runs(selection: Selection) -> Iterator[range | tuple[Message, ...]]:
+    removed, replaced = selection.removed, selection.replaced
+    special = sorted({*removed, *replaced})
     at = 0
-    for span in context._spans():
+    for span in selection.spans():
         start = span.start
         while at < len(special) and special[at] < span.stop:
             seq = special[at]
@@ -80,7 +78,7 @@ def _runs(context: TrimContext) -> Iterator[range | tuple[Message, ...]]:
                 yield range(start, seq)
 
             if seq not in removed:
-                yield instead[seq].messages
+                yield replaced[seq].messages
 
             start = seq + 1
 
@@ -88,15 +86,20 @@ def _runs(context: TrimContext) -> Iterator[range | tuple[Message, ...]]:
             yield range(start, span.stop)
 
 
-def shared_prefix(ours: TrimContext, theirs: TrimContext) -> SharedPrefix:
-    same = ours._entries.common_prefix(theirs._entries)
-    one, two = _Reader(ours), _Reader(theirs)
+def find_shared_prefix(ours: Selection, theirs: Selection) -> SharedPrefix:
+    """
+    What both selections show at their start. O(log n) where it is the same
+    entries, else O(messages that are equal).
+    """
+    same = ours.entries.common_prefix(theirs.entries)
+    one, two = _PrefixReader(ours), _PrefixReader(theirs)
     messages = tokens = 0
     while True:
         left, right = one.run, two.run
         if left and right and left.start == right.start < same:
             common = min(left.stop, right.stop, same) - left.start
-            tokens += _tokens(ours, left.start, left.start + common)
+            start, stop = left.start, left.start + common
+            tokens += _tokens_before(ours, stop) - _tokens_before(ours, start)
         else:
             message, other = one.message, two.message
             if message is None or not (message is other or message == other):
@@ -110,10 +113,8 @@ def shared_prefix(ours: TrimContext, theirs: TrimContext) -> SharedPrefix:
         two.skip(common)
 
 
-def _tokens(context: TrimContext, start: int, stop: int) -> int:
+def _tokens_before(selection: Selection, seq: int) -> int:
     """
-    What the entries from *start* to *stop* fill. O(log n).
+    How many tokens the entries before *seq* fill. O(log n).
     """
-    entries, counter = context._entries, context.counter
-    before = surveyed(entries.take(start), counter).tokens
-    return surveyed(entries.take(stop), counter).tokens - before
+    return survey_log(selection.entries.take(seq), selection.counter).tokens

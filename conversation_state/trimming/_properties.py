@@ -1,5 +1,5 @@
 """
-Properties: what providers want of the order of messages, each by its name.
+Properties: what providers require of the order of messages, each with a name.
 """
 
 from __future__ import annotations
@@ -15,24 +15,24 @@ from conversation_state.messages import (
     UserMessage,
 )
 from conversation_state.parts import ReasoningPart
-from conversation_state.trimming._flaws import (
+from conversation_state.trimming._validity import (
     CALLS_KEEP,
-    NOBODY,
+    NO_OPEN_CALLS,
     RESULTS_FOLLOW,
     Flaw,
-    answers,
-    pair,
+    check_pairing,
+    is_awaited_result,
 )
 
 __all__ = [
     "CALLS_KEEP_RESULTS",
     "PROPERTIES",
-    "Property",
     "REASONING_STAYS",
     "RESULTS_FOLLOW_CALLS",
     "STARTS_ON_USER",
     "SYSTEM_IN_FRONT",
-    "between_groups",
+    "Property",
+    "group_boundaries",
 ]
 
 Pairs = Iterable[tuple[int, Message]]
@@ -41,13 +41,13 @@ Pairs = Iterable[tuple[int, Message]]
 @attrs.frozen(repr=False)
 class Property:
     """
-    Something a provider wants of the order of messages.
+    Something a provider requires of the order of messages.
 
     Attributes:
-        name: What it is called.
+        name: Its name.
 
-        everywhere: Whether every provider wants it. Those that all want make a
-            view valid (`TrimContext.problems`); the others are asked for.
+        everywhere: Whether every provider requires it. A view is valid if it
+            has these (`TrimContext.problems`); others are checked on request.
     """
 
     name: str
@@ -69,73 +69,73 @@ class Property:
 
     def safe_cuts(self, messages: Iterable[Message]) -> frozenset[int]:
         """
-        Where *messages* can be cut in two without harm to this property.
+        Where *messages* can be cut in two without violating this property.
 
         A cut at *i* is before ``messages[i]``: 0 and ``len(messages)`` cut
         nothing, and are in. What is wrong with the messages anyway makes no
         cut unsafe.
         """
-        said = tuple(messages)
-        return frozenset({0, len(said), *self._cuts(said)})
+        every = tuple(messages)
+        return frozenset({0, len(every), *self._cuts(every)})
 
     def __repr__(self) -> str:
         return f"<Property: {self.name}>"
 
 
-def _paired(name: str) -> Callable[[Pairs], Iterator[Flaw]]:
+def _find_unpaired(name: str) -> Callable[[Pairs], Iterator[Flaw]]:
     def find(pairs: Pairs) -> Iterator[Flaw]:
-        group = NOBODY
+        open_calls = NO_OPEN_CALLS
         for seq, message in pairs:
-            group, flaws = pair(group, seq, message)
+            open_calls, flaws = check_pairing(open_calls, seq, message)
             yield from [flaw for flaw in flaws if flaw.property == name]
 
     return find
 
 
-def between_groups(said: Sequence[Message]) -> Iterator[int]:
+def group_boundaries(messages: Sequence[Message]) -> Iterator[int]:
     """
-    Where *said* can be cut without parting a result from its call.
+    Where *messages* can be cut without parting a result from its call.
     """
     unsure: list[int] = []
-    group = NOBODY
-    for at, message in enumerate(said):
-        if answers(group, message):
+    open_calls = NO_OPEN_CALLS
+    for at, message in enumerate(messages):
+        if is_awaited_result(open_calls, message):
             unsure = []
         elif message.role == "tool":
-            # Safe unless another result of the group comes behind it.
+            # Safe unless another result of the same calls comes behind it.
             unsure.append(at)
         else:
             yield from unsure
             yield at
             unsure = []
 
-        group, _ = pair(group, at, message)
+        open_calls, _ = check_pairing(open_calls, at, message)
 
     yield from unsure
 
 
-def _late_systems(pairs: Pairs) -> Iterator[Flaw]:
+def _find_late_systems(pairs: Pairs) -> Iterator[Flaw]:
     first = -1
     for seq, message in pairs:
         if not isinstance(message, SystemMessage):
             first = seq if first < 0 else first
         elif first >= 0:
             what = (
-                f"messages[{seq}] is a system message, and messages[{first}] was said "
-                "before it; put it in front, or let a user say it"
+                f"messages[{seq}] is a system message behind messages[{first}]; "
+                "put it in front of all others, or make it a user's message"
             )
             yield Flaw("late system message", (first, seq), what, SYSTEM_IN_FRONT.name)
 
 
-def _behind_systems(said: Sequence[Message]) -> Iterator[int]:
+def _cuts_after_systems(messages: Sequence[Message]) -> Iterator[int]:
     lead = 0
-    while lead < len(said) and isinstance(said[lead], SystemMessage):
+    while lead < len(messages) and isinstance(messages[lead], SystemMessage):
         lead += 1
 
-    return iter(range(lead, len(said)))
+    return iter(range(lead, len(messages)))
 
 
-def _only_thinks(message: Message) -> bool:
+def _is_only_reasoning(message: Message) -> bool:
     return (
         isinstance(message, AssistantMessage)
         and not message.tool_calls
@@ -144,35 +144,37 @@ def _only_thinks(message: Message) -> bool:
     )
 
 
-def _parted(pairs: Pairs) -> Iterator[Flaw]:
-    thought = -1
+def _find_parted_reasoning(pairs: Pairs) -> Iterator[Flaw]:
+    reasoning = -1
     for seq, message in pairs:
-        if thought >= 0 and not isinstance(message, AssistantMessage):
+        if reasoning >= 0 and not isinstance(message, AssistantMessage):
             what = (
-                f"messages[{thought}] is reasoning alone, and messages[{seq}] follows "
-                "it, which is not what came of it; keep it with the assistant's "
-                "message it led to, or drop it"
+                f"messages[{reasoning}] is reasoning alone, and messages[{seq}], "
+                "which follows it, isn't the assistant's; keep the reasoning with the "
+                "assistant's message it led to, or drop it"
             )
-            yield Flaw("parted reasoning", (thought, seq), what, REASONING_STAYS.name)
+            yield Flaw("parted reasoning", (reasoning, seq), what, REASONING_STAYS.name)
 
-        thought = seq if _only_thinks(message) else -1
+        reasoning = seq if _is_only_reasoning(message) else -1
 
 
-def _not_behind_thoughts(said: Sequence[Message]) -> Iterator[int]:
-    for at, message in enumerate(said):
-        led = (
-            at and _only_thinks(said[at - 1]) and isinstance(message, AssistantMessage)
+def _cuts_outside_reasoning(messages: Sequence[Message]) -> Iterator[int]:
+    for at, message in enumerate(messages):
+        is_result_of_reasoning = (
+            at
+            and _is_only_reasoning(messages[at - 1])
+            and isinstance(message, AssistantMessage)
         )
-        if not led:
+        if not is_result_of_reasoning:
             yield at
 
 
-def _starts(pairs: Pairs) -> Iterator[Flaw]:
+def _find_wrong_start(pairs: Pairs) -> Iterator[Flaw]:
     for seq, message in pairs:
         if not isinstance(message, SystemMessage):
             if not isinstance(message, UserMessage):
                 what = (
-                    f"messages[{seq}] comes first and is of the role "
+                    f"messages[{seq}] comes first and has the role "
                     f"{message.role or 'unknown'!r}; start on a user's message "
                     "(start_on_user=True)"
                 )
@@ -181,33 +183,39 @@ def _starts(pairs: Pairs) -> Iterator[Flaw]:
             return
 
 
-def _at_users(said: Sequence[Message]) -> Iterator[int]:
+def _cuts_before_users(messages: Sequence[Message]) -> Iterator[int]:
     good = True
-    for at in range(len(said) - 1, -1, -1):
-        if not isinstance(said[at], SystemMessage):
-            good = isinstance(said[at], UserMessage)
+    for at in range(len(messages) - 1, -1, -1):
+        if not isinstance(messages[at], SystemMessage):
+            good = isinstance(messages[at], UserMessage)
 
         if good:
             yield at
 
 
 RESULTS_FOLLOW_CALLS = Property(
-    RESULTS_FOLLOW, _paired(RESULTS_FOLLOW), between_groups, everywhere=True
+    RESULTS_FOLLOW, _find_unpaired(RESULTS_FOLLOW), group_boundaries, everywhere=True
 )
 CALLS_KEEP_RESULTS = Property(
-    CALLS_KEEP, _paired(CALLS_KEEP), between_groups, everywhere=True
+    CALLS_KEEP, _find_unpaired(CALLS_KEEP), group_boundaries, everywhere=True
 )
 SYSTEM_IN_FRONT = Property(
-    "system messages stand in front", _late_systems, _behind_systems, everywhere=False
+    "system messages stand in front",
+    _find_late_systems,
+    _cuts_after_systems,
+    everywhere=False,
 )
 REASONING_STAYS = Property(
     "reasoning stays with what it led to",
-    _parted,
-    _not_behind_thoughts,
+    _find_parted_reasoning,
+    _cuts_outside_reasoning,
     everywhere=False,
 )
 STARTS_ON_USER = Property(
-    "the first to speak is a user", _starts, _at_users, everywhere=False
+    "the first to speak is a user",
+    _find_wrong_start,
+    _cuts_before_users,
+    everywhere=False,
 )
 
 PROPERTIES = (

@@ -1,24 +1,39 @@
 """
-A summary that grows with the talk, and reads nothing twice.
+A summary that grows with the conversation; no message is summarised twice.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 import attrs
 
+from conversation_state.messages import Message
 from conversation_state.trimming._compact import (
     AsyncSummarise,
-    Plan,
     Summarise,
-    asked,
-    awaited,
-    joints,
-    only_sync,
+    SummaryPlan,
+    check_sync,
+    find_group_boundaries,
+    read_mark_replaced,
+    read_replaced,
+    summarise_async,
+    summarise_sync,
 )
-from conversation_state.trimming._fit import whole_number
-from conversation_state.trimming._marks import mark_of
-from conversation_state.trimming._shown import Known
-from conversation_state.trimming._view import AsyncStep, Step, TrimContext
+from conversation_state.trimming._elements import (
+    BEFORE_USER,
+    OVER_BUDGET,
+    OVER_COUNT,
+    check_integer,
+    read_mark,
+)
+from conversation_state.trimming._selection import Selection
+from conversation_state.trimming._view import (
+    AsyncStep,
+    Step,
+    TrimContext,
+    find_positions,
+)
 
 __all__ = ["arolling_summary", "rolling_summary"]
 
@@ -32,11 +47,12 @@ class _Rolling:
     summarise: Summarise
 
     def __call__(self, context: TrimContext) -> TrimContext:
-        plan = _plan(self, self.limit_tokens, self.keep_last, context)
-        if isinstance(plan, TrimContext):
-            return plan
+        context, seqs = _reuse_summary(context, self.limit_tokens, self.keep_last)
+        if not seqs:
+            return context
 
-        return asked("rolling_summary", self.summarise, plan)
+        plan = SummaryPlan(self, context, seqs, _MARK)
+        return summarise_sync("rolling_summary", self.summarise, plan)
 
 
 @attrs.frozen
@@ -46,115 +62,136 @@ class _ARolling:
     summarise: AsyncSummarise
 
     async def __call__(self, context: TrimContext) -> TrimContext:
-        plan = _plan(self, self.limit_tokens, self.keep_last, context)
-        return (
-            plan
-            if isinstance(plan, TrimContext)
-            else await awaited(self.summarise, plan)
-        )
+        context, seqs = _reuse_summary(context, self.limit_tokens, self.keep_last)
+        if not seqs:
+            return context
+
+        plan = SummaryPlan(self, context, seqs, _MARK)
+        return await summarise_async(self.summarise, plan)
 
 
-def _plan(
-    step: object, limit_tokens: int, keep_last: int, context: TrimContext
-) -> Plan | TrimContext:
+def _reuse_summary(
+    context: TrimContext, limit_tokens: int, keep_last: int
+) -> tuple[TrimContext, tuple[int, ...]]:
     """
-    What is to be summed up, or the view that needs no new summary.
+    The view with what an earlier summary can do for it, and the positions that
+    need a new one; ``()`` if none is needed.
     """
     if context.total_tokens <= limit_tokens:
-        return context
+        return context, ()
 
-    lead = context._survey().lead
-    context = _with_known(context, lead)
+    lead = context._selection.survey().lead
+    shown, end = _split_newest(context._selection, keep_last)
+    stop = shown[end] if end < len(shown) else len(context._selection.entries)
+    context = _put_earlier_summary(context, lead, stop)
     if context.total_tokens <= limit_tokens:
-        return context
+        return context, ()
 
-    places = joints(context)
-    shown = [seq for seq, _ in context._pairs()]
+    selection = context._selection
+    shown, end = _split_newest(selection, keep_last)
+    seqs = {seq for seq in shown[:end] if seq >= lead}
+    # A position that shows several messages is summarised whole or not at all.
+    seqs -= {*shown[end:]}
+    if all(_is_rolling_summary(selection, seq) for seq in seqs):
+        return context, ()
+
+    return context, tuple(sorted(seqs))
+
+
+def _split_newest(selection: Selection, keep_last: int) -> tuple[list[int], int]:
+    """
+    The positions shown, and how many of them are older than those to keep.
+    """
+    boundaries = find_group_boundaries(selection)
+    shown = [seq for seq, _ in selection.pairs()]
     end = max(len(shown) - keep_last, 0)
     # A group that is kept in part is kept whole.
-    while end and not places[shown[end] if end < len(shown) else -1]:
+    while end and not boundaries[shown[end] if end < len(shown) else -1]:
         end -= 1
 
-    seqs = tuple(sorted({seq for seq in shown[:end] if seq >= lead}))
-    if end < len(shown):
-        seqs = tuple([seq for seq in seqs if seq < shown[end]])
-
-    rolled = [seq for seq in seqs if _is_rolling(context, seq)]
-    if not seqs or len(seqs) == len(rolled):
-        return context
-
-    return Plan(step, context, seqs, _MARK)
+    return shown, end
 
 
-def _is_rolling(context: TrimContext, seq: int) -> bool:
-    known = context._instead.get(seq)
+def _is_rolling_summary(selection: Selection, seq: int) -> bool:
+    replacement = selection.replaced.get(seq)
     return (
-        known is not None
-        and bool(known.stands_for)
-        and bool(mark_of(known.messages[0]).get("rolling"))
+        replacement is not None
+        and bool(replacement.stands_for)
+        and bool(read_mark(replacement.messages[0]).get("rolling"))
     )
 
 
-def _with_known(context: TrimContext, lead: int) -> TrimContext:
+def _put_earlier_summary(context: TrimContext, lead: int, stop: int) -> TrimContext:
     """
-    *context* with the summary of the view before, as far as that holds here.
+    *context* with the summary of an earlier view that holds here and reaches
+    farthest, but not to the position *stop*.
     """
+    selection = context._selection
     found = [
-        (spans, known)
-        for known in context._known
-        if mark_of(known.message).get("rolling")
-        for spans in [_resolved(context, known)]
-        if spans
+        (seqs, summary.message)
+        for summary in context._earlier_summaries
+        for seqs in [find_positions(summary, selection.entries)]
+        if seqs and max(seqs) < stop
     ]
-    for spans, known in sorted(found, key=lambda one: one[0][-1].stop, reverse=True):
-        shown = list(context._seqs(lead, spans[-1].stop))
-        covered = {seq for span in spans for seq in span}
-        if shown and covered.issuperset(
-            [seq for span in context._stands_for(shown) for seq in span]
-        ):
-            return context._summing_up(shown, known.message, spans)
+    for seqs, message in sorted(found, key=lambda one: max(one[0]), reverse=True):
+        shown = list(selection.seqs(lead, max(seqs) + 1))
+        if shown and _can_stand_for(selection, message, seqs, shown):
+            return context._with_selection(
+                selection.summarise(shown, message, _join_positions(seqs))
+            )
 
     return context
 
 
-def _resolved(context: TrimContext, known: Known) -> tuple[range, ...]:
+def _can_stand_for(
+    selection: Selection, summary: Message, seqs: frozenset[int], shown: list[int]
+) -> bool:
     """
-    The positions that *known* stands for here; none if it can't.
+    Whether *summary*, of the messages at *seqs*, can stand for those *shown*:
+    it covers them, and reveals nothing that this view removed or replaced.
     """
-    entries = context._entries
-    if known.entries is not None:
-        same = entries.common_prefix(known.entries)
-        return known.stands_for if known.stands_for[-1].stop <= same else ()
+    here = {seq for span in selection.stands_for(shown) for seq in span}
+    if not seqs.issuperset(here):
+        return False
 
-    mark = mark_of(known.message)
-    try:
-        spans = tuple([range(start, stop) for start, stop in mark["seqs"]])
-        ids = tuple(mark["compacted"])
-    except (KeyError, TypeError, ValueError):
-        return ()
+    if any(selection.drop_reason(seq) not in _FOR_SIZE for seq in seqs - here):
+        return False
 
-    # What somebody else wrote down may be anything.
-    if not all(0 <= span.start < span.stop <= len(entries) for span in spans):
-        return ()
+    return read_mark_replaced(summary).issuperset(read_replaced(selection, shown))
 
-    if not ids or sum(map(len, spans)) != len(ids):
-        return ()
 
-    here = tuple([entries[seq].id for span in spans for seq in span])
-    return spans if ids == here else ()
+_FOR_SIZE = {OVER_BUDGET, OVER_COUNT, BEFORE_USER}
+
+
+def _join_positions(seqs: Iterable[int]) -> tuple[range, ...]:
+    """
+    The positions *seqs* as ranges, in order.
+    """
+    found: list[range] = []
+    for seq in sorted(seqs):
+        if found and found[-1].stop == seq:
+            found[-1] = range(found[-1].start, seq + 1)
+        else:
+            found.append(range(seq, seq + 1))
+
+    return tuple(found)
 
 
 def rolling_summary(limit_tokens: int, keep_last: int, summarise: Summarise) -> Step:
     """
-    A step that sums up what is old once a view is over *limit_tokens*.
+    A step that summarises what is old once a view is over *limit_tokens*.
 
     One message stands for all but the leading system messages and the newest
     *keep_last*, or a few more where a group of calls and results would be
-    parted. Given the view of the turn before (``trim(..., previous=view)``),
-    it goes on from its summary: while that is enough, *summarise* is not
-    asked; then it gets that summary and what came since, and nothing twice.
+    split. Given the view of the turn before (``trim(..., previous=view)``),
+    it continues from its summary: while that is enough, *summarise* is not
+    called; then it gets that summary and what came since, and nothing twice.
     A summary is taken over only where the same entries are at the same
-    positions: in later states, and in forks that share all it stands for.
+    positions, in later states and in forks that share all it stands for; where
+    it does not reach into the newest *keep_last*; and where nothing it stands
+    for was removed from this view, or replaced by a step of your own that did
+    not replace it then. A turn that needs no summary, after an undo for
+    example, remembers it for the next one.
 
     What the summary is like, and what happens without one, is as in
     `compact`; after a failure the summary of the turn before still stands. The
@@ -165,7 +202,7 @@ def rolling_summary(limit_tokens: int, keep_last: int, summarise: Summarise) -> 
     Costs O(messages in the view).
 
     Args:
-        limit_tokens: How large a view may become before it is summed up.
+        limit_tokens: How large a view may become before it is summarised.
 
         keep_last: How many of the newest messages stay as they are.
 
@@ -176,25 +213,27 @@ def rolling_summary(limit_tokens: int, keep_last: int, summarise: Summarise) -> 
             If a number is negative or no integer.
 
         TypeError:
-            If *summarise* is no function, or one that has to be awaited
+            If *summarise* isn't a function, or one that has to be awaited
             (`arolling_summary`).
     """
-    only_sync("rolling_summary", summarise)
-    return _Rolling(*_numbers("rolling_summary", limit_tokens, keep_last), summarise)
+    check_sync("rolling_summary", summarise)
+    return _Rolling(
+        *_check_numbers("rolling_summary", limit_tokens, keep_last), summarise
+    )
 
 
 def arolling_summary(
     limit_tokens: int, keep_last: int, summarise: AsyncSummarise
 ) -> AsyncStep:
     """
-    The same for a *summarise* that has to be awaited; a step for `atrim`.
+    The same for an async *summarise*; a step for `atrim`.
     """
-    numbers = _numbers("arolling_summary", limit_tokens, keep_last)
+    numbers = _check_numbers("arolling_summary", limit_tokens, keep_last)
     return _ARolling(*numbers, summarise)
 
 
-def _numbers(step: str, limit_tokens: int, keep_last: int) -> tuple[int, int]:
+def _check_numbers(step: str, limit_tokens: int, keep_last: int) -> tuple[int, int]:
     return (
-        whole_number(step, "limit_tokens", limit_tokens),
-        whole_number(step, "keep_last", keep_last),
+        check_integer(step, "limit_tokens", limit_tokens),
+        check_integer(step, "keep_last", keep_last),
     )

@@ -1,5 +1,6 @@
 """
-What a run of messages allows, found out while it is weighed.
+The survey: where a valid run of messages may start, found while their tokens
+are counted.
 """
 
 from __future__ import annotations
@@ -11,21 +12,27 @@ from conversation_state._persistent import Log
 from conversation_state.aggregator import Entry
 from conversation_state.counting import TokenCounter, count
 from conversation_state.messages import Message
-from conversation_state.trimming._flaws import NOBODY, Flaw, Group, pair
+from conversation_state.trimming._validity import (
+    NO_OPEN_CALLS,
+    REPEATED_ID,
+    Flaw,
+    OpenCalls,
+    check_pairing,
+)
 
-__all__ = ["START", "Cut", "Survey", "seq_of", "surveyed", "tokens_of"]
+__all__ = ["START", "CutPoint", "Survey", "seq_of", "survey_log", "tokens_of"]
 
 
-class Cut(NamedTuple):
+class CutPoint(NamedTuple):
     """
     A place where a valid run to the end may start.
     """
 
-    tokens: int  # all that comes before, the first sort key
+    tokens: int  # of all messages before it; the first sort key
     seq: int
 
 
-_NO_CUTS: Log[Cut] = Log()
+_NO_CUTS: Log[CutPoint] = Log()
 tokens_of, seq_of = itemgetter(0), itemgetter(1)
 _make = tuple.__new__
 
@@ -33,55 +40,101 @@ _make = tuple.__new__
 class Survey(NamedTuple):
     """
     What a run of messages, read from its beginning, allows.
+
+    Attributes:
+        size: How many messages the run has.
+
+        tokens: How many tokens they fill.
+
+        lead_size, lead, lead_tokens: The leading system messages: how many,
+            the position behind them, their tokens.
+
+        open_calls: The calls that may still be answered.
+
+        flaw: Why a provider would refuse the run, at its last invalid place.
+
+        cuts: Where a valid run to the end may start.
+
+        user_cuts: Those of them at a user's message.
+
+        needs_repair: Whether `repair` has something to do.
     """
 
     size: int = 0
     tokens: int = 0
-    # The leading system messages: how many, the position behind them, tokens.
     lead_size: int = 0
     lead: int = 0
     lead_tokens: int = 0
-    group: Group = NOBODY
-    flaw: Flaw | None = None  # the last one
-    cuts: Log[Cut] = _NO_CUTS
-    user_cuts: Log[Cut] = _NO_CUTS
+    open_calls: OpenCalls = NO_OPEN_CALLS
+    flaw: Flaw | None = None
+    cuts: Log[CutPoint] = _NO_CUTS
+    user_cuts: Log[CutPoint] = _NO_CUTS
+    needs_repair: bool = False
 
     def with_message(self, seq: int, message: Message, tokens: int) -> Survey:
-        size, before, lead_size, lead, lead_tokens, group, last, cuts, users = self
+        (
+            size,
+            before,
+            lead_size,
+            lead,
+            lead_tokens,
+            open_calls,
+            flaw,
+            cuts,
+            user_cuts,
+            needs_repair,
+        ) = self
         role = message.role
         may_start = role != "tool"
-        if not may_start or group.pending or role == "assistant":
-            group, flaws = pair(group, seq, message)
+        if not may_start or open_calls.pending or role == "assistant":
+            open_calls, flaws = check_pairing(open_calls, seq, message)
             if flaws:
                 # No run that starts before this message can be valid; one that
                 # starts with it can, unless it is itself what is wrong.
-                last, cuts, users = flaws[-1], _NO_CUTS, _NO_CUTS
-                may_start = may_start and last.seqs[0] != seq
+                flaw, cuts, user_cuts = flaws[-1], _NO_CUTS, _NO_CUTS
+                needs_repair = needs_repair or flaws[0].kind != REPEATED_ID
+                may_start = may_start and flaw.seqs[0] != seq
         else:
-            group = NOBODY
+            open_calls = NO_OPEN_CALLS
 
         if may_start:
-            cut = _make(Cut, (before, seq))
+            cut = _make(CutPoint, (before, seq))
             cuts = cuts.append(cut)
             if role == "user":
-                users = users.append(cut)
+                user_cuts = user_cuts.append(cut)
 
             elif role == "system" and lead_size == size:
                 lead_size, lead, lead_tokens = size + 1, seq + 1, before + tokens
 
-        after = before + tokens
+        # `_replace` and the generated constructor cost three times as much,
+        # for every message that is trimmed for the first time.
         return _make(
             Survey,
-            (size + 1, after, lead_size, lead, lead_tokens, group, last, cuts, users),
+            (
+                size + 1,
+                before + tokens,
+                lead_size,
+                lead,
+                lead_tokens,
+                open_calls,
+                flaw,
+                cuts,
+                user_cuts,
+                needs_repair,
+            ),
         )
 
 
 START = Survey()
 
 
-def surveyed(entries: Log[Entry], counter: TokenCounter) -> Survey:
-    def step(survey: Survey, entry: Entry) -> Survey:
+def survey_log(entries: Log[Entry], counter: TokenCounter) -> Survey:
+    """
+    The survey of all *entries*. O(entries since the last time).
+    """
+
+    def add_entry(survey: Survey, entry: Entry) -> Survey:
         message = entry[1]
         return survey.with_message(survey[0], message, count(message, counter))
 
-    return entries.fold(step, START, key=counter)
+    return entries.fold(add_entry, START, key=counter)

@@ -1,5 +1,5 @@
 """
-Making what tools answered smaller, where calls and results stay together.
+Making tool results smaller; calls and results stay together.
 """
 
 from __future__ import annotations
@@ -13,92 +13,98 @@ from conversation_state._persistent import check_text
 from conversation_state.counting import TokenCounter, count
 from conversation_state.messages import Message, ToolMessage
 from conversation_state.parts import Part, TextPart
-from conversation_state.trimming._fit import whole_number
-from conversation_state.trimming._marks import mark_of, marked
-from conversation_state.trimming._shown import Instead
+from conversation_state.trimming._elements import (
+    Replacement,
+    add_mark,
+    check_integer,
+    read_mark,
+)
 from conversation_state.trimming._view import Step, TrimContext
 
 __all__ = ["clear_tool_results", "shorten_tool_results"]
 
 
-def _with_results(
+def _replace_results(
     context: TrimContext, changed: Iterable[tuple[int, int, Message]]
 ) -> TrimContext:
     """
     *context* with other messages, each with its position and its place there.
     """
-    instead: dict[int, list[Message]] = {}
+    selection = context._selection
+    replaced: dict[int, list[Message]] = {}
     for seq, place, message in changed:
-        instead.setdefault(seq, list(context._at(seq)))[place] = message
+        shown = replaced.setdefault(seq, list(selection.messages_at(seq)))
+        shown[place] = message
 
-    return context._replacing({seq: Instead(tuple(m)) for seq, m in instead.items()})
+    replacements = {seq: Replacement(tuple(shown)) for seq, shown in replaced.items()}
+    return context._with_selection(selection.replace(replacements))
 
 
-def _results(context: TrimContext) -> list[tuple[int, int, ToolMessage]]:
+def _list_results(context: TrimContext) -> list[tuple[int, int, ToolMessage]]:
     """
     The results shown: position, place among what is shown there, message.
     """
     return [
         (seq, place, message)
-        for seq in context._seqs()
-        for place, message in enumerate(context._at(seq))
+        for seq in context._selection.seqs()
+        for place, message in enumerate(context._selection.messages_at(seq))
         if isinstance(message, ToolMessage)
     ]
 
 
 @attrs.frozen
-class _Shorten:
+class _ShortenResults:
     limit_tokens: int
     marker: str
 
     def __call__(self, context: TrimContext) -> TrimContext:
         counter = context.counter
-        return _with_results(
+        return _replace_results(
             context,
             [
-                (seq, place, self._shortened(result, counter))
-                for seq, place, result in _results(context)
+                (seq, place, self._shorten_text(result, counter))
+                for seq, place, result in _list_results(context)
                 # A message is rarely smaller than its text; then nothing is done.
                 if count(result, counter) > self.limit_tokens
             ],
         )
 
-    def _shortened(self, result: ToolMessage, counter: TokenCounter) -> ToolMessage:
+    def _shorten_text(self, result: ToolMessage, counter: TokenCounter) -> ToolMessage:
         text = result.text
-        shortened = mark_of(result).get("shortened_to")
-        if shortened == 0 or self._weigh(text, counter) <= self.limit_tokens:
+        shortened = read_mark(result).get("shortened_to")
+        if shortened == 0 or self._count_text(text, counter) <= self.limit_tokens:
             return result
 
-        # As many characters as have room, found by bisection: *least* fit.
+        # Bisection over how many characters to keep: *least* of them fit.
         least, most = 0, len(text)
         while most - least > 1:
             middle = (least + most) // 2
-            start, stop = _middle(len(text), middle)
-            tried = text[:start] + self._note(stop - start) + text[stop:]
-            if self._weigh(tried, counter) <= self.limit_tokens:
+            start, stop = _middle_bounds(len(text), middle)
+            tried = text[:start] + self._format_marker(stop - start) + text[stop:]
+            if self._count_text(tried, counter) <= self.limit_tokens:
                 least = middle
             else:
                 most = middle
 
-        start, stop = _middle(len(text), least)
-        parts = _cut(result.parts, start, stop, self._note(stop - start))
+        start, stop = _middle_bounds(len(text), least)
+        parts = _cut_parts(result.parts, start, stop, self._format_marker(stop - start))
         content: Any = parts
         if isinstance(result.content, str):
             content = "".join(
                 [part.text for part in parts if isinstance(part, TextPart)]
             )
 
-        return marked(result, {"shortened_to": least}, content=content)
+        return add_mark(result, {"shortened_to": least}, content=content)
 
-    def _note(self, gone: int) -> str:
-        return self.marker.replace("{cut}", f"{gone:,}")
+    def _format_marker(self, removed: int) -> str:
+        return self.marker.replace("{cut}", f"{removed:,}")
 
     @staticmethod
-    def _weigh(text: str, counter: TokenCounter) -> int:
+    def _count_text(text: str, counter: TokenCounter) -> int:
         return count(ToolMessage(text, tool_call_id="0"), counter)
 
 
-def _middle(size: int, kept: int) -> tuple[int, int]:
+def _middle_bounds(size: int, kept: int) -> tuple[int, int]:
     """
     Where the middle starts and stops that leaves *kept*, half at either end.
     """
@@ -106,9 +112,9 @@ def _middle(size: int, kept: int) -> tuple[int, int]:
     return start, size - (kept - start)
 
 
-def _cut(parts: Iterable[Part], start: int, stop: int, note: str) -> list[Part]:
+def _cut_parts(parts: Iterable[Part], start: int, stop: int, note: str) -> list[Part]:
     """
-    *parts* with *note* for what their texts say from *start* to *stop*.
+    *parts* with *note* instead of their text from *start* to *stop*.
     """
     cut: list[Part] = []
     at = 0
@@ -139,8 +145,8 @@ def shorten_tool_results(
     A result's text of more than *limit_tokens*, by the view's counter, keeps
     its beginning and its end, as much of both as has room, and a marker
     between them; if the marker alone has no room, it stands alone. Media stay
-    and are not counted. A result cut so is said in other words, not dropped:
-    it keeps its position, its call id, name and metadata, and pairs as before.
+    and are not counted. A result cut so is not dropped: it keeps its position,
+    its call id, name and metadata, and still answers its call.
 
     Costs a dozen counts of each long result, and O(messages kept).
     Doing it again changes nothing.
@@ -149,30 +155,30 @@ def shorten_tool_results(
         limit_tokens: How long a text may be.
 
         marker: What stands for the middle; ``{cut}`` in it becomes the number
-            of characters that are gone.
+            of characters that were cut.
 
     Raises:
         ValueError:
-            If *limit_tokens* is negative or no integer, or *marker* no text.
+            If *limit_tokens* is negative or no integer, or *marker* isn't a text.
     """
-    limit = whole_number("shorten_tool_results", "limit_tokens", limit_tokens)
-    return _Shorten(limit, check_text(marker, "shorten_tool_results' marker"))
+    limit = check_integer("shorten_tool_results", "limit_tokens", limit_tokens)
+    return _ShortenResults(limit, check_text(marker, "shorten_tool_results' marker"))
 
 
 @attrs.frozen
-class _Clear:
+class _ClearResults:
     keep: int
     marker: str
 
     def __call__(self, context: TrimContext) -> TrimContext:
-        results = _results(context)
+        results = _list_results(context)
         changed = []
         for seq, place, result in results[: max(len(results) - self.keep, 0)]:
-            cleared = marked(result, {"cleared": True}, content=self.marker)
+            cleared = add_mark(result, {"cleared": True}, content=self.marker)
             if count(cleared, context.counter) < count(result, context.counter):
                 changed.append((seq, place, cleared))
 
-        return _with_results(context, changed)
+        return _replace_results(context, changed)
 
 
 def clear_tool_results(*, keep: int = 3, marker: str = "[cleared]") -> Step:
@@ -180,7 +186,7 @@ def clear_tool_results(*, keep: int = 3, marker: str = "[cleared]") -> Step:
     A step that empties all tool results but the newest *keep*.
 
     A marker stands for their content, media too, where it is smaller. They
-    keep position, call id, name and metadata, and pair as before.
+    keep position, call id, name and metadata, and still answer their calls.
     Doing it again changes nothing. O(messages kept).
 
     Args:
@@ -190,7 +196,7 @@ def clear_tool_results(*, keep: int = 3, marker: str = "[cleared]") -> Step:
 
     Raises:
         ValueError:
-            If *keep* is negative or no integer, or *marker* no text.
+            If *keep* is negative or no integer, or *marker* isn't a text.
     """
-    number = whole_number("clear_tool_results", "keep", keep)
-    return _Clear(number, check_text(marker, "clear_tool_results' marker"))
+    number = check_integer("clear_tool_results", "keep", keep)
+    return _ClearResults(number, check_text(marker, "clear_tool_results' marker"))

@@ -13,7 +13,7 @@ import attrs
 from conversation_state.aggregator import Aggregator
 from conversation_state.counting import TokenBudget, TokenCounter, by_characters
 from conversation_state.messages import Message
-from conversation_state.trimming._compact import acompact, compact, drop
+from conversation_state.trimming._compact import acompact, close_coroutine, compact
 from conversation_state.trimming._fit import fit
 from conversation_state.trimming._keep import keep_first_and_last, keep_last
 from conversation_state.trimming._repair import repair
@@ -26,10 +26,11 @@ from conversation_state.trimming._view import AsyncStep, Step, TrimContext
 
 __all__ = ["Trimmer", "atrim", "trim"]
 
-
 _set = object.__setattr__
-# Easily given without their parentheses.
-_MAKERS: tuple[object, ...] = (
+# Without `repair`, a call without a result would drop all that is before it.
+_DEFAULT_STEPS: tuple[Step, ...] = (repair(), fit())
+# A user may forget their parentheses: `trim(state, budget, fit)`.
+_STEP_MAKERS: tuple[object, ...] = (
     acompact,
     arolling_summary,
     clear_tool_results,
@@ -43,90 +44,108 @@ _MAKERS: tuple[object, ...] = (
 )
 
 
-def _checked(steps: tuple[Any, ...]) -> tuple[Any, ...]:
+def _check_steps(steps: tuple[Any, ...]) -> tuple[Any, ...]:
     for step in steps:
         if not callable(step):
-            msg = f"a step is a function from one view to the next; got {step!r:.80}"
+            msg = f"steps: expected functions from view to view, got {step!r:.80}"
             raise TypeError(msg)
 
-        if step in _MAKERS:
+        if step in _STEP_MAKERS:
             name = step.__name__
-            msg = f"{name} makes a step and is none; {name}(...) is one"
+            msg = f"steps: {name} makes a step; pass {name}(...)"
             raise TypeError(msg)
 
-    return steps or (fit(),)
+    return steps or _DEFAULT_STEPS
 
 
-def _given(step: object, given: Any) -> TrimContext:
-    if isinstance(given, TrimContext):
-        return given
-
-    if isawaitable(given):
-        drop(given)
-
+def _wrong_result(step: object, result: Any) -> TypeError:
+    if isawaitable(result):
+        close_coroutine(result)
         msg = (
             f"the step {step!r} has to be awaited; use atrim, or Trimmer.acall, "
             "which take both kinds of steps"
         )
-        raise TypeError(msg)
+        return TypeError(msg)
 
-    msg = (
-        f"the step {step!r} gave {given!r:.80}; a step takes a TrimContext "
-        "and gives the next one"
-    )
-    raise TypeError(msg)
+    msg = f"the step {step!r}: expected a TrimContext in return, got {result!r:.80}"
+    return TypeError(msg)
+
+
+def _attach_summaries(error: Any, context: TrimContext) -> None:
+    """
+    Put the summaries of *context*, which would be lost, on *error*.
+    """
+    if context.summaries:
+        error.summaries = context.summaries
+
+    if context.summary_responses:
+        error.summary_responses = context.summary_responses
 
 
 def trim(
-    said: Aggregator | Iterable[Message],
+    conversation: Aggregator | Iterable[Message],
     budget: TokenBudget | None,
     *steps: Step,
     counter: TokenCounter = by_characters,
     previous: TrimContext | Iterable[Message] | None = None,
 ) -> TrimContext:
     """
-    A view of what was said that went through *steps*, one after the other.
+    A view of *conversation* after *steps*, which run one after the other.
 
-    A step is any function that takes a `TrimContext` and gives one.
+    A step is any function that takes a `TrimContext` and returns one. Without
+    steps, the view is repaired and fitted into the budget: a call without a
+    result, because a user stopped it for example, hides no other messages.
 
     Args:
-        said: A state, or messages.
+        conversation: A state, or messages.
 
         budget: What the view should fit into; None for no limit.
 
-        *steps: Functions from one view to the next; `fit` alone if there are
-            none.
+        *steps: Functions from one view to the next; ``repair(), fit()`` if
+            there are none.
 
-        counter: What weighs the messages.
+        counter: What counts the tokens of the messages.
 
         previous: The view of the turn before, or its summaries, for steps that
-            go on from there (`rolling_summary`).
+            continue from there (`rolling_summary`).
 
     Raises:
         BudgetExceededError, InvalidTranscriptError:
             As `fit` says.
 
         TypeError:
-            If a step gives something else than a view, or has to be awaited
+            If a step returns something else than a view, or has to be awaited
             (`atrim`).
 
-    >>> talk = Aggregator.new().add_user_prompt("Hello there, my friend!")
-    >>> talk = talk.add_assistant_message("Hi.").add_user_prompt("Bye.")
-    >>> view = trim(talk, TokenBudget(context_window=3), fit())
+    Whatever a step raises has the attributes ``summaries`` and
+    ``summary_responses`` of the view before it, if there are any: a summary
+    that has cost tokens is not lost where a later step fails.
+
+    >>> state = Aggregator.new().add_user_prompt("Hello there, my friend!")
+    >>> state = state.add_assistant_message("Hi.").add_user_prompt("Bye.")
+    >>> view = trim(state, TokenBudget(context_window=3), fit())
     >>> [message.text for message in view.messages], view.total_tokens
     (['Hi.', 'Bye.'], 2)
     >>> view.dropped
     (Dropped(seq=0, reason='over budget'),)
     """
-    context = TrimContext.of(said, budget, counter=counter, previous=previous)
-    for step in _checked(steps):
-        context = _given(step, step(context))
+    context = TrimContext.of(conversation, budget, counter=counter, previous=previous)
+    for step in _check_steps(steps) if steps else _DEFAULT_STEPS:
+        try:
+            result = step(context)
+            if not isinstance(result, TrimContext):
+                raise _wrong_result(step, result)  # noqa: TRY301 - has the summaries, too
+
+            context = result
+        except BaseException as error:
+            _attach_summaries(error, context)
+            raise
 
     return context
 
 
 async def atrim(
-    said: Aggregator | Iterable[Message],
+    conversation: Aggregator | Iterable[Message],
     budget: TokenBudget | None,
     *steps: AsyncStep,
     counter: TokenCounter = by_characters,
@@ -135,13 +154,20 @@ async def atrim(
     """
     The same, where steps may have to be awaited; some, all or none.
     """
-    context = TrimContext.of(said, budget, counter=counter, previous=previous)
-    for step in _checked(steps):
-        given: Any = step(context)
-        if isawaitable(given):
-            given = await given
+    context = TrimContext.of(conversation, budget, counter=counter, previous=previous)
+    for step in _check_steps(steps) if steps else _DEFAULT_STEPS:
+        try:
+            result: Any = step(context)
+            if isawaitable(result):
+                result = await result
 
-        context = _given(step, given)
+            if not isinstance(result, TrimContext):
+                raise _wrong_result(step, result)  # noqa: TRY301 - has the summaries, too
+
+            context = result
+        except BaseException as error:
+            _attach_summaries(error, context)
+            raise
 
     return context
 
@@ -156,18 +182,18 @@ class Trimmer:
     Attributes:
         budget: What the views should fit into; None for no limit.
 
-        steps: Functions from one view to the next; `fit` alone if none are
-            given.
+        steps: Functions from one view to the next; ``repair(), fit()`` if none
+            are given.
 
-        counter: What weighs the messages.
+        counter: What counts the tokens of the messages.
 
     Raises:
         TypeError:
-            If *budget* is no `TokenBudget`, or a step no function.
+            If *budget* isn't a `TokenBudget`, or a step isn't a function.
 
     >>> trimmer = Trimmer(TokenBudget(context_window=3), fit(start_on_user=True))
-    >>> talk = Aggregator.new().add_user_prompt("Hello there, my friend!")
-    >>> [message.text for message in trimmer(talk.add_user_prompt("Bye."))]
+    >>> state = Aggregator.new().add_user_prompt("Hello there, my friend!")
+    >>> [message.text for message in trimmer(state.add_user_prompt("Bye."))]
     ['Bye.']
     """
 
@@ -181,26 +207,32 @@ class Trimmer:
         *steps: AsyncStep,
         counter: TokenCounter = by_characters,
     ) -> None:
-        TrimContext.of((), budget)  # says what is wrong with the budget
+        TrimContext.of((), budget)  # checks the budget
         _set(self, "budget", budget)
-        _set(self, "steps", _checked(steps))
+        _set(self, "steps", _check_steps(steps))
         _set(self, "counter", counter)
 
     def __call__(
         self,
-        said: Aggregator | Iterable[Message],
+        conversation: Aggregator | Iterable[Message],
         *,
         previous: TrimContext | Iterable[Message] | None = None,
     ) -> TrimContext:
         """
-        The view of *said*; see `trim`.
+        The view of *conversation*; see `trim`.
         """
         steps: Any = self.steps
-        return trim(said, self.budget, *steps, counter=self.counter, previous=previous)
+        return trim(
+            conversation,
+            self.budget,
+            *steps,
+            counter=self.counter,
+            previous=previous,
+        )
 
     async def acall(
         self,
-        said: Aggregator | Iterable[Message],
+        conversation: Aggregator | Iterable[Message],
         *,
         previous: TrimContext | Iterable[Message] | None = None,
     ) -> TrimContext:
@@ -208,5 +240,9 @@ class Trimmer:
         The same, where steps may have to be awaited; see `atrim`.
         """
         return await atrim(
-            said, self.budget, *self.steps, counter=self.counter, previous=previous
+            conversation,
+            self.budget,
+            *self.steps,
+            counter=self.counter,
+            previous=previous,
         )

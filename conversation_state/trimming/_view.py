@@ -4,14 +4,15 @@ The view: which messages are kept, and why the others are not.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
-from itertools import islice
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
+from itertools import chain
 from operator import index
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 import attrs
 
-from conversation_state._persistent import Log, PMap, pmap
+from conversation_state._persistent import Log
+from conversation_state._wording import format_count
 from conversation_state.aggregator import Aggregator, Entry, Messages
 from conversation_state.counting import (
     TokenBudget,
@@ -19,28 +20,23 @@ from conversation_state.counting import (
     by_characters,
     count,
 )
-from conversation_state.messages import Message
-from conversation_state.trimming._flaws import NOBODY, Flaw, pair
-from conversation_state.trimming._prefix import SharedPrefix, shared_prefix
-from conversation_state.trimming._properties import Property
-from conversation_state.trimming._shown import (
-    COMPACTED,
+from conversation_state.messages import Message, ResponseMeta
+from conversation_state.trimming._elements import (
     REMOVED,
     Dropped,
+    EarlierSummary,
     Element,
-    Failure,
-    Gone,
-    Instead,
-    Kept,
-    Known,
-    Range,
-    gaps,
+    Replacement,
+    StepFailure,
+    check_message,
+    read_mark,
 )
-from conversation_state.trimming._survey import START, Survey, surveyed
+from conversation_state.trimming._prefix import SharedPrefix, find_shared_prefix
+from conversation_state.trimming._properties import Property
+from conversation_state.trimming._selection import DroppedView, Selection, ShownView
+from conversation_state.trimming._validity import NO_OPEN_CALLS, Flaw, check_pairing
 
-__all__ = ["AsyncStep", "Step", "TrimContext"]
-
-_NONE: PMap[int, Any] = pmap()
+__all__ = ["AsyncStep", "Step", "TrimContext", "find_positions"]
 
 
 @attrs.frozen(repr=False)
@@ -57,163 +53,166 @@ class TrimContext:
     Attributes:
         budget: What the view should fit into; None if there is no limit.
 
-        counter: What weighs the messages.
+        counter: What counts the tokens of the messages.
 
-        total_tokens: What is kept, in tokens. Kept up to date, not re-summed.
+        total_tokens: How many tokens the kept messages fill.
 
-        failures: Which steps could not do their work, and why; ``()`` if all
-            did. See `compact`.
+        failures: What steps could not do, and why; ``()`` if nothing: a summary
+            that was not made (`compact`), and each invalid place that messages
+            were dropped for (`repair`, `fit`).
+
+        summary_responses: What summarisers reported while this view was made,
+            those whose summary was refused included: the `ResponseMeta` of each
+            message they returned that has a usage. Their usage is in no ledger;
+            record it once::
+
+                for response in view.summary_responses:
+                    state = state.add_usage(
+                        response.usage, key=response.id or None, model=response.model
+                    )
     """
 
-    _entries: Log[Entry]
     budget: TokenBudget | None
-    counter: TokenCounter
-    total_tokens: int
-    # Positions that went together: disjoint, in order.
-    _ranges: tuple[Range, ...]
-    # Positions that went one by one, and why; a range may cover them, too.
-    _removed: PMap[int, str]
-    _size: int
-    # What positions show that show something else than their own message.
-    _instead: PMap[int, Instead] = _NONE
-    failures: tuple[Failure, ...] = ()
-    _known: tuple[Known, ...] = attrs.field(default=(), eq=False)
+    _selection: Selection
+    failures: tuple[StepFailure, ...] = ()
+    summary_responses: tuple[ResponseMeta, ...] = ()
+    # The newest first.
+    _earlier_summaries: tuple[EarlierSummary, ...] = attrs.field(
+        default=(), eq=False, alias="earlier_summaries"
+    )
 
     @classmethod
     def of(
         cls,
-        said: Aggregator | Iterable[Message],
+        conversation: Aggregator | Iterable[Message],
         budget: TokenBudget | None = None,
         *,
         counter: TokenCounter = by_characters,
         previous: TrimContext | Iterable[Message] | None = None,
     ) -> TrimContext:
         """
-        All that was said, as a view.
+        A view that shows the whole *conversation*.
 
-        Costs the messages that *counter* has not weighed yet; O(n) the first
+        Costs the messages that *counter* has not counted yet; O(n) the first
         time a list of messages is given.
 
         Args:
-            said: A state, or messages.
+            conversation: A state, or messages.
 
             budget: What the view should fit into; None for no limit.
 
-            counter: What weighs the messages.
+            counter: What counts the tokens of the messages.
 
             previous: The view of the turn before, or its `summaries`: what
-                `rolling_summary` goes on from. Nothing else reads it.
+                `rolling_summary` goes on from. Nothing else reads it. A view
+                remembers the summaries of the eight views before it.
 
         Raises:
             TypeError:
-                If *said* or *previous* holds something else than messages, or
-                *budget* is no `TokenBudget`.
+                If *conversation* or *previous* holds something else than messages,
+                or *budget* isn't a `TokenBudget`.
 
             ValueError:
-                If *counter* gives something else than a count.
+                If *counter* returns something else than a count.
         """
         if budget is not None and not isinstance(budget, TokenBudget):
             msg = (
-                f"budget is {budget!r}; expected a TokenBudget, "
-                "TokenBudget(context_window=8_000) say"
+                f"budget: expected a TokenBudget, such as "
+                f"TokenBudget(context_window=8_000), got {budget!r}"
             )
             raise TypeError(msg)
 
-        entries = _entries(said)
-        survey = surveyed(entries, counter)
-        size = survey.size
-        if previous is None:
-            return cls(entries, budget, counter, survey.tokens, (), _NONE, size)
+        if isinstance(conversation, (Aggregator, Messages)):
+            entries = conversation.entries
+        else:
+            entries = Log([Entry("", check_message(one)) for one in conversation])
 
-        known = _known(previous)
-        return cls(
-            entries, budget, counter, survey.tokens, (), _NONE, size, _NONE, (), known
-        )
+        selection = Selection.of(entries, counter)
+        if previous is None:
+            return cls(budget, selection)
+
+        summaries = _find_earlier_summaries(previous)
+        return cls(budget, selection, earlier_summaries=summaries)
+
+    @property
+    def counter(self) -> TokenCounter:
+        """
+        What counts the tokens of the messages.
+        """
+        return self._selection.counter
+
+    @property
+    def total_tokens(self) -> int:
+        """
+        How many tokens the kept messages fill. O(1).
+        """
+        return self._selection.tokens
 
     @property
     def original(self) -> TrimContext:
         """
         The view before anything was dropped. O(1).
         """
-        return TrimContext.of(
-            Messages(self._entries), self.budget, counter=self.counter
-        )
+        entries = Messages(self._selection.entries)
+        return TrimContext.of(entries, self.budget, counter=self.counter)
 
     @property
     def messages(self) -> Sequence[Message]:
         """
-        What the model gets to see, in order; an immutable view, O(1) to get.
+        The messages that the model gets, in order; an immutable view, O(1) to get.
         """
-        return Kept(self, lambda _seq, message: message)
+        return ShownView(self._selection, lambda _seq, message: message)
 
     @property
     def elements(self) -> Sequence[Element]:
         """
         The same with position, tokens and role.
         """
-        return Kept(self, self._element)
+        counter = self.counter
+        return ShownView(
+            self._selection,
+            lambda seq, message: Element(
+                seq, message, count(message, counter), message.role
+            ),
+        )
 
     @property
     def dropped(self) -> Sequence[Dropped]:
         """
-        What the model does not get to see, in order, and why.
+        The messages that the model does not get, in order, and why.
 
-        Of what is shown in other words, a shortened result say, nothing was
+        A message that is replaced, a shortened result for example, is not
         dropped. What a summary stands for is dropped, ``compacted``.
         """
-        return Gone(self)
+        return DroppedView(self._selection)
 
     @property
     def summaries(self) -> tuple[Message, ...]:
         """
         The summaries in this view, in order, and those it had before they
-        were dropped again.
+        were dropped again; then the ones of earlier views that none of these
+        replaces, which a later view may show again.
 
-        Each says in its metadata what it stands for (see `compact`), so they
-        can be written down, and given to the next turn as *previous*.
+        Each has in its metadata what it stands for (see `compact`), so they
+        can be stored, and given to the next turn as *previous*.
         """
-        return tuple([known.message for known in self._summed_up()])
+        own = self._own_summaries()
+        covered = {seq for one in own for span in one.stands_for for seq in span}
+        kept = [
+            summary
+            for summary in self._earlier_summaries
+            for seqs in [find_positions(summary, self._selection.entries)]
+            if not (seqs and covered.issuperset(seqs))
+        ]
+        return tuple([summary.message for summary in [*own, *kept]])
 
-    def _summed_up(self) -> Iterator[Known]:
-        for _seq, (messages, stands_for) in sorted(self._instead.items()):
-            if stands_for:
-                yield Known(messages[0], self._entries, stands_for)
-
-    def _element(self, seq: int, message: Message) -> Element:
-        return Element(seq, message, count(message, self.counter), message.role)
-
-    def _spans(self, start: int = 0, stop: int | None = None) -> list[range]:
-        """
-        The positions in no range, of all or from *start* to *stop*.
-        """
-        end = len(self._entries)
-        stop = end if stop is None else min(stop, end)
-        return list(gaps(self._ranges, start, stop))
-
-    def _seqs(self, start: int = 0, stop: int | None = None) -> Iterator[int]:
-        """
-        The positions shown, of all or from *start* to *stop*.
-        """
-        removed = self._removed
-        spans = self._spans(start, stop)
-        return (seq for span in spans for seq in span if seq not in removed)
-
-    def _pairs(self) -> Iterator[tuple[int, Message]]:
-        """
-        What is shown, with positions.
-        """
-        removed, instead = self._removed, self._instead
-        for span in self._spans():
-            entries = islice(self._entries.iterate(span.start), len(span))
-            for seq, (_id, message) in zip(span, entries, strict=True):
-                if seq in removed:
-                    continue
-
-                if seq in instead:
-                    for other in instead[seq].messages:
-                        yield seq, other
-                else:
-                    yield seq, message
+    def _own_summaries(self) -> list[EarlierSummary]:
+        entries, replaced = self._selection.entries, self._selection.replaced
+        return [
+            EarlierSummary(messages[0], entries, stands_for)
+            for _seq, (messages, stands_for) in sorted(replaced.items())
+            if stands_for
+        ]
 
     def remove(self, seqs: int | Iterable[int]) -> TrimContext:
         """
@@ -226,141 +225,60 @@ class TrimContext:
             TypeError:
                 If *seqs* holds something else than integers.
         """
-        return self._removing(seqs, REMOVED)
-
-    def _removing(self, seqs: int | Iterable[int], reason: str) -> TrimContext:
         if not isinstance(seqs, Iterable):
             seqs = (seqs,)
 
-        gone = {seq for seq in map(index, seqs) if self._shows(seq)}
-        if not gone:
-            return self
-
-        tokens, size = self.total_tokens, self._size
-        for seq in gone:
-            shown = self._at(seq)
-            tokens -= self._weigh(shown)
-            size -= len(shown)
-
-        removed = self._removed.update(dict.fromkeys(gone, reason))
-        return self._next(tokens, self._ranges, removed, size)
+        return self._with_selection(self._selection.remove(seqs, REMOVED))
 
     def replace(self, seq: int, message: Message) -> TrimContext:
         """
         This view with *message* at the position *seq* instead of what it shows
         there; itself if that is equal. O(log n).
 
-        For steps of your own that say something in other words. A position
-        keeps its place among the others; the original is in the state, and in
-        `original`.
+        For steps of your own that change a message. The position stays; the
+        original message is in the state, and in `original`.
 
         Raises:
             ValueError:
                 If the view shows nothing at *seq*.
 
             TypeError:
-                If *message* is no message.
+                If *message* isn't a message.
         """
-        if not isinstance(message, Message):
+        check_message(message)
+        selection = self._selection
+        if not selection.is_shown(index(seq)):
             msg = (
-                f"a view shows messages, got a {type(message).__name__}: "
-                f"{message!r:.80}"
-            )
-            raise TypeError(msg)
-
-        if not self._shows(index(seq)):
-            msg = (
-                f"the view shows nothing at position {seq}; elements tell which "
-                "positions it shows"
+                f"seq={seq}: the view shows nothing at this position; expected the "
+                "seq of one of its elements"
             )
             raise ValueError(msg)
 
-        # What sums up others sums them up in other words, too.
-        known = self._instead.get(seq)
-        stands_for = known.stands_for if known else ()
-        return self._replacing({seq: Instead((message,), stands_for)})
+        # The replacement of a summary stands for what the summary stands for.
+        shown = selection.replaced.get(seq)
+        replacement = Replacement((message,), shown.stands_for if shown else ())
+        return self._with_selection(selection.replace({seq: replacement}))
 
-    def _replacing(self, instead: Mapping[int, Instead]) -> TrimContext:
+    def _with_selection(self, selection: Selection) -> TrimContext:
         """
-        This view with something else at positions it shows.
+        This view where it shows *selection*; itself if it does.
         """
-        tokens, size, new = self.total_tokens, self._size, {}
-        for seq, put in instead.items():
-            shown = self._at(seq)
-            if put == self._instead.get(seq, Instead(shown)):
-                continue
-
-            new[seq] = put
-            tokens += self._weigh(put.messages) - self._weigh(shown)
-            size += len(put.messages) - len(shown)
-
-        if not new:
+        if selection is self._selection:
             return self
 
-        return attrs.evolve(
-            self, total_tokens=tokens, size=size, instead=self._instead.update(new)
+        return TrimContext(
+            self.budget,
+            selection,
+            self.failures,
+            self.summary_responses,
+            self._earlier_summaries,
         )
 
-    def _summing_up(
-        self, seqs: Sequence[int], message: Message, stands_for: tuple[range, ...]
-    ) -> TrimContext:
-        """
-        This view with *message* instead of what it shows at *seqs*, which are
-        in order and all that it shows between the first and the last.
-        """
-        first, *rest = seqs
-        tokens = sum([self._weigh(self._at(seq)) for seq in rest])
-        span = Range(first + 1, seqs[-1] + 1, COMPACTED)
-        narrowed = self._without((span,), tokens)
-        instead = narrowed._instead
-        for seq in instead.keys() & set(rest):
-            instead = instead.remove(seq)  # another summary stands for it now
+    def _with_failures(self, *failures: StepFailure) -> TrimContext:
+        if not failures:
+            return self
 
-        summary = Instead((message,), stands_for)
-        return attrs.evolve(narrowed, instead=instead)._replacing({first: summary})
-
-    def _stands_for(self, seqs: Iterable[int]) -> tuple[range, ...]:
-        """
-        The positions that what is shown at *seqs*, in order, stands for.
-        """
-        found: list[range] = []
-        for seq in seqs:
-            own = self._instead.get(seq)
-            for span in (own and own.stands_for) or (range(seq, seq + 1),):
-                if found and found[-1].stop == span.start:
-                    found[-1] = range(found[-1].start, span.stop)
-                else:
-                    found.append(span)
-
-        return tuple(found)
-
-    def _failing(self, step: object, error: Exception) -> TrimContext:
-        """
-        This view, and that *step* could not do its work.
-        """
-        return attrs.evolve(self, failures=(*self.failures, Failure(step, error)))
-
-    def _at(self, seq: int) -> tuple[Message, ...]:
-        """
-        What is shown at a position that shows something.
-        """
-        if seq in self._instead:
-            return self._instead[seq].messages
-
-        return (self._entries[seq].message,)
-
-    def _weigh(self, messages: Iterable[Message]) -> int:
-        return sum([count(message, self.counter) for message in messages])
-
-    def _shows(self, seq: int) -> bool:
-        return (
-            0 <= seq < len(self._entries)
-            and seq not in self._removed
-            and not any(span.start <= seq < span.stop for span in self._ranges)
-        )
-
-    def _sums_up(self, seq: int) -> bool:
-        return bool(self._instead[seq].stands_for) and self._shows(seq)
+        return attrs.evolve(self, failures=(*self.failures, *failures))
 
     def problems(self, *also: Property) -> tuple[Flaw, ...]:
         """
@@ -375,41 +293,43 @@ class TrimContext:
             *also: Properties that only some providers want, `SYSTEM_IN_FRONT`
                 say.
         """
-        group = NOBODY
+        open_calls = NO_OPEN_CALLS
         found: list[Flaw] = []
-        for seq, message in self._pairs():
-            group, flaws = pair(group, seq, message)
+        for seq, message in self._selection.pairs():
+            open_calls, flaws = check_pairing(open_calls, seq, message)
             found.extend(flaws)
 
         for wanted in also:
             if not isinstance(wanted, Property):
-                msg = f"problems takes properties, SYSTEM_IN_FRONT say; got {wanted!r}"
+                msg = (
+                    f"also: expected properties such as SYSTEM_IN_FRONT, got {wanted!r}"
+                )
                 raise TypeError(msg)
 
             if not wanted.everywhere:
-                found.extend(wanted._find(self._pairs()))
+                found.extend(wanted._find(self._selection.pairs()))
 
         return tuple(found)
 
     def shared_prefix(self, other: TrimContext) -> SharedPrefix:
         """
-        What both views show at their start: what a provider that cached the
-        one need not read again for the other.
+        What both views show at their start: what a provider that cached one
+        of them need not process again for the other.
 
         O(log n) where both show the same entries; message by message where
         they show equal ones.
         """
         if not isinstance(other, TrimContext):
-            msg = f"a view shares its start with a TrimContext; got {other!r:.80}"
+            msg = f"other: expected a TrimContext, got {other!r:.80}"
             raise TypeError(msg)
 
-        return shared_prefix(self, other)
+        return find_shared_prefix(self._selection, other._selection)
 
     def __len__(self) -> int:
         """
         How many messages are kept.
         """
-        return self._size
+        return self._selection.size
 
     def __bool__(self) -> bool:
         return True
@@ -423,82 +343,64 @@ class TrimContext:
             limit = f"a limit of {self.budget.effective_input_limit:,}"
 
         failed = len(self.failures)
-        failures = f", {failed} failure{'s'[: failed != 1]}" if failed else ""
+        failures = f", {format_count(failed, 'failure')}" if failed else ""
+        messages = format_count(len(self._selection.entries), "message")
+        tokens = format_count(self.total_tokens, "token")
         return (
-            f"<TrimContext: {self._size} of {len(self._entries)} messages, "
-            f"{self.total_tokens:,} tokens, {limit}{failures}>"
-        )
-
-    def _survey(self) -> Survey:
-        if not (self._ranges or self._removed or self._instead):
-            return surveyed(self._entries, self.counter)
-
-        survey = START
-        for seq, message in self._pairs():
-            survey = survey.with_message(seq, message, count(message, self.counter))
-
-        return survey
-
-    def _without(self, spans: Iterable[Range], tokens: int) -> TrimContext:
-        """
-        This view without what it shows in *spans*, *tokens* in all.
-        """
-        ranges, size = list(self._ranges), self._size
-        for start, stop, reason in spans:
-            for gap in gaps(self._ranges, start, stop):
-                ranges.append(Range(gap.start, gap.stop, reason))
-                size -= len(gap) - sum(seq in gap for seq in self._removed)
-                for seq, (messages, _) in self._instead.items():
-                    if seq in gap and seq not in self._removed:
-                        size -= len(messages) - 1
-
-        if size == self._size:
-            return self
-
-        tokens = self.total_tokens - tokens
-        return self._next(tokens, tuple(sorted(ranges)), self._removed, size)
-
-    def _next(
-        self,
-        tokens: int,
-        ranges: tuple[Range, ...],
-        removed: PMap[int, str],
-        size: int,
-    ) -> TrimContext:
-        return TrimContext(
-            self._entries,
-            self.budget,
-            self.counter,
-            tokens,
-            ranges,
-            removed,
-            size,
-            self._instead,
-            self.failures,
-            self._known,
+            f"<TrimContext: {len(self):,} of {messages}, {tokens}, {limit}{failures}>"
         )
 
 
-def _entries(said: Aggregator | Iterable[Message]) -> Log[Entry]:
-    if isinstance(said, (Aggregator, Messages)):
-        return said.entries
-
-    return Log([Entry("", message) for message in map(_message, said)])
+_REMEMBERED = 8  # summaries of earlier views; the oldest are forgotten first
 
 
-def _message(given: Any) -> Message:
-    if not isinstance(given, Message):
-        msg = f"a view shows messages, got a {type(given).__name__}: {given!r:.80}"
-        raise TypeError(msg)
-
-    return given
-
-
-def _known(previous: TrimContext | Iterable[Message]) -> tuple[Known, ...]:
+def _find_earlier_summaries(
+    previous: TrimContext | Iterable[Message],
+) -> tuple[EarlierSummary, ...]:
     if isinstance(previous, TrimContext):
-        return tuple(previous._summed_up())
+        candidates = [*previous._own_summaries(), *previous._earlier_summaries]
+    else:
+        candidates = [EarlierSummary(check_message(message)) for message in previous]
 
-    return tuple([Known(message) for message in map(_message, previous)])
+    found: list[EarlierSummary] = []
+    for summary in candidates:
+        is_new = not any(summary.message is other.message for other in found)
+        if is_new and read_mark(summary.message).get("rolling"):
+            found.append(summary)
+
+    return tuple(found[:_REMEMBERED])
+
+
+def find_positions(summary: EarlierSummary, entries: Log[Entry]) -> frozenset[int]:
+    """
+    The positions in *entries* that *summary* stands for; none if these entries
+    are not at the same positions.
+    """
+    if summary.entries is not None:
+        same = entries.common_prefix(summary.entries)
+        holds = summary.stands_for[-1].stop <= same
+        return frozenset(chain.from_iterable(summary.stands_for if holds else ()))
+
+    mark = read_mark(summary.message)
+    try:
+        spans = [range(start, stop) for start, stop in mark["seqs"]]
+        ids = tuple(mark["compacted"])
+    except (KeyError, TypeError, ValueError):
+        return _NOWHERE
+
+    # Metadata that another program wrote may hold anything.
+    if not all(0 <= span.start < span.stop <= len(entries) for span in spans):
+        return _NOWHERE
+
+    if not ids or sum(map(len, spans)) != len(ids):
+        return _NOWHERE
+
+    seqs = [seq for span in spans for seq in span]
+    here = tuple([entries[seq].id for seq in seqs])
+    return frozenset(seqs) if ids == here else _NOWHERE
+
+
+_NOWHERE: frozenset[int] = frozenset()
 
 
 Step: TypeAlias = Callable[[TrimContext], TrimContext]

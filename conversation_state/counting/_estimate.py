@@ -1,6 +1,6 @@
 """
-Weighing: each message once for each counter, and the estimate without any
-vocabulary.
+Counting tokens: each message once for each counter, and the estimate that needs
+no vocabulary.
 """
 
 from __future__ import annotations
@@ -26,19 +26,19 @@ from conversation_state.parts import (
 
 __all__ = [
     "OPENAI_IMAGE",
-    "Image",
+    "ImageTokens",
     "TokenCounter",
     "by_characters",
-    "canonical",
     "count",
-    "pieces",
-    "weigh",
+    "estimate_media",
+    "format_json",
+    "split_content",
 ]
 
 
 class TokenCounter(Protocol):
     """
-    **Protocol:** anything that can say how many tokens a message fills.
+    **Protocol:** anything that counts the tokens of a message.
 
     Called once in a message's life (see `count`): must be pure, and the same
     for equal messages. Counts may be estimates; trimming only relies on them
@@ -61,7 +61,7 @@ _COUNTERS = 4
 
 def count(message: Message, counter: TokenCounter) -> int:
     """
-    What *counter* says of *message*; asked once, then remembered with it.
+    The count of *counter* for *message*; called once, then remembered with it.
 
     Remembered wherever the message is met: in forks, in later states, in other
     conversations; for four counters, of which equal ones are one. A program
@@ -70,7 +70,7 @@ def count(message: Message, counter: TokenCounter) -> int:
 
     Raises:
         ValueError:
-            If *counter* gives something else than a non-negative integer.
+            If *counter* returns something else than a non-negative integer.
     """
     weights: Weights = getattr(message, "_weights", ())
     for known, tokens in weights:
@@ -81,16 +81,16 @@ def count(message: Message, counter: TokenCounter) -> int:
 
             return tokens
 
-    given: Any = counter(message)
+    result: Any = counter(message)
     try:
-        tokens = index(given)
+        tokens = index(result)
     except TypeError:
         tokens = -1
 
     if tokens < 0:
         msg = (
-            f"{counter!r} gave {given!r} for {message!r:.80}; expected a count of "
-            "tokens, an integer from 0 on"
+            f"{counter!r}: expected a number of tokens, an integer from 0 on, got "
+            f"{result!r} for {message!r:.80}"
         )
         raise ValueError(msg)
 
@@ -102,16 +102,16 @@ def count(message: Message, counter: TokenCounter) -> int:
 
 _CHARACTERS = 4
 
-# Media by url, whose size nobody knows here.
+# Media by url, whose size is unknown here.
 _BY_URL = 1_000
 # Bytes to a token, at usual bit rates: speech of 64 kbit/s at 16 tokens a
 # second, video of 1 Mbit/s at 300; a page of a PDF has 30 kB and 1,000 tokens.
 _BYTES = {AudioPart: 500, VideoPart: 400, FilePart: 30}
 
 
-class Image(NamedTuple):
+class ImageTokens(NamedTuple):
     """
-    What an image is charged, in tokens; of a usual size, and in low detail.
+    How many tokens an image costs; of a usual size, and in low detail.
     """
 
     usual: int
@@ -119,7 +119,7 @@ class Image(NamedTuple):
 
 
 # What OpenAI charges for 1,024 by 1,024 pixels, and for low detail.
-OPENAI_IMAGE = Image(765, 85)
+OPENAI_IMAGE = ImageTokens(765, 85)
 
 
 def by_characters(message: Message) -> int:
@@ -127,7 +127,7 @@ def by_characters(message: Message) -> int:
     Code points by four, rounded up: the default estimate.
 
     Counted are texts, reasoning, refusals, and names and arguments of tool
-    calls. What this version has no word for counts as its JSON text. Media add
+    calls. Fields that this version does not know count as their JSON text. Media add
     a flat estimate: an image 765 tokens (85 in low detail); audio, video and
     other files a token for 500, 400 and 30 bytes, files of text one for four
     bytes, and 1,000 tokens if they are given by url.
@@ -138,21 +138,21 @@ def by_characters(message: Message) -> int:
     Source:
         phronomy's `TokenEstimator`, which rounds up for each message too.
     """
-    texts, media = pieces(message)
+    texts, media = split_content(message)
     characters = 0
     for text in texts:
         characters += len(text)
 
     tokens = -(-characters // _CHARACTERS)
-    return tokens + weigh(media, OPENAI_IMAGE) if media else tokens
+    return tokens + estimate_media(media, OPENAI_IMAGE) if media else tokens
 
 
-def pieces(message: Message) -> tuple[list[str], list[Part]]:
+def split_content(message: Message) -> tuple[list[str], list[Part]]:
     """
-    The texts of *message* that are paid for, and its media.
+    The texts of *message* that cost tokens, and its media.
     """
     if isinstance(message, UnknownMessage):
-        return [canonical(message.raw)], []
+        return [format_json(message.raw)], []
 
     media: list[Part] = []
     content = message.content  # type: ignore[attr-defined]  # all others have some
@@ -164,7 +164,7 @@ def pieces(message: Message) -> tuple[list[str], list[Part]]:
             if isinstance(part, (TextPart, ReasoningPart, RefusalPart)):
                 texts.append(part.text)
             elif isinstance(part, UnknownPart):
-                texts.append(canonical(part.raw))
+                texts.append(format_json(part.raw))
             else:
                 media.append(part)
 
@@ -175,21 +175,22 @@ def pieces(message: Message) -> tuple[list[str], list[Part]]:
     return texts, media
 
 
-def canonical(value: Mapping[str, Any]) -> str:
+def format_json(value: Mapping[str, Any]) -> str:
     """
     The JSON text of a frozen value: keys in order, characters as they are.
     """
     return json.dumps(thaw(value), ensure_ascii=False)
 
 
-def weigh(media: list[Part], image: Image) -> int:
+def estimate_media(media: list[Part], image: ImageTokens) -> int:
     """
-    What *media* fill, as `by_characters` says, but for images.
+    How many tokens *media* fill, as `by_characters` counts them; *image* for each
+    image.
     """
-    return sum([_media(part, image) for part in media])
+    return sum([_estimate_part(part, image) for part in media])
 
 
-def _media(part: Part, image: Image) -> int:
+def _estimate_part(part: Part, image: ImageTokens) -> int:
     if isinstance(part, ImagePart):
         return image.low if part.detail == "low" else image.usual
 

@@ -1,0 +1,174 @@
+"""
+What a view consists of: its elements, what it drops, what replaces a message,
+and the marks in the metadata of the messages that steps make.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple, TypeVar
+
+from conversation_state._persistent import EMPTY_MAP, Log
+from conversation_state.aggregator import Entry
+from conversation_state.messages import Message
+
+__all__ = [
+    "BEFORE_USER",
+    "COMPACTED",
+    "INVALID",
+    "MARK",
+    "OVER_BUDGET",
+    "OVER_COUNT",
+    "REMOVED",
+    "Dropped",
+    "DroppedRange",
+    "EarlierSummary",
+    "Element",
+    "Replacement",
+    "StepFailure",
+    "add_mark",
+    "check_integer",
+    "check_message",
+    "read_mark",
+]
+
+OVER_BUDGET, OVER_COUNT, INVALID = "over budget", "over the count", "invalid"
+REMOVED, COMPACTED = "removed", "compacted"
+BEFORE_USER = "before the first user message"
+
+
+class Element(NamedTuple):
+    """
+    A message in a view.
+
+    Attributes:
+        seq: Its position in the conversation; the same in every view. What a
+            step put there has the position of what it stands for: a shortened
+            result that of the result, a summary the first of those it sums
+            up, an answer made by `repair` that of the message that calls.
+
+        message: The message.
+
+        tokens: How many tokens it fills, by the view's counter.
+
+        role: Its role.
+    """
+
+    seq: int
+    message: Message
+    tokens: int
+    role: str
+
+
+class Dropped(NamedTuple):
+    """
+    A message of the conversation that a view does not show.
+
+    Attributes:
+        seq: Its position in the conversation.
+
+        reason: Why: ``over budget``, ``over the count``, ``before the first user
+            message`` (where a view has to start on one), ``removed``,
+            ``compacted`` (a summary stands for it; if the summary was dropped,
+            too, its position says why), or ``invalid: `` and the place that a
+            provider would refuse: *invalid: call call_1 has no result (entry
+            101)*. It is that message, or could only be shown together with it.
+    """
+
+    seq: int
+    reason: str
+
+
+class DroppedRange(NamedTuple):
+    """
+    Positions that are dropped together.
+    """
+
+    start: int
+    stop: int
+    reason: str
+
+
+class Replacement(NamedTuple):
+    """
+    What a position shows instead of its own message.
+
+    Attributes:
+        messages: The messages, at least one.
+
+        stands_for: The positions it stands for, if it is a summary.
+    """
+
+    messages: tuple[Message, ...]
+    stands_for: tuple[range, ...] = ()
+
+
+class StepFailure(NamedTuple):
+    """
+    What a step could not do: a summary it did not get, or history that it had
+    to leave out because a place is invalid.
+
+    Attributes:
+        step: The step.
+
+        error: Why; a `DroppedHistoryError` where messages were left out.
+    """
+
+    step: object
+    error: Exception
+
+
+class EarlierSummary(NamedTuple):
+    """
+    A summary from an earlier view.
+
+    Attributes:
+        message: The summary.
+
+        entries: What that view was of; None if all that is known is what the
+            message says about itself.
+
+        stands_for: Which positions of these.
+    """
+
+    message: Message
+    entries: Log[Entry] | None = None
+    stands_for: tuple[range, ...] = ()
+
+
+# All marks are under one key, so that metadata of callers is not in the way.
+MARK = "conversation_state"
+M = TypeVar("M", bound=Message)
+
+
+def read_mark(message: Message) -> Mapping[str, Any]:
+    """
+    What the metadata of *message* says about how it was made; empty if nothing.
+    """
+    mark = message.metadata.get(MARK)
+    return mark if isinstance(mark, Mapping) else EMPTY_MAP
+
+
+def add_mark(message: M, mark: Mapping[str, Any], **changes: Any) -> M:
+    """
+    *message* with *changes*, and *mark* beside the marks it has.
+    """
+    both = {**read_mark(message), **mark}
+    metadata = {**message.metadata, MARK: both}
+    return message.replace(metadata=metadata, **changes)
+
+
+def check_message(value: Any) -> Message:
+    if not isinstance(value, Message):
+        msg = f"expected a message, got a {type(value).__name__}: {value!r:.80}"
+        raise TypeError(msg)
+
+    return value
+
+
+def check_integer(step: str, name: str, value: object, least: int = 0) -> int:
+    if not isinstance(value, int) or value.__class__ is bool or value < least:
+        msg = f"{name} of {step}: expected an integer from {least} on, got {value!r}"
+        raise ValueError(msg)
+
+    return int(value)

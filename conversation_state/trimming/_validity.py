@@ -1,0 +1,182 @@
+"""
+Why a provider would refuse a run of messages.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import NamedTuple
+
+from conversation_state.messages import AssistantMessage, Message, ToolMessage
+from conversation_state.trimming._elements import INVALID
+
+__all__ = [
+    "CALLS_KEEP",
+    "DANGLING",
+    "NO_OPEN_CALLS",
+    "ORPHANED",
+    "REPEATED",
+    "REPEATED_ID",
+    "RESULTS_FOLLOW",
+    "Flaw",
+    "OpenCalls",
+    "check_pairing",
+    "is_awaited_result",
+    "no_result_reason",
+]
+
+ORPHANED, REPEATED = "orphaned result", "repeated result"
+DANGLING, REPEATED_ID = "dangling call", "repeated call id"
+RESULTS_FOLLOW = "results follow their calls"
+CALLS_KEEP = "answered calls keep their results"
+
+
+class Flaw(NamedTuple):
+    """
+    Why a provider would refuse a view.
+
+    Attributes:
+        kind: ``orphaned result``, ``repeated result``, ``dangling call`` or
+            ``repeated call id``; or, for properties that only some providers
+            want, ``late system message``, ``parted reasoning``, ``start``.
+
+        seqs: The positions of the messages concerned.
+
+        what: What is wrong and what to do.
+
+        property: The name of the `Property` that is missing.
+
+        reason: The same in few words, as `Dropped.reason` says it where
+            messages are dropped because of it; "" for properties that only
+            some providers want.
+    """
+
+    kind: str
+    seqs: tuple[int, ...]
+    what: str
+    property: str = ""
+    reason: str = ""
+
+    def __str__(self) -> str:
+        return self.what
+
+
+class OpenCalls(NamedTuple):
+    """
+    The assistant's message whose calls the next messages answer.
+
+    Attributes:
+        seq: Its position.
+
+        called: The ids of its calls.
+
+        pending: Those that have no result yet.
+    """
+
+    seq: int
+    called: frozenset[str]
+    pending: frozenset[str]
+
+
+NO_OPEN_CALLS = OpenCalls(-1, frozenset(), frozenset())
+
+_MAX_CALLS = 3  # named in a reason
+_MAX_ID = 60  # characters of an id
+
+
+def _format_reason(what: str, seq: int) -> str:
+    return f"{INVALID}: {what} (entry {seq})"
+
+
+def _shorten_id(call_id: str) -> str:
+    if not call_id:
+        return "without id"
+
+    return call_id if len(call_id) <= _MAX_ID else f"{call_id[: _MAX_ID - 1]}…"
+
+
+def no_result_reason(seq: int, ids: Iterable[str]) -> str:
+    """
+    Why the calls *ids* of the message at *seq* are invalid.
+    """
+    named = sorted(map(_shorten_id, ids))
+    if len(named) == 1:
+        return _format_reason(f"call {named[0]} has no result", seq)
+
+    more = [f"{len(named) - _MAX_CALLS} more"] * (len(named) > _MAX_CALLS)
+    return _format_reason(
+        f"calls {', '.join([*named[:_MAX_CALLS], *more])} have no results", seq
+    )
+
+
+def check_pairing(
+    open_calls: OpenCalls, seq: int, message: Message
+) -> tuple[OpenCalls, tuple[Flaw, ...]]:
+    """
+    The calls that are open after *message*, and what is wrong with it.
+
+    Results belong directly behind the message that made the calls.
+
+    Source:
+        OpenAI and Anthropic refuse anything between the two.
+    """
+    if isinstance(message, ToolMessage):
+        return _check_result(open_calls, seq, message.tool_call_id)
+
+    flaws: tuple[Flaw, ...] = ()
+    if open_calls.pending:
+        ids = ", ".join(sorted(map(repr, open_calls.pending)))
+        what = (
+            f"messages[{open_calls.seq}] calls {ids}, and messages[{seq}] follows "
+            "before the result; put the result between them, or drop the call"
+        )
+        reason = no_result_reason(open_calls.seq, open_calls.pending)
+        flaws = (Flaw(DANGLING, (open_calls.seq, seq), what, CALLS_KEEP, reason),)
+
+    if not isinstance(message, AssistantMessage) or not message.tool_calls:
+        return NO_OPEN_CALLS, flaws
+
+    called = frozenset([call.id for call in message.tool_calls])
+    if len(called) < len(message.tool_calls):
+        what = (
+            f"messages[{seq}] makes two calls with one id, so their results can't be "
+            "distinguished; give every call its own id"
+        )
+        reason = _format_reason("two calls have one id", seq)
+        flaws = (*flaws, Flaw(REPEATED_ID, (seq,), what, CALLS_KEEP, reason))
+
+    return OpenCalls(seq, called, called), flaws
+
+
+def is_awaited_result(open_calls: OpenCalls, message: Message) -> bool:
+    """
+    Whether *message* is the result that a call of *open_calls* waits for.
+    """
+    return (
+        isinstance(message, ToolMessage) and message.tool_call_id in open_calls.pending
+    )
+
+
+def _check_result(
+    open_calls: OpenCalls, seq: int, call_id: str
+) -> tuple[OpenCalls, tuple[Flaw, ...]]:
+    if call_id in open_calls.pending:
+        return open_calls._replace(pending=open_calls.pending - {call_id}), ()
+
+    if call_id in open_calls.called:
+        caller = open_calls.seq
+        what = (
+            f"messages[{seq}] answers call {call_id!r} of messages[{caller}] again; "
+            "drop one of the results"
+        )
+        reason = f"call {_shorten_id(call_id)} has a result already"
+        reason = _format_reason(reason, seq)
+        flaw = Flaw(REPEATED, (caller, seq), what, RESULTS_FOLLOW, reason)
+        return open_calls, (flaw,)
+
+    what = (
+        f"messages[{seq}] answers call {call_id!r}, which the assistant's message "
+        "before it did not make; drop it, or keep the call directly before it"
+    )
+    reason = _format_reason(f"result has no call {_shorten_id(call_id)} before it", seq)
+    return open_calls, (Flaw(ORPHANED, (seq,), what, RESULTS_FOLLOW, reason),)
