@@ -1,11 +1,15 @@
 """
-Waiting, in threads and in tasks, and being woken from either.
+Waiting in threads and in tasks, and being woken from either.
 
-For streams, cells and branches, which all wait for threads and tasks at once.
+Used by streams, cells and branches, which wait for threads and tasks at once.
 
-A waiter is put into queues and woken by whoever takes it out. Queues are
-deques, whose single operations are atomic: finalizers put and take as well,
-at moments when this very thread may hold any lock.
+A waiter enters queues, is woken, and leaves them. Queues are deques, whose
+single operations are atomic: finalizers use them as well, at moments when this
+thread may be anywhere.
+
+An interrupt may come between any two instructions. So nothing here has to be
+released, and a waiter is woken before it is removed from a queue: every step is
+idempotent, and an interrupted step is repeated by the next caller.
 """
 
 from __future__ import annotations
@@ -17,6 +21,7 @@ from _thread import allocate_lock
 from abc import abstractmethod
 from collections import deque
 from collections.abc import Callable, Coroutine
+from contextlib import suppress
 from functools import cache
 from threading import Thread
 from typing import Any
@@ -29,15 +34,15 @@ __all__ = [
     "Waiter",
     "call_soon",
     "in_worker",
+    "require_anyio",
     "running_loop",
     "spawn",
-    "the_anyio",
     "wake_all",
 ]
 
 
 @cache
-def the_anyio(wanted: str = "streams in async code") -> Any:
+def require_anyio(wanted: str = "streams in async code") -> Any:
     """
     The package anyio.
 
@@ -62,8 +67,8 @@ def running_loop() -> Any:
     """
     The event loop that runs in this thread; None if there is none.
     """
-    # Nobody runs under trio without having imported it, and asking anyio which
-    # of the two it is takes longer.
+    # Code that runs under trio has imported it; asking anyio which loop runs is
+    # slower.
     trio = sys.modules.get("trio")
     if trio is not None and trio.lowlevel.in_trio_run():
         return trio.lowlevel.current_trio_token()
@@ -95,8 +100,8 @@ def spawn(loop: Any, function: Callable[[], Coroutine[Any, Any, None]]) -> None:
     """
     Run *function* as a task of *loop*, which runs here.
 
-    Nobody's nursery is open for it. Both kinds of loop cancel such a task when
-    they end; it must raise nothing else.
+    It belongs to no nursery. Both kinds of loop cancel such a task when they end;
+    it must raise nothing else.
     """
     if hasattr(loop, "create_task"):
         loop.create_task(function())
@@ -107,40 +112,40 @@ def spawn(loop: Any, function: Callable[[], Coroutine[Any, Any, None]]) -> None:
 
 class Waiter:
     """
-    Somebody who waits, and the queues they wait in.
+    A waiting thread or task, and the queues it is in.
     """
 
-    __slots__ = ("places",)
+    __slots__ = ("queues",)
 
     # Whether a thread waits here, and so can't run an event loop meanwhile.
     blocks: bool
 
-    places: list[deque[Waiter]]
+    queues: list[deque[Waiter]]
 
     def __init__(self) -> None:
-        self.places = []
+        self.queues = []
 
-    def enter(self, place: deque[Waiter]) -> None:
+    def enter(self, queue: deque[Waiter]) -> None:
         """
-        Queue up.
+        Enter a queue.
         """
-        place.append(self)
-        self.places.append(place)
+        self.queues.append(queue)
+        queue.append(self)
 
     def leave(self) -> None:
         """
         Leave all queues.
         """
-        for place in self.places:
+        for queue in self.queues:
             try:  # noqa: SIM105 - quicker than suppress
-                place.remove(self)
+                queue.remove(self)
             except ValueError:
                 pass
 
     @abstractmethod
     def wake(self) -> None:
         """
-        Let them go on; may be called from anywhere, and more than once.
+        End the wait; may be called from anywhere, and more than once.
         """
 
 
@@ -182,7 +187,7 @@ class TaskWaiter(Waiter):
 
     def __init__(self) -> None:
         super().__init__()
-        self._event = the_anyio().Event()
+        self._event = require_anyio().Event()
         self._loop = running_loop()
 
     async def wait(self) -> None:
@@ -198,24 +203,24 @@ class TaskWaiter(Waiter):
             call_soon(self._loop, self._event.set)
 
 
-def wake_all(place: deque[Waiter]) -> None:
+def wake_all(queue: deque[Waiter]) -> None:
     """
-    Empty a queue.
+    Wake all waiters of a queue, and empty it.
     """
-    while place:
-        try:
-            waiter = place.popleft()
-        except IndexError:
-            return
-
+    for waiter in queue.copy():
         waiter.wake()
+        try:  # noqa: SIM105 - quicker than suppress
+            queue.remove(waiter)
+        except ValueError:  # it left
+            pass
 
 
-# Workers: threads that pull from sources that block, while somebody waits for
+# Workers: threads that pull from sources that block, while a reader waits for
 # more than one source or must not block, and threads that run branches.
 
 _IDLE_S = 10
 
+# Worker threads without a task, which end after a while.
 _idle: deque[_Worker] = deque()
 if hasattr(os, "register_at_fork"):  # threads don't come along; not on Windows
     os.register_at_fork(after_in_child=_idle.clear)
@@ -223,46 +228,76 @@ if hasattr(os, "register_at_fork"):  # threads don't come along; not on Windows
 
 class _Worker:
     """
-    A thread that does one job after the other, and ends when it gets none.
+    A thread that runs one job after another, and ends after some idle time.
     """
 
-    __slots__ = ("_lock", "job")
+    __slots__ = ("_job", "_lock")
 
     def __init__(self, job: Callable[[], object]) -> None:
-        self.job: Callable[[], object] | None = job
+        # Empty, a job, or `_ended_worker`: with `setdefault` exactly one wins.
+        self._job: dict[int, Callable[[], object]] = {0: job}
         self._lock = allocate_lock()
         self._lock.acquire()
-        # A job that blocks for ever must not keep the program from ending.
-        Thread(target=self._work, name="conversation_state", daemon=True).start()
+        # A daemon, because a job that blocks must not keep the program running.
+        Thread(target=self._run_jobs, name="conversation_state", daemon=True).start()
 
-    def wake(self) -> None:
-        self._lock.release()
+    def take(self, job: Callable[[], object]) -> bool:
+        """
+        Whether it will run *job*; False if it has ended.
+        """
+        if self._job.setdefault(0, job) is not job:
+            return False
 
-    def _work(self) -> None:
-        while self.job is not None:
-            self.job()
-            self.job = None
+        try:  # noqa: SIM105 - quicker than suppress
+            self._lock.release()
+        except RuntimeError:  # it found the last job without being woken
+            pass
+
+        return True
+
+    def _run_jobs(self) -> None:
+        while True:
+            self._job[0]()
+            self._job.clear()
             _idle.append(self)
-            if not self._lock.acquire(timeout=_IDLE_S):
-                try:
-                    _idle.remove(self)
-                except ValueError:  # somebody has a job, in this very moment
-                    self._lock.acquire()
+            while 0 not in self._job:
+                if not self._lock.acquire(timeout=_IDLE_S) and self._try_end():
+                    return
+
+    def _try_end(self) -> bool:
+        """
+        Whether it may end: no job was assigned meanwhile.
+        """
+        if self._job.setdefault(0, _ended_worker) is not _ended_worker:
+            return False
+
+        with suppress(ValueError):  # the thread that took it out was interrupted
+            _idle.remove(self)
+
+        return True
+
+
+def _ended_worker() -> None:
+    pass
 
 
 def in_worker(job: Callable[[], object]) -> None:
     """
-    Have *job*, which never raises, done in a thread, in this context.
+    Run *job*, which never raises, in a thread, in this context.
+
+    An interrupt may leave it undone, or done though it was raised.
     """
     context = contextvars.copy_context()
 
     def work() -> None:
         context.run(job)
 
-    try:
-        worker = _idle.pop()
-    except IndexError:
-        _Worker(work)
-    else:
-        worker.job = work
-        worker.wake()
+    while True:
+        try:
+            worker = _idle.pop()
+        except IndexError:
+            _Worker(work)
+            return
+
+        if worker.take(work):
+            return

@@ -1,19 +1,20 @@
 """
-Many branches of one state at once.
+Branches of one state that run at the same time and are joined.
 
 `fan_out` forks a state once per step, runs the steps in threads, processes or
 on a cluster, and joins what they added, in the order of the steps; `afan_out`
 does so with tasks. What lives here: starting branches, waiting for them, what
-they had when they failed. What does not: joining itself (`aggregator`), and
-the value that a program's threads share (`cells`).
+they had saved when they failed. What does not: joining itself (`aggregator`),
+and the value that a program's threads share (`cells`).
 
-How it works: what runs a step, here or in another process, knows the fork it
-began with (`_branches`), so only what is new comes back, with the error if
-there was one. Whoever waits settles one branch after the other (`_settling`).
+How it works: whatever runs a step, here or in another process, knows the fork
+it began with (`_branches`), so only what is new comes back, with the error if
+there was one (`_transport`). The caller waits and settles one branch after the
+other (`_runs`), and joins them in the end (`_joining`).
 """
 
-from conversation_state.parallel._branches import keep
+from conversation_state.parallel._branches import save_progress
 from conversation_state.parallel._fan_out import afan_out, fan_out
-from conversation_state.parallel._settling import Failure, FanOut
+from conversation_state.parallel._runs import Failure, FanOut
 
-__all__ = ["Failure", "FanOut", "afan_out", "fan_out", "keep"]
+__all__ = ["Failure", "FanOut", "afan_out", "fan_out", "save_progress"]

@@ -6,16 +6,17 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Iterator
 from concurrent.futures import Executor, ThreadPoolExecutor
+from contextlib import contextmanager
 from typing import Any, Literal, overload
 
-from conversation_state._waiting import in_worker, the_anyio
+from conversation_state._waiting import in_worker, require_anyio
 from conversation_state.aggregator import Aggregator, Turn
 from conversation_state.errors import BranchError
-from conversation_state.parallel._branches import Branch, Outcome, running
-from conversation_state.parallel._settling import FanOut, Settling
-from conversation_state.parallel._threads import Threads
+from conversation_state.parallel._branches import Branch, Outcome, running_notes
+from conversation_state.parallel._runs import FanOut, FanOutRun
+from conversation_state.parallel._threads import find_interrupt
 
 __all__ = ["afan_out", "fan_out"]
 
@@ -30,48 +31,59 @@ def fan_out(
     timeout_s: float | None = None,
 ) -> FanOut:
     """
-    What came of all *steps*, each run on a fork of *state*, at once.
+    Run all *steps* at once, each on a fork of *state*, and join what they added.
 
-    What they added is joined in the order of the steps, whoever finished
-    first. A step that fails takes nothing from the others, and what it had
-    kept until then (`keep`) is joined like the rest.
+    What they added is joined in the order of the steps, whichever finished
+    first. A step that fails takes nothing from the others, and what it had saved
+    until then (`save_progress`) is joined like the rest. The ledger entries that
+    a step saved are recorded once, whatever the step returns.
+
+    One key that two steps recorded with different usages is a failure of the
+    later one, whose turn has everything it added; in the state the first usage
+    stands. So is a ledger whose total gets over 2**63 - 1.
 
     Only what a step added comes back; *state* is pickled once for executors
     that pickle. In threads, context variables are those of the caller. A
     fan-out in a step of another one, of the same `ThreadPoolExecutor` too,
-    runs itself what nobody has begun.
+    runs itself what has not begun.
 
     Args:
         state: What each step gets a fork of.
 
         steps: Functions from a state to what it has grown into.
 
-        executor: Who runs them: any of `concurrent.futures`, or one that is
+        executor: What runs them: any of `concurrent.futures`, or one that is
             used alike, Dask's ``client.get_executor()`` say. None: up to 32
-            threads.
+            threads of this fan-out's own; a fan-out in one of its steps has up
+            to 32 more. To limit them all, give each the same
+            `ThreadPoolExecutor`.
 
-        on_error: "raise": once all steps are done, a `FanOutError` tells which
+        on_error: "raise": once all steps have ended, a `FanOutError` says which
             failed, and has the state; "keep": they are in `FanOut.failures`.
 
-        on_turn: Called with what a step added, as soon as it is settled, here;
+        on_turn: Called here with what a step added, as soon as it has ended;
             also when this fan-out is interrupted or time is up, with what was
-            kept so far. A step that runs on then is told of again when it
-            ends, by its thread. What it raises is raised in the end.
+            kept so far. For a step that runs on then it is called again when
+            that ends, by its thread. An interrupt may come in the middle of
+            such a call, which is then made again: join the turn, which is
+            idempotent. What it raises is in the `FanOutError` in the end.
 
-        timeout_s: After so many seconds, what is not done has failed with a
+        timeout_s: After so many seconds, what has not ended has failed with a
             `TimeoutError`. Threads and processes run on: nothing can stop them.
 
     Raises:
         FanOutError:
-            If a step failed and *on_error* is "raise".
+            If a step failed and *on_error* is "raise", or *on_turn* raised; the
+            state is in it.
 
         TypeError:
-            If something is not what it should be, before any step is run.
+            If an argument is of the wrong type, before any step is run.
 
         ValueError:
-            If *on_error* or *timeout_s* is something else, likewise.
+            If *on_error* or *timeout_s* has an invalid value, likewise.
 
-    An interrupt or a ``SystemExit``, of a step's own, too, is raised at once.
+    An interrupt or a ``SystemExit``, of a step's own, too, is raised at once and
+    alone, never in a group.
 
     >>> def ask(state):
     ...     return state.add_assistant_message("Yes.")
@@ -79,7 +91,7 @@ def fan_out(
     >>> [message.text for message in done.state]
     ['Well?', 'Yes.', 'Yes.']
     """
-    settling = _checked(
+    run = _prepare_run(
         state,
         steps,
         executor=executor,
@@ -89,17 +101,17 @@ def fan_out(
     )
     deadline = None if timeout_s is None else time.monotonic() + timeout_s
     try:
-        settling.start(Threads() if executor is None else executor)
-        if running() and isinstance(executor, ThreadPoolExecutor):
-            settling.take_over(deadline)
+        run.start(executor)
+        if running_notes() and isinstance(executor, ThreadPoolExecutor):
+            run.take_over(deadline)
 
-        settling.wait(deadline)
-        settling.give_up(lambda branch: _late(branch, timeout_s))
+        run.wait(deadline)
+        run.give_up(lambda branch: _make_timeout(branch, timeout_s))
     except BaseException as error:
-        settling.abandon(error)
+        run.abandon(error)
         raise
 
-    return settling.result(on_error)
+    return run.result(on_error)
 
 
 @overload
@@ -146,8 +158,8 @@ async def afan_out(
             cell.value, steps, on_turn=lambda turn: cell.swap(lambda s: s.join(turn))
         )
     """
-    anyio = the_anyio("afan_out")
-    settling = _checked(
+    anyio = require_anyio("afan_out")
+    run = _prepare_run(
         state,
         steps,
         executor=executor,
@@ -158,28 +170,28 @@ async def afan_out(
     try:
         with anyio.move_on_after(timeout_s):
             if executor is None:
-                await _in_tasks(anyio, settling)
+                await _in_tasks(anyio, run)
             else:
-                settling.start(executor)
-                if running() and isinstance(executor, ThreadPoolExecutor):
-                    in_worker(settling.take_over)
+                run.start(executor)
+                if running_notes() and isinstance(executor, ThreadPoolExecutor):
+                    in_worker(run.take_over)
 
                 await anyio.lowlevel.checkpoint()
-                await settling.await_()
+                await run.await_()
 
-        settling.give_up(lambda branch: _late(branch, timeout_s))
+        run.give_up(lambda branch: _make_timeout(branch, timeout_s))
     except BaseException as error:
-        settling.abandon(error)
+        run.abandon(error)
         raise
 
-    return settling.result(on_error)
+    return run.result(on_error)
 
 
-async def _in_tasks(anyio: Any, settling: Settling) -> None:
+async def _in_tasks(anyio: Any, run: FanOutRun) -> None:
     stop: list[BaseException] = []
     cancelled: type[BaseException] = anyio.get_cancelled_exc_class()
 
-    def outside(error: BaseException) -> BaseException | None:
+    def find_outside(error: BaseException) -> BaseException | None:
         # A task may also be cancelled by something it waits for; that is its
         # own failure, as any other.
         if (
@@ -187,44 +199,62 @@ async def _in_tasks(anyio: Any, settling: Settling) -> None:
             or anyio.current_effective_deadline() == -math.inf
         ):
             if isinstance(error, BaseExceptionGroup):  # trio's nurseries
-                return error.subgroup(cancelled)
+                is_interrupt = error.subgroup((KeyboardInterrupt, SystemExit))
+                return None if is_interrupt else error.subgroup(cancelled)
             if isinstance(error, cancelled):
                 return error
 
         return None
 
     async def task(branch: Branch) -> None:
-        turn, error = await branch.arun(outside)
+        turn, error = await branch.arun(find_outside)
         if isinstance(error, cancelled):
-            error = _cancelled(branch, error)
+            error = _make_cancelled(branch, error)
 
+        branch.ended = Outcome(turn, error)
         try:
-            settling.settle(branch, Outcome(turn, error))
+            run.settle(branch, branch.ended)
         except BaseException as interrupt:  # noqa: BLE001 - raised below, and alone
             stop.append(interrupt)
             group.cancel_scope.cancel()
 
-    async with anyio.create_task_group() as group:
-        for branch in settling.branches:
-            group.start_soon(task, branch)
+    with _unwrap_interrupts():
+        async with anyio.create_task_group() as group:
+            for branch in run.branches:
+                group.start_soon(task, branch)
 
     if stop:
         raise stop[0]
 
 
-def _cancelled(branch: Branch, error: BaseException | None) -> BranchError:
+@contextmanager
+def _unwrap_interrupts() -> Iterator[None]:
+    """
+    Raise an interrupt alone, which trio raises in whatever task runs, and
+    nurseries wrap.
+    """
+    try:
+        yield
+    except BaseExceptionGroup as error:
+        interrupt = find_interrupt(error)
+        if interrupt is None or interrupt is error:
+            raise
+
+        raise interrupt from None
+
+
+def _make_cancelled(branch: Branch, error: BaseException | None) -> BranchError:
     problem = "was cancelled by something it waited for, not from outside"
     failure = BranchError(branch.number, branch.name, problem)
     failure.__cause__ = error
     return failure
 
 
-def _late(branch: Branch, timeout_s: float | None) -> TimeoutError:
-    took = f"step {branch.number} ({branch.name}) took longer than {timeout_s} s"
-    return TimeoutError(took)
+def _make_timeout(branch: Branch, timeout_s: float | None) -> TimeoutError:
+    return TimeoutError(f"{branch} took longer than {timeout_s} s")
 
 
-def _checked(
+def _prepare_run(
     state: Aggregator,
     steps: Iterable[Callable[[Aggregator], Any]],
     *,
@@ -232,7 +262,7 @@ def _checked(
     on_error: str,
     on_turn: Any,
     timeout_s: Any,
-) -> Settling:
+) -> FanOutRun:
     if not isinstance(state, Aggregator):
         raise TypeError(f"fan_out takes an Aggregator, got a {type(state).__name__}")
 
@@ -265,13 +295,13 @@ def _checked(
     if timeout_s is not None:
         _check_time(timeout_s)
 
-    return Settling(state, functions, on_turn)
+    return FanOutRun(state, functions, on_turn)
 
 
 def _check_time(timeout_s: Any) -> None:
-    told = f"timeout_s is {timeout_s!r:.80}; expected seconds, from 0 on"
+    problem = f"timeout_s is {timeout_s!r:.80}; expected seconds, from 0 on"
     if isinstance(timeout_s, bool) or not isinstance(timeout_s, int | float):
-        raise TypeError(told)
+        raise TypeError(problem)
 
     if not timeout_s >= 0:
-        raise ValueError(told)
+        raise ValueError(problem)

@@ -1,76 +1,142 @@
 """
-Threads of a fan-out's own.
+Threads of a fan-out's own, and interrupts.
 """
 
 from __future__ import annotations
 
-from _thread import allocate_lock
 from collections import deque
 from collections.abc import Callable
-from concurrent.futures import Future
-from typing import Any
+from threading import current_thread, main_thread
+from typing import TypeVar
 
-from conversation_state._waiting import in_worker
+from conversation_state._waiting import ThreadWaiter, in_worker
 
-__all__ = ["Threads"]
+__all__ = ["Threads", "call_shielded", "find_interrupt", "raise_interrupt"]
 
-_MOST = 32
+T = TypeVar("T")
+
+_MAX_THREADS = 32
 
 
 class Threads:
     """
-    As much of an executor as a fan-out asks for: 32 threads at most.
+    Up to 32 threads that run jobs.
 
     They are daemons, so a step that never ends does not keep the program from
     ending, and they serve the next fan-out as well.
+
+    Takes no lock: jobs and permits are in deques, so an interrupt leaves nothing
+    held. A thread that finds no job gives its permit back and then looks once
+    more, so a job that was submitted in between is not left behind.
     """
 
-    __slots__ = ("_jobs", "_lock", "_working")
+    __slots__ = ("_jobs", "_permits")
 
     def __init__(self) -> None:
-        self._jobs: deque[tuple[Future[Any], Callable[[Any], Any], Any]] = deque()
-        self._lock = allocate_lock()
-        self._working = 0
+        # Each job is in a deque of its own: the thread that takes it out runs it.
+        self._jobs: deque[deque[Callable[[], object]]] = deque()
+        self._permits = deque([True] * _MAX_THREADS)
 
-    def submit(self, function: Callable[[Any], Any], argument: Any) -> Future[Any]:
+    def submit(self, job: Callable[[], object]) -> None:
         """
-        A future of ``function(argument)``.
-        """
-        future: Future[Any] = Future()
-        with self._lock:
-            self._jobs.append((future, function, argument))
-            if self._working == _MOST:
-                return future
+        Have *job*, which never raises, run in a thread.
 
-            self._working += 1
+        Raises:
+            RuntimeError:
+                If no thread can be started; *job* never runs then.
+        """
+        offered = deque((job,))
+        self._jobs.append(offered)
+        if _pop_first(self._permits) is None:
+            return
 
         try:
-            in_worker(self._work)
-        except RuntimeError:  # there are no more threads to be had
-            with self._lock:
-                self._working -= 1
-                # Those there are do it, or have done so by now.
-                if not self._working and self._jobs:
-                    self._jobs.pop()
-                    raise
+            in_worker(self._run_jobs)
+        except RuntimeError:  # no more threads can be started
+            self._permits.append(True)
+            # Those there are run it. If there are none, it must not run later.
+            if len(self._permits) == _MAX_THREADS and _pop_first(offered) is not None:
+                raise
 
-        return future
+    def _run_jobs(self) -> None:
+        has_permit = True
+        while has_permit:
+            while (offered := _pop_first(self._jobs)) is not None:
+                job = _pop_first(offered)
+                if job is not None:
+                    job()
 
-    def _work(self) -> None:
-        while True:
-            with self._lock:
-                if not self._jobs:
-                    self._working -= 1
-                    return
+                del job, offered
 
-                future, function, argument = self._jobs.popleft()
+            self._permits.append(True)
+            has_permit = bool(self._jobs) and _pop_first(self._permits) is not None
 
-            if future.set_running_or_notify_cancel():
-                try:
-                    result = function(argument)
-                except BaseException as error:  # noqa: BLE001 - the future's to tell
-                    future.set_exception(error)
-                else:
-                    future.set_result(result)
 
-            del future, function, argument
+def _pop_first(items: deque[T]) -> T | None:
+    try:
+        return items.popleft()
+    except IndexError:
+        return None
+
+
+def find_interrupt(error: BaseException | None) -> BaseException | None:
+    """
+    What in *error* is no `Exception`: an interrupt, out of a group too, which
+    is how trio's nurseries raise it; None if there is nothing of the kind.
+    """
+    if error is None or isinstance(error, Exception):
+        return None
+
+    if isinstance(error, BaseExceptionGroup):
+        for kind in (KeyboardInterrupt, SystemExit):
+            found: BaseException | None = error.subgroup(kind)
+            while isinstance(found, BaseExceptionGroup):
+                found = found.exceptions[0]
+            if found is not None:
+                return found
+
+    return error
+
+
+def raise_interrupt(error: BaseException | None) -> None:
+    """
+    Raise what `find_interrupt` finds, if it finds anything.
+    """
+    found = find_interrupt(error)
+    if found is error and found is not None:
+        raise found
+    if found is not None:
+        raise found from error
+
+
+def call_shielded(function: Callable[[], object]) -> None:
+    """
+    Call *function* in a thread that no signal interrupts.
+
+    Futures and executors of the standard library may stay locked for good if an
+    interrupt comes while they enter a lock.
+    """
+    if current_thread() is not main_thread():
+        function()
+        return
+
+    waiter = ThreadWaiter()
+    errors: list[BaseException] = []
+
+    def call() -> None:
+        try:
+            function()
+        except BaseException as error:  # noqa: BLE001 - raised below
+            errors.append(error)
+        finally:
+            waiter.wake()
+
+    try:
+        in_worker(call)
+    except RuntimeError:  # no more threads can be started
+        function()
+        return
+
+    waiter.wait()
+    for error in errors:
+        raise error

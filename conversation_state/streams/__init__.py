@@ -1,15 +1,15 @@
 """
-Streams: what is not all there yet, read by many.
+Streams: elements that arrive over time, read by many readers.
 
-A `Stream` is a lazy sequence that is kept while it is read: whoever holds one
-can read it from there, at their own pace, and what nobody holds is freed. What
-lives here: streams, pipes, merging, converting, and waiting for chunks until
-they are a message. What does not: how chunks become one (`chunks`), and what
-a provider's events say (`adapters`).
+A `Stream` is a lazy sequence whose elements are kept while they can be read:
+any reference to it can be read from its position, at its own pace, and what
+can't be reached is freed. What lives here: streams, pipes, merging, converting,
+and collecting chunks into a message. What does not: merging chunks (`chunks`),
+and the events of a provider (`adapters`).
 
-How one source serves threads and tasks at once: reading never waits while it
-holds anything. A reader polls; if there is nothing, it leaves word in a queue,
-polls again, and sleeps. Whoever brings something wakes who is in the queue.
+How one source serves threads and tasks at once: a reader never waits while it
+holds a turn. It polls; if there is nothing, it enters a queue, polls again, and
+sleeps. A producer wakes the waiters in the queue.
 """
 
 from conversation_state.streams._collecting import acollect, collect
@@ -19,10 +19,10 @@ from conversation_state.streams._pipe import Sender
 from conversation_state.streams._stream import Reader, Stream
 
 __all__ = [
+    "SKIP",
     "Failed",
     "Ok",
     "Reader",
-    "SKIP",
     "Sender",
     "SourceEnd",
     "Stream",

@@ -1,40 +1,53 @@
 """
 Cells: a list that is computed while it is read.
 
-A cell holds an item and the next cell, or nothing yet and the source it will
-get them from. Only the last cell of a list holds the source, so a source that
-nobody can read from any more is freed, and says so to whoever feeds it.
+A cell has an item and the next cell, or, while it is empty, the source of both.
+Only the last cell of a list refers to the source, so a source that can't be
+read any more is freed, and its producer is notified.
 
-Who reads a cell that is empty takes the source's turn and polls it. A turn is
-held for a moment, never across an `await`, and never while waiting, except in
-a thread while somebody else's code runs: a source that blocks, or a function.
+A reader of an empty cell acquires the source's turn and polls it. A turn is
+never held across an `await` or while waiting, except in a thread while the
+caller's code runs: a source that blocks, or a function.
+
+An interrupt (Ctrl-C) may come between any two instructions and must lose
+nothing. Three rules ensure that:
+
+- An item goes from its source into its cell in one call into C
+  (``next(map(SET_ITEM, ...))``): there is no instruction in between.
+- A cell is complete when its `link` is None, which is one assignment. Until
+  then the next reader can repeat all steps before it.
+- A turn is released by an idempotent call in two nested `finally`: a single
+  interrupt can cut short only one of them.
 """
 
 from __future__ import annotations
 
-from _thread import allocate_lock, get_ident
+from _thread import get_ident
 from abc import abstractmethod
 from collections import deque
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Generator
 from types import TracebackType
 from typing import Any
 
-from conversation_state._waiting import Waiter, wake_all
+from conversation_state._waiting import ThreadWaiter, Waiter, wake_all
 from conversation_state.errors import StreamClosedError
 
 __all__ = [
+    "EMPTY",
     "END",
     "LAST",
     "MARKS",
-    "PENDING",
-    "Cell",
+    "SET_ITEM",
     "Ended",
     "Fault",
     "Source",
-    "asking",
+    "StreamCell",
     "calling",
+    "describe_interrupt",
     "fault",
+    "is_ended",
     "pull",
+    "without_our_frames",
 ]
 
 
@@ -45,9 +58,9 @@ class Fault:
     Attributes:
         error: The error.
 
-        traceback: What it came with, lest it grow with every reader.
+        traceback: Its traceback when it was caught; each reader starts with it.
 
-        caller: The generator that called who raised, see `calling`. If it
+        caller: The generator that called what raised, see `calling`. If it
             ended first, its frame would have a caller again, on Python 3.12.
     """
 
@@ -82,22 +95,15 @@ class _End:
 END = _End()
 MARKS = frozenset({Fault, Ended, _End})
 
-# What polling gives if there is nothing yet.
-PENDING = object()
+# What a cell holds before its item.
+EMPTY = object()
 
 
 def fault(error: Exception) -> Fault:
     """
-    An error that was just caught, without the frames of this room.
-
-    Frames hold what their functions had in hand, here cells; an error that is
-    kept would keep a stream.
+    An error that was just caught, without the frames of this package.
     """
-    traceback = error.__traceback__
-    while traceback is not None and _is_ours(traceback):
-        traceback = traceback.tb_next
-
-    error.with_traceback(traceback)
+    error.with_traceback(without_our_frames(error.__traceback__))
     if isinstance(error, (StopIteration, StopAsyncIteration)):
         # It would end the reader's loop instead of reaching them.
         stopped = RuntimeError(f"{type(error).__name__} was raised inside a stream")
@@ -107,54 +113,63 @@ def fault(error: Exception) -> Fault:
     return Fault(error)
 
 
+def describe_interrupt(kind: str) -> Fault:
+    """
+    What other readers get where an error of this *kind* interrupted a source.
+    """
+    why = f"the stream broke off: {kind} went through its source"
+    return Fault(StreamClosedError(why))
+
+
+def without_our_frames(traceback: TracebackType | None) -> TracebackType | None:
+    """
+    *traceback* from the first frame on that is not of this package.
+
+    Frames refer to their local variables, here cells; an error that is kept
+    would keep a stream.
+    """
+    while traceback is not None and _is_ours(traceback):
+        traceback = traceback.tb_next
+
+    return traceback
+
+
 def _is_ours(traceback: TracebackType) -> bool:
     name: str = traceback.tb_frame.f_globals.get("__name__", "")
-    return name.startswith("conversation_state.streams.")
+    return name.startswith(("conversation_state.streams.", "conversation_state._wait"))
 
 
-def calling(function: Callable[[Any], Any]) -> Callable[[Any], Any]:
+def calling(function: Callable[[Any], Any]) -> Generator[None, Any, None]:
     """
-    *function*, but what it raises is returned as a `Fault`.
+    A generator that is sent a list and an argument, and appends to the list
+    what *function* returns for that, or a `Fault`.
+
+    An interrupt ends it; make another one then.
     """
-    calls = _calls(function)
+    calls = _call_on(function)
     next(calls)
-    return calls.send
+    return calls
 
 
-def _calls(function: Callable[[Any], Any]) -> Generator[Any, Any, None]:
-    # A frame that raised keeps all its callers' frames, and so whatever the
-    # reader has in hand. A generator's frame that waits has no caller.
-    gave: list[Any] = [None]
+def _call_on(function: Callable[[Any], Any]) -> Generator[None, Any, None]:
+    # A frame that raised keeps its callers' frames, and so the reader's local
+    # variables. The frame of a suspended generator has no caller.
     while True:
-        item = yield gave.pop()
+        results, argument = yield
         try:
-            gave.append(function(item))
+            # One call, so that no interrupt comes between it and the result.
+            next(map(results.append, map(function, (argument,))))
         except Exception as error:  # noqa: BLE001 - in-band
-            gave.append(fault(error))
+            results.append(fault(error))
 
-        del item
+        del results, argument
 
 
-def asking(iterator: Iterator[Any]) -> Callable[[Any], Any]:
+def is_ended(generator: Any) -> bool:
     """
-    The next item of *iterator*, `END`, or a `Fault`; its argument is None.
+    Whether an interrupt ended a generator that never ends by itself.
     """
-    asks = _asks(iterator)
-    next(asks)
-    return asks.send
-
-
-def _asks(iterator: Iterator[Any]) -> Generator[Any, None, None]:
-    # A generator for the same reason.
-    gave: list[Any] = [None]
-    while True:
-        yield gave.pop()
-        try:
-            gave.append(next(iterator))
-        except StopIteration:
-            gave.append(END)
-        except Exception as error:  # noqa: BLE001 - in-band
-            gave.append(fault(error))
+    return generator.gi_frame is None
 
 
 class Source:
@@ -162,133 +177,233 @@ class Source:
     Where the next item comes from.
 
     Attributes:
-        busy: Who found the turn taken, and can't block.
+        busy: Waiters that found the turn taken.
 
-        owner: The thread that has the turn; 0 if nobody.
-
-        turn: Held by the one who polls.
+        turn: Empty, or the turn of the one that polls: a list of its
+            own that begins with its thread, or with 0 once it is given back.
+            with `setdefault` exactly one wins.
     """
 
-    __slots__ = ("busy", "owner", "turn")
+    __slots__ = ("busy", "turn")
 
     def __init__(self) -> None:
         self.busy: deque[Waiter] = deque()
-        self.owner = 0
-        self.turn = allocate_lock()
+        self.turn: dict[int, list[int]] = {}
 
     @abstractmethod
-    def poll(self, cell: Cell, waiter: Waiter | None, *, block: bool) -> Any:
+    def poll(
+        self, cell: StreamCell, waiter: Waiter | None, *, block: bool
+    ) -> StreamCell | None:
         """
-        The next item, a mark, or `PENDING`.
+        Fill *cell*, and return the next one; None if there is nothing yet.
 
-        Called by the one who has the turn, for the *cell* to be filled. If it
-        gives `PENDING`, *waiter* will be woken as soon as asking again is
-        worthwhile. May block in code that is not ours if *block* is true.
+        Called by the one that has the turn, and again if it was interrupted:
+        also where *cell* has its item already. If it returns None, *waiter*
+        will be woken as soon as asking again is worthwhile. May block in
+        the caller's code if *block* is true.
         """
 
+    def upstream(self, state: Any) -> StreamCell | None:  # noqa: ARG002 - for others
+        """
+        The cell that has to be filled before the one whose link has *state*;
+        None if there is none, or it is filled.
+        """
+        return None
 
-class Cell:
+    def release(self, turn: list[int]) -> None:
+        """
+        Release *turn* if it was acquired. Idempotent.
+        """
+        if self.turn.get(0) is turn:
+            turn.append(0)  # so that a repeated call knows it was acquired
+            self.turn.clear()
+
+        if len(turn) > 1:
+            self.wake()
+
+        turn[0] = 0  # all is done
+
+    def wake(self) -> None:
+        """
+        Wake the waiters for the turn, which is free now.
+        """
+        if self.busy:
+            wake_all(self.busy)
+
+
+class StreamCell:
     """
-    A place in a stream.
+    A position in a stream.
 
     Attributes:
-        item: The item, or a mark.
+        item: The item, or a mark; `EMPTY` while there is none.
 
-        next: The next cell; None while there is no item.
+        link: The source to get it from, and what that has to know about this
+            place; None as soon as *item* and *next* are there.
 
-        source: Where to get it; None as soon as there is one.
+        next: The next cell.
     """
 
-    __slots__ = ("item", "next", "source")
+    __slots__ = ("item", "link", "next")
 
     item: Any
-    next: Any  # lest whoever just had it filled has to say so
-    source: Source | None
+    link: tuple[Source, Any] | None
+    next: Any  # so that readers of a filled cell need no check
 
-    def __init__(self, source: Source | None) -> None:
+    def __init__(self, link: tuple[Source, Any] | None) -> None:
+        self.item = EMPTY
+        self.link = link
         self.next = None
-        self.source = source
 
 
-LAST = Cell(None)
+# Called with a cell and its item, by `map`.
+SET_ITEM: Callable[[StreamCell, Any], None] = vars(StreamCell)["item"].__set__
+
+LAST = StreamCell(None)
 LAST.item = END
 LAST.next = LAST
 
 
-def pull(cell: Cell, waiter: Waiter | None, *, block: bool) -> bool:
+def pull(cell: StreamCell, waiter: Waiter | None, *, block: bool) -> bool:
     """
     Whether *cell* is filled; if not, *waiter* will be woken.
 
     Raises:
         StreamClosedError:
-            If this very call is made by code that the cell waits for.
+            If this call is made by code that the cell waits for.
     """
-    source = cell.source
-    if source is None:
+    link = cell.link
+    if link is None:
         return True
 
-    turn = source.turn
-    if not turn.acquire(False):  # noqa: FBT003 - positional only
-        if source.owner == get_ident():
-            raise StreamClosedError(_CIRCLE)
+    below = link[0].upstream(link[1])
+    if below is None:
+        return _pull_one(cell, link[0], waiter, block=block)
 
-        if block:
-            _take_turn(source)
-        elif waiter is None:
-            return cell.next is not None
-        else:
-            waiter.enter(source.busy)
-            if not turn.acquire(False):  # noqa: FBT003 - positional only
-                return cell.next is not None
+    # From the bottom up, in a loop: a conversion of a conversion of ... may be
+    # thousands deep, which would be as many calls within each other.
+    cells = [cell]
+    while below is not None:
+        cells.append(below)
+        link = below.link
+        below = None if link is None else link[0].upstream(link[1])
 
-    source.owner = get_ident()
+    while cells:
+        each = cells.pop()
+        link = each.link
+        if link is not None and not _pull_one(each, link[0], waiter, block=block):
+            return False
+
+    return True
+
+
+def _pull_one(
+    cell: StreamCell, source: Source, waiter: Waiter | None, *, block: bool
+) -> bool:
+    turn = [get_ident()]
+    # One call within: neither a `return` nor, on Python 3.12, a loop's way back is
+    # covered by the `finally` around it.
     try:
-        if cell.next is None:  # nobody was faster
-            item = source.poll(cell, waiter, block=block)
-            if item is PENDING:
-                return False
-
-            cell.item = item
-            cell.next = LAST if item is END else Cell(source)
-            cell.source = None
-
-        return True
+        try:
+            _fill_cell(cell, source, turn, waiter, block=block)
+        finally:
+            source.release(turn)
     finally:
-        source.owner = 0
-        turn.release()
-        if source.busy:
-            wake_all(source.busy)
+        if turn[0]:  # the first call was interrupted
+            source.release(turn)
+
+    return cell.link is None
+
+
+def _fill_cell(
+    cell: StreamCell,
+    source: Source,
+    turn: list[int],
+    waiter: Waiter | None,
+    *,
+    block: bool,
+) -> None:
+    if source.turn.setdefault(0, turn) is not turn:
+        _await_turn(source, turn, cell, waiter, block=block)
+
+    # Another reader may have the turn, or may have filled the cell.
+    if cell.link is not None and source.turn.get(0) is turn:
+        following = source.poll(cell, waiter, block=block)
+        if following is not None:
+            cell.next = following
+            cell.link = None
 
 
 _CIRCLE = (
     "this stream is read by the source or function that makes its next element, "
-    "which would wait for itself for ever; let it read another stream"
+    "which is a deadlock; let it read another stream"
 )
 
 # The source whose turn a thread waits for.
 _wanted: dict[int, Source] = {}
 
 
-def _take_turn(source: Source) -> None:
-    me = get_ident()
-    # Everybody says what they want before they look, so that of all threads in
-    # a circle at least one sees it.
-    _wanted[me] = source
+def _await_turn(
+    source: Source,
+    turn: list[int],
+    cell: StreamCell,
+    waiter: Waiter | None,
+    *,
+    block: bool,
+) -> None:
+    """
+    Acquire the turn, or enter the queue of waiters for it.
+    """
+    me = turn[0]
+    if _find_owner(source) == me:
+        raise StreamClosedError(_CIRCLE)
+
+    if not block:
+        if waiter is not None:
+            waiter.enter(source.busy)
+            source.turn.setdefault(0, turn)
+
+        return
+
+    own = ThreadWaiter()
     try:
-        # Twice: what was seen once may have been seen while it changed, but
-        # threads in a circle stay there.
-        if _in_circle(source, me) and _in_circle(source, me):
+        try:
+            _wanted[me] = source
+            _wait_for_turn(source, turn, cell, own)
+        finally:
+            _wanted.pop(me, None)
+            own.leave()
+    finally:
+        _wanted.pop(me, None)
+        own.leave()
+
+
+def _wait_for_turn(
+    source: Source, turn: list[int], cell: StreamCell, waiter: ThreadWaiter
+) -> None:
+    while cell.link is not None:
+        waiter.enter(source.busy)
+        if source.turn.setdefault(0, turn) is turn:
+            return
+
+        # Each thread notes what it waits for before it looks, so that at least
+        # one thread of a deadlock sees it. Checked twice, because the first look
+        # may have seen a change half done; a deadlock stays.
+        if _is_in_circle(source, turn[0]) and _is_in_circle(source, turn[0]):
             raise StreamClosedError(_CIRCLE)
 
-        source.turn.acquire()
-    finally:
-        del _wanted[me]
+        waiter.wait()
 
 
-def _in_circle(source: Source | None, me: int) -> bool:
+def _find_owner(source: Source) -> int:
+    turn = source.turn.get(0)
+    return 0 if turn is None else turn[0]
+
+
+def _is_in_circle(source: Source | None, me: int) -> bool:
     seen = set()
     while source is not None:
-        owner = source.owner
+        owner = _find_owner(source)
         if owner == me:
             return True
         if owner in seen:

@@ -9,6 +9,7 @@ from contextlib import suppress
 
 from conversation_state.chunks import concat
 from conversation_state.messages import Message
+from conversation_state.streams._cells import without_our_frames
 from conversation_state.streams._stream import Stream
 
 __all__ = ["acollect", "collect"]
@@ -18,10 +19,10 @@ def collect(stream: Iterable[Message]) -> Message:
     """
     The message that the chunks of *stream* are pieces of.
 
-    Reads to the end, from a place of its own: *stream*, or any iterable of
-    messages, can be read again by who holds it. An error in the stream is
-    raised; its attribute `partial` is the message until there, or None if
-    there was nothing before it or the pieces don't fit.
+    Reads to the end, at a position of its own: *stream* can be read again. Any
+    iterable of messages will do. An error in the stream is raised; its attribute
+    `partial` is the message until there, or None if there were no chunks before
+    it or they don't fit together.
 
     Raises:
         ConcatError:
@@ -32,9 +33,12 @@ def collect(stream: Iterable[Message]) -> Message:
     del stream
     try:
         chunks.extend(reader)
-    except Exception as error:
-        _attach(error, chunks)
+    except BaseException as error:
+        _attach_partial(error, chunks)
         raise
+    finally:
+        # The error keeps this frame, which must not keep the source.
+        reader.close()
 
     return concat(chunks)
 
@@ -53,22 +57,29 @@ async def acollect(stream: AsyncIterable[Message] | Iterable[Message]) -> Messag
     try:
         async for chunk in reader:
             chunks.append(chunk)  # noqa: PERF401 - what was read must survive an error
-    except Exception as error:
-        _attach(error, chunks)
+    except BaseException as error:
+        _attach_partial(error, chunks)
         raise
+    finally:
+        reader.close()
 
     return concat(chunks)
 
 
-def _attach(error: Exception, chunks: list[Message]) -> None:
+def _attach_partial(error: BaseException, chunks: list[Message]) -> None:
+    if not isinstance(error, Exception):
+        # An interrupt comes anywhere, and its frames would keep the source.
+        error.with_traceback(without_our_frames(error.__traceback__))
+        return
+
     partial = None
     if chunks:
-        # The error that is on its way matters more than why there is no part.
+        # The error being raised matters more than why there is no partial message.
         with suppress(Exception):
             partial = concat(chunks)
 
-    note = f"chunks read before: {len(chunks)}; `partial` is what they say"
-    with suppress(Exception):  # some errors have no room for it
+    note = f"chunks read before: {len(chunks)}; `partial` is their message"
+    with suppress(Exception):  # some errors allow no attributes
         error.partial = partial  # type: ignore[attr-defined]
         if note not in getattr(error, "__notes__", ()):
             error.add_note(note)

@@ -1,11 +1,10 @@
 """
-Streams made of streams: converted, told as results, merged.
+Streams made of streams: converted, as results, merged.
 """
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Generator
 from enum import Enum
 from typing import Any, Final, Generic, Literal, TypeVar
 
@@ -14,13 +13,14 @@ import attrs
 from conversation_state._waiting import Waiter
 from conversation_state.streams._cells import (
     END,
+    LAST,
     MARKS,
-    PENDING,
-    Cell,
     Ended,
     Fault,
     Source,
+    StreamCell,
     calling,
+    is_ended,
     pull,
 )
 
@@ -68,7 +68,7 @@ class Failed:
     An error in a stream, at its place.
 
     Attributes:
-        error: The error; the same object for all who read it.
+        error: The error; the same object for all readers.
     """
 
     error: Exception
@@ -86,130 +86,151 @@ class SourceEnd:
     name: str
 
 
-# So many elements in a row may be left out without giving way to other tasks.
-_IN_A_ROW = 1_000
+# So many elements in a row may be left out before other tasks may run.
+_MAX_IN_A_ROW = 1_000
 
 
 class Converted(Source):
     """
-    What a function makes of each item, called once for each.
+    The result of a function for each item, called once for each.
+
+    The state of a cell is a list: the source's cell, then what the function, and
+    *on_error*, returned for its item. So their results survive an interrupt.
     """
 
-    __slots__ = ("_at", "_convert", "_functions", "_handle")
-
-    _convert: Callable[[Any], Any]
-    _handle: Callable[[Any], Any] | None
+    __slots__ = ("_calls", "_functions")
 
     def __init__(
         self,
-        at: Cell,
         function: Callable[[Any], Any],
         on_error: Callable[[Exception], Any] | None,
     ) -> None:
         super().__init__()
-        self._at = at
         self._functions = (function, on_error)
-        self._arm()
+        self._calls: list[Generator[None, Any, None] | None] = [None, None]
 
-    def _arm(self) -> None:
-        function, on_error = self._functions
-        self._convert = calling(function)
-        self._handle = None if on_error is None else calling(on_error)
+    def upstream(self, state: Any) -> StreamCell | None:
+        at: StreamCell = state[0]
+        return None if at.link is None else at
 
-    def poll(self, cell: Cell, waiter: Waiter | None, *, block: bool) -> Any:  # noqa: ARG002, C901 - other cells are asked; calls cost
-        left = _IN_A_ROW
+    def poll(
+        self, cell: StreamCell, waiter: Waiter | None, *, block: bool
+    ) -> StreamCell | None:
+        left = _MAX_IN_A_ROW
         while True:
-            at = self._at
-            if at.source is not None and not pull(at, waiter, block=block):
-                return PENDING
+            _, step = cell.link  # type: ignore[misc]  # it is not filled
+            at = step[0]
+            if at.link is not None and not pull(at, waiter, block=block):
+                return None
 
-            item = at.item
-            try:
-                if type(item) not in MARKS:
-                    item = self._convert(item)
-                    if type(item) is Fault:
-                        item.caller = self._convert
-                if self._handle is not None and type(item) is Fault:
-                    item = self._handle(item.error)
-                    if type(item) is Fault:
-                        item.caller = self._handle
-            except BaseException:
-                self._arm()
-                raise
+            if len(step) == 1:
+                if type(at.item) in MARKS:
+                    step.append(at.item)
+                else:
+                    self._call_function(0, step, at.item)
 
-            # Not before: who is interrupted in a function has got nothing.
-            self._at = at.next
+            is_handled = self._functions[1] is None or len(step) > 2  # noqa: PLR2004
+            if not is_handled and type(step[1]) is Fault:
+                self._call_function(1, step, step[1].error)
+
+            item = step[-1]
             if item is not SKIP:
-                return item
+                cell.item = item
+                return LAST if item is END else StreamCell((self, [at.next]))
 
+            cell.link = (self, [at.next])
             left -= 1
             if not left:
                 if not block:
                     if waiter is not None:
                         waiter.wake()
 
-                    return PENDING
+                    return None
 
-                left = _IN_A_ROW
+                left = _MAX_IN_A_ROW
+
+    def _call_function(self, which: int, step: list[Any], argument: Any) -> None:
+        calls = self._calls[which]
+        if calls is None or is_ended(calls):  # ended by an interrupt
+            function: Any = self._functions[which]
+            calls = self._calls[which] = calling(function)
+
+        calls.send((step, argument))
+        result = step[-1]
+        if type(result) is Fault:
+            result.caller = calls
 
 
 class Results(Source):
     """
     Every item, error and end of a source, as a value.
+
+    The state of a cell is the source's cell.
     """
 
-    __slots__ = ("_at",)
+    __slots__ = ()
 
-    def __init__(self, at: Cell) -> None:
-        super().__init__()
-        self._at = at
+    def upstream(self, state: Any) -> StreamCell | None:
+        at: StreamCell = state
+        return None if at.link is None else at
 
-    def poll(self, cell: Cell, waiter: Waiter | None, *, block: bool) -> Any:  # noqa: ARG002 - another cell is asked
-        at = self._at
-        if at.source is not None and not pull(at, waiter, block=block):
-            return PENDING
+    def poll(
+        self, cell: StreamCell, waiter: Waiter | None, *, block: bool
+    ) -> StreamCell | None:
+        _, at = cell.link  # type: ignore[misc]  # it is not filled
+        if at.link is not None and not pull(at, waiter, block=block):
+            return None
 
         item = at.item
-        self._at = at.next
-        if type(item) not in MARKS:
-            return Ok(item)
-        if type(item) is Fault:
-            return Failed(item.error)
-        if type(item) is Ended:
-            return SourceEnd(item.name)
+        if item is END:
+            cell.item = END
+            return LAST
 
-        return END
+        if type(item) not in MARKS:
+            cell.item = Ok(item)
+        elif type(item) is Fault:
+            cell.item = Failed(item.error)
+        else:
+            cell.item = SourceEnd(item.name)
+
+        return StreamCell((self, at.next))
 
 
 class Merged(Source):
     """
     The items of several streams, as they come.
+
+    The state of a cell is a tuple of the streams that have not ended, with
+    their names, beginning with the one to be read next.
     """
 
-    __slots__ = ("_branches",)
+    __slots__ = ()
 
-    def __init__(self, branches: Iterable[tuple[str | None, Cell]]) -> None:
-        super().__init__()
-        self._branches = deque(branches)
-
-    def poll(self, cell: Cell, waiter: Waiter | None, *, block: bool) -> Any:  # noqa: ARG002 - other cells are asked
-        branches = self._branches
+    def poll(
+        self, cell: StreamCell, waiter: Waiter | None, *, block: bool
+    ) -> StreamCell | None:
+        _, branches = cell.link  # type: ignore[misc]  # it is not filled
         for _ in range(len(branches)):
             name, at = branches[0]
-            # Only who waits for one source alone may block in it.
+            # Only a reader that waits for one source alone may block in it.
             alone = len(branches) == 1
-            if at.source is not None and not pull(at, waiter, block=block and alone):
-                branches.rotate(-1)
+            if at.link is not None and not pull(at, waiter, block=block and alone):
+                branches = branches[1:] + branches[:1]
                 continue
 
             item = at.item
             if item is not END:
-                branches[0] = (name, at.next)
-                branches.rotate(-1)
-                return item
+                cell.item = item
+                return StreamCell((self, (*branches[1:], (name, at.next))))
 
-            branches.popleft()
+            branches = branches[1:]
             if name is not None:
-                return Ended(name)
+                cell.item = Ended(name)
+                return StreamCell((self, branches))
 
-        return PENDING if branches else END
+        if not branches:
+            cell.item = END
+            return LAST
+
+        cell.link = (self, branches)
+        return None

@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, TypeVar, overload
 
-from conversation_state.streams._cells import Cell
+from conversation_state.streams._cells import StreamCell
 from conversation_state.streams._derived import Merged
 from conversation_state.streams._pipe import Pipe, PipeSource, Sender
 from conversation_state.streams._stream import Stream, stream_from
@@ -27,14 +27,14 @@ def pipe(
     of: type[Any] | None = None,  # noqa: ARG001 - for type checkers
 ) -> tuple[Sender[Any], Stream[Any]]:
     """
-    Two ends: what is sent into one is read from the other.
+    A sender and a stream: what is sent into one is read from the other.
 
-    At most *capacity* elements wait between them, and senders wait while there
-    is no room; with 0, a sender waits until its element is read. *of* tells
-    type checkers what is sent, and is not checked.
+    At most *capacity* elements are buffered, and senders wait while the buffer
+    is full; with 0, a sender waits until a reader waits for its element. *of* is
+    the type of the elements for type checkers; it is not checked.
 
-    Readers may be threads and tasks, and senders, too. What the quicker reader
-    took and a slower one did not read yet is kept for it, without bounds.
+    Readers and senders may be threads and tasks. What a fast reader has read
+    and a slower one has not is kept for the slower one, without bounds.
 
     Raises:
         ValueError:
@@ -52,23 +52,23 @@ def pipe(
         )
 
     shared = Pipe(capacity)
-    return Sender(shared), stream_from(Cell(PipeSource(shared)))
+    return Sender(shared), stream_from(StreamCell((PipeSource(shared), None)))
 
 
 def merge(*streams: Stream[T]) -> Stream[T]:
     """
     The elements of several streams, as they come.
 
-    Each stream keeps its order, and nothing is lost. Where several have an
-    element ready they take turns, so streams of collections are always merged
-    the same way. Of a stream that has to be waited for at most one element is
-    read ahead. One stream is returned as it is; none give an empty one.
+    Keeps the order of each stream. If several have an element ready they
+    alternate, so streams of collections are always merged the same way. At most
+    one element of a stream is read ahead. One stream is returned as it is; no
+    streams give an empty one.
 
-    Iterators that may block are asked by a thread each, while somebody waits.
+    Each iterator that may block is read by a thread, while a reader waits.
 
     Raises:
         TypeError:
-            If something else than a stream is given.
+            If an argument is not a stream.
     """
     for stream in streams:
         _check_stream(stream)
@@ -76,7 +76,24 @@ def merge(*streams: Stream[T]) -> Stream[T]:
     if len(streams) == 1:
         return streams[0]
 
-    return stream_from(Cell(Merged([(None, stream._here()) for stream in streams])))
+    branches: tuple[tuple[str | None, StreamCell], ...] = ()
+    for stream in streams:
+        branches += _list_branches(stream._get_cell())
+
+    return stream_from(StreamCell((Merged(), branches)))
+
+
+def _list_branches(cell: StreamCell) -> tuple[tuple[str | None, StreamCell], ...]:
+    """
+    What a merge of the stream at *cell* reads: of one that is merged itself,
+    its branches, so that merges of merges are no deeper than one.
+    """
+    link = cell.link
+    if link is not None and type(link[0]) is Merged:
+        branches: tuple[tuple[str | None, StreamCell], ...] = link[1]
+        return branches
+
+    return ((None, cell),)
 
 
 def merge_named(streams: Mapping[str, Stream[T]]) -> Stream[T]:
@@ -87,7 +104,7 @@ def merge_named(streams: Mapping[str, Stream[T]]) -> Stream[T]:
 
     Raises:
         TypeError:
-            If something else than streams by names is given.
+            If *streams* is not a mapping of names to streams.
     """
     if not isinstance(streams, Mapping):
         raise TypeError(
@@ -100,8 +117,8 @@ def merge_named(streams: Mapping[str, Stream[T]]) -> Stream[T]:
 
         _check_stream(stream)
 
-    branches = [(name, stream._here()) for name, stream in streams.items()]
-    return stream_from(Cell(Merged(branches)))
+    branches = tuple((name, stream._get_cell()) for name, stream in streams.items())
+    return stream_from(StreamCell((Merged(), branches)))
 
 
 def _check_stream(stream: object) -> None:

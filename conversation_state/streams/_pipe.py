@@ -4,56 +4,76 @@ Pipes: what one side sends, the other reads.
 
 from __future__ import annotations
 
-from _thread import allocate_lock
 from collections import deque
+from collections.abc import Callable
 from types import TracebackType
 from typing import Any, Generic, Self, TypeVar
+from weakref import ref
 
 from conversation_state._waiting import (
     TaskWaiter,
     ThreadWaiter,
     Waiter,
-    the_anyio,
+    require_anyio,
     wake_all,
 )
 from conversation_state.errors import StreamClosedError
-from conversation_state.streams._cells import END, PENDING, Cell, Fault, Source
+from conversation_state.streams._cells import (
+    EMPTY,
+    END,
+    LAST,
+    SET_ITEM,
+    Fault,
+    Source,
+    StreamCell,
+)
 
 __all__ = ["Pipe", "PipeSource", "Sender"]
 
 T_contra = TypeVar("T_contra", contravariant=True)
 
 # So many sends in a row may do without giving way to other tasks.
-_IN_A_ROW = 64
+_MAX_IN_A_ROW = 64
 
 
 class _Offer:
     """
-    An item that waits for room, with who waits for it.
+    An item on its way: the place of its sender among those that send, and then
+    its own among the items.
+
+    Attributes:
+        is_over: Whether it left the queue, and those that wait for that know.
+
+        waiter: What its sender waits with, if it does.
     """
 
-    __slots__ = ("is_taken", "item", "waiter")
+    __slots__ = ("is_over", "item", "waiter")
 
-    def __init__(self, item: Any, waiter: Waiter) -> None:
+    def __init__(self, item: Any) -> None:
+        self.is_over = False
         self.item = item
-        self.waiter = waiter
-        self.is_taken = False
+        self.waiter: Waiter | None = None
 
 
 class Pipe:
     """
     What both sides share.
 
+    Senders queue up, and only the first may put its item among the items. So
+    there is no lock that an interrupt could leave held: a sender leaves the
+    queue however it ends, and wakes the next one.
+
     Attributes:
-        items: Sent and not yet read, at most *capacity* of them.
+        items: Sent and not yet read: offers, at most *capacity* of them. After
+            closing, perhaps a `Fault`, and `END`.
 
-        offers: Of those who wait until there is room.
+        offers: Of those that send now, in their order.
 
-        readers: Who waits for items.
+        readers: Those that wait for items.
 
         is_closed: Whether nothing more will be sent.
 
-        is_deserted: Whether nobody can read any more.
+        is_deserted: Whether there is no reader any more.
     """
 
     __slots__ = (
@@ -61,9 +81,9 @@ class Pipe:
         "is_closed",
         "is_deserted",
         "items",
-        "lock",
         "offers",
         "readers",
+        "watched",
     )
 
     def __init__(self, capacity: int) -> None:
@@ -71,70 +91,145 @@ class Pipe:
         self.is_closed = False
         self.is_deserted = False
         self.items: deque[Any] = deque()
-        self.lock = allocate_lock()
         self.offers: deque[_Offer] = deque()
         self.readers: deque[Waiter] = deque()
+        # The two ends, to learn of their end twice: Python swallows an interrupt
+        # in a finalizer, and with it what that was to do.
+        self.watched: list[ref[Any]] = []
 
-    def settle(self) -> None:
+    def watch(self, end: object, callback: Callable[[], object]) -> None:
         """
-        Take what was offered while there is room; needs the lock.
+        Call *callback* when *end* is gone.
         """
-        while self.offers and len(self.items) < self.capacity:
-            self._accept(self.items)
+        self.watched.append(ref(end, lambda _: callback()))
 
-    def _accept(self, items: deque[Any]) -> None:
+    def accept(self, offer: _Offer) -> bool | None:
+        """
+        Whether an offer in the queue was sent; None if it has to wait.
+
+        Raises:
+            StreamClosedError:
+                If the pipe is closed.
+        """
+        if self.is_closed:
+            raise StreamClosedError(_CLOSED)
+        if self.is_deserted:
+            return False
+        if self.offers[0] is not offer or not self.has_room():
+            return None
+
+        self.items.append(offer)
+        if self.is_deserted:  # perhaps before there was something to clear
+            self.items.clear()
+            return False
+
+        if self.is_closed:  # perhaps before: what comes after the end is lost
+            try:
+                self.items.remove(offer)
+            except ValueError:  # it was read
+                return True
+
+            raise StreamClosedError(_CLOSED)
+
+        return True
+
+    def has_room(self) -> bool:
+        """
+        Whether an item may be sent: always to a reader that waits for one.
+        """
+        n = len(self.items)
+        return n < self.capacity or (not n and bool(self.readers))
+
+    def withdraw(self, offer: _Offer) -> None:
+        """
+        Leave the queue, and wake those that wait for that; again changes nothing.
+        """
+        try:  # noqa: SIM105 - quicker than suppress
+            self.offers.remove(offer)
+        except ValueError:
+            pass
+
+        if self.readers and self.items:
+            wake_all(self.readers)
+
+        if self.offers:
+            self.wake_sender()
+
+        offer.is_over = True  # all is done
+
+    def wake_sender(self) -> None:
+        """
+        Let the first sender look again.
+        """
         try:
-            offer = self.offers.popleft()
-        except IndexError:  # the last reader has just gone
+            waiter = self.offers[0].waiter
+        except IndexError:
             return
 
-        items.append(offer.item)
-        offer.is_taken = True
-        offer.waiter.wake()
+        if waiter is not None:
+            waiter.wake()
 
-    def take(self) -> Any:
+    def take(self, cell: StreamCell) -> bool:
         """
-        The next item, `END` or `PENDING`; for one reader at a time.
+        Put the next item into *cell*; whether there was one. For one reader at a
+        time.
+        """
+        if cell.item is EMPTY:
+            try:
+                # One call, so that no interrupt comes between the two.
+                next(map(SET_ITEM, (cell,), map(deque.popleft, (self.items,))))
+            except IndexError:
+                return False
+
+        item = cell.item
+        if type(item) is _Offer:
+            cell.item = item.item
+
+        return True
+
+    def close(self, *last: Any) -> None:
+        """
+        End the pipe with *last*; again changes nothing.
         """
         try:
-            item = self.items.popleft()
+            self._append_end(*last, END)
+        finally:
+            self._append_end(*last, END)  # the first call may have been interrupted
+
+    def _append_end(self, *last: Any) -> None:
+        self.is_closed = True
+        # Nothing after the end is read, so it may be there twice.
+        if not self.is_deserted and self._find_newest_item() is not END:
+            self.items.extend(last)
+
+        wake_all(self.readers)
+        self._wake_senders()
+
+    def _find_newest_item(self) -> Any:
+        try:
+            return self.items[-1]
         except IndexError:
-            return self._take_offered()
+            return None
 
-        # A sender who found the pipe full looks again after making an offer,
-        # so either they see the room or this sees the offer.
-        if self.offers:
-            with self.lock:
-                self.settle()
-
-        return item
-
-    def _take_offered(self) -> Any:
-        with self.lock:
-            is_closed = self.is_closed
-            if not self.items and self.offers:  # nothing waits in a pipe of no room
-                self._accept(self.items)
-
-            if self.items:
-                item = self.items.popleft()
-                self.settle()
-                return item
-
-        return END if is_closed else PENDING
+    def break_off(self) -> None:
+        """
+        End the pipe, whose sender is gone, unless it was closed.
+        """
+        if not self.is_closed:
+            self.close(_make_broken_off_fault("its sender was dropped without close()"))
 
     def desert(self) -> None:
         """
-        Tell senders that the last reader is gone; needs no lock.
+        Tell senders that the last reader is gone.
         """
         self.is_deserted = True
         self.items.clear()
-        while self.offers:
-            try:
-                offer = self.offers.popleft()
-            except IndexError:
-                return
+        self._wake_senders()
 
-            offer.waiter.wake()
+    def _wake_senders(self) -> None:
+        for offer in self.offers.copy():
+            if offer.waiter is not None:
+                offer.waiter.wake()
 
 
 class PipeSource(Source):
@@ -142,23 +237,44 @@ class PipeSource(Source):
     The end of a pipe that is read.
     """
 
-    __slots__ = ("_pipe",)
+    __slots__ = ("__weakref__", "_pipe")
 
     def __init__(self, pipe: Pipe) -> None:
         super().__init__()
         self._pipe = pipe
+        pipe.watch(self, pipe.desert)
 
-    def poll(self, cell: Cell, waiter: Waiter | None, *, block: bool) -> Any:  # noqa: ARG002 - a pipe never blocks who polls it
+    def poll(
+        self,
+        cell: StreamCell,
+        waiter: Waiter | None,
+        *,
+        block: bool,  # noqa: ARG002 - never blocks
+    ) -> StreamCell | None:
         pipe = self._pipe
-        item = pipe.take()
-        if item is PENDING and waiter is not None:
-            waiter.enter(pipe.readers)
-            item = pipe.take()
+        if not pipe.take(cell):
+            if waiter is None:
+                return None
 
-        return item
+            waiter.enter(pipe.readers)
+            pipe.wake_sender()  # if there is no room without a reader that waits
+            if not pipe.take(cell):
+                return None
+
+        return LAST if cell.item is END else StreamCell(cell.link)
+
+    def wake(self) -> None:
+        if self.busy:
+            wake_all(self.busy)
+
+        pipe = self._pipe
+        if pipe.offers and len(pipe.items) < pipe.capacity:
+            pipe.wake_sender()
 
     def __del__(self) -> None:
-        self._pipe.desert()
+        pipe = getattr(self, "_pipe", None)  # making it may be interrupted
+        if pipe is not None:
+            pipe.desert()
 
 
 class Sender(Generic[T_contra]):
@@ -173,26 +289,28 @@ class Sender(Generic[T_contra]):
     its readers get a `StreamClosedError`, and then the end.
     """
 
-    __slots__ = ("_in_a_row", "_pipe")
+    __slots__ = ("__weakref__", "_in_a_row", "_pipe")
 
     def __init__(self, pipe: Pipe) -> None:
         if not isinstance(pipe, Pipe):
-            raise TypeError("can't make a Sender alone; pipe(capacity) makes both ends")
+            raise TypeError("can't call Sender(); use pipe(capacity)")
 
-        self._pipe = pipe
         self._in_a_row = 0
+        self._pipe = pipe
+        pipe.watch(self, pipe.break_off)
 
     def send(self, item: T_contra) -> bool:
         """
-        Whether *item* was sent; False if nobody can read it any more.
+        Whether *item* was sent; False if it can't be read any more.
 
-        Waits while the pipe is full; with capacity 0, until it is read.
+        Waits while the pipe is full; with capacity 0, until a reader waits for it.
+        If it is interrupted, *item* was sent once at most.
 
         Raises:
             StreamClosedError:
                 If this sender was closed.
         """
-        return self._send(item)
+        return self._send_item(item)
 
     async def asend(self, item: T_contra) -> bool:
         """
@@ -204,7 +322,7 @@ class Sender(Generic[T_contra]):
             StreamClosedError:
                 If this sender was closed.
         """
-        return await self._asend(item)
+        return await self._asend_item(item)
 
     def fail(self, error: Exception) -> bool:
         """
@@ -222,7 +340,7 @@ class Sender(Generic[T_contra]):
             ValueError:
                 If *error* is how Python says the end of an iteration.
         """
-        return self._send(Fault(_checked(error)))
+        return self._send_item(Fault(_check_error(error)))
 
     async def afail(self, error: Exception) -> bool:
         """
@@ -238,7 +356,7 @@ class Sender(Generic[T_contra]):
             ValueError:
                 If *error* is how Python says the end of an iteration.
         """
-        return await self._asend(Fault(_checked(error)))
+        return await self._asend_item(Fault(_check_error(error)))
 
     def close(self) -> None:
         """
@@ -246,14 +364,14 @@ class Sender(Generic[T_contra]):
 
         Whoever still waits to send gets a `StreamClosedError`.
         """
-        self._close()
+        self._close_pipe()
 
     async def aclose(self) -> None:
         """
         Like `close`, which never waits.
         """
-        the_anyio()
-        self._close()
+        require_anyio()
+        self._close_pipe()
 
     def __enter__(self) -> Self:
         return self
@@ -264,10 +382,10 @@ class Sender(Generic[T_contra]):
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        self._close(error)
+        self._close_pipe(error)
 
     async def __aenter__(self) -> Self:
-        the_anyio()
+        require_anyio()
         return self
 
     async def __aexit__(
@@ -276,15 +394,12 @@ class Sender(Generic[T_contra]):
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        self._close(error)
+        self._close_pipe(error)
 
     def __del__(self) -> None:
-        # No lock: this thread may have it, and nobody else sends.
         pipe = getattr(self, "_pipe", None)
-        if pipe is not None and not pipe.is_closed:
-            pipe.items.append(_broken_off("its sender was dropped without close()"))
-            pipe.is_closed = True
-            wake_all(pipe.readers)
+        if pipe is not None:
+            pipe.break_off()
 
     def __reduce__(self) -> Any:
         raise TypeError(
@@ -296,108 +411,85 @@ class Sender(Generic[T_contra]):
         pipe = self._pipe
         state = "deserted" if pipe.is_deserted else "open"
         state = "closed" if pipe.is_closed else state
-        return f"<Sender: {state}, {len(pipe.items)} of {pipe.capacity} waiting>"
+        waiting = sum(item is not END for item in pipe.items.copy())
+        return f"<Sender: {state}, {waiting} of {pipe.capacity} waiting>"
 
-    def _close(self, error: BaseException | None = None) -> None:
+    def _close_pipe(self, error: BaseException | None = None) -> None:
         pipe = self._pipe
-        with pipe.lock:
-            refused = list(pipe.offers)
-            pipe.offers.clear()
-            if error is not None and not pipe.is_closed and not pipe.is_deserted:
-                # Has room in a full pipe, lest the way out of a block wait.
-                pipe.items.append(_last(error))
+        if error is None or pipe.is_closed or pipe.is_deserted:
+            pipe.close()
+        else:
+            # It has room in a full pipe: the end of a block must not wait.
+            pipe.close(_make_last_fault(error))
 
-            pipe.is_closed = True
-
-        for offer in refused:
-            offer.waiter.wake()
-
-        wake_all(pipe.readers)
-
-    def _offer(self, item: Any, waiter: type[Waiter]) -> _Offer | bool:
-        # Whether it was sent, or what to wait for.
-        pipe = self._pipe
-        with pipe.lock:
-            if pipe.is_closed:
-                raise StreamClosedError(_CLOSED)
-            if pipe.is_deserted:
-                return False
-
-            if len(pipe.items) < pipe.capacity and not pipe.offers:
-                pipe.items.append(item)
-                offer = None
-            else:
-                offer = _Offer(item, waiter())
-                pipe.offers.append(offer)
-                pipe.settle()
-
-        if pipe.readers:
-            wake_all(pipe.readers)
-
-        if offer is None:
-            return True
-
-        if pipe.is_deserted:  # perhaps before there was an offer to refuse
-            offer.waiter.wake()
-
-        return offer
-
-    def _outcome(self, offer: _Offer) -> bool:
-        if offer.is_taken:
-            return True
-        if self._pipe.is_deserted:
-            return False
-
-        raise StreamClosedError(_CLOSED)
-
-    def _withdraw(self, offer: _Offer) -> None:
-        pipe = self._pipe
-        with pipe.lock:
-            if offer in pipe.offers:
-                pipe.offers.remove(offer)
-
-    def _send(self, item: Any) -> bool:
-        offer = self._offer(item, ThreadWaiter)
-        if not isinstance(offer, _Offer):
-            return offer
-
+    def _send_item(self, item: Any) -> bool:
+        pipe, offer = self._pipe, _Offer(item)
+        # One call within, see `pull`.
         try:
-            offer.waiter.wait()  # type: ignore[attr-defined]
-        except BaseException:
-            self._withdraw(offer)
-            raise
+            try:
+                is_sent = _wait_for_room(pipe, offer)
+            finally:
+                pipe.withdraw(offer)
+        finally:
+            if not offer.is_over:  # the first call was interrupted
+                pipe.withdraw(offer)
 
-        return self._outcome(offer)
+        return is_sent
 
-    async def _asend(self, item: Any) -> bool:
-        anyio = the_anyio()
+    async def _asend_item(self, item: Any) -> bool:
+        anyio = require_anyio()
         self._in_a_row += 1
-        if self._in_a_row > _IN_A_ROW:
+        if self._in_a_row > _MAX_IN_A_ROW:
             self._in_a_row = 0
             await anyio.lowlevel.checkpoint()
 
-        offer = self._offer(item, TaskWaiter)
-        if not isinstance(offer, _Offer):
-            return offer
-
-        self._in_a_row = 0
+        pipe, offer = self._pipe, _Offer(item)
         try:
-            await offer.waiter.wait()  # type: ignore[attr-defined]
-        except BaseException:
-            self._withdraw(offer)
-            raise
+            try:
+                is_sent = await self._await_room(offer)
+            finally:
+                pipe.withdraw(offer)
+        finally:
+            if not offer.is_over:
+                pipe.withdraw(offer)
 
-        return self._outcome(offer)
+        return is_sent
+
+    async def _await_room(self, offer: _Offer) -> bool:
+        pipe = self._pipe
+        pipe.offers.append(offer)
+        # Nothing is awaited after it was sent: a cancelled sender has not sent.
+        while (is_sent := pipe.accept(offer)) is None:
+            if offer.waiter is None:
+                offer.waiter = TaskWaiter()
+            else:
+                self._in_a_row = 0
+                await offer.waiter.wait()  # type: ignore[attr-defined]
+                offer.waiter = None  # it can be woken only once
+
+        return is_sent
+
+
+def _wait_for_room(pipe: Pipe, offer: _Offer) -> bool:
+    pipe.offers.append(offer)
+    while (is_sent := pipe.accept(offer)) is None:
+        if offer.waiter is None:
+            # And look again: what made room just now woke nothing.
+            offer.waiter = ThreadWaiter()
+        else:
+            offer.waiter.wait()  # type: ignore[attr-defined]
+
+    return is_sent
 
 
 _CLOSED = "can't send: this sender was closed. Nothing comes after the end of a stream."
 
 
-def _broken_off(why: str) -> Fault:
+def _make_broken_off_fault(why: str) -> Fault:
     return Fault(StreamClosedError(f"the stream broke off: {why}"))
 
 
-def _last(error: BaseException) -> Fault:
+def _make_last_fault(error: BaseException) -> Fault:
     if isinstance(error, Exception):
         if isinstance(error, (StopIteration, StopAsyncIteration)):
             stopped = RuntimeError(f"the sender's block raised {type(error).__name__}")
@@ -406,10 +498,12 @@ def _last(error: BaseException) -> Fault:
 
         return Fault(error)
 
-    return _broken_off(f"its sender's block was left by {type(error).__name__}")
+    return _make_broken_off_fault(
+        f"its sender's block was left by {type(error).__name__}"
+    )
 
 
-def _checked(error: Exception) -> Exception:
+def _check_error(error: Exception) -> Exception:
     if not isinstance(error, Exception):
         raise TypeError(
             f"can't send {error!r:.80} as an error; expected an instance of Exception"

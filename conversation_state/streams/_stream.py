@@ -1,16 +1,19 @@
 """
-The stream itself, and who reads it.
+The stream itself, and its readers.
 """
 
 from __future__ import annotations
 
 import inspect
-from collections import deque
 from collections.abc import (
     AsyncIterable,
     Callable,
     Collection,
     Iterable,
+    Mapping,
+    MappingView,
+    MutableSequence,
+    MutableSet,
 )
 from types import TracebackType
 from typing import Any, Generic, Self, TypeVar, overload
@@ -20,10 +23,10 @@ from conversation_state._waiting import (
     TaskWaiter,
     ThreadWaiter,
     Waiter,
-    the_anyio,
+    require_anyio,
 )
 from conversation_state.errors import StreamClosedError
-from conversation_state.streams._cells import END, MARKS, Cell, Fault, pull
+from conversation_state.streams._cells import END, MARKS, Fault, StreamCell, pull
 from conversation_state.streams._derived import (
     Converted,
     Failed,
@@ -36,7 +39,7 @@ from conversation_state.streams._sources import (
     AsyncSource,
     BlockingSource,
     ReadySource,
-    closing,
+    pumps_ended_by,
 )
 
 __all__ = ["Reader", "Stream", "stream_from"]
@@ -46,41 +49,41 @@ T_co = TypeVar("T_co", covariant=True)
 U = TypeVar("U")
 V = TypeVar("V")
 
-# So many elements in a row are read without giving way to other tasks.
-_IN_A_ROW = 64
+# So many elements in a row are read before other tasks may run.
+_MAX_IN_A_ROW = 64
 
-# Copied, because a stream's elements don't change.
-_MUTABLE = (bytearray, deque, dict, list, set)
+# Mutable collections, and views of them, are copied, because a stream's elements
+# don't change.
+_MUTABLE = (Mapping, MappingView, MutableSequence, MutableSet, memoryview)
 
 
 class Stream(Generic[T_co]):
     """
-    A sequence that is computed while it is read, once for all who read it.
+    A sequence that is computed while it is read, once for all readers.
 
     A value: it can be read any number of times, by threads and tasks at once,
     and always has the same elements. Each is taken from the source when the
-    first reader asks for it, and kept as long as somebody holds a place before
-    it; so a long stream is best read from the only name it has::
+    first reader asks for it, and kept as long as there is a reference to a
+    position before it; so read a long stream without keeping a reference::
 
         for element in Stream.of(source): ...
 
     Errors are elements, too: `for` raises them at their place, `results` goes
     on after them.
 
-    Closing a stream closes this value and the readers it gave, not the streams
-    made of it. When nobody can read a source any more it is closed: senders
-    learn it, and iterators that have `close` or `aclose` get it called.
+    Closing a stream closes this value and its readers, not the streams made of
+    it. A source that can't be read any more is closed: `send` returns False, and
+    an iterator's `close` or `aclose` is called.
     """
 
     __slots__ = ("__weakref__", "_cell", "_readers")
 
-    _cell: Cell | None
+    _cell: StreamCell | None
     _readers: set[ref[Reader[Any]]]
 
     def __init__(self, *_: object, **__: object) -> None:
         raise TypeError(
-            "can't make a Stream alone; Stream.of(iterable), pipe(capacity) and "
-            "merge(...) give one"
+            "can't call Stream(); use Stream.of(iterable), pipe(capacity) or merge(...)"
         )
 
     @staticmethod
@@ -88,11 +91,11 @@ class Stream(Generic[T_co]):
         """
         The elements of *source*, an iterable or async iterable.
 
-        An iterator is taken over: nobody else should ask it, and it is closed
-        when nobody reads the stream any more. What async code reads from an
-        iterator, which may block, takes a thread's turn for each element;
-        lists, ranges and other collections are read on the spot. An async
-        iterator is asked by a task of its own in the first loop that reads it.
+        The stream owns an iterator: nothing else should read it, and it is
+        closed when the stream can't be read any more. An iterator may block, so
+        for async code a thread reads each element; lists, ranges and other
+        collections are read directly. An async iterator is read by a task of
+        its own, in the first loop that asks for an element.
 
         Raises:
             TypeError:
@@ -100,21 +103,21 @@ class Stream(Generic[T_co]):
         """
         given: Any = source
         if isinstance(given, Stream):
-            return stream_from(given._here())
+            return stream_from(given._get_cell())
         if isinstance(given, Reader):
             return given.rest
-        if isinstance(given, _MUTABLE):
-            return stream_from(Cell(ReadySource(iter(tuple(given)))))
         if isinstance(given, Collection) and not hasattr(given, "__next__"):
-            return stream_from(Cell(ReadySource(iter(given))))
+            if isinstance(given, _MUTABLE):
+                given = tuple(source)  # type: ignore[arg-type]
+            return stream_from(StreamCell((ReadySource(iter(given)), None)))
         if hasattr(given, "__iter__") or hasattr(given, "__getitem__"):
-            return stream_from(Cell(BlockingSource(iter(given))))
+            return stream_from(StreamCell((BlockingSource(iter(given)), None)))
         if hasattr(given, "__aiter__"):
-            return stream_from(Cell(AsyncSource(aiter(given))))  # pyright: ignore[reportArgumentType]  # asked for
+            return stream_from(StreamCell((AsyncSource(aiter(given)), None)))  # pyright: ignore[reportArgumentType]  # asked for
 
         raise TypeError(
             f"can't make a stream of {source!r:.80}; expected an iterable or async "
-            f"iterable{_hint(source)}"
+            f"iterable{_suggest_source(source)}"
         )
 
     @overload
@@ -135,17 +138,17 @@ class Stream(Generic[T_co]):
         """
         What *function* makes of each element; `SKIP` leaves it out.
 
-        Called once for each element, by whoever reads it first, in their
-        thread and, if they are a task, in their event loop. What it raises is
-        an error in the stream, which goes on after it.
+        Called once for each element, by the first reader, in its thread and,
+        if it is a task, in its event loop. What it raises is an error in the
+        stream, which goes on after it.
 
-        *on_error* is given each error, the source's and the function's, and
-        returns what stands in its place; `SKIP` leaves it out, too. What it
-        raises is an error in the stream.
+        *on_error* is called with each error, the source's and the function's,
+        and returns a replacement; `SKIP` leaves it out, too. What it raises is
+        an error in the stream.
 
         Raises:
             TypeError:
-                If one of them can't be called, or is an async function.
+                If one of them is not callable, or is an async function.
 
         >>> from conversation_state.streams import SKIP
         >>> even = Stream.of(range(5)).convert(lambda n: n if n % 2 == 0 else SKIP)
@@ -156,7 +159,9 @@ class Stream(Generic[T_co]):
         if on_error is not None:
             _check_function("on_error", on_error)
 
-        return stream_from(Cell(Converted(self._here(), function, on_error)))
+        return stream_from(
+            StreamCell((Converted(function, on_error), [self._get_cell()]))
+        )
 
     def results(self) -> Stream[Ok[T_co] | Failed | SourceEnd]:
         """
@@ -165,13 +170,13 @@ class Stream(Generic[T_co]):
         Below `merge_named`, `SourceEnd` where a source ended. Reading it
         raises none of the source's errors.
         """
-        return stream_from(Cell(Results(self._here())))
+        return stream_from(StreamCell((Results(), self._get_cell())))
 
     def close(self) -> None:
         """
-        Let go: neither this value nor its readers can be read after this.
+        Close this value and its readers, which can't be read afterwards.
 
-        Streams made of it can. Again changes nothing.
+        Streams made of it can. Idempotent.
         """
         self._cell = None
         for there in list(self._readers):
@@ -181,25 +186,22 @@ class Stream(Generic[T_co]):
 
     async def aclose(self) -> None:
         """
-        Like `close`, and wait until async sources nobody reads are closed.
+        Like `close`, and wait until async sources without readers are closed.
         """
-        the_anyio()
-        with closing() as pumps:
-            self.close()
-
-        for pump in pumps:
+        require_anyio()
+        for pump in pumps_ended_by(self.close):
             await pump.stopped()
 
     def __iter__(self) -> Reader[T_co]:
-        reader: Reader[T_co] = Reader(self._here(), _made=True)
+        reader: Reader[T_co] = Reader(self._get_cell(), _made=True)
         self._readers.add(ref(reader, self._readers.discard))
-        if self._cell is None:  # closed before it could know this reader
+        if self._cell is None:  # closed before this reader was added
             reader.close()
 
         return reader
 
     def __aiter__(self) -> Reader[T_co]:
-        the_anyio()
+        require_anyio()
         return iter(self)
 
     def __enter__(self) -> Self:
@@ -214,7 +216,7 @@ class Stream(Generic[T_co]):
         self.close()
 
     async def __aenter__(self) -> Self:
-        the_anyio()
+        require_anyio()
         return self
 
     async def __aexit__(
@@ -234,7 +236,7 @@ class Stream(Generic[T_co]):
     def __repr__(self) -> str:
         return f"<Stream: {'open' if self._cell is not None else 'closed'}>"
 
-    def _here(self) -> Cell:
+    def _get_cell(self) -> StreamCell:
         cell = self._cell
         if cell is None:
             raise StreamClosedError(_CLOSED)
@@ -248,7 +250,7 @@ _CLOSED = (
 )
 
 
-def stream_from(cell: Cell) -> Stream[Any]:
+def stream_from(cell: StreamCell) -> Stream[Any]:
     """
     The stream that begins with *cell*.
     """
@@ -258,7 +260,7 @@ def stream_from(cell: Cell) -> Stream[Any]:
     return stream
 
 
-def _hint(source: object) -> str:
+def _suggest_source(source: object) -> str:
     if inspect.isgeneratorfunction(source) or inspect.isasyncgenfunction(source):
         return ": what calling it gives, perhaps"
 
@@ -282,7 +284,7 @@ class Reader(Generic[T_co]):
     Somebody who reads a stream; made by `iter(stream)` and `aiter(stream)`.
 
     Belongs to one thread or task; others have readers of their own. It holds
-    its own place only: what it has read is freed if nobody else holds it.
+    its own place only: what it has read is freed if there is no other reference.
     After an error it can be read on.
 
     Attributes:
@@ -291,12 +293,12 @@ class Reader(Generic[T_co]):
 
     __slots__ = ("__weakref__", "_cell", "_in_a_row", "_is_closed", "_waiter")
 
-    _cell: Cell | None
+    _cell: StreamCell | None
     _waiter: Waiter | None
 
-    def __init__(self, cell: Cell, *, _made: bool = False) -> None:
+    def __init__(self, cell: StreamCell, *, _made: bool = False) -> None:
         if not _made:
-            raise TypeError("can't make a Reader alone; iter(stream) gives one")
+            raise TypeError("can't call Reader(); use iter(stream)")
 
         self._cell = cell
         self._in_a_row = 0
@@ -343,10 +345,10 @@ class Reader(Generic[T_co]):
         while True:
             cell = self._cell
             if cell is None or (
-                cell.source is not None and not pull(cell, None, block=True)
+                cell.link is not None and not pull(cell, None, block=True)
             ):
-                del cell  # closing this reader must let go of it
-                cell = self._wait()
+                del cell  # so that closing this reader frees it
+                cell = self._wait_for_item()
 
             item = cell.item
             if item is not END:
@@ -373,7 +375,7 @@ class Reader(Generic[T_co]):
             # An error holds the frames it went through, and they what they name.
             del cell, context, error, item, self
 
-    def _wait(self) -> Cell:
+    def _wait_for_item(self) -> StreamCell:
         while True:
             waiter = self._waiter = ThreadWaiter()
             try:
@@ -390,20 +392,20 @@ class Reader(Generic[T_co]):
                 waiter.leave()
 
     def __aiter__(self) -> Self:
-        the_anyio()
+        require_anyio()
         return self
 
     async def __anext__(self) -> T_co:
         while True:
             cell = self._cell
             if cell is None or (
-                cell.source is not None and not pull(cell, None, block=False)
+                cell.link is not None and not pull(cell, None, block=False)
             ):
                 del cell
-                cell = await self._await()
+                cell = await self._await_item()
                 self._in_a_row = 0
-            elif self._in_a_row >= _IN_A_ROW:
-                await the_anyio().lowlevel.checkpoint()
+            elif self._in_a_row >= _MAX_IN_A_ROW:
+                await require_anyio().lowlevel.checkpoint()
                 self._in_a_row = 0
 
             self._in_a_row += 1
@@ -430,7 +432,7 @@ class Reader(Generic[T_co]):
             BaseException.__setattr__(error, "__context__", context)
             del cell, context, error, item, self
 
-    async def _await(self) -> Cell:
+    async def _await_item(self) -> StreamCell:
         while True:
             waiter = self._waiter = TaskWaiter()
             try:

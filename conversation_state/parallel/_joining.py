@@ -1,0 +1,155 @@
+"""
+Joining branches: what each added, and which ledger entries conflict.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from itertools import islice
+from typing import Any, TypeVar
+
+from conversation_state._persistent import Log
+from conversation_state.aggregator import Aggregator, LedgerEntry, Turn
+from conversation_state.errors import InvalidUsageError
+
+__all__ = [
+    "collect_new",
+    "describe_conflict",
+    "is_conflict",
+    "join_turns",
+    "make_turn",
+]
+
+B = TypeVar("B")  # a branch, whose `str` is its name
+
+
+def make_turn(
+    fork: Aggregator,
+    entries: Log[Any] | None = None,
+    ledger: Log[LedgerEntry] | None = None,
+) -> Turn:
+    """
+    A turn of *fork* with these entries, or an empty one.
+    """
+    return Turn(
+        fork._origin.number,
+        fork._origin.parent,
+        fork.entries[:0] if entries is None else entries,
+        fork.ledger[:0] if ledger is None else ledger,
+        fork,
+    )
+
+
+def collect_new(
+    base: Log[Any], logs: Sequence[Log[Any]]
+) -> tuple[Log[Any], list[tuple[Any, Any]]]:
+    """
+    The entries of *logs* that *base* does not have, by identity, each once and
+    in order; and pairs of different objects under one identity, the first of
+    which is the one in the result.
+
+    O(entries since each log diverged from *base*, or from the log before it).
+    """
+    if len(logs) == 1 and logs[0].common_prefix(base) == len(base):
+        return logs[0][len(base) :], []
+
+    known: dict[str, Any] = {}
+    since, previous = len(base), base
+    new: list[Any] = []
+    repeated: list[tuple[Any, Any]] = []
+    for log in logs:
+        diverged = log.common_prefix(base)
+        if diverged < since:
+            missing = islice(base.iterate(diverged), since - diverged)
+            known.update((entry.id, entry) for entry in missing)
+            since = diverged
+
+        # What it shares with the log before it has been seen already.
+        for entry in log.iterate(max(diverged, log.common_prefix(previous))):
+            first = known.get(entry.id)
+            if first is None:
+                known[entry.id] = entry
+                new.append(entry)
+            elif first is not entry:
+                repeated.append((first, entry))
+
+        previous = log
+
+    return Log(new), repeated
+
+
+def is_conflict(recorded: LedgerEntry, entry: LedgerEntry) -> bool:
+    """
+    Whether two ledger entries of one identity can't both be right.
+    """
+    return recorded.usage != entry.usage or recorded.model != entry.model
+
+
+def describe_conflict(
+    branch: str, recorded_by: str, recorded: LedgerEntry, entry: LedgerEntry
+) -> str:
+    """
+    The error for two conflicting ledger entries.
+    """
+    return (
+        f"{branch} recorded the key {entry.id!r} with {entry.usage} for model "
+        f"{entry.model!r}, but in {recorded_by} it has {recorded.usage} for model "
+        f"{recorded.model!r}, which is kept. Give each usage a key of its own"
+    )
+
+
+def join_turns(
+    state: Aggregator, turns: Mapping[B, Turn]
+) -> tuple[Aggregator, dict[B, InvalidUsageError]]:
+    """
+    *state* with the turn of each branch, and for each branch whose ledger can't
+    be joined as it is, why; its messages are joined all the same.
+    """
+    conflicts = _find_conflicts(turns)
+    try:
+        return state.join(*turns.values()), conflicts
+    except InvalidUsageError:
+        pass  # the total is too large with one of them
+
+    for branch, turn in turns.items():
+        try:
+            state = state.join(turn)
+        except InvalidUsageError as error:
+            problem = f"{branch} recorded more than a ledger can hold: {error}"
+            conflicts.setdefault(branch, InvalidUsageError(problem))
+            state = _join_what_fits(state, turn)
+
+    return state, conflicts
+
+
+def _find_conflicts(turns: Mapping[B, Turn]) -> dict[B, InvalidUsageError]:
+    """
+    For each branch that recorded another usage under a key than a branch before
+    it, the error.
+    """
+    conflicts: dict[B, InvalidUsageError] = {}
+    recorded: dict[str, tuple[B, LedgerEntry]] = {}
+    for branch, turn in turns.items():
+        for entry in turn.ledger:
+            first, other = recorded.setdefault(entry.id, (branch, entry))
+            if other is not entry and is_conflict(other, entry):
+                problem = describe_conflict(str(branch), str(first), other, entry)
+                conflicts.setdefault(branch, InvalidUsageError(problem))
+
+    return conflicts
+
+
+def _join_what_fits(state: Aggregator, turn: Turn) -> Aggregator:
+    """
+    *state* with the messages of *turn*, and of its ledger what the total has
+    room for.
+    """
+    number, parent, past = turn._number, turn._parent, turn._state
+    state = state.join(Turn(number, parent, turn.entries, turn.ledger[:0], past))
+    for entry in turn.ledger:
+        with suppress(InvalidUsageError):
+            one = Turn(number, parent, turn.entries[:0], Log((entry,)), past)
+            state = state.join(one)
+
+    return state

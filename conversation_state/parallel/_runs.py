@@ -1,0 +1,472 @@
+"""
+Runs: how each branch ended, and the result of all of them together.
+
+What lives here runs where the fan-out was called. What does not: what runs
+where a step runs (`_branches`), and what is sent between the two
+(`_transport`).
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Iterable
+from concurrent.futures import (
+    CancelledError,
+    Future,
+    ThreadPoolExecutor,
+)
+from contextlib import suppress
+from contextvars import copy_context
+from functools import partial
+from threading import TIMEOUT_MAX, current_thread, main_thread
+from typing import Any
+
+import attrs
+
+from conversation_state._waiting import (
+    TaskWaiter,
+    ThreadWaiter,
+    Waiter,
+    in_worker,
+    wake_all,
+)
+from conversation_state.aggregator import Aggregator, Turn
+from conversation_state.errors import BranchError, FanOutError, InvalidUsageError
+from conversation_state.parallel._branches import (
+    KEY,
+    NO_RESULT,
+    Branch,
+    CallResult,
+    Outcome,
+    Past,
+    add_note,
+    running_notes,
+)
+from conversation_state.parallel._joining import join_turns, make_turn
+from conversation_state.parallel._threads import (
+    Threads,
+    call_shielded,
+    find_interrupt,
+    raise_interrupt,
+)
+from conversation_state.parallel._transport import (
+    Assignment,
+    Received,
+    Sent,
+    describe_loss,
+    run_assignment,
+)
+
+__all__ = ["Failure", "FanOut", "FanOutRun"]
+
+
+@attrs.frozen
+class Failure:
+    """
+    A step that failed.
+
+    Attributes:
+        step: Its number, from 0 on.
+
+        error: What it raised; a `TimeoutError` if time was up, a `BranchError`
+            if it returned no state of its branch or was lost on the way, an
+            `InvalidUsageError` if its ledger can't be joined: a key that was
+            recorded with another usage before, or too large a total.
+
+        turn: What it had saved until then (`save_progress`), or all it added if
+            it returned a state; joined like any other.
+    """
+
+    step: int
+    error: Exception
+    turn: Turn
+
+
+@attrs.frozen
+class FanOut:
+    """
+    The result of a fan-out.
+
+    Attributes:
+        state: The state with what its branches added, in the order of the
+            steps; its id and fork point are those of before.
+
+        failures: The steps that failed, in order; empty if none did.
+    """
+
+    state: Aggregator
+    failures: tuple[Failure, ...] = ()
+
+
+class FanOutRun:
+    """
+    The branches of one fan-out while they run.
+
+    Whatever runs a branch sets its end and reports it, from any thread; only the
+    thread or task that called settles. No lock is taken here, and everything an
+    interrupt may cut short is done again in `abandon`, so that the turn of
+    every branch that ended reaches *on_turn*, if need be twice.
+    """
+
+    __slots__ = (
+        "_base",
+        "_errors",
+        "_is_over",
+        "_left",
+        "_on_turn",
+        "_outer",
+        "_reports",
+        "_state",
+        "_waiters",
+        "branches",
+    )
+
+    def __init__(
+        self,
+        state: Aggregator,
+        steps: Iterable[Callable[[Aggregator], Any]],
+        on_turn: Callable[[Turn], object] | None,
+    ) -> None:
+        past = Past(state)
+        self.branches = [
+            Branch(number, step, past, copy_context())
+            for number, step in enumerate(steps)
+        ]
+        self._state = state
+        # A fork that nothing is added to: what no turn holds anything of.
+        self._base = state.fork()
+        self._on_turn = on_turn
+        # What `on_turn` raised.
+        self._errors: list[Exception] = []
+        self._is_over = False
+        self._left = len(self.branches)
+        self._reports: deque[Branch] = deque()
+        self._waiters: deque[Waiter] = deque()
+        # The step this fan-out is in, which keeps what branches have kept.
+        self._outer = running_notes()
+        if self._outer is not None:
+            self._outer.inner.append(self._join_so_far)
+
+    def start(self, executor: Any) -> None:
+        """
+        Have all branches run by *executor*, or by threads of our own.
+        """
+        if executor is None:
+            self._start_threads()
+        elif isinstance(executor, ThreadPoolExecutor):
+            call_shielded(partial(self._submit_all, executor))
+        else:
+            # Not in a thread: a pool of processes forks here.
+            self._submit_all(executor)
+
+    def _start_threads(self) -> None:
+        threads = Threads()
+        for branch in self.branches:
+            try:
+                threads.submit(partial(self.execute, branch))
+            except RuntimeError as error:
+                self._report_outcome(branch, self._make_lost_outcome(branch, error))
+
+    def _submit_all(self, executor: Any) -> None:
+        for branch in self.branches:
+            if self._is_over:
+                return
+
+            assignment = Assignment(branch, self.execute)
+            submit = partial(executor.submit, run_assignment, assignment)
+            branch.submitted = CallResult(submit)
+            try:
+                future = branch.future = branch.submitted[KEY]
+            except Exception as error:  # noqa: BLE001 - the branch's failure
+                self._report_outcome(branch, self._make_lost_outcome(branch, error))
+                continue
+
+            # Where it runs at once, in this thread, it may have ended by now.
+            future.add_done_callback(partial(self._receive_result, branch))
+            branch.is_watched = True
+            if branch.notes and branch.ended and find_interrupt(branch.ended.error):
+                return
+
+    def execute(self, branch: Branch) -> Outcome:
+        """
+        Run a branch in this process and report its end.
+
+        If the fan-out is over it does not begin.
+        """
+        if self._is_over:
+            return Outcome(make_turn(self._base), CancelledError())
+
+        outcome = branch.run()
+        self._report_outcome(branch, outcome)
+        return outcome
+
+    def take_over(self, deadline: float | None = None) -> None:
+        """
+        Run what the executor has not begun.
+
+        In a branch this thread may be one that the executor waits for. The main
+        thread is none, and has a worker do it.
+        """
+        if current_thread() is main_thread():
+            in_worker(partial(self._take_over, deadline))
+        else:
+            self._take_over(deadline)
+
+    def _take_over(self, deadline: float | None) -> None:
+        for branch in self.branches:
+            future = branch.future
+            if self._is_over or (deadline is not None and time.monotonic() > deadline):
+                return
+
+            branch.is_taken_over = True
+            if future is not None and not future.cancelled() and future.cancel():
+                if find_interrupt(self.execute(branch).error):
+                    return
+            else:
+                branch.is_taken_over = False
+
+    def wait(self, deadline: float | None) -> None:
+        """
+        Settle all branches, or those that end by *deadline*.
+        """
+        while self._settle_reported():
+            left_s = -1.0
+            if deadline is not None:
+                left_s = min(deadline - time.monotonic(), TIMEOUT_MAX)
+                if left_s <= 0:
+                    return
+
+            waiter = ThreadWaiter()
+            waiter.enter(self._waiters)
+            try:
+                if not self._reports:
+                    waiter.wait(left_s)
+            finally:
+                waiter.leave()
+
+    async def await_(self) -> None:
+        """
+        The same in a task.
+        """
+        while self._settle_reported():
+            waiter = TaskWaiter()
+            waiter.enter(self._waiters)
+            try:
+                if not self._reports:
+                    await waiter.wait()
+            finally:
+                waiter.leave()
+
+    def settle(self, branch: Branch, outcome: Outcome) -> None:
+        """
+        Take *outcome* for the end of a branch, and call *on_turn*.
+
+        Raises what is no `Exception`, alone: the others are not waited for.
+        """
+        if branch.is_settled:
+            return
+
+        branch.outcome = outcome
+        self._call_on_turn(outcome.turn)
+        # Only now: what is interrupted before is settled again.
+        branch.is_settled = True
+        self._left -= 1
+        raise_interrupt(outcome.error)
+
+    def give_up(self, make_error: Callable[[Branch], Exception]) -> None:
+        """
+        Settle what has not ended with what it has kept so far.
+
+        What has not begun never does; what runs on is reported once more when
+        it ends.
+        """
+        if self._left:
+            self._cancel_all()
+            for branch in self.branches:
+                self.settle(branch, self._get_outcome(branch, make_error))
+
+    def abandon(self, error: BaseException) -> None:
+        """
+        The same for a fan-out that ends with *error*.
+        """
+        self._rewatch_futures()
+        self._cancel_all()
+        interrupts: list[BaseException] = []
+        for branch in self.branches:
+            try:
+                self.settle(branch, self._get_outcome(branch, _make_cancelled))
+            except BaseException as raised:  # noqa: BLE001 - one is enough
+                if not branch.is_settled:  # so it is on_turn that raised it
+                    interrupts.append(raised)
+
+        self._release(self._join_so_far())
+        for each in (*self._errors, *interrupts):
+            add_note(error, f"on_turn raised {each!r}")
+
+    def result(self, on_error: str) -> FanOut:
+        """
+        The state with all branches joined, and what failed.
+        """
+        state, conflicts = self._join_all()
+        self._release(state)
+        failures = []
+        for branch in self.branches:
+            error = branch.outcome.error if branch.outcome else None
+            conflict = conflicts.get(branch)
+            if error is None:
+                error = conflict
+            elif conflict is not None:
+                add_note(error, str(conflict))
+
+            if branch.outcome and isinstance(error, Exception):
+                failures.append(Failure(branch.number, error, branch.outcome.turn))
+
+        raised = [failure.error for failure in failures if on_error == "raise"]
+        if raised or self._errors:
+            raise FanOutError(state, failures, [*raised, *self._errors])
+
+        return FanOut(state, tuple(failures))
+
+    def _join_all(self) -> tuple[Aggregator, dict[Branch, InvalidUsageError]]:
+        turns = {branch: self._get_turn(branch) for branch in self.branches}
+        return join_turns(self._state, turns)
+
+    def _join_so_far(self) -> Aggregator:
+        return self._join_all()[0]
+
+    def _get_turn(self, branch: Branch) -> Turn:
+        outcome = branch.outcome or branch.ended
+        if outcome is not None:
+            return outcome.turn
+
+        notes = branch.notes
+        return make_turn(self._base) if notes is None else notes.collect()[0]
+
+    def _get_outcome(
+        self, branch: Branch, make_error: Callable[[Branch], Exception]
+    ) -> Outcome:
+        return branch.outcome or branch.ended or branch.conclude(make_error(branch))
+
+    def _cancel_all(self) -> None:
+        self._is_over = True
+        futures = [branch.future for branch in self.branches if branch.future]
+        if futures:
+            call_shielded(lambda: [future.cancel() for future in futures])
+
+    def _rewatch_futures(self) -> None:
+        """
+        Ask a future for its result, where an interrupt came in between.
+
+        It may have left the future locked for good, so this is done in a thread
+        that is not waited for any longer than it can take.
+        """
+        for branch in self.branches:
+            future = branch.future or branch.submitted.get(KEY)
+            if future is None or branch.is_watched:
+                continue
+
+            waiter = ThreadWaiter()
+            watch = partial(self._watch_future, branch, future, waiter)
+            branch.future = None
+            with suppress(RuntimeError):  # no more threads can be started
+                in_worker(watch)
+                waiter.wait(1)
+
+    def _watch_future(
+        self, branch: Branch, future: Future[Any], waiter: Waiter
+    ) -> None:
+        future.add_done_callback(partial(self._receive_result, branch))
+        branch.future = future
+        waiter.wake()
+
+    def _release(self, state: Aggregator) -> None:
+        # A future knows who asked for it; so all goes at once, past and all.
+        for branch in self.branches:
+            branch.future = None
+            branch.submitted = NO_RESULT
+
+        if self._outer is not None:
+            self._outer.add(state)
+            self._outer.inner.remove(self._join_so_far)
+
+    def _settle_reported(self) -> int:
+        while self._reports:
+            branch = self._reports.popleft()
+            if branch.ended is not None:
+                self.settle(branch, branch.ended)
+
+        return self._left
+
+    def _call_on_turn(self, turn: Turn) -> None:
+        if self._on_turn is not None:
+            try:
+                self._on_turn(turn)
+            except Exception as error:  # noqa: BLE001 - raised in the end
+                self._errors.append(error)
+
+    def _report_outcome(self, branch: Branch, outcome: Outcome) -> None:
+        branch.ended = outcome
+        self._reports.append(branch)
+        wake_all(self._waiters)
+        # Asked last: if it is over by now, perhaps no report is read any more.
+        if self._is_over and self._on_turn is not None:
+            try:
+                self._on_turn(outcome.turn)
+            except Exception as error:  # noqa: BLE001 - there is no caller left
+                facts = type(error), error, error.__traceback__, current_thread()
+                threading.excepthook(threading.ExceptHookArgs(facts))
+
+    def _receive_result(self, branch: Branch, future: Future[Any]) -> None:
+        """
+        Report what a future brought, unless the branch did so itself.
+        """
+        if branch.ended is not None:
+            return
+
+        error: BaseException | None
+        if not future.cancelled():
+            error = future.exception()
+        elif branch.is_taken_over or self._is_over:
+            return
+        else:
+            error = CancelledError()
+
+        if error is None:
+            try:
+                outcome = self._unpack_result(future.result())
+            except Exception as odd:  # noqa: BLE001 - the branch's failure
+                outcome = self._make_lost_outcome(branch, odd)
+        else:
+            outcome = self._make_lost_outcome(branch, error)
+
+        self._report_outcome(branch, outcome)
+
+    def _unpack_result(self, sent: Any) -> Outcome:
+        if not isinstance(sent, Sent | Received):
+            raise TypeError(f"it gave {sent!r:.80} instead of what was called")
+
+        turn, error = sent.outcome
+        if turn._state is None:  # came from another process, without its past
+            turn = Turn(
+                turn._number, turn._parent, turn.entries, turn.ledger, self._base
+            )
+
+        return Outcome(turn, error)
+
+    def _make_lost_outcome(self, branch: Branch, error: BaseException) -> Outcome:
+        """
+        The end of a branch that an executor did not run to its end.
+        """
+        nothing = make_turn(self._base)
+        if not isinstance(error, Exception):
+            return Outcome(nothing, error)
+
+        lost = BranchError(branch.number, branch.name, describe_loss(branch, error))
+        lost.__cause__ = error
+        return Outcome(nothing, lost)
+
+
+def _make_cancelled(_: Branch) -> Exception:
+    return CancelledError()
