@@ -1,5 +1,5 @@
 """
-Stores: states outside memory.
+Stores: states outside memory, under names, with every revision.
 
 Every state that was saved stays restorable, and saving one writes what is new
 in it. Names stand for conversations, revisions for the states they were in;
@@ -11,9 +11,10 @@ its rows (`backend`); rows in memory and in SQLite. What does not: what a
 state is (`aggregator`), how one message is written (`codec`).
 """
 
-from conversation_state.store._erased import ERASED
-from conversation_state.store._opening import open_store
+from conversation_state.messages import ERASED
+from conversation_state.store._arguments import check_name
 from conversation_state.store._store import Store
+from conversation_state.store._urls import open_store
 from conversation_state.store._values import Collected, Damage, Head, Receipt, Window
 
 __all__ = [
@@ -24,5 +25,6 @@ __all__ = [
     "Receipt",
     "Store",
     "Window",
+    "check_name",
     "open_store",
 ]

@@ -3,7 +3,7 @@ Large content, kept once by its digest beside the messages that show it.
 
 The body of a message is a JSON object. One whose content is kept elsewhere is
 an array: the message with empty *data*, and which part's data is which blob.
-No message is an array, so nobody can write one that is taken for a reference.
+No message is an array, so none can be mistaken for a reference.
 """
 
 from __future__ import annotations
@@ -15,11 +15,18 @@ from typing import Any
 import attrs
 
 from conversation_state._canonical import dump, load
-from conversation_state.codec import bare_message
+from conversation_state.codec import encode_message
 from conversation_state.messages import Message, UserMessage
 from conversation_state.parts import FilePart, MediaPart
 
-__all__ = ["LARGE", "Shown", "blob_digest", "canonical", "shelved", "stood_in"]
+__all__ = [
+    "LARGE",
+    "BlobReader",
+    "blob_digest",
+    "canonical",
+    "extract_blobs",
+    "insert_placeholders",
+]
 
 # From how many bytes on content is kept apart.
 LARGE = 4096
@@ -29,13 +36,13 @@ def blob_digest(data: bytes) -> bytes:
     """
     What *data* is kept as.
 
-    Twice as long as other digests: whoever sends images may try to find two
-    with one digest.
+    Twice as long as other digests: an attacker who sends images may search
+    for two with one digest.
     """
     return blake2b(data, digest_size=32).digest()
 
 
-def shelved(message: Message, body: bytes) -> tuple[bytes, dict[bytes, bytes]]:
+def extract_blobs(message: Message, body: bytes) -> tuple[bytes, dict[bytes, bytes]]:
     """
     The body to keep of *message*, whose canonical one is *body*, and its blobs.
     """
@@ -61,7 +68,7 @@ def shelved(message: Message, body: bytes) -> tuple[bytes, dict[bytes, bytes]]:
     return dump([data, references]), blobs
 
 
-class Shown:
+class BlobReader:
     """
     Large content by its digest, read once for all messages that show it.
 
@@ -94,7 +101,7 @@ class Shown:
         if self._last[0] != digest:
             # The codec knows how bytes are written; so it is asked to.
             part = FilePart(data=self.content(digest))
-            (written,) = load(bare_message(UserMessage([part])))["parts"]
+            (written,) = load(encode_message(UserMessage([part])))["parts"]
             self._last = digest, written["data"]
 
         return self._last[1]
@@ -107,7 +114,7 @@ class Shown:
         return message.replace(content=parts)
 
 
-def stood_in(raw: Any) -> Any:
+def insert_placeholders(raw: Any) -> Any:
     """
     The plain JSON of a message from that of a body that was kept, with
     stand-ins for large content.
@@ -115,22 +122,22 @@ def stood_in(raw: Any) -> Any:
     if raw.__class__ is not list:
         return raw
 
-    return _with(raw, lambda _digest: "AA==")
+    return _insert_data(raw, lambda _digest: "AA==")
 
 
-def _with(raw: Any, written: Callable[[str], str]) -> Any:
+def _insert_data(raw: Any, written: Callable[[str], str]) -> Any:
     try:
         data, references = raw
         for at, digest in references:
             data["parts"][at]["data"] = written(digest)
     except (IndexError, KeyError, TypeError) as error:
-        msg = "refers to large content in a way nobody writes"
+        msg = "refers to large content in an invalid form"
         raise ValueError(msg) from error
 
     return data
 
 
-def canonical(body: bytes, shown: Shown) -> bytes:
+def canonical(body: bytes, shown: BlobReader) -> bytes:
     """
     The canonical body from one that was kept.
 
@@ -142,4 +149,4 @@ def canonical(body: bytes, shown: Shown) -> bytes:
         return body
 
     # Objects keep their order, so this is written as it was.
-    return dump(_with(load(body), shown.written))
+    return dump(_insert_data(load(body), shown.written))

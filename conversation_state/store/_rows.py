@@ -7,6 +7,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime
 from functools import lru_cache
+from struct import Struct
+from struct import error as struct_error
 from typing import Any, NamedTuple
 from uuid import UUID
 
@@ -14,38 +16,28 @@ from conversation_state.aggregator import Aggregator
 from conversation_state.errors import ConversationStateError, StoreError
 from conversation_state.store._values import Head
 from conversation_state.store.backend import Reading
-from conversation_state.store.log import (
-    DIGEST_SIZE,
-    ENTRIES,
-    LEDGER,
-    Kind,
-    Segment,
-    Segments,
-    cut,
-    digest_of,
-)
+from conversation_state.store.log import DIGEST_SIZE, digest_of
 
 __all__ = [
+    "MOST_ALIKE",
     "PAGE",
     "SHIFT",
     "UNREADABLE",
     "Origin",
     "Revision",
-    "TableShelf",
-    "all_rows",
-    "all_unpacked",
-    "change_seal",
-    "damaged",
-    "digest_at",
-    "digest_before",
-    "digests_of",
-    "packed",
+    "damage_error",
+    "iterate_rows",
+    "join_labels",
+    "pack_id",
+    "read_revision",
     "record_digest",
     "seal",
-    "segments_of",
+    "seal_change",
+    "split_labels",
     "state_digest",
     "time_of",
-    "unpacked",
+    "unpack_id",
+    "unpack_ids",
 ]
 
 # Under a branch or a name there is room for 2**32 places or revisions.
@@ -55,6 +47,8 @@ _NUMBER = (1 << SHIFT) - 1
 PAGE = 1000
 
 _NUMBER_SIZE = 16
+# More origins than this never have one number.
+MOST_ALIKE = 1000
 
 # What comes of reading rows that no store wrote.
 UNREADABLE = (
@@ -64,7 +58,12 @@ UNREADABLE = (
     LookupError,
     TypeError,
     ValueError,
+    struct_error,
 )
+
+# Eight integers of 64 bits, those of a revision and the length of its digest, and
+# then that.
+_pack_revision = Struct(">8q16s").pack
 
 
 class Revision(NamedTuple):
@@ -79,8 +78,28 @@ class Revision(NamedTuple):
     ledger_length: int
     origin: int
     digest: bytes
-    label: str
+    labels: bytes
     saved_at: int
+    seal: bytes
+
+    @classmethod
+    def sealed(cls, *values: Any) -> Revision:
+        """
+        The row of *values*, which are all but its seal.
+        """
+        return tuple.__new__(cls, (*values, _revision_seal(values)))
+
+    def resealed(self, **values: Any) -> Revision:
+        """
+        The row with other *values*, and the seal of that.
+        """
+        return Revision.sealed(*self._replace(**values)[:-1])
+
+    def is_sealed(self) -> bool:
+        """
+        Whether it is as it was written.
+        """
+        return self.seal == _revision_seal(self[:-1])
 
     @property
     def number(self) -> int:
@@ -93,12 +112,61 @@ class Revision(NamedTuple):
         """
         What users see of it.
         """
-        revision, _, length, _, ledger_length, _, digest, label, saved_at = self
-        number = revision & _NUMBER
-        time = time_of(saved_at)
+        revision, _, length, _, ledger_length, _, digest, labels, saved_at, _ = self
+        given = split_labels(labels) if labels else ()
+        number, time = revision & _NUMBER, time_of(saved_at)
         return Head(
-            name, number, state_id, length, ledger_length, digest.hex(), label, time
+            name, number, state_id, length, ledger_length, digest.hex(), given, time
         )
+
+
+def read_revision(row: tuple[Any, ...], store: str) -> Revision:
+    """
+    A row of ``revisions``.
+
+    Raises:
+        StoreError:
+            If it is not what was written.
+    """
+    try:
+        revision = Revision._make(row)
+        if revision.is_sealed():
+            return revision
+    except UNREADABLE:
+        pass  # as if the seal did not match
+
+    what = f"the row of revision {row[0] & _NUMBER} is not what was written"
+    raise damage_error(store, what)
+
+
+def _revision_seal(values: tuple[Any, ...]) -> bytes:
+    """
+    The digest of a revision's row. The key is in it, which holds the numbers of
+    the name and of the save: no row passes for another.
+
+    Half as long as others, for there is one for each save. It finds accidents;
+    what the state is, `state_digest` tells.
+    """
+    digest: bytes = values[6]
+    pack_id = _pack_revision(*values[:6], values[8], len(digest), digest)
+    return digest_of(pack_id + values[7])[:_SEAL_SIZE]
+
+
+_SEAL_SIZE = 8
+
+
+def split_labels(labels: bytes) -> tuple[str, ...]:
+    """
+    The labels in a revision's row.
+    """
+    return tuple(labels.decode().split("\0")) if labels else ()
+
+
+def join_labels(labels: Iterable[str]) -> bytes:
+    """
+    The other way round.
+    """
+    return "\0".join(labels).encode()
 
 
 def time_of(milliseconds: int) -> datetime:
@@ -135,6 +203,30 @@ class Origin(NamedTuple):
             own.init_ledger_len,
         )
 
+    @classmethod
+    def of_row(cls, row: tuple[Any, ...]) -> Origin:
+        """
+        That of a row of the table.
+
+        Raises:
+            ValueError:
+                If it is not what was written: then its key is another, or an
+                identity has another length.
+        """
+        origin = cls._make(row[1:])
+        ids = [origin.state, origin.root]
+        if origin.parent is not None:
+            ids.append(origin.parent)
+
+        first = origin.first_number()
+        if {len(id) for id in ids} != {_NUMBER_SIZE} or not (
+            first <= row[0] < first + MOST_ALIKE
+        ):
+            msg = "tells another state than it was kept for"
+            raise ValueError(msg)
+
+        return origin
+
     @property
     def state_id(self) -> UUID:
         """
@@ -165,28 +257,28 @@ def state_digest(entries: bytes, ledger: bytes, origin: bytes) -> bytes:
     return digest_of(entries + ledger + origin)
 
 
-def packed(id: bytes) -> bytes:
+def pack_id(id: bytes) -> bytes:
     """
     An identity as it is in the tables.
 
     Those that are made here begin with 24 hexadecimal digits, which are half
     as long in bytes: a fiftieth of a usual message. 0xff begins no UTF-8.
     """
-    return _shortened(id[:_LONG]) + id[_LONG:]
+    return _shorten_start(id[:_LONG]) + id[_LONG:]
 
 
-def unpacked(id: bytes) -> bytes:
+def unpack_id(id: bytes) -> bytes:
     """
-    The identity that was packed as *id*.
+    The identity that `pack_id` made *id* of.
     """
-    return _lengthened(id[:_SHORT]) + id[_SHORT:]
+    return _restore_start(id[:_SHORT]) + id[_SHORT:]
 
 
-def all_unpacked(ids: Iterable[bytes]) -> list[bytes]:
+def unpack_ids(ids: Iterable[bytes]) -> list[bytes]:
     """
-    `unpacked` of each, in half the time.
+    `unpack_id` of each, in half the time.
     """
-    return [_lengthened(id[:_SHORT]) + id[_SHORT:] for id in ids]
+    return [_restore_start(id[:_SHORT]) + id[_SHORT:] for id in ids]
 
 
 # How long the beginnings are: 24 digits and "-", or 0xff and twelve bytes.
@@ -196,7 +288,7 @@ _LONG, _SHORT = 25, 13
 # All identities that one process makes begin alike: packing takes a quarter of
 # the time if the beginning is remembered, which is half a microsecond.
 @lru_cache(maxsize=64)
-def _shortened(start: bytes) -> bytes:
+def _shorten_start(start: bytes) -> bytes:
     digits = start[:-1]
     if len(start) == _LONG and start.endswith(b"-"):
         try:
@@ -211,49 +303,17 @@ def _shortened(start: bytes) -> bytes:
 
 
 @lru_cache(maxsize=64)
-def _lengthened(start: bytes) -> bytes:
+def _restore_start(start: bytes) -> bytes:
+    """
+    The beginning of an identity that was shortened to *start*.
+    """
     if start[:1] != b"\xff":
         return start
 
     return start[1:].hex().encode() + b"-"
 
 
-class TableShelf:
-    """
-    Tells which rows there are, while a block is open.
-    """
-
-    def __init__(self, tx: Reading, kind: Kind) -> None:
-        self._tx = tx
-        self._table = kind.table
-
-    def starting(self, digest: bytes) -> int | None:
-        """
-        The branch whose first row has that digest.
-        """
-        row = self._tx.get("starts", digest)
-        return None if row is None else row[1]
-
-    def tip(self, branch: int) -> int:
-        """
-        The position after the last row of a branch.
-        """
-        low, high = branch << SHIFT, (branch + 1) << SHIFT
-        last = self._tx.scan(
-            self._table, low, high, columns=("place",), limit=1, backwards=True
-        )
-        return last[0][0] - low + 1 if last else 0
-
-    def digest(self, branch: int, position: int) -> bytes | None:
-        """
-        The digest of a row; None if it is not there.
-        """
-        place = branch << SHIFT | position
-        row = self._tx.get(self._table, place, ("digest",))
-        return None if row is None else row[0]
-
-
-def change_seal(
+def seal_change(
     number: int, entry: bytes, content: bytes, reason: str, at: int
 ) -> bytes:
     """
@@ -263,91 +323,52 @@ def change_seal(
     return seal(number.to_bytes(8), entry, digest, reason.encode(), at.to_bytes(8))
 
 
-def damaged(store: str, what: str) -> StoreError:
+def damage_error(store: str, what: str) -> StoreError:
     return StoreError(store, f"{what}; verify() lists what is damaged")
 
 
-def segments_of(tx: Reading, store: str, branch: int, length: int) -> Segments:
-    """
-    Where a log stands that ends in a branch. A row is read for each segment.
-
-    Raises:
-        StoreError:
-            If a branch is missing.
-    """
-    found = []
-    while branch:
-        row = tx.get("branches", branch)
-        if row is None or not 0 <= row[1] < branch or not 0 <= row[2] < length:
-            raise damaged(store, f"branch {branch} is missing or leads nowhere")
-
-        _, parent, start = row
-        found.append(Segment(branch, start, length))
-        branch, length = parent, start
-
-    if length:
-        raise damaged(store, f"{length} rows are said to be in no branch")
-
-    found.reverse()
-    return tuple(found)
-
-
-def digest_at(tx: Reading, kind: Kind, branch: int, length: int) -> bytes | None:
-    """
-    The digest of a log that ends in a branch; None if its row is not there.
-    """
-    if not length:
-        return kind.start
-
-    return TableShelf(tx, kind).digest(branch, length - 1)
-
-
-def digest_before(
-    tx: Reading, store: str, kind: Kind, segments: Segments, length: int
-) -> bytes:
-    """
-    The digest of the first *length* entries of a log.
-
-    Raises:
-        StoreError:
-            If its row is missing.
-    """
-    there = cut(segments, length)
-    digest = digest_at(tx, kind, there[-1].branch if there else 0, length)
-    if digest is None:
-        raise damaged(store, f"the {kind.table} before {length} are missing")
-
-    return digest
-
-
-def digests_of(tx: Reading, store: str, revision: Revision) -> tuple[bytes, bytes]:
-    """
-    The digests of both logs of a saved state.
-
-    Raises:
-        StoreError:
-            If their newest rows are missing.
-    """
-    told = digest_at(tx, ENTRIES, revision.branch, revision.length)
-    paid = digest_at(tx, LEDGER, revision.ledger_branch, revision.ledger_length)
-    if told is None or paid is None:
-        raise damaged(store, f"the newest rows of revision {revision.number} are gone")
-
-    return told, paid
-
-
-def all_rows(
-    tx: Reading, table: str, columns: tuple[str, ...] | None = None
+def iterate_rows(
+    tx: Reading,
+    table: str,
+    columns: tuple[str, ...] | None = None,
+    *,
+    low: Any = None,
+    high: Any = None,
 ) -> Iterator[tuple[Any, ...]]:
     """
-    All rows of a table, some at a time.
+    The rows of a table from key *low* on and before *high*, some at a time.
+
+    Ends on any file, for it demands that keys grow: in a damaged one what comes
+    after a key may be before it.
+
+    Raises:
+        ValueError:
+            If a key is not greater than the one before it.
     """
-    low: Any = None
-    while rows := tx.scan(table, low, None, columns=columns, limit=PAGE):
-        yield from rows
-        low = rows[-1][0]
-        # The least that comes after it: no text holds U+0000.
-        low += 1 if low.__class__ is int else "\x01" if low.__class__ is str else b"\0"
+    last = None
+    while rows := tx.scan(table, low, high, columns=columns, limit=PAGE):
+        for row in rows:
+            key = row[0]
+            if last is not None and not last < key:
+                msg = f"the keys of the table {table} are out of order at {key!r:.80}"
+                raise ValueError(msg)
+
+            last = key
+            yield row
+
+        if len(rows) < PAGE:
+            return
+
+        low = _find_next_key(last)
+
+
+def _find_next_key(key: Any) -> Any:
+    """
+    The least key that comes after *key*. No text holds U+0000.
+    """
+    return key + (
+        1 if key.__class__ is int else "\x01" if key.__class__ is str else b"\0"
+    )
 
 
 def seal(*said: bytes) -> bytes:

@@ -9,13 +9,12 @@ from functools import partial
 from types import MappingProxyType
 from typing import Self, TypeVar, overload
 
-from conversation_state._waiting import the_anyio
+from conversation_state._waiting import require_anyio
 from conversation_state.aggregator import Aggregator
 from conversation_state.errors import NotSavedError, StaleHeadError
-from conversation_state.store import _loading
-from conversation_state.store._core import At
+from conversation_state.store._arguments import At
 from conversation_state.store._values import Collected, Damage, Head, Receipt, Window
-from conversation_state.store._verbs import MANY, Verbs, overtaken
+from conversation_state.store._verbs import UPDATE_ATTEMPTS, Verbs, make_update_error
 
 __all__ = ["Store"]
 
@@ -27,7 +26,7 @@ async def _in_thread(function: Callable[[], T]) -> T:
     What *function* gives in a worker thread. Once begun it ends, also where
     the task that waits for it is cancelled.
     """
-    anyio = the_anyio("a store in async code")
+    anyio = require_anyio("a store in async code")
     result: T = await anyio.to_thread.run_sync(function)
     return result
 
@@ -114,11 +113,10 @@ class Store(Verbs):
         """
         The async twin of `update`: *function* is async, too, and runs here.
         """
-        for _ in range(MANY):
+        for _ in range(UPDATE_ATTEMPTS):
             expecting: Head | int
             try:
-                load = partial(_loading.load_newest, self._core, name)
-                newest = await _in_thread(load)
+                newest = await _in_thread(partial(self._load_newest, name))
                 expecting, state = newest.head, newest.state
             except NotSavedError:
                 if start is None:
@@ -134,13 +132,13 @@ class Store(Verbs):
 
             return made
 
-        raise overtaken(self.url, name)
+        raise make_update_error(self.url, name)
 
-    async def ahead(self, name: str, *, at: At = None) -> Head:
+    async def alatest(self, name: str, *, at: At = None) -> Head:
         """
-        The async twin of `head`.
+        The async twin of `latest`.
         """
-        return await _in_thread(partial(self.head, name, at=at))
+        return await _in_thread(partial(self.latest, name, at=at))
 
     async def anames(self, *, prefix: str = "") -> tuple[str, ...]:
         """
@@ -156,11 +154,29 @@ class Store(Verbs):
         """
         return await _in_thread(partial(self.history, name, before=before, limit=limit))
 
-    async def acheckpoint(self, name: str, label: str, *, at: At = None) -> Head:
+    async def alabel(self, name: str, label: str, *, at: At = None) -> Head:
         """
-        The async twin of `checkpoint`.
+        The async twin of `label`.
         """
-        return await _in_thread(partial(self.checkpoint, name, label, at=at))
+        return await _in_thread(partial(self.label, name, label, at=at))
+
+    async def aunlabel(self, name: str, label: str) -> Head:
+        """
+        The async twin of `unlabel`.
+        """
+        return await _in_thread(partial(self.unlabel, name, label))
+
+    async def arollback(
+        self,
+        name: str,
+        to: int | str | Head,
+        *,
+        expecting: Head | int | None = None,
+    ) -> Head:
+        """
+        The async twin of `rollback`.
+        """
+        return await _in_thread(partial(self.rollback, name, to, expecting=expecting))
 
     async def afork(self, name: str, new_name: str, *, at: At = None) -> Head:
         """

@@ -1,5 +1,5 @@
 """
-What a store tells: where names stand, what was read, found, erased, let go of.
+The values that a store returns.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from uuid import UUID
 import attrs
 
 from conversation_state._persistent import Log
+from conversation_state._wording import format_count
 from conversation_state.aggregator import Entry, Messages
 
 __all__ = ["Collected", "Damage", "Head", "Receipt", "Window"]
@@ -34,7 +35,7 @@ class Head(NamedTuple):
         digest: 32 hexadecimal digits that equal states have in common, and
             others do not.
 
-        label: What it was labelled, or "".
+        labels: Those that point to it, in the order they were given.
 
         saved_at: When, in UTC, to the millisecond.
     """
@@ -45,14 +46,15 @@ class Head(NamedTuple):
     length: int
     ledger_length: int
     digest: str
-    label: str
+    labels: tuple[str, ...]
     saved_at: datetime
 
     def __str__(self) -> str:
-        label = f" {self.label!r}" if self.label else ""
+        labels = f" ({', '.join(map(repr, self.labels))})" if self.labels else ""
         return (
-            f"revision {self.revision}{label} of {self.name!r} ({self.length} "
-            f"messages, saved {self.saved_at:%Y-%m-%d %H:%M:%S} UTC)"
+            f"revision {self.revision}{labels} of {self.name!r} "
+            f"({format_count(self.length, 'message')}, "
+            f"saved {self.saved_at:%Y-%m-%d %H:%M:%S} UTC)"
         )
 
 
@@ -99,14 +101,18 @@ class Receipt:
         reason: Why.
 
         content: 32 hexadecimal digits: the digest of what it said, which
-            stays, and which whoever knows what it said can check.
+            stays, and which can be checked against a copy of the content.
 
         erased_at: When, in UTC; the first time, if it was more than once.
 
         rows: In how many places it was erased now; 0 if that had been done.
 
-        blobs: How many large contents went with it, because nobody else
+        blobs: How many large contents went with it, because nothing else
             referred to them.
+
+        remains: Why a copy may remain in a file for a while, and what removes
+            it; "" if none that the store knows of does. To erase the entry
+            again tries once more to remove it.
     """
 
     entry_id: str
@@ -115,12 +121,13 @@ class Receipt:
     erased_at: datetime
     rows: int
     blobs: int
+    remains: str = ""
 
 
 @attrs.frozen
 class Collected:
     """
-    What was let go of because no saved state needed it.
+    What was removed because no saved state needed it.
 
     Attributes:
         entries: Messages.
@@ -129,11 +136,14 @@ class Collected:
 
         branches: Branches without any row left.
 
-        origins: What told states apart that are gone.
+        origins: The identities of states that are gone.
 
         blobs: Large contents.
 
         size: The bytes of all their contents; not of the rows around them.
+
+        remains: Why copies of them may remain in a file for a while, and what
+            removes them; "" if none that the store knows of do.
     """
 
     entries: int
@@ -142,6 +152,7 @@ class Collected:
     origins: int
     blobs: int
     size: int
+    remains: str = ""
 
 
 @attrs.frozen

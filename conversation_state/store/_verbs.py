@@ -1,5 +1,5 @@
 """
-The verbs of a store, for threads; `_store` has their twins for event loops.
+The blocking verbs of a store; `_store` has their async twins.
 """
 
 from __future__ import annotations
@@ -8,35 +8,37 @@ from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import Any, Self, overload
 
+from conversation_state._persistent import check_text
 from conversation_state.aggregator import Aggregator
 from conversation_state.errors import NotSavedError, StaleHeadError, StoreError
-from conversation_state.store import (
-    _collecting,
-    _loading,
-    _saving,
-    _tending,
-    _together,
-    _verifying,
+from conversation_state.store import _load, _maintenance, _revisions, _save, _verify
+from conversation_state.store._arguments import (
+    At,
+    check_at,
+    check_count,
+    check_expecting,
+    check_name,
+    check_not_mirrored,
 )
-from conversation_state.store._core import At, Core
+from conversation_state.store._transaction import Core, RememberedHead
 from conversation_state.store._values import Collected, Damage, Head, Receipt, Window
 from conversation_state.store.backend import Backend
 
-__all__ = ["MANY", "Verbs", "overtaken"]
+__all__ = ["UPDATE_ATTEMPTS", "Verbs", "make_update_error"]
 
 # How often an update is begun: where sixteen processes write one name all the
 # time, one of them in 10**28 gives up.
-MANY = 1000
+UPDATE_ATTEMPTS = 1000
 
 
-def overtaken(url: str, name: str) -> StoreError:
+def make_update_error(url: str, name: str) -> StoreError:
     """
-    What an update that never comes to its end is told.
+    The error of an update that met a conflict each time.
     """
     return StoreError(
         url,
-        f"{name!r} was saved by others {MANY:,} times before this update was; try "
-        "again, and see that the function itself saves nothing under this name",
+        f"gave up on updating {name!r} after {UPDATE_ATTEMPTS:,} conflicting saves; "
+        "retry, and check that the function itself saves nothing under this name",
     )
 
 
@@ -45,7 +47,7 @@ _NONE: Mapping[str, Head | int] = MappingProxyType({})
 
 class Verbs:
     """
-    What `Store` does, one call after the other.
+    The blocking verbs of `Store`.
     """
 
     def __init__(self, backend: Backend, *, remembered: int = 100) -> None:
@@ -63,7 +65,7 @@ class Verbs:
     @property
     def url(self) -> str:
         """
-        Where it keeps what it keeps, without any password.
+        The URL of the store, without any password.
         """
         return self._core.url
 
@@ -79,7 +81,7 @@ class Verbs:
         Make *state* the head of *name*; what was the head stays a revision.
 
         Writes what is new: a row for each message and ledger entry that no
-        state before it had, and one of 60 bytes for the revision. The very
+        state before it had, and one of 70 bytes for the revision. The very
         state that is the head writes nothing. Atomic: killed at any moment,
         the store has the state or the one before it.
 
@@ -90,18 +92,25 @@ class Verbs:
 
             expecting: The head that is to be replaced, or the number of its
                 revision; 0 if the name is to be new. None takes any head of
-                which *state* holds everything, in its order.
+                which *state* holds everything, in its order. A head that is
+                replaced is replaced with its ledger: to go back to an earlier
+                state there is `rollback`, which keeps it.
 
-            label: What to call this revision; see `checkpoint`.
+            label: A label that is to point to this revision; see `label`.
 
         Raises:
             StaleHeadError:
                 If the head is another. Nothing was written.
 
+            MirroredNameError:
+                If the name is of a host that would not read it: a thread of
+                LangGraph's. Nothing was written.
+
             StoreError:
                 If the store can't be written. Nothing was.
         """
-        return _saving.save(self._core, name, state, expecting, label)
+        check_not_mirrored(self.url, name)
+        return _save.save(self._core, name, state, expecting, label)
 
     def save_all(
         self,
@@ -127,7 +136,10 @@ class Verbs:
             StoreError:
                 If the store can't be written. Nothing was.
         """
-        return _together.save_all(self._core, states, expecting)
+        for name in states:
+            check_not_mirrored(self.url, name)
+
+        return _save.save_all(self._core, states, expecting)
 
     @overload
     def load(
@@ -158,10 +170,19 @@ class Verbs:
             NotSavedError:
                 If there is none like that.
         """
+        check_at(check_name(name), at)
         if last is None:
-            return _loading.load(self._core, name, at)
+            with self._core.read() as transaction:
+                return _load.load(transaction, name, at)
 
-        return _loading.load_window(self._core, name, at, last)
+        check_count(last, "last", "how many messages to load")
+        with self._core.read() as transaction:
+            return _load.load_window(transaction, name, at, last)
+
+    def _load_newest(self, name: str) -> RememberedHead:
+        check_name(name)
+        with self._core.read() as transaction:
+            return _load.load_newest(transaction, name)
 
     def update(
         self,
@@ -173,9 +194,9 @@ class Verbs:
         """
         Save what *function* makes of the head; the state that was saved.
 
-        If somebody else saves meanwhile, *function* is called again with the
-        new head: it should do nothing but make a state, and what it is given
-        holds all that was said so far. Any error of its own ends the update.
+        If another save comes first, *function* is called again with the
+        new head: it should do nothing but make a state, and its argument
+        holds the whole conversation so far. Any error of its own ends the update.
 
         Args:
             name: What the state is saved under.
@@ -189,12 +210,13 @@ class Verbs:
                 If nothing is saved under the name, and *start* is None.
 
             StoreError:
-                If others were first a thousand times, or the function itself.
+                If other saves came first a thousand times, or saves of the
+                function itself.
         """
-        for _ in range(MANY):
+        for _ in range(UPDATE_ATTEMPTS):
             expecting: Head | int
             try:
-                newest = _loading.load_newest(self._core, name)
+                newest = self._load_newest(name)
                 expecting, state = newest.head, newest.state
             except NotSavedError:
                 if start is None:
@@ -210,9 +232,9 @@ class Verbs:
 
             return made
 
-        raise overtaken(self.url, name)
+        raise make_update_error(self.url, name)
 
-    def head(self, name: str, *, at: At = None) -> Head:
+    def latest(self, name: str, *, at: At = None) -> Head:
         """
         Which state a name stands at now, or stood *at*. One row is read.
 
@@ -220,14 +242,18 @@ class Verbs:
             NotSavedError:
                 If there is none like that.
         """
-        return _loading.head(self._core, name, at)
+        check_at(check_name(name), at)
+        with self._core.read() as transaction:
+            return _load.latest(transaction, name, at)
 
     def names(self, *, prefix: str = "") -> tuple[str, ...]:
         """
         All names something is saved under, those that begin with *prefix*, in
         the order of their code points. O(that).
         """
-        return _loading.names(self._core, prefix)
+        check_text(prefix, "prefix")
+        with self._core.read() as transaction:
+            return tuple(_load.list_names(transaction, prefix))
 
     def history(
         self, name: str, *, before: int | None = None, limit: int | None = None
@@ -246,25 +272,102 @@ class Verbs:
             NotSavedError:
                 If nothing is saved under the name.
         """
-        return _loading.history(self._core, name, before, limit)
+        check_name(name)
+        if before is not None:
+            check_count(before, "before", "a revision's number")
 
-    def checkpoint(self, name: str, label: str, *, at: At = None) -> Head:
+        if limit is not None:
+            check_count(limit, "limit", "how many revisions to list")
+
+        with self._core.read() as transaction:
+            return _load.history(transaction, name, before, limit)
+
+    def label(self, name: str, label: str, *, at: At = None) -> Head:
         """
-        Call a revision *label*, in place of what it was called; the head, or
-        the one *at*. "" takes its label away.
+        Make *label* point to a revision: the head, or the one *at*.
 
-        Labels may be given more than once: `load` finds the one given last.
+        Any number of labels point to one revision, and none is lost by another
+        one, nor by any save. A label points to one revision of a name: given
+        again, it moves.
 
         Raises:
             NotSavedError:
                 If there is no revision like that.
         """
-        return _tending.checkpoint(self._core, name, label, at)
+        check_at(check_name(name), at)
+        check_name(label, "label")
+        return self._core.write(
+            lambda transaction: _revisions.label(transaction, name, label, at)
+        )
+
+    def unlabel(self, name: str, label: str) -> Head:
+        """
+        Remove a label; the revision that it pointed to, which stays.
+
+        Raises:
+            NotSavedError:
+                If there is no such label.
+        """
+        check_name(name)
+        check_name(label, "label")
+        return self._core.write(
+            lambda transaction: _revisions.unlabel(transaction, name, label)
+        )
+
+    def rollback(
+        self,
+        name: str,
+        to: int | str | Head,
+        *,
+        expecting: Head | int | None = None,
+    ) -> Head:
+        """
+        Make an earlier state of a name its head again, with the whole bill.
+
+        Going back does not bring the money back: what is saved has the messages,
+        the id and the fork point of *to*, and the ledger entries of both, that
+        state and the head. It is a new revision, and what it takes the place of
+        stays one. Where the head is just that already, nothing is written.
+
+        If another save comes first, it goes back from what that one saved.
+
+        Args:
+            name: The name.
+
+            to: A revision's number, a label or a head of the name.
+
+            expecting: The head that is to be gone back from, or the number of
+                its revision. None goes back from any.
+
+        Raises:
+            NotSavedError:
+                If there is no revision like that.
+
+            StaleHeadError:
+                If the head is not the one that is expected. Nothing was written.
+
+            StoreError:
+                If the store can't be written. Nothing was.
+        """
+        check_not_mirrored(self.url, name)
+        if to is None:
+            msg = "to is None; expected a revision's number, a label or a Head"
+            raise TypeError(msg)
+
+        check_at(check_name(name), to)
+        if expecting is not None:
+            check_expecting(name, expecting)
+
+        return _revisions.rollback(self._core, name, to, expecting)
 
     def fork(self, name: str, new_name: str, *, at: At = None) -> Head:
         """
         Save a fork of a state as *new_name*: a state with an id of its own and
         the same past. Three rows, however long that is.
+
+        The past is that of the state: a fork *at* an earlier revision has the
+        ledger of that revision, and what was spent since is in the ledger of
+        *name*. `conversation_state.total_usage` says what both cost together.
 
         Raises:
             NotSavedError:
@@ -273,48 +376,59 @@ class Verbs:
             StaleHeadError:
                 If *new_name* is there already.
         """
-        return _tending.fork(self._core, name, new_name, at)
+        check_not_mirrored(self.url, new_name)
+        check_at(check_name(name), at)
+        check_name(new_name, "new_name")
+        return self._core.write(
+            lambda transaction: _revisions.fork(transaction, name, new_name, at)
+        )
 
     def delete(self, name: str, *, expecting: Head | int | None = None) -> None:
         """
-        Let go of a name and all its revisions.
+        Delete a name and all its revisions.
 
-        What nobody else shares stays in the file until `collect_garbage`.
+        Content that no other name shares stays in the file until `collect_garbage`.
 
         Args:
             name: The name.
 
-            expecting: The head that is to be let go of, or the number of its
-                revision. None lets go of any.
+            expecting: The head that is to be deleted, or the number of its
+                revision. None deletes any.
 
         Raises:
             NotSavedError:
                 If nothing is saved under it.
 
             StaleHeadError:
-                If the head is another. Nothing was let go of.
+                If the head is another. Nothing was deleted.
         """
-        _tending.delete(self._core, name, expecting)
+        check_name(name)
+        if expecting is not None:
+            check_expecting(name, expecting)
+
+        self._core.write(
+            lambda transaction: _revisions.delete(transaction, name, expecting)
+        )
 
     def collect_garbage(self, *, vacuum: bool = False) -> Collected:
         """
-        Let go of all rows that no revision of any name needs.
+        Remove all rows that no revision of any name needs.
 
-        O(revisions), during which nobody waits; others that save wait while
-        what was found is let go of.
+        O(revisions), during which no other save waits; then saves wait while the
+        garbage is removed.
 
         Args:
-            vacuum: Write all that is left anew, so that nothing else is in the
-                file: it gets as small as it can, and what was let go of or
-                erased is nowhere in it. Needs as much space again, and others
-                that save wait.
+            vacuum: Rewrite the file, so that it is as small as possible and has
+                nothing that was removed or erased. Needs as much space again,
+                and other saves wait.
 
         Raises:
             StoreError:
-                If something that is needed is damaged, and nothing was let go
-                of; or if others are in the way of *vacuum*.
+                If something that is needed is damaged, and nothing was removed;
+                or if others block *vacuum*, which can be tried again: the
+                garbage was removed.
         """
-        return _collecting.collect_garbage(self._core, vacuum=vacuum)
+        return _maintenance.collect_garbage(self._core, vacuum=vacuum)
 
     def erase(self, entry_id: str, *, reason: str) -> Receipt:
         """
@@ -323,26 +437,32 @@ class Verbs:
         The tombstone has the entry's role, its run, turn and time, the ids of
         calls and results, *reason*, and the digest of what was there: digests
         of all states stay what they are. What was erased is not written again,
-        whoever still has it and saves it. O(rows of the store): every message
-        is looked at. Once more does nothing, and gives the same receipt.
+        from whatever state still has it. O(rows of the store): every message
+        is looked at. Once more does nothing, and gives the same receipt. Of an
+        entry that came in as a tombstone, the receipt has the reason that it
+        brought, and no rows.
+
+        Whatever comes after it is done is no error: `Receipt.remains` says why a
+        copy may remain in a file for a while.
 
         Raises:
             NotSavedError:
                 If no saved state ever had the entry.
         """
-        return _tending.erase(self._core, entry_id, reason)
+        check_name(reason, "reason")
+        return _maintenance.erase(self._core, entry_id, reason)
 
     def verify(self) -> tuple[Damage, ...]:
         """
-        All that is not what it was when it was saved; () if all is.
+        Everything that differs from what was saved; () if nothing does.
 
-        Computes every digest again. O(everything there is).
+        Computes every digest again. O(rows of the store).
         """
-        return _verifying.verify(self._core)
+        return _verify.verify(self._core)
 
     def close(self) -> None:
         """
-        Let go of files and connections. Idempotent.
+        Close files and connections. Idempotent.
         """
         self._core.forget()
         self._core.backend.close()

@@ -79,15 +79,19 @@ TABLES: dict[str, Table] = {
         # Which names there are, by which number the rest knows them, and the
         # digest of both.
         _table("names", "name:text", "number:integer", "digest:bytes"),
-        # Every state that was ever saved, and under which name.
+        # Every state that was ever saved, and under which name. *labels* are
+        # those that point to it, in the order they were given, with a zero byte
+        # between two. The *seal* covers the rest of the row.
         _table(
             "revisions",
             "revision:integer",
             *("branch:integer", "length:integer"),
             *("ledger_branch:integer", "ledger_length:integer"),
-            *("origin:integer", "digest:bytes", "label:text", "saved_at:integer"),
+            *("origin:integer", "digest:bytes", "labels:bytes", "saved_at:integer"),
+            "seal:bytes",
         ),
-        # The number of a name in eight bytes, then a label: its last revision.
+        # The number of a name in eight bytes, then a label: the one revision it
+        # points to, whose row has the label as well.
         _table("labels", "label:bytes", "revision:integer"),
         # Who states are, and where they were forked.
         _table(
@@ -127,8 +131,8 @@ TABLES: dict[str, Table] = {
 
 class ConflictError(Exception):
     """
-    Somebody else was there first: nothing of a write happened; it may be
-    decided anew and tried again.
+    Another write came first: nothing of this one happened; it may be
+    decided again and retried.
     """
 
 
@@ -192,18 +196,18 @@ class Writing(Reading, Protocol):
         table: str,
         rows: Sequence[Row],
         *,
-        given: Sequence[tuple[str, Key]] = (),
-        lacking: Sequence[tuple[str, Key]] = (),
+        if_exists: Sequence[tuple[str, Key]] = (),
+        if_absent: Sequence[tuple[str, Key]] = (),
     ) -> None:
         """
         Add *rows*, of which there is at least one.
 
-        *given* and *lacking* are tables and keys, and come with one row only.
+        *if_exists* and *if_absent* are tables and keys, and come with one row only.
 
         Raises:
             ConflictError:
-                If one of their keys is there already, one of *given* is not,
-                or one of *lacking* is; now, or at the end of the block.
+                If one of their keys is there already, one of *if_exists* is not,
+                or one of *if_absent* is; now, or at the end of the block.
         """
         ...
 
@@ -266,12 +270,17 @@ class Backend(Protocol):
         """
         Make what was removed or overwritten unreadable in whatever files are
         below, as far as that can be done while others read and write.
+
+        Raises:
+            StoreError:
+                If some may still be readable, and why. What was removed is
+                removed all the same.
         """
         ...
 
     def vacuum(self) -> None:
         """
-        Write what there is anew, so that nothing which was removed or
+        Rewrite all rows, so that nothing which was removed or
         overwritten is left in whatever files are below. Others may have to
         wait.
 

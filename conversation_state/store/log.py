@@ -7,8 +7,8 @@ what comes before it is the parent's. Each row carries the digest of all that
 led to it: equal digests mean equal pasts, so where two logs part is found
 without reading them.
 
-What lives here: rows, digests, places, and where a log that nobody has met
-before belongs. What does not: names and revisions (`Store`), and whatever
+What lives here: rows, digests, places, and where a new log
+belongs. What does not: names and revisions (`Store`), and whatever
 keeps the rows (`backend`).
 """
 
@@ -24,32 +24,32 @@ import attrs
 from conversation_state._persistent import Log
 from conversation_state.aggregator import Entry, LedgerEntry
 from conversation_state.codec import (
-    bare_ledger_entry,
-    bare_message,
-    bare_messages,
-    bare_payments,
+    decode_ledger_entries,
+    decode_messages,
+    encode_ledger_entry,
+    encode_message,
 )
-from conversation_state.store._erased import erased_content
+from conversation_state.messages import find_erasure
 
 __all__ = [
     "DIGEST_SIZE",
     "ENTRIES",
     "LEDGER",
-    "Growth",
     "Kind",
-    "Past",
-    "Placed",
+    "LogDigests",
+    "LogRow",
+    "LogRows",
+    "MissingRows",
     "Segment",
-    "Shelf",
-    "chain",
-    "chained",
+    "chain_digest",
+    "chain_digests",
     "content_digest",
-    "cut",
+    "count_shared",
+    "cut_segments",
     "digest_of",
-    "grow",
-    "locate",
-    "newest",
-    "shared",
+    "extend_segments",
+    "locate_log",
+    "take_newest",
 ]
 
 DIGEST_SIZE = 16
@@ -58,40 +58,42 @@ DIGEST_SIZE = 16
 _new_hash = blake2b(digest_size=DIGEST_SIZE).copy
 
 
-def digest_of(said: bytes) -> bytes:
+def digest_of(content_bytes: bytes) -> bytes:
     """
     The digest of any bytes.
     """
     made = _new_hash()
-    made.update(said)
+    made.update(content_bytes)
     return made.digest()
 
 
 def content_digest(id: bytes, body: bytes) -> bytes:
     """
-    The digest of what an entry says, and that it is this entry.
+    The digest of an entry's content and identity.
 
     *body* is JSON, in which no byte is 0: so no other pair gives these bytes.
     """
     return digest_of(b"%b\0%b" % (id, body))
 
 
-def chained(before: bytes, content: bytes) -> bytes:
+def chain_digest(before: bytes, content: bytes) -> bytes:
     """
     The digest of a past that goes on with *content*.
     """
     return digest_of(before + content)
 
 
-def chain(before: bytes, ids: Iterable[bytes], bodies: Iterable[bytes]) -> list[bytes]:
+def chain_digests(
+    before: bytes, ids: Iterable[bytes], bodies: Iterable[bytes]
+) -> list[bytes]:
     """
     The digests of a past that goes on with entries, at each of them.
     """
     made = []
-    # `content_digest` and `chained`, written out: a third of all loading.
-    for said in map(b"\0".join, zip(ids, bodies, strict=True)):
+    # `content_digest` and `chain_digest`, written out: a third of all loading.
+    for content_bytes in map(b"\0".join, zip(ids, bodies, strict=True)):
         content = _new_hash()
-        content.update(said)
+        content.update(content_bytes)
         step = _new_hash()
         step.update(before + content.digest())
         before = step.digest()
@@ -100,7 +102,7 @@ def chain(before: bytes, ids: Iterable[bytes], bodies: Iterable[bytes]) -> list[
     return made
 
 
-class Placed(NamedTuple):
+class LogRow(NamedTuple):
     """
     A row of a log.
 
@@ -122,29 +124,30 @@ class Placed(NamedTuple):
     digest: bytes
 
 
-def _no_content(_entry: Any) -> None:
+def _no_content(_make_entry: Any) -> None:
     return None
 
 
 # `Entry._make` without a call of Python's for each.
-_entry = partial(tuple.__new__, Entry)
+_make_entry = partial(tuple.__new__, Entry)
 
 
-def _entries_of(ids: Iterable[str], raw: Sequence[Any]) -> list[Entry]:
-    return list(map(_entry, zip(ids, bare_messages(raw), strict=True)))
+def _decode_entries(ids: Iterable[str], raw: Sequence[Any]) -> list[Entry]:
+    return list(map(_make_entry, zip(ids, decode_messages(raw), strict=True)))
 
 
-def _payments_of(ids: Iterable[str], raw: Sequence[Any]) -> list[LedgerEntry]:
-    paid = zip(ids, bare_payments(raw), strict=True)
+def _decode_ledger(ids: Iterable[str], raw: Sequence[Any]) -> list[LedgerEntry]:
+    paid = zip(ids, decode_ledger_entries(raw), strict=True)
     return [LedgerEntry(id, usage, model) for id, (usage, model) in paid]
 
 
 def _entry_body(entry: Entry) -> bytes:
-    return bare_message(entry.message)
+    return encode_message(entry.message)
 
 
 def _erased_content(entry: Entry) -> bytes | None:
-    return erased_content(entry.message)
+    erasure = find_erasure(entry.message)
+    return None if erasure is None else erasure.content
 
 
 @attrs.frozen
@@ -159,7 +162,7 @@ class Kind:
 
         body: An entry's content as JSON.
 
-        erased: The digest of what an entry said before it was erased; None if
+        erased: The digest of what an entry content_bytes before it was erased; None if
             it was not.
 
         read: The entries of identities and JSON values.
@@ -173,7 +176,7 @@ class Kind:
 
     def content(self, entry: Any) -> bytes:
         """
-        The digest of what an entry says, or said before it was erased.
+        The digest of what an entry says, or content_bytes before it was erased.
         """
         id: str = entry[0]
         return self.erased(entry) or content_digest(id.encode(), self.body(entry))
@@ -182,7 +185,7 @@ class Kind:
         """
         The digest of a past that goes on with an entry.
         """
-        return chained(before, self.content(entry))
+        return chain_digest(before, self.content(entry))
 
     def digest(self, log: Log[Any]) -> bytes:
         """
@@ -190,15 +193,15 @@ class Kind:
         """
         return log.fold(self.step, self.start, key=self.table)
 
-    def teach(self, log: Log[Any], digests: Iterable[bytes]) -> None:
+    def seed_digests(self, log: Log[Any], digests: Iterable[bytes]) -> None:
         """
-        Let *log*, which nobody else has yet, remember its digests at each
-        entry: they need not be computed.
+        Store the digests at each entry in *log*, which is not shared yet, so that
+        they need not be computed.
         """
         known = iter(digests)
-        log.fold(lambda _before, _entry: next(known), self.start, key=self.table)
+        log.fold(lambda _before, _make_entry: next(known), self.start, key=self.table)
 
-    def rows(self, before: bytes, entries: Iterable[Any]) -> list[Placed]:
+    def rows(self, before: bytes, entries: Iterable[Any]) -> list[LogRow]:
         """
         The rows of entries that come after *before*, one after the other.
         """
@@ -207,8 +210,8 @@ class Kind:
             id: bytes = entry[0].encode()
             body = self.body(entry)
             content = self.erased(entry)
-            before = chained(before, content or content_digest(id, body))
-            made.append(Placed(id, body, content, before))
+            before = chain_digest(before, content or content_digest(id, body))
+            made.append(LogRow(id, body, content, before))
 
         return made
 
@@ -218,18 +221,18 @@ ENTRIES = Kind(
     blake2b(b"conversation_state entries", digest_size=DIGEST_SIZE).digest(),
     _entry_body,
     _erased_content,
-    _entries_of,
+    _decode_entries,
 )
 LEDGER = Kind(
     "ledger",
     blake2b(b"conversation_state ledger", digest_size=DIGEST_SIZE).digest(),
-    bare_ledger_entry,
+    encode_ledger_entry,
     _no_content,
-    _payments_of,
+    _decode_ledger,
 )
 
 
-def newest(log: Log[Any], count: int) -> list[Any]:
+def take_newest(log: Log[Any], count: int) -> list[Any]:
     """
     The last *count* entries of a log.
     """
@@ -251,7 +254,7 @@ class Segment(NamedTuple):
 Segments = tuple[Segment, ...]
 
 
-def cut(segments: Segments, length: int) -> Segments:
+def cut_segments(segments: Segments, length: int) -> Segments:
     """
     Where the first *length* entries stand.
     """
@@ -262,7 +265,7 @@ def cut(segments: Segments, length: int) -> Segments:
     return tuple(kept)
 
 
-def shared(ours: Segments, theirs: Segments) -> int:
+def count_shared(ours: Segments, theirs: Segments) -> int:
     """
     How many leading rows two logs have in common, as far as segments tell.
     """
@@ -277,9 +280,9 @@ def shared(ours: Segments, theirs: Segments) -> int:
     return common
 
 
-def grow(segments: Segments, branch: int, stop: int) -> Segments:
+def extend_segments(segments: Segments, branch: int, stop: int) -> Segments:
     """
-    Where a log stands after its newest entries came into *branch*.
+    Where a log stands after its take_newest entries came into *branch*.
     """
     start = 0
     if segments:
@@ -292,9 +295,9 @@ def grow(segments: Segments, branch: int, stop: int) -> Segments:
     return (*segments, Segment(branch, start, stop))
 
 
-class Past:
+class LogDigests:
     """
-    The digests of a log at any length, computed as far as somebody asks.
+    The digests of a log at any length, computed on demand.
 
     Args:
         kind: Which of the logs of a state.
@@ -312,7 +315,7 @@ class Past:
         self.log = log
         self._since, self._digest = known or (0, kind.start)
         self._is_known = known is not None and known[0] > 0
-        self._rows: list[Placed] = []
+        self._rows: list[LogRow] = []
 
     def at(self, length: int) -> bytes:
         """
@@ -322,12 +325,12 @@ class Past:
             if length == self._since:
                 return self._digest
 
-            self._write(length)
+            self._compute_rows(length)
             return self._rows[length - self._since - 1].digest
 
         return self.kind.digest(self.log.take(length))
 
-    def rows(self, start: int) -> list[Placed]:
+    def rows(self, start: int) -> list[LogRow]:
         """
         The rows from position *start* on.
         """
@@ -336,10 +339,10 @@ class Past:
             self._is_known = True
             self._rows = []
 
-        self._write(len(self.log))
+        self._compute_rows(len(self.log))
         return self._rows[start - self._since :]
 
-    def _write(self, length: int) -> None:
+    def _compute_rows(self, length: int) -> None:
         rows = self._rows
         there = self._since + len(rows)
         if length <= there:
@@ -349,18 +352,18 @@ class Past:
         rows += self.kind.rows(before, self.log.take(length).iterate(there))
 
 
-class Shelf(Protocol):
+class LogRows(Protocol):
     """
     **Protocol:** tells which rows there are of one kind.
     """
 
-    def starting(self, digest: bytes) -> int | None:
+    def find_branch(self, digest: bytes) -> int | None:
         """
         The branch whose first row has that digest.
         """
         ...
 
-    def tip(self, branch: int) -> int:
+    def find_end(self, branch: int) -> int:
         """
         The position after the last row of a branch.
         """
@@ -373,7 +376,9 @@ class Shelf(Protocol):
         ...
 
 
-def locate(past: Past, shelf: Shelf, segments: Segments = ()) -> Segments:
+def locate_log(
+    past: LogDigests, log_rows: LogRows, segments: Segments = ()
+) -> Segments:
     """
     Where the longest beginning of a log stands that is there already.
 
@@ -383,7 +388,7 @@ def locate(past: Past, shelf: Shelf, segments: Segments = ()) -> Segments:
     Args:
         past: The log.
 
-        shelf: Asked which rows there are.
+        log_rows: Asked which rows there are.
 
         segments: Where a beginning of it is known to stand.
     """
@@ -395,29 +400,29 @@ def locate(past: Past, shelf: Shelf, segments: Segments = ()) -> Segments:
 
         if segments:
             branch = segments[-1].branch
-            end = _common(past, shelf, branch, at)
+            end = _count_common(past, log_rows, branch, at)
             if end > at:
-                segments = grow(segments, branch, end)
+                segments = extend_segments(segments, branch, end)
                 continue
 
-        branch_there = shelf.starting(past.at(at + 1))
+        branch_there = log_rows.find_branch(past.at(at + 1))
         if branch_there is None:
             return segments
 
-        segments = grow(segments, branch_there, at + 1)
+        segments = extend_segments(segments, branch_there, at + 1)
 
 
-def _common(past: Past, shelf: Shelf, branch: int, at: int) -> int:
+def _count_common(past: LogDigests, log_rows: LogRows, branch: int, at: int) -> int:
     """
     How far the log and the branch go on together, from *at* on.
     """
-    low, high = at, min(shelf.tip(branch), len(past.log))
-    if low < high and shelf.digest(branch, high - 1) == past.at(high):
+    low, high = at, min(log_rows.find_end(branch), len(past.log))
+    if low < high and log_rows.digest(branch, high - 1) == past.at(high):
         return high
 
     while low + 1 < high:
         middle = (low + high) // 2
-        if shelf.digest(branch, middle - 1) == past.at(middle):
+        if log_rows.digest(branch, middle - 1) == past.at(middle):
             low = middle
         else:
             high = middle
@@ -425,7 +430,7 @@ def _common(past: Past, shelf: Shelf, branch: int, at: int) -> int:
     return low
 
 
-class Growth(NamedTuple):
+class MissingRows(NamedTuple):
     """
     What is to be written so that a log is there.
 
@@ -434,23 +439,25 @@ class Growth(NamedTuple):
 
         rows: What comes after that.
 
-        goes_on: Whether the rows go on where the last branch ends; else they
+        extends_branch: Whether the rows go on where the last branch ends; else they
             start a branch of their own.
     """
 
     segments: Segments
-    rows: list[Placed]
-    goes_on: bool
+    rows: list[LogRow]
+    extends_branch: bool
 
     @classmethod
-    def of(cls, past: Past, shelf: Shelf, segments: Segments = ()) -> Growth:
+    def of(
+        cls, past: LogDigests, log_rows: LogRows, segments: Segments = ()
+    ) -> MissingRows:
         """
         What is missing of a log.
         """
-        found = locate(past, shelf, segments)
+        found = locate_log(past, log_rows, segments)
         at = found[-1].stop if found else 0
         if at == len(past.log):
-            return cls(found, [], goes_on=True)
+            return cls(found, [], extends_branch=True)
 
-        goes_on = bool(found) and shelf.tip(found[-1].branch) == at
-        return cls(found, past.rows(at), goes_on)
+        extends_branch = bool(found) and log_rows.find_end(found[-1].branch) == at
+        return cls(found, past.rows(at), extends_branch)

@@ -1,5 +1,5 @@
 """
-The tables in a server: whose they are, and how they come to be.
+The tables in a PostgreSQL server: creating, migrating and recognising them.
 """
 
 from __future__ import annotations
@@ -13,9 +13,9 @@ import psycopg
 from psycopg import errors
 
 from conversation_state.errors import StoreError
-from conversation_state.store._postgres._address import Address
-from conversation_state.store._sql import Dialect
 from conversation_state.store.backend import SCHEMA_VERSION, TABLES
+from conversation_state.store.backends._sql import Dialect
+from conversation_state.store.backends.postgres._address import Address
 
 __all__ = ["POSTGRES", "STEPS", "STRIPES", "prepare"]
 
@@ -25,12 +25,12 @@ POSTGRES = Dialect(
     text_order=' COLLATE "C"',
 )
 
-# Rows that blocks lock: one of them if they add only, all if they do more. As
-# many as rarely meet on one row.
+# Rows of ``gate``: a block that only adds locks one of them, any other locks all.
+# Enough that two blocks rarely lock the same row.
 STRIPES = 16
 
-_MARK = "conversation_state"
-_OTHERS = ("numbers", "gate", _MARK)
+_VERSION_TABLE = "conversation_state"
+_OTHER_TABLES = ("numbers", "gate", _VERSION_TABLE)
 
 
 def _first_schema(connection: psycopg.Connection[Any]) -> None:
@@ -39,19 +39,42 @@ def _first_schema(connection: psycopg.Connection[Any]) -> None:
     for statement in POSTGRES.create():
         execute(statement)
 
+    _disable_statistics(connection)
     execute("CREATE TABLE numbers (last BIGINT NOT NULL)")
     execute("INSERT INTO numbers VALUES (0)")
     execute("CREATE TABLE gate (stripe BIGINT PRIMARY KEY)")
     stripes = ", ".join([f"({stripe})" for stripe in range(STRIPES)])
-    execute(f"INSERT INTO gate VALUES {stripes}")  # noqa: S608 - integers of ours
+    execute(f"INSERT INTO gate VALUES {stripes}")  # noqa: S608 - our own integers
+
+
+def _disable_statistics(connection: psycopg.Connection[Any]) -> None:
+    """
+    Let the planner take no samples of texts and bytes: those would stay readable
+    in its statistics after an erasure. Rows are found by their keys, for which
+    the planner needs no samples.
+    """
+    execute: Callable[..., Any] = connection.execute
+    for table in TABLES.values():
+        changes = [
+            f"ALTER COLUMN {column.name} SET STATISTICS 0"
+            for column in (table.key, *table.columns)
+            if column.type != "integer"
+        ]
+        try:
+            # A compatible server without such samples goes on.
+            with connection.transaction():
+                if changes:
+                    execute(f"ALTER TABLE {table.name} {', '.join(changes)}")
+        except (errors.SyntaxError, errors.FeatureNotSupported):
+            pass
 
 
 # Step i makes schema i + 1 of schema i, and runs in one transaction with all
 # that follow. Steps stay as they were released: each database passes them once.
 STEPS: tuple[Callable[[psycopg.Connection[Any]], None], ...] = (_first_schema,)
 
-# What those hear who were second to make the same thing.
-_TWICE = (
+# What those record_warning who were second to make the same thing.
+_CREATED_MEANWHILE = (
     errors.DuplicateSchema,
     errors.DuplicateTable,
     errors.DuplicateObject,
@@ -68,51 +91,49 @@ def prepare(connection: psycopg.Connection[Any], address: Address) -> None:
 
     Raises:
         StoreError:
-            If they are somebody else's, or a newer version's.
+            If they belong to another program or a newer version.
     """
     until = time.monotonic() + address.timeout_s
-    while (version := _checked_version(connection, address)) != SCHEMA_VERSION:
+    while (version := _read_version(connection, address)) != SCHEMA_VERSION:
         if address.mode == "ro":
             what = "nothing has been saved there, or only by an older version"
             raise StoreError(address.url, f"{what}; open it once without ?mode=ro")
 
         try:
             with connection.transaction():
-                _bring_up(connection, address.schema, version)
-        except _TWICE:
-            # Somebody else was quicker, and may not have finished.
+                _migrate_schema(connection, address.schema, version)
+        except _CREATED_MEANWHILE:
+            # Another process was first, and may not have finished.
             if time.monotonic() > until:
                 raise
 
-            time.sleep(random.uniform(0.01, 0.1))  # noqa: S311 - nobody has to guess
+            time.sleep(random.uniform(0.01, 0.1))  # noqa: S311 - no secret
 
 
-def _bring_up(
+def _migrate_schema(
     connection: psycopg.Connection[Any], schema: str, version: int | None
 ) -> None:
     execute: Callable[..., Any] = connection.execute
     if version is None:
-        # Asked first: who must not make schemas must not make one that is there.
+        # First, since CREATE SCHEMA IF NOT EXISTS needs the right to create one.
         sql = "SELECT 1 FROM pg_catalog.pg_namespace WHERE nspname = %s"
         if execute(sql, (schema,)).fetchone() is None:
             execute(f"CREATE SCHEMA {schema}")
 
-        execute(f"CREATE TABLE {_MARK} (version BIGINT NOT NULL)")
-        execute(f"INSERT INTO {_MARK} VALUES (0)")  # noqa: S608 - a name of ours
+        execute(f"CREATE TABLE {_VERSION_TABLE} (version BIGINT NOT NULL)")
+        execute(f"INSERT INTO {_VERSION_TABLE} VALUES (0)")  # noqa: S608 - our own name
 
-    sql = f"SELECT version FROM {_MARK} FOR UPDATE"  # noqa: S608 - the same
+    sql = f"SELECT version FROM {_VERSION_TABLE} FOR UPDATE"  # noqa: S608 - the same
     (version,) = execute(sql).fetchone()
     for step in STEPS[version:]:
         step(connection)
 
-    # Somebody newer may have been quicker.
+    # A newer version may have been first.
     version = max(version or 0, len(STEPS))
-    execute(f"UPDATE {_MARK} SET version = %s", (version,))  # noqa: S608 - the same
+    execute(f"UPDATE {_VERSION_TABLE} SET version = %s", (version,))  # noqa: S608 - the same
 
 
-def _checked_version(
-    connection: psycopg.Connection[Any], address: Address
-) -> int | None:
+def _read_version(connection: psycopg.Connection[Any], address: Address) -> int | None:
     execute: Callable[..., Any] = connection.execute
     (encoding,) = execute("SHOW server_encoding").fetchone()
     if encoding.upper() not in {"UTF8", "UTF-8"}:
@@ -122,9 +143,9 @@ def _checked_version(
             "give one made with ENCODING 'UTF8'",
         )
 
-    # The version first: whatever belongs to it is there by the second look.
+    # The version before the tables: all tables of that version exist by then.
     try:
-        sql = f"SELECT version FROM {_MARK}"  # noqa: S608 - a name of ours
+        sql = f"SELECT version FROM {_VERSION_TABLE}"  # noqa: S608 - our own name
         versions = [version for (version,) in execute(sql)]
     except errors.UndefinedTable:
         versions = None
@@ -138,14 +159,16 @@ def _checked_version(
     )
     there = {name for (name,) in execute(sql, (address.schema,))}
     if versions is None:
-        taken = sorted(there & {*TABLES, *_OTHERS})
-        if taken and _MARK not in there:
-            raise _foreign(address, f"has tables called {', '.join(taken)}")
+        taken = sorted(there & {*TABLES, *_OTHER_TABLES})
+        if taken and _VERSION_TABLE not in there:
+            raise _make_foreign_error(address, f"has tables called {', '.join(taken)}")
 
         return None
 
     if len(versions) != 1 or not isinstance(versions[0], int):
-        raise _foreign(address, f"has a table called {_MARK} that is none of ours")
+        raise _make_foreign_error(
+            address, f"has a table called {_VERSION_TABLE} that is not one of ours"
+        )
 
     (version,) = versions
     if version > SCHEMA_VERSION:
@@ -155,7 +178,7 @@ def _checked_version(
             f"conversation_state knows up to {SCHEMA_VERSION}; upgrade it",
         )
 
-    missing = sorted({*TABLES, *_OTHERS} - there)
+    missing = sorted({*TABLES, *_OTHER_TABLES} - there)
     if version == SCHEMA_VERSION and missing:
         what = f"the tables {', '.join(missing)} are missing; restore a backup"
         raise StoreError(address.url, what)
@@ -163,7 +186,7 @@ def _checked_version(
     return int(version)
 
 
-def _foreign(address: Address, what: str) -> StoreError:
+def _make_foreign_error(address: Address, what: str) -> StoreError:
     return StoreError(
         address.url,
         f"the schema {address.schema} {what}, which belong to another program; give "

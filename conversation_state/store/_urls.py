@@ -1,25 +1,28 @@
 """
-Opening: from a URL to a store.
+From a URL to an open store.
 """
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from typing import Any
-from urllib.parse import parse_qsl, unquote
+from urllib.parse import parse_qsl, quote, unquote
 
 from conversation_state.errors import MissingExtraError, StoreError
-from conversation_state.store._memory import MemoryBackend
 from conversation_state.store._store import Store
 from conversation_state.store.backend import Backend
+from conversation_state.store.backends.memory import MemoryBackend
 
 __all__ = ["open_store"]
 
 
-def open_store(url: str, *, remembered: int = 100) -> Store:
+def open_store(url: str | os.PathLike[str], *, remembered: int = 100) -> Store:
     """
     The store at *url*; made if it is not there yet.
 
+    - ``talks.db``, or any other path with a dot or a slash in it, is that file;
+      so is a `pathlib.Path`.
     - ``memory:`` is new each time, and gone with the program.
     - ``sqlite:///talks.db`` is a file in the current folder, and
       ``sqlite:////srv/talks.db`` one by its full path; ``%`` and two digits
@@ -39,41 +42,50 @@ def open_store(url: str, *, remembered: int = 100) -> Store:
 
     Raises:
         StoreError:
-            If it can't be opened, or *url* is none of these; and what to do.
+            If it can't be opened, or *url* is not one of these.
 
         MissingExtraError:
             If it needs a package that is not installed.
     """
-    if not isinstance(url, str):
-        msg = f"url is a {type(url).__name__}; expected a str like sqlite:///talks.db"
+    address = os.fspath(url) if isinstance(url, os.PathLike) else url
+    if not isinstance(address, str):
+        msg = f"url: expected a str like sqlite:///talks.db, got a {type(url).__name__}"
         raise TypeError(msg)
 
     if isinstance(remembered, bool) or not isinstance(remembered, int):
-        msg = f"remembered is {remembered!r}; expected how many names, from 0 on"
+        msg = f"remembered: expected a number of names, at least 0, got {remembered!r}"
         raise TypeError(msg)
 
-    scheme, colon, rest = url.partition(":")
+    # Without either it is more likely a scheme: memory, postgres.
+    looks_like_path = ":" not in address and ("." in address or "/" in address)
+    if isinstance(url, os.PathLike) or looks_like_path:
+        address = f"sqlite:///{quote(address, errors='surrogatepass')}"
+
+    scheme, colon, rest = address.partition(":")
     make = _SCHEMES.get(scheme) if colon else None
     if make is None:
-        known = "memory:, sqlite:///talks.db, postgresql+psycopg://user@host/database"
-        # Not the url itself: who mistypes a scheme may have given a password.
+        known = (
+            "talks.db or another path, sqlite:///talks.db, memory:, "
+            "postgresql+psycopg://user@host/database"
+        )
+        # Not the url itself: it may hold a password.
         raise StoreError(
-            f"{scheme[:40]!r}", f"this is no store's URL; expected one of {known}"
+            f"{scheme[:40]!r}", f"invalid URL of a store; expected one of {known}"
         )
 
-    return Store(make(url, rest), remembered=remembered)
+    return Store(make(address, rest), remembered=remembered)
 
 
-def _memory(url: str, rest: str) -> Backend:
+def _open_memory(url: str, rest: str) -> Backend:
     if rest:
         raise StoreError(url, "a store in memory has no path; use memory: alone")
 
     return MemoryBackend()
 
 
-def _sqlite(url: str, rest: str) -> Backend:
+def _open_sqlite(url: str, rest: str) -> Backend:
     # Here, so that stores elsewhere need no sqlite3.
-    from conversation_state.store._sqlite import (  # noqa: PLC0415 - as said
+    from conversation_state.store.backends.sqlite import (  # noqa: PLC0415 - as said
         SqliteBackend,
         SqliteOptions,
     )
@@ -89,7 +101,7 @@ def _sqlite(url: str, rest: str) -> Backend:
     try:
         path = unquote(path[3:], errors="strict")
     except UnicodeDecodeError:
-        # Else it would be another file than the one that was meant.
+        # Decoding with replacements would open another file.
         what = "the path holds bytes after a % that are no UTF-8"
         raise StoreError(url, what) from None
 
@@ -100,14 +112,14 @@ def _sqlite(url: str, rest: str) -> Backend:
     pairs = parse_qsl(query, keep_blank_values=True)
     given: dict[str, Any] = dict(pairs)
     if len(given) < len(pairs):
-        raise StoreError(url, "an option is given twice; give each of them once")
+        raise StoreError(url, "an option is given twice; give each once")
 
     for name, value in given.items():
         if name not in _ALLOWED or not _ALLOWED[name](value):
             raise StoreError(
                 url,
-                f"the option {name}={value} is none; there are synchronous=normal or "
-                "full, timeout_s=SECONDS, and mode=ro",
+                f"invalid option {name}={value}; valid options are synchronous=normal "
+                "or full, timeout_s=SECONDS, and mode=ro",
             )
 
     if "timeout_s" in given:
@@ -116,9 +128,9 @@ def _sqlite(url: str, rest: str) -> Backend:
     return SqliteBackend(path, SqliteOptions(**given), url=url)
 
 
-def _postgres(url: str, _rest: str) -> Backend:
+def _open_postgres(url: str, _rest: str) -> Backend:
     try:
-        from conversation_state.store._postgres import (  # noqa: PLC0415 - an extra
+        from conversation_state.store.backends.postgres import (  # noqa: PLC0415 - an extra
             Address,
             PostgresBackend,
         )
@@ -140,12 +152,12 @@ _LONGEST_S = 86_400
 _ALLOWED: dict[str, Callable[[str], bool]] = {
     "synchronous": {"normal", "full"}.__contains__,
     "timeout_s": _is_seconds,
-    "mode": {"ro", "rwc"}.__contains__,
+    "mode": {"ro", "rw"}.__contains__,
 }
 _SCHEMES: dict[str, Callable[[str, str], Backend]] = {
-    "memory": _memory,
-    "postgres": _postgres,
-    "postgresql": _postgres,
-    "postgresql+psycopg": _postgres,
-    "sqlite": _sqlite,
+    "memory": _open_memory,
+    "postgres": _open_postgres,
+    "postgresql": _open_postgres,
+    "postgresql+psycopg": _open_postgres,
+    "sqlite": _open_sqlite,
 }

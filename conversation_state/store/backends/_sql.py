@@ -23,21 +23,20 @@ NUMBERS = (
 
 def numbers_problem(rows: int, last: object, *there: object) -> list[str]:
     """
-    What is wrong with what `NUMBERS` found: numbers that were given are not to be
-    given again.
+    What is wrong with the result of `NUMBERS`: no number may be given twice.
     """
-    # A file may hold anything.
+    # A damaged file may hold anything.
     most = max([number for number in there if isinstance(number, int)], default=0)
     if rows == 1 and isinstance(last, int) and last >= most:
         return []
 
-    what = f"the last number given is said to be {last!r:.40}, and {most} is there"
+    what = f"the last number given is {last!r:.40}, but {most} is in use"
     return [f"{what}; set the column last of the table numbers to that"]
 
 
 class Dialect(NamedTuple):
     """
-    What SQL servers write differently.
+    How SQL dialects differ.
 
     Attributes:
         mark: Stands for a parameter.
@@ -61,14 +60,14 @@ class Dialect(NamedTuple):
         """
         made = []
         for table in TABLES.values():
-            columns = [self._column(table.key) + " PRIMARY KEY"]
-            columns += [self._column(column) for column in table.columns]
+            columns = [self._define_column(table.key) + " PRIMARY KEY"]
+            columns += [self._define_column(column) for column in table.columns]
             small = self.small if table.key.type != "integer" else ""
             made.append(f"CREATE TABLE {table.name} ({', '.join(columns)}){small}")
 
         return made
 
-    def _column(self, column: Column) -> str:
+    def _define_column(self, column: Column) -> str:
         order = self.text_order if column.type == "text" else ""
         null = "" if column.is_null else " NOT NULL"
         return f"{column.name} {dict(self.types)[column.type]}{order}{null}"
@@ -77,7 +76,7 @@ class Dialect(NamedTuple):
         """
         One row. Takes the key.
         """
-        return _get(self, table, columns)
+        return _make_select(self, table, columns)
 
     def scan(
         self,
@@ -93,7 +92,7 @@ class Dialect(NamedTuple):
         A range. Takes *low*, *high* and *limit*, those of them that there are.
         """
         ends = low is not None, high is not None, limit is not None
-        return _scan(self, table, columns, ends, backwards)
+        return _make_range_select(self, table, columns, ends, backwards)
 
     def find(self, table: str, column: str) -> str:
         """
@@ -106,23 +105,23 @@ class Dialect(NamedTuple):
         """
         A row. Takes all of it.
         """
-        return _add(self, table)
+        return _make_insert(self, table)
 
     def add_if(
-        self, table: str, given: tuple[str, ...], lacking: tuple[str, ...]
+        self, table: str, if_exists: tuple[str, ...], if_absent: tuple[str, ...]
     ) -> str:
         """
-        A row if there are rows in *given* tables and none in *lacking* ones;
+        A row if there are rows in the tables *if_exists* and none in *if_absent*;
         else its key is null, which no table takes. Takes the keys, then the
         row.
         """
-        return _add_if(self, table, given, lacking)
+        return _make_conditional_insert(self, table, if_exists, if_absent)
 
     def copy(self, table: str) -> str:
         """
         Many rows, which follow.
         """
-        return f"COPY {table} ({_columns(table, None)}) FROM STDIN (FORMAT BINARY)"
+        return f"COPY {table} ({_list_columns(table, None)}) FROM STDIN (FORMAT BINARY)"
 
     def types_of(self, table: str) -> list[str]:
         """
@@ -131,12 +130,12 @@ class Dialect(NamedTuple):
         known = TABLES[table]
         return [dict(self.types)[each.type] for each in (known.key, *known.columns)]
 
-    def check(self, given: tuple[str, ...], lacking: tuple[str, ...]) -> str:
+    def check(self, if_exists: tuple[str, ...], if_absent: tuple[str, ...]) -> str:
         """
-        Whether there are rows in *given* tables and none in *lacking* ones.
+        Whether there are rows in the tables *if_exists* and none in *if_absent*.
         Takes the keys.
         """
-        return _check(self, given, lacking)
+        return _make_condition(self, if_exists, if_absent)
 
     def set(self, table: str, columns: tuple[str, ...]) -> str:
         """
@@ -150,7 +149,9 @@ class Dialect(NamedTuple):
         """
         Removes a range. Takes *low* and *high*, those of them that there are.
         """
-        where = _between(self, table, is_low=low is not None, is_high=high is not None)
+        where = _make_where_range(
+            self, table, is_low=low is not None, is_high=high is not None
+        )
         return f"DELETE FROM {table}{where}"
 
 
@@ -158,47 +159,61 @@ class Dialect(NamedTuple):
 # them, and servers know a statement by its text.
 
 
-def _columns(table: str, columns: tuple[str, ...] | None) -> str:
+def _list_columns(table: str, columns: tuple[str, ...] | None) -> str:
     known = TABLES[table]
     names = (known.key.name, *[column.name for column in known.columns])
     return ", ".join(columns or names)
 
 
 @cache
-def _get(dialect: Dialect, table: str, columns: tuple[str, ...] | None) -> str:
+def _make_select(dialect: Dialect, table: str, columns: tuple[str, ...] | None) -> str:
+    """
+    The statement that reads one row.
+    """
     key = TABLES[table].key.name
-    shown = _columns(table, columns)
+    shown = _list_columns(table, columns)
     return f"SELECT {shown} FROM {table} WHERE {key} = {dialect.mark}"
 
 
 @cache
-def _scan(
+def _make_range_select(
     dialect: Dialect,
     table: str,
     columns: tuple[str, ...] | None,
     ends: tuple[bool, bool, bool],
     backwards: bool,  # noqa: FBT001 - a cache is quicker without keywords
 ) -> str:
+    """
+    The statement that reads a range of rows.
+    """
     is_low, is_high, is_limited = ends
-    where = _between(dialect, table, is_low=is_low, is_high=is_high)
+    where = _make_where_range(dialect, table, is_low=is_low, is_high=is_high)
     order = f" ORDER BY {TABLES[table].key.name}{' DESC' * backwards}"
     limit = f" LIMIT {dialect.mark}" * is_limited
-    shown = _columns(table, columns)
+    shown = _list_columns(table, columns)
     return f"SELECT {shown} FROM {table}{where}{order}{limit}"
 
 
 @cache
-def _add(dialect: Dialect, table: str) -> str:
+def _make_insert(dialect: Dialect, table: str) -> str:
+    """
+    The statement that adds a row.
+    """
     marks = ", ".join([dialect.mark] * (1 + len(TABLES[table].columns)))
-    return f"INSERT INTO {table} ({_columns(table, None)}) VALUES ({marks})"
+    return f"INSERT INTO {table} ({_list_columns(table, None)}) VALUES ({marks})"
 
 
 @cache
-def _check(dialect: Dialect, given: tuple[str, ...], lacking: tuple[str, ...]) -> str:
+def _make_condition(
+    dialect: Dialect, if_exists: tuple[str, ...], if_absent: tuple[str, ...]
+) -> str:
+    """
+    The statement that asks whether rows exist and are absent.
+    """
     # A statement of its own: as a condition of the insertion it takes SQLite
     # as long as all the rest of a save.
     conditions = []
-    for others, exists in ((given, "EXISTS"), (lacking, "NOT EXISTS")):
+    for others, exists in ((if_exists, "EXISTS"), (if_absent, "NOT EXISTS")):
         for other in others:
             key = TABLES[other].key.name
             conditions.append(
@@ -209,16 +224,22 @@ def _check(dialect: Dialect, given: tuple[str, ...], lacking: tuple[str, ...]) -
 
 
 @cache
-def _add_if(
-    dialect: Dialect, table: str, given: tuple[str, ...], lacking: tuple[str, ...]
+def _make_conditional_insert(
+    dialect: Dialect, table: str, if_exists: tuple[str, ...], if_absent: tuple[str, ...]
 ) -> str:
-    condition = _check(dialect, given, lacking).removeprefix("SELECT ")
+    """
+    The statement that adds a row if others exist or are absent.
+    """
+    condition = _make_condition(dialect, if_exists, if_absent).removeprefix("SELECT ")
     marks = [f"CASE WHEN {condition} THEN {dialect.mark} END"]
     marks += [dialect.mark] * len(TABLES[table].columns)
-    return f"INSERT INTO {table} ({_columns(table, None)}) VALUES ({', '.join(marks)})"
+    columns = _list_columns(table, None)
+    return f"INSERT INTO {table} ({columns}) VALUES ({', '.join(marks)})"
 
 
-def _between(dialect: Dialect, table: str, *, is_low: bool, is_high: bool) -> str:
+def _make_where_range(
+    dialect: Dialect, table: str, *, is_low: bool, is_high: bool
+) -> str:
     key = TABLES[table].key.name
     ends = [f"{key} >= {dialect.mark}"] * is_low + [f"{key} < {dialect.mark}"] * is_high
     return f" WHERE {' AND '.join(ends)}" if ends else ""

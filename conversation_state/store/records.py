@@ -17,15 +17,13 @@ from typing import Any, NamedTuple, TypeVar
 
 from conversation_state._persistent import Log
 from conversation_state.aggregator import Aggregator, Entry, LedgerEntry
-from conversation_state.store import _loading, _saving, _tending
-from conversation_state.store._core import Core
-from conversation_state.store._rows import (
-    damaged,
-    digests_of,
-    record_digest,
-    segments_of,
-)
-from conversation_state.store._together import Inside, together
+from conversation_state.store import _revisions
+from conversation_state.store._arguments import check_name, check_state
+from conversation_state.store._load import list_names, load_newest, read_log
+from conversation_state.store._read_entries import read_digests, read_segments
+from conversation_state.store._rows import damage_error, record_digest
+from conversation_state.store._save import save_within
+from conversation_state.store._transaction import Transaction
 from conversation_state.store._values import Head
 from conversation_state.store._verbs import Verbs
 from conversation_state.store.backend import Reading, Writing
@@ -38,8 +36,8 @@ T = TypeVar("T")
 
 class Hold(NamedTuple):
     """
-    Messages that are kept, or what was spent: how many of which branch, and
-    the digest of them.
+    Messages, or ledger entries, that a record keeps: how many of which branch, and
+    their digest.
     """
 
     branch: int
@@ -58,7 +56,7 @@ class Saved(NamedTuple):
 
 class Record(NamedTuple):
     """
-    What was written under a key, and what it holds on to, if anything.
+    The value under a key, and the messages that it keeps, if any.
     """
 
     key: bytes
@@ -84,10 +82,11 @@ class Reader:
             when there were others may be something else by now.
     """
 
-    def __init__(self, inside: Any, tx: Reading) -> None:
-        self._core: Core = inside
-        self._tx = tx
-        self.seen = self._core.catch_up(tx)
+    def __init__(self, transaction: Transaction) -> None:
+        self._transaction = transaction
+        self._tx: Reading = transaction.tables
+        transaction.catch_up()
+        self.seen = transaction.changes
 
     def get(self, key: bytes) -> Record | None:
         """
@@ -98,7 +97,7 @@ class Reader:
                 If it is not what was written.
         """
         row = self._tx.get("records", key)
-        return None if row is None else self._read(row)
+        return None if row is None else self._read_record(row)
 
     def scan(
         self,
@@ -112,7 +111,7 @@ class Reader:
         The records from key *low* on and before *high*.
         """
         rows = self._tx.scan("records", low, high, limit=limit, backwards=backwards)
-        return [self._read(row) for row in rows]
+        return [self._read_record(row) for row in rows]
 
     def keys(
         self,
@@ -129,13 +128,13 @@ class Reader:
         rows = self._tx.scan("records", low, high, **only)  # type: ignore[arg-type]
         return [key for (key,) in rows]
 
-    def _read(self, row: tuple[Any, ...]) -> Record:
-        with self._core._readable():
+    def _read_record(self, row: tuple[Any, ...]) -> Record:
+        with self._transaction.report_damage():
             key, value, branch, length, digest = row
             messages = digest[DIGEST_SIZE:]
             if record_digest(key, value, branch, length, messages) != digest:
                 what = f"the record {key!r:.80} is not what was written"
-                raise damaged(self._core.url, what)
+                raise damage_error(self._transaction.url, what)
 
         return Record(key, value, Hold(branch, length, messages) if messages else None)
 
@@ -147,23 +146,24 @@ class Reader:
             StoreError:
                 If they are not what was saved.
         """
-        return self._log(ENTRIES, hold)
+        return self._read_held(ENTRIES, hold)
 
     def ledger(self, hold: Hold) -> Log[LedgerEntry]:
         """
-        The same for what was spent.
+        The same for a ledger.
         """
-        return self._log(LEDGER, hold)
+        return self._read_held(LEDGER, hold)
 
-    def _log(self, kind: Kind, hold: Hold) -> Log[Any]:
-        core = self._core
-        with core._readable():
-            segments = segments_of(self._tx, core.url, hold.branch, hold.length)
-            log, digest = _loading._log(core, self._tx, self.seen, kind, segments)
+    def _read_held(self, kind: Kind, hold: Hold) -> Log[Any]:
+        transaction = self._transaction
+        with transaction.report_damage():
+            url = transaction.url
+            segments = read_segments(self._tx, url, hold.branch, hold.length)
+            log, digest = read_log(transaction, kind, segments)
 
         if digest != hold.digest:
-            what = f"a record holds on to other {kind.table} than it did"
-            raise damaged(core.url, what)
+            what = f"a record holds other {kind.table} than it did"
+            raise damage_error(transaction.url, what)
 
         return log
 
@@ -171,27 +171,30 @@ class Reader:
         """
         All names that begin with *prefix*.
         """
-        return list(_loading._names(self._tx, prefix))
+        with self._transaction.report_damage():
+            return list_names(self._transaction, prefix)
 
-    def head(self, name: str) -> Head | None:
+    def latest(self, name: str) -> Head | None:
         """
         The head of a name; None if nothing is saved under it.
         """
-        found = self._core.find(self._tx, name)
-        if found is None:
-            return None
+        with self._transaction.report_damage():
+            found = self._transaction.find_name(name)
+            if found is None:
+                return None
 
-        revision = self._core.revision(self._tx, found, None)
-        return self._core.head(self._tx, found, revision)
+            revision = self._transaction.get_revision(found, None)
+            return self._transaction.make_head(found, revision)
 
     def state(self, name: str) -> Aggregator | None:
         """
         The newest state of a name; None if nothing is saved under it.
         """
-        if self._core.find(self._tx, name) is None:
-            return None
+        with self._transaction.report_damage():
+            if self._transaction.find_name(name) is None:
+                return None
 
-        return _loading.load_newest(self._core, name).state
+            return load_newest(self._transaction, name).state
 
 
 class Writer(Reader):
@@ -199,7 +202,7 @@ class Writer(Reader):
     The same in a block that writes: all that is done here happens, or nothing.
     """
 
-    _tx: Writing
+    _tx: Writing  # pyright: ignore[reportIncompatibleVariableOverride] - as it is made
 
     def new_number(self) -> int:
         """
@@ -212,13 +215,13 @@ class Writer(Reader):
         Write a record under a key that is free: if it is not, all is tried
         again. *hold* is of this block, or of a record that was read in it.
         """
-        self._tx.add("records", [_row(key, value, hold)])
+        self._tx.add("records", [_make_row(key, value, hold)])
 
     def put(self, key: bytes, value: bytes, hold: Hold | None = None) -> None:
         """
         Write a record, in place of what is there.
         """
-        row = _row(key, value, hold)
+        row = _make_row(key, value, hold)
         old = self._tx.get("records", key)
         if old is None:
             self._tx.add("records", [row])
@@ -238,30 +241,42 @@ class Writer(Reader):
         """
         Make *state* the head of *name*, whatever was; what keeps it.
         """
-        head = self.head(name)
-        _saving.save(self._core, name, state, 0 if head is None else head, "")
-        number = self._core.named(self._tx, name).number
-        revision = self._core.newest(self._tx, number)
-        if revision is None:
-            raise damaged(self._core.url, f"{name!r} has no revisions")
+        check_state(name, state, None)
+        head = self.latest(name)
+        save_within(self._transaction, name, state, 0 if head is None else head)
+        transaction = self._transaction
+        with transaction.report_damage():
+            revision = transaction.get_revision(transaction.get_name(name), None)
+            origin = transaction.get_origin(revision.origin)
+            entries, ledger = read_digests(self._tx, transaction.url, revision, origin)
 
-        told, paid = digests_of(self._tx, self._core.url, revision)
         return Saved(
-            Hold(revision.branch, revision.length, told),
-            Hold(revision.ledger_branch, revision.ledger_length, paid),
+            Hold(revision.branch, revision.length, entries),
+            Hold(revision.ledger_branch, revision.ledger_length, ledger),
         )
 
     def fork(self, name: str, new_name: str) -> None:
         """
         What `Store.fork` does.
         """
-        _tending.fork(self._core, name, new_name, None)
+        check_name(new_name, "new_name")
+        with self._transaction.report_damage():
+            _revisions.fork(self._transaction, name, new_name, None)
+
+    def label(self, name: str, label: str) -> None:
+        """
+        What `Store.label` does, for the head.
+        """
+        check_name(label, "label")
+        with self._transaction.report_damage():
+            _revisions.label(self._transaction, name, label, None)
 
     def delete(self, name: str) -> None:
         """
         What `Store.delete` does.
         """
-        _tending.delete(self._core, name, None)
+        with self._transaction.report_damage():
+            _revisions.delete(self._transaction, name, None)
 
 
 @contextmanager
@@ -269,25 +284,28 @@ def reading(store: Verbs) -> Iterator[Reader]:
     """
     A block that reads the records and states of a store.
     """
-    with store._core.backend.reading() as tx:
-        yield Reader(Inside(store._core, tx), tx)
+    core = store._core
+    with Transaction(core, core.backend.reading(), reports_damage=False) as transaction:
+        yield Reader(transaction)
 
 
 def write(store: Verbs, work: Callable[[Writer], T]) -> T:
     """
     What *work* gives, whose changes all happen, or none if it raises.
 
-    It is called again where somebody else was there first: so it should do
-    nothing but read and write here.
+    It is called again after a conflict: so it should do nothing but read and
+    write here.
 
     Raises:
         StoreError:
             If the store can't be written. Nothing was.
     """
-    return together(store._core, lambda tx, inside: work(Writer(inside, tx)))
+    return store._core.write(
+        lambda transaction: work(Writer(transaction)), reports_damage=False
+    )
 
 
-def _row(key: bytes, value: bytes, hold: Hold | None) -> tuple[Any, ...]:
+def _make_row(key: bytes, value: bytes, hold: Hold | None) -> tuple[Any, ...]:
     branch, length, digest = hold or (0, 0, b"")
     sealed = record_digest(key, value, branch, length, digest)
     return key, value, branch, length, sealed

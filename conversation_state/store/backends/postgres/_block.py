@@ -1,61 +1,42 @@
 """
-Blocks: what is to be written is collected, and sent when somebody has to know.
+One block of reads and writes on a PostgreSQL server, sent in few round trips.
 
-A block begins with its first question, and what it writes waits for the next
-one or for its end: a save that only adds is one trip to the server and back.
+A block begins with its first query. Writes are queued until the next query or the
+end of the block: a save that only adds rows is one round trip.
 """
 
 from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Sequence
-from queue import SimpleQueue
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
-from weakref import ref
 
 import psycopg
 from psycopg.pq import ExecStatus, PipelineStatus, TransactionStatus
 
-from conversation_state.store._postgres._tables import POSTGRES, STRIPES
-from conversation_state.store._postgres._why import explained
 from conversation_state.store.backend import Key, Row
+from conversation_state.store.backends._permits import Permit
+from conversation_state.store.backends.postgres._errors import explain_error
+from conversation_state.store.backends.postgres._tables import POSTGRES, STRIPES
 
 if TYPE_CHECKING:
-    from conversation_state.store._postgres._backend import PostgresBackend
+    from conversation_state.store.backends.postgres._backend import PostgresBackend
 
-__all__ = ["Block", "Link", "Permit"]
+__all__ = ["Block", "Link"]
 
-_READ = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY"
-_WRITE = "BEGIN ISOLATION LEVEL READ COMMITTED"
-_BESIDE = "SELECT stripe FROM gate WHERE stripe = %s FOR SHARE"
-_ALONE = "SELECT stripe FROM gate ORDER BY stripe FOR UPDATE"
+_BEGIN_READING = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY"
+_BEGIN_WRITING = "BEGIN ISOLATION LEVEL READ COMMITTED"
+_LOCK_STRIPE = "SELECT stripe FROM gate WHERE stripe = %s FOR SHARE"
+_LOCK_ALL_STRIPES = "SELECT stripe FROM gate ORDER BY stripe FOR UPDATE"
 _COMMIT = "COMMIT"
 
-# From so many rows on they are copied, which takes one trip more and a quarter
-# of the time each.
-_MANY = 32
+# From so many rows on COPY is faster: one more round trip, a quarter of the time
+# for each row.
+_COPY_FROM = 32
 
-# How many questions are asked in one go, of which none has seen an answer.
-_AT_ONCE = 500
-
-
-class Permit:
-    """
-    That there may be one connection more.
-
-    One that is lost, since its holder was interrupted, is made up for.
-    """
-
-    __slots__ = ("_queue",)
-
-    def __init__(self, queue: SimpleQueue[Permit]) -> None:
-        self._queue = ref(queue)
-
-    def __del__(self) -> None:
-        queue = self._queue()
-        if queue is not None:
-            queue.put(Permit(queue))
+# How many queries are sent before the first result is read.
+_PIPELINE_SIZE = 500
 
 
 class Link:
@@ -67,7 +48,7 @@ class Link:
 
         stripe: The row of ``gate`` it locks.
 
-        permit: The permit of whom it is lent to.
+        permit: The permit of the block that uses it.
 
         process: The process that made it.
     """
@@ -81,15 +62,14 @@ class Link:
         self.stripe = connection.pgconn.backend_pid % STRIPES
 
     def __del__(self) -> None:
-        # Nobody has it any more, since its holder was interrupted. A parent's is
-        # the parent's.
+        # Its holder was interrupted. A parent's connection stays the parent's.
         if self.process == os.getpid():
             self.connection.close()
 
     @property
     def is_lost(self) -> bool:
         """
-        Whether the other end is gone.
+        Whether the connection to the server was lost.
         """
         status = self.connection.pgconn.transaction_status
         return status == TransactionStatus.UNKNOWN
@@ -97,7 +77,7 @@ class Link:
 
 class Block:
     """
-    A transaction, and a connection lent for it.
+    A transaction, and the connection that it acquired.
 
     Blocks that read see one moment. Those that write see what was committed,
     and lock rows of ``gate``: a block that begins by adding on condition locks
@@ -116,7 +96,7 @@ class Block:
         self._queue: list[tuple[str, Sequence[Any]]] = []
 
     def __enter__(self) -> Self:
-        self._link = self._backend.lend()
+        self._link = self._backend.acquire()
         return self
 
     def __exit__(
@@ -128,19 +108,19 @@ class Block:
         try:
             if error is None and self._is_begun:
                 self._queue.append((_COMMIT, ()))
-                self._run()
+                self._send_queue()
         finally:
-            self._roll_back()
-            self._backend.take_back(self._link)
+            self._roll_back_transaction()
+            self._backend.release(self._link)
 
-    def _roll_back(self) -> None:
+    def _roll_back_transaction(self) -> None:
         """
         Leave the connection as it was, or close it.
         """
         connection = self._link.connection
         status = connection.pgconn.transaction_status
         if connection.pgconn.pipeline_status != PipelineStatus.OFF:
-            # It was interrupted in the middle, and does not get out of there.
+            # It was interrupted inside of a pipeline, which can't be left any more.
             connection.close()
             return
 
@@ -148,66 +128,68 @@ class Block:
             return
 
         if status in {TransactionStatus.INTRANS, TransactionStatus.INERROR}:
-            # Past psycopg, which forgets after a ROLLBACK what it prepared; and
-            # whoever closes a connection takes back what it did, too.
+            # Past psycopg, which would drop its prepared statements after a ROLLBACK.
+            # Closing a connection also rolls back.
             if connection.pgconn.exec_(b"ROLLBACK").status != ExecStatus.COMMAND_OK:
                 connection.close()
         else:
             connection.close()
 
-    # Talking to the server
+    # Sending statements
 
-    def _begin(self, *, is_alone: bool = True) -> None:
+    def _begin_transaction(self, *, is_exclusive: bool = True) -> None:
         if self._is_begun:
             return
 
         self._is_begun = True
         if not self._is_writing:
-            self._queue.append((_READ, ()))
+            self._queue.append((_BEGIN_READING, ()))
             return
 
-        self._queue.append((_WRITE, ()))
-        if is_alone:
-            self._queue.append((_ALONE, ()))
+        self._queue.append((_BEGIN_WRITING, ()))
+        if is_exclusive:
+            self._queue.append((_LOCK_ALL_STRIPES, ()))
         else:
-            self._queue.append((_BESIDE, (self._link.stripe,)))
+            self._queue.append((_LOCK_STRIPE, (self._link.stripe,)))
 
-    def _ask(self, sql: str, given: Sequence[Any]) -> Any:
-        self._begin()
+    def _run_statement(self, sql: str, given: Sequence[Any]) -> Any:
+        self._begin_transaction()
         self._queue.append((sql, given))
-        return self._run()[-1]
+        return self._send_queue()[-1]
 
-    def _ask_each(self, sql: str, each: Sequence[Sequence[Any]]) -> Iterator[Any]:
+    def _run_for_each(self, sql: str, each: Sequence[Sequence[Any]]) -> Iterator[Any]:
         """
-        The cursors of one statement for each of many questions.
+        The cursors of one statement for each list of parameters.
         """
-        for start in range(0, len(each), _AT_ONCE):
-            self._begin()
-            asked = [(sql, given) for given in each[start : start + _AT_ONCE]]
-            self._queue += asked
-            yield from self._run()[-len(asked) :]
+        for start in range(0, len(each), _PIPELINE_SIZE):
+            self._begin_transaction()
+            parameters = [
+                (sql, given) for given in each[start : start + _PIPELINE_SIZE]
+            ]
+            self._queue += parameters
+            yield from self._send_queue()[-len(parameters) :]
 
-    def _run(self) -> list[Any]:
+    def _send_queue(self) -> list[Any]:
         """
-        Send what waits, in one go; the cursors of all statements.
+        Send all queued statements in one round trip; their cursors.
         """
         queue, self._queue = self._queue, []
         try:
-            return self._sent(queue)
+            return self._execute_queue(queue)
         except psycopg.Error as error:
-            raise self._explained(
+            raise self._explain_error(
                 error, is_committing=queue[-1][0] == _COMMIT
             ) from error
 
-    def _explained(self, error: psycopg.Error, *, is_committing: bool) -> Exception:
-        return explained(
+    def _explain_error(self, error: psycopg.Error, *, is_committing: bool) -> Exception:
+        return explain_error(
             self._backend.url,
             error,
             is_lost=self._link.is_lost,
             is_committing=is_committing and self._is_writing,
         )
 
-    def _sent(self, queue: list[tuple[str, Sequence[Any]]]) -> list[Any]:
+    def _execute_queue(self, queue: list[tuple[str, Sequence[Any]]]) -> list[Any]:
         connection: Any = self._link.connection
         prepare = self._backend.is_prepared
         if len(queue) == 1:
@@ -227,14 +209,14 @@ class Block:
                     # The end of the pipeline would log that it ended badly.
                     failed = error
         except psycopg.Error as error:
-            raise (_interruption(error) or failed or error) from None
+            raise (_find_interruption(error) or failed or error) from None
 
         if failed is not None:
             raise failed
 
         return cursors
 
-    # The protocol
+    # The protocol of a block
 
     def get(
         self, table: str, key: Key, columns: tuple[str, ...] | None = None
@@ -242,7 +224,9 @@ class Block:
         if isinstance(key, str) and "\0" in key:
             return None
 
-        row: Row | None = self._ask(POSTGRES.get(table, columns), (key,)).fetchone()
+        row: Row | None = self._run_statement(
+            POSTGRES.get(table, columns), (key,)
+        ).fetchone()
         return row
 
     def scan(
@@ -255,10 +239,10 @@ class Block:
         limit: int | None = None,
         backwards: bool = False,
     ) -> list[Row]:
-        low, high = _end(low), _end(high)
+        low, high = _convert_bound(low), _convert_bound(high)
         sql = POSTGRES.scan(table, columns, low, high, limit, backwards=backwards)
-        asked = [value for value in (low, high, limit) if value is not None]
-        rows: list[Row] = self._ask(sql, asked).fetchall()
+        parameters = [value for value in (low, high, limit) if value is not None]
+        rows: list[Row] = self._run_statement(sql, parameters).fetchall()
         return rows
 
     def scan_each(
@@ -271,11 +255,13 @@ class Block:
     ) -> list[list[Row]]:
         sql = POSTGRES.scan(table, columns, 0, 0, limit, backwards=False)
         last = [] if limit is None else [limit]
-        asked = [[_end(low), _end(high), *last] for low, high in ranges]
-        return [cursor.fetchall() for cursor in self._ask_each(sql, asked)]
+        parameters = [
+            [_convert_bound(low), _convert_bound(high), *last] for low, high in ranges
+        ]
+        return [cursor.fetchall() for cursor in self._run_for_each(sql, parameters)]
 
     def find(self, table: str, column: str, value: Any) -> list[Key]:
-        found = self._ask(POSTGRES.find(table, column), (value,)).fetchall()
+        found = self._run_statement(POSTGRES.find(table, column), (value,)).fetchall()
         return [key for (key,) in found]
 
     def add(
@@ -283,27 +269,27 @@ class Block:
         table: str,
         rows: Sequence[Row],
         *,
-        given: Sequence[tuple[str, Key]] = (),
-        lacking: Sequence[tuple[str, Key]] = (),
+        if_exists: Sequence[tuple[str, Key]] = (),
+        if_absent: Sequence[tuple[str, Key]] = (),
     ) -> None:
-        if given or lacking:
-            self._begin(is_alone=False)
-            others = tuple([t for t, _ in given]), tuple([t for t, _ in lacking])
-            keys = [key for _, key in (*given, *lacking)]
+        if if_exists or if_absent:
+            self._begin_transaction(is_exclusive=False)
+            others = tuple([t for t, _ in if_exists]), tuple([t for t, _ in if_absent])
+            keys = [key for _, key in (*if_exists, *if_absent)]
             sql = POSTGRES.add_if(table, *others)
             self._queue.append((sql, [*keys, *rows[0]]))
             return
 
-        self._begin()
-        if len(rows) < _MANY:
+        self._begin_transaction()
+        if len(rows) < _COPY_FROM:
             sql = POSTGRES.add(table)
             self._queue += [(sql, row) for row in rows]
         else:
-            self._copy(table, rows)
+            self._copy_rows(table, rows)
 
-    def _copy(self, table: str, rows: Sequence[Row]) -> None:
+    def _copy_rows(self, table: str, rows: Sequence[Row]) -> None:
         if self._queue:
-            self._run()
+            self._send_queue()
 
         connection: Any = self._link.connection
         try:
@@ -312,35 +298,39 @@ class Block:
                 for row in rows:
                     copy.write_row(row)
         except psycopg.Error as error:
-            raise self._explained(error, is_committing=False) from error
+            raise self._explain_error(error, is_committing=False) from error
 
     def set(self, table: str, key: Key, **values: Any) -> None:
-        self._begin()
+        self._begin_transaction()
         sql = POSTGRES.set(table, tuple(values))
         self._queue.append((sql, (*values.values(), key)))
 
     def remove(self, table: str, low: Key | None, high: Key | None) -> int:
-        low, high = _end(low), _end(high)
-        asked = [value for value in (low, high) if value is not None]
-        count: int = self._ask(POSTGRES.remove(table, low, high), asked).rowcount
+        low, high = _convert_bound(low), _convert_bound(high)
+        parameters = [value for value in (low, high) if value is not None]
+        count: int = self._run_statement(
+            POSTGRES.remove(table, low, high), parameters
+        ).rowcount
         return count
 
     def remove_each(self, table: str, ranges: Sequence[tuple[Key, Key]]) -> int:
         sql = POSTGRES.remove(table, 0, 0)
-        asked = [[_end(low), _end(high)] for low, high in ranges]
-        return sum([cursor.rowcount for cursor in self._ask_each(sql, asked)])
+        parameters = [
+            [_convert_bound(low), _convert_bound(high)] for low, high in ranges
+        ]
+        return sum([cursor.rowcount for cursor in self._run_for_each(sql, parameters)])
 
     def new_number(self) -> int:
         number: int
         sql = "UPDATE numbers SET last = last + 1 RETURNING last"
-        (number,) = self._ask(sql, ()).fetchone()
+        (number,) = self._run_statement(sql, ()).fetchone()
         return number
 
 
-def _interruption(error: BaseException) -> BaseException | None:
+def _find_interruption(error: BaseException) -> BaseException | None:
     """
-    What interrupted a pipeline whose end failed because of that; Ctrl-C is not to
-    be taken for an error of the server's.
+    What interrupted a pipeline whose end failed because of it: Ctrl-C must not be
+    reported as an error of the server.
     """
     cause = error.__context__
     while cause is not None and isinstance(cause, Exception):
@@ -349,10 +339,10 @@ def _interruption(error: BaseException) -> BaseException | None:
     return cause
 
 
-def _end(key: Key | None) -> Key | None:
+def _convert_bound(key: Key | None) -> Key | None:
     """
-    The same end of a range, as a text the server takes: none of those there
-    has U+0000, so nothing is between the two.
+    The same bound as a text that the server accepts: stored texts have no U+0000,
+    so nothing is between the two.
     """
     if isinstance(key, str) and "\0" in key:
         return key.partition("\0")[0] + "\x01"

@@ -14,41 +14,48 @@ from typing import Any
 
 from conversation_state._canonical import load
 from conversation_state.errors import StoreError
-from conversation_state.store._blobs import Shown, blob_digest
-from conversation_state.store._core import Core, label_key, name_digest
-from conversation_state.store._restoring import blob_of, content_of, read_rows
+from conversation_state.store._blobs import BlobReader, blob_digest
+from conversation_state.store._read_entries import (
+    check_content,
+    find_digest,
+    read_blob,
+    read_rows,
+)
 from conversation_state.store._rows import (
     SHIFT,
     UNREADABLE,
     Origin,
     Revision,
-    all_rows,
-    change_seal,
-    digest_at,
+    iterate_rows,
     record_digest,
+    seal_change,
+    split_labels,
     state_digest,
     time_of,
-    unpacked,
+    unpack_id,
+)
+from conversation_state.store._transaction import (
+    Core,
+    Transaction,
+    label_key,
+    name_digest,
 )
 from conversation_state.store._values import Damage
-from conversation_state.store.backend import Reading
 from conversation_state.store.log import (
     DIGEST_SIZE,
     ENTRIES,
     LEDGER,
     Kind,
-    Placed,
-    chained,
+    LogRow,
+    chain_digest,
 )
 
 __all__ = ["verify"]
 
 # Under a branch or a name there is room for so many.
-_ROOM = 1 << SHIFT
-# More origins than this never have one number.
-_MOST = 1000
+_MAX_POSITIONS = 1 << SHIFT
 
-Found = Iterator[Damage]
+Damages = Iterator[Damage]
 
 
 def verify(core: Core) -> tuple[Damage, ...]:
@@ -69,8 +76,9 @@ def verify(core: Core) -> tuple[Damage, ...]:
         _verify_records,
     ):
         try:
-            with core.reading() as tx:
-                damages.extend(look(core, tx))
+            with core.read() as transaction:
+                for damage in look(transaction):
+                    damages.append(damage)  # noqa: PERF402 - kept if the next one raises
         except StoreError as error:
             # What can't be read hides no other damage.
             damages.append(Damage("medium", "", error.problem))
@@ -78,9 +86,10 @@ def verify(core: Core) -> tuple[Damage, ...]:
     return tuple(damages)
 
 
-def _verify_blobs(core: Core, tx: Reading) -> Found:
-    for digest, size in all_rows(tx, "blobs", ("digest", "size")):
-        data = blob_of(tx, core.url, digest)
+def _verify_blobs(transaction: Transaction) -> Damages:
+    tx = transaction.tables
+    for digest, size in iterate_rows(tx, "blobs", ("digest", "size")):
+        data = read_blob(tx, transaction.url, digest)
         if data.__class__ is not bytes or blob_digest(data) != digest:
             what = "the content is not what it is kept as"
             yield Damage("blobs", digest.hex(), what)
@@ -91,31 +100,37 @@ def _verify_blobs(core: Core, tx: Reading) -> Found:
 # Logs
 
 
-def _verify_log(kind: Kind, core: Core, tx: Reading) -> Found:
-    branches = {row[0]: row[1:] for row in all_rows(tx, "branches")}
-    erased = {row[1] for row in all_rows(tx, "changes", ("number", "entry"))}
+def _verify_log(kind: Kind, transaction: Transaction) -> Damages:
+    tx = transaction.tables
+    branches = {row[0]: row[1:] for row in iterate_rows(tx, "branches")}
+    erased = {row[1] for row in iterate_rows(tx, "changes", ("number", "entry"))}
     branch = position = -1
     before: set[bytes] = set()  # the digests that may come before the next row
     uses: dict[int, bytes] = {}
     if kind is ENTRIES:
-        uses = dict(all_rows(tx, "uses"))
+        uses = dict(iterate_rows(tx, "uses"))
 
-    for place, *values in all_rows(tx, kind.table):
-        there = place >> SHIFT, place & (_ROOM - 1)
+    for place, *values in iterate_rows(tx, kind.table):
+        there = place >> SHIFT, place & (_MAX_POSITIONS - 1)
         if there[0] != branch:
             branch = there[0]
             parent, start = branches.get(branch, (0, -1))
-            digest = digest_at(tx, kind, parent, start) if start >= 0 else None
+            digest = find_digest(tx, kind, parent, start) if start >= 0 else None
             before = set() if digest is None else {digest}
             position = start - 1
 
         shown = str(there)
         digest = b""
         try:
-            row = Placed(unpacked(values[0]), *values[1:])
+            row = LogRow(unpack_id(values[0]), *values[1:])
             shown = row.id.decode(errors="replace")
-            digest, what = _looked_at(
-                *(kind, row, before, Shown(partial(blob_of, tx, core.url))),
+            digest, what = _check_row(
+                *(
+                    kind,
+                    row,
+                    before,
+                    BlobReader(partial(read_blob, tx, transaction.url)),
+                ),
                 uses=uses.pop(place, b""),
                 is_erased=kind is ENTRIES and row.id in erased,
             )
@@ -134,24 +149,26 @@ def _verify_log(kind: Kind, core: Core, tx: Reading) -> Found:
 
     for place in uses:
         what = "large content is kept for a message that is not there"
-        yield Damage("entries", str((place >> SHIFT, place & (_ROOM - 1))), what)
+        yield Damage(
+            "entries", str((place >> SHIFT, place & (_MAX_POSITIONS - 1))), what
+        )
 
 
-def _looked_at(
+def _check_row(
     kind: Kind,
-    row: Placed,
+    row: LogRow,
     before: set[bytes],
-    shown: Shown,
+    shown: BlobReader,
     *,
     uses: bytes,
     is_erased: bool,
 ) -> tuple[bytes, str]:
     """
-    The digest of all up to a row, as far as it can be told, and what is wrong.
+    The digest of all up to a row, as far as it is known, and what is wrong.
     """
     (item,) = read_rows(kind, [row], shown)
-    content, what = content_of(kind, row, item, shown)
-    digests = {chained(each, content) for each in before}
+    content, what = check_content(kind, row, item, shown)
+    digests = {chain_digest(each, content) for each in before}
     raw = load(row.body)
     used = dict.fromkeys([d for _, d in raw[1]]) if raw.__class__ is list else ()
     if what:
@@ -169,12 +186,12 @@ def _looked_at(
 # What logs are held together by
 
 
-def _each(
+def _check_each(
     where: str,
     rows: Iterable[tuple[Any, ...]],
     shown: Callable[[tuple[Any, ...]], str],
     problem: Callable[[tuple[Any, ...]], str],
-) -> Found:
+) -> Damages:
     """
     The damages of rows that are looked at one by one.
     """
@@ -191,57 +208,66 @@ def _each(
                 yield Damage(where, repr(row[0]), what)
 
 
-def _verify_branches(_core: Core, tx: Reading) -> Found:
-    starts = {branch: digest for digest, branch in all_rows(tx, "starts")}
-    known = {row[0] for row in all_rows(tx, "branches", ("branch",))}
+def _verify_branches(transaction: Transaction) -> Damages:
+    tx = transaction.tables
+    starts = {branch: digest for digest, branch in iterate_rows(tx, "starts")}
+    known = {row[0] for row in iterate_rows(tx, "branches", ("branch",))}
 
     def problem(row: tuple[Any, ...]) -> str:
         branch, parent, start = row
         first = starts.pop(branch, None)
-        if not 0 <= parent < branch or not 0 <= start < _ROOM:
+        if not 0 <= parent < branch or not 0 <= start < _MAX_POSITIONS:
             return "begins where nothing can"
 
         # A branch begins at the end of nothing, or in another one.
         if bool(parent) != bool(start) or (parent and parent not in known):
             return "what it begins in is not there"
 
-        digests = {digest_at(tx, kind, branch, start + 1) for kind in (ENTRIES, LEDGER)}
+        digests = {
+            find_digest(tx, kind, branch, start + 1) for kind in (ENTRIES, LEDGER)
+        }
         digests.discard(None)
         if len(digests) != 1:
             return "its first row is not there"
 
         return "" if first in digests else "it can't be found by its first row"
 
-    rows = all_rows(tx, "branches")
-    yield from _each("branches", rows, lambda row: f"branch {row[0]}", problem)
+    rows = iterate_rows(tx, "branches")
+    yield from _check_each("branches", rows, lambda row: f"branch {row[0]}", problem)
     for branch in starts:
         what = "there is a beginning of it, and nothing else"
         yield Damage("branches", f"branch {branch}", what)
 
 
-def _verify_origins(_core: Core, tx: Reading) -> Found:
+def _verify_origins(transaction: Transaction) -> Damages:
+    tx = transaction.tables
     numbers = set()
 
     def problem(row: tuple[Any, ...]) -> str:
-        number, *values = row
+        number = row[0]
         numbers.add(number)
-        first = Origin._make(values).first_number()
+        try:
+            first = Origin.of_row(row).first_number()
+        except UNREADABLE as error:
+            return str(error)
+
         # Those that would have one number have numbers that follow each other.
-        if first <= number < first + _MOST and numbers.issuperset(range(first, number)):
+        if numbers.issuperset(range(first, number)):
             return ""
 
         return "tells another state than it was kept for"
 
-    rows = all_rows(tx, "origins")
-    yield from _each("origins", rows, lambda row: f"origin {row[0]}", problem)
+    rows = iterate_rows(tx, "origins")
+    yield from _check_each("origins", rows, lambda row: f"origin {row[0]}", problem)
 
 
 # Names
 
 
-def _verify_names(_core: Core, tx: Reading) -> Found:
+def _verify_names(transaction: Transaction) -> Damages:
+    tx = transaction.tables
     counted = Counter(
-        [number >> SHIFT for (number,) in all_rows(tx, "revisions", ("revision",))]
+        [number >> SHIFT for (number,) in iterate_rows(tx, "revisions", ("revision",))]
     )
 
     def problem(row: tuple[Any, ...]) -> str:
@@ -258,11 +284,15 @@ def _verify_names(_core: Core, tx: Reading) -> Found:
         whole = last[0][0] == low + counted[number]
         return "" if whole else "some of its revisions are missing"
 
-    yield from _each("names", all_rows(tx, "names"), lambda row: str(row[0]), problem)
+    yield from _check_each(
+        "names", iterate_rows(tx, "names"), lambda row: str(row[0]), problem
+    )
 
 
-def _verify_revisions(core: Core, tx: Reading) -> Found:
-    names = {number: name for name, number, _ in all_rows(tx, "names")}
+def _verify_revisions(transaction: Transaction) -> Damages:
+    tx = transaction.tables
+    names = {number: name for name, number, _ in iterate_rows(tx, "names")}
+    label_targets = dict(iterate_rows(tx, "labels"))
 
     def shown(row: tuple[Any, ...]) -> str:
         revision = Revision._make(row)
@@ -272,51 +302,68 @@ def _verify_revisions(core: Core, tx: Reading) -> Found:
         if row[0] >> SHIFT not in names:
             return "has no name"
 
-        return _wrong_in(core, tx, Revision._make(row))
+        return _describe_revision_damage(
+            transaction, Revision._make(row), label_targets
+        )
 
-    yield from _each("revisions", all_rows(tx, "revisions"), shown, problem)
+    yield from _check_each("revisions", iterate_rows(tx, "revisions"), shown, problem)
 
 
-def _wrong_in(core: Core, tx: Reading, revision: Revision) -> str:
+def _describe_revision_damage(
+    transaction: Transaction, revision: Revision, label_targets: dict[bytes, int]
+) -> str:
+    tx = transaction.tables
+    if not revision.is_sealed():
+        return "is not what was written"
+
     for branch, length in (
         (revision.branch, revision.length),
         (revision.ledger_branch, revision.ledger_length),
     ):
-        if not 0 <= length <= _ROOM or bool(branch) != bool(length):
+        if not 0 <= length <= _MAX_POSITIONS or bool(branch) != bool(length):
             return "has a length that nothing has"
 
-    told = digest_at(tx, ENTRIES, revision.branch, revision.length)
-    paid = digest_at(tx, LEDGER, revision.ledger_branch, revision.ledger_length)
-    if told is None or paid is None:
+    entries_digest = find_digest(tx, ENTRIES, revision.branch, revision.length)
+    ledger_digest = find_digest(
+        tx, LEDGER, revision.ledger_branch, revision.ledger_length
+    )
+    if entries_digest is None or ledger_digest is None:
         return "its newest rows are missing"
 
-    origin = core.origin(tx, revision.origin)
-    if state_digest(told, paid, origin.digest()) != revision.digest:
+    origin = transaction.get_origin(revision.origin)
+    if state_digest(entries_digest, ledger_digest, origin.digest()) != revision.digest:
         return "leads to another state than was saved"
 
     time_of(revision.saved_at)
-    if revision.label.__class__ is not str:
-        return "has a label that is no text"
+    for label in split_labels(revision.labels):
+        key = label_key(revision.revision >> SHIFT, label)
+        if label_targets.get(key) != revision.revision:
+            return f"the label {label!r}, which it was given, does not point to it"
 
     return ""
 
 
-def _verify_labels(_core: Core, tx: Reading) -> Found:
+def _verify_labels(transaction: Transaction) -> Damages:
+    tx = transaction.tables
+
     def problem(row: tuple[Any, ...]) -> str:
         key, place = row
-        found = tx.get("revisions", place, ("label",))
-        if found is not None and label_key(place >> SHIFT, found[0]) == key:
+        found = tx.get("revisions", place, ("labels",))
+        if found is not None and any(
+            label_key(place >> SHIFT, label) == key for label in split_labels(found[0])
+        ):
             return ""
 
-        return "is of another revision than it was given to"
+        return "points to a revision that was not given it"
 
     def shown(row: tuple[Any, ...]) -> str:
         return str(row[0][8:].decode(errors="replace"))
 
-    yield from _each("labels", all_rows(tx, "labels"), shown, problem)
+    yield from _check_each("labels", iterate_rows(tx, "labels"), shown, problem)
 
 
-def _verify_changes(_core: Core, tx: Reading) -> Found:
+def _verify_changes(transaction: Transaction) -> Damages:
+    tx = transaction.tables
     last = 0
 
     def problem(row: tuple[Any, ...]) -> str:
@@ -325,7 +372,7 @@ def _verify_changes(_core: Core, tx: Reading) -> Found:
         if row[0] != before + 1:
             return "what should be before it is not there"
 
-        if row[2][-DIGEST_SIZE:] == change_seal(*row):
+        if row[2][-DIGEST_SIZE:] == seal_change(*row):
             return ""
 
         return "what was erased, or why, is another"
@@ -333,10 +380,12 @@ def _verify_changes(_core: Core, tx: Reading) -> Found:
     def shown(row: tuple[Any, ...]) -> str:
         return row[1].decode(errors="replace") or f"change {row[0]}"
 
-    yield from _each("changes", all_rows(tx, "changes"), shown, problem)
+    yield from _check_each("changes", iterate_rows(tx, "changes"), shown, problem)
 
 
-def _verify_records(_core: Core, tx: Reading) -> Found:
+def _verify_records(transaction: Transaction) -> Damages:
+    tx = transaction.tables
+
     def problem(row: tuple[Any, ...]) -> str:
         key, value, branch, length, digest = row
         messages = digest[DIGEST_SIZE:]
@@ -346,9 +395,9 @@ def _verify_records(_core: Core, tx: Reading) -> Found:
         if not branch and not length and not messages:
             return ""
 
-        there = [digest_at(tx, kind, branch, length) for kind in (ENTRIES, LEDGER)]
+        there = [find_digest(tx, kind, branch, length) for kind in (ENTRIES, LEDGER)]
         return "" if messages in there else "what it holds on to is another, or gone"
 
-    yield from _each(
-        "records", all_rows(tx, "records"), lambda row: repr(row[0]), problem
+    yield from _check_each(
+        "records", iterate_rows(tx, "records"), lambda row: repr(row[0]), problem
     )

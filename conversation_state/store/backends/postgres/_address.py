@@ -1,8 +1,8 @@
 """
-From a URL to a server: where it is, who asks, and how.
+From a URL to a server: its hosts, the user, the database and the options.
 
-Nothing here repeats what it could not read: a password that was not quoted
-ends up anywhere in a URL.
+Errors never show a part of a URL that could not be parsed: an unquoted password
+can end up anywhere in it.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ from conversation_state.errors import StoreError
 __all__ = ["Address"]
 
 _SCHEMA = "conversation_state"
-_FORM = "postgresql+psycopg://user:password@host/database"
-_QUOTED = (
-    f"this URL can't be read; expected {_FORM}, where characters such as @ : / ? # in "
-    "a password or a name are written as % and two digits"
+_URL_FORM = "postgresql+psycopg://user:password@host/database"
+_UNREADABLE = (
+    f"this URL can't be read; expected {_URL_FORM}, where characters such as "
+    "@ : / ? # in a password or a name are written as % and two digits"
 )
 _LONGEST_S = 86_400
 
@@ -35,9 +35,9 @@ def _is_seconds(text: str) -> bool:
         return False
 
 
-# What a URL may say to us; all else is libpq's, if it knows it.
-_OURS: dict[str, tuple[Callable[[str], Any], str]] = {
-    # PostgreSQL takes others, between quotation marks, which we then need, too.
+# Options of ours, and a check for each; all other options are passed to libpq.
+_OWN_OPTIONS: dict[str, tuple[Callable[[str], Any], str]] = {
+    # Other names need quotation marks in every statement.
     "schema": (re.compile(r"[a-z_][a-z0-9_]{0,62}").fullmatch, "a-z, 0-9 and _"),
     "pool_size": (re.compile(r"[1-9][0-9]{0,3}").fullmatch, "1 to 9999"),
     "timeout_s": (_is_seconds, "seconds, more than 0"),
@@ -52,13 +52,13 @@ _OURS: dict[str, tuple[Callable[[str], Any], str]] = {
 
 class Address(NamedTuple):
     """
-    Where a server is, and how to talk to it.
+    Where a server is, and how to use it.
 
     Attributes:
-        url: The same for people: without the password, and without options
-            that say nothing of where it is.
+        url: The URL to show: without the password, and without options that
+            do not say where the server is.
 
-        server: What libpq is told.
+        server: The parameters for libpq.
 
         schema: The schema that has the tables.
 
@@ -87,13 +87,13 @@ class Address(NamedTuple):
 
         Raises:
             StoreError:
-                If it can't be read, or has an option nobody knows.
+                If it can't be read, or has an unknown option.
         """
         scheme, _, rest = url.partition(":")
-        told = f"{scheme}:"
+        prefix = f"{scheme}:"
         where, _, query = rest.partition("?")
-        who, host, port, database = _parts(told, where)
-        given = _options(told, query)
+        who, host, port, database = _split_authority(prefix, where)
+        given = _parse_options(prefix, query)
         user, _, password = who.partition(":")
         for name, value in (
             ("host", host),
@@ -105,8 +105,8 @@ class Address(NamedTuple):
             if value:
                 given[name] = value
 
-        ours = {name: given.pop(name) for name in _OURS if name in given}
-        schema = ours.get("schema", _SCHEMA)
+        own = {name: given.pop(name) for name in _OWN_OPTIONS if name in given}
+        schema = own.get("schema", _SCHEMA)
         shown = f"{scheme}://{f'{quote(unquote(user))}@' if user else ''}"
         if not given.get("host", "").startswith("/"):
             ports = port.split(",") if port else []
@@ -127,26 +127,27 @@ class Address(NamedTuple):
             shown,
             {},
             schema,
-            int(ours.get("pool_size", 8)),
-            float(ours.get("timeout_s", 30.0)),
-            ours.get("mode", "rw"),
-            ours.get("prepared", "on") == "on",
+            int(own.get("pool_size", 8)),
+            float(own.get("timeout_s", 30.0)),
+            own.get("mode", "rw"),
+            own.get("prepared", "on") == "on",
         )
-        return made._replace(server=made._server(given, ours.get("synchronous_commit")))
+        return made._replace(
+            server=made._make_conninfo(given, own.get("synchronous_commit"))
+        )
 
-    def _server(
+    def _make_conninfo(
         self, given: dict[str, str], synchronous_commit: str | None
     ) -> dict[str, Any]:
         """
-        What libpq is told: what was *given*, and what keeps us from waiting
-        for ever.
+        The parameters for libpq: those *given*, and timeouts.
         """
         whole_s = max(2, math.ceil(self.timeout_s))  # libpq's shortest
         milliseconds = max(1, round(self.timeout_s * 1000))
         settings = {
             "search_path": self.schema,
             "lock_timeout": milliseconds,
-            # Who writes keeps others from writing, so nobody may fall asleep.
+            # An idle writer would block all other writers.
             "idle_in_transaction_session_timeout": whole_s * 1000,
         }
         if synchronous_commit is not None:
@@ -155,71 +156,74 @@ class Address(NamedTuple):
         if self.mode == "ro":
             settings["default_transaction_read_only"] = "on"
 
-        told = [f"-c {name}={value}" for name, value in settings.items()]
+        options = [f"-c {name}={value}" for name, value in settings.items()]
         return {
             "application_name": "conversation_state",
             "connect_timeout": whole_s,
-            # A server that is gone without a word is missed after so long.
+            # How soon a server that vanished is noticed.
             "tcp_user_timeout": whole_s * 1000,
             "keepalives_idle": whole_s,
             "keepalives_interval": max(1, whole_s // 3),
             "keepalives_count": 3,
             **given,
             "client_encoding": "utf8",
-            "options": " ".join([*told, given.get("options", "")]).strip(),
+            "options": " ".join([*options, given.get("options", "")]).strip(),
         }
 
 
-def _parts(told: str, where: str) -> tuple[str, str, str, str]:
+def _split_authority(prefix: str, where: str) -> tuple[str, str, str, str]:
     """
-    Who, hosts, ports and database. Only a password may have an @ in it.
+    User and password, hosts, ports and database. Only a password may contain an @.
     """
     if not where.startswith("//") or "#" in where:
-        raise StoreError(told, _QUOTED)
+        raise StoreError(prefix, _UNREADABLE)
 
     net, _, database = where[2:].partition("/")
     who, _, places = net.rpartition("@")
     hosts, ports = [], []
     for place in places.split(","):
-        found = _PLACE.fullmatch(place)
+        found = _HOST_AND_PORT.fullmatch(place)
         if found is None:
-            raise StoreError(told, _QUOTED)
+            raise StoreError(prefix, _UNREADABLE)
 
         hosts.append(unquote(found[1] or found[2]))
         ports.append(found[3] or "")
 
     if "@" in database or "/" in database:
-        raise StoreError(told, _QUOTED)
+        raise StoreError(prefix, _UNREADABLE)
 
     return who, ",".join(hosts), ",".join(ports) if any(ports) else "", database
 
 
-_PLACE = re.compile(r"(?:\[([0-9A-Fa-f:.%]+)\]|([^\[\]:]*))(?::([0-9]{1,5}))?")
+_HOST_AND_PORT = re.compile(r"(?:\[([0-9A-Fa-f:.%]+)\]|([^\[\]:]*))(?::([0-9]{1,5}))?")
 
 
-def _options(told: str, query: str) -> dict[str, str]:
+def _parse_options(prefix: str, query: str) -> dict[str, str]:
     if "@" in query or "#" in query:
-        raise StoreError(told, _QUOTED)
+        raise StoreError(prefix, _UNREADABLE)
 
     try:
-        asked = parse_qsl(query, keep_blank_values=True, strict_parsing=bool(query))
+        parameters = parse_qsl(
+            query, keep_blank_values=True, strict_parsing=bool(query)
+        )
     except ValueError:
-        raise StoreError(told, _QUOTED) from None
+        raise StoreError(prefix, _UNREADABLE) from None
 
-    given = dict(asked)
+    given = dict(parameters)
     servers = {option.keyword.decode() for option in pq.Conninfo.get_defaults()}
     for name, value in given.items():
-        check = _OURS.get(name)
+        check = _OWN_OPTIONS.get(name)
         if check is None and name not in servers:
             raise StoreError(
-                told,
-                f"there is no option {name[:40]!r}; there are {', '.join(_OURS)}, and "
-                "those of libpq (sslmode, host, application_name, ...)",
+                prefix,
+                f"unknown option {name[:40]!r}; valid options are "
+                f"{', '.join(_OWN_OPTIONS)}, and those of libpq (sslmode, host, "
+                "application_name, ...)",
             )
 
         if check is not None and not check[0](value):
             raise StoreError(
-                told, f"the option {name}={value[:40]} is none; expected {check[1]}"
+                prefix, f"invalid option {name}={value[:40]}; expected {check[1]}"
             )
 
     return given

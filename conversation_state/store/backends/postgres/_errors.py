@@ -1,5 +1,5 @@
 """
-What a server's errors mean, and what to do.
+What the errors of a PostgreSQL server mean, and what to do.
 """
 
 from __future__ import annotations
@@ -9,17 +9,17 @@ import psycopg
 from conversation_state.errors import StoreError, UnknownOutcomeError
 from conversation_state.store.backend import ConflictError
 
-__all__ = ["explained", "unreachable"]
+__all__ = ["explain_error", "explain_unreachable"]
 
 # By the code that SQL gives an error, or its first two characters.
-_WHY = {
+_EXPLANATIONS = {
     "55P03": (
         "others have been writing for longer than timeout_s; try again, or raise it "
         "in the URL (?timeout_s=60)"
     ),
     "57014": (
-        "the server gave up on a statement; look at its statement_timeout, and at who "
-        "cancels statements there"
+        "the server gave up on a statement; look at its statement_timeout, and at "
+        "what cancels statements there"
     ),
     "25006": (
         "it can't be written: the server is a standby, or is set to be read only. "
@@ -39,32 +39,34 @@ _WHY = {
     ),
     "53100": "the server's disk is full; free some space and try again",
     "53200": "the server is out of memory; try again, with fewer at once",
-    "53": "the server is out of something it needs; look at its log and try again",
+    "53": "the server is out of resources; look at its log and try again",
     "54": "a message is larger than the server takes (a billion bytes)",
     "XX001": (
-        "the server's files are damaged; let its keeper look at the log, and restore "
-        "a backup"
+        "the server's files are damaged; let its administrator look at the log, and "
+        "restore a backup"
     ),
-    "XX002": "an index of the server's is damaged; let its keeper REINDEX the tables",
+    "XX002": (
+        "an index of the server's is damaged; let its administrator REINDEX the tables"
+    ),
     "26": (
-        "a statement is not prepared that was: a pooler stands in between; add "
+        "a prepared statement is missing: a pooler stands in between; add "
         "?prepared=off to the URL"
     ),
 }
 
-_LOST = "the connection to the server was lost"
+_CONNECTION_LOST = "the connection to the server was lost"
 _CONFLICTS = {
-    "40001",  # somebody else was first, says a server that runs blocks side by side
-    "40P01",  # two waited for each other
+    "40001",  # serialisation failure
+    "40P01",  # deadlock
 }
 _UNKNOWN = {"40003", "08007"}
 
 
-def _said(error: psycopg.Error) -> str:
+def _format_message(error: psycopg.Error) -> str:
     return " ".join(str(error).split())
 
 
-def explained(
+def explain_error(
     url: str, error: psycopg.Error, *, is_lost: bool, is_committing: bool
 ) -> Exception:
     """
@@ -73,45 +75,48 @@ def explained(
     state = error.sqlstate or ""
     if is_committing and (is_lost or state in _UNKNOWN):
         return UnknownOutcomeError(
-            url, f"{_LOST} while it was written ({_said(error)})"
+            url, f"{_CONNECTION_LOST} while it was written ({_format_message(error)})"
         )
 
     if is_lost:
-        what = f"{_LOST}, and nothing was changed; try again ({_said(error)})"
+        message = _format_message(error)
+        what = f"{_CONNECTION_LOST}, and nothing was changed; try again ({message})"
         return StoreError(url, what)
 
     if state in _CONFLICTS or isinstance(error, psycopg.IntegrityError):
-        return ConflictError(_said(error))
+        return ConflictError(_format_message(error))
 
-    why = _WHY.get(state) or _WHY.get(state[:2])
-    return StoreError(url, f"{why} ({_said(error)})" if why else _said(error))
+    why = _EXPLANATIONS.get(state) or _EXPLANATIONS.get(state[:2])
+    return StoreError(
+        url, f"{why} ({_format_message(error)})" if why else _format_message(error)
+    )
 
 
-def unreachable(url: str, error: psycopg.Error) -> StoreError:
+def explain_unreachable(url: str, error: psycopg.Error) -> StoreError:
     """
-    Why there is no connection. It has no code then, only the server's words.
+    Why connecting failed. Such errors have no code, only a message.
     """
-    said = _said(error)
+    message = _format_message(error)
     why = "the server can't be reached; look whether it runs, and where"
-    for words, known in _WORDS:
-        if words in said:
+    for words, known in _BY_MESSAGE:
+        if words in message:
             why = known
             break
 
-    return StoreError(url, f"{why} ({said})")
+    return StoreError(url, f"{why} ({message})")
 
 
-_FULL = (
+_NO_CONNECTIONS = (
     "the server has no connection left; lower pool_size in the URLs, raise its "
     "max_connections, or put a pooler before it"
 )
-_WORDS = (
-    ("too many", _FULL),
-    ("connection slots", _FULL),
+_BY_MESSAGE = (
+    ("too many", _NO_CONNECTIONS),
+    ("connection slots", _NO_CONNECTIONS),
     ("starting up", "the server is starting; try again"),
     ("shutting down", "the server is shutting down; try again"),
     ("password", "the server refuses this user; look at the user and the password"),
     ("authentication", "the server refuses this user; look at its pg_hba.conf"),
     ("pg_hba.conf", "the server refuses this user; look at its pg_hba.conf"),
-    ("does not exist", "the server has no such user or database; let it be made"),
+    ("does not exist", "the server has no such user or database; create it"),
 )

@@ -1,10 +1,9 @@
 """
-Connections: lent to whoever opens a block, and taken back after it.
+The connections to a PostgreSQL server, acquired for a block and released after it.
 
-Not psycopg_pool: whoever asks its pool while a server is away waits for as
-long as one may wait at all, and is not told why; here it is one attempt, and
-the server's own words. There is no thread in the background, either, which a
-child of `os.fork` would lack.
+Not psycopg_pool: while a server is down, its pool waits for the whole timeout and
+gives no reason; here there is one attempt, with the server's own error. It also
+has background threads, which a child of `os.fork` would lack.
 """
 
 from __future__ import annotations
@@ -12,7 +11,6 @@ from __future__ import annotations
 import os
 from collections import deque
 from collections.abc import Callable
-from queue import Empty, SimpleQueue
 from typing import Any
 from weakref import finalize
 
@@ -21,12 +19,16 @@ from psycopg import errors
 from psycopg.types.numeric import Int8BinaryDumper
 
 from conversation_state.errors import StoreError
-from conversation_state.store._postgres._address import Address
-from conversation_state.store._postgres._block import Block, Link, Permit
-from conversation_state.store._postgres._tables import prepare
-from conversation_state.store._postgres._why import explained, unreachable
-from conversation_state.store._sql import NUMBERS, numbers_problem
 from conversation_state.store.backend import TABLES
+from conversation_state.store.backends._permits import Permits
+from conversation_state.store.backends._sql import NUMBERS, numbers_problem
+from conversation_state.store.backends.postgres._address import Address
+from conversation_state.store.backends.postgres._block import Block, Link
+from conversation_state.store.backends.postgres._errors import (
+    explain_error,
+    explain_unreachable,
+)
+from conversation_state.store.backends.postgres._tables import prepare
 
 __all__ = ["PostgresBackend"]
 
@@ -35,13 +37,13 @@ class PostgresBackend:
     """
     Tables in a schema of a PostgreSQL server.
 
-    A save is there when it returned, as durable as the server is told to be
+    A save is there when it returned, as durable as the server is configured to be
     (``synchronous_commit``), and never half.
 
     Raises:
         StoreError:
-            If the server can't be reached, or the tables there are not ours or
-            a newer version's.
+            If the server can't be reached, or its tables belong to another
+            program or a newer version.
     """
 
     def __init__(self, address: Address) -> None:
@@ -49,43 +51,38 @@ class PostgresBackend:
         self.is_prepared = address.is_prepared
         self._address = address
         self._is_closed = False
-        self._start()
-        link = self.lend()
+        self._open_pool()
+        link = self.acquire()
         try:
             prepare(link.connection, address)
         except psycopg.Error as error:
-            raise self._explained(link, error) from error
+            raise self._explain_error(link, error) from error
         finally:
-            self.take_back(link)
+            self.release(link)
 
     def __repr__(self) -> str:
         return f"<PostgresBackend {self.url}>"
 
-    def _start(self) -> None:
+    def _open_pool(self) -> None:
         self._process = os.getpid()
         self._idle: deque[Link] = deque()
-        # A queue rather than a semaphore, which hangs for good where a thread is
-        # interrupted inside of it.
-        self._free: SimpleQueue[Permit] = SimpleQueue()
-        for _ in range(self._address.pool_size):
-            self._free.put(Permit(self._free))
-
-        # Closes what nobody closed, when the store is gone or the program ends.
+        self._permits = Permits(self._address.pool_size)
+        # Closes the idle connections when the store is gone or the program ends.
         self._closing = finalize(self, _close_all, self._idle, self._process)
 
     def _leave_to_parent(self) -> None:
         """
-        Leave to the parent what is the parent's, after `os.fork`.
+        Leave the parent's connections to it, after `os.fork`.
         """
-        _INHERITED.append(self._idle)
+        _inherited_links.append(self._idle)
         self._closing.detach()
-        self._start()
+        self._open_pool()
 
-    def _connect(self) -> Link:
+    def _open_link(self) -> Link:
         try:
             connection = psycopg.connect(autocommit=True, **self._address.server)
         except psycopg.Error as error:
-            raise unreachable(self.url, error) from error
+            raise explain_unreachable(self.url, error) from error
 
         # One type for all integers, so that a statement is prepared once; and
         # as many statements as there are.
@@ -93,9 +90,9 @@ class PostgresBackend:
         connection.prepared_max = 1000
         return Link(connection)
 
-    def lend(self) -> Link:
+    def acquire(self) -> Link:
         """
-        A connection that nobody else uses, and that was there a moment ago.
+        A connection that no other block uses, and that was alive a moment ago.
         """
         if self._process != os.getpid():
             self._leave_to_parent()
@@ -103,49 +100,49 @@ class PostgresBackend:
         if self._is_closed:
             raise StoreError(self.url, "this store was closed; open it again")
 
-        try:
-            permit = self._free.get(timeout=self._address.timeout_s)
-        except Empty:
+        permit = self._permits.acquire(self._address.timeout_s)
+        if permit is None:
             size = self._address.pool_size
             raise StoreError(
                 self.url,
                 f"all {size} connections of this store have been in use for longer "
                 "than timeout_s; raise pool_size in the URL, or use fewer threads",
-            ) from None
+            )
 
         try:
-            link = self._idle_one() or self._connect()
+            link = self._take_idle_link() or self._open_link()
+            link.permit = permit
         except BaseException:
-            self._free.put(permit)
+            self._permits.free.put(permit)
             raise
 
-        link.permit = permit
         return link
 
-    def _idle_one(self) -> Link | None:
+    def _take_idle_link(self) -> Link | None:
         while True:
             try:
                 link = self._idle.pop()
             except IndexError:
                 return None
 
-            if _is_there(link):
+            if _is_connected(link):
                 return link
 
             link.connection.close()
 
-    def take_back(self, link: Link) -> None:
+    def release(self, link: Link) -> None:
         """
-        The other end of `lend`.
+        The other end of `acquire`.
         """
         permit, link.permit = link.permit, None
-        if self._is_closed or link.connection.closed:
-            link.connection.close()
-        else:
-            self._idle.append(link)
-
-        if permit is not None:
-            self._free.put(permit)
+        try:
+            if self._is_closed or link.connection.closed:
+                link.connection.close()
+            else:
+                self._idle.append(link)
+        finally:
+            if permit is not None:
+                self._permits.free.put(permit)
 
     def reading(self) -> Block:
         """
@@ -159,74 +156,80 @@ class PostgresBackend:
         """
         return Block(self, is_writing=True)
 
-    def _explained(self, link: Link, error: psycopg.Error) -> Exception:
-        return explained(self.url, error, is_lost=link.is_lost, is_committing=False)
+    def _explain_error(self, link: Link, error: psycopg.Error) -> Exception:
+        return explain_error(self.url, error, is_lost=link.is_lost, is_committing=False)
 
     def scrub(self) -> None:
         """
-        VACUUM: what was removed is given back to the tables, which write over
-        it in time.
+        VACUUM: space of removed rows becomes free and is overwritten in time.
+
+        Raises:
+            StoreError:
+                If the server skipped a table: another session vacuums it, or it
+                is not this user's.
         """
-        # Where the server is at it itself there is nothing to wait for.
-        self._vacuum("SKIP_LOCKED")
+        # A table that autovacuum is working on needs no second vacuum.
+        warnings = [text for text in self._run_vacuum("SKIP_LOCKED") if text]
+        if warnings:
+            what = "a table was not vacuumed; autovacuum does it, or its owner"
+            raise StoreError(self.url, f"{what} ({warnings[0]})")
 
     def vacuum(self) -> None:
         """
-        VACUUM FULL: the tables are written anew, and all others wait for it.
+        VACUUM FULL: rewrites the tables, while all others wait.
 
-        What the server has copied elsewhere, its write-ahead log and replicas
-        above all, is its own affair.
+        Copies in the server's write-ahead log and in replicas remain.
 
         Raises:
             StoreError:
                 If this user may not, or others are in the way.
         """
-        # Who may not is warned, and that is all a server does.
-        warnings = [said for said in self._vacuum("FULL") if said]
+        # A user without the right gets a warning, and no error.
+        warnings = [text for text in self._run_vacuum("FULL") if text]
         if warnings:
-            what = "the tables were not written anew; let their owner do it"
+            what = "the tables were not rewritten; let their owner do it"
             raise StoreError(self.url, f"{what} ({warnings[0]})")
 
-    def _vacuum(self, how: str) -> list[str]:
+    def _run_vacuum(self, how: str) -> list[str]:
         """
-        What the server warned of.
+        Run VACUUM; the server's warnings.
         """
-        said: list[str] = []
+        warnings: list[str] = []
 
-        def hear(told: errors.Diagnostic) -> None:
-            if told.severity_nonlocalized == "WARNING":
-                said.append(told.message_primary or "")
+        def record_warning(notice: errors.Diagnostic) -> None:
+            if notice.severity_nonlocalized == "WARNING":
+                warnings.append(notice.message_primary or "")
 
-        link = self.lend()
+        link = self.acquire()
         execute: Callable[..., Any] = link.connection.execute
-        link.connection.add_notice_handler(hear)
+        link.connection.add_notice_handler(record_warning)
         try:
             execute(f"VACUUM ({how}) {', '.join(TABLES)}")
         except (errors.SyntaxError, errors.FeatureNotSupported):
-            pass  # a relative of PostgreSQL's, whose rows go without being asked
+            pass  # a compatible server that needs no VACUUM
         except psycopg.Error as error:
-            raise self._explained(link, error) from error
+            raise self._explain_error(link, error) from error
         finally:
-            link.connection.remove_notice_handler(hear)
-            self.take_back(link)
+            link.connection.remove_notice_handler(record_warning)
+            self.release(link)
 
-        return said
+        return warnings
 
     def problems(self) -> list[str]:
         """
-        What the server itself knows to be wrong: pages whose checksums failed,
-        and indexes that are not valid.
+        What the server itself reports: pages whose checksums failed, and invalid
+        indexes.
         """
-        link = self.lend()
+        link = self.acquire()
         execute: Callable[..., Any] = link.connection.execute
         try:
-            pages = execute(_PAGES).fetchone()
-            indexes = execute(_INDEXES, (self._address.schema,)).fetchall()
+            pages = execute(_CHECKSUM_FAILURES).fetchone()
+            indexes = execute(_INVALID_INDEXES, (self._address.schema,)).fetchall()
             numbers = execute(NUMBERS).fetchone()
         except psycopg.Error as error:
-            return [str(self._explained(link, error))]
+            return [str(self._explain_error(link, error))]
         finally:
-            self.take_back(link)
+            self.release(link)
 
         found = [f"the index {name} is not valid; REINDEX it" for (name,) in indexes]
         if pages and pages[0]:
@@ -246,11 +249,11 @@ class PostgresBackend:
             self._closing()
 
 
-_PAGES = (
+_CHECKSUM_FAILURES = (
     "SELECT checksum_failures FROM pg_catalog.pg_stat_database"
     " WHERE datname = current_database()"
 )
-_INDEXES = (
+_INVALID_INDEXES = (
     "SELECT c.relname FROM pg_catalog.pg_index i"
     " JOIN pg_catalog.pg_class c ON c.oid = i.indexrelid"
     " JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace"
@@ -258,13 +261,13 @@ _INDEXES = (
 )
 
 
-def _is_there(link: Link) -> bool:
+def _is_connected(link: Link) -> bool:
     """
-    Whether the server has not hung up: a look at what came in, and no trip.
+    Whether the server has not hung up: reads what has arrived, without a round trip.
     """
     connection = link.connection
     try:
-        # A server's last words come before the end of what it says.
+        # A last message arrives before the end of the stream.
         for _ in range(2):
             connection.pgconn.consume_input()
     except psycopg.OperationalError:
@@ -273,7 +276,8 @@ def _is_there(link: Link) -> bool:
     return not connection.closed
 
 
-_INHERITED: list[deque[Link]] = []
+# Connections that belong to the parent process: a child must not close them.
+_inherited_links: list[deque[Link]] = []
 
 
 def _close_all(idle: deque[Link], process: int) -> None:

@@ -1,0 +1,227 @@
+"""
+Loading: a saved state again, or the end of it, and what there is to load.
+
+Only rows that are not in memory are read: those of the state that is
+remembered, and what other states share with it, stay what they are.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+from uuid import UUID
+
+from conversation_state._persistent import Log
+from conversation_state.aggregator import Aggregator
+from conversation_state.store._arguments import At
+from conversation_state.store._read_entries import (
+    items_between,
+    read_digest_before,
+    read_digests,
+    read_segments,
+)
+from conversation_state.store._rows import (
+    SHIFT,
+    Origin,
+    Revision,
+    damage_error,
+    iterate_rows,
+    read_revision,
+    state_digest,
+)
+from conversation_state.store._transaction import Name, RememberedHead, Transaction
+from conversation_state.store._values import Head, Window
+from conversation_state.store.log import (
+    ENTRIES,
+    LEDGER,
+    Kind,
+    Segments,
+    count_shared,
+)
+
+__all__ = [
+    "history",
+    "latest",
+    "list_names",
+    "load",
+    "load_newest",
+    "load_window",
+    "read_log",
+]
+
+
+def load(transaction: Transaction, text: str, at: At) -> Aggregator:
+    """
+    What `Store.load` does.
+    """
+    if at is None:
+        return load_newest(transaction, text).state
+
+    transaction.catch_up()
+    name = transaction.get_name(text)
+    return _read_state(transaction, name, transaction.get_revision(name, at)).state
+
+
+def load_newest(transaction: Transaction, text: str) -> RememberedHead:
+    """
+    The head of a name and its state.
+    """
+    transaction.catch_up()
+    remembered = transaction.recall(text)
+    name = newest = None
+    if remembered is not None:
+        # A name that was deleted has another number if it is there again.
+        name = remembered.name
+        row = transaction.find_newest_row(name.number)
+        if row == remembered.revision:
+            transaction.remember(remembered)
+            return remembered
+
+        newest = None if row is None else read_revision(row, transaction.url)
+        if newest is not None and newest.revision == remembered.revision.revision:
+            # It has other labels.
+            head = newest.head(text, remembered.head.state_id)
+            remembered = remembered._replace(revision=newest, head=head)
+            transaction.remember(remembered)
+            return remembered
+
+    if name is None or newest is None:
+        name = transaction.get_name(text)
+        newest = transaction.get_revision(name, None)
+
+    found = _read_state(transaction, name, newest)
+    transaction.remember(found)
+    return found
+
+
+def _read_state(
+    transaction: Transaction, name: Name, revision: Revision
+) -> RememberedHead:
+    tx, url = transaction.tables, transaction.url
+    origin = transaction.get_origin(revision.origin)
+    entry_segments = read_segments(tx, url, revision.branch, revision.length)
+    ledger_segments = read_segments(
+        tx, url, revision.ledger_branch, revision.ledger_length
+    )
+    entries, entries_digest = read_log(transaction, ENTRIES, entry_segments)
+    ledger, ledger_digest = read_log(transaction, LEDGER, ledger_segments)
+    digests = entries_digest, ledger_digest
+    if state_digest(*digests, origin.digest()) != revision.digest:
+        what = f"revision {revision.number} of {name.text!r} is not what was saved"
+        raise damage_error(url, what)
+
+    return RememberedHead(
+        name,
+        revision,
+        revision.head(name.text, origin.state_id),
+        _make_state(origin, entries, ledger),
+        entry_segments,
+        ledger_segments,
+        digests,
+        origin.digest(),
+    )
+
+
+def read_log(
+    transaction: Transaction, kind: Kind, segments: Segments
+) -> tuple[Log[Any], bytes]:
+    """
+    A log and its digest: what is remembered of it, and the rest read.
+    """
+    tx, url = transaction.tables, transaction.url
+    log: Log[Any] = Log()
+    common = 0
+    for head in transaction.recall_all():
+        other = head.entries if kind is ENTRIES else head.ledger
+        shared = count_shared(segments, other)
+        if shared > common:
+            common = shared
+            log = head.state.entries if kind is ENTRIES else head.state.ledger
+
+    log = log.take(common)
+    length = segments[-1].stop if segments else 0
+    if common == length:
+        return log, read_digest_before(tx, url, kind, segments, length)
+
+    items, digests = items_between(tx, url, kind, segments, common)
+    log = log.extend(items)
+    if not common:
+        # They were read, and need not be computed again.
+        kind.seed_digests(log, digests)
+
+    return log, digests[-1]
+
+
+def _make_state(origin: Origin, entries: Log[Any], ledger: Log[Any]) -> Aggregator:
+    parent = None if origin.parent is None else UUID(bytes=origin.parent)
+    return Aggregator.rebuild_from_logs(
+        id=UUID(bytes=origin.state),
+        parent_id=parent,
+        root_id=UUID(bytes=origin.root),
+        init_len=origin.init_len,
+        init_ledger_len=origin.init_ledger_len,
+        entries=entries,
+        ledger=ledger,
+    )
+
+
+def load_window(transaction: Transaction, text: str, at: At, last: int) -> Window:
+    """
+    What `Store.load` does for the *last* messages only.
+    """
+    transaction.catch_up()
+    tx, url = transaction.tables, transaction.url
+    name = transaction.get_name(text)
+    revision = transaction.get_revision(name, at)
+    origin = transaction.get_origin(revision.origin)
+    start = max(revision.length - last, 0)
+    segments = read_segments(tx, url, revision.branch, revision.length)
+    items, digests = items_between(tx, url, ENTRIES, segments, start)
+    # The rows are whole; their last digest proves that they are of this state.
+    newest = digests[-1] if digests else None
+    read_digests(tx, url, revision, origin, entries_digest=newest)
+    return Window(revision.head(name.text, origin.state_id), start, Log(items))
+
+
+def latest(transaction: Transaction, text: str, at: At) -> Head:
+    """
+    What `Store.latest` does.
+    """
+    name = transaction.get_name(text)
+    return transaction.make_head(name, transaction.get_revision(name, at))
+
+
+def list_names(transaction: Transaction, prefix: str) -> list[str]:
+    """
+    What `Store.names` does.
+    """
+    names = []
+    for (name,) in iterate_rows(transaction.tables, "names", ("name",), low=prefix):
+        if not name.startswith(prefix):
+            break
+
+        names.append(name)
+
+    return names
+
+
+def history(
+    transaction: Transaction, text: str, before: int | None, limit: int | None
+) -> tuple[Head, ...]:
+    """
+    What `Store.history` does.
+    """
+    if limit is not None:
+        limit = min(limit, 1 << SHIFT)  # all there can be, and a number servers take
+
+    name = transaction.get_name(text)
+    low, high = name.number << SHIFT, (name.number + 1) << SHIFT
+    if before is not None:
+        high = max(low, min(high, low + before))
+
+    rows = transaction.tables.scan("revisions", low, high, limit=limit, backwards=True)
+    revisions = [read_revision(row, transaction.url) for row in rows]
+    ids = {
+        number: transaction.get_origin(number).state_id
+        for number in {revision.origin for revision in revisions}
+    }
+    return tuple([each.head(text, ids[each.origin]) for each in revisions])

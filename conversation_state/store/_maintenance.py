@@ -1,0 +1,409 @@
+"""
+Maintenance of a whole store: collecting garbage, and erasing entries.
+
+Garbage, rows that no revision of any name needs and no record, is found in a
+transaction that blocks no writer; what was saved since is looked at in the
+transaction that removes it. Both ask about many rows at once: a server may be far
+away.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from functools import partial
+from typing import Any, NamedTuple
+
+import attrs
+
+from conversation_state._canonical import load as load_json
+from conversation_state._persistent import check_text
+from conversation_state.codec import decode_messages, encode_message
+from conversation_state.errors import NotSavedError, StoreError
+from conversation_state.messages import Erasure, find_erasure, make_tombstone
+from conversation_state.store._blobs import BlobReader, canonical
+from conversation_state.store._read_entries import read_blob
+from conversation_state.store._rows import (
+    SHIFT,
+    Revision,
+    damage_error,
+    iterate_rows,
+    pack_id,
+    read_revision,
+    seal,
+    time_of,
+    unpack_id,
+)
+from conversation_state.store._transaction import Core, Transaction
+from conversation_state.store._values import Collected, Receipt
+from conversation_state.store._write_rows import note_change
+from conversation_state.store.backend import ConflictError, Reading, Writing
+from conversation_state.store.log import (
+    DIGEST_SIZE,
+    ENTRIES,
+    LEDGER,
+    content_digest,
+)
+
+__all__ = ["collect_garbage", "erase"]
+
+_BLOB_SIZE = 32
+
+Ranges = list[tuple[Any, Any]]
+
+
+def collect_garbage(core: Core, *, vacuum: bool) -> Collected:
+    """
+    What `Store.collect_garbage` does.
+    """
+
+    def collect() -> Collected:
+        # Found in a transaction that blocks no writer.
+        with core.read() as transaction:
+            found = _find_garbage(transaction)
+
+        collected = Collected(0, 0, 0, 0, 0, 0)
+        if found.sizes or found.origins or found.blobs:
+            with Transaction(core, core.backend.writing()) as transaction:
+                collected = _remove_garbage(transaction, found)
+
+            core.forget()
+
+        if vacuum:
+            core.backend.vacuum()
+            return collected
+
+        return attrs.evolve(collected, remains=core.scrub())
+
+    return core.retry(collect)
+
+
+class Garbage(NamedTuple):
+    """
+    Rows that no revision needs, and what they were found with.
+
+    Attributes:
+        change: The number of the last change of rows that were there.
+
+        newest: The newest revision of each name's number.
+
+        branches: Where each branch starts: its parent, and the position there.
+
+        reach: How far each branch is needed.
+
+        sizes: For each branch that is not needed as a whole, the bytes that
+            are not.
+
+        origins: Those that no revision has.
+
+        blobs: Those that no needed row refers to.
+    """
+
+    change: int
+    newest: dict[int, int]
+    branches: dict[int, tuple[int, int]]
+    reach: dict[int, int]
+    sizes: dict[int, int]
+    origins: list[int]
+    blobs: list[bytes]
+
+
+def _find_garbage(transaction: Transaction) -> Garbage:
+    tx, url = transaction.tables, transaction.url
+    newest: dict[int, int] = {}
+    ends: dict[int, int] = {}
+    origins = set()
+    for row in iterate_rows(tx, "revisions"):
+        # What a damaged row needs would be taken for garbage.
+        revision = read_revision(row, url)
+        newest[revision.revision >> SHIFT] = revision.revision
+        origins.add(revision.origin)
+        for branch, length in _get_log_ends(revision):
+            ends[branch] = max(ends.get(branch, 0), length)
+
+    for branch, length in _scan_held(tx):
+        ends[branch] = max(ends.get(branch, 0), length)
+
+    branches = {row[0]: row[1:] for row in iterate_rows(tx, "branches")}
+    reach: dict[int, int] = {}
+    for end in ends.items():
+        _mark_needed(url, tx, branches, reach, end)
+
+    return Garbage(
+        _get_last_change(tx),
+        newest,
+        branches,
+        reach,
+        {
+            branch: _sum_sizes(tx, branch, reach)
+            for branch in _list_partly_needed(tx, branches, reach)
+        },
+        [n for (n,) in iterate_rows(tx, "origins", ("origin",)) if n not in origins],
+        _find_unused_blobs(tx, reach),
+    )
+
+
+def _get_log_ends(revision: Revision) -> tuple[tuple[int, int], tuple[int, int]]:
+    """
+    The branches that a revision needs, and how far.
+    """
+    return (
+        (revision.branch, revision.length),
+        (revision.ledger_branch, revision.ledger_length),
+    )
+
+
+def _scan_held(tx: Reading) -> Iterator[tuple[int, int]]:
+    """
+    The branches that records need, and how far.
+    """
+    for _, branch, length in iterate_rows(tx, "records", ("key", "branch", "length")):
+        if branch:
+            yield branch, length
+
+
+def _get_last_change(tx: Reading) -> int:
+    last = tx.scan("changes", None, None, columns=("number",), limit=1, backwards=True)
+    return last[0][0] if last else 0
+
+
+def _mark_needed(
+    url: str,
+    tx: Reading,
+    branches: dict[int, tuple[int, int]],
+    reach: dict[int, int],
+    end: tuple[int, int],
+) -> None:
+    """
+    Note that a branch is needed up to a length, and what it starts from.
+    """
+    branch, length = end
+    while branch and reach.get(branch, 0) < length:
+        reach[branch] = length
+        start = branches.get(branch)
+        if start is None:
+            row = tx.get("branches", branch)
+            if row is None:
+                # What it starts from would be taken for garbage.
+                what = f"nothing was collected: branch {branch} is gone"
+                raise damage_error(url, what)
+
+            start = branches[branch] = row[1:]
+
+        branch, length = start
+
+
+def _get_unneeded_range(branch: int, reach: dict[int, int]) -> tuple[int, int]:
+    """
+    The places of a branch that are not needed.
+    """
+    return (branch << SHIFT) + reach.get(branch, 0), (branch + 1) << SHIFT
+
+
+def _list_partly_needed(
+    tx: Reading, branches: Iterable[int], reach: dict[int, int]
+) -> list[int]:
+    """
+    The branches that are not needed as a whole.
+    """
+    found = {branch for branch in branches if branch not in reach}
+    needed = [branch for branch in branches if branch in reach]
+    ranges = [_get_unneeded_range(branch, reach) for branch in needed]
+    for kind in (ENTRIES, LEDGER):
+        rows = tx.scan_each(kind.table, ranges, columns=("place",), limit=1)
+        found |= {branch for branch, row in zip(needed, rows, strict=True) if row}
+
+    return sorted(found)
+
+
+def _sum_sizes(tx: Reading, branch: int, reach: dict[int, int]) -> int:
+    low, high = _get_unneeded_range(branch, reach)
+    return sum(
+        len(body)
+        for kind in (ENTRIES, LEDGER)
+        for _, body in iterate_rows(
+            tx, kind.table, ("place", "body"), low=low, high=high
+        )
+    )
+
+
+def _remove_garbage(transaction: Transaction, found: Garbage) -> Collected:
+    tx, url = transaction.tables, transaction.url
+    if _get_last_change(tx) != found.change:
+        # Rows were collected or erased since they were found.
+        raise ConflictError("changes", found.change)
+
+    reach, origins = dict(found.reach), {*found.origins}
+    ranges: Ranges = []
+    for _, number in iterate_rows(tx, "names", ("name", "number")):
+        # What was saved since is no garbage.
+        newest = found.newest.get(number)
+        low = number << SHIFT if newest is None else newest + 1
+        ranges.append((low, (number + 1) << SHIFT))
+
+    for rows in tx.scan_each("revisions", ranges):
+        for row in rows:
+            revision = read_revision(row, url)
+            origins.discard(revision.origin)
+            for end in _get_log_ends(revision):
+                _mark_needed(url, tx, found.branches, reach, end)
+
+    # All records again: a new one may hold messages of a deleted name.
+    for end in _scan_held(tx):
+        _mark_needed(url, tx, found.branches, reach, end)
+
+    size = 0
+    for branch, weight in found.sizes.items():
+        is_same = reach.get(branch) == found.reach.get(branch)
+        size += weight if is_same else _sum_sizes(tx, branch, reach)
+
+    gone = [branch for branch in found.sizes if branch not in reach]
+    _drop_starts(tx, [(branch, found.branches[branch][1]) for branch in gone])
+    tx.remove_each("branches", [(branch, branch + 1) for branch in gone])
+    ranges = [_get_unneeded_range(branch, reach) for branch in found.sizes]
+    entries = tx.remove_each(ENTRIES.table, ranges)
+    ledger_entries = tx.remove_each(LEDGER.table, ranges)
+    tx.remove_each("uses", ranges)
+    removed_origins = tx.remove_each(
+        "origins", [(number, number + 1) for number in origins]
+    )
+    blobs, blob_size = drop_blobs(tx, found.blobs)
+    if entries or ledger_entries:
+        # Other rows may take their places now.
+        note_change(tx, b"", b"", "collected")
+
+    return Collected(
+        entries, ledger_entries, len(gone), removed_origins, blobs, size + blob_size
+    )
+
+
+def _drop_starts(tx: Writing, branches: list[tuple[int, int]]) -> None:
+    """
+    Remove the digests by which branches that start at those positions are found.
+    """
+    places = [branch << SHIFT | start for branch, start in branches]
+    first: Ranges = [(place, place + 1) for place in places]
+    for kind in (ENTRIES, LEDGER):
+        there = tx.scan_each(kind.table, first, columns=("digest",))
+        digests = [digest for rows in there for (digest,) in rows]
+        tx.remove_each("starts", [_make_single_range(digest) for digest in digests])
+
+
+def _make_single_range(key: bytes) -> tuple[bytes, bytes]:
+    """
+    The range of *key* alone.
+    """
+    return key, key + b"\0"
+
+
+# Large content
+
+
+def _find_unused_blobs(tx: Reading, reach: dict[int, int]) -> list[bytes]:
+    """
+    The large content that no needed row refers to.
+    """
+    used = set()
+    for place, digests in iterate_rows(tx, "uses"):
+        if place & ((1 << SHIFT) - 1) < reach.get(place >> SHIFT, 0):
+            used.update(split_digests(digests))
+
+    there = iterate_rows(tx, "blobs", ("digest",))
+    return [digest for (digest,) in there if digest not in used]
+
+
+def split_digests(digests: bytes) -> list[bytes]:
+    """
+    The digests that a row of ``uses`` has.
+    """
+    return [digests[i : i + _BLOB_SIZE] for i in range(0, len(digests), _BLOB_SIZE)]
+
+
+def drop_blobs(tx: Writing, digests: Iterable[bytes]) -> tuple[int, int]:
+    """
+    Remove those of *digests* that nothing refers to: how many, and their bytes.
+    """
+    left = {*digests}
+    if left:
+        for _, used in iterate_rows(tx, "uses"):
+            left.difference_update(split_digests(used))
+
+    ranges: Ranges = [_make_single_range(digest) for digest in sorted(left)]
+    there = tx.scan_each("blobs", ranges, columns=("size",))
+    return tx.remove_each("blobs", ranges), sum([rows[0][0] for rows in there if rows])
+
+
+# Erasure
+
+
+def erase(core: Core, entry_id: str, reason: str) -> Receipt:
+    """
+    What `Store.erase` does.
+    """
+    id = check_text(entry_id, "entry_id").encode()
+
+    def replace(transaction: Transaction) -> tuple[Any, int, int]:
+        tx = transaction.tables
+        places = tx.find(ENTRIES.table, "id", pack_id(id))
+        before = tx.find("changes", "entry", id)
+        if not places and not before:
+            raise NotSavedError(transaction.url, "entry", entry_id)
+
+        blob_digests: set[bytes] = set()
+        found = [
+            _erase_at(transaction, place, reason, blob_digests) for place in places
+        ]
+        new = [erasure for erasure, is_new in found if is_new]
+        if not before:
+            # An entry that came in as a tombstone has its own reason.
+            content, why = (new or [erasure for erasure, _ in found])[0]
+            before = [note_change(tx, id, content, why)]
+
+        row = tx.get("changes", before[0])
+        if row is None:
+            raise StoreError(transaction.url, "the erasure just written is not there")
+
+        blobs, _ = drop_blobs(tx, blob_digests)
+        return row, len(new), blobs
+
+    row, erased, blobs = core.write(replace)
+    # The erasure is committed: nothing below may raise.
+    core.forget()
+    _, _, content, why, at = row
+    digest = content[:DIGEST_SIZE].hex()
+    remains = core.scrub()
+    return Receipt(entry_id, why, digest, time_of(at), erased, blobs, remains)
+
+
+def _erase_at(
+    transaction: Transaction, place: Any, reason: str, blob_digests: set[bytes]
+) -> tuple[Erasure, bool]:
+    """
+    What is erased at a place, and whether it was not before. Adds the large content
+    that it referred to to *blob_digests*.
+    """
+    tx, url = transaction.tables, transaction.url
+    row = tx.get(ENTRIES.table, place)
+    if row is None:
+        raise ConflictError(place)
+
+    _, id, body, erased, _ = row
+    id = unpack_id(id)
+    whole = canonical(body, BlobReader(partial(read_blob, tx, url)))
+    (message,) = decode_messages([load_json(whole)])
+    if erased is not None:
+        erasure = find_erasure(message)
+        if erasure is None:
+            name = id.decode(errors="replace")
+            raise damage_error(url, f"the entry {name!r} is not a tombstone")
+
+        return erasure, False
+
+    content = content_digest(id, whole)
+    stone = encode_message(make_tombstone(message, content, reason))
+    tx.set(ENTRIES.table, place, body=stone, content=content + seal(id, stone))
+    uses = tx.get("uses", place)
+    if uses is not None:
+        blob_digests.update(split_digests(uses[1]))
+        tx.remove("uses", place, place + 1)
+
+    return Erasure(content, reason), True

@@ -1,0 +1,133 @@
+"""
+The revisions of names: forked, labelled, gone back to and deleted.
+"""
+
+from __future__ import annotations
+
+from conversation_state._identity import new_uuid_number
+from conversation_state.errors import StaleHeadError
+from conversation_state.store._arguments import At, is_expected
+from conversation_state.store._load import load, load_newest
+from conversation_state.store._read_entries import read_digests
+from conversation_state.store._rows import SHIFT, Origin, state_digest
+from conversation_state.store._save import save
+from conversation_state.store._transaction import (
+    Core,
+    Name,
+    Transaction,
+    label_key,
+    now,
+)
+from conversation_state.store._values import Head
+from conversation_state.store._write_rows import (
+    add_label,
+    add_origin,
+    remove_label,
+)
+from conversation_state.store.backend import ConflictError
+
+__all__ = ["delete", "fork", "label", "rollback", "unlabel"]
+
+
+def fork(transaction: Transaction, text: str, new: str, at: At) -> Head:
+    """
+    What `Store.fork` does.
+    """
+    tx = transaction.tables
+    old = transaction.get_revision(transaction.get_name(text), at)
+    existing = transaction.find_name(new)
+    if existing is not None:
+        newest = transaction.get_revision(existing, None)
+        head = transaction.make_head(existing, newest)
+        advice = "Give the fork another name, or delete that one first"
+        raise StaleHeadError(transaction.url, new, 0, head, advice)
+
+    parent = transaction.get_origin(old.origin)
+    origin = Origin(
+        new_uuid_number().to_bytes(16),
+        parent.state,
+        parent.root,
+        old.length,
+        old.ledger_length,
+    )
+    digests = read_digests(tx, transaction.url, old, parent)
+    name = Name(new, tx.new_number())
+    revision = old.resealed(
+        revision=(name.number << SHIFT) + 1,
+        origin=add_origin(tx, origin),
+        digest=state_digest(*digests, origin.digest()),
+        labels=b"",
+        saved_at=now(),
+    )
+    tx.add("names", [name.row()])
+    tx.add("revisions", [revision])
+    return revision.head(new, origin.state_id)
+
+
+def rollback(
+    core: Core, text: str, to: int | str | Head, expecting: Head | int | None
+) -> Head:
+    """
+    What `Store.rollback` does.
+    """
+
+    def go_back() -> Head:
+        with core.read() as transaction:
+            newest = load_newest(transaction, text)
+
+        if not is_expected(newest.head, expecting):
+            raise StaleHeadError(core.url, text, expecting, newest.head)
+
+        with core.read() as transaction:
+            earlier = load(transaction, text, to)
+
+        # Not `Aggregator.rollback` to that state: a name may have had another
+        # conversation meanwhile, whose cost stays in the ledger, too.
+        ledger = newest.state.rollback(0)
+        try:
+            return save(core, text, earlier.join(ledger), newest.head, "")
+        except StaleHeadError as error:
+            if expecting is not None:
+                raise
+
+            raise ConflictError from error
+
+    return core.retry(go_back, name=text)
+
+
+def label(transaction: Transaction, text: str, label_text: str, at: At) -> Head:
+    """
+    What `Store.label` does.
+    """
+    name = transaction.get_name(text)
+    revision = transaction.get_revision(name, at)
+    return add_label(transaction, name, revision, label_text)
+
+
+def unlabel(transaction: Transaction, text: str, label_text: str) -> Head:
+    """
+    What `Store.unlabel` does.
+    """
+    name = transaction.get_name(text)
+    revision = transaction.get_revision(name, label_text)
+    return remove_label(transaction, name, revision, label_text)
+
+
+def delete(transaction: Transaction, text: str, expecting: Head | int | None) -> None:
+    """
+    What `Store.delete` does.
+    """
+    tx = transaction.tables
+    name = transaction.get_name(text)
+    number = name.number
+    if expecting is not None:
+        newest = transaction.get_revision(name, None)
+        head = transaction.make_head(name, newest)
+        if not is_expected(head, expecting):
+            advice = "Look at the head, and pass it as expecting= to delete it"
+            raise StaleHeadError(transaction.url, text, expecting, head, advice)
+
+    tx.remove("names", text, f"{text}\x01")
+    tx.remove("revisions", number << SHIFT, (number + 1) << SHIFT)
+    tx.remove("labels", label_key(number, ""), label_key(number + 1, ""))
+    transaction.forget(text)

@@ -1,0 +1,499 @@
+"""
+Saving: what is new is written, and nothing that others saved is lost.
+
+The fast path is for a state that grew from the head as it was seen last: its new
+rows and a revision are added, on condition that the head is still that one.
+Otherwise the tables are read first, in the transaction that writes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any, NamedTuple
+
+from conversation_state._persistent import Log
+from conversation_state.aggregator import Aggregator
+from conversation_state.errors import StaleHeadError
+from conversation_state.messages import find_erasure
+from conversation_state.store._arguments import check_name, check_state, is_expected
+from conversation_state.store._read_entries import (
+    TableLogRows,
+    find_digest,
+    read_segments,
+)
+from conversation_state.store._rows import (
+    SHIFT,
+    Origin,
+    Revision,
+    damage_error,
+    state_digest,
+)
+from conversation_state.store._transaction import (
+    Core,
+    Name,
+    RememberedHead,
+    Transaction,
+    now,
+)
+from conversation_state.store._values import Head
+from conversation_state.store._write_rows import (
+    add_label,
+    add_origin,
+    add_rows,
+    point_label,
+)
+from conversation_state.store.backend import ConflictError, Reading, Writing
+from conversation_state.store.log import (
+    ENTRIES,
+    LEDGER,
+    Kind,
+    LogDigests,
+    LogRow,
+    MissingRows,
+    Segments,
+    cut_segments,
+    extend_segments,
+    take_newest,
+)
+
+__all__ = ["save", "save_all", "save_within"]
+
+
+def save(
+    core: Core, name: str, state: Aggregator, expecting: Head | int | None, label: str
+) -> Head:
+    """
+    What `Store.save` does.
+    """
+    check_state(name, state, expecting)
+    if label != "":
+        check_name(label, "label")
+
+    changes = core.changes
+    old = core.recall(name, changes)
+    if old is not None and is_expected(old.head, expecting):
+        new = _append_to(core, old, state, label)
+        if new is not None:
+            try:
+                # The bare block: a transaction would take another two microseconds.
+                with core.backend.writing() as tx:
+                    _write_appended(core.url, tx, old, new, changes)
+            except ConflictError:
+                pass
+            else:
+                core.remember(new.head, changes)
+                return new.head.head
+
+        if expecting is not None:
+            # Another save was probably first: look without blocking writers.
+            _check_head(core, name, expecting)
+
+    # Outside of the transaction, so that no other writer waits for it.
+    if _find_nearest(core.recall_all(changes), state) is None:
+        ENTRIES.digest(state.entries)
+        LEDGER.digest(state.ledger)
+
+    return core.write(
+        lambda transaction: _save_checked(transaction, name, state, expecting, label),
+        name=name,
+    )
+
+
+def save_all(
+    core: Core,
+    states: Mapping[str, Aggregator],
+    expecting: Mapping[str, Head | int],
+) -> dict[str, Head]:
+    """
+    What `Store.save_all` does.
+    """
+    for name in expecting:
+        if name not in states:
+            msg = f"expecting has {name!r}, but states has no state of that name"
+            raise ValueError(msg)
+
+    for name, state in states.items():
+        check_state(name, state, expecting.get(name))
+
+    def save_each(transaction: Transaction) -> dict[str, Head]:
+        # In one order, so that of two such saves one waits for the other.
+        return {
+            name: save_within(transaction, name, states[name], expecting.get(name))
+            for name in sorted(states)
+        }
+
+    heads = core.write(save_each, reports_damage=False) if states else {}
+    return {name: heads[name] for name in states}
+
+
+def save_within(
+    transaction: Transaction,
+    name: str,
+    state: Aggregator,
+    expecting: Head | int | None,
+) -> Head:
+    """
+    Save a state together with whatever else the transaction does.
+    """
+    with transaction.report_damage():
+        old = transaction.recall(name)
+        if old is not None and is_expected(old.head, expecting):
+            new = _append_to(transaction.core, old, state, "")
+            if new is not None:
+                url, changes = transaction.url, transaction.changes
+                _write_appended(url, transaction.tables, old, new, changes)
+                transaction.remember(new.head)
+                return new.head.head
+
+        return _save_checked(transaction, name, state, expecting, "")
+
+
+def _check_head(core: Core, text: str, expecting: Head | int) -> None:
+    with core.read() as transaction:
+        _, _, head = _find_head(transaction, text)
+        if not is_expected(head, expecting):
+            raise StaleHeadError(core.url, text, expecting, head)
+
+
+def _find_head(
+    transaction: Transaction, text: str
+) -> tuple[Name | None, Revision | None, Head | None]:
+    name = transaction.find_name(text)
+    newest = None if name is None else transaction.find_newest(name.number)
+    if name is None or newest is None:
+        return name, newest, None
+
+    return name, newest, transaction.make_head(name, newest)
+
+
+# The fast path
+
+
+class _Appended(NamedTuple):
+    """
+    A head that continues another one: what to write for it.
+
+    Attributes:
+        head: The new head.
+
+        entry_rows: The rows of new entries.
+
+        ledger_rows: The rows of new ledger entries.
+
+        label: The label that is to point to it.
+    """
+
+    head: RememberedHead
+    entry_rows: list[LogRow]
+    ledger_rows: list[LogRow]
+    label: str
+
+
+def _append_to(
+    core: Core, old: RememberedHead, state: Aggregator, label: str
+) -> _Appended | None:
+    """
+    What to write where *state* grew from the old head; None if it did not, or if
+    that can't be done without reading.
+    """
+    before, row = old.state, old.revision
+    if before._origin != state._origin or core.is_erasure_lost:
+        return None
+
+    entry_rows = _make_new_rows(ENTRIES, before.entries, state.entries, old.digests[0])
+    ledger_rows = _make_new_rows(LEDGER, before.ledger, state.ledger, old.digests[1])
+    if entry_rows is None or ledger_rows is None or not (entry_rows or ledger_rows):
+        return None
+
+    if (entry_rows and not row.branch) or (ledger_rows and not row.ledger_branch):
+        return None
+
+    erased = core.erased
+    if erased and not erased.keys().isdisjoint(row.id for row in entry_rows):
+        return None
+
+    digests = (
+        entry_rows[-1].digest if entry_rows else old.digests[0],
+        ledger_rows[-1].digest if ledger_rows else old.digests[1],
+    )
+    revision = Revision.sealed(
+        row.revision + 1,
+        row.branch,
+        len(state.entries),
+        row.ledger_branch,
+        len(state.ledger),
+        row.origin,
+        state_digest(*digests, old.origin),
+        label.encode(),
+        now(),
+    )
+    entries, ledger = old.entries, old.ledger
+    if entry_rows:
+        entries = extend_segments(entries, row.branch, revision.length)
+
+    if ledger_rows:
+        ledger = extend_segments(ledger, row.ledger_branch, revision.ledger_length)
+
+    head = revision.head(old.name.text, old.head.state_id)
+    new = RememberedHead(
+        old.name, revision, head, state, entries, ledger, digests, old.origin
+    )
+    return _Appended(new, entry_rows, ledger_rows, label)
+
+
+def _write_appended(
+    url: str, tx: Writing, old: RememberedHead, new: _Appended, changes: int
+) -> None:
+    """
+    Write a head that continues *old*.
+
+    Raises:
+        ConflictError:
+            If that is no longer the head, or there were other than so many
+            *changes* of existing rows.
+    """
+    before, revision = old.revision, new.head.revision
+    tx.add(
+        "revisions",
+        [revision],
+        if_exists=(("revisions", before.revision),),
+        if_absent=(("changes", changes + 1),),
+    )
+    state = new.head.state
+    for kind, log, branch, length, rows in (
+        (ENTRIES, state.entries, before.branch, before.length, new.entry_rows),
+        (
+            LEDGER,
+            state.ledger,
+            before.ledger_branch,
+            before.ledger_length,
+            new.ledger_rows,
+        ),
+    ):
+        if rows:
+            newest = take_newest(log, len(rows))
+            add_rows(tx, kind, branch << SHIFT | length, newest, rows, erased={})
+
+    if new.label:
+        point_label(tx, url, new.label, revision.revision)
+
+
+def _make_new_rows(
+    kind: Kind, before: Log[Any], log: Log[Any], digest: bytes
+) -> list[LogRow] | None:
+    """
+    The rows that *log* has beyond *before*; None if it did not grow from it.
+    """
+    length = len(before)
+    if log is before:
+        return []
+
+    if log.common_prefix(before) != length:
+        return None
+
+    return kind.rows(digest, take_newest(log, len(log) - length))
+
+
+# With a look at the tables
+
+
+def _find_nearest(
+    remembered: Iterable[RememberedHead], state: Aggregator
+) -> RememberedHead | None:
+    """
+    The remembered head that has most in common with *state*.
+    """
+    root = state._origin.root
+    related = [head for head in remembered if head.state._origin.root == root]
+    log = state.entries
+    return max(
+        related, key=lambda head: log.common_prefix(head.state.entries), default=None
+    )
+
+
+def _save_checked(
+    transaction: Transaction,
+    text: str,
+    state: Aggregator,
+    expecting: Head | int | None,
+    label: str,
+) -> Head:
+    transaction.catch_up()
+    core, tx = transaction.core, transaction.tables
+    if core.is_erasure_lost:
+        what = "nothing was saved: the note of an erasure is damaged or missing"
+        raise damage_error(core.url, what)
+
+    name, old, head = _find_head(transaction, text)
+    if not is_expected(head, expecting):
+        raise StaleHeadError(core.url, text, expecting, head)
+
+    nearest = _find_nearest(transaction.recall_all(), state)
+    entry_digests, entries_from = _find_common_start(tx, ENTRIES, state, nearest)
+    ledger_digests, ledger_from = _find_common_start(tx, LEDGER, state, nearest)
+    origin = Origin.of(state)
+    digests = (
+        entry_digests.at(len(state.entries)),
+        ledger_digests.at(len(state.ledger)),
+    )
+    digest = state_digest(*digests, origin.digest())
+    if name is not None and old is not None and head is not None:
+        if digest == old.digest:
+            return add_label(transaction, name, old, label) if label else head
+
+        if expecting is None and not _holds_all(tx, old, entry_digests, ledger_digests):
+            is_related = transaction.get_origin(old.origin).root == origin.root
+            raise _make_stale_error(core.url, text, head, is_related=is_related)
+
+        if not entries_from:
+            entries_from = _find_head_entries(tx, core.url, old, entry_digests)
+
+    if name is None:
+        name = Name(text, tx.new_number())
+        tx.add("names", [name.row()])
+
+    missing = MissingRows.of(entry_digests, TableLogRows(tx, ENTRIES), entries_from)
+    entries = _write_missing(transaction, ENTRIES, state.entries, missing)
+    missing = MissingRows.of(ledger_digests, TableLogRows(tx, LEDGER), ledger_from)
+    ledger = _write_missing(transaction, LEDGER, state.ledger, missing)
+    revision = Revision.sealed(
+        (old.revision if old else name.number << SHIFT) + 1,
+        entries[-1].branch if entries else 0,
+        len(state.entries),
+        ledger[-1].branch if ledger else 0,
+        len(state.ledger),
+        add_origin(tx, origin),
+        digest,
+        label.encode(),
+        now(),
+    )
+    tx.add("revisions", [revision])
+    if label:
+        point_label(tx, core.url, label, revision.revision)
+
+    head = revision.head(text, origin.state_id)
+    if _has_erased_content(core, state):
+        # The state still has content that was erased; what was saved has not.
+        transaction.forget(text)
+    else:
+        transaction.remember(
+            RememberedHead(
+                *(name, revision, head, state, entries, ledger, digests),
+                origin.digest(),
+            )
+        )
+
+    return head
+
+
+def _make_stale_error(
+    url: str, text: str, head: Head, *, is_related: bool
+) -> StaleHeadError:
+    """
+    The error where a state does not hold all that the head does.
+    """
+    if is_related:
+        return StaleHeadError(url, text, None, head)
+
+    advice = (
+        "That is another conversation, with another root: save yours under another "
+        "name; or pass the head as expecting= to replace it"
+    )
+    return StaleHeadError(url, text, None, head, advice)
+
+
+def _has_erased_content(core: Core, state: Aggregator) -> bool:
+    """
+    Whether a state still has content that was erased.
+    """
+    if not core.erased:
+        return False
+
+    return any(
+        id.encode() in core.erased and find_erasure(message) is None
+        for id, message in state.entries
+    )
+
+
+def _find_common_start(
+    tx: Reading, kind: Kind, state: Aggregator, nearest: RememberedHead | None
+) -> tuple[LogDigests, Segments]:
+    """
+    The digests of a log, and where a beginning of it stands that it shares
+    with what is remembered.
+    """
+    log: Log[Any] = state.entries if kind is ENTRIES else state.ledger
+    if nearest is not None:
+        other: Log[Any] = nearest.state.entries
+        segments = nearest.entries
+        if kind is LEDGER:
+            other, segments = nearest.state.ledger, nearest.ledger
+
+        common = log.common_prefix(other)
+        segments = cut_segments(segments, common)
+        if segments:
+            # Rows never change their place, so what is there is what was.
+            digest = find_digest(tx, kind, segments[-1].branch, common)
+            if digest is not None:
+                return LogDigests(kind, log, (common, digest)), segments
+
+    return LogDigests(kind, log), ()
+
+
+def _holds_all(
+    tx: Reading, old: Revision, entry_digests: LogDigests, ledger_digests: LogDigests
+) -> bool:
+    """
+    Whether both logs begin with all that the head has.
+    """
+    for past, branch, length in (
+        (entry_digests, old.branch, old.length),
+        (ledger_digests, old.ledger_branch, old.ledger_length),
+    ):
+        if len(past.log) < length:
+            return False
+
+        if find_digest(tx, past.kind, branch, length) != past.at(length):
+            return False
+
+    return True
+
+
+def _find_head_entries(
+    tx: Reading, url: str, old: Revision, entry_digests: LogDigests
+) -> Segments:
+    """
+    Where the head's entries stand, if the log begins with them.
+    """
+    branch, length = old.branch, old.length
+    if 0 < length <= len(entry_digests.log):
+        digest = find_digest(tx, ENTRIES, branch, length)
+        if digest == entry_digests.at(length):
+            return read_segments(tx, url, branch, length)
+
+    return ()
+
+
+def _write_missing(
+    transaction: Transaction, kind: Kind, log: Log[Any], missing: MissingRows
+) -> Segments:
+    """
+    Write what is missing; where the log stands then.
+    """
+    tx = transaction.tables
+    segments, rows, extends_branch = missing
+    if not rows:
+        return segments
+
+    start = segments[-1].stop if segments else 0
+    branch = segments[-1].branch if segments else 0
+    if not extends_branch:
+        parent, branch = branch, tx.new_number()
+        tx.add("branches", [(branch, parent, start)])
+        tx.add("starts", [(rows[0].digest, branch)])
+
+    new = take_newest(log, len(rows))
+    add_rows(
+        tx, kind, branch << SHIFT | start, new, rows, erased=transaction.core.erased
+    )
+    return extend_segments(segments, branch, len(log))

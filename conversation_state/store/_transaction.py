@@ -1,0 +1,575 @@
+"""
+One transaction of a store, given to every verb; and what a store remembers.
+
+A store remembers, for the names it used last, their heads and states. That is
+only ever a guess: others may have saved since, and every use is checked against
+the tables, in the transaction that acts on it.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from difflib import get_close_matches
+from types import TracebackType
+from typing import Any, NamedTuple, Self, TypeVar
+
+from conversation_state.aggregator import Aggregator
+from conversation_state.errors import NotSavedError, StoreError
+from conversation_state.store._arguments import At
+from conversation_state.store._rows import (
+    SHIFT,
+    UNREADABLE,
+    Origin,
+    Revision,
+    damage_error,
+    read_revision,
+    seal,
+    seal_change,
+    split_labels,
+)
+from conversation_state.store._values import Head
+from conversation_state.store.backend import Backend, ConflictError, Reading, Row
+from conversation_state.store.log import DIGEST_SIZE, Segments
+
+__all__ = [
+    "Core",
+    "Name",
+    "RememberedHead",
+    "Transaction",
+    "label_key",
+    "name_digest",
+    "now",
+]
+
+T = TypeVar("T")
+
+# How often a transaction begins again after a conflict.
+ATTEMPTS = 100
+
+# Among how many names a misspelt one is looked for.
+_SUGGESTIONS_FROM = 1000
+
+
+class Name(NamedTuple):
+    """
+    A name and its number in the tables.
+    """
+
+    text: str
+    number: int
+
+    def row(self) -> tuple[str, int, bytes]:
+        """
+        Its row.
+        """
+        return self.text, self.number, name_digest(self.text, self.number)
+
+
+def name_digest(text: str, number: int) -> bytes:
+    """
+    The digest that detects damage in the row of a name.
+    """
+    return seal(text.encode(), number.to_bytes(8))
+
+
+class RememberedHead(NamedTuple):
+    """
+    The head of a name as this store saw it last, and its state.
+
+    Attributes:
+        name: The name.
+
+        revision: The head's row.
+
+        head: The same for users.
+
+        state: The state.
+
+        entries: Where its entries stand.
+
+        ledger: Where its ledger stands.
+
+        digests: Those of both logs.
+
+        origin: The digest of its origin.
+    """
+
+    name: Name
+    revision: Revision
+    head: Head
+    state: Aggregator
+    entries: Segments
+    ledger: Segments
+    digests: tuple[bytes, bytes]
+    origin: bytes
+
+
+_NOTHING: tuple[int, None] = -1, None
+
+
+class Core:
+    """
+    A backend, and what the store remembers of it.
+
+    Thread-safe without a lock: each step changes one thing, and everything
+    remembered has the number of changes for which it holds. So an interrupt at any
+    moment, or a fork while another thread is here, leaves nothing locked.
+
+    Attributes:
+        backend: Keeps the rows.
+
+        erased: Why each entry was erased, by identity, as far as is known. It
+            only grows.
+
+        changes: How many changes to existing rows are known.
+
+        is_erasure_lost: Whether the note of one is damaged or missing: then
+            nothing is saved, since what was erased could come back.
+    """
+
+    def __init__(self, backend: Backend, kept: int) -> None:
+        self.backend = backend
+        self.url = backend.url
+        self.erased: dict[bytes, str] = {}
+        self.changes = 0
+        self.is_erasure_lost = False
+        self._kept = kept
+        # In order of use: what was used last stands last.
+        self._heads: dict[str, tuple[int, RememberedHead]] = {}
+
+    # What is remembered
+
+    def recall(self, name: str, changes: int) -> RememberedHead | None:
+        """
+        The head of *name* as it was seen last; None if there were other than
+        *changes* changes since or before.
+        """
+        valid_for, head = self._heads.get(name, _NOTHING)
+        return head if valid_for == changes == self.changes else None
+
+    def recall_all(self, changes: int) -> Iterable[RememberedHead]:
+        """
+        Every head that is remembered; none as above.
+        """
+        if changes != self.changes:
+            return []
+
+        every = list(self._heads.values())
+        return [head for valid_for, head in every if valid_for == changes]
+
+    def remember(self, head: RememberedHead, changes: int) -> None:
+        """
+        Remember a head that was read when *changes* changes were known.
+        """
+        if changes != self.changes or not self._kept:
+            return
+
+        name = head.name.text
+        valid_for, old = self._heads.pop(name, _NOTHING)
+        # Of two threads that read the same name, the slower one may know less.
+        # Where both are here at once that one may win: the next use reads what
+        # is new once more.
+        if (
+            old is not None
+            and valid_for == changes
+            and old.revision.revision > head.revision.revision
+        ):
+            head = old
+
+        self._heads[name] = changes, head
+        if len(self._heads) > self._kept:
+            # A copy, since other threads may change it meanwhile.
+            for oldest in list(self._heads)[: -self._kept]:
+                self._heads.pop(oldest, None)
+
+    def forget(self, name: str | None = None) -> None:
+        """
+        Remember nothing of a name, or of all.
+        """
+        if name is None:
+            self._heads.clear()
+        else:
+            self._heads.pop(name, None)
+
+    def catch_up(self, tx: Reading) -> int:
+        """
+        Learn what rows were changed by others, and forget what they were; how
+        many changes are known now.
+        """
+        changes = self.changes
+        new = tx.scan("changes", changes + 1, None)
+        if new:
+            if not _are_complete(new, changes):
+                self.is_erasure_lost = True
+
+            # Before the number of changes: with the number alone, another thread
+            # would save what was erased.
+            self.erased.update(
+                {entry: reason for _, entry, _, reason, _ in new if entry}
+            )
+            changes = new[-1][0]
+            # Of two threads here at once the slower one may set it back: it then
+            # learns the same once more.
+            if changes > self.changes:
+                self.changes = changes
+                self._heads.clear()
+
+        return changes
+
+    def scrub(self) -> str:
+        """
+        Make what was removed unreadable; why a copy may remain if that can't be
+        done now, and "" otherwise.
+
+        Does not raise: whatever was removed is removed.
+        """
+        try:
+            self.backend.scrub()
+        except (StoreError, ConflictError) as error:
+            why = getattr(error, "problem", str(error))
+            return (
+                "a copy may remain in a file until collect_garbage(vacuum=True) has "
+                f"succeeded: {why}"
+            )
+
+        return ""
+
+    # Transactions
+
+    def read(self) -> Transaction:
+        """
+        A transaction that reads, for a `with` statement.
+        """
+        return Transaction(self, self.backend.reading())
+
+    def write(
+        self,
+        work: Callable[[Transaction], T],
+        *,
+        name: str | None = None,
+        reports_damage: bool = True,
+    ) -> T:
+        """
+        The result of *work*, whose changes all happen, or none if it raises.
+
+        It is called again, in a new transaction, after a conflict.
+
+        Args:
+            work: Called with the transaction.
+
+            name: The only name that *work* changes, if that is so: what is
+                remembered of others outlasts a conflict.
+
+            reports_damage: See `Transaction`.
+
+        Raises:
+            StoreError:
+                If the store can't be written. Nothing was.
+        """
+        is_retry = False
+
+        def attempt() -> T:
+            nonlocal is_retry
+
+            # What is remembered may have caused the conflict: two names may
+            # continue one branch.
+            transaction = Transaction(
+                self,
+                self.backend.writing(),
+                trusts_memory=not is_retry,
+                reports_damage=reports_damage,
+            )
+            is_retry = True
+            with transaction:
+                return work(transaction)
+
+        return self.retry(attempt, name=name)
+
+    def retry(self, attempt: Callable[[], T], *, name: str | None = None) -> T:
+        """
+        The result of *attempt*, which is called again after a `ConflictError`.
+
+        Raises:
+            StoreError:
+                If each of a hundred attempts met a conflict.
+        """
+        for _ in range(ATTEMPTS):
+            try:
+                return attempt()
+            except ConflictError:
+                self.forget(name)
+
+        what = f"gave up after {ATTEMPTS} conflicting writes"
+        raise StoreError(self.url, f"{what}; retry, or reduce concurrent writers")
+
+
+class Transaction:
+    """
+    One block of a backend, for every verb that takes part in it.
+
+    What its verbs learn is remembered when it has ended without an error.
+
+    Args:
+        core: The backend, and what is remembered.
+
+        block: The block, which the transaction enters and leaves.
+
+        trusts_memory: Whether a save may build on what is remembered without
+            reading it again.
+
+        reports_damage: Whether errors of reading rows become a `StoreError` when
+            they leave the transaction. False where a caller's code runs in it,
+            whose own errors are not to be taken for damage.
+
+    Attributes:
+        tables: The rows.
+
+        changes: How many changes to existing rows are known.
+    """
+
+    __slots__ = (
+        "_block",
+        "_learned",
+        "_reports_damage",
+        "_trusts_memory",
+        "changes",
+        "core",
+        "tables",
+        "url",
+    )
+
+    # Writing, in a transaction that writes.
+    tables: Any
+
+    def __init__(
+        self,
+        core: Core,
+        block: AbstractContextManager[Reading],
+        *,
+        trusts_memory: bool = True,
+        reports_damage: bool = True,
+    ) -> None:
+        self.core = core
+        self.url = core.url
+        self.changes = core.changes
+        self._block = block
+        self._trusts_memory = trusts_memory
+        self._reports_damage = reports_damage
+        self._learned: dict[str, RememberedHead | None] = {}
+
+    def __enter__(self) -> Self:
+        self.tables = self._block.__enter__()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._block.__exit__(kind, error, trace)
+        if error is not None:
+            if self._reports_damage:
+                self._raise_damage(error)
+
+            return
+
+        for name, head in self._learned.items():
+            if head is None:
+                self.core.forget(name)
+            else:
+                self.core.remember(head, self.changes)
+
+    @contextmanager
+    def report_damage(self) -> Iterator[None]:
+        """
+        Raise errors of reading rows as a `StoreError`.
+        """
+        try:
+            yield
+        except Exception as error:
+            self._raise_damage(error)
+            raise
+
+    def _raise_damage(self, error: BaseException) -> None:
+        if isinstance(error, UNREADABLE) and not isinstance(error, StoreError):
+            what = f"some rows are not what a store writes ({error})"
+            raise damage_error(self.url, what) from error
+
+    # What is remembered
+
+    def catch_up(self) -> None:
+        """
+        Read which rows others changed, and forget what they were.
+        """
+        self.changes = self.core.catch_up(self.tables)
+
+    def recall(self, name: str) -> RememberedHead | None:
+        """
+        The head of *name* as it was seen last, here or before; None if it is not
+        remembered, or not trusted.
+        """
+        if not self._trusts_memory:
+            return None
+
+        if name in self._learned:
+            return self._learned[name]
+
+        return self.core.recall(name, self.changes)
+
+    def recall_all(self) -> Iterable[RememberedHead]:
+        """
+        Every head that was remembered before.
+        """
+        return self.core.recall_all(self.changes)
+
+    def remember(self, head: RememberedHead) -> None:
+        """
+        Remember a head from the end of the transaction on.
+        """
+        self._learned[head.name.text] = head
+
+    def forget(self, name: str) -> None:
+        """
+        Forget a name.
+        """
+        self._learned[name] = None
+
+    # Names and revisions
+
+    def find_name(self, name: str) -> Name | None:
+        """
+        A name and its number; None if nothing is saved under it.
+        """
+        row = self.tables.get("names", name)
+        if row is None:
+            return None
+
+        found = Name(name, row[1])
+        if row != found.row():
+            # A damaged number would lead to what another name has.
+            raise damage_error(self.url, f"the row of the name {name!r} is not whole")
+
+        return found
+
+    def get_name(self, name: str) -> Name:
+        """
+        A name that must exist.
+
+        Raises:
+            NotSavedError:
+                If nothing is saved under it.
+        """
+        found = self.find_name(name)
+        if found is None:
+            others = self.tables.scan(
+                "names", None, None, columns=("name",), limit=_SUGGESTIONS_FROM
+            )
+            near = get_close_matches(name, [other for (other,) in others])
+            raise NotSavedError(self.url, "name", name, tuple(near))
+
+        return found
+
+    def find_newest(self, number: int) -> Revision | None:
+        """
+        The newest revision of a name.
+        """
+        row = self.find_newest_row(number)
+        return None if row is None else read_revision(row, self.url)
+
+    def find_newest_row(self, number: int) -> Row | None:
+        """
+        The row of that revision, which may be damaged.
+        """
+        low, high = number << SHIFT, (number + 1) << SHIFT
+        rows = self.tables.scan("revisions", low, high, limit=1, backwards=True)
+        return rows[0] if rows else None
+
+    def get_revision(self, name: Name, at: At) -> Revision:
+        """
+        One revision of a name.
+
+        Raises:
+            NotSavedError:
+                If there is no such revision.
+        """
+        if at is None:
+            newest = self.find_newest(name.number)
+            if newest is None:
+                raise damage_error(self.url, f"{name.text!r} has no revisions")
+
+            return newest
+
+        number = at.revision if isinstance(at, Head) else at
+        if isinstance(number, str):
+            found = self.tables.get("labels", label_key(name.number, number))
+            key = None if found is None else found[1]
+        else:
+            key = name.number << SHIFT | number if 0 < number < 1 << SHIFT else None
+
+        row = None if key is None else self.tables.get("revisions", key)
+        if row is None:
+            what = "label" if isinstance(number, str) else "revision"
+            raise NotSavedError(self.url, what, number)
+
+        revision = read_revision(row, self.url)
+        if isinstance(number, str) and not (
+            revision.revision >> SHIFT == name.number
+            and number in split_labels(revision.labels)
+        ):
+            what = f"the label {number!r} points to a revision without it"
+            raise damage_error(self.url, what)
+
+        if isinstance(at, Head) and at.digest != revision.digest.hex():
+            raise NotSavedError(self.url, "revision", str(at))
+
+        return revision
+
+    def get_origin(self, number: int) -> Origin:
+        """
+        An origin by its number.
+        """
+        row = self.tables.get("origins", number)
+        if row is None:
+            raise damage_error(self.url, f"the origin {number} is missing")
+
+        try:
+            return Origin.of_row(row)
+        except UNREADABLE as error:
+            raise damage_error(self.url, f"the origin {number} is not whole") from error
+
+    def make_head(self, name: Name, revision: Revision) -> Head:
+        """
+        A revision, for users.
+        """
+        return revision.head(name.text, self.get_origin(revision.origin).state_id)
+
+
+def _are_complete(rows: list[tuple[Any, ...]], changes: int) -> bool:
+    """
+    Whether rows of ``changes`` are what was written, and none is missing that
+    came after *changes* of them.
+    """
+    try:
+        return all(
+            row[0] == number and row[2][-DIGEST_SIZE:] == seal_change(*row)
+            for number, row in enumerate(rows, changes + 1)
+        )
+    except UNREADABLE:
+        return False
+
+
+def label_key(number: int, label: str) -> bytes:
+    """
+    The key of a label: a name's number, so that they are together, and it.
+    """
+    return number.to_bytes(8) + label.encode()
+
+
+def now() -> int:
+    """
+    Milliseconds since 1970.
+    """
+    return time.time_ns() // 1_000_000

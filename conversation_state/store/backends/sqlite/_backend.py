@@ -1,0 +1,490 @@
+"""
+A store in one file, through the standard library's sqlite3.
+
+Each block acquires a connection and releases it at its end, most recently used
+first: so a program of one thread has one, whose statements stay prepared, and
+readers wait for no other block. Blocks that write queue up in this process: that
+is faster than to wait for SQLite's own lock, which keeps them apart.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import sqlite3
+import stat
+import time
+from collections import deque
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from pathlib import Path
+from threading import get_ident
+from typing import NamedTuple
+from weakref import finalize
+
+from conversation_state.errors import StoreError
+from conversation_state.store.backend import SCHEMA_VERSION, Row
+from conversation_state.store.backends._fork_safety import (
+    check_process,
+    renew_in_children,
+)
+from conversation_state.store.backends._permits import OneAtATime
+from conversation_state.store.backends._sql import NUMBERS, numbers_problem
+from conversation_state.store.backends.sqlite._block import (
+    SQLITE,
+    Block,
+    is_in_transaction,
+)
+from conversation_state.store.backends.sqlite._connection import Connection, connections
+from conversation_state.store.backends.sqlite._errors import (
+    CANT_OPEN,
+    DAMAGED,
+    EXPLANATIONS,
+    NO_DATABASE,
+    explain_error,
+    is_inaccessible,
+)
+
+__all__ = ["APPLICATION_ID", "SqliteBackend", "SqliteOptions"]
+
+# "cvst": tells `file` and us that a database is one of ours.
+APPLICATION_ID = 0x63767374
+
+_CONNECTIONS_KEPT = 8
+
+_BUSY_THREAD = (
+    "another thread of this program has been writing for longer than timeout_s; try "
+    "again, or raise it in the URL (?timeout_s=60)"
+)
+# How long the write-ahead log gets before it is copied into the file: 16 MB.
+_WAL_PAGES = 4000
+
+
+class SqliteOptions(NamedTuple):
+    """
+    The options of a URL.
+
+    Attributes:
+        synchronous: ``normal`` or ``full``: what a power cut may cost.
+
+        timeout_s: How long to wait for other processes that write.
+
+        mode: ``rw``, or ``ro`` for reading only.
+    """
+
+    synchronous: str = "normal"
+    timeout_s: float = 30.0
+    mode: str = "rw"
+
+
+# SQLite stores these statements verbatim.
+_CREATE = (*SQLITE.create(), "CREATE TABLE numbers (last INTEGER NOT NULL)")
+_SCHEMA = "SELECT name, tbl_name, sql FROM sqlite_master WHERE type = 'table'"
+
+
+def _schema_problems(there: Sequence[Row]) -> list[str]:
+    """
+    What is wrong with the schema of a file. SQLite itself accepts a table name that
+    differs in case, and loses the table when it rewrites the file.
+    """
+    missing = []
+    for statement in _CREATE:
+        name = statement.split()[2]
+        if (name, name, statement) not in there:
+            missing.append(name)
+
+    if not missing:
+        return []
+
+    return [f"the schema is not what was created, at the tables {', '.join(missing)}"]
+
+
+def _first_schema(connection: sqlite3.Connection) -> None:
+    for statement in _CREATE:
+        connection.execute(statement)
+
+    connection.execute("INSERT INTO numbers VALUES (0)")
+
+
+# Step i makes schema i + 1 of schema i, and runs in one transaction with all
+# that follow. Steps stay as they were released: each file passes them once.
+STEPS: tuple[Callable[[sqlite3.Connection], None], ...] = (_first_schema,)
+
+_MAGIC = b"SQLite format 3\0"
+# The size of the smallest database, of one page.
+_SMALLEST_FILE = 512
+
+
+class SqliteBackend:
+    """
+    Tables in a file.
+
+    Durable in WAL mode: what was saved survives the process being killed at
+    any moment. With ``synchronous=normal`` a power cut may take the newest
+    saves with it, and never damages older ones; with ``full`` it takes none.
+
+    Raises:
+        StoreError:
+            If the file can't be opened, or is not one of ours, or was made by
+            a newer version.
+    """
+
+    def __init__(self, path: str, options: SqliteOptions, *, url: str = "") -> None:
+        self.url = url or f"sqlite:///{path}"
+        self.timeout_s = options.timeout_s
+        self.may_write = options.mode != "ro"
+        self._path = Path(path).absolute()
+        self._file = str(self._path)
+        self._options = options
+        self._is_closed = False
+        self._identity: tuple[int, int] | None = None
+        self._open_pool()
+        renew_in_children(self)
+        self._check_file()
+        try:
+            connection = self.acquire()
+            try:
+                self._prepare_schema(connection)
+            except BaseException:
+                connection.close()
+                raise
+        except sqlite3.Error as error:
+            raise explain_error(self.url, error) from error
+        except UnicodeDecodeError as error:
+            # In SQLite's own message, which cites the schema.
+            raise StoreError(self.url, DAMAGED) from error
+
+        try:
+            there = self._path.stat()
+        except OSError as error:  # it was removed since
+            raise StoreError(self.url, f"{CANT_OPEN} ({error})") from error
+
+        self._identity = connection.file_id = there.st_dev, there.st_ino
+        self._check_links(there)
+        self.release(connection)
+
+    def _open_pool(self) -> None:
+        self._idle: deque[Connection] = deque()
+        self._writers = OneAtATime()
+        # Closes what is open, when the store is gone or the program ends.
+        self._closing = finalize(self, _close_all, self._idle)
+
+    def renew(self) -> None:
+        """
+        Leave the parent's connections to it, after `os.fork`.
+        """
+        self._closing.detach()
+        self._open_pool()
+
+    def _check_file(self) -> None:
+        try:
+            there = self._path.stat()
+        except FileNotFoundError:
+            return
+        except (OSError, ValueError) as error:
+            raise StoreError(self.url, f"{CANT_OPEN} ({error})") from error
+
+        self._identity = there.st_dev, there.st_ino
+        if not stat.S_ISREG(there.st_mode):
+            is_folder = stat.S_ISDIR(there.st_mode)
+            what = "a directory" if is_folder else "a device, a pipe or a socket"
+            raise StoreError(self.url, f"this is {what}; give the path of a file")
+
+        self._check_links(there)
+        # SQLite checks larger files. Closing a file releases all locks that the
+        # process has on it, those of other stores too, on POSIX systems.
+        if 0 < there.st_size < _SMALLEST_FILE:
+            self._check_header()
+
+    def _check_links(self, there: os.stat_result) -> None:
+        # SQLite finds the log beside a file by the file's name: what is saved
+        # under one name is not seen under another, and may overwrite it later.
+        if there.st_nlink > 1:
+            raise StoreError(
+                self.url,
+                f"the file has {there.st_nlink} names (hard links), and each would be "
+                "a store of its own; remove the others, or copy the file and open the "
+                "copy",
+            )
+
+    def _check_header(self) -> None:
+        try:
+            start = self._path.read_bytes()
+        except OSError as error:
+            raise StoreError(self.url, f"{CANT_OPEN} ({error})") from error
+
+        # SQLite itself takes a file of a few bytes for an empty one.
+        is_ours = start.startswith(_MAGIC)
+        why = EXPLANATIONS[sqlite3.SQLITE_CORRUPT] if is_ours else NO_DATABASE
+        raise StoreError(self.url, why)
+
+    def _open_connection(self) -> Connection:
+        connections.check_may_open(self.url, self._file, self._identity)
+        mode = "rwc" if self.may_write else "ro"
+        connection = sqlite3.connect(
+            f"{self._path.as_uri()}?mode={mode}",
+            uri=True,
+            timeout=self._options.timeout_s,
+            isolation_level=None,
+            check_same_thread=False,
+            factory=Connection,
+        )
+        connection.file_id = self._identity
+        connection.pool = self._idle
+        try:
+            connection.execute(f"PRAGMA synchronous = {self._options.synchronous}")
+            # Consecutive saves rewrite mostly the same pages: a longer log is copied,
+            # and synced, less often.
+            connection.execute(f"PRAGMA wal_autocheckpoint = {_WAL_PAGES}").fetchall()
+            # What is removed is overwritten: costs nothing where all is added.
+            connection.execute("PRAGMA secure_delete = ON").fetchall()
+        except BaseException:
+            connection.close()
+            raise
+
+        return connection
+
+    def _prepare_schema(self, connection: sqlite3.Connection) -> None:
+        """
+        Make sure that this is a file of ours, and of this version's schema.
+        """
+        # In one transaction: another process may make the tables between two looks.
+        connection.execute("BEGIN")
+        try:
+            version = self._read_version(connection)
+        finally:
+            connection.rollback()
+
+        if version < SCHEMA_VERSION:
+            if not self.may_write:
+                what = "nothing has been saved there, or only by an older version"
+                raise StoreError(self.url, f"{what}; open it once without ?mode=ro")
+
+            self._enable_wal(connection)
+            connection.execute("BEGIN IMMEDIATE")
+            try:
+                # Another process may have been first.
+                version = self._read_version(connection)
+                for step in STEPS[version:]:
+                    step(connection)
+
+                connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
+                connection.execute(f"PRAGMA user_version = {len(STEPS)}")
+                connection.execute("COMMIT")
+            except BaseException:
+                connection.rollback()
+                raise
+
+    def _enable_wal(self, connection: sqlite3.Connection) -> None:
+        until = time.monotonic() + self._options.timeout_s
+        while True:
+            try:
+                connection.execute("PRAGMA journal_mode = WAL").fetchall()
+            except sqlite3.OperationalError as error:
+                # Two processes that ask this of a new file at one moment are both
+                # refused at once, since waiting would be a deadlock.
+                is_busy = error.sqlite_errorcode & 0xFF == sqlite3.SQLITE_BUSY
+                if not is_busy or time.monotonic() > until:
+                    raise
+
+                time.sleep(random.uniform(0.001, 0.02))  # noqa: S311 - no secret
+            else:
+                return
+
+    def _read_version(self, connection: sqlite3.Connection) -> int:
+        (application,) = connection.execute("PRAGMA application_id").fetchone()
+        (version,) = connection.execute("PRAGMA user_version").fetchone()
+        (tables,) = connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
+        if application != APPLICATION_ID and (tables or application or version):
+            what = "this database belongs to another program; give another path"
+            raise StoreError(self.url, what)
+
+        if version > SCHEMA_VERSION:
+            raise StoreError(
+                self.url,
+                f"this file has schema {version}, and this version of "
+                f"conversation_state knows up to {SCHEMA_VERSION}; upgrade it",
+            )
+
+        return int(version)
+
+    def enter_write_queue(self, block: Block) -> None:
+        """
+        Wait until no other thread of this process writes.
+
+        Raises:
+            StoreError:
+                If that takes too long.
+        """
+        if not self._writers.enter(block, self.timeout_s):
+            raise StoreError(self.url, _BUSY_THREAD)
+
+    def leave_write_queue(self, block: Block) -> None:
+        """
+        The other end of `enter_write_queue`.
+        """
+        self._writers.leave(block)
+
+    def check_same_file(self, *, is_writing: bool) -> None:
+        """
+        Check that the path still names the file that is open.
+        """
+        # What is written into a removed file is lost when it is closed, and what
+        # is read there is old.
+        try:
+            there = os.stat(self._file)  # noqa: PTH116 - a third of the time
+        except OSError as error:
+            what = (
+                f"the file is missing; put it back, or open the store again ({error})"
+            )
+            raise StoreError(self.url, what) from error
+
+        if (there.st_dev, there.st_ino) != self._identity:
+            what = "the file was replaced by another one"
+            raise StoreError(
+                self.url, f"{what}; open the store again, or put the first one back"
+            )
+
+        if is_writing:
+            self._check_links(there)
+
+    def acquire(self) -> Connection:
+        """
+        A connection that no other block uses.
+        """
+        if self._is_closed:
+            raise StoreError(self.url, "this store was closed; open it again")
+
+        while True:
+            if connections.forking:
+                connections.wait_for_fork()
+
+            try:
+                connection = self._idle.pop()
+            except IndexError:
+                connection = self._open_connection()
+
+            connection.user = get_ident()
+            # A fork that began before that line may not have seen who uses it.
+            if not connections.forking or not connections.is_fork_near():
+                return connection
+
+            self.release(connection)
+
+    def release(self, connection: Connection) -> None:
+        """
+        The other end of `acquire`.
+        """
+        if connection.is_inherited:
+            return
+
+        is_one_too_many = len(self._idle) >= _CONNECTIONS_KEPT
+        if (
+            self._is_closed
+            or is_one_too_many
+            or not connection.is_reusable
+            or is_in_transaction(connection)
+        ):
+            connection.close()
+        else:
+            connection.was_used = True
+            connection.user = 0
+            self._idle.append(connection)
+
+    def reopen(self) -> None:
+        """
+        Make the next block open the file with the rights it has now.
+        """
+        _close_all(self._idle)
+        # SQLite gave -wal and -shm the rights that the file had then.
+        for suffix in ("-wal", "-shm"):
+            with suppress(OSError):  # it is not there, or another user's
+                beside = self._path.with_name(f"{self._path.name}{suffix}")
+                rights = stat.S_IMODE(self._path.stat().st_mode)
+                if stat.S_IMODE(beside.stat().st_mode) != rights:
+                    beside.chmod(rights)
+
+    def reading(self) -> Block:
+        """
+        A block that reads.
+        """
+        return Block(self, is_writing=False)
+
+    def writing(self) -> Block:
+        """
+        A block that writes.
+        """
+        return Block(self, is_writing=True)
+
+    def scrub(self) -> None:
+        """
+        Empty the write-ahead log, which has pages as they were.
+
+        Raises:
+            StoreError:
+                If others are in the way for longer than *timeout_s*.
+        """
+        with self._open_bare_block() as block:
+            if not block.empty_log():
+                raise StoreError(self.url, self._describe_remaining_log())
+
+    def vacuum(self) -> None:
+        """
+        Rewrite the file, and empty the write-ahead log.
+
+        Raises:
+            StoreError:
+                If others are in the way for longer than *timeout_s*.
+        """
+        with Block(self, is_writing=True, has_transaction=False) as block:
+            block.run("VACUUM")
+            if not block.empty_log():
+                raise StoreError(self.url, self._describe_remaining_log())
+
+    def _describe_remaining_log(self) -> str:
+        return (
+            "what was removed is still in the log, because others have been reading "
+            f"or copying {self._path.name}-wal for longer than timeout_s; try again "
+            "when they are done"
+        )
+
+    def problems(self) -> list[str]:
+        """
+        What SQLite itself finds wrong with the file.
+
+        Raises:
+            StoreError:
+                If it can't be read now, which is no damage of the file.
+        """
+        try:
+            with self._open_bare_block() as block:
+                found = block.run("PRAGMA integrity_check")
+                schema = block.run(_SCHEMA)
+                numbers = block.run(NUMBERS)
+        except StoreError as error:
+            cause = error.__cause__
+            if not isinstance(cause, sqlite3.DatabaseError) or is_inaccessible(cause):
+                raise
+
+            return [str(cause)]
+
+        problems = [] if found == [("ok",)] else [str(what) for (what,) in found]
+        problems += _schema_problems(schema)
+        return problems + numbers_problem(*numbers[0])
+
+    def _open_bare_block(self) -> Block:
+        return Block(self, is_writing=False, has_transaction=False)
+
+    def close(self) -> None:
+        """
+        Close all connections; the last one leaves a single file behind.
+        """
+        self._is_closed = True
+        check_process()
+        self._closing()
+
+
+def _close_all(idle: deque[Connection]) -> None:
+    while idle:
+        with suppress(IndexError):  # another thread took the last one
+            idle.pop().close()

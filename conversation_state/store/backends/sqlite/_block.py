@@ -1,0 +1,377 @@
+"""
+Blocks of a store in one file: a transaction each.
+"""
+
+from __future__ import annotations
+
+import random
+import sqlite3
+import time
+from collections.abc import Sequence
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Self
+
+from conversation_state.errors import StoreError
+from conversation_state.store.backend import ConflictError, Key, Row
+from conversation_state.store.backends._fork_safety import (
+    BLOCK_ABANDONED,
+    check_process,
+)
+from conversation_state.store.backends._sql import Dialect
+from conversation_state.store.backends.sqlite._connection import FORKED, Connection
+from conversation_state.store.backends.sqlite._errors import (
+    DAMAGED,
+    explain_error,
+    is_read_only,
+)
+from conversation_state.store.backends.sqlite._fast_save import (
+    AddArguments,
+    is_entry_row,
+    is_revision_row,
+    save_in_one_statement,
+)
+
+if TYPE_CHECKING:
+    from conversation_state.store.backends.sqlite._backend import SqliteBackend
+
+__all__ = ["SQLITE", "Block", "is_in_transaction"]
+
+SQLITE = Dialect(
+    "?",
+    (("integer", "INTEGER"), ("text", "TEXT"), ("bytes", "BLOB")),
+    small=" WITHOUT ROWID",
+)
+
+
+def is_in_transaction(connection: sqlite3.Connection) -> bool:
+    """
+    Whether a transaction is open.
+    """
+    try:
+        return connection.in_transaction
+    except sqlite3.ProgrammingError:
+        return False  # the collector of garbage was there first
+
+
+class Block:
+    """
+    A transaction of one thread, and the connection that it acquired.
+
+    One that writes has its turn among the threads of this process. It begins
+    where it is first parameters for more than to add the two rows that are most
+    saves: these wait for its end, and are one statement.
+
+    Args:
+        backend: Lends the connection.
+
+        is_writing: Whether it writes.
+
+        has_transaction: False for statements that must be outside of one.
+    """
+
+    __slots__ = (
+        "__weakref__",
+        "_backend",
+        "_connection",
+        "_entry_row",
+        "_is_bare",
+        "_is_begun",
+        "_is_writing",
+        "_revision_row",
+    )
+
+    _connection: Connection | None
+    _revision_row: AddArguments | None
+    _entry_row: AddArguments | None
+
+    def __init__(
+        self, backend: SqliteBackend, *, is_writing: bool, has_transaction: bool = True
+    ) -> None:
+        self._backend = backend
+        self._is_writing = is_writing
+        self._is_bare = not has_transaction
+        self._is_begun = self._is_bare or not is_writing
+        self._revision_row = self._entry_row = None
+        self._connection = None
+
+    def __enter__(self) -> Self:
+        backend = self._backend
+        check_process()
+        # All of it in here: an interrupt may come as soon as a call has returned.
+        try:
+            if self._is_writing:
+                backend.enter_write_queue(self)
+
+            backend.check_same_file(is_writing=self._is_writing)
+            self._connection = connection = backend.acquire()
+            if not (self._is_writing or self._is_bare):
+                connection.execute("BEGIN")
+        except BaseException as error:
+            self.end(error)
+            raise
+
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.end(error)
+
+    def __del__(self) -> None:
+        # Dropped before its end was reached. The connection alone would stay open
+        # until garbage is collected, since it refers to itself.
+        if getattr(self, "_connection", None) is not None:
+            self.abandon()
+
+    def end(self, error: BaseException | None) -> None:
+        """
+        Commit, or roll back, and let others go on.
+
+        Raises:
+            StoreError:
+                If SQLite refuses, or refused with *error*.
+
+            ConflictError:
+                If another try with another connection may succeed.
+        """
+        backend, connection = self._backend, self._connection
+        try:
+            self._commit_or_roll_back(error)
+        finally:
+            try:
+                self._connection = None
+                if connection is not None:
+                    backend.release(connection)
+            finally:
+                if self._is_writing:
+                    backend.leave_write_queue(self)
+
+    def _commit_or_roll_back(self, error: BaseException | None) -> None:
+        backend, connection = self._backend, self._connection
+        if connection is None:
+            if error is None or isinstance(error, sqlite3.ProgrammingError):
+                raise StoreError(backend.url, BLOCK_ABANDONED)
+
+            if isinstance(error, sqlite3.Error):  # there was none to be had
+                raise explain_error(backend.url, error) from error
+        elif connection.is_inherited:
+            if error is None:
+                raise StoreError(backend.url, FORKED)
+        elif error is None:
+            try:
+                self._commit_transaction(connection)
+            except sqlite3.Error as refused:
+                raise self._explain_error(connection, refused) from refused
+            finally:
+                self._roll_back_transaction()
+        else:
+            self._roll_back_transaction()
+            if isinstance(error, sqlite3.Error):
+                raise self._explain_error(connection, error) from error
+
+    def abandon(self) -> None:
+        """
+        Take back what was done in a block whose end was never reached, because
+        the thread was interrupted between two steps.
+        """
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            connection.close()
+
+    def _explain_error(self, connection: Connection, error: sqlite3.Error) -> Exception:
+        # SQLite notices once, when it opens a file, that it may not be written.
+        if is_read_only(error) and self._backend.may_write and connection.was_used:
+            self._backend.reopen()
+            connection.is_reusable = False
+            return ConflictError("opened when it was not writable")
+
+        return explain_error(self._backend.url, error)
+
+    def _commit_transaction(self, connection: Connection) -> None:
+        if self._is_bare:
+            return
+
+        if self._is_begun:
+            connection.execute("COMMIT")
+        elif self._entry_row is not None and self._revision_row is not None:
+            try:
+                save_in_one_statement(connection, self._revision_row, self._entry_row)
+            except sqlite3.IntegrityError as error:
+                raise ConflictError from error
+        elif self._revision_row is not None:
+            self._begin_transaction()
+            connection.execute("COMMIT")
+
+    def empty_log(self) -> bool:
+        """
+        Copy the write-ahead log into the file and cut it off; False if others
+        were in the way all the time.
+        """
+        connection, timeout_s = self._usable_connection, self._backend.timeout_s
+        until = time.monotonic() + timeout_s
+        while True:
+            # SQLite waits for readers and writers by itself, but not for another
+            # process that does the same.
+            left_ms = max(0, int((until - time.monotonic()) * 1000))
+            try:
+                connection.execute(f"PRAGMA busy_timeout = {left_ms}").fetchall()
+                found = connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+                ((is_busy, _, _),) = found.fetchall()
+            finally:
+                timeout_ms = int(timeout_s * 1000)
+                connection.execute(f"PRAGMA busy_timeout = {timeout_ms}").fetchall()
+
+            if not is_busy:
+                return True
+
+            if time.monotonic() >= until:
+                return False
+
+            time.sleep(random.uniform(0.001, 0.02))  # noqa: S311 - no secret
+
+    def run(self, sql: str) -> list[Row]:
+        """
+        What a statement outside of the tables gives.
+        """
+        rows: list[Row] = self._execute_statement(sql).fetchall()
+        return rows
+
+    def _roll_back_transaction(self) -> None:
+        # SQLite itself takes back what a full disk interrupted.
+        if self._connection is not None and is_in_transaction(self._connection):
+            self._connection.rollback()
+
+    def _begin_transaction(self) -> None:
+        self._is_begun = True
+        self._usable_connection.execute("BEGIN IMMEDIATE")
+        for adding in (self._revision_row, self._entry_row):
+            if adding is not None:
+                self._add_rows(*adding)
+
+    def _execute_statement(
+        self, sql: str, parameters: Sequence[Any] = ()
+    ) -> sqlite3.Cursor:
+        if not self._is_begun:
+            self._begin_transaction()
+
+        try:
+            return self._usable_connection.execute(sql, parameters)
+        except UnicodeDecodeError as error:
+            # In SQLite's own message, which cites the schema.
+            raise StoreError(self._backend.url, DAMAGED) from error
+
+    @property
+    def _usable_connection(self) -> Connection:
+        if self._connection is None:
+            raise StoreError(self._backend.url, BLOCK_ABANDONED)
+
+        if self._connection.is_inherited:
+            raise StoreError(self._backend.url, FORKED)
+
+        return self._connection
+
+    def get(
+        self, table: str, key: Key, columns: tuple[str, ...] | None = None
+    ) -> Row | None:
+        row: Row | None = self._execute_statement(
+            SQLITE.get(table, columns), (key,)
+        ).fetchone()
+        return row
+
+    def scan(
+        self,
+        table: str,
+        low: Key | None,
+        high: Key | None,
+        *,
+        columns: tuple[str, ...] | None = None,
+        limit: int | None = None,
+        backwards: bool = False,
+    ) -> list[Row]:
+        sql = SQLITE.scan(table, columns, low, high, limit, backwards=backwards)
+        parameters = [value for value in (low, high, limit) if value is not None]
+        return self._execute_statement(sql, parameters).fetchall()
+
+    def scan_each(
+        self,
+        table: str,
+        ranges: Sequence[tuple[Key, Key]],
+        *,
+        columns: tuple[str, ...] | None = None,
+        limit: int | None = None,
+    ) -> list[list[Row]]:
+        return [
+            self.scan(table, low, high, columns=columns, limit=limit)
+            for low, high in ranges
+        ]
+
+    def find(self, table: str, column: str, value: Any) -> list[Key]:
+        # All at once: a cursor in the middle would keep the connection open.
+        found = self._execute_statement(SQLITE.find(table, column), (value,)).fetchall()
+        return [key for (key,) in found]
+
+    def add(
+        self,
+        table: str,
+        rows: Sequence[Row],
+        *,
+        if_exists: Sequence[tuple[str, Key]] = (),
+        if_absent: Sequence[tuple[str, Key]] = (),
+    ) -> None:
+        if not self._is_begun:
+            if self._revision_row is None:
+                if is_revision_row(table, rows, if_exists, if_absent):
+                    self._revision_row = table, rows, if_exists, if_absent
+                    return
+
+            elif self._entry_row is None and is_entry_row(table, rows):
+                self._entry_row = table, rows, if_exists, if_absent
+                return
+
+            self._begin_transaction()
+
+        self._add_rows(table, rows, if_exists, if_absent)
+
+    def _add_rows(
+        self,
+        table: str,
+        rows: Sequence[Row],
+        if_exists: Sequence[tuple[str, Key]],
+        if_absent: Sequence[tuple[str, Key]],
+    ) -> None:
+        if if_exists or if_absent:
+            others = tuple([t for t, _ in if_exists]), tuple([t for t, _ in if_absent])
+            keys = [key for _, key in (*if_exists, *if_absent)]
+            if self._execute_statement(SQLITE.check(*others), keys).fetchone() != (1,):
+                raise ConflictError(table)
+
+        try:
+            if len(rows) == 1:
+                self._execute_statement(SQLITE.add(table), rows[0])
+            else:
+                self._usable_connection.executemany(SQLITE.add(table), rows)
+        except sqlite3.IntegrityError as error:
+            raise ConflictError(table) from error
+
+    def set(self, table: str, key: Key, **values: Any) -> None:
+        self._execute_statement(
+            SQLITE.set(table, tuple(values)), (*values.values(), key)
+        )
+
+    def remove(self, table: str, low: Key | None, high: Key | None) -> int:
+        parameters = [value for value in (low, high) if value is not None]
+        return self._execute_statement(
+            SQLITE.remove(table, low, high), parameters
+        ).rowcount
+
+    def remove_each(self, table: str, ranges: Sequence[tuple[Key, Key]]) -> int:
+        return sum([self.remove(table, low, high) for low, high in ranges])
+
+    def new_number(self) -> int:
+        sql = "UPDATE numbers SET last = last + 1 RETURNING last"
+        number: int
+        (number,) = self._execute_statement(sql).fetchone()
+        return number

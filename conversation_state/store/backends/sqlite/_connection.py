@@ -1,0 +1,282 @@
+"""
+SQLite's connections, and what a fork does with them.
+
+SQLite's table of POSIX locks is state of the *process*: memory, which a child of
+`os.fork` inherits, about locks in the kernel, which it does not. Where a file is
+open at the fork, the child's SQLite believes for good that it holds the locks on
+it, whichever connection uses it, also one that the child opens itself. It takes
+none, and when the parent closes the file, it removes the write-ahead log that
+the child goes on writing to: saves are acknowledged and lost. If another thread
+is inside SQLite at that moment, mutexes of SQLite's stay locked in the child,
+which hangs in its first call.
+
+So before a fork every idle connection is closed, and those in use are waited for,
+while no block acquires another one. The child then inherits nothing
+of SQLite's, and both processes connect again when they need to. What is open
+nevertheless, because its use took too long or because the forking thread itself
+is in the middle of it, is refused in the child before it saves anything; and so
+is any store if another thread was inside SQLite.
+
+The set of open connections is the only record, and it is never too short: a
+connection is added before it opens, and is removed when it is closed. No lock is
+held at any moment, so that there is none to inherit or to leave locked.
+
+What can't be seen here are connections that other code has to the same file.
+On Linux the files that they hold open tell.
+"""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+import time
+from collections import deque
+from contextlib import suppress
+from pathlib import Path
+from threading import get_ident
+from typing import Any
+from weakref import ref
+
+from conversation_state.errors import StoreError
+from conversation_state.store.backends._fork_safety import renew_in_children
+
+__all__ = ["FORKED", "Connection", "connections"]
+
+# How long a fork waits for other threads' blocks, which take milliseconds unless
+# they read or rewrite a whole store.
+PATIENCE_S = 5.0
+
+_POLL_S = 0.001
+
+FileId = tuple[int, int]
+
+
+class Connection(sqlite3.Connection):
+    """
+    A connection that is in the set of open ones as long as SQLite has it.
+
+    Attributes:
+        has_view: Whether it has the view that a save in one statement uses.
+
+        user: The thread that uses it; 0 if none does.
+
+        pool: Where it is when it is not in use.
+
+        file_id: The device and inode of its file; None until that is known.
+
+        is_inherited: Whether a parent process opened it. It must not be used,
+            nor closed, in this one.
+
+        was_used: Whether it came back from an earlier block.
+
+        is_reusable: Whether it may go back to where others get it.
+    """
+
+    has_view = False
+    user = 0
+    pool: deque[Any] | None = None
+    file_id: FileId | None = None
+    is_inherited = False
+    was_used = False
+    is_reusable = True
+
+    def __init__(self, *arguments: Any, **options: Any) -> None:
+        self.user = get_ident()
+        # The interpreter takes it out when all of it is gone.
+        self._reference: ref[Any] = ref(self, connections.references.discard)
+        connections.references.add(self._reference)
+        super().__init__(*arguments, **options)
+
+    def close(self) -> None:
+        if not self.is_inherited:
+            super().close()
+            connections.references.discard(self._reference)
+
+    def __del__(self) -> None:
+        # Here, while it is still in the set: closing the last connection to a file
+        # copies its log, which takes time, and a fork may come meanwhile.
+        with suppress(sqlite3.ProgrammingError):  # it never opened
+            self.close()
+
+
+class _Connections:
+    """
+    The open connections of this process, and what a fork left of its parent's.
+
+    Attributes:
+        references: A weak reference to each connection that is or may be open.
+
+        forking: The threads that wait to fork, and when each gives up.
+    """
+
+    def __init__(self) -> None:
+        self.references: set[ref[Connection]] = set()
+        self.forking: dict[int, float] = {}
+        self._inherited: list[Connection] = []
+        self._refused: set[FileId | None] = set()
+        self._is_every_file_refused = False
+        self._foreign: frozenset[str] = frozenset()
+        renew_in_children(self)
+
+    def list_open(self) -> list[Connection]:
+        """
+        Every connection that is or may be open.
+        """
+        found = [reference() for reference in list(self.references)]
+        return [connection for connection in found if connection is not None]
+
+    # Around a fork
+
+    def is_fork_near(self) -> bool:
+        """
+        Whether a fork in another thread waits for connections to come back.
+        """
+        # With a limit: an interrupt may have kept the fork from its end.
+        now, me = time.monotonic(), get_ident()
+        forking = list(self.forking.items())
+        return any(thread != me and now < until for thread, until in forking)
+
+    def wait_for_fork(self) -> None:
+        """
+        Wait until a fork in another thread is over.
+        """
+        while self.is_fork_near():
+            time.sleep(_POLL_S)
+
+    def close_before_fork(self) -> None:
+        """
+        Close what is not in use, and wait a while for what other threads use.
+        """
+        if not self.references:
+            return
+
+        me, until = get_ident(), time.monotonic() + PATIENCE_S
+        self.forking[me] = until + PATIENCE_S
+        while True:
+            in_use = [each for each in self.list_open() if not _close_idle(each)]
+            # What this thread itself uses stays in use: nothing to wait for.
+            is_mine = any(each.user == me for each in in_use)
+            if not in_use or is_mine or time.monotonic() >= until:
+                return
+
+            time.sleep(_POLL_S)
+
+    def resume_after_fork(self) -> None:
+        """
+        Let other threads of the parent use connections again.
+        """
+        self.forking.pop(get_ident(), None)
+
+    def renew(self) -> None:
+        """
+        Note in the child what was open in the parent.
+        """
+        me = get_ident()
+        for connection in self.list_open():
+            connection.is_inherited = True
+            is_idle = _take_from_pool(connection)
+            if connection.file_id is None or not (is_idle or connection.user == me):
+                self._is_every_file_refused = True
+
+            self._refused.add(connection.file_id)
+            self._keep_alive(connection)
+
+        self.references.clear()
+        self.forking.clear()
+        self._foreign |= _list_shared_memory()
+
+    def _keep_alive(self, connection: Connection) -> None:
+        """
+        Keep an inherited connection from being closed, even at exit: that could copy
+        a log that the parent has removed since.
+        """
+        self._inherited.append(connection)
+        try:
+            import ctypes  # noqa: PLC0415 - needed in such a child only
+
+            ctypes.pythonapi.Py_IncRef(ctypes.py_object(connection))
+        except (ImportError, AttributeError):
+            pass  # another implementation of Python: the list has to do
+
+    def check_may_open(self, url: str, path: str, file_id: FileId | None) -> None:
+        """
+        Check that a file may be opened in this process.
+
+        Raises:
+            StoreError:
+                If a parent had it open when this process was forked.
+        """
+        if self._is_every_file_refused or file_id in self._refused:
+            raise StoreError(url, FORKED)
+
+        if self._foreign and f"{os.path.realpath(path)}-shm" in self._foreign:
+            raise StoreError(url, _FOREIGN)
+
+
+FORKED = (
+    "this process was forked while the store was in use, and what it saves could be "
+    "lost; fork while no thread uses a store, or start the process with the spawn "
+    "method and open the store there"
+)
+_FOREIGN = (
+    "this process was forked while other code had an SQLite connection to this file, "
+    "and what it saves could be lost; close that connection before the fork, or start "
+    "the process with the spawn method and open the store there"
+)
+
+
+def _take_from_pool(connection: Connection) -> bool:
+    """
+    Whether a connection was idle; then no thread gets it any more.
+    """
+    try:
+        if connection.pool is None:
+            return False
+
+        connection.pool.remove(connection)
+    except ValueError:
+        return False
+
+    return True
+
+
+def _close_idle(connection: Connection) -> bool:
+    """
+    Whether a connection was idle, and is closed now.
+    """
+    if not _take_from_pool(connection):
+        return False
+
+    connection.close()
+    return True
+
+
+_FILE_DESCRIPTORS = Path("/proc/self/fd")
+
+
+def _list_shared_memory() -> frozenset[str]:
+    """
+    The files with SQLite's shared memory that this process has open, where the
+    system lists what is open; nothing elsewhere.
+    """
+    names = set()
+    try:
+        for file in _FILE_DESCRIPTORS.iterdir():
+            # The listed directory itself is not open any more.
+            with suppress(OSError):
+                names.add(str(file.readlink()))
+    except OSError:
+        return frozenset()
+
+    names = {name.removesuffix(" (deleted)") for name in names}
+    return frozenset(name for name in names if name.endswith("-shm"))
+
+
+# All open connections of the process, which are closed before a fork.
+connections = _Connections()
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(
+        before=connections.close_before_fork,
+        after_in_parent=connections.resume_after_fork,
+    )
