@@ -1,30 +1,19 @@
 """
-What every adapter gives back, and where it keeps a provider's own words.
+What every adapter gives back, and what all adapters share when they write.
 
-What our model has no word for is kept in the `metadata` of the message, part
-or call it stood in, under the provider's name, as a map of *notes*:
-
-keys
-    Keys of the original whose values no field of ours holds: a provider's own
-    ones, and known ones that say nothing (null, "", an empty list). Written
-    back to this provider; what the value itself says by now goes first.
-
-anything else
-    How the original differed from what the adapter would write. Says nothing
-    that another provider should hear. Each adapter documents its own.
-
-What lives here: `Export` and `Lost`, and what all adapters share when they
-write. What does not: what they share when they load (`_reading`).
+What lives here: `Export`, `Lost` and `PayloadWriter`. What does not: what they share
+when they load (`_reading`), and where they keep a provider's own (`_notes`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Any, NamedTuple, TypeGuard
+from typing import Any, NamedTuple
 
 import attrs
 
 from conversation_state._persistent import EMPTY_MAP, thaw
+from conversation_state.adapters._notes import list_of, map_of, notes_of, other_keys_of
 from conversation_state.messages import Message
 from conversation_state.parts import Part
 from conversation_state.tools import ToolCall
@@ -32,32 +21,16 @@ from conversation_state.tools import ToolCall
 __all__ = [
     "Export",
     "Lost",
-    "Writing",
+    "PayloadWriter",
+    "cannot_contain",
     "in_order",
-    "list_of",
-    "map_of",
-    "notes_of",
-    "signer_of",
-    "written_over",
+    "merge_kept_keys",
 ]
-
-# Whose notes are told from a caller's own metadata: the adapters' names.
-PROVIDERS = (
-    "anthropic",
-    "bubo",
-    "eino",
-    "gemini",
-    "langchain",
-    "openai_chat",
-    "openai_responses",
-    "pydantic_ai",
-    "transcripts",
-)
 
 
 class Lost(NamedTuple):
     """
-    Something that was said and that a provider's format can't say.
+    Something in a conversation that a provider's format can't represent.
 
     Attributes:
         path: Where it is in what was given, as in ``messages[3].parts[1]``.
@@ -85,7 +58,7 @@ class Export:
             conversation: plain JSON values, the caller's to change. Of a host
             the list of its messages.
 
-        lost: What it does not say, in the order it was said; () if it says
+        lost: What it does not hold, in the order of the messages; () if it holds
             everything.
     """
 
@@ -93,40 +66,7 @@ class Export:
     lost: tuple[Lost, ...] = ()
 
 
-def notes_of(metadata: Mapping[str, Any], provider: str) -> Mapping[str, Any]:
-    """
-    What the adapter of *provider* noted in *metadata*; often nothing.
-    """
-    # Metadata is anybody's to write, so what is no map is no note of ours.
-    return map_of(metadata, provider)
-
-
-def _is_map(value: Any) -> TypeGuard[Mapping[str, Any]]:
-    return isinstance(value, Mapping)
-
-
-def _is_tuple(value: Any) -> TypeGuard[tuple[Any, ...]]:
-    return isinstance(value, tuple)
-
-
-def map_of(notes: Mapping[str, Any], name: str) -> Mapping[str, Any]:
-    """
-    The map that *notes* have under *name*; an empty one if it is none.
-    """
-    # Most have none at all, and to look anything up in a PMap takes a while.
-    found: Any = notes.get(name) if notes is not EMPTY_MAP else notes
-    return found if _is_map(found) else EMPTY_MAP
-
-
-def list_of(notes: Mapping[str, Any], name: str) -> tuple[Any, ...]:
-    """
-    The list that *notes* have under *name*; an empty one if it is none.
-    """
-    found: Any = notes.get(name) if notes is not EMPTY_MAP else ()
-    return found if _is_tuple(found) else ()
-
-
-def says_nothing(value: Any) -> bool:
+def is_empty_value(value: Any) -> bool:
     """
     Whether *value* is one of JSON's many ways to leave something out.
     """
@@ -135,20 +75,20 @@ def says_nothing(value: Any) -> bool:
     )
 
 
-def written_over(keys: Mapping[str, Any], raw: dict[str, Any]) -> dict[str, Any]:
+def merge_kept_keys(keys: Mapping[str, Any], raw: dict[str, Any]) -> dict[str, Any]:
     """
     *raw* with the *keys* that were kept beside it.
 
-    What is said now goes before what was kept; only what says nothing yields.
+    Current values go before kept ones, which replace only what is empty.
     """
     if keys is EMPTY_MAP:
         return raw
 
     for key in sorted(keys):
-        if key not in raw or says_nothing(raw[key]):
+        if key not in raw or is_empty_value(raw[key]):
             raw[key] = thaw(keys[key])
         elif isinstance(raw[key], dict):
-            written_over(map_of(keys, key), raw[key])
+            merge_kept_keys(map_of(keys, key), raw[key])
 
     return raw
 
@@ -177,14 +117,14 @@ def _is_before(call: ToolCall, part: Part) -> bool:
     return call.index is not None and part.index is not None and call.index < part.index
 
 
-class Writing:
+class PayloadWriter:
     """
     One payload while it is written. Never leaves the function that writes it.
 
     Attributes:
         provider: Whose notes are read; the others' are lost.
 
-        lost: What could not be said so far.
+        lost: What is lost so far.
     """
 
     def __init__(self, provider: str) -> None:
@@ -193,7 +133,7 @@ class Writing:
 
     def lose(self, path: str, what: str, why: str) -> None:
         """
-        List that *what*, at *path*, can't be said.
+        List that *what*, at *path*, is lost.
         """
         self.lost.append(Lost(path, what, why))
 
@@ -202,7 +142,7 @@ class Writing:
         The *payload* that was written, and what is lost in the order it was
         said in.
         """
-        return Export(payload, tuple(sorted(self.lost, key=_number)))
+        return Export(payload, tuple(sorted(self.lost, key=_get_message_index)))
 
     def notes(self, value: Message | Part | ToolCall, path: str) -> Mapping[str, Any]:
         """
@@ -216,14 +156,9 @@ class Writing:
         for name in sorted(unknown):
             self.lose(path, name, NEWER)
 
-        # Most have one note, their own, and each question takes a while.
-        alone = len(metadata) == 1 and self.provider in metadata
-        for other in () if alone else PROVIDERS:
-            if other != self.provider and other in metadata:
-                keys = map_of(notes_of(metadata, other), "keys")
-                for key in sorted(keys):
-                    if not says_nothing(keys[key]):
-                        self.lose(path, key, whose(other))
+        for other, key, kept in other_keys_of(metadata, self.provider):
+            if not is_empty_value(kept):
+                self.lose(path, key, whose(other))
 
         return notes_of(metadata, self.provider)
 
@@ -233,15 +168,15 @@ class Writing:
         """
         notes = self.notes(message, path)
         for where in list_of(notes, "mended"):
-            why = "held half of a surrogate pair, in whose place U+FFFD is sent"
+            why = "contained an unpaired surrogate; U+FFFD is sent instead"
             self.lose(path, str(where), why)
 
         return notes
 
     def unknown(self, raw: Mapping[str, Any], source: str, path: str, key: str) -> Any:
         """
-        *raw*, an unknown part or message, as it was said to its *source*; None
-        if that is somebody else. *key* is where it says what it is.
+        *raw*, an unknown part or message, as its *source* has it; None
+        if that is another provider. *key* is where its kind stands.
         """
         if source == self.provider:
             return thaw(raw)
@@ -252,26 +187,28 @@ class Writing:
         return None
 
 
-def _number(lost: Lost) -> int:
+def _get_message_index(lost: Lost) -> int:
     return int(lost.path[len("messages[") : lost.path.index("]")])
 
 
-def signer_of(metadata: Mapping[str, Any], provider: str) -> str:
+NEWER = "was written by a newer version of this library"
+
+
+def cannot_contain(role: str, kind: str) -> str:
     """
-    Who signed what has this *metadata*, if that is not *provider*: "" if it is,
-    or if nobody's notes say who; then it was made by hand, for whom it suits.
+    Why a part of *kind* is lost in messages of *role*.
+
+    >>> cannot_contain("tool", "image")
+    "tool messages can't contain images"
     """
-    if provider in metadata:
-        return ""
-
-    return next((name for name in PROVIDERS if name in metadata), "")
+    return f"{role} messages can't contain {_PLURALS.get(kind, f'{kind} parts')}"
 
 
-NEWER = "a newer version of this library wrote it"
+_PLURALS = {"audio": "audio", "file": "files", "image": "images", "video": "videos"}
 
 
 def whose(source: str) -> str:
     """
-    Why what is *source*'s own can't be said to another.
+    Why what is specific to *source* is lost elsewhere.
     """
-    return f"is {source}'s own, and nobody else's word" if source else NEWER
+    return f"is specific to {source}" if source else NEWER

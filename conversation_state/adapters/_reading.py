@@ -1,21 +1,33 @@
 """
-Reading JSON that somebody else wrote: every problem is found, each with its
+Reading JSON of others: every problem is reported, each with its
 path, and text is mended on the way.
 
 What lives here: what all adapters share when they load. What does not: what
-any provider means by what it says.
+a provider means by its keys.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from math import isfinite
+from operator import is_not
 from typing import Any, TypeGuard
 
 from conversation_state._persistent import EMPTY_MAP
+from conversation_state._wording import format_count
+from conversation_state.adapters._notes import RESERVED
 from conversation_state.errors import DecodeError, Problem
 
-__all__ = ["Place", "Reading", "is_list", "is_map", "mended"]
+__all__ = [
+    "DocumentReader",
+    "ObjectReader",
+    "describe_failure",
+    "is_list",
+    "is_map",
+    "mended",
+    "take_text",
+    "without_parsed",
+]
 
 # Ten less than a frozen value may have: what is kept is wrapped in notes.
 _MOST_LEVELS = 90
@@ -23,6 +35,7 @@ _MOST_LISTED = 100
 _MOST_SHOWN = 40  # characters of a text in an error
 _LEAST, _MOST = -(2**63), 2**64 - 1
 _NONE: frozenset[str] = frozenset()
+_AS_JSON = "; use model_dump(mode='json')"
 
 
 def is_map(value: Any) -> TypeGuard[Mapping[str, Any]]:
@@ -55,6 +68,47 @@ def mended(text: str) -> str:
     return text
 
 
+def describe_failure(error: object) -> str:
+    """
+    Why the provider failed: the message of *error*, an object or a text.
+    """
+    message = error.get("message") if is_map(error) else error
+    if isinstance(message, str) and message:
+        return mended(message)
+
+    return "no reason given"
+
+
+# What the SDKs of OpenAI and Anthropic add to a response whose text they parsed:
+# the value, which is redundant and which no provider accepts. The types of the
+# objects it is in, and the keys under which these may be.
+_PARSED = frozenset({"parsed", "parsed_arguments", "parsed_output"})
+_WITH_PARSED = (None, "function", "function_call", "message", "output_text", "text")
+_AROUND_PARSED = frozenset({"content", "function", "tool_calls"})
+
+
+def without_parsed(raw: Any) -> Any:
+    """
+    *raw*, an answer in a response, without the values that an SDK added to it;
+    the same object if there are no such values.
+    """
+    if is_list(raw):
+        items = [without_parsed(item) for item in raw]
+        return items if any(map(is_not, items, raw)) else raw
+
+    if not is_map(raw) or raw.get("type") not in _WITH_PARSED:
+        return raw
+
+    changed = {
+        key: without_parsed(raw[key]) for key in _AROUND_PARSED & raw.keys() if raw[key]
+    }
+    if _PARSED.isdisjoint(raw) and all(raw[key] is changed[key] for key in changed):
+        return raw
+
+    kept = {**raw, **changed}
+    return {key: kept[key] for key in kept if key not in _PARSED}
+
+
 def _is_scalar(value: Any) -> bool:
     if isinstance(value, int):
         return _LEAST <= value <= _MOST
@@ -62,9 +116,9 @@ def _is_scalar(value: Any) -> bool:
     return value is None or (isinstance(value, float) and isfinite(value))
 
 
-def _shown(value: Any) -> str:
+def _describe_value(value: Any) -> str:
     """
-    *value* in JSON's words, never more than a line of it.
+    *value* for an error, in JSON's terms and on one line.
     """
     if value is None or value is True or value is False:
         return {None: "null", True: "true", False: "false"}[value]
@@ -85,7 +139,7 @@ def _shown(value: Any) -> str:
     return "a list" if is_list(value) else f"a Python {type(value).__name__}"
 
 
-class Reading:
+class DocumentReader:
     """
     One document while it is read. Never leaves the function that reads it.
 
@@ -114,7 +168,7 @@ class Reading:
         """
         Note that *value* is not what was *expected*.
         """
-        self.problem(path, f"is {_shown(value)}; expected {expected}")
+        self.problem(path, f"is {_describe_value(value)}; expected {expected}")
 
     def finish(self) -> None:
         """
@@ -125,7 +179,7 @@ class Reading:
         """
         more = self.count - len(self.problems)
         if more:
-            what = f"and {more:,} more problem{'s'[: more != 1]}"
+            what = f"and {format_count(more, 'more problem')}"
             self.problems.append(Problem("$", what))
 
         if self.problems:
@@ -133,7 +187,7 @@ class Reading:
 
     def text(self, raw: Mapping[str, Any], key: str, path: str) -> str:
         """
-        The text that *raw*, at *path*, has under *key*; "" if there is none.
+        The text that *raw*, at *path*, has under *key*; "" if missing.
         """
         value = raw.get(key)
         if not isinstance(value, str):
@@ -164,7 +218,9 @@ class Reading:
 
         if not (is_map(value) or is_list(value)):
             if not _is_scalar(value):
-                self.problem(path, f"is {_shown(value)}, which can't be kept as JSON")
+                shown = _describe_value(value)
+                advice = _AS_JSON if shown.startswith("a Python ") else ""
+                self.problem(path, f"is {shown}, which can't be kept as JSON{advice}")
                 return None
 
             return value
@@ -192,7 +248,9 @@ class Reading:
                 continue
 
             if not isinstance(key, str):
-                self.problem(path, f"has the key {_shown(key)}; keys of JSON are text")
+                self.problem(
+                    path, f"has the key {_describe_value(key)}; keys of JSON are text"
+                )
                 continue
 
             name = mended(key)
@@ -206,7 +264,14 @@ class Reading:
         return rest
 
 
-class Place:
+def take_text(notes: dict[str, Any], key: str) -> str:
+    """
+    The text under *key*, taken out of *notes*; "" if missing or no text.
+    """
+    return notes.pop(key) if isinstance(notes.get(key), str) else ""
+
+
+class ObjectReader:
     """
     One JSON object while it is read, and what is to be noted about it.
 
@@ -224,7 +289,9 @@ class Place:
 
     __slots__ = ("keys", "notes", "path", "raw", "reading")
 
-    def __init__(self, reading: Reading, raw: Mapping[str, Any], path: str) -> None:
+    def __init__(
+        self, reading: DocumentReader, raw: Mapping[str, Any], path: str
+    ) -> None:
         self.reading = reading
         self.raw = raw
         self.path = path
@@ -239,8 +306,8 @@ class Place:
 
     def optional(self, key: str) -> str:
         """
-        The text under *key*; "" if there is none, and *how* there is none is
-        kept.
+        The text under *key*; "" if it is missing, null or empty, which of
+        these is kept.
         """
         value = self.raw.get(key)
         if value is None or value == "":
@@ -283,8 +350,8 @@ class Place:
         """
         The metadata that keeps what was noted, under the name of *source*.
         """
-        # Any: what takes metadata takes any mapping, and says it is a PMap.
+        # Any: fields of metadata accept any mapping, though annotated as a PMap.
         if self.keys:
-            return {source: {**self.notes, "keys": self.keys}}
+            return {RESERVED: {source: {**self.notes, "keys": self.keys}}}
 
-        return {source: self.notes} if self.notes else EMPTY_MAP
+        return {RESERVED: {source: self.notes}} if self.notes else EMPTY_MAP

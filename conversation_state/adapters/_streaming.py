@@ -1,5 +1,5 @@
 """
-Reading a stream of events that somebody else writes.
+Reading streams of events.
 
 What lives here: what all adapters share when they load chunks: how a stream
 ends, and text that is cut in the middle of a character. What does not: what
@@ -15,18 +15,21 @@ from collections.abc import (
     Iterable,
     Iterator,
     Mapping,
+    Sequence,
 )
 from operator import itemgetter
 from typing import Any, Protocol
 
-from conversation_state.adapters._reading import Place, is_list, is_map, mended
+from conversation_state.adapters._reading import ObjectReader, is_list, is_map, mended
 from conversation_state.messages import AssistantMessage
 
 __all__ = [
-    "Cut",
-    "News",
-    "Shell",
-    "Streaming",
+    "ALONE",
+    "ChangeFilter",
+    "EventReader",
+    "EventTemplate",
+    "IndexedLists",
+    "SurrogateBuffer",
     "achunks_of",
     "add_to",
     "checked_choice",
@@ -34,7 +37,7 @@ __all__ = [
 ]
 
 
-class Streaming(Protocol):
+class EventReader(Protocol):
     """
     **Protocol:** one stream while it is read.
     """
@@ -42,7 +45,7 @@ class Streaming(Protocol):
     def quick(self, event: Any) -> AssistantMessage | None:
         """
         The chunk that *event* brings if it is one of the usual ones, which
-        say nothing but the next piece; else None, and `read` reads it.
+        bring nothing but the next piece; else None, and `read` reads it.
         """
         ...
 
@@ -54,7 +57,7 @@ class Streaming(Protocol):
 
     def end(self, *, broken: bool) -> Iterable[AssistantMessage]:
         """
-        The last chunks; *broken* says that the stream did not come to its end.
+        The last chunks; *broken* says whether the stream was interrupted.
         """
         ...
 
@@ -63,15 +66,20 @@ class Streaming(Protocol):
 _DONE = "[DONE]"
 _NOTHING = object()
 
+# What is wrong with an event that an SDK derives from another one, alone.
+ALONE = (
+    "is derived from another event, which is missing; expected all events of the stream"
+)
+
 
 def chunks_of(
-    streaming: Streaming, events: Iterable[Any]
+    streaming: EventReader, events: Iterable[Any]
 ) -> Iterator[AssistantMessage]:
     """
     The chunks of *events*, as they come.
 
     Whatever goes wrong, in the source as in an event, is raised after the
-    chunks before it, and after a last one that says so.
+    chunks before it, and after a last one marked as interrupted.
     """
     failure: Exception | None = None
     ended = False
@@ -96,7 +104,7 @@ def chunks_of(
 
 
 async def achunks_of(
-    streaming: Streaming, events: AsyncIterable[Any]
+    streaming: EventReader, events: AsyncIterable[Any]
 ) -> AsyncIterator[AssistantMessage]:
     """
     The same, of events that are waited for.
@@ -131,16 +139,16 @@ def checked_choice(choice: int) -> int:
 
     Raises:
         ValueError:
-            If it is none.
+            If it is invalid.
     """
     if choice.__class__ is not int or choice < 0:
-        msg = f"choice is {choice!r}; expected the number of an answer, from 0 on"
+        msg = f"choice is {choice!r}; expected the index of a response, 0 or higher"
         raise ValueError(msg)
 
     return choice
 
 
-class Cut:
+class SurrogateBuffer:
     """
     A text that comes in pieces, which may be cut in the middle of a pair of
     surrogates: the first half is held back until the second one comes.
@@ -164,9 +172,9 @@ class Cut:
 
         text = self._held + piece
         self._held = text[-1] if text and "\ud800" <= text[-1] <= "\udbff" else ""
-        return self._mended(text[:-1] if self._held else text)
+        return self._repair_text(text[:-1] if self._held else text)
 
-    def _mended(self, text: str) -> str:
+    def _repair_text(self, text: str) -> str:
         whole = mended(text)
         if whole.count("\ufffd") > text.count("\ufffd"):
             self.is_harmed = True
@@ -193,26 +201,26 @@ class Cut:
         """
         What still waits, as valid Unicode.
         """
-        rest, self._held = self._mended(self._held), ""
+        rest, self._held = self._repair_text(self._held), ""
         return rest
 
 
-class Shell:
+class EventTemplate:
     """
-    What stands around the pieces, which is nearly always the same.
+    The keys of an event around its piece, which are nearly always the same.
 
-    Remembers one object that was read, and tells whether another one says the
+    Remembers one object that was read, and whether another one has the
     same, but for some keys.
     """
 
-    __slots__ = ("_but", "_get", "_get_others", "_said", "_size")
+    __slots__ = ("_but", "_get", "_get_others", "_size", "_values")
 
     def __init__(self, *but: str) -> None:
         self._but = frozenset(but)
         self._size = -1
         self._get: Callable[[Any], Any] = bool
         self._get_others: Callable[[Any], Any] = bool
-        self._said: Any = None
+        self._values: Any = None
 
     def remember(self, raw: Mapping[str, Any]) -> None:
         """
@@ -229,7 +237,7 @@ class Shell:
         self._size = len(raw)
         self._get = itemgetter(*keys) if keys else bool
         self._get_others = itemgetter(*others) if others else bool
-        self._said = self._get(raw)
+        self._values = self._get(raw)
 
     def forget(self) -> None:
         """
@@ -243,7 +251,7 @@ class Shell:
 
         Raises what asking it for keys raises, if it has others.
         """
-        if len(raw) != self._size or self._get(raw) != self._said:
+        if len(raw) != self._size or self._get(raw) != self._values:
             return False
 
         # As many keys, and these: then there is no other one.
@@ -251,9 +259,9 @@ class Shell:
         return True
 
 
-class News:
+class ChangeFilter:
     """
-    What was said beside what our model has words for: most of it is said again
+    Keys that our model has no field for: most of them are repeated
     with every event, and is new once. A list is more of a list, and always new.
     """
 
@@ -262,18 +270,20 @@ class News:
     def __init__(self) -> None:
         self._seen: dict[Any, Any] = {}
 
-    def of(self, place: Place, known: frozenset[str], kind: object) -> dict[str, Any]:
+    def of(
+        self, place: ObjectReader, known: frozenset[str], kind: object
+    ) -> dict[str, Any]:
         """
         All but the *known* keys of *place*, one of a *kind*, as far as they
-        say what was not said last.
+        differ from their last values.
         """
         if place.raw.keys() <= known:
             return {}
 
-        told = place.reading.rest(place.raw, known, place.path)
+        given = place.reading.rest(place.raw, known, place.path)
         news = {
             key: value
-            for key, value in told.items()
+            for key, value in given.items()
             if value is not None and not self.is_none(key, value, kind)
         }
         for key, value in news.items():
@@ -283,7 +293,7 @@ class News:
 
     def is_none(self, key: str, value: object, kind: object) -> bool:
         """
-        Whether *value* under *key*, of a *kind*, is what was said last.
+        Whether *value* under *key*, of a *kind*, is its last value.
         """
         before = self._seen.get((kind, key), _NOTHING)
         return (
@@ -293,12 +303,72 @@ class News:
         )
 
     def add(
-        self, notes: dict[str, Any], place: Place, known: frozenset[str], kind: object
+        self,
+        notes: dict[str, Any],
+        place: ObjectReader,
+        known: frozenset[str],
+        kind: object,
     ) -> None:
         """
         Add the same to *notes*.
         """
         add_to(notes, self.of(place, known, kind))
+
+
+class IndexedLists:
+    """
+    Lists whose items come in pieces, each with the index of the item it is of.
+
+    Of what comes twice the last value stands, but for texts that come in
+    pieces.
+    """
+
+    __slots__ = ("_at", "_lists", "_pieces")
+
+    def __init__(self) -> None:
+        self._lists: dict[str, list[Any]] = {}
+        self._at: dict[tuple[str, int], dict[str, Any]] = {}
+        self._pieces: list[tuple[dict[str, Any], str, list[str]]] = []
+
+    def add(self, key: str, pieces: Sequence[Any], texts: frozenset[str]) -> None:
+        """
+        Add *pieces* of items of the list under *key*, plain JSON. What is under
+        *texts* comes in pieces itself.
+        """
+        items = self._lists.setdefault(key, [])
+        for piece in pieces:
+            at: Any = piece.get("index") if is_map(piece) else None
+            if at.__class__ is not int:
+                items.append(piece)
+            elif (key, at) in self._at:
+                self._add_to_item(self._at[key, at], piece, texts)
+            else:
+                item = self._at[key, at] = {}
+                items.append(item)
+                self._add_to_item(item, piece, texts)
+
+    def _add_to_item(
+        self, item: dict[str, Any], piece: Mapping[str, Any], texts: frozenset[str]
+    ) -> None:
+        for key, value in piece.items():
+            if key in texts and isinstance(value, str):
+                if not isinstance(item.get(key), list):
+                    item[key] = []
+                    self._pieces.append((item, key, item[key]))
+
+                item[key].append(value)
+            elif value is not None or key not in item:
+                item[key] = value
+
+    def rest(self) -> dict[str, Any]:
+        """
+        The lists, as far as they came.
+        """
+        for item, key, pieces in self._pieces:
+            item[key] = "".join(pieces)
+
+        self._pieces = []
+        return self._lists
 
 
 def add_to(notes: dict[str, Any], news: Mapping[str, Any]) -> None:

@@ -10,13 +10,14 @@ Plain JSON values on both sides; no SDK is needed. What is loaded and dumped
 again is the same JSON value, key for key, but for an ``input`` that is a text,
 which comes back as a list with a user's message, and for null ``instructions``.
 
-All that a model says in a response is one message, whose parts and calls tell
-by their *index* in which order; `dump` makes items of them again. Items of
+All output of a response is one message, whose parts and calls have their order
+by *index*; `dump` makes items of them again. Items of
 tools that the provider has built in are kept as they are: an `UnknownPart` in
 its place if the model asked, an `UnknownMessage` if the caller answered.
 
-Where our model has no word for something, `load` leaves a note in the metadata
-of the message, part or call, under ``openai_responses``, and `dump` reads it:
+Where our model has no field for something, `load` leaves a note with the
+message, part or call (see `conversation_state.adapters._notes`), which `dump`
+reads:
 
 keys
     Keys no field of ours holds: ``annotations``, a call's own ``id``, and
@@ -43,23 +44,23 @@ made_id
     The id that was made up for a call that had none. It is left out again.
 
 silent
-    A response that said nothing, or not yet: nothing is sent.
+    A response without output, or without any yet: nothing is sent.
 
 mended
     Where half of a surrogate pair stood: no UTF-8 can carry it, so U+FFFD
     stands there now, and `dump` lists it as lost.
 
 response
-    What a response told that `ResponseMeta` has no field for, but for what
+    What a response has that `ResponseMeta` has no field for, but for what
     only repeats the request. Never sent.
 
 events, pieces, done
-    What a stream told that has no other place: by the type of the event; of
+    What a stream has that fits nowhere else: by the type of the event; of
     an item that was never done; at the end of a text, if it is not what the
     pieces said. Never sent.
 
-What a message says by now goes before what was noted: a note on what has been
-changed since does nothing. What is not said in this format's own words is
+The current content of a message goes before its notes: a note on what has been
+changed since does nothing. What this format can't represent is
 listed in `Export.lost`, see `dump`.
 
 Thoughts are sent back with what they were signed with, byte for byte, if this
@@ -69,8 +70,8 @@ may refuse what it led to if that has kept its id.
 
 Source:
     Recorded traffic of OpenAI, the reference and the types of its SDK. A
-    response has all it says in one list; a history has several of them, which
-    nothing tells apart but what stands between.
+    response has all its output in one list; a history has several of them, which
+    are separated only by what stands between.
 
 >>> from conversation_state.messages import SystemMessage, UserMessage
 >>> dump([SystemMessage("Be brief."), UserMessage("hi")]).payload

@@ -5,7 +5,7 @@ OpenTelemetry: a conversation as attributes of a span or an event.
     span.set_attributes(dump(messages, as_text=True).payload)
     span.set_attributes(usage_attributes(response.usage))
 
-The GenAI semantic conventions' words, written and not read; no SDK is needed.
+The names of the GenAI semantic conventions, written and not read; no SDK is needed.
 What is input and what is output:
 
 ``gen_ai.system_instructions``
@@ -15,19 +15,19 @@ What is input and what is output:
     The messages between these and the output.
 
 ``gen_ai.output.messages``
-    The last message, if it is an assistant's; or as many as *output* says.
+    The last message, if it is an assistant's; or as many as *output* asks for.
 
 ``gen_ai.response.finish_reasons``
-    Why each of these ended, in the provider's own words, if all of them say.
+    Why each of these ended, in the provider's own terms, if all of them have it.
 
 What would be empty is not there. Values are structured, as events have them;
 spans, which hold plain values only, have the same as JSON texts (*as_text*).
 
-What cannot be said is in `Export.lost`; neither said nor lost are, as for
-providers, times, run and turn ids, metadata, positions, and what was told of
+What can't be written is in `Export.lost`; neither written nor lost are, as for
+providers, times, run and turn ids, metadata, positions, and metadata of
 responses that are no output. A provider's own block, and a message of a role we
 don't know, leave their type, and no content; a part of the conventions' own that
-we have no word for can be given as an `UnknownPart` from ``otel``.
+our model has no class for can be given as an `UnknownPart` from ``otel``.
 
 Source:
     The conventions' JSON schemas, as of version 1.42 in development: what a
@@ -36,21 +36,21 @@ Source:
     both can be: ``finish_reason`` in each message, ``cache_creation``.
 
 >>> from conversation_state.messages import AssistantMessage, UserMessage
->>> talk = [UserMessage("1+1?"), AssistantMessage("2")]
->>> dump(talk).payload["gen_ai.output.messages"]
+>>> messages = [UserMessage("1+1?"), AssistantMessage("2")]
+>>> dump(messages).payload["gen_ai.output.messages"]
 [{'role': 'assistant', 'parts': [{'type': 'text', 'content': '2'}]}]
 """
 
 from __future__ import annotations
 
-import base64
-import json
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, NoReturn
+from typing import Any
 
 from conversation_state._canonical import dump as as_bytes
-from conversation_state.adapters._export import Export, Lost, Writing
-from conversation_state.adapters._extras import from_data_url, lose_each
+from conversation_state.adapters._export import Export, Lost, PayloadWriter
+from conversation_state.adapters._extras import lose_each
+from conversation_state.adapters._wire.calls import parse_arguments
+from conversation_state.adapters._wire.media import encode_base64, parse_data_url
 from conversation_state.errors import InvalidMessageError
 from conversation_state.messages import (
     AssistantMessage,
@@ -79,7 +79,7 @@ _INPUT = "gen_ai.input.messages"
 _OUTPUT = "gen_ai.output.messages"
 _REASONS = "gen_ai.response.finish_reasons"
 
-# The conventions' words for what providers say in theirs.
+# The conventions' values for those of providers.
 _FINISHED: Mapping[str, str] = {
     "MAX_TOKENS": "length",
     "SAFETY": "content_filter",
@@ -120,8 +120,8 @@ def dump(
         instructions: Whether the system messages in front were sent apart from
             the others; False leaves them among the input.
 
-        contents: Whether to tell what was said. Without, roles, the kinds and
-            order of parts, tools' names and the ids of calls are told, and no
+        contents: Whether to include content. Without it, roles, the kinds and
+            order of parts, tools' names and the ids of calls are included, and no
             text, argument, result, url, byte or name of anybody. What is left
             out for this is not lost.
 
@@ -134,57 +134,64 @@ def dump(
         ValueError:
             If *output* is negative, or more than there are messages.
     """
-    said = [*messages]
-    for at, message in enumerate(said):
+    conversation = [*messages]
+    for at, message in enumerate(conversation):
         if not isinstance(message, Message):
             msg = f"messages[{at}] is a {type(message).__name__}; expected a Message"
             raise InvalidMessageError(msg)
 
     if output is None:
-        output = 1 if said and isinstance(said[-1], AssistantMessage) else 0
-    elif not 0 <= output <= len(said):
-        msg = f"output is {output}; there are {len(said)} messages to take it from"
+        output = (
+            1 if conversation and isinstance(conversation[-1], AssistantMessage) else 0
+        )
+    elif not 0 <= output <= len(conversation):
+        msg = (
+            f"output is {output}; expected an integer from 0 to {len(conversation)}, "
+            "the number of messages"
+        )
         raise ValueError(msg)
 
-    end = len(said) - output
+    end = len(conversation) - output
     start = 0
-    while instructions and start < end and isinstance(said[start], SystemMessage):
+    while (
+        instructions and start < end and isinstance(conversation[start], SystemMessage)
+    ):
         start += 1
 
-    telling = _Telling(said, contents=contents)
+    telling = _AttributeWriter(conversation, contents=contents)
     payload: dict[str, Any] = {
         _INSTRUCTIONS: telling.instructions(start),
         _INPUT: [telling.message(at) for at in range(start, end)],
-        _OUTPUT: [telling.answer(at) for at in range(end, len(said))],
+        _OUTPUT: [telling.answer(at) for at in range(end, len(conversation))],
     }
     payload = {key: value for key, value in payload.items() if value}
     if as_text:
         payload = {key: as_bytes(value).decode() for key, value in payload.items()}
 
-    reasons = [_reason(message) for message in said[end:]]
+    reasons = [_get_finish_reason(message) for message in conversation[end:]]
     if reasons and all(reasons):
         payload[_REASONS] = ["error" if r == "interrupted" else r for r in reasons]
 
     return Export(payload, tuple(telling.write.lost))
 
 
-def _reason(message: Message) -> str:
+def _get_finish_reason(message: Message) -> str:
     """
-    Why *message* ended, in the provider's own word; "" if nobody said.
+    Why *message* ended, in the provider's own word; "" if unknown.
     """
     response = getattr(message, "response", None)
     return response.finish_reason if response is not None else ""
 
 
-class _Telling:
+class _AttributeWriter:
     """
-    A conversation while it is told. Never leaves the function that tells it.
+    A conversation while it is written. Never leaves the function that writes it.
     """
 
-    def __init__(self, said: Sequence[Message], *, contents: bool) -> None:
-        self.said = said
+    def __init__(self, conversation: Sequence[Message], *, contents: bool) -> None:
+        self.conversation = conversation
         self.contents = contents
-        self.write = Writing(_SOURCE)
+        self.write = PayloadWriter(_SOURCE)
         # The tools called so far; some providers use an id more than once.
         self._tools: dict[str, str] = {}
 
@@ -194,15 +201,15 @@ class _Telling:
         """
         parts: list[dict[str, Any]] = []
         for at in range(end):
-            message, path = self.said[at], f"messages[{at}]"
+            message, path = self.conversation[at], f"messages[{at}]"
             self.write.notes(message, path)
             lose_each(
                 self.write,
                 path,
                 {"name": bool(message.name)},
-                "has no place in instructions",
+                "instructions have no field for it",
             )
-            parts += self._parts(message, path)
+            parts += self._write_parts(message, path)
 
         return parts
 
@@ -210,7 +217,7 @@ class _Telling:
         """
         The message at *at*, which the model gave, and why it ended.
         """
-        raw, reason = self.message(at), _reason(self.said[at])
+        raw, reason = self.message(at), _get_finish_reason(self.conversation[at])
         if reason:
             raw["finish_reason"] = _FINISHED.get(reason, reason)
 
@@ -220,7 +227,7 @@ class _Telling:
         """
         The message at *at*.
         """
-        message, path = self.said[at], f"messages[{at}]"
+        message, path = self.conversation[at], f"messages[{at}]"
         self.write.notes(message, path)
         if isinstance(message, UnknownMessage):
             self.write.unknown(message.raw, message.source, path, "role")
@@ -229,26 +236,26 @@ class _Telling:
 
         raw: dict[str, Any] = {"role": message.role}
         if isinstance(message, ToolMessage):
-            raw["parts"] = [self._result(message, path)]
+            raw["parts"] = [self._write_result(message, path)]
         else:
-            raw["parts"] = self._parts(message, path)
+            raw["parts"] = self._write_parts(message, path)
 
         if message.name and self.contents:
             raw["name"] = message.name
 
         return raw
 
-    def _parts(self, message: Message, path: str) -> list[dict[str, Any]]:
+    def _write_parts(self, message: Message, path: str) -> list[dict[str, Any]]:
         """
         The parts and calls of *message*, in the order they were streamed in.
         """
         found: list[tuple[int | None, dict[str, Any]]] = [
-            (part.index, self._part(part, f"{path}.parts[{at}]"))
+            (part.index, self._write_part(part, f"{path}.parts[{at}]"))
             for at, part in enumerate(message.parts)
         ]
         if isinstance(message, AssistantMessage):
             found += [
-                (call.index, self._call(call, f"{path}.tool_calls[{at}]"))
+                (call.index, self._write_call(call, f"{path}.tool_calls[{at}]"))
                 for at, call in enumerate(message.tool_calls)
             ]
 
@@ -260,10 +267,10 @@ class _Telling:
 
         return [raw for _, raw in found]
 
-    def _part(self, part: Part, path: str) -> dict[str, Any]:
+    def _write_part(self, part: Part, path: str) -> dict[str, Any]:
         self.write.notes(part, path)
         if isinstance(part, MediaPart):
-            return self._medium(part, path)
+            return self._write_media(part, path)
 
         if isinstance(part, UnknownPart):
             kind = part.raw.get("type")
@@ -275,60 +282,62 @@ class _Telling:
 
         if isinstance(part, (ReasoningPart, RefusalPart, TextPart)):
             signed = isinstance(part, ReasoningPart) and bool(part.signature)
-            why = "goes to the provider who signed, and to nobody else"
+            why = "is sent only to the provider that signed it"
             lose_each(self.write, path, {"signature": signed}, why)
-            return {"type": part.kind, "content": self._text(part.text)}
+            return {"type": part.kind, "content": self._keep_text(part.text)}
 
-        self.write.lose(path, part.kind, "has no word in the conventions")
+        self.write.lose(path, part.kind, "the conventions have no attribute for it")
         return {"type": part.kind}
 
-    def _text(self, text: str) -> str:
+    def _keep_text(self, text: str) -> str:
         return text if self.contents else ""
 
-    def _medium(self, part: MediaPart, path: str) -> dict[str, Any]:
+    def _write_media(self, part: MediaPart, path: str) -> dict[str, Any]:
         beside = {name: bool(getattr(part, name, "")) for name in ("detail", "name")}
-        lose_each(self.write, path, beside, "has no word in the conventions")
+        lose_each(self.write, path, beside, "the conventions have no attribute for it")
         found = (part.data, part.media_type)
         if part.url is not None:
-            found = from_data_url(part.url) or (None, "")
+            found = parse_data_url(part.url) or (None, "")
 
         data, media_type = found
         raw: dict[str, Any] = {"type": "uri" if data is None else "blob"}
         if part.media_type or media_type:
             raw["mime_type"] = part.media_type or media_type
 
-        raw["modality"] = _modality(part, raw.get("mime_type", ""))
+        raw["modality"] = _get_modality(part, raw.get("mime_type", ""))
         if data is None:
-            raw["uri"] = self._text(part.url or "")
+            raw["uri"] = self._keep_text(part.url or "")
         else:
-            raw["content"] = self._text(base64.b64encode(data).decode())
+            raw["content"] = self._keep_text(encode_base64(data))
 
         return raw
 
-    def _call(self, call: ToolCall, path: str) -> dict[str, Any]:
+    def _write_call(self, call: ToolCall, path: str) -> dict[str, Any]:
         self.write.notes(call, path)
         self._tools[call.id] = call.name
         other = {"type": call.type != "function"}
-        lose_each(self.write, path, other, "is that of a function in the conventions")
+        lose_each(
+            self.write, path, other, "all calls are function calls in the conventions"
+        )
         raw: dict[str, Any] = {"type": "tool_call"}
         if call.id:
             raw["id"] = call.id
 
         raw["name"] = call.name
         if call.arguments and self.contents:
-            raw["arguments"] = _parsed(call.arguments)
+            raw["arguments"] = _read_arguments(call.arguments)
 
         return raw
 
-    def _result(self, message: ToolMessage, path: str) -> dict[str, Any]:
-        why = "nothing but its text can tell that a tool failed"
+    def _write_result(self, message: ToolMessage, path: str) -> dict[str, Any]:
+        why = "the format has no flag for a failed call; only the text can say it"
         lose_each(self.write, path, {"is_error": message.is_error}, why)
         named = message.tool_name not in {"", self._tools.get(message.tool_call_id)}
-        why = "is told by the call alone, which is not here"
+        why = "the tool's name is in the call, which is missing or has another"
         lose_each(self.write, path, {"tool_name": named}, why)
         response: Any = message.content
         if not isinstance(response, str):
-            response = self._parts(message, path)
+            response = self._write_parts(message, path)
 
         return {
             "type": "tool_call_response",
@@ -337,7 +346,7 @@ class _Telling:
         }
 
 
-def _modality(part: MediaPart, media_type: str) -> str:
+def _get_modality(part: MediaPart, media_type: str) -> str:
     """
     The modality of *part*: a file may be of any.
     """
@@ -348,21 +357,17 @@ def _modality(part: MediaPart, media_type: str) -> str:
     return kind if kind in {"audio", "image", "video"} else "document"
 
 
-def _parsed(arguments: str) -> Any:
+def _read_arguments(arguments: str) -> Any:
     """
-    *arguments* as a JSON value; as they are if they are none that an attribute
+    *arguments* as a JSON value; unchanged if they are none that an attribute
     can hold.
     """
     try:
-        value = json.loads(arguments, parse_constant=_refuse)
-    except (ValueError, RecursionError):
+        value = parse_arguments(arguments, unique_keys=False)
+    except ValueError:
         return arguments
 
     return value if _can_be_held(value) else arguments
-
-
-def _refuse(constant: str) -> NoReturn:
-    raise ValueError(constant)
 
 
 def _can_be_held(value: Any, depth: int = 0) -> bool:

@@ -1,9 +1,9 @@
 """
 The blocks that a message's content is made of.
 
-A block is read as what it says (`Shape`), and written from that and the shape
-alone. Where that is not all of the block, notes say the rest: what it has
-beside, or how it looked altogether if no shape is like it.
+A block is read as a part's fields and the name of its shape (`BlockShape`), and
+written from these alone. Notes keep the rest: other keys of the block, or all
+of it if no shape restores it.
 """
 
 from __future__ import annotations
@@ -14,22 +14,24 @@ from typing import Any, NamedTuple
 import attrs
 
 from conversation_state._persistent import EMPTY_MAP, thaw
-from conversation_state.adapters._export import (
-    PROVIDERS,
-    Writing,
-    map_of,
-    notes_of,
-    says_nothing,
-)
-from conversation_state.adapters._langchain._json import given_back, keep
+from conversation_state.adapters._export import PayloadWriter, is_empty_value
+from conversation_state.adapters._langchain._constants import SIGNERS, SOURCE
+from conversation_state.adapters._langchain._json import decode_value, encode_value
 from conversation_state.adapters._langchain._media import (
-    OWN,
-    Shape,
+    STANDARD,
+    BlockShape,
     media_shape,
     write_media,
 )
-from conversation_state.adapters._langchain._words import SIGNERS, SOURCE
-from conversation_state.adapters._reading import Reading, mended
+from conversation_state.adapters._notes import (
+    RESERVED,
+    formats_of,
+    has_own,
+    map_of,
+    notes_of,
+    with_notes,
+)
+from conversation_state.adapters._reading import DocumentReader, mended
 from conversation_state.errors import InvalidPartError
 from conversation_state.parts import (
     MediaPart,
@@ -40,7 +42,14 @@ from conversation_state.parts import (
     UnknownPart,
 )
 
-__all__ = ["beyond", "mended_text", "over", "read_block", "thawed", "write_block"]
+__all__ = [
+    "extra_keys",
+    "mended_text",
+    "merge_keys",
+    "read_block",
+    "thaw_notes",
+    "write_block",
+]
 
 # Where each block has its text.
 _TEXTS = {
@@ -56,73 +65,76 @@ _SHAPES: Mapping[type[Part], str] = {
 }
 
 
-def beyond(raw: Mapping[str, Any], base: Mapping[str, Any]) -> dict[str, Any] | None:
+def extra_keys(
+    raw: Mapping[str, Any], base: Mapping[str, Any]
+) -> dict[str, Any] | None:
     """
-    What *raw* has beside all that *base* has; None if it has not all of it.
+    The keys that *raw* has beside those of *base*; None if it lacks one of these.
     """
     rest = {key: value for key, value in raw.items() if key not in base}
     for key, value in base.items():
         if key not in raw:
             return None
 
-        given = raw[key]
-        if isinstance(value, dict) and isinstance(given, dict):
-            inside = beyond(given, value)
+        actual = raw[key]
+        if isinstance(value, dict) and isinstance(actual, dict):
+            inside = extra_keys(actual, value)
             if inside is None:
                 return None
 
             if inside:
                 rest[key] = inside
-        elif given != value or given.__class__ is not value.__class__:
+        elif actual != value or actual.__class__ is not value.__class__:
             return None
 
     return rest
 
 
-def over(base: dict[str, Any], keys: Mapping[str, Any]) -> dict[str, Any]:
+def merge_keys(base: dict[str, Any], keys: Mapping[str, Any]) -> dict[str, Any]:
     """
-    *base* with the *keys* it has not, or says nothing with.
+    *base* with the *keys* that it lacks, or has empty.
     """
     for key, value in keys.items():
-        if key not in base or says_nothing(base[key]):
+        if key not in base or is_empty_value(base[key]):
             base[key] = value
         elif isinstance(base[key], dict) and isinstance(value, Mapping):
-            over(base[key], value)
+            merge_keys(base[key], value)
 
     return base
 
 
-def thawed(notes: Mapping[str, Any]) -> dict[str, Any]:
+def thaw_notes(notes: Mapping[str, Any]) -> dict[str, Any]:
     """
-    *notes* as they were when they were taken.
+    *notes* as plain dicts and lists, as they were made.
     """
     if notes is EMPTY_MAP:
         return {}
 
-    found: dict[str, Any] = given_back(notes) if notes.get("odd") else _thawed(notes)
+    found: dict[str, Any] = (
+        decode_value(notes) if notes.get("odd") else _thaw_value(notes)
+    )
     return found
 
 
-# What most notes are made of: to ask for these first halves the time.
+# The types of most notes: testing for these first halves the time.
 _SCALARS = frozenset({bool, float, int, str, type(None)})
 
 
-def _thawed(value: Any) -> Any:
+def _thaw_value(value: Any) -> Any:
     # As `thaw`, but each map is gone through once.
     kind = value.__class__
     if kind in _SCALARS:
         return value
 
     if kind is tuple:
-        return [_thawed(item) for item in value]
+        return [_thaw_value(item) for item in value]
 
-    return {key: _thawed(inside) for key, inside in sorted(value.items())}
+    return {key: _thaw_value(inside) for key, inside in sorted(value.items())}
 
 
-def _shape(block: Mapping[str, Any], role: str) -> Shape | None:
+def _match_shape(block: Mapping[str, Any], role: str) -> BlockShape | None:
     """
-    What *block* says if one of *role* may say that; None if we have no word
-    for it.
+    The shape of *block* in a message of *role*; None if it is unknown there.
     """
     kind = block.get("type")
     if not isinstance(kind, str):
@@ -131,69 +143,71 @@ def _shape(block: Mapping[str, Any], role: str) -> Shape | None:
     if kind == "text":
         text = block.get("text")
         return (
-            Shape(TextPart, {"text": text}, "text") if isinstance(text, str) else None
+            BlockShape(TextPart, {"text": text}, "text")
+            if isinstance(text, str)
+            else None
         )
 
     if role == "assistant":
-        found = _thought(block, kind)
+        found = _match_reasoning(block, kind)
         if found is not None:
             return found
 
     return media_shape(block) if role != "system" else None
 
 
-def _thought(block: Mapping[str, Any], kind: str) -> Shape | None:
+def _match_reasoning(block: Mapping[str, Any], kind: str) -> BlockShape | None:
     text: Any = block.get(_TEXTS.get(kind, ""))
     if kind == "refusal" and isinstance(text, str):
-        return Shape(RefusalPart, {"text": text}, kind)
+        return BlockShape(RefusalPart, {"text": text}, kind)
 
     if kind == "thinking" and isinstance(text, str):
-        return _reasoning(text, block.get("signature"), kind)
+        return _reasoning_shape(text, block.get("signature"), kind)
 
     if kind == "redacted_thinking" and isinstance(block.get("data"), str):
-        return _reasoning("", block["data"], kind)
+        return _reasoning_shape("", block["data"], kind)
 
     if kind == "reasoning_content" and isinstance(block.get(kind), dict):
         inside = block[kind]
         text = inside.get("text")
-        return _reasoning(
+        return _reasoning_shape(
             text if isinstance(text, str) else "", inside.get("signature"), kind
         )
 
     if kind == "reasoning":
         if not isinstance(text, str):
-            text = _summary(block.get("summary"))
+            text = _join_summary(block.get("summary"))
 
         extras = block.get("extras")
         signature = extras.get("signature") if isinstance(extras, dict) else None
-        return _reasoning(text, signature, kind)
+        return _reasoning_shape(text, signature, kind)
 
     return None
 
 
-def _reasoning(text: str, signature: Any, shape: str) -> Shape:
+def _reasoning_shape(text: str, signature: Any, shape: str) -> BlockShape:
     fields = {"text": text}
     if isinstance(signature, str) and signature:
         fields["signature"] = signature
 
-    return Shape(ReasoningPart, fields, shape)
+    return BlockShape(ReasoningPart, fields, shape)
 
 
-def _summary(given: Any) -> str:
-    items = given if isinstance(given, list) else []
+def _join_summary(summary: Any) -> str:
+    items = summary if isinstance(summary, list) else []
     texts = [item.get("text") for item in items if isinstance(item, dict)]
     return "\n\n".join([text for text in texts if isinstance(text, str)])
 
 
-def _base(part: Any, shape: str) -> Any:
+def _write_shape(part: Any, shape: str) -> Any:
     """
-    *part* as a block of this *shape*.
+    *part* as a block of *shape*.
     """
     if isinstance(part, MediaPart):
         return write_media(part, shape)
 
     if isinstance(part, ReasoningPart):
-        return _base_of_thought(part, shape)
+        return _write_reasoning_shape(part, shape)
 
     if isinstance(part, RefusalPart):
         return {"type": "refusal", "refusal": part.text}
@@ -201,7 +215,7 @@ def _base(part: Any, shape: str) -> Any:
     return part.text if shape == "str" else {"type": "text", "text": part.text}
 
 
-def _base_of_thought(part: ReasoningPart, shape: str) -> dict[str, Any]:
+def _write_reasoning_shape(part: ReasoningPart, shape: str) -> dict[str, Any]:
     text, signature = part.text, part.signature
     signed = {"signature": signature} if signature else {}
     if shape == "redacted_thinking":
@@ -218,60 +232,62 @@ def _base_of_thought(part: ReasoningPart, shape: str) -> dict[str, Any]:
 
 
 def read_block(
-    read: Reading, given: Any, path: str, role: str, provider: str
+    read: DocumentReader, source: Any, path: str, role: str, provider: str
 ) -> Part | None:
     """
-    The part that *given*, a block or a text at *path*, is; None if there was a
-    problem. *provider* is whose response it is in.
+    The part for *source*, a block or a text at *path*; None if there was a
+    problem. *provider* is that of the response.
     """
-    if isinstance(given, str):
-        text = mended_text(read, given, path)
-        return TextPart(text, metadata=_noting({"shape": "str"}))
+    if isinstance(source, str):
+        text = mended_text(read, source, path)
+        return TextPart(text, metadata=with_notes(SOURCE, {"shape": "str"}))
 
-    if not isinstance(given, dict):
-        read.wrong(path, given, "a text or a dict")
+    if not isinstance(source, dict):
+        read.wrong(path, source, "a text or a dict")
         return None
 
-    kind, block = given.get("type"), given
+    kind, block = source.get("type"), source
     key = _TEXTS.get(kind) if isinstance(kind, str) else None
-    if key and isinstance(given.get(key), str):
-        text = mended_text(read, given[key], f"{path}.{key}")
-        if key == "text" and len(given) == 2:  # noqa: PLR2004 - as most blocks have
+    if key and isinstance(source.get(key), str):
+        text = mended_text(read, source[key], f"{path}.{key}")
+        if key == "text" and len(source) == 2:  # noqa: PLR2004 - as most blocks have
             return TextPart(text)
 
-        block = {**given, key: text}
+        block = {**source, key: text}
 
     try:
-        found = _shape(block, role)
+        found = _match_shape(block, role)
         part = None if found is None else found.kind(**found.fields)
     except InvalidPartError:
-        # A medium under a url that is no text, say.
+        # For example media whose URL is not valid.
         found = part = None
 
     if found is None or part is None:
-        return _unknown(read, block, path, provider)
+        return _keep_unknown_block(read, block, path, provider)
 
-    return _noted(read, _Said(block, found, part), path, provider)
+    return _add_notes(read, _MatchedBlock(block, found, part), path, provider)
 
 
-class _Said(NamedTuple):
+class _MatchedBlock(NamedTuple):
     """
-    A block, and what it says.
+    A block, its shape, and its part.
     """
 
     block: dict[str, Any]
-    found: Shape
+    found: BlockShape
     part: Part
 
 
-def _noted(read: Reading, said: _Said, path: str, provider: str) -> Part | None:
+def _add_notes(
+    read: DocumentReader, matched: _MatchedBlock, path: str, provider: str
+) -> Part | None:
     """
-    The part with notes on all that it does not say of its block.
+    The part with notes on the rest of its block.
     """
-    block, found, part = said
+    block, found, part = matched
     notes: dict[str, Any] = {}
-    rest = beyond(block, _base(part, found.shape))
-    if found.shape != _SHAPES.get(found.kind, OWN):
+    rest = extra_keys(block, _write_shape(part, found.shape))
+    if found.shape != _SHAPES.get(found.kind, STANDARD):
         notes["shape"] = found.shape
 
     if rest is None:
@@ -279,14 +295,14 @@ def _noted(read: Reading, said: _Said, path: str, provider: str) -> Part | None:
     elif rest:
         notes["keys"] = rest
 
-    signer = _signer(part, found.shape, provider)
+    signer = _signer_notes(part, found.shape, provider)
     if signer:
         notes |= {"signed": True, "shape": found.shape}
 
-    return _kept(read, found, notes, signer, path) if notes else part
+    return _make_part(read, found, notes, signer, path) if notes else part
 
 
-def mended_text(read: Reading, text: str, path: str) -> str:
+def mended_text(read: DocumentReader, text: str, path: str) -> str:
     """
     *text*, at *path*, as valid Unicode.
     """
@@ -300,14 +316,9 @@ def mended_text(read: Reading, text: str, path: str) -> str:
     return valid
 
 
-def _noting(notes: dict[str, Any]) -> Any:
-    # Any: what takes metadata takes any mapping, and says it is a PMap.
-    return {SOURCE: notes}
-
-
-def _signer(part: Part, shape: str, provider: str) -> dict[str, Any]:
+def _signer_notes(part: Part, shape: str, provider: str) -> dict[str, Any]:
     """
-    What tells other adapters who signed *part*, if anybody did.
+    Notes for other adapters on the signer of *part*; {} if it is not signed.
     """
     if not getattr(part, "signature", ""):
         return {}
@@ -318,74 +329,80 @@ def _signer(part: Part, shape: str, provider: str) -> dict[str, Any]:
     return {name: {"signed": True, **redacted}}
 
 
-def _kept(
-    read: Reading, found: Shape, notes: dict[str, Any], more: dict[str, Any], path: str
+def _make_part(
+    read: DocumentReader,
+    found: BlockShape,
+    notes: dict[str, Any],
+    more: dict[str, Any],
+    path: str,
 ) -> Part | None:
-    metadata: Any = {**more, SOURCE: notes}
+    metadata: Any = {RESERVED: {**more, SOURCE: notes}}
     try:
         return found.kind(**found.fields, metadata=metadata)
     except InvalidPartError:
-        metadata[SOURCE] = {**keep(read, notes, path), "odd": True}
+        metadata[RESERVED][SOURCE] = {**encode_value(read, notes, path), "odd": True}
         return None if read.count else found.kind(**found.fields, metadata=metadata)
 
 
-def _unknown(
-    read: Reading, block: dict[str, Any], path: str, provider: str
+def _keep_unknown_block(
+    read: DocumentReader, block: dict[str, Any], path: str, provider: str
 ) -> Part | None:
     source = SOURCE
     metadata: Any = EMPTY_MAP
     if provider == "anthropic" and "index" not in block:
-        # What was not streamed is as the provider said it, and may go back to it.
-        source, metadata = provider, _noting({"shape": "block"})
+        # A block that was not streamed is the provider's own, and may go back to it.
+        source, metadata = provider, with_notes(SOURCE, {"shape": "block"})
 
     try:
         return UnknownPart(block, source=source, metadata=metadata)
     except InvalidPartError:
-        raw = {"block": keep(read, block, path)}
+        raw = {"block": encode_value(read, block, path)}
         return (
             None
             if read.count
-            else UnknownPart(raw, source=SOURCE, metadata=_noting({"odd": True}))
+            else UnknownPart(
+                raw, source=SOURCE, metadata=with_notes(SOURCE, {"odd": True})
+            )
         )
 
 
-def write_block(write: Writing, part: Part, path: str) -> Any:
+def write_block(write: PayloadWriter, part: Part, path: str) -> Any:
     """
-    *part* as a block; None if LangChain has no word for it.
+    *part* as a block; None if LangChain does not support it.
     """
     noted = write.notes(part, path)
     if isinstance(part, UnknownPart):
         if noted.get("odd"):
-            return given_back(map_of(part.raw, "block"))
+            return decode_value(map_of(part.raw, "block"))
 
         if noted.get("shape") == "block":
             return thaw(part.raw)
 
         return write.unknown(part.raw, part.source, path, "type")
 
-    notes = thawed(noted)
-    if any(name not in PROVIDERS for name in part.metadata):
+    notes = thaw_notes(noted)
+    if has_own(part.metadata):
         write.lose(path, "metadata", "a block has no place for it")
 
     raw = notes.get("raw")
-    if isinstance(raw, dict) and _says(raw, part):
+    if isinstance(raw, dict) and _matches_part(raw, part):
         return raw
 
     if isinstance(part, ReasoningPart):
-        part = _as_signed(write, part, path)
+        part = _check_signature(write, part, path)
 
-    block, keys = _base(part, _shape_for(part, notes)), notes.get("keys")
+    block, keys = _write_shape(part, _choose_shape(part, notes)), notes.get("keys")
     if isinstance(keys, dict) and isinstance(block, dict):
-        return over(block, keys)
+        return merge_keys(block, keys)
 
     return block
 
 
-def _says(raw: dict[str, Any], part: Part) -> bool:
+def _matches_part(raw: dict[str, Any], part: Part) -> bool:
     """
-    Whether *raw* says what *part* does.
+    Whether *raw* still has the content of *part*.
     """
-    found = _shape(raw, "assistant")
+    found = _match_shape(raw, "assistant")
     if found is None or found.kind is not type(part):
         return False
 
@@ -394,21 +411,23 @@ def _says(raw: dict[str, Any], part: Part) -> bool:
     return bool(bare == found.kind(**found.fields))
 
 
-def _as_signed(write: Writing, part: ReasoningPart, path: str) -> ReasoningPart:
+def _check_signature(
+    write: PayloadWriter, part: ReasoningPart, path: str
+) -> ReasoningPart:
     """
-    *part* with its signature if that may be sent: LangChain had it, or knows
-    the block of who signed it, or nobody knows who did.
+    *part* with its signature if that may be sent: if it was LangChain's, if there
+    is a block of its signer, or if the signer is unknown.
     """
-    known = [name for name in PROVIDERS if name in part.metadata]
+    known = formats_of(part.metadata)
     if not part.signature or not known or {SOURCE, "anthropic"}.intersection(known):
         return part
 
-    why = f"is {known[0]}'s own, for which there is no block"
+    why = f"is {known[0]}'s own, without a block in LangChain"
     write.lose(path, "signature", why)
     return attrs.evolve(part, signature="")
 
 
-def _shape_for(part: Part, notes: Mapping[str, Any]) -> str:
+def _choose_shape(part: Part, notes: Mapping[str, Any]) -> str:
     """
     The shape of the block that *part* becomes.
     """
@@ -417,9 +436,9 @@ def _shape_for(part: Part, notes: Mapping[str, Any]) -> str:
         return shape
 
     if isinstance(part, MediaPart):
-        return OWN
+        return STANDARD
 
-    if isinstance(part, ReasoningPart) and "anthropic" in part.metadata:
+    if isinstance(part, ReasoningPart) and "anthropic" in formats_of(part.metadata):
         redacted = notes_of(part.metadata, "anthropic").get("redacted") is True
         return "redacted_thinking" if redacted else "thinking"
 

@@ -1,6 +1,6 @@
 """
-Calls of tools: those LangChain could read, those it could not, and the blocks
-among the content that say them once more.
+Tool calls: those LangChain could parse, those it could not, and the blocks of
+content that repeat them.
 """
 
 from __future__ import annotations
@@ -11,37 +11,44 @@ from typing import Any
 
 import attrs
 
-from conversation_state.adapters._export import PROVIDERS, Writing
-from conversation_state.adapters._langchain._blocks import beyond, over, thawed
-from conversation_state.adapters._langchain._json import keep
-from conversation_state.adapters._langchain._words import (
+from conversation_state._persistent import EMPTY_MAP
+from conversation_state.adapters._export import PayloadWriter
+from conversation_state.adapters._langchain._blocks import (
+    extra_keys,
+    merge_keys,
+    thaw_notes,
+)
+from conversation_state.adapters._langchain._constants import (
     CALL_BLOCKS,
     SOURCE,
     CallBlock,
+    text_or_empty,
 )
-from conversation_state.adapters._reading import Reading, mended
+from conversation_state.adapters._langchain._json import encode_value
+from conversation_state.adapters._notes import has_own, with_notes
+from conversation_state.adapters._reading import DocumentReader, mended
 from conversation_state.errors import InvalidMessageError
 from conversation_state.tools import ToolCall
 
-__all__ = ["Calls", "block_of", "write_call"]
+__all__ = ["MessageCalls", "dump_call_block", "write_call"]
 
 _VALID = frozenset({"args", "id", "name", "type"})
 _NOTHING: dict[str, Any] = {}
-_MOST_LEVELS = 100
-# `dumps` makes one for each text, if it is told anything.
+_MAX_DEPTH = 100
+# `dumps` with options makes an encoder for each text.
 _encoded = JSONEncoder(ensure_ascii=False).encode
 
 
-class Calls:
+class MessageCalls:
     """
     The calls of one message while it is read. Never leaves the function that
     reads it.
 
-    Each is found by the block that says it, if there is one, before it is
-    made: a block may have the very text that the model wrote.
+    Blocks are matched with calls before these are made, because a block may have
+    the original text of the arguments.
     """
 
-    def __init__(self, read: Reading, path: str) -> None:
+    def __init__(self, read: DocumentReader, path: str) -> None:
         self._read = read
         self._path = path
         self._raws: list[dict[str, Any]] = []
@@ -50,14 +57,14 @@ class Calls:
         self._texts: dict[int, str] = {}
         self.is_between = False
 
-    def add(self, given: Any) -> None:
+    def add(self, calls: Any) -> None:
         """
-        The calls that LangChain could read.
+        Add the calls that LangChain could parse.
         """
-        for raw in given:
+        for raw in calls:
             if not isinstance(raw, dict) or not isinstance(raw.get("args"), dict):
                 at = f"{self._path}.tool_calls[{len(self._raws)}]"
-                self._read.problem(at, "is no call with a dict of args")
+                self._read.problem(at, "expected a call with a dict of args")
                 return
 
             call_id = raw.get("id")
@@ -66,10 +73,10 @@ class Calls:
 
             self._raws.append(raw)
 
-    def takes(self, block: Any, place: int) -> bool:
+    def take_block(self, block: Any, place: int) -> bool:
         """
-        Whether *block*, at this *place* of the content, is one of the calls,
-        and nothing else. Then it is remembered.
+        Whether *block*, at *place* in the content, only repeats one of the
+        calls. If so, it is kept for that call.
         """
         if not self._open or not isinstance(block, dict):
             return False
@@ -79,20 +86,23 @@ class Calls:
             kind = "tool_use_pieces"
 
         shape = CALL_BLOCKS.get(kind) if isinstance(kind, str) else None
-        at = self._open.get(_str(block.get(shape.id))) if shape else None
+        at = self._open.get(text_or_empty(block.get(shape.id))) if shape else None
         if shape is None or at is None:
             return False
 
         text = None
         if shape.is_text:
             text = block.get(shape.arguments)
-            if not isinstance(text, str) or _parsed(text) != self._raws[at]["args"]:
+            if (
+                not isinstance(text, str)
+                or _parse_arguments(text) != self._raws[at]["args"]
+            ):
                 return False
 
             self._texts[at] = text
 
-        base = _written_block(shape, self._raws[at], text)
-        rest = beyond(block, base)
+        base = _call_block(shape, self._raws[at], text)
+        rest = extra_keys(block, base)
         if rest is None:
             return False
 
@@ -104,13 +114,13 @@ class Calls:
         self._blocks[at] = (str(kind), notes)
         return True
 
-    def made(self) -> list[ToolCall]:
+    def make_calls(self) -> list[ToolCall]:
         """
-        The calls.
+        The calls that LangChain could parse.
         """
-        return [self._made(at, raw) for at, raw in enumerate(self._raws)]
+        return [self._make_call(at, raw) for at, raw in enumerate(self._raws)]
 
-    def _made(self, at: int, raw: dict[str, Any]) -> ToolCall:
+    def _make_call(self, at: int, raw: dict[str, Any]) -> ToolCall:
         path = f"{self._path}.tool_calls[{at}]"
         notes: dict[str, Any] = {}
         index = None
@@ -129,44 +139,52 @@ class Calls:
 
         arguments = self._texts.get(at)
         if arguments is None:
-            arguments = _written(self._read, raw["args"], path)
+            arguments = _dump_arguments(self._read, raw["args"], path)
 
-        if arguments.count("{") + arguments.count("[") > _MOST_LEVELS:
-            _check(self._read, raw["args"], f"{path}.args")
+        if arguments.count("{") + arguments.count("[") > _MAX_DEPTH:
+            _check_json(self._read, raw["args"], f"{path}.args")
 
-        call = self._call(raw, arguments, notes, path)
+        call = self._build_call(raw, arguments, notes, path)
         return call if index is None else attrs.evolve(call, index=index)
 
-    def invalid(self, given: Any) -> list[ToolCall]:
+    def make_invalid_calls(self, calls: Any) -> list[ToolCall]:
         """
-        The calls that LangChain could not read: the model made them all the
-        same, and gets them back.
+        The calls that LangChain could not parse: the model made them, and gets
+        them back.
         """
-        calls = []
-        for at, raw in enumerate(given):
+        made = []
+        for at, raw in enumerate(calls):
             path = f"{self._path}.invalid_tool_calls[{at}]"
             if not isinstance(raw, dict):
                 self._read.wrong(path, raw, "a dict")
                 continue
 
-            base = _written_invalid(
-                _str(raw.get("id")), _str(raw.get("name")), _str(raw.get("args"))
+            base = _invalid_call(
+                text_or_empty(raw.get("id")),
+                text_or_empty(raw.get("name")),
+                text_or_empty(raw.get("args")),
             )
             differs = {key: raw[key] for key in raw if base.get(key, raw) != raw[key]}
             notes = {"invalid": differs}
             if "error" not in raw or "type" not in raw:
                 notes["without"] = sorted({"error", "type"} - raw.keys())  # type: ignore[assignment]  # of notes
 
-            calls.append(self._call(raw, _str(raw.get("args")), notes, path))
+            made.append(
+                self._build_call(raw, text_or_empty(raw.get("args")), notes, path)
+            )
 
-        return calls
+        return made
 
-    def _call(
+    def _build_call(
         self, raw: dict[str, Any], arguments: str, notes: dict[str, Any], path: str
     ) -> ToolCall:
         texts = []
-        said = {"id": _str(raw.get("id")), "name": _str(raw.get("name"))}
-        for key, text in {**said, "args": arguments}.items():
+        fields = {
+            "id": text_or_empty(raw.get("id")),
+            "name": text_or_empty(raw.get("name")),
+            "args": arguments,
+        }
+        for key, text in fields.items():
             valid = mended(text)
             if valid is not text:
                 self._read.mended.append(f"{path}.{key}")
@@ -176,35 +194,33 @@ class Calls:
         if not notes:
             return ToolCall(*texts)
 
-        metadata: Any = {SOURCE: notes}
+        metadata = with_notes(SOURCE, notes)
         try:
             return ToolCall(*texts, metadata=metadata)
         except InvalidMessageError:
-            kept = keep(self._read, notes, path)
-            metadata = {} if self._read.count else {SOURCE: {**kept, "odd": True}}
+            kept = encode_value(self._read, notes, path)
+            metadata = with_notes(SOURCE, {**kept, "odd": True})
+            if self._read.count:
+                metadata = EMPTY_MAP
+
             return ToolCall(*texts, metadata=metadata)
 
 
-def _str(value: Any) -> str:
-    return value if isinstance(value, str) else ""
-
-
-def _parsed(text: str) -> Any:
+def _parse_arguments(text: str) -> Any:
     try:
         return loads(text or "{}")
     except (ValueError, RecursionError):
         return None
 
 
-def _written(read: Reading, args: dict[str, Any], path: str) -> str:
+def _dump_arguments(read: DocumentReader, args: dict[str, Any], path: str) -> str:
     """
-    *args* as the text that a model might have written. Halves of surrogate
-    pairs stay what they are, in JSON's own words.
+    *args* as JSON text. Lone surrogates are escaped.
     """
     try:
         text = _encoded(args)
         if loads(text) != args:
-            _check(read, args, f"{path}.args")
+            _check_json(read, args, f"{path}.args")
 
         return text if mended(text) is text else dumps(args)
     except (TypeError, ValueError, RecursionError) as error:
@@ -212,10 +228,10 @@ def _written(read: Reading, args: dict[str, Any], path: str) -> str:
         return ""
 
 
-def _check(read: Reading, value: Any, path: str, depth: int = 0) -> None:
+def _check_json(read: DocumentReader, value: Any, path: str, depth: int = 0) -> None:
     """
-    Note which keys in *value* would come back as others, and what is nested
-    deeper than every Python reads.
+    Report keys in *value* that JSON would change, and nesting that is deeper than
+    every Python parses.
     """
     inside: list[tuple[str, Any]] = []
     if isinstance(value, dict):
@@ -227,15 +243,15 @@ def _check(read: Reading, value: Any, path: str, depth: int = 0) -> None:
     elif isinstance(value, (list, tuple)):
         inside = [(f"{path}[{at}]", item) for at, item in enumerate(value)]
 
-    if inside and depth == _MOST_LEVELS:
-        read.problem(path, f"is nested more than {_MOST_LEVELS} levels deep")
+    if inside and depth == _MAX_DEPTH:
+        read.problem(path, f"is nested more than {_MAX_DEPTH} levels deep")
         return
 
     for where, item in inside:
-        _check(read, item, where, depth + 1)
+        _check_json(read, item, where, depth + 1)
 
 
-def _written_invalid(call_id: str, name: str, args: str) -> dict[str, Any]:
+def _invalid_call(call_id: str, name: str, args: str) -> dict[str, Any]:
     return {
         "type": "invalid_tool_call",
         "id": call_id,
@@ -245,7 +261,7 @@ def _written_invalid(call_id: str, name: str, args: str) -> dict[str, Any]:
     }
 
 
-def _written_block(
+def _call_block(
     shape: CallBlock, raw: Mapping[str, Any], text: str | None
 ) -> dict[str, Any]:
     block = {
@@ -258,28 +274,28 @@ def _written_block(
 
 
 def write_call(
-    write: Writing, call: ToolCall, path: str
+    write: PayloadWriter, call: ToolCall, path: str
 ) -> tuple[dict[str, Any], dict[str, Any]]:
     """
-    *call* as LangChain has it, and the notes on it. Its type tells whether
-    LangChain could read it.
+    *call* as LangChain's, and the notes on it. Its type is
+    ``invalid_tool_call`` if the arguments are not a JSON object.
     """
-    notes = thawed(write.notes(call, path))
+    notes = thaw_notes(write.notes(call, path))
     if call.type != "function":
-        write.lose(path, "type", "all calls are of functions there")
+        write.lose(path, "type", "calls of functions only in LangChain")
 
-    if any(name not in PROVIDERS for name in call.metadata):
-        write.lose(path, "metadata", "a call has no place for it")
+    if has_own(call.metadata):
+        write.lose(path, "metadata", "not supported on a call")
 
-    args = None if "invalid" in notes else _parsed(call.arguments)
+    args = None if "invalid" in notes else _parse_arguments(call.arguments)
     if not isinstance(args, dict):
-        raw = _written_invalid(call.id, call.name, call.arguments)
+        raw = _invalid_call(call.id, call.name, call.arguments)
         differs = notes.get("invalid")
-        over(raw, differs if isinstance(differs, dict) else _NOTHING)
+        merge_keys(raw, differs if isinstance(differs, dict) else _NOTHING)
     else:
         raw = {"name": call.name, "args": args, "id": call.id, "type": "tool_call"}
         keys = notes.get("keys")
-        over(raw, keys if isinstance(keys, dict) else _NOTHING)
+        merge_keys(raw, keys if isinstance(keys, dict) else _NOTHING)
 
     for key in notes.get("without", ()):
         raw.pop(key, None)
@@ -287,12 +303,12 @@ def write_call(
     return raw, notes
 
 
-def block_of(
+def dump_call_block(
     call: ToolCall, raw: dict[str, Any], notes: Mapping[str, Any]
 ) -> tuple[int, dict[str, Any]] | None:
     """
-    The block that says *call*, which is *raw*, once more, and its place among
-    the content; None if there is none.
+    The block that repeats *call*, which is *raw*, and its position in the
+    content; None if there is none.
     """
     noted = notes.get("block")
     if not isinstance(noted, dict) or raw.get("type") == "invalid_tool_call":
@@ -302,8 +318,8 @@ def block_of(
     if shape is None or not isinstance(at, int):
         return None
 
-    # Not the same dict twice: what changes one is not to change the other.
-    fresh = {**raw, "args": _parsed(call.arguments)}
-    block = _written_block(shape, fresh, call.arguments if shape.is_text else None)
+    # A dict of its own: changing the block must not change the call.
+    fresh = {**raw, "args": _parse_arguments(call.arguments)}
+    block = _call_block(shape, fresh, call.arguments if shape.is_text else None)
     keys = noted.get("keys")
-    return at, over(block, keys if isinstance(keys, dict) else _NOTHING)
+    return at, merge_keys(block, keys if isinstance(keys, dict) else _NOTHING)

@@ -7,24 +7,24 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from conversation_state._persistent import EMPTY_MAP
-from conversation_state.adapters._export import PROVIDERS, Export, Writing
+from conversation_state.adapters._export import Export, PayloadWriter
 from conversation_state.adapters._extras import lose_each
-from conversation_state.adapters._langchain._blocks import thawed, write_block
-from conversation_state.adapters._langchain._calls import block_of, write_call
-from conversation_state.adapters._langchain._json import made
-from conversation_state.adapters._langchain._usage import (
-    lose_usage,
-    read_usage,
-    write_usage,
-)
-from conversation_state.adapters._langchain._words import (
+from conversation_state.adapters._langchain._blocks import thaw_notes, write_block
+from conversation_state.adapters._langchain._calls import dump_call_block, write_call
+from conversation_state.adapters._langchain._constants import (
     CLASSES,
     DEFAULTS,
     MODELS,
     REASONS,
     SOURCE,
 )
+from conversation_state.adapters._langchain._json import make_message
+from conversation_state.adapters._langchain._usage import (
+    lose_usage,
+    read_usage,
+    write_usage,
+)
+from conversation_state.adapters._notes import RESERVED, has_own, notes_of
 from conversation_state.errors import InvalidMessageError
 from conversation_state.messages import (
     AssistantMessage,
@@ -39,7 +39,7 @@ from conversation_state.usage import Usage
 __all__ = ["dump", "dump_message"]
 
 _NOTHING = ResponseMeta()
-# What notes have to be, that become fields of a message.
+# The types of notes that become fields of a message.
 _TYPES: Mapping[str, type[Any]] = {
     "additional_kwargs": dict,
     "beside": list,
@@ -55,22 +55,22 @@ def dump(messages: Iterable[Message]) -> Export:
     """
     *messages* as a list of LangChain's.
 
-    What was loaded from LangChain comes back equal, of the same class.
-    `Export.lost` lists what differs from *messages* when they are loaded
-    again: what LangChain has no word for, what is another adapter's own, what
-    had to be mended. A signature is written if LangChain had it before, if
-    there is a block for it, or if it is nobody's.
+    Messages that were loaded from LangChain come back equal, of the same class.
+    `Export.lost` lists what differs from *messages* when they are loaded again:
+    content that LangChain does not support or that is specific to another
+    format, and mended texts. A signature is written if LangChain had it before,
+    if there is a block for it, or if its signer is unknown.
 
     Raises:
         InvalidMessageError:
-            If one of them is no message, or its notes are none of ours.
+            If one of them is not a message, or its notes are invalid.
 
         MissingExtraError:
             If LangChain is not installed.
     """
-    write = Writing(SOURCE)
+    write = PayloadWriter(SOURCE)
     found = [
-        _checked(write, message, f"messages[{at}]")
+        _write_checked(write, message, f"messages[{at}]")
         for at, message in enumerate(messages)
     ]
     payload = [message for message in found if message is not None]
@@ -79,40 +79,39 @@ def dump(messages: Iterable[Message]) -> Export:
 
 def dump_message(message: Message) -> Any:
     """
-    The same for a single one, where nobody asks what is lost; None if LangChain
-    has no word for it.
+    *message* as one of LangChain's; None if LangChain does not support it.
     """
-    return _checked(Writing(SOURCE), message, "messages[0]")
+    return _write_checked(PayloadWriter(SOURCE), message, "messages[0]")
 
 
-def _checked(write: Writing, message: Message, path: str) -> Any:
+def _write_checked(write: PayloadWriter, message: Message, path: str) -> Any:
     if not isinstance(message, Message):
         msg = f"{path} is a {type(message).__name__}; expected a Message"
         raise InvalidMessageError(msg)
 
     try:
-        return _message(write, message, path)
+        return _dump_any(write, message, path)
     except (AttributeError, LookupError, TypeError, ValueError) as error:
-        # Metadata is anybody's to write, and so may be notes that are none.
-        if not message.metadata.get(SOURCE):
+        # Callers can write metadata, and so invalid notes.
+        if not notes_of(message.metadata, SOURCE):
             raise
 
         msg = (
-            f"{path}.metadata[{SOURCE!r}] holds what no adapter noted: {error}. The "
-            "name is that of LangChain's adapter; give what is yours another one"
+            f"{path}.metadata[{RESERVED!r}][{SOURCE!r}] is invalid: {error}; this key "
+            "is reserved for notes of adapters, use another one for your metadata"
         )
         raise InvalidMessageError(msg) from error
 
 
-def _message(write: Writing, message: Message, path: str) -> Any:
-    notes = _checked_notes(thawed(write.notes_on(message, path)))
-    _lose_own(write, message, path)
+def _dump_any(write: PayloadWriter, message: Message, path: str) -> Any:
+    notes = _checked_notes(thaw_notes(write.notes_on(message, path)))
+    _lose_fields(write, message, path)
     if isinstance(message, UnknownMessage):
-        return _unknown(write, message, path, notes)
+        return _write_unknown(write, message, path, notes)
 
     fields: dict[str, Any] = {}
     kwargs = notes.get("additional_kwargs", {})
-    content = _content(write, message, path, notes, kwargs)
+    content = _build_content(write, message, path, notes, kwargs)
     if isinstance(message, AssistantMessage):
         content = _put_calls(write, message, path, content, fields)
         _put_response(write, message, path, notes, fields)
@@ -136,7 +135,7 @@ def _message(write: Writing, message: Message, path: str) -> Any:
     if kind not in CLASSES or CLASSES[kind] not in {"", message.role}:
         kind = DEFAULTS[message.role]
 
-    return made(kind, fields)
+    return make_message(kind, fields)
 
 
 def _checked_notes(notes: dict[str, Any]) -> dict[str, Any]:
@@ -148,24 +147,23 @@ def _checked_notes(notes: dict[str, Any]) -> dict[str, Any]:
     return notes
 
 
-def _lose_own(write: Writing, message: Message, path: str) -> None:
+def _lose_fields(write: PayloadWriter, message: Message, path: str) -> None:
     """
-    List what stands beside what *message* says, and is nobody's note.
+    List the fields of *message* that LangChain does not support as lost.
     """
     ours = {
         "run_id": message.run_id is not None,
         "turn_id": message.turn_id is not None,
         "timestamp": message.timestamp is not None,
     }
-    metadata = message.metadata
-    if metadata is not EMPTY_MAP and (len(metadata) > 1 or SOURCE not in metadata):
-        ours["metadata"] = any(name not in PROVIDERS for name in metadata)
+    if has_own(message.metadata):
+        ours["metadata"] = True
 
-    lose_each(write, path, ours, "has no place in a message of LangChain's")
+    lose_each(write, path, ours, "not supported by LangChain")
 
 
 def _put_result(
-    write: Writing,
+    write: PayloadWriter,
     message: ToolMessage,
     path: str,
     notes: Mapping[str, Any],
@@ -182,27 +180,29 @@ def _put_result(
     if message.tool_name or "name" in notes:
         fields["name"] = message.tool_name
 
-    why = "is the tool's, in a message of LangChain's"
+    why = "the name of a result is the tool's in LangChain"
     lose_each(write, path, {"name": bool(message.name)}, why)
 
 
-def _unknown(
-    write: Writing, message: UnknownMessage, path: str, notes: Mapping[str, Any]
+def _write_unknown(
+    write: PayloadWriter, message: UnknownMessage, path: str, notes: Mapping[str, Any]
 ) -> Any:
-    said = write.unknown(message.raw, message.source, path, "type")
-    if said is None:
+    raw = write.unknown(message.raw, message.source, path, "type")
+    if raw is None:
         return None
 
-    lose_each(write, path, {"name": bool(message.name)}, "stands beside a message")
+    lose_each(
+        write, path, {"name": bool(message.name)}, "not supported on an unknown message"
+    )
     if notes.get("odd"):
-        said = thawed({**said, "odd": True})
-        del said["odd"]
+        raw = thaw_notes({**raw, "odd": True})
+        del raw["odd"]
 
-    return made(said.pop("class"), said)
+    return make_message(raw.pop("class"), raw)
 
 
-def _content(
-    write: Writing,
+def _build_content(
+    write: PayloadWriter,
     message: Any,
     path: str,
     notes: Mapping[str, Any],
@@ -234,7 +234,7 @@ def _content(
 
 
 def _put_calls(
-    write: Writing,
+    write: PayloadWriter,
     message: AssistantMessage,
     path: str,
     content: Any,
@@ -242,7 +242,7 @@ def _put_calls(
 ) -> Any:
     """
     Put the calls of *message* into *fields*; its *content* with the blocks that
-    say them once more.
+    repeat them.
     """
     calls: dict[str, list[Any]] = {"tool_call": [], "invalid_tool_call": []}
     blocks: list[tuple[int, dict[str, Any]]] = []
@@ -251,11 +251,11 @@ def _put_calls(
         raw, notes = write_call(write, call, where)
         invalid = "args" not in raw or not isinstance(raw["args"], dict)
         if calls["invalid_tool_call"] and not invalid:
-            why = "those that are no JSON objects stand behind the others there"
+            why = "calls with invalid arguments come last in LangChain"
             write.lose(where, "place", why)
 
         calls["invalid_tool_call" if invalid else "tool_call"].append(raw)
-        block = block_of(call, raw, notes)
+        block = dump_call_block(call, raw, notes)
         if block is not None:
             blocks.append(block)
 
@@ -279,31 +279,34 @@ def _put_calls(
 
 
 def _put_response(
-    write: Writing,
+    write: PayloadWriter,
     message: AssistantMessage,
     path: str,
     notes: Mapping[str, Any],
     fields: dict[str, Any],
 ) -> None:
-    response, told = message.response, notes.get("response_metadata", {})
+    response, metadata = message.response, notes.get("response_metadata", {})
     if response is None:
         response = _NOTHING
 
     where = f"{path}.response"
     newer = dict.fromkeys(sorted(response.unknown), True)
     beside = {"logprobs": response.logprobs is not None, **newer}
-    lose_each(write, where, beside, "has no place in a message of LangChain's")
+    lose_each(write, where, beside, "not supported by LangChain")
     if response.finish_reason:
-        told[str(notes.get("reason", REASONS[0]))] = response.finish_reason
+        metadata[str(notes.get("reason", REASONS[0]))] = response.finish_reason
 
     if response.model:
-        told[str(notes.get("model", MODELS[0]))] = response.model
+        metadata[str(notes.get("model", MODELS[0]))] = response.model
+
+    if response.id and (response.id != notes.get("id") or "id_of_response" in notes):
+        metadata["id"] = response.id
 
     if response.usage is not None:
         lose_usage(write, response.usage, f"{where}.usage")
 
-    if told:
-        fields["response_metadata"] = told
+    if metadata:
+        fields["response_metadata"] = metadata
 
     _put_usage(response.usage, notes, fields)
 
@@ -319,5 +322,4 @@ def _put_usage(
 
 
 def _is_aside(part: Part) -> bool:
-    own = part.metadata.get(SOURCE)
-    return isinstance(own, Mapping) and bool(own.get("aside"))
+    return bool(notes_of(part.metadata, SOURCE).get("aside"))

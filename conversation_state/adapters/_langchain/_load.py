@@ -7,17 +7,19 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, NamedTuple
 
-from conversation_state.adapters._langchain._answer import read_answer
 from conversation_state.adapters._langchain._blocks import mended_text, read_block
-from conversation_state.adapters._langchain._classes import classes, names
-from conversation_state.adapters._langchain._json import keep, made
-from conversation_state.adapters._langchain._words import (
+from conversation_state.adapters._langchain._constants import (
     CLASSES,
     DEFAULTS,
     ROLES,
     SOURCE,
+    class_names,
+    message_classes,
 )
-from conversation_state.adapters._reading import Reading
+from conversation_state.adapters._langchain._json import encode_value, make_message
+from conversation_state.adapters._langchain._load_response import load_response
+from conversation_state.adapters._notes import with_notes
+from conversation_state.adapters._reading import DocumentReader
 from conversation_state.errors import DecodeError, InvalidMessageError
 from conversation_state.messages import (
     AssistantMessage,
@@ -29,7 +31,7 @@ from conversation_state.messages import (
 )
 from conversation_state.parts import Part, TextPart, UnknownPart
 
-__all__ = ["load", "load_message", "weighed"]
+__all__ = ["load", "load_for_view", "load_message"]
 
 _KINDS: Mapping[str, Callable[..., Message]] = {
     "assistant": AssistantMessage,
@@ -46,14 +48,14 @@ _KNOWN = {
     "tool": _COMMON | {"artifact", "status", "tool_call_id"},
     "user": _COMMON,
 }
-# Fields that are there without saying anything.
-_SILENT: Mapping[str, Any] = {
+# The empty values of fields that need no note.
+_EMPTY_VALUES: Mapping[str, Any] = {
     "chunk_position": None,
     "tool_call_chunks": [],
 }
 _NO_ID = "no_id"
-# The fields of which a model gets to know something.
-_SAID = (
+# The fields that a model gets.
+_VIEW_FIELDS = (
     "content",
     "invalid_tool_calls",
     "name",
@@ -66,74 +68,79 @@ _SAID = (
 
 def load(messages: Any) -> tuple[Message, ...]:
     """
-    What *messages*, LangChain's, or a single one of them, say.
+    Our messages for *messages*, LangChain's, or for a single one of them.
 
-    Nothing is lost: what our model has no word for is kept as an unknown part
-    or message, or in notes (see this package). Half of a surrogate pair in
-    what is said becomes U+FFFD, and a note says where.
+    Nothing is lost: content without an equivalent is kept as an unknown part or
+    message, or in notes (see this package). A lone surrogate in a text becomes
+    U+FFFD, and a note lists its path.
 
     Raises:
         DecodeError:
-            If something is no message of a class of LangChain's, or holds what
-            can't be kept, an artifact that is any object, say; with all that
-            is wrong, each with its path.
+            If something is not a message of a class of LangChain's, or can't be
+            kept, such as an artifact that is any object; with every problem and
+            its path.
 
         MissingExtraError:
             If LangChain is not installed.
     """
-    read = Reading()
-    given: Iterable[Any] = messages
-    if type(messages) in names():
-        given = (messages,)
+    read = DocumentReader()
+    source: Iterable[Any] = messages
+    if type(messages) in class_names():
+        source = (messages,)
     elif isinstance(messages, (str, bytes, Mapping)) or not isinstance(
         messages, Iterable
     ):
         read.wrong("$", messages, "messages of LangChain's")
-        given = ()
+        source = ()
 
-    found = [_message(read, one, f"$[{at}]") for at, one in enumerate(given)]
+    found = [_load_any(read, one, f"$[{at}]") for at, one in enumerate(source)]
     read.finish()
     return tuple([message for message in found if message is not None])
 
 
 def load_message(message: Any) -> Message:
     """
-    The same for a single one.
+    Our message for a single one of LangChain's.
     """
-    read = Reading()
-    found = _message(read, message, "$")
+    read = DocumentReader()
+    found = _load_any(read, message, "$")
     read.finish()
     assert found is not None  # noqa: S101 - or there was a problem
     return found
 
 
-def weighed(message: Any) -> Message:
+def load_for_view(message: Any) -> Message:
     """
-    What *message* says, for those who only look at it: where it can't be kept,
-    its content and calls alone.
+    Our message for one that is only looked at, and not saved: where *message*
+    can't be kept, its content and calls alone.
 
     Raises:
         DecodeError:
-            If it is no message of LangChain's, or those can't be kept.
+            If it is not a message of LangChain's, or these can't be kept.
     """
     try:
         return load_message(message)
     except DecodeError:
         name = next(
-            (names()[one] for one in type(message).__mro__ if one in names()), ""
+            (
+                class_names()[one]
+                for one in type(message).__mro__
+                if one in class_names()
+            ),
+            "",
         )
         if not name:
             raise
 
-        given = vars(message)
-        said = {field: given[field] for field in _SAID if field in given}
-        return load_message(made(name, said))
+        values = vars(message)
+        fields = {field: values[field] for field in _VIEW_FIELDS if field in values}
+        return load_message(make_message(name, fields))
 
 
-def _message(read: Reading, message: Any, path: str) -> Message | None:
-    name = names().get(type(message))
+def _load_any(read: DocumentReader, message: Any, path: str) -> Message | None:
+    name = class_names().get(type(message))
     if name is None:
-        _refuse(read, message, path)
+        _report_class(read, message, path)
         return None
 
     raw: dict[str, Any] = vars(message)
@@ -142,70 +149,74 @@ def _message(read: Reading, message: Any, path: str) -> Message | None:
         role = ROLES.get(raw["role"], "")
 
     if not role:
-        return _unknown(read, message, name, path)
+        return _load_unknown(read, message, name, path)
 
-    problems, harmed = read.count, len(read.mended)
-    notes = _notes(message, raw, name, role)
+    problems, mended_before = read.count, len(read.mended)
+    notes = _collect_notes(message, raw, name, role)
     fields: dict[str, Any] = {}
     if raw["name"]:
         key = "tool_name" if role == "tool" else "name"
         fields[key] = mended_text(read, raw["name"], f"{path}.name")
 
     if role == "assistant":
-        content = read_answer(read, raw, path, notes, fields)
+        content = load_response(read, raw, path, notes, fields)
     else:
-        content = _content(read, raw["content"], path, role, notes)
+        content = _load_plain_content(read, raw["content"], path, role, notes)
 
     if role == "tool":
-        _result(read, raw, path, notes, fields)
+        _load_result_fields(read, raw, path, notes, fields)
 
     if read.count > problems:
         return None
 
-    if len(read.mended) > harmed:
-        where = dict.fromkeys(read.mended[harmed:])
+    if len(read.mended) > mended_before:
+        where = dict.fromkeys(read.mended[mended_before:])
         notes["mended"] = [each[len(path) + 1 :] for each in where]
 
-    return _made(read, role, content, _Told(fields, notes), path)
+    return _make_loaded(read, role, content, _MessageFields(fields, notes), path)
 
 
-class _Told(NamedTuple):
+class _MessageFields(NamedTuple):
     """
-    What goes into the fields of a message beside its content, and into notes.
+    The fields of a message beside its content, and the notes on it.
     """
 
     fields: dict[str, Any]
     notes: dict[str, Any]
 
 
-def _made(
-    read: Reading, role: str, content: Any, told: _Told, path: str
+def _make_loaded(
+    read: DocumentReader, role: str, content: Any, others: _MessageFields, path: str
 ) -> Message | None:
-    kind, (fields, notes) = _KINDS[role], told
+    kind, (fields, notes) = _KINDS[role], others
     if not notes:
         return kind(content, **fields)
 
     try:
-        return kind(content, **fields, metadata={SOURCE: notes})
+        return kind(content, **fields, metadata=with_notes(SOURCE, notes))
     except InvalidMessageError:
-        # All but the notes was looked at: something in them is not quite JSON.
+        # All but the notes is valid: a value in them is not JSON.
         problems = read.count
-        kept = {name: keep(read, notes[name], f"{path}.{name}") for name in notes}
+        kept = {
+            name: encode_value(read, notes[name], f"{path}.{name}") for name in notes
+        }
         if read.count > problems:
             return None
 
-        return kind(content, **fields, metadata={SOURCE: {**kept, "odd": True}})
+        return kind(
+            content, **fields, metadata=with_notes(SOURCE, {**kept, "odd": True})
+        )
 
 
-def _result(
-    read: Reading,
+def _load_result_fields(
+    read: DocumentReader,
     raw: dict[str, Any],
     path: str,
     notes: dict[str, Any],
     fields: dict[str, Any],
 ) -> None:
     """
-    Put what a tool's result says beside its content into *fields*.
+    Put the fields of a tool's result beside its content into *fields*.
     """
     fields["is_error"] = raw["status"] == "error"
     answered = mended_text(read, raw["tool_call_id"], f"{path}.tool_call_id")
@@ -215,22 +226,24 @@ def _result(
     fields["tool_call_id"] = answered
 
 
-def _refuse(read: Reading, message: Any, path: str) -> None:
+def _report_class(read: DocumentReader, message: Any, path: str) -> None:
     kind = type(message)
-    if not isinstance(message, tuple({*classes().values()})):
+    if not isinstance(message, tuple({*message_classes().values()})):
         read.wrong(path, message, "a message of LangChain's")
         return
 
-    # Nothing is imported because of what a store holds, so it could not be
-    # given back as what it was.
-    known = next(one.__name__ for one in kind.__mro__ if one in names())
-    what = f"is a {kind.__name__}, a class of its own; expected LangChain's {known}"
+    # Nothing is imported for the contents of a store, so the class could not be
+    # restored.
+    known = next(one.__name__ for one in kind.__mro__ if one in class_names())
+    what = f"expected LangChain's {known}, got its subclass {kind.__name__}"
     read.problem(path, what)
 
 
-def _notes(message: Any, raw: dict[str, Any], name: str, role: str) -> dict[str, Any]:
+def _collect_notes(
+    message: Any, raw: dict[str, Any], name: str, role: str
+) -> dict[str, Any]:
     """
-    What *message* says and no field of ours holds, whatever its *role*.
+    Notes on the values of *message* that have no field of ours.
     """
     notes: dict[str, Any] = {}
     if name != DEFAULTS[role]:
@@ -266,10 +279,12 @@ def _notes(message: Any, raw: dict[str, Any], name: str, role: str) -> dict[str,
 
 
 def _says_nothing(key: str, value: Any) -> bool:
-    return key in _SILENT and value == _SILENT[key]
+    return key in _EMPTY_VALUES and value == _EMPTY_VALUES[key]
 
 
-def _unknown(read: Reading, message: Any, name: str, path: str) -> Message | None:
+def _load_unknown(
+    read: DocumentReader, message: Any, name: str, path: str
+) -> Message | None:
     fields = {
         key: value
         for key, value in vars(message).items()
@@ -281,19 +296,22 @@ def _unknown(read: Reading, message: Any, name: str, path: str) -> Message | Non
         return UnknownMessage(raw, source=SOURCE)
     except InvalidMessageError:
         problems = read.count
-        kept = {key: keep(read, value, f"{path}.{key}") for key, value in raw.items()}
+        kept = {
+            key: encode_value(read, value, f"{path}.{key}")
+            for key, value in raw.items()
+        }
         if read.count > problems:
             return None
 
-        metadata: Any = {SOURCE: {"odd": True}}
+        metadata = with_notes(SOURCE, {"odd": True})
         return UnknownMessage(kept, source=SOURCE, metadata=metadata)
 
 
-def _content(
-    read: Reading, content: Any, path: str, role: str, notes: dict[str, Any]
+def _load_plain_content(
+    read: DocumentReader, content: Any, path: str, role: str, notes: dict[str, Any]
 ) -> str | list[Part]:
     """
-    What anybody but an assistant says.
+    The content of a message that is not an assistant's.
     """
     if isinstance(content, str):
         return mended_text(read, content, f"{path}.content")

@@ -1,5 +1,5 @@
 """
-What a response cost: LangChain's ``usage_metadata``.
+Usage: LangChain's ``usage_metadata``.
 """
 
 from __future__ import annotations
@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from conversation_state.adapters._export import Writing
+from conversation_state.adapters._export import PayloadWriter
 from conversation_state.errors import InvalidUsageError
 from conversation_state.usage import (
     CompletionTokensDetails,
@@ -15,7 +15,7 @@ from conversation_state.usage import (
     Usage,
 )
 
-__all__ = ["lose_usage", "read_usage", "write_usage", "zeros_in"]
+__all__ = ["find_zeros", "lose_usage", "read_usage", "write_usage"]
 
 _WRITTEN = "cache_write_tokens"
 _NOTHING: Mapping[str, Any] = {}
@@ -23,7 +23,7 @@ _NOTHING: Mapping[str, Any] = {}
 
 def read_usage(raw: Any) -> Usage | None:
     """
-    What *raw* says was used; None if it is no count of tokens.
+    The usage in *raw*; None if it is not a count of tokens.
     """
     if not isinstance(raw, Mapping):
         return None
@@ -48,13 +48,13 @@ def read_usage(raw: Any) -> Usage | None:
             {_WRITTEN: within.get("cache_creation") or 0},
         )
     except (AttributeError, InvalidUsageError, KeyError):
-        # Whoever streams may have counts that are none; they are kept as they are.
+        # Counts of a stream may be invalid; they are kept as they are.
         return None
 
 
-def zeros_in(raw: Mapping[str, Any]) -> list[str]:
+def find_zeros(raw: Mapping[str, Any]) -> list[str]:
     """
-    Where *raw* counts nothing and says so: breakdowns, and counts in them.
+    The paths of zeros in *raw*: empty breakdowns, and zero counts in them.
     """
     found = []
     for key in ("input_token_details", "output_token_details"):
@@ -69,7 +69,7 @@ def zeros_in(raw: Mapping[str, Any]) -> list[str]:
 
 def write_usage(usage: Usage, zeros: Sequence[str] = ()) -> dict[str, Any]:
     """
-    *usage* in LangChain's words. What is nothing is left out, but for *zeros*.
+    *usage* as LangChain's. Zeros are left out, except for those of *zeros*.
     """
     prompt, completion = usage.prompt_tokens_details, usage.completion_tokens_details
     within = {
@@ -92,9 +92,9 @@ def write_usage(usage: Usage, zeros: Sequence[str] = ()) -> dict[str, Any]:
         ("input_token_details", within),
         ("output_token_details", made),
     ):
-        said = {name: count for name, count in counts.items() if count}
-        if said:
-            raw[key] = said
+        used = {name: count for name, count in counts.items() if count}
+        if used:
+            raw[key] = used
 
     for where in zeros:
         key, _, name = where.partition(".")
@@ -105,9 +105,9 @@ def write_usage(usage: Usage, zeros: Sequence[str] = ()) -> dict[str, Any]:
     return raw
 
 
-def lose_usage(write: Writing, usage: Usage, path: str) -> None:
+def lose_usage(write: PayloadWriter, usage: Usage, path: str) -> None:
     """
-    List what of *usage*, at *path*, `write_usage` has no word for.
+    List the counts of *usage*, at *path*, that LangChain does not support.
     """
     for name in sorted(usage.extra):
         if name != _WRITTEN:

@@ -8,24 +8,23 @@ from collections.abc import Mapping
 from typing import Any
 
 from conversation_state.adapters._export import (
-    Writing,
-    list_of,
-    map_of,
-    notes_of,
-    written_over,
+    PayloadWriter,
+    cannot_contain,
+    merge_kept_keys,
 )
+from conversation_state.adapters._notes import list_of, map_of, notes_of
 from conversation_state.adapters._openai import (
     Content,
     content_of,
-    heard,
     is_odd,
     read_logprob,
     text_of,
+    with_audio_format,
     written_format,
     written_text,
 )
-from conversation_state.adapters._reading import Place, is_list, is_map
-from conversation_state.adapters._responses._words import (
+from conversation_state.adapters._reading import ObjectReader, is_list, is_map
+from conversation_state.adapters._responses._constants import (
     MEDIA,
     SOURCE,
     TEXTS,
@@ -50,9 +49,9 @@ _TEXT = _PLAIN | {"logprobs"}
 _REFUSAL = frozenset({"refusal", "type"})
 
 
-def read_content(place: Place, key: str, role: str) -> str | list[Part]:
+def read_content(place: ObjectReader, key: str, role: str) -> str | list[Part]:
     """
-    What stands under *key*, for *role* to say: a text, or parts.
+    The content under *key* in a message of *role*: a text, or parts.
     """
     content = place.raw.get(key)
     if isinstance(content, str):
@@ -62,26 +61,29 @@ def read_content(place: Place, key: str, role: str) -> str | list[Part]:
         place.wrong(key, "a text or a list of parts")
         return ""
 
+    if not content:
+        place.notes["bare"] = True
+
     parts: list[Part] = []
     for at, raw in enumerate(content):
         path = f"{place.path}.{key}[{at}]"
         if not is_map(raw):
             place.reading.wrong(path, raw, "an object")
         else:
-            parts.append(read_block(Place(place.reading, raw, path), role))
+            parts.append(read_block(ObjectReader(place.reading, raw, path), role))
 
     return parts
 
 
 def read_block(
-    block: Place,
+    block: ObjectReader,
     role: str,
     index: int | None = None,
-    told: list[LogProb] | None = None,
+    logprobs: list[LogProb] | None = None,
 ) -> Part:
     """
-    The part that *block* is, for *role* to say. In a response, how likely its
-    tokens were goes into *told*.
+    The part that *block* is in a message of *role*. In a response, how likely its
+    tokens were goes into *logprobs*.
     """
     kind = block.raw.get("type")
     part: Part | None = None
@@ -95,7 +97,7 @@ def read_block(
 
         text = block.text("text")
         if block.raw.keys() != _PLAIN:
-            _keep_logprobs(block, told)
+            _keep_logprobs(block, logprobs)
 
         return TextPart(text, index=index, metadata=block.metadata(SOURCE))
 
@@ -105,11 +107,11 @@ def read_block(
         return RefusalPart(text, index=index, metadata=block.metadata(SOURCE))
 
     if kind == "input_image":
-        part = _image(block, role, index)
+        part = _read_image(block, role, index)
     elif kind == "input_file":
-        part = _file(block, role, index)
+        part = _read_file(block, role, index)
     elif kind == "input_audio":
-        part = _audio(block, role, index)
+        part = _read_audio(block, role, index)
 
     if part is None:
         raw = block.reading.json(block.raw, block.path)
@@ -119,15 +121,15 @@ def read_block(
     return part
 
 
-def _keep_logprobs(block: Place, told: list[LogProb] | None) -> None:
+def _keep_logprobs(block: ObjectReader, logprobs: list[LogProb] | None) -> None:
     """
     Keep what else stands in a text's *block*.
 
-    How likely the tokens of a response were is told by its `ResponseMeta`, and
-    nothing to be sent back.
+    How likely the tokens of a response were stands in its `ResponseMeta`, and is
+    not sent back.
     """
     given = block.raw.get("logprobs")
-    if told is None or not given:
+    if logprobs is None or not given:
         block.keep(_PLAIN)
         return
 
@@ -136,7 +138,7 @@ def _keep_logprobs(block: Place, told: list[LogProb] | None) -> None:
         block.wrong("logprobs", "a list or null")
         return
 
-    told += [
+    logprobs += [
         read_logprob(block.reading, one, f"{path}[{at}]")
         for at, one in enumerate(given)
     ]
@@ -147,30 +149,28 @@ def _keep_logprobs(block: Place, told: list[LogProb] | None) -> None:
         block.keys["logprobs"] = []
 
 
-def _medium(
-    block: Place, kind: str, role: str, content: Content, known: frozenset[str]
+def _read_media_fields(
+    block: ObjectReader, kind: str, role: str, content: Content, known: frozenset[str]
 ) -> dict[str, Any]:
     """
     The fields of a medium whose block is of *kind*.
     """
     block.keep(known)
-    if not _is_natural(kind, content, role):
+    if not _is_natural(kind, role):
         block.notes["block"] = kind
 
     return dict(zip(Content._fields, content, strict=True))
 
 
-def _is_natural(kind: str, content: Content, role: str) -> bool:
+def _is_natural(kind: str, role: str) -> bool:
     """
-    Whether *role* says *content* in a block of *kind*.
+    Whether messages of *role* may have blocks of *kind*.
     """
-    if kind == "input_audio":
-        return role == "user" and content.data is not None
-
-    return bool(kind) and role in {"user", "tool"}
+    # The reference knows blocks of audio, and the provider refuses them.
+    return kind not in {"", "input_audio"} and role in {"user", "tool"}
 
 
-def _image(block: Place, role: str, index: int | None) -> Part | None:
+def _read_image(block: ObjectReader, role: str, index: int | None) -> Part | None:
     given = block.raw.get("image_url")
     if not isinstance(given, str) or not given:
         return None
@@ -182,12 +182,12 @@ def _image(block: Place, role: str, index: int | None) -> Part | None:
 
     _note_text(block, content, "image_url", text)
     known = frozenset({"detail", "image_url", "type"})
-    fields = _medium(block, "input_image", role, content, known)
+    fields = _read_media_fields(block, "input_image", role, content, known)
     fields["detail"] = block.if_text("detail")
     return ImagePart(**fields, index=index, metadata=block.metadata(SOURCE))
 
 
-def _file(block: Place, role: str, index: int | None) -> Part | None:
+def _read_file(block: ObjectReader, role: str, index: int | None) -> Part | None:
     given = [key for key in ("file_data", "file_url") if block.raw.get(key) is not None]
     if len(given) != 1 or not isinstance(block.raw[given[0]], str):
         return None
@@ -205,17 +205,17 @@ def _file(block: Place, role: str, index: int | None) -> Part | None:
         _note_text(block, content, "file", text)
 
     known = frozenset({"filename", key, "type"})
-    fields = _medium(block, "input_file", role, content, known)
+    fields = _read_media_fields(block, "input_file", role, content, known)
     fields["name"] = block.if_text("filename")
     return FilePart(**fields, index=index, metadata=block.metadata(SOURCE))
 
 
-def _audio(block: Place, role: str, index: int | None) -> Part | None:
+def _read_audio(block: ObjectReader, role: str, index: int | None) -> Part | None:
     given = block.raw.get("input_audio")
     if not is_map(given) or not isinstance(given.get("data"), str):
         return None
 
-    inside = Place(block.reading, given, f"{block.path}.input_audio")
+    inside = ObjectReader(block.reading, given, f"{block.path}.input_audio")
     text = inside.text("data")
     content = content_of(text, "input_audio")
     if content is None or content.data is None:
@@ -225,15 +225,15 @@ def _audio(block: Place, role: str, index: int | None) -> Part | None:
     inside.keep(frozenset({"data", "format"}))
     _note_text(block, content, "input_audio", text)
     known = frozenset({"input_audio", "type"})
-    content = heard(content, word, block.notes)
-    fields = _medium(block, "input_audio", role, content, known)
+    content = with_audio_format(content, word, block.notes)
+    fields = _read_media_fields(block, "input_audio", role, content, known)
     if inside.keys:
         block.keys["input_audio"] = inside.keys
 
     return AudioPart(**fields, index=index, metadata=block.metadata(SOURCE))
 
 
-def _note_text(block: Place, content: Content, kind: str, text: str) -> None:
+def _note_text(block: ObjectReader, content: Content, kind: str, text: str) -> None:
     """
     Note how *content* was written, if not as `dump` would.
     """
@@ -242,11 +242,11 @@ def _note_text(block: Place, content: Content, kind: str, text: str) -> None:
 
 
 def write_block(
-    write: Writing, part: Part, path: str, role: str
+    write: PayloadWriter, part: Part, path: str, role: str
 ) -> dict[str, Any] | None:
     """
-    The block that *part* is in a message of *role*; None if there is none, and
-    it is lost.
+    The block that *part* is in a message of *role*; None if the format has
+    none, and the part is lost.
     """
     notes = write.notes(part, path)
     block: dict[str, Any] | None = None
@@ -261,20 +261,21 @@ def write_block(
     elif isinstance(part, MediaPart):
         block = _write_medium(write, part, path, role)
 
-    return block and written_over(map_of(notes, "keys"), block)
+    return block and merge_kept_keys(map_of(notes, "keys"), block)
 
 
 def _write_medium(
-    write: Writing, part: MediaPart, path: str, role: str
+    write: PayloadWriter, part: MediaPart, path: str, role: str
 ) -> dict[str, Any] | None:
     notes = notes_of(part.metadata, SOURCE)
     kind = MEDIA.get(part.kind, "")
-    content = Content(part.url, part.data, part.media_type)
-    by_url = kind == "input_audio" and part.data is None
     noted = kind and notes.get("block") == kind
-    if by_url or not (noted or _is_natural(kind, content, role)):
-        how = "by its content, not by url" if by_url and role == "user" else "nowhere"
-        write.lose(path, part.kind, f"a message of role {role} takes it {how}")
+    if kind == "input_audio" and (part.data is None or not noted):
+        write.lose(path, part.kind, "the provider rejects audio input")
+        return None
+
+    if not (noted or _is_natural(kind, role)):
+        write.lose(path, part.kind, cannot_contain(role, part.kind))
         return None
 
     if isinstance(part, ImagePart):
@@ -288,14 +289,14 @@ def _write_medium(
         return _write_audio(write, part, path)
 
     if media_type != part.media_type:
-        write.lose(path, "media_type", f"has no place in {kind}")
+        write.lose(path, "media_type", f"{kind} has no field for it")
 
     return block
 
 
 def _write_file(part: FilePart, notes: Mapping[str, Any]) -> tuple[dict[str, Any], str]:
     """
-    The block of a file, and the media type that is said in it.
+    The block of a file, and the media type that it states.
     """
     block: dict[str, Any] = {"type": "input_file"}
     media_type = ""
@@ -310,17 +311,17 @@ def _write_file(part: FilePart, notes: Mapping[str, Any]) -> tuple[dict[str, Any
     return block, media_type
 
 
-def _write_audio(write: Writing, part: MediaPart, path: str) -> dict[str, Any]:
+def _write_audio(write: PayloadWriter, part: MediaPart, path: str) -> dict[str, Any]:
     notes = notes_of(part.metadata, SOURCE)
     text, media_type = written_text(part, "input_audio", notes)
-    told = {"data": text}
+    body = {"data": text}
     typed = media_type == part.media_type
     word = written_format(part, notes)
     if word and not (typed and "format" in list_of(notes, "without")):
-        told["format"] = word
+        body["format"] = word
         typed = True
 
     if not typed:
-        write.lose(path, "media_type", "has no place in input_audio")
+        write.lose(path, "media_type", "input_audio has no field for it")
 
-    return {"type": "input_audio", "input_audio": told}
+    return {"type": "input_audio", "input_audio": body}

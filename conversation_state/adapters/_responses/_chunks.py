@@ -8,25 +8,25 @@ from collections.abc import AsyncIterable, AsyncIterator, Iterable, Iterator, Ma
 from functools import partial
 from typing import Any
 
-from conversation_state._persistent import EMPTY_MAP
+from conversation_state.adapters._notes import with_notes
 from conversation_state.adapters._reading import (
-    Place,
-    Reading,
+    DocumentReader,
+    ObjectReader,
+    describe_failure,
     is_map,
     mended,
 )
-from conversation_state.adapters._responses._output import Output
-from conversation_state.adapters._responses._pieces import Pieces
-from conversation_state.adapters._responses._response import (
-    Told,
-    failure_of,
-    read_response,
-)
-from conversation_state.adapters._responses._words import (
+from conversation_state.adapters._responses._constants import (
     ADDRESS,
     NOISE,
     SOURCE,
 )
+from conversation_state.adapters._responses._response import (
+    ResponseInfo,
+    read_response,
+)
+from conversation_state.adapters._responses._stream_deltas import DeltaReader
+from conversation_state.adapters._responses._stream_order import OutputOrder
 from conversation_state.adapters._streaming import (
     achunks_of,
     add_to,
@@ -42,26 +42,33 @@ def load_chunks(events: Iterable[Any]) -> Iterator[AssistantMessage]:
     """
     The chunks that the *events* of a stream bring, as they come; `concat` them.
 
-    Together they say what `load` says of the whole response. Lazy: an event is
+    Together they hold what `load` returns for the whole response. Lazy: an event is
     read when its chunk is asked for.
 
     Text, thoughts, refusals and the arguments of calls are given as they come;
-    items of other kinds when they are done. A message or a thought is given to
-    its end before anything behind it. What an item's end says again is given
-    once; what only the end says is given then, and so is what only the whole
-    response at the end of the stream says.
+    items of other kinds when they are done. A message is given to its end before
+    anything behind it. What an item's end repeats is given once; what only
+    the end has is given then, and so is what only the whole response at the end
+    of the stream has.
 
-    The last chunk has what was told of the response: the reason to finish, the
+    The end of a thought, with what it is signed with, may come after pieces of
+    what it led to (OpenRouter). Then it is a part of its own without text, with
+    the *index* of the thought; ``concat(chunks, regroup_by_index=True)`` joins
+    both. `dump` sends one item either way.
+
+    The last chunk has the metadata of the response: the reason to finish, the
     usage, the model, and notes. A stream without an end (``completed``,
     ``incomplete``, ``failed``) ends with ``interrupted``, also if *events*
     raise, or if this function does. *events* are not closed.
 
     Args:
-        events: The data of the server-sent events, as plain JSON values.
+        events: The data of the server-sent events, as plain JSON values, or
+            what the SDK's ``client.responses.stream()`` gives, each event with
+            ``.model_dump(mode="json")``: what it derives is not read again.
 
     Raises:
         ProviderStreamError:
-            If an event says that the provider failed, after all before it
+            If an event reports that the provider failed, after all before it
             was given.
 
         DecodeError:
@@ -80,19 +87,19 @@ def load_chunks(events: Iterable[Any]) -> Iterator[AssistantMessage]:
     >>> concat(load_chunks(events)).text
     'Hello'
     """
-    return chunks_of(_Stream(), events)
+    return chunks_of(ResponsesStream(), events)
 
 
 def aload_chunks(events: AsyncIterable[Any]) -> AsyncIterator[AssistantMessage]:
     """
     What `load_chunks` gives, of events that are waited for.
     """
-    return achunks_of(_Stream(), events)
+    return achunks_of(ResponsesStream(), events)
 
 
 _ENDS = frozenset({"cancelled", "completed", "failed", "incomplete"})
 
-# What events say in words of ours, and those at the end again.
+# Keys of events that are read, and those that the last events repeat.
 _KNOWN = ADDRESS | {
     "annotation",
     "annotation_index",
@@ -103,27 +110,29 @@ _KNOWN = ADDRESS | {
     "part",
     "response",
     "summary_index",
+    # Derived by OpenAI's SDK (`client.responses.stream`): all pieces so far.
+    "snapshot",
 }
-_WHOLE = _KNOWN | {"arguments", "input", "name", "refusal", "text"}
+_WHOLE = _KNOWN | {"arguments", "input", "name", "parsed", "refusal", "text"}
 
 
-class _Stream:
+class ResponsesStream:
     """
     One stream while it is read.
     """
 
     def __init__(self) -> None:
         self._count = 0
-        self._output = Output()
-        self._told = Told("", None, "", {})
+        self._output = OutputOrder()
+        self._info = ResponseInfo("", None, "", "", {})
         self._reason = ""
         self._events: dict[str, dict[str, Any]] = {}
         self._deltas: dict[str, list[str]] = {}
-        self._pieces = Pieces(self._output)
+        self._pieces = DeltaReader(self._output)
 
     def quick(self, event: Any) -> AssistantMessage | None:
         """
-        The chunk of an event that brings one more piece and says nothing else.
+        The chunk of an event that brings one more piece and nothing else.
         """
         chunk = self._pieces.quick(event)
         if chunk is not None:
@@ -135,7 +144,7 @@ class _Stream:
         """
         The chunks that *event* brings.
         """
-        read = self._output.places.reading = Reading()
+        read = self._output.places.reading = DocumentReader()
         path = f"$[{self._count}]"
         self._count += 1
         self._pieces.forget()
@@ -144,14 +153,13 @@ class _Stream:
             read.finish()
 
         # What could be read is given, whatever else is wrong.
-        yield from self._read(Place(read, event, path))
+        yield from self._read_event(ObjectReader(read, event, path))
         read.finish()
         error = _error_in(event)
         if error is not None:
-            said = mended(failure_of(error)) or "it did not say why"
-            raise ProviderStreamError(said, event)
+            raise ProviderStreamError(describe_failure(error), event)
 
-    def _read(self, event: Place) -> list[AssistantMessage]:
+    def _read_event(self, event: ObjectReader) -> list[AssistantMessage]:
         kind = event.raw.get("type")
         if not isinstance(kind, str):
             if not event.raw.get("error"):
@@ -159,22 +167,22 @@ class _Stream:
 
             return []
 
-        tell = self._pieces.teller(kind)
-        if tell is None and is_map(event.raw.get("response")):
-            tell = partial(self._tell_response, verb=kind.rpartition(".")[2])
+        handle = self._pieces.find_handler(kind)
+        if handle is None and is_map(event.raw.get("response")):
+            handle = partial(self._read_response_event, verb=kind.rpartition(".")[2])
 
-        if tell is None:
+        if handle is None:
             self._keep_event(event, kind)
             return []
 
-        self._keep(event, kind, _WHOLE if kind.endswith(".done") else _KNOWN)
-        return tell(event)
+        self._keep_rest(event, kind, _WHOLE if kind.endswith(".done") else _KNOWN)
+        return handle(event)
 
-    # What else is told
+    # Metadata
 
-    def _keep_event(self, event: Place, kind: str) -> None:
+    def _keep_event(self, event: ObjectReader, kind: str) -> None:
         """
-        Keep an event that there is no word of ours for, if it says anything.
+        Keep an event of an unknown type, unless it is empty.
         """
         if event.raw.keys() <= ADDRESS or kind == "error":
             return
@@ -182,28 +190,30 @@ class _Stream:
         item = self._output.find(event)
         whole = item is not None and not item.is_piecemeal
         if item is not None and whole and kind.startswith(f"response.{item.type}"):
-            item.tell(kind, event)
+            item.keep_event(kind, event)
             return
 
         piece = event.raw.get("delta")
         if isinstance(piece, str):
             self._deltas.setdefault(kind, []).append(piece)
-            self._keep(event, kind, NOISE | {"delta"})
+            self._keep_rest(event, kind, NOISE | {"delta"})
         else:
-            self._keep(event, kind, NOISE)
+            self._keep_rest(event, kind, NOISE)
 
-    def _keep(self, event: Place, kind: str, known: frozenset[str]) -> None:
+    def _keep_rest(self, event: ObjectReader, kind: str, known: frozenset[str]) -> None:
         if not event.raw.keys() <= known:
-            told = event.reading.rest(event.raw, known, event.path)
-            add_to(self._events.setdefault(mended(kind), {}), told)
+            info = event.reading.rest(event.raw, known, event.path)
+            add_to(self._events.setdefault(mended(kind), {}), info)
 
-    def _tell_response(self, event: Place, verb: str) -> list[AssistantMessage]:
+    def _read_response_event(
+        self, event: ObjectReader, verb: str
+    ) -> list[AssistantMessage]:
         raw = event.raw["response"]
-        place = Place(event.reading, raw, f"{event.path}.response")
+        place = ObjectReader(event.reading, raw, f"{event.path}.response")
         problems = event.reading.count
-        told = read_response(place)
+        info = read_response(place)
         if event.reading.count == problems:
-            self._told = told
+            self._info = info
 
         name = raw.get("id")
         if isinstance(name, str) and name:
@@ -213,39 +223,40 @@ class _Stream:
         if verb not in _ENDS and not (isinstance(status, str) and status in _ENDS):
             return []
 
-        self._reason = self._told.finish_reason or verb
+        self._reason = self._info.finish_reason or verb
         return self._output.complete(place)
 
     def end(self, *, broken: bool) -> Iterator[AssistantMessage]:
         """
-        What is told at the end, and what was not done before.
+        The last chunks: metadata, and items that were not done.
         """
         places = self._output.places
-        places.reading = Reading()
+        places.reading = DocumentReader()
         yield from self._output.end()
         for kind, pieces in self._deltas.items():
-            told = self._events.setdefault(mended(kind), {})
-            told["delta"] = mended("".join(pieces))
+            info = self._events.setdefault(mended(kind), {})
+            info["delta"] = mended("".join(pieces))
 
         notes: dict[str, Any] = {
-            name: noted
-            for name, noted in (
-                ("response", self._told.notes),
+            name: value
+            for name, value in (
+                ("response", self._info.notes),
                 ("events", self._events),
                 ("mended", list(places.mended)),
                 ("silent", not self._output),
             )
-            if noted
+            if value
         }
-        metadata: Any = {SOURCE: notes} if notes else EMPTY_MAP
+        metadata = with_notes(SOURCE, notes)
         reason = self._reason or ("interrupted" if broken else "")
-        meta = ResponseMeta(reason, self._told.usage, None, self._told.model)
+        ended = self._info
+        meta = ResponseMeta(reason, ended.usage, None, ended.model, ended.id)
         yield AssistantMessage(response=meta, metadata=metadata)
 
 
 def _error_in(event: Mapping[str, Any]) -> Any:
     """
-    What *event* says of the provider's failure; None if it says nothing.
+    The error that *event* reports; None if there is none.
     """
     kind, error = event.get("type"), event.get("error")
     if kind == "error":

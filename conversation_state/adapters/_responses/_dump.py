@@ -7,16 +7,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from conversation_state.adapters._export import (
-    Export,
-    Writing,
-    map_of,
-    notes_of,
-    written_over,
-)
-from conversation_state.adapters._responses._answer import Answer
+from conversation_state.adapters._export import Export, PayloadWriter, merge_kept_keys
+from conversation_state.adapters._notes import map_of, notes_of
 from conversation_state.adapters._responses._blocks import write_block
-from conversation_state.adapters._responses._words import RESULTS, SOURCE
+from conversation_state.adapters._responses._constants import RESULTS, SOURCE
+from conversation_state.adapters._responses._dump_items import ItemWriter
 from conversation_state.errors import InvalidMessageError
 from conversation_state.messages import (
     AssistantMessage,
@@ -39,7 +34,7 @@ def dump(messages: Iterable[Message]) -> Export:
     are left out if there is none; all others are items.
 
     What was loaded from this format is written as it was. What the format
-    can't say is in `Export.lost`: thoughts that this provider has not signed,
+    can't represent is in `Export.lost`: thoughts that this provider has not signed,
     thoughts that nothing follows (it refuses both), names of speakers, media
     where it takes none, `ToolMessage.is_error`, what is another provider's
     own, what had to be mended. Ours, and so neither sent nor lost, are
@@ -50,18 +45,18 @@ def dump(messages: Iterable[Message]) -> Export:
         InvalidMessageError:
             If one of them is no message.
     """
-    write = Writing(SOURCE)
-    said = list(messages)
+    write = PayloadWriter(SOURCE)
+    listed = list(messages)
     payload: dict[str, Any] = {}
     items: list[dict[str, Any]] = []
     calls: dict[str, ToolCall] = {}
-    for at, message in enumerate(said):
+    for at, message in enumerate(listed):
         path = f"messages[{at}]"
         if not at and isinstance(message, SystemMessage) and _is_instructions(message):
-            _notes(write, message, path)
+            _read_message_notes(write, message, path)
             payload["instructions"] = message.content
         else:
-            followed = _is_more(said, at + 1)
+            followed = _is_more(listed, at + 1)
             items += write_items(write, message, path, calls, followed=followed)
 
     payload["input"] = items
@@ -69,7 +64,7 @@ def dump(messages: Iterable[Message]) -> Export:
 
 
 def write_items(
-    write: Writing,
+    write: PayloadWriter,
     message: Message,
     path: str,
     calls: dict[str, ToolCall],
@@ -77,7 +72,7 @@ def write_items(
     followed: bool,
 ) -> list[dict[str, Any]]:
     """
-    The items of one *message*, none if it can't be said.
+    The items of one *message*, none if all of it is lost.
 
     Args:
         write: What is lost is noted here.
@@ -94,13 +89,13 @@ def write_items(
     match message:
         case AssistantMessage():
             calls.update({call.id: call for call in message.tool_calls})
-            return _answer(write, message, path, followed=followed)
+            return _write_answer_items(write, message, path, followed=followed)
         case ToolMessage():
-            return [_result(write, message, path, calls)]
+            return [_write_result_item(write, message, path, calls)]
         case SystemMessage() | UserMessage():
-            return [_spoken(write, message, path)]
+            return [_write_message_item(write, message, path)]
         case UnknownMessage():
-            _notes(write, message, path)
+            _read_message_notes(write, message, path)
             raw = write.unknown(message.raw, message.source, path, "type")
             return [] if raw is None else [raw]
         case _:
@@ -108,11 +103,11 @@ def write_items(
             raise InvalidMessageError(msg)
 
 
-def _is_more(said: Sequence[Message], at: int) -> bool:
+def _is_more(listed: Sequence[Message], at: int) -> bool:
     """
     Whether what stands at *at* can be what a thought before it led to.
     """
-    after = said[at] if at < len(said) else None
+    after = listed[at] if at < len(listed) else None
     if isinstance(after, UnknownMessage):
         return after.source == SOURCE and "role" not in after.raw
 
@@ -124,31 +119,36 @@ def _is_instructions(message: SystemMessage) -> bool:
     return isinstance(message.content, str) and "role" not in notes
 
 
-def _notes(write: Writing, message: Message, path: str) -> Mapping[str, Any]:
+def _read_message_notes(
+    write: PayloadWriter, message: Message, path: str
+) -> Mapping[str, Any]:
     """
     The notes on *message*; its name, and what was mended in it, is lost.
     """
     notes = write.notes_on(message, path)
     if message.name:
-        write.lose(path, "name", "nobody has a name of their own here")
+        write.lose(path, "name", "messages have no name in this format")
 
     return notes
 
 
-def _spoken(
-    write: Writing, message: SystemMessage | UserMessage, path: str
+def _write_message_item(
+    write: PayloadWriter, message: SystemMessage | UserMessage, path: str
 ) -> dict[str, Any]:
-    notes = _notes(write, message, path)
+    notes = _read_message_notes(write, message, path)
     role = message.role
     if role == "system" and notes.get("role") == "developer":
         role = "developer"
 
-    raw = {"role": role, "content": _content(write, message, path)}
-    return written_over(map_of(notes, "keys"), raw)
+    raw = {"role": role, "content": _write_content(write, message, path, notes)}
+    return merge_kept_keys(map_of(notes, "keys"), raw)
 
 
-def _content(
-    write: Writing, message: SystemMessage | UserMessage | ToolMessage, path: str
+def _write_content(
+    write: PayloadWriter,
+    message: SystemMessage | UserMessage | ToolMessage,
+    path: str,
+    notes: Mapping[str, Any],
 ) -> str | list[dict[str, Any]]:
     content = message.content
     if isinstance(content, str):
@@ -158,15 +158,16 @@ def _content(
         write_block(write, part, f"{path}.parts[{at}]", message.role)
         for at, part in enumerate(content)
     ]
-    # What is lost leaves a message behind: who spoke when is said still.
-    told = [block for block in blocks if block is not None]
-    return told if told or not content else ""
+    # A message that loses all its parts is still sent: the order of roles stays.
+    written = [block for block in blocks if block is not None]
+    bare = notes.get("bare") is True and not content
+    return written if written or bare else ""
 
 
-def _result(
-    write: Writing, message: ToolMessage, path: str, calls: Mapping[str, ToolCall]
+def _write_result_item(
+    write: PayloadWriter, message: ToolMessage, path: str, calls: Mapping[str, ToolCall]
 ) -> dict[str, Any]:
-    notes = _notes(write, message, path)
+    notes = _read_message_notes(write, message, path)
     call = calls.get(message.tool_call_id)
     noted = notes.get("custom")
     custom = call is not None and call.type == "custom"
@@ -178,48 +179,56 @@ def _result(
     if notes.get("named") is True and message.tool_name:
         raw["name"] = message.tool_name
     elif message.tool_name and (call is None or call.name != message.tool_name):
-        write.lose(path, "tool_name", "is told by the call, which has another one")
+        write.lose(
+            path,
+            "tool_name",
+            "the tool's name is in the call, which is missing or has another",
+        )
 
     if message.is_error:
-        write.lose(path, "is_error", "nothing but its text can tell that a tool failed")
+        write.lose(
+            path,
+            "is_error",
+            "the format has no flag for a failed call; only the text can say it",
+        )
 
-    raw["output"] = _content(write, message, path)
-    return written_over(map_of(notes, "keys"), raw)
+    raw["output"] = _write_content(write, message, path, notes)
+    return merge_kept_keys(map_of(notes, "keys"), raw)
 
 
-def _answer(
-    write: Writing, message: AssistantMessage, path: str, *, followed: bool
+def _write_answer_items(
+    write: PayloadWriter, message: AssistantMessage, path: str, *, followed: bool
 ) -> list[dict[str, Any]]:
-    notes = _notes(write, message, path)
+    notes = _read_message_notes(write, message, path)
     if notes.get("silent") is True and not (message.content or message.tool_calls):
         return []
 
-    answer = Answer(write)
+    answer = ItemWriter(write)
     if isinstance(message.content, str):
         if message.content or not message.tool_calls:
             answer.add_plain(message.content)
 
-        said: list[Any] = []
+        listed: list[Any] = []
     else:
-        said = [
+        listed = [
             (part, f"{path}.parts[{at}]") for at, part in enumerate(message.content)
         ]
 
     calls = [
         (call, f"{path}.tool_calls[{at}]") for at, call in enumerate(message.tool_calls)
     ]
-    for one, where in _in_order(said, calls):
+    for one, where in _order_by_index(listed, calls):
         answer.add(one, where)
 
     # What is lost leaves a message behind, also where it was all.
     return answer.items(followed=followed) or [{"role": "assistant", "content": ""}]
 
 
-def _in_order(parts: list[Any], calls: list[Any]) -> list[Any]:
+def _order_by_index(parts: list[Any], calls: list[Any]) -> list[Any]:
     """
     *parts* and *calls* in the places they had in the response.
 
-    If one of them does not tell its place, calls that do stand before the
+    If one of them has no index, calls that have one stand before the
     parts behind them, and parts before all other calls.
     """
     both = [*parts, *calls]

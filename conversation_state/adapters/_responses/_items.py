@@ -1,5 +1,5 @@
 """
-The items that a model says, and the parts and calls they are.
+Reading output items: the parts and calls they are.
 
 Of most items each is one part or call. A message and a thought hold several
 blocks, each of which is a part: the last one has the notes on the item, the
@@ -11,28 +11,29 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, NamedTuple, TypeAlias
 
-from conversation_state.adapters._reading import Place, is_list, is_map
+from conversation_state.adapters._notes import with_notes
+from conversation_state.adapters._reading import ObjectReader, is_list, is_map
 from conversation_state.adapters._responses._blocks import read_block
-from conversation_state.adapters._responses._words import CALLS, SOURCE
+from conversation_state.adapters._responses._constants import CALLS, SOURCE
 from conversation_state.messages import LogProb
 from conversation_state.parts import Part, ReasoningPart, TextPart, UnknownPart
 from conversation_state.tools import ToolCall
 
 __all__ = [
     "LISTS",
-    "Block",
-    "Said",
+    "ItemBlock",
+    "PartOrCall",
     "blocks_of",
-    "is_thought",
+    "is_reasoning_text",
     "note_item",
     "read_call",
     "read_item",
-    "read_spoken_block",
+    "read_item_block",
 ]
 
-Said: TypeAlias = Part | ToolCall
+PartOrCall: TypeAlias = Part | ToolCall
 
-# Where the blocks of an item are, in the order they are said in.
+# Where the blocks of an item are, in their order.
 LISTS = {"message": ("content",), "reasoning": ("summary", "content")}
 
 _MESSAGE = frozenset({"content", "role"})
@@ -40,7 +41,7 @@ _REASONING = frozenset({"content", "encrypted_content", "summary", "type"})
 _THOUGHT = frozenset({"text", "type"})
 
 
-class Block(NamedTuple):
+class ItemBlock(NamedTuple):
     """
     One block of an item, and the list it stands in.
     """
@@ -52,10 +53,10 @@ class Block(NamedTuple):
 
 
 def read_item(
-    item: Place, index: int, made_id: str, told: list[LogProb] | None = None
-) -> list[Said]:
+    item: ObjectReader, index: int, made_id: str, logprobs: list[LogProb] | None = None
+) -> list[PartOrCall]:
     """
-    What *item* says, numbered from *index* on.
+    The parts and calls of *item*, numbered from *index* on.
 
     Args:
         item: The item; a message may lack its type.
@@ -64,7 +65,7 @@ def read_item(
 
         made_id: The id of a call that has none.
 
-        told: Where, in a response, to put how likely its tokens were.
+        logprobs: Where, in a response, to put how likely its tokens were.
     """
     kind = item.raw.get("type")
     if kind in CALLS:
@@ -73,16 +74,16 @@ def read_item(
     if kind == "message" or (kind is None and "role" in item.raw):
         content = item.raw.get("content")
         if isinstance(content, str):
-            return [_plain(item, index)]
+            return [_read_plain_message(item, index)]
 
         if not is_list(content):
             item.wrong("content", "a text or a list of parts")
             return []
 
-        return _spoken(item, "message", index, told)
+        return _read_blocks(item, "message", index, logprobs)
 
     if kind == "reasoning" and _is_readable(item.raw):
-        return _spoken(item, "reasoning", index, told)
+        return _read_blocks(item, "reasoning", index, logprobs)
 
     return [
         UnknownPart(item.reading.json(item.raw, item.path), source=SOURCE, index=index)
@@ -105,17 +106,19 @@ def _is_readable(raw: Mapping[str, Any]) -> bool:
     if not (signature is None or isinstance(signature, str)):
         return False
 
-    return all(map(is_map, blocks)) and (not blocks or any(map(is_thought, blocks)))
+    return all(map(is_map, blocks)) and (
+        not blocks or any(map(is_reasoning_text, blocks))
+    )
 
 
-def is_thought(raw: Mapping[str, Any]) -> bool:
+def is_reasoning_text(raw: Mapping[str, Any]) -> bool:
     """
     Whether the block *raw* of a thought is a text.
     """
     return isinstance(raw.get("text"), str) and isinstance(raw.get("type"), str)
 
 
-def _plain(item: Place, index: int) -> Part:
+def _read_plain_message(item: ObjectReader, index: int) -> Part:
     """
     A message whose content is a text and no list.
     """
@@ -125,15 +128,10 @@ def _plain(item: Place, index: int) -> Part:
     if item.keys:
         notes["item"] = item.keys
 
-    return TextPart(text, index=index, metadata=_metadata(notes))
+    return TextPart(text, index=index, metadata=with_notes(SOURCE, notes))
 
 
-def _metadata(notes: dict[str, Any]) -> Any:
-    # Any: what takes metadata takes any mapping, and says it is a PMap.
-    return {SOURCE: notes}
-
-
-def note_item(item: Place, kind: str) -> tuple[dict[str, Any], str]:
+def note_item(item: ObjectReader, kind: str) -> tuple[dict[str, Any], str]:
     """
     The notes on *item* of a *kind*, and what it is signed with.
     """
@@ -143,7 +141,7 @@ def note_item(item: Place, kind: str) -> tuple[dict[str, Any], str]:
 
     item.keep(_REASONING)
     for where in LISTS[kind]:
-        # Of no blocks there are no parts; how there are none is noted.
+        # Without blocks there are no parts; null or [] is noted.
         if where in item.raw and not item.raw[where] and where != "summary":
             item.keys[where] = item.raw[where]
 
@@ -157,11 +155,11 @@ def note_item(item: Place, kind: str) -> tuple[dict[str, Any], str]:
     return notes, item.optional("encrypted_content")
 
 
-def blocks_of(item: Place, kind: str) -> list[Block]:
+def blocks_of(item: ObjectReader, kind: str) -> list[ItemBlock]:
     """
-    The blocks of *item*, in the order they are said in.
+    The blocks of *item*, in their order.
     """
-    blocks: list[Block] = []
+    blocks: list[ItemBlock] = []
     for where in LISTS[kind]:
         listed = item.raw.get(where)
         if listed is None:
@@ -174,60 +172,67 @@ def blocks_of(item: Place, kind: str) -> list[Block]:
         for number, raw in enumerate(listed):
             path = f"{item.path}.{where}[{number}]"
             if is_map(raw):
-                blocks.append(Block(where, number, raw, path))
+                blocks.append(ItemBlock(where, number, raw, path))
             else:
                 item.reading.wrong(path, raw, "an object")
 
     return blocks
 
 
-def _spoken(
-    item: Place, kind: str, index: int, told: list[LogProb] | None
-) -> list[Said]:
+def _read_blocks(
+    item: ObjectReader, kind: str, index: int, logprobs: list[LogProb] | None
+) -> list[PartOrCall]:
     blocks = blocks_of(item, kind)
     notes, signature = note_item(item, kind)
     if not blocks:
-        return [_empty(kind, notes, signature, index)]
+        return [_make_empty_part(kind, notes, signature, index)]
 
     # What can't be signed is not what was.
     signed = max(
-        [at for at, block in enumerate(blocks) if is_thought(block.raw)], default=0
+        [at for at, block in enumerate(blocks) if is_reasoning_text(block.raw)],
+        default=0,
     )
-    parts: list[Said] = []
+    parts: list[PartOrCall] = []
     for at, block in enumerate(blocks):
         last = at == len(blocks) - 1
         parts.append(
-            read_spoken_block(
-                Place(item.reading, block.raw, block.path),
+            read_item_block(
+                ObjectReader(item.reading, block.raw, block.path),
                 block.where if kind == "reasoning" else "",
                 notes if last else {"more": True},
                 index=index + at,
                 signature=signature if at == signed else "",
-                told=told,
+                logprobs=logprobs,
             )
         )
 
     return parts
 
 
-def _empty(kind: str, notes: dict[str, Any], signature: str, index: int) -> Part:
+def _make_empty_part(
+    kind: str, notes: dict[str, Any], signature: str, index: int
+) -> Part:
     """
     The part of an item of *kind* that has no blocks.
     """
     if kind == "reasoning":
-        return ReasoningPart("", signature, index=index, metadata=_metadata(notes))
+        return ReasoningPart(
+            "", signature, index=index, metadata=with_notes(SOURCE, notes)
+        )
 
-    return TextPart("", index=index, metadata=_metadata({**notes, "bare": True}))
+    return TextPart(
+        "", index=index, metadata=with_notes(SOURCE, {**notes, "bare": True})
+    )
 
 
-def read_spoken_block(
-    block: Place,
+def read_item_block(
+    block: ObjectReader,
     where: str,
     notes: dict[str, Any],
     *,
     index: int,
     signature: str = "",
-    told: list[LogProb] | None = None,
+    logprobs: list[LogProb] | None = None,
 ) -> Part:
     """
     The part that *block* is, with *notes* on its item; *where* it stands in a
@@ -235,16 +240,19 @@ def read_spoken_block(
     """
     block.notes.update(notes)
     if not where:
-        part = read_block(block, "assistant", index, told)
+        part = read_block(block, "assistant", index, logprobs)
         if isinstance(part, UnknownPart) and not notes:
             # Without a note on the item, this would be an item of its own.
             return UnknownPart(
-                part.raw, source=SOURCE, index=index, metadata=_metadata({"item": {}})
+                part.raw,
+                source=SOURCE,
+                index=index,
+                metadata=with_notes(SOURCE, {"item": {}}),
             )
 
         return part
 
-    if not is_thought(block.raw):
+    if not is_reasoning_text(block.raw):
         block.notes["under"] = where
         raw = block.reading.json(block.raw, block.path)
         metadata = block.metadata(SOURCE)
@@ -261,7 +269,7 @@ def read_spoken_block(
     return ReasoningPart(text, signature, index=index, metadata=block.metadata(SOURCE))
 
 
-def read_call(item: Place, index: int, made_id: str) -> ToolCall:
+def read_call(item: ObjectReader, index: int, made_id: str) -> ToolCall:
     """
     A call of a tool of the caller's.
     """

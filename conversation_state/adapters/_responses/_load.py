@@ -5,26 +5,27 @@ From Responses to messages.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, cast
+from typing import Any
 
 from conversation_state._persistent import EMPTY_MAP
+from conversation_state.adapters._notes import with_notes
 from conversation_state.adapters._reading import (
-    Place,
-    Reading,
+    DocumentReader,
+    ObjectReader,
+    describe_failure,
     is_list,
     is_map,
-    mended,
+    without_parsed,
 )
 from conversation_state.adapters._responses._blocks import read_content
-from conversation_state.adapters._responses._items import Said, read_item
-from conversation_state.adapters._responses._response import (
-    failure_of,
-    read_response,
-)
-from conversation_state.adapters._responses._words import (
+from conversation_state.adapters._responses._constants import (
     CALLERS,
     RESULTS,
     SOURCE,
+)
+from conversation_state.adapters._responses._items import PartOrCall, read_item
+from conversation_state.adapters._responses._response import (
+    read_response,
 )
 from conversation_state.messages import (
     AssistantMessage,
@@ -45,7 +46,7 @@ _ROLES = {"developer": "system", "system": "system", "user": "user"}
 _SPOKEN = frozenset({"content", "role"})
 _RESULT = frozenset({"call_id", "name", "output", "type"})
 # The notes on a text that is no list.
-_PLAIN_NOTES = TextPart("", metadata=cast(Any, {SOURCE: {"plain": True}})).metadata
+_PLAIN_NOTES = TextPart("", metadata=with_notes(SOURCE, {"plain": True})).metadata
 
 
 def load(payload: Any) -> tuple[Message, ...]:
@@ -56,21 +57,21 @@ def load(payload: Any) -> tuple[Message, ...]:
     its message with its `ResponseMeta`; one of a compaction gives the messages
     that were kept before it.
 
-    What the model said without anybody between is one message: all of a
+    Consecutive output of the model is one message: all of a
     response, and of a history the items up to the next one that the caller
     made. A message that follows a message is another one's, unless the first
     was only a commentary (``phase``).
 
-    Nothing is lost: what our model has no word for is kept as an unknown part
+    Nothing is lost: what our model can't represent is kept as an unknown part
     or message, or in notes (see this package). Half of a surrogate pair
-    becomes U+FFFD, and a note says where.
+    becomes U+FFFD, and a note has its path.
 
     Raises:
         DecodeError:
             If something is not what the format has in its place; with all
             that is wrong, each with its path.
     """
-    read = _Loading()
+    read = ItemLoader()
     if is_list(payload):
         read.history(payload, "$")
     elif is_map(payload):
@@ -89,23 +90,22 @@ def load_items(
     The messages of *items* that come after others.
 
     Args:
-        items: The items; the first is not said by the model, or the first of
-            what it says.
+        items: The items; the first is not the model's, or the first of its
+            output.
 
-        calls: Those that were made before, by their ids: results tell which
-            tool it was.
+        calls: Those made before, by their ids, for the names of tools in results.
 
     Raises:
         DecodeError:
-            As `load` says.
+            As for `load`.
     """
-    read = _Loading(calls)
+    read = ItemLoader(calls)
     read.history(items, "$")
     read.finish()
     return tuple(read.messages)
 
 
-class _Loading(Reading):
+class ItemLoader(DocumentReader):
     """
     One payload while it is read.
 
@@ -116,9 +116,9 @@ class _Loading(Reading):
     def __init__(self, calls: Mapping[str, ToolCall] = EMPTY_MAP) -> None:
         super().__init__()
         self.messages: list[Message] = []
-        self._answer: list[Said] | None = None
-        # The phase of the message that was said last, "" if it had none; None
-        # if what was said last was no message.
+        self._answer: list[PartOrCall] | None = None
+        # The phase of the last item, "" if it had none; None if it was no
+        # message.
         self._phase: str | None = None
         # From which of the mended texts on they are of the message being read.
         self._since = 0
@@ -128,16 +128,16 @@ class _Loading(Reading):
         """
         Read a request or a response.
         """
-        place = Place(self, payload, "$")
+        place = ObjectReader(self, payload, "$")
         if "output" in payload and "input" in payload:
             self.problem("$", "has both input and output; expected one of them")
         elif "input" in payload:
-            self._request(place)
+            self._load_request(place)
         elif is_list(payload.get("output")):
-            self._response(place)
+            self._load_response(place)
         elif payload.get("error") is not None:
-            said = failure_of(payload["error"]) or "it did not say"
-            self.problem("$.error", f"is why the provider failed: {mended(said)}")
+            why = describe_failure(payload["error"])
+            self.problem("$.error", f"is the provider's error: {why}")
         elif "output" in payload:
             place.wrong("output", "a list of items")
         else:
@@ -147,16 +147,18 @@ class _Loading(Reading):
                 "or a response",
             )
 
-    def _request(self, place: Place) -> None:
+    def _load_request(self, place: ObjectReader) -> None:
         if place.raw.get("instructions") is not None:
             text = place.text("instructions")
-            self._add(SystemMessage, text, Place(self, {}, "$"))
+            self._add_message(SystemMessage, text, ObjectReader(self, {}, "$"))
 
-        said = place.raw["input"]
-        if isinstance(said, str):
-            self._add(UserMessage, place.text("input"), Place(self, {}, "$"))
-        elif is_list(said):
-            self.history(said, "$.input")
+        given = place.raw["input"]
+        if isinstance(given, str):
+            self._add_message(
+                UserMessage, place.text("input"), ObjectReader(self, {}, "$")
+            )
+        elif is_list(given):
+            self.history(given, "$.input")
         else:
             place.wrong("input", "a text or a list of items")
 
@@ -168,13 +170,13 @@ class _Loading(Reading):
             if not is_map(raw):
                 self.wrong(f"{path}[{at}]", raw, "an object")
             else:
-                self._item(Place(self, raw, f"{path}[{at}]"), f"item_{at}")
+                self._load_item(ObjectReader(self, raw, f"{path}[{at}]"), f"item_{at}")
 
-        self._close()
+        self._finish_answer()
 
-    def _kind(self, item: Place) -> str:
+    def _get_item_type(self, item: ObjectReader) -> str:
         """
-        What *item* is; "" if it does not say.
+        The type of *item*; "" if it is missing.
         """
         kind = item.raw.get("type")
         if kind is None and "role" in item.raw:
@@ -189,8 +191,8 @@ class _Loading(Reading):
 
         return kind
 
-    def _item(self, item: Place, prefix: str) -> None:
-        kind = self._kind(item)
+    def _load_item(self, item: ObjectReader, prefix: str) -> None:
+        kind = self._get_item_type(item)
         if not kind:
             return
 
@@ -199,69 +201,69 @@ class _Loading(Reading):
             if not isinstance(role, str):
                 item.wrong("role", ", ".join(["assistant", *_ROLES]))
             elif role == "assistant":
-                self._say(item, f"{prefix}_call")
+                self._add_answer_item(item, f"{prefix}_call")
             else:
-                self._message(item, role)
+                self._load_message(item, role)
         elif kind in CALLERS:
-            self._result(item, kind)
+            self._load_result(item, kind)
         elif kind == "item_reference" and (
             self._answer is None or self._phase == "final_answer"
         ):
-            # What it refers to is not said here, so nothing tells whose it is.
-            self._unknown(item)
+            # The item it refers to is not here, so its author is unknown.
+            self._load_unknown(item)
         else:
-            self._say(item, f"{prefix}_call")
+            self._add_answer_item(item, f"{prefix}_call")
 
-    def _say(
-        self, item: Place, made_id: str, told: list[LogProb] | None = None
+    def _add_answer_item(
+        self, item: ObjectReader, made_id: str, logprobs: list[LogProb] | None = None
     ) -> None:
         """
-        Add what the model says in *item*; in a history, that may be the first
+        Add the output in *item*; in a history, that may be the first
         of another response.
         """
         kind = item.raw.get("type")
         is_message = kind == "message" or (kind is None and "role" in item.raw)
-        if told is None and (
+        if logprobs is None and (
             self._phase == "final_answer"
             or (is_message and self._phase not in {None, "commentary"})
         ):
-            self._close()
+            self._finish_answer()
 
         if self._answer is None:
             self._answer = []
             self._since = len(self.mended)
 
-        self._answer += read_item(item, len(self._answer), made_id, told)
+        self._answer += read_item(item, len(self._answer), made_id, logprobs)
         phase = item.raw.get("phase")
         self._phase = None
         if is_message:
             self._phase = phase if isinstance(phase, str) else ""
 
-    def _close(self, meta: ResponseMeta | None = None, **notes: Any) -> None:
+    def _finish_answer(self, meta: ResponseMeta | None = None, **notes: Any) -> None:
         """
-        Add the message of what the model has said, if anything.
+        Add the message of the model's output so far, if any.
         """
         if self._answer is None:
             return
 
-        said, self._answer, self._phase = self._answer, None, None
-        calls = [one for one in said if isinstance(one, ToolCall)]
-        parts = [one for one in said if not isinstance(one, ToolCall)]
+        given, self._answer, self._phase = self._answer, None, None
+        calls = [one for one in given if isinstance(one, ToolCall)]
+        parts = [one for one in given if not isinstance(one, ToolCall)]
         self._calls.update({call.id: call for call in calls})
-        place = Place(self, {}, "")
+        place = ObjectReader(self, {}, "")
         place.notes.update(notes)
-        if not said:
+        if not given:
             place.notes["silent"] = True
 
-        content = _content_of(parts, alone=len(said) == 1)
+        content = _content_of(parts, alone=len(given) == 1)
         fields: dict[str, Any] = {"tool_calls": calls, "response": meta}
-        self._add(AssistantMessage, content, place, fields)
+        self._add_message(AssistantMessage, content, place, fields)
 
-    def _add(
+    def _add_message(
         self,
         kind: Any,
         content: Any,
-        place: Place,
+        place: ObjectReader,
         fields: Mapping[str, Any] | None = None,
     ) -> None:
         """
@@ -279,38 +281,40 @@ class _Loading(Reading):
             metadata = place.metadata(SOURCE)
             self.messages.append(kind(content, metadata=metadata, **(fields or {})))
 
-    def _message(self, item: Place, role: str) -> None:
+    def _load_message(self, item: ObjectReader, role: str) -> None:
         """
-        What somebody else says than the model.
+        A message of another role than the model's.
         """
-        self._close()
+        self._finish_answer()
         if role not in _ROLES:
-            self._unknown(item)
+            self._load_unknown(item)
             return
 
         content = read_content(item, "content", role)
         item.keep(_SPOKEN)
         if _ROLES[role] == "user":
-            self._add(UserMessage, content, item)
+            self._add_message(UserMessage, content, item)
         elif isinstance(content, str) or all(isinstance(p, TextPart) for p in content):
             item.notes["role"] = role
-            self._add(SystemMessage, content, item)
+            self._add_message(SystemMessage, content, item)
         else:
-            self._unknown(item)
+            self._load_unknown(item)
 
-    def _unknown(self, item: Place) -> None:
-        self._close()
+    def _load_unknown(self, item: ObjectReader) -> None:
+        self._finish_answer()
         raw = self.json(item.raw, item.path)
-        self._add(UnknownMessage, raw, Place(self, {}, ""), {"source": SOURCE})
+        self._add_message(
+            UnknownMessage, raw, ObjectReader(self, {}, ""), {"source": SOURCE}
+        )
 
-    def _result(self, item: Place, kind: str) -> None:
+    def _load_result(self, item: ObjectReader, kind: str) -> None:
         """
         What a tool of the caller's answered, if it is one of those we know.
         """
-        self._close()
+        self._finish_answer()
         call_id = item.raw.get("call_id")
         if kind not in RESULTS.values() or not isinstance(call_id, str) or not call_id:
-            self._unknown(item)
+            self._load_unknown(item)
             return
 
         content = read_content(item, "output", "tool")
@@ -328,35 +332,34 @@ class _Loading(Reading):
         if custom or (call and call.type == "custom"):
             item.notes["custom"] = custom
 
-        self._add(ToolMessage, content, item, fields)
+        self._add_message(ToolMessage, content, item, fields)
 
-    def _response(self, place: Place) -> None:
+    def _load_response(self, place: ObjectReader) -> None:
         raw = place.raw
         logprobs: list[LogProb] = []
-        name = raw.get("id")
-        prefix = name if isinstance(name, str) and name else "response"
-        told = read_response(place)
+        info = read_response(place)
+        prefix = info.id or "response"
         for at, one in enumerate(raw["output"]):
             path = f"$.output[{at}]"
             if not is_map(one):
                 self.wrong(path, one, "an object")
                 continue
 
-            # A compaction gives back what others said, too.
-            item, role = Place(self, one, path), one.get("role")
-            kind = self._kind(item)
+            # A compaction returns messages of other roles, too.
+            item, role = ObjectReader(self, without_parsed(one), path), one.get("role")
+            kind = self._get_item_type(item)
             if kind == "message" and isinstance(role, str) and role in _ROLES:
-                self._message(item, role)
+                self._load_message(item, role)
             elif kind:
                 number = len(self._answer or ())
-                self._say(item, f"{prefix}_call_{number}", logprobs)
+                self._add_answer_item(item, f"{prefix}_call_{number}", logprobs)
 
         if self._answer is None:
             self._answer = []
 
-        reason, usage, model, notes = told
-        meta = ResponseMeta(reason, usage, tuple(logprobs) or None, model)
-        self._close(meta, **({"response": notes} if notes else {}))
+        reason, usage, model, response_id, notes = info
+        meta = ResponseMeta(reason, usage, tuple(logprobs) or None, model, response_id)
+        self._finish_answer(meta, **({"response": notes} if notes else {}))
 
 
 def _content_of(parts: list[Part], *, alone: bool) -> str | list[Part]:

@@ -1,18 +1,18 @@
 """
-What a response tells beside its items.
+The metadata of a response.
 """
 
 from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from conversation_state.adapters._reading import Place, is_map
+from conversation_state.adapters._reading import ObjectReader, is_map, take_text
 from conversation_state.adapters._responses._usage import read_usage
 from conversation_state.usage import Usage
 
-__all__ = ["Told", "failure_of", "read_response"]
+__all__ = ["ResponseInfo", "read_response"]
 
-# What says again what was asked for, which is no part of what was answered.
+# Keys that repeat the request.
 _ECHO = frozenset(
     {
         "background",
@@ -44,20 +44,21 @@ _ECHO = frozenset(
 _KNOWN = _ECHO | {"model", "output", "output_text", "usage"}
 
 
-class Told(NamedTuple):
+class ResponseInfo(NamedTuple):
     """
-    What is told about a response.
+    The metadata of a response.
     """
 
     finish_reason: str
     usage: Usage | None
     model: str
+    id: str
     notes: dict[str, Any]
 
 
-def read_response(place: Place) -> Told:
+def read_response(place: ObjectReader) -> ResponseInfo:
     """
-    What the response *place* tells. Null is nothing told.
+    The metadata of the response *place*. Null counts as missing.
     """
     raw = place.raw
     usage, left = None, dict[str, Any]()
@@ -65,8 +66,8 @@ def read_response(place: Place) -> Told:
         usage, left = read_usage(place.reading, raw["usage"], f"{place.path}.usage")
 
     model = "" if raw.get("model") is None else place.text("model")
-    told = place.reading.rest(raw, _KNOWN, place.path)
-    notes = {key: value for key, value in told.items() if value is not None}
+    info = place.reading.rest(raw, _KNOWN, place.path)
+    notes = {key: value for key, value in info.items() if value is not None}
     if notes.get("object") == "response":
         del notes["object"]
 
@@ -82,12 +83,4 @@ def read_response(place: Place) -> Told:
     if left:
         notes["usage"] = left
 
-    return Told(reason, usage, model, notes)
-
-
-def failure_of(error: object) -> str:
-    """
-    Why the provider failed, in its own words; "" if it did not say.
-    """
-    said = error.get("message") if is_map(error) else error
-    return said if isinstance(said, str) else ""
+    return ResponseInfo(reason, usage, model, take_text(notes, "id"), notes)

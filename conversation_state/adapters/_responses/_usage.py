@@ -1,5 +1,5 @@
 """
-What a response cost.
+Usage in Responses.
 """
 
 from __future__ import annotations
@@ -7,9 +7,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from conversation_state.adapters._counting import usage_in
-from conversation_state.adapters._openai import category_of, counts_of, usage_of
-from conversation_state.adapters._reading import Reading, is_map
+from conversation_state.adapters._reading import DocumentReader, is_map
+from conversation_state.adapters._usage import (
+    category_of,
+    counts_of,
+    usage_in,
+    usage_of,
+)
 from conversation_state.usage import Usage
 
 __all__ = ["load_usage", "read_usage"]
@@ -33,7 +37,7 @@ def load_usage(payload: Any) -> Usage | None:
     """
     What *payload*, a response, an event of a stream or a usage block, cost.
 
-    None if it does not say. Integers that have no field are in `Usage.extra`,
+    None if it has no usage. Integers that have no field are in `Usage.extra`,
     those of a breakdown with ``prompt_`` or ``completion_`` before their name,
     but for ``cache_write_tokens``; what is no count of tokens is left out.
 
@@ -51,12 +55,12 @@ def load_usage(payload: Any) -> Usage | None:
     >>> load_usage({"input_tokens": 9, "output_tokens": 2}).total_tokens
     11
     """
-    return usage_in(payload, _found, read_usage)
+    return usage_in(payload, _find_usage, read_usage)
 
 
-def _found(payload: Mapping[str, Any]) -> tuple[Any, str]:
+def _find_usage(payload: Mapping[str, Any]) -> tuple[Any, str]:
     """
-    What in *payload* says what it cost, None if nothing; and where it is.
+    The usage block in *payload*, None if there is none; and its path.
     """
     response = payload.get("response")
     if is_map(response) and response.get("usage") is not None:
@@ -69,10 +73,10 @@ def _found(payload: Mapping[str, Any]) -> tuple[Any, str]:
 
 
 def read_usage(
-    read: Reading, block: Any, path: str
+    read: DocumentReader, block: Any, path: str
 ) -> tuple[Usage | None, dict[str, Any]]:
     """
-    The usage in *block*, None if there was a problem; and what else it says.
+    The usage in *block*, None if there was a problem; and what else it has.
     """
     if not is_map(block):
         read.wrong(path, block, "an object")
@@ -81,7 +85,7 @@ def read_usage(
     problems = read.count
     counts, extra, left = counts_of(read, block, _COUNTS, path)
     details: list[dict[str, int]] = []
-    for name, (whose, known) in _DETAILS.items():
+    for name, (side, known) in _DETAILS.items():
         left.pop(name, None)
         within = block.get(name)
         found: dict[str, int] = {}
@@ -90,7 +94,7 @@ def read_usage(
             found, others, rest = counts_of(read, within, known, here)
             for key, count in others.items():
                 # Another count of this name is no less true; this one is kept.
-                if extra.setdefault(category_of(key, whose), count) != count:
+                if extra.setdefault(category_of(key, side), count) != count:
                     rest[key] = count
 
             if rest:
@@ -102,8 +106,8 @@ def read_usage(
 
     usage = None
     if read.count == problems:
-        told = counts.get("input_tokens", 0), counts.get("output_tokens", 0)
+        totals = counts.get("input_tokens", 0), counts.get("output_tokens", 0)
         total = counts.get("total_tokens")
-        usage = usage_of(read, (*told, total), details, extra, path)
+        usage = usage_of(read, (*totals, total), details, extra, path)
 
     return usage, read.rest(left, frozenset(), path)

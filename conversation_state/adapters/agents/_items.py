@@ -1,8 +1,8 @@
 """
-Items to messages and back, and how a state's items grow and shrink.
+Items to messages and back; appending items to a state, and removing the last.
 
-A message is what `load` makes of all items, however many at a time they came:
-what the model says goes on with the answer at the end, if there is one.
+Messages are those that `load` makes of all items, in however many steps they
+are added: items of the model continue the answer at the end, if there is one.
 """
 
 from __future__ import annotations
@@ -10,13 +10,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from conversation_state._persistent import Log
-from conversation_state.adapters._export import Export, Writing
-from conversation_state.adapters._reading import Reading, is_list, is_map
+from conversation_state._wording import format_count
+from conversation_state.adapters._export import Export, PayloadWriter
+from conversation_state.adapters._host import replace_entries
+from conversation_state.adapters._reading import DocumentReader, is_list, is_map
+from conversation_state.adapters._responses._constants import CALLERS, CALLS, SOURCE
 from conversation_state.adapters._responses._dump import write_items
 from conversation_state.adapters._responses._load import load_items
-from conversation_state.adapters._responses._words import CALLERS, CALLS, SOURCE
-from conversation_state.aggregator import Aggregator, Entry
+from conversation_state.aggregator import Aggregator
 from conversation_state.errors import DecodeError
 from conversation_state.messages import (
     AssistantMessage,
@@ -28,14 +29,13 @@ from conversation_state.messages import (
 from conversation_state.tools import ToolCall
 
 __all__ = [
+    "append_items",
     "dump",
-    "extended",
+    "find_turn",
     "items_of",
     "load",
-    "newest",
-    "shortened",
-    "turn_at",
-    "with_entries",
+    "newest_items",
+    "pop_last_item",
 ]
 
 Item = dict[str, Any]
@@ -43,16 +43,16 @@ Item = dict[str, Any]
 
 def dump(messages: Iterable[Message]) -> Export:
     """
-    *messages* as a session gives them to the SDK: a list of items.
+    *messages* as a session returns them to the SDK: a list of items.
 
-    As `openai_responses.dump`, but that nothing is an agent's instructions,
-    and that thoughts stay which nothing follows: more may be said.
+    As `openai_responses.dump`, except that no message is an agent's
+    instructions, and that reasoning at the end is kept: more may follow.
 
     Raises:
         InvalidMessageError:
-            If one of them is no message.
+            If one of them is not a message.
     """
-    write = Writing(SOURCE)
+    write = PayloadWriter(SOURCE)
     calls: dict[str, ToolCall] = {}
     items: list[Item] = []
     for at, message in enumerate(messages):
@@ -63,42 +63,42 @@ def dump(messages: Iterable[Message]) -> Export:
 
 def load(items: Sequence[Any]) -> tuple[Message, ...]:
     """
-    The messages of *items*, as the SDK has them: `dump` gives the same JSON
-    values again, item for item, whatever they are.
+    The messages of *items*, as the SDK has them: `dump` restores the same JSON
+    values, item for item.
 
-    What the model said without anybody between is one message. An item that
-    could not be written as it was is an `UnknownMessage`. Half of a surrogate
-    pair becomes U+FFFD, and a note says where.
+    Consecutive items of the model are one message. An item that would not be
+    restored is an `UnknownMessage`. A lone surrogate becomes U+FFFD, and a note
+    lists its path.
 
     Raises:
         DecodeError:
-            If they are no list of JSON objects; with all that is wrong, each
-            with its path.
+            If they are not a list of JSON objects; with every problem and its
+            path.
     """
-    return tuple(_read(items, {}))
+    return tuple(_load_items(items, {}))
 
 
 def items_of(
     messages: Iterable[Message], calls: Mapping[str, ToolCall] | None = None
 ) -> list[Any]:
     """
-    The items of *messages*; *calls* were made before, by their ids.
+    The items of *messages*; *calls* are earlier ones, by their ids.
     """
-    # Any: the SDK types an item as a union of all that there are.
-    write, known, items = Writing(SOURCE), dict(calls or {}), list[Any]()
+    # Any: the SDK types an item as a union of all kinds.
+    write, known, items = PayloadWriter(SOURCE), dict(calls or {}), list[Any]()
     for message in messages:
         items += write_items(write, message, "", known, followed=True)
 
     return items
 
 
-def newest(messages: Sequence[Message], limit: int) -> list[Any] | None:
+def newest_items(messages: Sequence[Message], limit: int) -> list[Any] | None:
     """
     The newest *limit* items of a conversation that ends in *messages*; None if
-    these don't tell.
+    these are too few.
 
-    They don't if they are too few, or the call of a result is not among them,
-    which alone tells what kind of result it is.
+    They are also too few if the call of a result is not among them: the kind of
+    the result depends on it.
     """
     found: list[list[Any]] = []
     count = 0
@@ -107,7 +107,7 @@ def newest(messages: Sequence[Message], limit: int) -> list[Any] | None:
             break
 
         message = messages[at]
-        calls = _calls_of(messages[:at], {_answered(message)})
+        calls = _calls_of(messages[:at], {_answered_call(message)})
         if isinstance(message, ToolMessage) and not calls:
             return None
 
@@ -118,103 +118,85 @@ def newest(messages: Sequence[Message], limit: int) -> list[Any] | None:
     return items[count - limit :] if count >= limit else None
 
 
-def extended(state: Aggregator, items: Sequence[Any]) -> Aggregator:
+def append_items(state: Aggregator, items: Sequence[Any]) -> Aggregator:
     """
     *state* with *items* at its end; itself if there are none.
 
-    Its last entry becomes a new one if the items go on with that answer.
+    The last entry is replaced if the items continue its answer.
 
     Raises:
         DecodeError:
-            As `load` says.
+            As `load` raises it.
     """
     if not is_list(items) or not items:
-        return state.extend(_read(items, {}))
+        return state.extend(_load_items(items, {}))
 
-    last = state.messages[-1] if state else None
-    if isinstance(last, AssistantMessage) and _is_said(items[0]):
-        said = items_of((last,))
-        # What is not of our making, or was changed, stays as it is.
-        if _read(said, {}) == [last]:
+    last = state.messages[-1] if len(state) else None
+    if isinstance(last, AssistantMessage) and _continues_answer(items[0]):
+        old = items_of((last,))
+        # An answer that its items would not restore stays as it is.
+        if _load_items(old, {}) == [last]:
             calls = _calls_before(state, items)
-            first, *more = _read([*said, *items], calls)
+            first, *more = _load_items([*old, *items], calls)
             if first != last:
-                return with_entries(state, state.entries[:-1]).extend([first, *more])
+                return replace_entries(state, state.entries[:-1]).extend([first, *more])
 
             return state.extend(more)
 
-    return state.extend(_read(items, _calls_before(state, items)))
+    return state.extend(_load_items(items, _calls_before(state, items)))
 
 
-def shortened(state: Aggregator) -> tuple[Aggregator, Item | None]:
+def pop_last_item(state: Aggregator) -> tuple[Aggregator, Item | None]:
     """
     *state* without its last item, and the item; None if there is none.
 
-    What can't be said in items is passed over, and stays.
+    Messages without items are skipped, and stay.
     """
     messages = state.messages
     for at in range(len(messages) - 1, -1, -1):
         message = messages[at]
-        before = _calls_of(messages[:at], {_answered(message)})
+        before = _calls_of(messages[:at], {_answered_call(message)})
         items = items_of((message,), before)
         if items:
             break
     else:
         return state, None
 
-    left = _read(items[:-1], {}) if isinstance(message, AssistantMessage) else []
-    short = with_entries(state, state.entries[:at]).extend(left)
+    left = _load_items(items[:-1], {}) if isinstance(message, AssistantMessage) else []
+    short = replace_entries(state, state.entries[:at]).extend(left)
     return short.extend(messages[at + 1 :]), items[-1]
 
 
-def with_entries(state: Aggregator, entries: Log[Entry]) -> Aggregator:
+def find_turn(state: Aggregator, before_turn: int | None) -> int:
     """
-    *state* with these *entries*; it has spent what it had spent.
-    """
-    if entries is state.entries:
-        return state
-
-    return Aggregator.rebuild_from_logs(
-        id=state.id,
-        parent_id=state.parent_id,
-        root_id=state.root_id,
-        init_len=min(state.init_len, len(entries)),
-        init_ledger_len=state.init_ledger_len,
-        entries=entries,
-        ledger=state.ledger,
-    )
-
-
-def turn_at(state: Aggregator, before_turn: int | None) -> int:
-    """
-    How many messages of *state* come before that user's message.
+    The number of messages of *state* before the user's message *before_turn*.
     """
     if before_turn is None:
         return len(state)
 
-    turns = [at for at, said in enumerate(state) if isinstance(said, UserMessage)]
+    turns = [at for at, message in enumerate(state) if isinstance(message, UserMessage)]
     try:
         return turns[before_turn]
     except IndexError:
         msg = (
-            f"before_turn is {before_turn}; {len(turns)} messages here are a user's, "
-            f"counted from 0, or from the end as -1"
+            f"before_turn: {before_turn} is out of range; there are "
+            f"{format_count(len(turns), 'message')} of the user, counted from 0, or "
+            "from the end as -1"
         )
         raise IndexError(msg) from None
 
 
-def _read(items: Any, calls: Mapping[str, ToolCall]) -> list[Message]:
-    kept = _kept(items)
-    if messages := _exact(items, kept, calls):
+def _load_items(items: Any, calls: Mapping[str, ToolCall]) -> list[Message]:
+    kept = _check_items(items)
+    if messages := _load_exact(items, kept, calls):
         return messages
 
-    # One of them is not what it seems: each by itself tells which.
+    # One of them is not restored: each is loaded by itself to find out which.
     known = dict(calls)
     messages = []
-    for run in _runs(items, kept):
-        said = [items[at] for at in run]
-        exact = _exact(said, [kept[at] for at in run], known)
-        messages += exact or [_unread(kept[at]) for at in run]
+    for run in _find_runs(items, kept):
+        exact = _load_exact([items[at] for at in run], [kept[at] for at in run], known)
+        messages += exact or [UnknownMessage(kept[at], source=SOURCE) for at in run]
         for message in exact:
             if isinstance(message, AssistantMessage):
                 known.update({call.id: call for call in message.tool_calls})
@@ -222,11 +204,11 @@ def _read(items: Any, calls: Mapping[str, ToolCall]) -> list[Message]:
     return messages
 
 
-def _kept(items: Any) -> list[Item]:
+def _check_items(items: Any) -> list[Item]:
     """
-    What is kept of *items*: plain JSON, its texts mended.
+    *items* as plain JSON with valid texts.
     """
-    read = Reading()
+    read = DocumentReader()
     kept: list[Item] = []
     if not is_list(items):
         read.wrong("$", items, "a list of items")
@@ -242,14 +224,14 @@ def _kept(items: Any) -> list[Item]:
     return kept
 
 
-def _exact(
+def _load_exact(
     items: Sequence[Any], kept: list[Item], calls: Mapping[str, ToolCall]
 ) -> list[Message]:
     """
-    The messages of *items*, if they give them again; else none.
+    The messages of *items* if these are restored from them; else none.
     """
-    # The id that is made up for a call tells its place in the whole list.
-    if any(_kind(item) in CALLS and not item.get("call_id") for item in kept):
+    # The id that is made up for a call depends on its position in the list.
+    if any(_type_of(item) in CALLS and not item.get("call_id") for item in kept):
         return []
 
     try:
@@ -260,13 +242,14 @@ def _exact(
     return list(messages) if items_of(messages, calls) == kept else []
 
 
-def _runs(items: Sequence[Any], kept: list[Item]) -> Iterator[list[int]]:
+def _find_runs(items: Sequence[Any], kept: list[Item]) -> Iterator[list[int]]:
     """
-    The numbers of items that may be read together, and of those that not.
+    The positions of items that are loaded together, and of single ones that are
+    not restored.
     """
     run: list[int] = []
     for at, item in enumerate(items):
-        if _exact([item], [kept[at]], {}):
+        if _load_exact([item], [kept[at]], {}):
             run.append(at)
             continue
 
@@ -280,13 +263,9 @@ def _runs(items: Sequence[Any], kept: list[Item]) -> Iterator[list[int]]:
         yield run
 
 
-def _unread(item: Item) -> Message:
-    return UnknownMessage(item, source=SOURCE)
-
-
-def _is_said(item: object) -> bool:
+def _continues_answer(item: object) -> bool:
     """
-    Whether the model may say *item* in the middle of an answer.
+    Whether *item* may be in the middle of an answer of the model.
     """
     if not is_map(item):
         return False
@@ -294,15 +273,15 @@ def _is_said(item: object) -> bool:
     if item.get("type") in (None, "message") and "role" in item:
         return bool(item["role"] == "assistant")
 
-    return _kind(item) not in CALLERS
+    return _type_of(item) not in CALLERS
 
 
-def _kind(item: Mapping[str, Any]) -> str:
+def _type_of(item: Mapping[str, Any]) -> str:
     kind = item.get("type")
     return kind if isinstance(kind, str) else ""
 
 
-def _answered(message: object) -> str:
+def _answered_call(message: object) -> str:
     return message.tool_call_id if isinstance(message, ToolMessage) else ""
 
 
@@ -311,7 +290,7 @@ def _calls_before(state: Aggregator, items: Sequence[Any]) -> dict[str, ToolCall
         item["call_id"]
         for item in items
         if is_map(item)
-        and _kind(item) in CALLERS
+        and _type_of(item) in CALLERS
         and isinstance(item.get("call_id"), str)
     }
     return _calls_of(state.messages, wanted)

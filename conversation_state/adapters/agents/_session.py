@@ -1,27 +1,33 @@
 """
-The session: the SDK's verbs, and what a store adds to them.
+The session: the SDK's methods, and those that a store adds.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import fields
 from functools import partial
 from typing import TYPE_CHECKING, Any, Self
 
-from conversation_state.adapters.agents._items import (
-    extended,
-    items_of,
-    newest,
-    shortened,
-    turn_at,
-    with_entries,
+from conversation_state.adapters._host import (
+    RollingTrimmer,
+    SessionHost,
+    check_trimmer,
+    open_host,
+    replace_entries,
+    run_in_thread,
 )
-from conversation_state.adapters.agents._spent import spent_in
-from conversation_state.adapters.agents._threads import in_thread
+from conversation_state.adapters.agents._items import (
+    append_items,
+    find_turn,
+    items_of,
+    newest_items,
+    pop_last_item,
+)
+from conversation_state.adapters.agents._usage import read_usages
 from conversation_state.aggregator import Aggregator
 from conversation_state.errors import MissingExtraError, NotSavedError
-from conversation_state.store import Head, Store, open_store
-from conversation_state.store._core import checked_name
+from conversation_state.store import Head, Store, check_name, open_store
 from conversation_state.trimming import TrimContext, Trimmer
 from conversation_state.usage import Usage
 
@@ -34,44 +40,46 @@ if TYPE_CHECKING:
 __all__ = ["StoreSession"]
 
 
-class StoreSession:
+class StoreSession(SessionHost):
     """
     A session of the OpenAI Agents SDK whose conversation is in a store.
 
-    What a run adds is the next state of the name *session_id*: messages that
-    `Store.load` gives and every adapter dumps. The SDK gets back the items it
-    gave. What was popped, cleared or rolled back stays in the history.
+    Items that a run adds are the next state of the name *session_id*: messages
+    that `Store.load` returns and every adapter dumps. The SDK gets back the items
+    it added. Items that were popped, cleared or rolled back stay in the history.
 
-    Safe in many tasks, threads and processes: two that add at once both do.
+    Safe in many tasks, threads and processes: concurrent additions are all kept.
 
     Args:
         store: An open store; see `from_url` for one of its own.
 
-        session_id: What the conversation is saved under: 1 to 500 characters.
+        session_id: The name of the conversation: 1 to 500 characters.
 
-        view: What a model gets to see of it, chosen anew for each run. All is
-            stored, whatever is shown.
+        view: Makes the view that a model gets in each run from the one before.
+            All items are stored, whatever the view.
 
         session_settings: The SDK's: ``limit`` is how many items a run reads.
 
     Raises:
+        TypeError:
+            If *session_settings* is a map with an unknown key.
+
         ValueError:
-            If *session_id* can't be a name, or both *view* and a limit are
-            given.
+            If *session_id* is not a valid name, or both *view* and a limit are
+            passed.
 
         MissingExtraError:
             If *session_settings* is a mapping, and the SDK is not installed.
 
     >>> import asyncio
-    >>> async def talk(session):
+    >>> async def converse(session):
     ...     await session.add_items([{"role": "user", "content": "Hi!"}])
     ...     return await session.get_items()
     >>> with StoreSession.from_url("memory:", "greeting") as session:
-    ...     asyncio.run(talk(session))
+    ...     asyncio.run(converse(session))
     [{'role': 'user', 'content': 'Hi!'}]
     """
 
-    session_id: str
     session_settings: SessionSettings | None
 
     def __init__(
@@ -82,29 +90,18 @@ class StoreSession:
         view: Trimmer | None = None,
         session_settings: SessionSettings | Mapping[str, Any] | None = None,
     ) -> None:
-        if not isinstance(store, Store):
-            msg = (
-                f"store is a {type(store).__name__}; expected an open Store, or "
-                "use StoreSession.from_url"
-            )
-            raise TypeError(msg)
+        self._set_store(store)
+        if view is not None:
+            self._views = RollingTrimmer(check_trimmer(view, "view"))
 
-        if not (view is None or isinstance(view, Trimmer)):
-            msg = f"view is {view!r:.80}; expected a Trimmer or None"
-            raise TypeError(msg)
-
-        self.session_id = checked_name(session_id, "session_id")
-        self.session_settings = _settings(session_settings)
-        if view is not None and self._limit is not None:
+        self.session_id = check_name(session_id, "session_id")
+        self.session_settings = _check_settings(session_settings)
+        if view is not None and self._item_limit is not None:
             msg = (
-                "a session has a view or a limit, not both: a Trimmer with "
-                "keep_last(n) is a limit that cuts nothing in two"
+                "view and limit: expected one of them, got both; a Trimmer with "
+                "keep_last(n) is a limit that keeps calls and results together"
             )
             raise ValueError(msg)
-
-        self._store = store
-        self._view = view
-        self._owned = False
 
     @classmethod
     def from_url(
@@ -116,65 +113,52 @@ class StoreSession:
         session_settings: SessionSettings | Mapping[str, Any] | None = None,
     ) -> Self:
         """
-        A session in the store at *url*, which it closes when it is closed; see
+        A session in the store at *url*, which it closes with itself; see
         `open_store`.
         """
-        store = open_store(url)
-        try:
-            session = cls(
-                store, session_id, view=view, session_settings=session_settings
-            )
-        except BaseException:
-            store.close()
-            raise
-
-        session._owned = True
-        return session
+        make = partial(
+            cls, session_id=session_id, view=view, session_settings=session_settings
+        )
+        return open_host(open_store(url), make)
 
     @property
-    def _limit(self) -> int | None:
+    def _item_limit(self) -> int | None:
         return None if self.session_settings is None else self.session_settings.limit
 
-    @property
-    def store(self) -> Store:
-        """
-        Where the conversation is.
-        """
-        return self._store
-
-    # What the SDK asks for
+    # The SDK's methods
 
     async def get_items(self, limit: int | None = None) -> list[TResponseInputItem]:
         """
-        What was added, item for item; or what the *view* shows of it.
+        The items that were added, or those of the *view*.
 
         Args:
-            limit: Only the newest so many items of what is stored, whatever
-                the view. Reads these, not the whole conversation.
+            limit: Return the newest *limit* stored items, without a view. Reads
+                these, not the whole conversation.
 
         Raises:
             BudgetExceededError, InvalidTranscriptError:
-                If there is no such view.
+                As the view raises them.
         """
         if limit is None:
-            limit = self._limit
+            limit = self._item_limit
 
         if limit is not None:
             if isinstance(limit, bool) or not isinstance(limit, int) or limit < 0:
-                msg = f"limit is {limit!r}; expected 0 or more items, or None"
+                msg = f"limit: expected 0 or more items or None, got {limit!r}"
                 raise ValueError(msg)
 
-            return await in_thread(partial(self._newest, limit))
+            return await run_in_thread(self._load_newest, limit)
 
-        view = self._view
-        state = await in_thread(partial(self._load, view))
+        views = self._views
+        trimmer = None if views is None else views.trimmer
+        state = await run_in_thread(self._load_state, trimmer)
         if state is None:
             return []
 
         messages = (
-            state.messages if view is None else (await view.acall(state)).messages
+            state.messages if views is None else (await views.acall(state)).messages
         )
-        return await in_thread(partial(items_of, messages))
+        return await run_in_thread(items_of, messages)
 
     async def add_items(self, items: list[TResponseInputItem]) -> None:
         """
@@ -182,20 +166,19 @@ class StoreSession:
 
         Raises:
             DecodeError:
-                If one of them can't be kept as JSON; with all that is wrong,
-                each with its path.
+                If one of them is not JSON; with every problem and its path.
         """
         if items != []:
-            await self._update(lambda state: extended(state, items))
+            await self._update_state(lambda state: append_items(state, items))
 
     async def pop_item(self) -> TResponseInputItem | None:
         """
-        Take away the newest item, which is given; None if there is none.
+        Remove the newest item and return it; None if there is none.
         """
         popped: list[Any] = []
 
         def shorten(state: Aggregator) -> Aggregator:
-            short, item = shortened(state)
+            short, item = pop_last_item(state)
             popped[:] = [item]
             return short
 
@@ -204,12 +187,14 @@ class StoreSession:
 
     async def clear_session(self) -> None:
         """
-        Take away all items. What they were, and what was spent, stays in the
-        history; `Store.delete` lets go of that, too.
+        Remove all items. The history keeps them and all recorded usage;
+        `Store.delete` deletes that, too.
         """
-        await self._update_saved(lambda state: with_entries(state, state.entries[:0]))
+        await self._update_saved(
+            lambda state: replace_entries(state, state.entries[:0])
+        )
 
-    # What a store adds
+    # Methods that a store adds
 
     async def state(self, *, at: int | str | Head | None = None) -> Aggregator:
         """
@@ -218,34 +203,30 @@ class StoreSession:
 
         Raises:
             NotSavedError:
-                If there is none like that.
+                If there is no such state.
         """
-        load = partial(self._store.load, self.session_id, at=at)
-        return await in_thread(load)
+        return await run_in_thread(self.store.load, self.session_id, at=at)
 
     async def history(self, *, limit: int | None = None) -> tuple[Head, ...]:
         """
-        Every state the session ever had, the newest first, or only so many;
+        All revisions of the session, the newest first, or the newest *limit*;
         () if nothing was added yet.
         """
         try:
-            history = partial(self._store.history, self.session_id, limit=limit)
-            return await in_thread(history)
+            return await run_in_thread(self.store.history, self.session_id, limit=limit)
         except NotSavedError:
             return ()
 
-    async def checkpoint(
-        self, label: str, *, at: int | str | Head | None = None
-    ) -> Head:
+    async def label(self, label: str, *, at: int | str | Head | None = None) -> Head:
         """
-        Call the state as it is now, or was *at*, by a *label*.
+        Let *label* point to the state as it is now, or was *at*, beside the labels
+        that do. A label that is given again moves.
 
         Raises:
             NotSavedError:
-                If there is none like that.
+                If there is no such state.
         """
-        checkpoint = self._store.checkpoint
-        return await in_thread(partial(checkpoint, self.session_id, label, at=at))
+        return await run_in_thread(self.store.label, self.session_id, label, at=at)
 
     async def rollback(
         self,
@@ -254,34 +235,35 @@ class StoreSession:
         before_turn: int | None = None,
     ) -> Aggregator:
         """
-        Go back to what was said at another time; the state that is.
+        Go back to an earlier state, which is returned.
 
-        Nothing is lost: what it goes back from is in the history, and what was
-        spent stays spent.
+        Nothing is lost: later states are in the history, and the ledger keeps
+        all recorded usage.
 
         Args:
             to: The number of a revision, a label or a head. None is now.
 
-            before_turn: And there to what came before a user's message: 0 is
+            before_turn: Go back to before a user's message of that state: 0 is
                 the first one, -1 the last, to edit it and ask again.
 
         Raises:
             NotSavedError:
-                If there is none like that.
+                If there is no such state.
 
             IndexError:
-                If there are not so many messages of users.
+                If there is no such user's message.
         """
         if to is None and before_turn is None:
-            msg = "rollback needs a revision, a label or a head, or before_turn"
+            msg = "rollback: expected a revision, a label, a head or before_turn"
             raise TypeError(msg)
 
         def go_back(state: Aggregator) -> Aggregator:
-            then = state if to is None else self._store.load(self.session_id, at=to)
-            return with_entries(state, then.entries.take(turn_at(then, before_turn)))
+            then = state if to is None else self.store.load(self.session_id, at=to)
+            kept = then.entries.take(find_turn(then, before_turn))
+            # The ledger of both: a head may have been replaced with its ledger.
+            return replace_entries(state.join(then.rollback(0)), kept)
 
-        update = self._store.update
-        return await in_thread(partial(update, self.session_id, go_back))
+        return await run_in_thread(self.store.update, self.session_id, go_back)
 
     async def fork(
         self,
@@ -291,109 +273,87 @@ class StoreSession:
         before_turn: int | None = None,
     ) -> StoreSession:
         """
-        A session of another id with the same past, which is not copied.
+        A session of another id with the same past, which it shares.
 
         Args:
-            session_id: Its id, which is new to the store.
+            session_id: Its id, which must be new to the store.
 
             at: Fork from a revision, a label or a head. None is now.
 
-            before_turn: And there from what came before a user's message, as
-                in `rollback`.
+            before_turn: Fork from before a user's message of that state, as in
+                `rollback`.
 
         Raises:
             NotSavedError:
-                If there is no state like that.
+                If there is no such state.
 
             IndexError:
-                If there are not so many messages of users.
+                If there is no such user's message.
 
             StaleHeadError:
-                If the store has that id already.
+                If the store has *session_id* already.
         """
         forked = StoreSession(
-            self._store,
+            self.store,
             session_id,
-            view=self._view,
+            view=None if self._views is None else self._views.trimmer,
             session_settings=self.session_settings,
         )
-        await in_thread(partial(self._fork, session_id, at, before_turn))
+        await run_in_thread(self._save_fork, session_id, at, before_turn)
         return forked
 
     async def record(
         self, result: RunResultBase | RunErrorDetails, *, model: str = ""
     ) -> Usage:
         """
-        Enter what a run spent into the ledger; what the whole session spent.
+        Record a run's usage in the ledger; the total usage of the session.
 
-        Each response is entered once, however often its run is recorded, here
-        and in forks: by the provider's id. Where there is none, as long as the
-        program holds the response.
+        Each response is recorded once, however often its run is, here and in
+        forks: by the provider's id, or while the program holds the response
+        where it has none.
 
         Args:
-            result: What a run gave; if it streams, when it is done. Of one that
-                failed the ``run_data`` of its error.
+            result: The result of a run; of a streamed run, when it is complete.
+                For a failed run, the ``run_data`` of its error.
 
-            model: What it was spent on.
+            model: The model that was used.
 
         Raises:
             InvalidUsageError:
-                If a response was entered with another usage or model.
+                If a response was recorded with another usage or model.
         """
-        spent = tuple(spent_in(result))
+        usages = tuple(read_usages(result))
 
-        def enter(state: Aggregator) -> Aggregator:
-            for key, usage in spent:
+        def add_usages(state: Aggregator) -> Aggregator:
+            for key, usage in usages:
                 state = state.add_usage(usage, key=key, model=model)
 
             return state
 
-        return (await self._update(enter)).total_usage
+        return (await self._update_state(add_usages)).total_usage
 
-    def close(self) -> None:
-        """
-        Close the store, if it was opened by `from_url`. Idempotent.
-        """
-        if self._owned:
-            self._store.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_error: object) -> None:
-        self.close()
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(self, *_error: object) -> None:
-        await in_thread(self.close)
-
-    def __repr__(self) -> str:
-        return f"<StoreSession {self.session_id!r} in {self._store.url}>"
-
-    def _load(self, view: Trimmer | None) -> Aggregator | None:
+    def _load_state(self, view: Trimmer | None) -> Aggregator | None:
         try:
-            state = self._store.load(self.session_id)
+            state = self.store.load(self.session_id)
         except NotSavedError:
             return None
 
         if view is not None:
-            # Weighs what is new, which the log remembers, in this thread; the
+            # Counts new messages in this thread, which the log remembers; the
             # view itself may have to be awaited.
             TrimContext.of(state, view.budget, counter=view.counter)
 
         return state
 
-    def _newest(self, limit: int) -> list[Any]:
+    def _load_newest(self, limit: int) -> list[Any]:
         size = limit
         while True:
             try:
-                window = self._store.load(self.session_id, last=size)
+                window = self.store.load(self.session_id, last=size)
             except NotSavedError:
                 return []
 
-            items = newest(window.messages, limit)
+            items = newest_items(window.messages, limit)
             if items is not None:
                 return items
 
@@ -403,33 +363,35 @@ class StoreSession:
 
             size = 2 * size + 1
 
-    async def _update(self, function: Callable[[Aggregator], Aggregator]) -> Aggregator:
-        start = Aggregator.new()
-        update = self._store.update
-        return await in_thread(partial(update, self.session_id, function, start=start))
+    async def _update_state(
+        self, function: Callable[[Aggregator], Aggregator]
+    ) -> Aggregator:
+        return await run_in_thread(
+            self.store.update, self.session_id, function, start=Aggregator.new()
+        )
 
     async def _update_saved(self, function: Callable[[Aggregator], Aggregator]) -> None:
         try:
-            await in_thread(partial(self._store.update, self.session_id, function))
+            await run_in_thread(self.store.update, self.session_id, function)
         except NotSavedError:
-            # Nothing was added yet, so there is nothing to take away.
+            # Nothing was added yet, so there is nothing to remove.
             return
 
-    def _fork(
+    def _save_fork(
         self, session_id: str, at: int | str | Head | None, before_turn: int | None
     ) -> None:
         if before_turn is None:
-            self._store.fork(self.session_id, session_id, at=at)
+            self.store.fork(self.session_id, session_id, at=at)
             return
 
-        state = self._store.load(self.session_id, at=at)
-        forked = state.fork(at=turn_at(state, before_turn))
-        self._store.save(session_id, forked, expecting=0)
+        state = self.store.load(self.session_id, at=at)
+        forked = state.fork(at=find_turn(state, before_turn))
+        self.store.save(session_id, forked, expecting=0)
 
 
-def _settings(given: Any) -> Any:
-    if not isinstance(given, Mapping):
-        return given
+def _check_settings(settings: Any) -> Any:
+    if not isinstance(settings, Mapping):
+        return settings
 
     try:
         from agents.memory import SessionSettings  # noqa: PLC0415 - an extra
@@ -437,4 +399,13 @@ def _settings(given: Any) -> Any:
         wanted = "session_settings"
         raise MissingExtraError(wanted, "agents") from error
 
-    return SessionSettings(**given)
+    known = sorted(field.name for field in fields(SessionSettings))
+    unknown = sorted(settings.keys() - {*known}, key=str)
+    if unknown:
+        msg = (
+            f"session_settings: unknown {', '.join(map(str, unknown))}; expected "
+            f"{', '.join(known)}"
+        )
+        raise TypeError(msg)
+
+    return SessionSettings(**settings)

@@ -15,21 +15,21 @@ it is dumped.
 Thinking is a `ReasoningPart` with its signature, what is redacted of it one
 with its data as the signature, both byte for byte. The provider's own tools
 (``server_tool_use``, ``mcp_tool_use``, their results), summaries of a
-compaction, search results, files that are with the provider, and blocks nobody
-heard of are `UnknownPart`; system messages that hold more than text are
+compaction, search results, files that are with the provider, and unknown
+blocks are `UnknownPart`; system messages that hold more than text are
 `UnknownMessage`. All of it goes back to this provider only.
 
 A call's arguments are the text of its ``input``, with the white space of the
 provider's own streams; what is no object's text is sent as
 ``{"INVALID_JSON": text}``, and comes back as it was.
 
-Where our model has no word for something else, `load` leaves a note in the
-metadata of the message, part or call, under ``anthropic``, and `dump` reads
-it:
+Where our model has no field for something else, `load` leaves a note with the
+message, part or call (see `conversation_state.adapters._notes`), which `dump`
+reads:
 
 keys
     Keys of a block no field of ours holds: ``citations``, ``cache_control``,
-    ``caller``, ``context``, and those that say nothing (``"is_error": null``).
+    ``caller``, ``context``, and those that are empty (``"is_error": null``).
 
 around
     The same of a message, beside its role and content.
@@ -39,12 +39,12 @@ without
     result, a ``signature``.
 
 signed, redacted
-    That a thought is this provider's, signed or not, and that nobody may read
-    it. A thought without a note goes back if it has a signature, and no other
-    provider's notes: whoever made it knows what it is.
+    That a thought is this provider's, signed or not, and that it is
+    encrypted. A thought without a note goes back if it has a signature, and no other
+    provider's notes: then it was made by hand.
 
 is_error
-    That a result said ``false``, as most leave out.
+    That a result had ``false``, which most leave out.
 
 source, text
     How media were written if not as `dump` would: by which kind of source, in
@@ -61,15 +61,15 @@ mended
 
 cut, deltas
     Of a stream: the input of a block of the provider's own that was broken
-    off, which is lost; and pieces nobody knows.
+    off, which is lost; and unknown deltas.
 
 response, event, events
-    What a response told that `ResponseMeta` has no field for (``container``,
-    ``stop_sequence``, the breakdown of its usage), and what a stream told
+    What a response has that `ResponseMeta` has no field for (``container``,
+    ``stop_sequence``, the breakdown of its usage), and what a stream has
     besides. Never sent.
 
-What is not said in this format's own words is listed in `Export.lost`, see
-`dump`. These come back from a round trip in other words, and are not lost: a
+What this format can't represent is listed in `Export.lost`, see
+`dump`. These come back from a round trip in another form, and are not lost: a
 text beside calls or other messages of its role, as a part; neighbours of one
 role, as one message; bytes instead of a ``data:`` url; the media type of bytes
 that had none; the white space of arguments, and ``{}`` for none.
@@ -77,7 +77,7 @@ that had none; the white space of arguments, and ``{}`` for none.
 Source:
     Recorded traffic of Anthropic and of Bedrock, the provider's reference and
     the types of its SDK. The provider refuses a text that is empty, white
-    space that is all there is, an error without a word, a system message
+    space that is all there is, an error without content, a system message
     but between a user and an answer, results behind other blocks.
 
 >>> from conversation_state.messages import SystemMessage, UserMessage

@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from math import isfinite
 from typing import Any
 
 from conversation_state.adapters._reading import is_list, is_map, mended
+from conversation_state.adapters._wire.calls import parse_arguments
 
 __all__ = ["arguments_of", "input_of"]
 
@@ -30,12 +30,12 @@ def input_of(arguments: str) -> dict[str, Any]:
 
     Source:
         Anthropic's guide to fine-grained tool streaming, which brings invalid
-        JSON and says to wrap it so.
+        JSON and recommends this wrapper.
 
     >>> input_of('{"q": 1}'), input_of(""), input_of('{"q')
     ({'q': 1}, {}, {'INVALID_JSON': '{"q'})
     """
-    found = _plain(arguments)
+    found = _parse_plain_object(arguments)
     return {_WRAPPER: arguments} if found is None else found
 
 
@@ -46,19 +46,21 @@ def arguments_of(value: Mapping[Any, Any]) -> str:
 
     Raises:
         ValueError:
-            If *value* is nothing that JSON holds; says what it is instead.
+            If *value* can't be represented as JSON; with the reason.
 
     >>> arguments_of({"q": 1}), arguments_of({"INVALID_JSON": '{"q'})
     ('{"q": 1}', '{"q')
     """
-    text = _wrapped(value)
-    if text is not None and _plain(text) is None:
+    text = _unwrap_invalid(value)
+    if text is not None and _parse_plain_object(text) is None:
         return text
 
     msg = "holds what can't be kept as JSON"
     try:
         # With the white space that the provider streams them with.
-        text = json.dumps(value, ensure_ascii=False, allow_nan=False, default=_mapping)
+        text = json.dumps(
+            value, ensure_ascii=False, allow_nan=False, default=_convert_map
+        )
     except RecursionError:
         msg = "is nested too deep"
     except (TypeError, ValueError):
@@ -72,12 +74,12 @@ def arguments_of(value: Mapping[Any, Any]) -> str:
     raise ValueError(msg)
 
 
-def _wrapped(value: Mapping[Any, Any]) -> str | None:
+def _unwrap_invalid(value: Mapping[Any, Any]) -> str | None:
     text = value.get(_WRAPPER) if len(value) == 1 else None
     return text if isinstance(text, str) and mended(text) == text else None
 
 
-def _plain(text: str) -> dict[str, Any] | None:
+def _parse_plain_object(text: str) -> dict[str, Any] | None:
     """
     The object that *text* is, if it arrives as it is; None if not.
     """
@@ -85,12 +87,7 @@ def _plain(text: str) -> dict[str, Any] | None:
         return {}
 
     try:
-        value = json.loads(
-            text,
-            object_pairs_hook=_object,
-            parse_constant=_refused,
-            parse_float=_finite,
-        )
+        value = parse_arguments(text)
         if "\\u" in text:
             json.dumps(value, ensure_ascii=False).encode()
     except (ValueError, RecursionError):
@@ -100,37 +97,15 @@ def _plain(text: str) -> dict[str, Any] | None:
         return None
 
     # A model may write a wrapper itself; it must not be taken for ours.
-    inside = _wrapped(value)
-    return value if inside is None or _plain(inside) is not None else None
+    inside = _unwrap_invalid(value)
+    return value if inside is None or _parse_plain_object(inside) is not None else None
 
 
-def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    made = dict(pairs)
-    if len(made) < len(pairs):
-        msg = "a key is given twice"
-        raise ValueError(msg)
-
-    return made
-
-
-def _refused(constant: str) -> Any:
-    msg = f"{constant} is no JSON"
-    raise ValueError(msg)
-
-
-def _finite(digits: str) -> float:
-    number = float(digits)
-    if not isfinite(number):
-        return float(_refused(digits))
-
-    return number
-
-
-def _mapping(value: object) -> dict[Any, Any]:
+def _convert_map(value: object) -> dict[Any, Any]:
     if is_map(value):
         return dict(value)
 
-    msg = f"{type(value).__name__} is no JSON"
+    msg = f"{type(value).__name__} is not JSON"
     raise TypeError(msg)
 
 

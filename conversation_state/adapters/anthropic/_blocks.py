@@ -8,20 +8,26 @@ from collections.abc import Mapping
 from typing import Any
 
 from conversation_state.adapters._export import (
-    Writing,
-    list_of,
-    map_of,
-    signer_of,
-    written_over,
+    PayloadWriter,
+    cannot_contain,
+    merge_kept_keys,
 )
-from conversation_state.adapters._reading import Place, Reading, is_map, mended
+from conversation_state.adapters._notes import list_of, map_of, signer_of
+from conversation_state.adapters._reading import (
+    DocumentReader,
+    ObjectReader,
+    is_map,
+    mended,
+)
+from conversation_state.adapters._wire.media import (
+    decode_base64,
+    encode_base64,
+    split_data_url,
+)
 from conversation_state.adapters.anthropic._arguments import arguments_of
-from conversation_state.adapters.anthropic._words import (
+from conversation_state.adapters.anthropic._constants import (
     PLAIN_TEXT,
     SOURCE,
-    decoded,
-    encoded,
-    in_url,
     natural_source,
     sniffed,
 )
@@ -39,7 +45,7 @@ from conversation_state.tools import ToolCall
 
 __all__ = ["EMPTY", "read_call", "read_part", "write_part"]
 
-EMPTY = "is empty, which the provider refuses"
+EMPTY = "the provider rejects empty content"
 # Blocks that are no parts here.
 _OURS = {"assistant": "tool_use", "user": "tool_result"}
 _TEXT = frozenset({"text", "type"})
@@ -55,7 +61,7 @@ _SOURCE = frozenset({"data", "media_type", "type"})
 _LINK = frozenset({"type", "url"})
 
 
-def read_call(block: Place, index: int | None = None) -> ToolCall:
+def read_call(block: ObjectReader, index: int | None = None) -> ToolCall:
     """
     The call that *block* is, at the place *index*.
     """
@@ -80,11 +86,11 @@ def read_call(block: Place, index: int | None = None) -> ToolCall:
     return ToolCall(call_id, name, arguments, index=index, metadata=metadata)
 
 
-def read_part(block: Place, role: str, index: int | None = None) -> Part:
+def read_part(block: ObjectReader, role: str, index: int | None = None) -> Part:
     """
     The part that *block* is in a message of *role*, at the place *index*.
 
-    What our model has no word for, what is with the provider under an id say,
+    What our model can't represent, a file that the provider stores for example,
     is kept verbatim.
     """
     kind = block.raw.get("type")
@@ -100,7 +106,7 @@ def read_part(block: Place, role: str, index: int | None = None) -> Part:
 
     if role == "assistant":
         if kind == "thinking":
-            found = _thinking(block, index)
+            found = _read_thinking(block, index)
         elif kind == "redacted_thinking" and isinstance(block.raw.get("data"), str):
             data = block.text("data")
             block.notes |= {"signed": True, "redacted": True}
@@ -108,7 +114,7 @@ def read_part(block: Place, role: str, index: int | None = None) -> Part:
             metadata = block.metadata(SOURCE)
             found = ReasoningPart("", data, index=index, metadata=metadata)
     elif kind in _MEDIA:
-        found = _media(block, kind)
+        found = _read_media_source(block, kind)
 
     if found is None:
         raw = block.reading.json(block.raw, block.path)
@@ -117,7 +123,7 @@ def read_part(block: Place, role: str, index: int | None = None) -> Part:
     return found
 
 
-def _thinking(block: Place, index: int | None) -> Part:
+def _read_thinking(block: ObjectReader, index: int | None) -> Part:
     text, signature = block.text("thinking"), block.optional("signature")
     if "signature" not in block.raw:
         block.notes["without"] = ["signature"]
@@ -128,20 +134,20 @@ def _thinking(block: Place, index: int | None) -> Part:
     return ReasoningPart(text, signature, index=index, metadata=metadata)
 
 
-def _media(block: Place, kind: str) -> Part | None:
+def _read_media_source(block: ObjectReader, kind: str) -> Part | None:
     """
-    A block that holds media, or tells where they are; None if it does neither.
+    A block that holds media, or their URL; None if it has neither.
     """
     source = block.raw.get("source")
     if not is_map(source):
         return None
 
-    inside = Place(block.reading, source, f"{block.path}.source")
+    inside = ObjectReader(block.reading, source, f"{block.path}.source")
     how, fields = source.get("type"), None
     if how == "url":
-        fields = _linked(inside)
+        fields = _read_url(inside)
     elif how == "base64" or (how == "text" and kind == "document"):
-        fields = _contained(inside, block.notes)
+        fields = _read_data(inside, block.notes)
 
     if fields is None:
         return None
@@ -158,15 +164,15 @@ def _media(block: Place, kind: str) -> Part | None:
     usual = (
         part.media_type == PLAIN_TEXT if how == "text" else natural_source(part) == how
     )
-    if not usual or in_url(part.url or "")[1]:
+    if not usual or split_data_url(part.url or ""):
         block.notes["source"] = how
 
     return _MEDIA[kind](**fields, metadata=block.metadata(SOURCE))
 
 
-def _linked(source: Place) -> dict[str, Any] | None:
+def _read_url(source: ObjectReader) -> dict[str, Any] | None:
     """
-    Where a *source* says that its content is; None if nowhere.
+    The URL of a *source*; None if it has none.
     """
     if not (isinstance(source.raw.get("url"), str) and source.raw["url"]):
         return None
@@ -175,7 +181,7 @@ def _linked(source: Place) -> dict[str, Any] | None:
     return {"url": source.text("url")}
 
 
-def _contained(source: Place, notes: dict[str, Any]) -> dict[str, Any] | None:
+def _read_data(source: ObjectReader, notes: dict[str, Any]) -> dict[str, Any] | None:
     """
     What a *source* holds; None if it can't be read.
     """
@@ -184,8 +190,8 @@ def _contained(source: Place, notes: dict[str, Any]) -> dict[str, Any] | None:
         return None
 
     if source.raw["type"] == "base64":
-        data = decoded(text)
-        if encoded(data) != text:
+        data = decode_base64(text)
+        if encode_base64(data) != text:
             notes["text"] = text
     else:
         data = source.text("data").encode()
@@ -199,11 +205,11 @@ def _contained(source: Place, notes: dict[str, Any]) -> dict[str, Any] | None:
 
 
 def write_part(
-    write: Writing, part: Part, path: str, role: str
+    write: PayloadWriter, part: Part, path: str, role: str
 ) -> dict[str, Any] | None:
     """
-    The block that *part* is in a message of *role*; None if there is none, and
-    it is lost.
+    The block that *part* is in a message of *role*; None if the format has
+    none, and the part is lost.
     """
     notes = write.notes(part, path)
     block: dict[str, Any] | None = None
@@ -216,20 +222,24 @@ def write_part(
         if part.text:
             block = {"type": "text", "text": part.text}
 
-        why = "is sent as what the assistant said: no block is a refusal"
+        why = "the format has no refusals; it is sent as text"
         write.lose(path, "refusal", why if block else EMPTY)
     elif isinstance(part, ReasoningPart):
         block = _write_reasoning(write, part, path, notes)
     elif isinstance(part, MediaPart):
-        block = _write_media(write, part, path, role, notes)
+        block = _write_media_block(write, part, path, role, notes)
     elif isinstance(part, UnknownPart):
         return _write_unknown(write, part, path, role, notes)
 
-    return block and written_over(map_of(notes, "keys"), block)
+    return block and merge_kept_keys(map_of(notes, "keys"), block)
 
 
 def _write_unknown(
-    write: Writing, part: UnknownPart, path: str, role: str, notes: Mapping[str, Any]
+    write: PayloadWriter,
+    part: UnknownPart,
+    path: str,
+    role: str,
+    notes: Mapping[str, Any],
 ) -> dict[str, Any] | None:
     raw: dict[str, Any] | None = write.unknown(part.raw, part.source, path, "type")
     if raw is None:
@@ -237,14 +247,14 @@ def _write_unknown(
 
     why = ""
     if "cut" in notes:
-        why = "was cut off while it was sent"
+        why = "the block is incomplete: its stream was interrupted"
     elif raw.get("type") == _OURS.get(role):
-        why = "is said by a ToolCall, or a ToolMessage"
+        why = "is not a part; use a ToolCall or a ToolMessage"
     else:
-        read = Reading()
-        read_part(Place(read, raw, "$"), role)
+        read = DocumentReader()
+        read_part(ObjectReader(read, raw, "$"), role)
         if read.problems:
-            why = f"is no block: {read.problems[0]}"
+            why = f"invalid block: {read.problems[0]}"
 
     if not why:
         return raw
@@ -255,7 +265,7 @@ def _write_unknown(
 
 
 def _write_reasoning(
-    write: Writing, part: ReasoningPart, path: str, notes: Mapping[str, Any]
+    write: PayloadWriter, part: ReasoningPart, path: str, notes: Mapping[str, Any]
 ) -> dict[str, Any] | None:
     if notes.get("redacted") is True:
         return {"type": "redacted_thinking", "data": part.signature}
@@ -263,9 +273,11 @@ def _write_reasoning(
     if "signed" not in notes:
         signer, why = signer_of(part.metadata, SOURCE), ""
         if signer:
-            why = f"is {signer}'s, and the provider takes only what it signed"
+            why = (
+                f"was signed by {signer}; the provider accepts only its own signatures"
+            )
         elif not part.signature:
-            why = "has no signature, without which the provider takes none"
+            why = "the provider rejects reasoning without a signature"
 
         if why:
             write.lose(path, "reasoning", why)
@@ -278,24 +290,27 @@ def _write_reasoning(
     return block
 
 
-def _write_media(
-    write: Writing, part: MediaPart, path: str, role: str, notes: Mapping[str, Any]
+def _write_media_block(
+    write: PayloadWriter,
+    part: MediaPart,
+    path: str,
+    role: str,
+    notes: Mapping[str, Any],
 ) -> dict[str, Any] | None:
     kind = {"file": "document", "image": "image"}.get(part.kind)
     if kind is None or role == "assistant":
-        why = f"a message of role {role} can't have it"
-        write.lose(path, part.kind, why)
+        write.lose(path, part.kind, cannot_contain(role, part.kind))
         return None
 
-    # A url that is its own content is none that anybody could fetch.
+    # A provider can't fetch a data: URL, so its content is sent.
     if part.url is not None and notes.get("source") != "url":
-        media_type, data = in_url(part.url)
-        if data:
-            part = _with_data(part, data, part.media_type or media_type)
+        found = split_data_url(part.url)
+        if found:
+            part = _with_data(part, found[0], part.media_type or found[1])
 
-    how = _how(part, notes)
+    how = _choose_source(part, notes)
     if not how:
-        why = "is of no media type that the provider takes"
+        why = "the provider doesn't accept this media type"
         write.lose(path, part.kind, why)
         return None
 
@@ -313,13 +328,13 @@ def _write_media(
         source |= {"media_type": typed, "data": _in_base64(part.data, notes)}
 
     if part.media_type and part.media_type != typed:
-        write.lose(path, "media_type", f"has no place in a source of type {how}")
+        write.lose(path, "media_type", f"{how} sources have no field for it")
 
     block: dict[str, Any] = {"type": kind, "source": source}
     if isinstance(part, FilePart) and part.name:
         block["title"] = part.name
     elif isinstance(part, ImagePart) and part.detail:
-        write.lose(path, "detail", "the provider looks at all images alike")
+        write.lose(path, "detail", "images have no detail setting in this format")
 
     return block
 
@@ -332,7 +347,7 @@ def _with_data(part: MediaPart, data: bytes, media_type: str) -> MediaPart:
     return ImagePart(data=data, media_type=media_type, detail=detail)
 
 
-def _how(part: MediaPart, notes: Mapping[str, Any]) -> str:
+def _choose_source(part: MediaPart, notes: Mapping[str, Any]) -> str:
     """
     The kind of source for *part*: as it came, or as is natural; "" if none.
     """
@@ -353,7 +368,7 @@ def _how(part: MediaPart, notes: Mapping[str, Any]) -> str:
 
 def _in_base64(data: bytes, notes: Mapping[str, Any]) -> str:
     noted: Any = notes.get("text")
-    if isinstance(noted, str) and decoded(noted) == data:
+    if isinstance(noted, str) and decode_base64(noted) == data:
         return noted
 
-    return encoded(data)
+    return encode_base64(data)

@@ -7,17 +7,24 @@ from __future__ import annotations
 from collections.abc import AsyncIterable, AsyncIterator, Iterable, Iterator, Mapping
 from typing import Any
 
-from conversation_state._persistent import EMPTY_MAP
-from conversation_state.adapters._reading import Place, Reading, is_list, is_map
+from conversation_state.adapters._notes import with_notes
+from conversation_state.adapters._reading import (
+    DocumentReader,
+    ObjectReader,
+    describe_failure,
+    is_list,
+    is_map,
+    take_text,
+)
 from conversation_state.adapters._streaming import (
-    News,
+    ALONE,
+    ChangeFilter,
     achunks_of,
     chunks_of,
 )
-from conversation_state.adapters.anthropic._load import failure_of
-from conversation_state.adapters.anthropic._open import Open, opened
+from conversation_state.adapters.anthropic._constants import SOURCE
+from conversation_state.adapters.anthropic._stream_blocks import StreamBlock, open_block
 from conversation_state.adapters.anthropic._usage import read_usage
-from conversation_state.adapters.anthropic._words import SOURCE
 from conversation_state.errors import ProviderStreamError
 from conversation_state.messages import AssistantMessage, ResponseMeta
 from conversation_state.usage import Usage
@@ -26,21 +33,32 @@ __all__ = ["aload_chunks", "load_chunks"]
 
 _DELTA = frozenset({"delta", "index", "type"})
 _PIECE = ("piece", "type")
-# What each event has in words of its own.
+# The known keys of each event.
 _EVENTS = {
     "content_block_delta": _DELTA,
     "content_block_start": frozenset({"content_block", "index", "type"}),
-    "content_block_stop": frozenset({"index", "type"}),
+    "content_block_stop": frozenset({"content_block", "index", "type"}),
     "message_delta": frozenset({"delta", "type", "usage"}),
     "message_start": frozenset({"message", "type"}),
-    "message_stop": frozenset({"type"}),
+    "message_stop": frozenset({"message", "type"}),
     "ping": frozenset({"type"}),
+}
+# What Anthropic's SDK (`client.messages.stream`) derives from the events above,
+# and gives beside them: each piece once more, with all pieces before it. So are
+# the whole block and the whole message at the end of each.
+_DERIVED = {
+    "citation": frozenset({"citation", "snapshot", "type"}),
+    "compaction": frozenset({"content", "encrypted_content", "type"}),
+    "input_json": frozenset({"partial_json", "snapshot", "type"}),
+    "signature": frozenset({"signature", "type"}),
+    "text": frozenset({"snapshot", "text", "type"}),
+    "thinking": frozenset({"snapshot", "thinking", "type"}),
 }
 _OF_RESPONSE = frozenset({"message_delta", "message_stop"})
 _MESSAGE = frozenset({"content", "model", "role", "stop_reason", "usage"})
 _MESSAGE_DELTA = frozenset({"stop_reason"})
 
-# Blocks that may begin with a delta, where somebody left their start out.
+# Blocks that may begin with a delta, as some servers leave their start out.
 _UNOPENED = {"text_delta": "text", "thinking_delta": "thinking"}
 _MOST = 2**63 - 1
 
@@ -49,21 +67,23 @@ def load_chunks(events: Iterable[Any]) -> Iterator[AssistantMessage]:
     """
     The chunks that the *events* of a stream bring, as they come; `concat` them.
 
-    Together they say what `load` says of the whole response. Lazy: an event is
+    Together they hold what `load` returns for the whole response. Lazy: an event is
     read when its chunk is asked for. Text, thinking and arguments come piece
     by piece; all other blocks whole, when they end.
 
-    The last chunk has what was told of the response as a whole: the reason to
+    The last chunk has the metadata of the whole response: the reason to
     finish, the final usage, the model, and notes. A stream that breaks off
     ends with ``interrupted``, also if *events* raise, or if this function
     does. *events* are not closed.
 
     Args:
-        events: The data of the server-sent events, as plain JSON values.
+        events: The data of the server-sent events, as plain JSON values, or
+            what the SDK's ``client.messages.stream()`` gives, each event with
+            ``.model_dump(mode="json")``: what it derives is not read again.
 
     Raises:
         ProviderStreamError:
-            If an event says that the provider failed, after all before it
+            If an event reports that the provider failed, after all before it
             was given.
 
         DecodeError:
@@ -71,8 +91,8 @@ def load_chunks(events: Iterable[Any]) -> Iterator[AssistantMessage]:
             with it, after what could be read was given.
 
     Source:
-        Usage is told at the start and, as a running total, before the end; of
-        what is told twice the last word stands. A call without arguments is
+        Usage comes at the start and, as a running total, before the end; of
+        what comes twice the last value stands. A call without arguments is
         sent with one empty piece; its arguments are the ``{}`` it began with,
         as in a whole response. Unknown events are to be expected.
 
@@ -85,33 +105,34 @@ def load_chunks(events: Iterable[Any]) -> Iterator[AssistantMessage]:
     >>> concat(load_chunks(events)).text
     'Hello'
     """
-    return chunks_of(_Stream(), events)
+    return chunks_of(AnthropicStream(), events)
 
 
 def aload_chunks(events: AsyncIterable[Any]) -> AsyncIterator[AssistantMessage]:
     """
     What `load_chunks` gives, of events that are waited for.
     """
-    return achunks_of(_Stream(), events)
+    return achunks_of(AnthropicStream(), events)
 
 
-class _Stream:
+class AnthropicStream:
     """
     One stream while it is read.
     """
 
     def __init__(self) -> None:
         self._count = 0
-        self._open: dict[int, Open] = {}
+        self._open_blocks: dict[int, StreamBlock] = {}
         self._next = 0
         self._finish_reason = ""
         self._model = ""
-        self._spent: dict[str, Any] | None = None
+        self._counts: dict[str, Any] | None = None
         self._of_response: dict[str, Any] = {}
         self._of_events: dict[str, Any] = {}
         self._others: list[Any] = []
-        self._news = News()
+        self._news = ChangeFilter()
         self._harmed: list[str] = []
+        self._is_begun = False
         self._is_over = False
 
     def quick(self, event: Any) -> AssistantMessage | None:
@@ -119,10 +140,10 @@ class _Stream:
         The chunk of an event that brings the next piece of an open block, and
         nothing else.
         """
-        # What is not as expected is read slowly, and told there.
+        # Whatever is unexpected is left to `read`, which reports it.
         try:
             at, delta = event["index"], event["delta"]
-            block = self._open[at]
+            block = self._open_blocks[at]
             piece = delta[block.key]
             if (
                 event["type"] != "content_block_delta"
@@ -144,28 +165,30 @@ class _Stream:
         """
         The chunks that *event* brings.
         """
-        read = Reading()
+        read = DocumentReader()
         path = f"$[{self._count}]"
         self._count += 1
         if not is_map(event):
             read.wrong(path, event, "an event of a stream, as a plain JSON object")
             read.finish()
 
-        place = Place(read, event, path)
+        place = ObjectReader(read, event, path)
         kind = event.get("type")
         chunks: list[AssistantMessage] = []
         if kind == "error" or (kind is None and event.get("error") is not None):
-            raise ProviderStreamError(failure_of(event), event)
+            raise ProviderStreamError(describe_failure(event.get("error")), event)
 
         if not isinstance(kind, str):
             place.wrong("type", "a text, as every event has")
         elif kind == "message":
-            what = "is a whole response, not an event of a stream; load takes it"
+            what = "is a whole response, not a stream event; use load()"
             read.problem(path, what)
+        elif kind in _DERIVED:
+            self._read_derived(place, kind)
         elif kind not in _EVENTS:
             self._others.append(read.json(event, path))
         else:
-            chunks = self._read(place, kind)
+            chunks = self._read_event(place, kind)
             if kind in _OF_RESPONSE:
                 self._of_response |= read.rest(event, _EVENTS[kind], path)
             else:
@@ -175,20 +198,34 @@ class _Stream:
         yield from chunks
         read.finish()
 
-    def _read(self, event: Place, kind: str) -> list[AssistantMessage]:
+    def _read_derived(self, event: ObjectReader, kind: str) -> None:
+        """
+        Read an event that the SDK derives from the one before it, which was read.
+        """
+        if not self._is_begun:
+            event.reading.problem(event.path, ALONE)
+
+        self._news.add(self._of_events, event, _DERIVED[kind], kind)
+
+    def _read_event(self, event: ObjectReader, kind: str) -> list[AssistantMessage]:
+        self._is_begun = True
         if kind == "content_block_delta":
-            return self._delta(event)
+            return self._read_delta(event)
 
         if kind == "content_block_start":
-            block = self._inside(event, "content_block")
-            return [] if block is None else self._start(self._at(event), block)
+            block = self._get_object(event, "content_block")
+            return (
+                []
+                if block is None
+                else self._start_block(self._get_block_index(event), block)
+            )
 
         if kind == "content_block_stop":
-            return self._stop(self._at(event))
+            return self._stop_block(self._get_block_index(event))
 
         if kind == "message_start":
-            message = self._inside(event, "message")
-            return [] if message is None else self._message(message)
+            message = self._get_object(event, "message")
+            return [] if message is None else self._read_message(message)
 
         if kind == "message_delta":
             self._message_delta(event)
@@ -197,15 +234,15 @@ class _Stream:
 
         return []
 
-    def _inside(self, event: Place, key: str) -> Place | None:
+    def _get_object(self, event: ObjectReader, key: str) -> ObjectReader | None:
         raw = event.raw.get(key)
         if is_map(raw):
-            return Place(event.reading, raw, f"{event.path}.{key}")
+            return ObjectReader(event.reading, raw, f"{event.path}.{key}")
 
         event.wrong(key, "an object")
         return None
 
-    def _at(self, event: Place) -> int:
+    def _get_block_index(self, event: ObjectReader) -> int:
         """
         The number of the block that *event* is about.
         """
@@ -213,15 +250,15 @@ class _Stream:
         if at.__class__ is int and 0 <= at <= _MOST:
             return int(at)
 
-        event.wrong("index", "the number of a block, from 0 on")
+        event.wrong("index", "the index of a block, 0 or higher")
         return -1
 
-    def _message(self, message: Place) -> list[AssistantMessage]:
+    def _read_message(self, message: ObjectReader) -> list[AssistantMessage]:
         raw = message.raw
         if raw.get("role", "assistant") != "assistant":
             message.wrong("role", "assistant")
 
-        self._told(message)
+        self._read_metadata(message)
         if raw.get("model") is not None:
             self._model = message.text("model")
 
@@ -231,24 +268,26 @@ class _Stream:
         for at, block in enumerate(content if is_list(content) else ()):
             path = f"{message.path}.content[{at}]"
             if is_map(block):
-                chunks += self._start(at, Place(message.reading, block, path))
-                chunks += self._stop(at)
+                chunks += self._start_block(
+                    at, ObjectReader(message.reading, block, path)
+                )
+                chunks += self._stop_block(at)
             else:
                 message.reading.wrong(path, block, "an object")
 
         return chunks
 
-    def _message_delta(self, event: Place) -> None:
-        self._told(event)
-        delta = self._inside(event, "delta") if "delta" in event.raw else None
+    def _message_delta(self, event: ObjectReader) -> None:
+        self._read_metadata(event)
+        delta = self._get_object(event, "delta") if "delta" in event.raw else None
         if delta is not None:
-            self._told(delta)
+            self._read_metadata(delta)
             rest = delta.reading.rest(delta.raw, _MESSAGE_DELTA, delta.path)
             self._of_response |= rest
 
-    def _told(self, place: Place) -> None:
+    def _read_metadata(self, place: ObjectReader) -> None:
         """
-        Read what *place* tells of the response as a whole.
+        Read the metadata of the whole response in *place*.
         """
         raw = place.raw
         if raw.get("stop_reason") is not None:
@@ -259,15 +298,15 @@ class _Stream:
             return
 
         path = f"{place.path}.usage"
-        told = place.reading.json(block, path)
-        if is_map(told):
-            usage, _ = read_usage(place.reading, told, path)
+        counts = place.reading.json(block, path)
+        if is_map(counts):
+            usage, _ = read_usage(place.reading, counts, path)
             if usage is not None:
-                self._spend(told)
+                self._add_counts(counts)
         else:
             place.reading.wrong(path, block, "an object or null")
 
-    def _start(self, at: int, block: Place) -> list[AssistantMessage]:
+    def _start_block(self, at: int, block: ObjectReader) -> list[AssistantMessage]:
         if at < 0:
             return []
 
@@ -276,20 +315,20 @@ class _Stream:
             block.wrong("type", "a text")
             return []
 
-        chunks = self._stop(at) if at in self._open else []
+        chunks = self._stop_block(at) if at in self._open_blocks else []
         if kind == "fallback":
             # Who answers from here on is another model.
             model = block.raw.get("to")
             name = model.get("model") if is_map(model) else None
             self._model = name if isinstance(name, str) else self._model
 
-        opening = self._opened(at, kind)
+        opening = self._open_block(at, kind)
         mark = len(block.reading.mended)
         chunks += opening.start(block)
         self._note_harm(opening, block, mark)
         return chunks
 
-    def _note_harm(self, block: Open, place: Place, mark: int) -> None:
+    def _note_harm(self, block: StreamBlock, place: ObjectReader, mark: int) -> None:
         """
         Note what was mended in *place*, of a *block*, since *mark*.
         """
@@ -299,35 +338,35 @@ class _Stream:
             for each in place.reading.mended[mark:]
         ]
 
-    def _opened(self, at: int, kind: str) -> Open:
-        # Every block has a number of its own, even if they were counted anew.
+    def _open_block(self, at: int, kind: str) -> StreamBlock:
+        # Every block has an index of its own, even if the server starts again at 0.
         index = max(at, self._next)
         self._next = min(index, _MOST - 1) + 1
-        block = self._open[at] = opened(kind, index)
+        block = self._open_blocks[at] = open_block(kind, index)
         return block
 
-    def _delta(self, event: Place) -> list[AssistantMessage]:
-        at = self._at(event)
-        delta = self._inside(event, "delta")
+    def _read_delta(self, event: ObjectReader) -> list[AssistantMessage]:
+        at = self._get_block_index(event)
+        delta = self._get_object(event, "delta")
         if at < 0 or delta is None:
             return []
 
-        block = self._open.get(at)
+        block = self._open_blocks.get(at)
         if block is None:
             kind = delta.raw.get("type")
             if not isinstance(kind, str) or kind not in _UNOPENED:
-                what = f"is of the block {at}, which was not begun, or has ended"
+                what = f"refers to block {at}, which is not open"
                 event.reading.problem(event.path, what)
                 return []
 
-            block = self._opened(at, _UNOPENED[kind])
+            block = self._open_block(at, _UNOPENED[kind])
 
         chunks = block.delta(delta)
         self._note_harm(block, delta, 0)
         return chunks
 
-    def _stop(self, at: int, *, broken: bool = False) -> list[AssistantMessage]:
-        block = self._open.pop(at, None)
+    def _stop_block(self, at: int, *, broken: bool = False) -> list[AssistantMessage]:
+        block = self._open_blocks.pop(at, None)
         if block is None:
             return []
 
@@ -337,54 +376,55 @@ class _Stream:
 
         return chunks
 
-    def _spend(self, told: Mapping[str, Any]) -> None:
+    def _add_counts(self, counts: Mapping[str, Any]) -> None:
         """
-        Note what was spent until now: null is nothing told.
+        Add running totals; null changes nothing.
         """
-        spent = self._spent = {} if self._spent is None else self._spent
-        for key, count in told.items():
+        spent = self._counts = {} if self._counts is None else self._counts
+        for key, count in counts.items():
             if count is not None or key not in spent:
                 spent[key] = count
 
-    def _usage(self) -> tuple[Usage | None, dict[str, Any]]:
+    def _read_total_usage(self) -> tuple[Usage | None, dict[str, Any]]:
         """
-        What was spent, and what was told of it besides.
+        The usage, and what else the provider reports with it.
         """
-        if self._spent is None:
+        if self._counts is None:
             return None, {}
 
         # Each count was read when it came, so that only their sum can be wrong.
-        usage, left = read_usage(Reading(), self._spent, "$")
-        return usage, self._spent if usage is None else left
+        usage, left = read_usage(DocumentReader(), self._counts, "$")
+        return usage, self._counts if usage is None else left
 
     def end(self, *, broken: bool) -> Iterator[AssistantMessage]:
         """
-        What is told at the end, and what was not sent to its end.
+        The last chunks: metadata, and blocks that were not closed.
         """
-        for at in list(self._open):
-            yield from self._stop(at, broken=True)
+        for at in list(self._open_blocks):
+            yield from self._stop_block(at, broken=True)
 
         response = dict(self._of_response)
-        usage, left = self._usage()
+        usage, left = self._read_total_usage()
         if left:
             response["usage"] = left
 
+        response_id = take_text(response, "id")
         notes: dict[str, Any] = {
-            name: told
-            for name, told in (
+            name: value
+            for name, value in (
                 ("response", response),
                 ("event", self._of_events),
                 ("events", self._others),
                 ("mended", self._harmed),
             )
-            if told
+            if value
         }
-        metadata: Any = {SOURCE: notes} if notes else EMPTY_MAP
+        metadata = with_notes(SOURCE, notes)
         cut = broken and not self._is_over
         reason = self._finish_reason or ("interrupted" if cut else "")
         # As a response has it, of which no block is the whole text.
         yield AssistantMessage(
             (),
-            response=ResponseMeta(reason, usage, None, self._model),
+            response=ResponseMeta(reason, usage, None, self._model, response_id),
             metadata=metadata,
         )

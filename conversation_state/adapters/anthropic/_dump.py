@@ -11,17 +11,19 @@ from typing import Any
 from conversation_state._persistent import EMPTY_MAP, thaw
 from conversation_state.adapters._export import (
     Export,
-    Writing,
+    PayloadWriter,
     in_order,
-    list_of,
-    map_of,
-    written_over,
+    merge_kept_keys,
 )
+from conversation_state.adapters._notes import list_of, map_of
 from conversation_state.adapters.anthropic._arguments import input_of
 from conversation_state.adapters.anthropic._blocks import EMPTY, write_part
+from conversation_state.adapters.anthropic._constants import SOURCE
+from conversation_state.adapters.anthropic._grouping import (
+    MessageBlocks,
+    MessageGrouping,
+)
 from conversation_state.adapters.anthropic._load import load
-from conversation_state.adapters.anthropic._turns import Piece, Turns
-from conversation_state.adapters.anthropic._words import SOURCE
 from conversation_state.errors import DecodeError, InvalidMessageError
 from conversation_state.messages import (
     AssistantMessage,
@@ -45,16 +47,16 @@ def dump(messages: Iterable[Message], *, system_on_top: bool = False) -> Export:
     provider takes it. Its rules hold for all else:
 
     - System messages in front of all others are ``system``. One in the middle
-      stays there, behind what the user says and before an answer, which is
+      stays there, behind a user message and before an answer, which is
       the only place for it.
-    - What users and tools say until the assistant answers is one message, the
-      results of tools first; so is what the assistant says without a user in
+    - Messages of users and tools until the assistant answers are one message, the
+      results of tools first; so are assistant messages without a user in
       between.
     - Blocks of the assistant stand in the order of their *index*.
     - No text is empty, and an id of a call has letters, digits, ``_`` and
       ``-`` only.
 
-    What the format can't say is in `Export.lost`: reasoning that the provider
+    What the format can't represent is in `Export.lost`: reasoning that the provider
     did not sign, media where it takes none, names, what is another provider's
     own, what had to be mended, what had to be moved.
     Ours, and so neither sent nor lost, are timestamps, run and turn ids,
@@ -62,7 +64,7 @@ def dump(messages: Iterable[Message], *, system_on_top: bool = False) -> Export:
     metadata.
 
     Args:
-        messages: What was said, from the beginning.
+        messages: The messages, from the beginning.
 
         system_on_top: Whether to put all system messages on top, for models
             that take none in the middle; what is moved so is in `Export.lost`.
@@ -75,8 +77,8 @@ def dump(messages: Iterable[Message], *, system_on_top: bool = False) -> Export:
         Anthropic combines neighbours of one role itself, and since 2024 a
         conversation may begin with the assistant.
     """
-    write = Writing(SOURCE)
-    dumping = _Dumping(write, system_on_top=system_on_top)
+    write = PayloadWriter(SOURCE)
+    dumping = AnthropicWriter(write, system_on_top=system_on_top)
     for at, message in enumerate(messages):
         path = f"messages[{at}]"
         match message:
@@ -95,13 +97,13 @@ def dump(messages: Iterable[Message], *, system_on_top: bool = False) -> Export:
     return write.export(dumping.turns.payload())
 
 
-class _Dumping:
+class AnthropicWriter:
     """
     One conversation while it is written.
     """
 
-    def __init__(self, write: Writing, *, system_on_top: bool) -> None:
-        self.turns = Turns(write, system_on_top=system_on_top)
+    def __init__(self, write: PayloadWriter, *, system_on_top: bool) -> None:
+        self.turns = MessageGrouping(write, system_on_top=system_on_top)
         self._write = write
         self._ids: dict[str, str] = {}
         self._taken: set[str] = set()
@@ -110,10 +112,10 @@ class _Dumping:
 
     def spoken(self, message: SystemMessage | UserMessage, path: str) -> None:
         """
-        Write what a user says, or a system message.
+        Write a user or system message.
         """
-        notes = self._notes(message, path)
-        piece = self._piece(message, path, notes)
+        notes = self._take_message_notes(message, path)
+        piece = self._collect_blocks(message, path, notes)
         if message.role == "user":
             self.turns.user(piece)
         else:
@@ -123,16 +125,16 @@ class _Dumping:
         """
         Write the result of a tool.
         """
-        notes = self._notes(message, path)
+        notes = self._take_message_notes(message, path)
         call_id = message.tool_call_id
         raw: dict[str, Any] = {
             "type": "tool_result",
-            "tool_use_id": self._id(call_id, path),
+            "tool_use_id": self._make_valid_id(call_id, path),
             "content": message.content,
         }
         if not isinstance(message.content, str):
             raw["content"] = [
-                block for _, block in self._blocks(message.content, path, "tool")
+                block for _, block in self._write_blocks(message.content, path, "tool")
             ]
         elif not message.content and "content" in list_of(notes, "without"):
             del raw["content"]
@@ -140,40 +142,42 @@ class _Dumping:
         if message.is_error and raw.get("content"):
             raw["is_error"] = True
         elif message.is_error:
-            why = "an error without a word is refused by the provider"
+            why = "the provider rejects an error without content"
             self._write.lose(path, "is_error", why)
         elif notes.get("is_error") is False:
             raw["is_error"] = False
 
         if message.tool_name and message.tool_name != self._tools.get(call_id):
-            why = "only the call has the tool's name, and it is not there"
+            why = "the tool's name is in the call, which is missing or has another"
             self._write.lose(path, "tool_name", why)
 
-        written_over(map_of(notes, "keys"), raw)
-        piece = Piece(path, [(path, raw)], **_beside(notes))
+        merge_kept_keys(map_of(notes, "keys"), raw)
+        piece = MessageBlocks(path, [(path, raw)], **_get_grouping_options(notes))
         self.turns.result(piece, late=notes.get("late") is True)
 
     def assistant(self, message: AssistantMessage, path: str) -> None:
         """
-        Write what the assistant says, and calls.
+        Write an assistant message.
         """
-        notes = self._notes(message, path)
+        notes = self._take_message_notes(message, path)
         if not message.tool_calls:
-            self.turns.assistant(self._piece(message, path, notes))
+            self.turns.assistant(self._collect_blocks(message, path, notes))
             return
 
         blocks = [
             (here, block)
             for here, one in in_order(message.parts, message.tool_calls, path)
-            if (block := self._block(one, here)) is not None
+            if (block := self._write_block(one, here)) is not None
         ]
-        self.turns.assistant(Piece(path, blocks, **_beside(notes)))
+        self.turns.assistant(
+            MessageBlocks(path, blocks, **_get_grouping_options(notes))
+        )
 
     def unknown(self, message: UnknownMessage, path: str) -> None:
         """
-        Write what our model has no word for.
+        Write a message of an unknown role.
         """
-        notes = self._notes(message, path)
+        notes = self._take_message_notes(message, path)
         raw = self._write.unknown(message.raw, message.source, path, "role")
         if raw is None:
             return
@@ -181,45 +185,47 @@ class _Dumping:
         try:
             load([raw])
         except DecodeError as error:
-            why = f"is no message: {error.problems[0]}"
+            why = f"invalid message: {error.problems[0]}"
             self._write.lose(path, "unknown", why)
             return
 
         content = raw["content"]
         if notes.get("top") is True and isinstance(content, list):
-            self.turns.top(Piece(path, [(path, block) for block in content]))
+            self.turns.top(MessageBlocks(path, [(path, block) for block in content]))
         else:
             self.turns.raw(raw)
 
-    def _notes(self, message: Message, path: str) -> Mapping[str, Any]:
+    def _take_message_notes(self, message: Message, path: str) -> Mapping[str, Any]:
         """
-        The notes on *message*; what was mended in it is lost, and who said it.
+        The notes on *message*; what was mended in it is lost, and its name.
         """
         notes = self._write.notes_on(message, path)
         if message.name:
-            self._write.lose(path, "name", "no message there says whose it is")
+            self._write.lose(path, "name", "messages have no name in this format")
 
         return notes
 
-    def _piece(
+    def _collect_blocks(
         self,
         message: SystemMessage | UserMessage | AssistantMessage,
         path: str,
         notes: Mapping[str, Any],
-    ) -> Piece:
+    ) -> MessageBlocks:
         content = message.content
         if not content:
             self._write.lose(path, "content", EMPTY)
 
         if not isinstance(content, str):
-            blocks = self._blocks(content, path, message.role)
-            return Piece(path, blocks, **_beside(notes))
+            blocks = self._write_blocks(content, path, message.role)
+            return MessageBlocks(path, blocks, **_get_grouping_options(notes))
 
         block = {"type": "text", "text": content}
         blocks = [(f"{path}.content", block)] if content else []
-        return Piece(path, blocks, plain=content, **_beside(notes))
+        return MessageBlocks(
+            path, blocks, plain=content, **_get_grouping_options(notes)
+        )
 
-    def _blocks(
+    def _write_blocks(
         self, parts: Iterable[Part], path: str, role: str
     ) -> list[tuple[str, dict[str, Any]]]:
         places = [(f"{path}.parts[{at}]", part) for at, part in enumerate(parts)]
@@ -229,26 +235,28 @@ class _Dumping:
             if (block := write_part(self._write, part, here, role)) is not None
         ]
 
-    def _block(self, one: Part | ToolCall, path: str) -> dict[str, Any] | None:
+    def _write_block(self, one: Part | ToolCall, path: str) -> dict[str, Any] | None:
         if isinstance(one, Part):
             return write_part(self._write, one, path, "assistant")
 
         notes = self._write.notes(one, path)
         if one.type != "function":
-            self._write.lose(path, "type", "all calls are of functions there")
+            self._write.lose(
+                path, "type", "all calls are function calls in this format"
+            )
 
         if one.id:
             self._tools[one.id] = one.name
 
         block = {
             "type": "tool_use",
-            "id": self._id(one.id, path),
+            "id": self._make_valid_id(one.id, path),
             "name": one.name,
             "input": input_of(one.arguments),
         }
-        return written_over(map_of(notes, "keys"), block)
+        return merge_kept_keys(map_of(notes, "keys"), block)
 
-    def _id(self, name: str, path: str) -> str:
+    def _make_valid_id(self, name: str, path: str) -> str:
         """
         *name*, of a call, as the provider takes it; the same one each time.
         """
@@ -263,7 +271,7 @@ class _Dumping:
             self._ids[name] = found
 
         if found != name:
-            why = f"is {found} there: of letters, digits, _ and -, and not empty"
+            why = f"is sent as {found}; ids have letters, digits, _ and - only"
             self._write.lose(path, "id", why)
 
         return found
@@ -272,7 +280,7 @@ class _Dumping:
 _UNFIT = re.compile("[^a-zA-Z0-9_-]")
 
 
-def _beside(notes: Mapping[str, Any]) -> dict[str, Any]:
+def _get_grouping_options(notes: Mapping[str, Any]) -> dict[str, Any]:
     if notes is EMPTY_MAP:
         return {}
 

@@ -7,16 +7,20 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
+from conversation_state.adapters._notes import with_notes
 from conversation_state.adapters._reading import (
-    Place,
-    Reading,
+    DocumentReader,
+    ObjectReader,
+    describe_failure,
     is_list,
     is_map,
     mended,
+    take_text,
+    without_parsed,
 )
 from conversation_state.adapters.anthropic._blocks import read_call, read_part
+from conversation_state.adapters.anthropic._constants import SOURCE
 from conversation_state.adapters.anthropic._usage import read_usage
-from conversation_state.adapters.anthropic._words import SOURCE
 from conversation_state.messages import (
     AssistantMessage,
     Message,
@@ -29,7 +33,7 @@ from conversation_state.messages import (
 from conversation_state.parts import Part, TextPart
 from conversation_state.tools import ToolCall
 
-__all__ = ["failure_of", "load"]
+__all__ = ["load"]
 
 _KINDS: dict[str, Callable[..., Message]] = {
     "assistant": AssistantMessage,
@@ -48,12 +52,12 @@ def load(payload: Any) -> tuple[Message, ...]:
 
     Of a request only ``system`` and the messages are read. A message with the
     results of tools is several here: a `ToolMessage` for each, and a
-    `UserMessage` for what else the user says. A response gives its message
+    `UserMessage` for the other blocks. A response gives its message
     with its `ResponseMeta`.
 
-    Nothing is lost: what our model has no word for is kept as an unknown part
+    Nothing is lost: what our model can't represent is kept as an unknown part
     or message, or in notes (see this package). Half of a surrogate pair
-    becomes U+FFFD, and a note says where. Parts and calls of an assistant have
+    becomes U+FFFD, and a note has its path. Parts and calls of an assistant have
     their place among the blocks as *index*; arguments are the text of the
     call's input. Results have the name of the tool if the call is there.
 
@@ -62,7 +66,7 @@ def load(payload: Any) -> tuple[Message, ...]:
             If something is not what the format has in its place; with all
             that is wrong, each with its path.
     """
-    read = _Loading()
+    read = AnthropicLoader()
     messages: list[Message] = []
     if is_list(payload):
         messages = read.history(payload, "$")
@@ -75,12 +79,12 @@ def load(payload: Any) -> tuple[Message, ...]:
     return tuple(messages)
 
 
-class _Said:
+class _AnthropicDraft:
     """
     A message while it is read: what it is to be made of.
     """
 
-    def __init__(self, place: Place, kind: Callable[..., Message]) -> None:
+    def __init__(self, place: ObjectReader, kind: Callable[..., Message]) -> None:
         self.place = place
         self.kind = kind
         self.content: Any = ""
@@ -105,7 +109,7 @@ class _Said:
         return self.kind(self.content, **self.fields)
 
 
-class _Loading(Reading):
+class AnthropicLoader(DocumentReader):
     """
     One payload while it is read.
     """
@@ -121,21 +125,20 @@ class _Loading(Reading):
         """
         The messages of a request or a response.
         """
-        place = Place(self, payload, "$")
+        place = ObjectReader(self, payload, "$")
         if "messages" in payload and "content" in payload:
             self.problem("$", "has both messages and content; expected one of them")
         elif "messages" in payload:
-            messages = self._system(place)
+            messages = self._load_system(place)
             if is_list(payload["messages"]):
                 return messages + self.history(payload["messages"], "$.messages")
 
             place.wrong("messages", "a list of messages")
         elif "content" in payload:
-            return self._response(place)
+            return self._load_response(place)
         elif payload.get("error") is not None:
-            self.problem(
-                "$.error", f"is why the provider failed: {failure_of(payload)}"
-            )
+            why = describe_failure(payload["error"])
+            self.problem("$.error", f"is the provider's error: {why}")
         else:
             self.problem(
                 "$",
@@ -145,7 +148,7 @@ class _Loading(Reading):
 
         return []
 
-    def _system(self, place: Place) -> list[Message]:
+    def _load_system(self, place: ObjectReader) -> list[Message]:
         """
         What stands on top of the messages.
         """
@@ -153,13 +156,13 @@ class _Loading(Reading):
         if given is None:
             return []
 
-        inside = Place(self, {"role": "system", "content": given}, "$")
-        top: Any = {SOURCE: {"top": True}}
+        inside = ObjectReader(self, {"role": "system", "content": given}, "$")
+        top = with_notes(SOURCE, {"top": True})
         return [
             message.replace(metadata=top)
             if isinstance(message, UnknownMessage)
             else message
-            for message in self._spoken(inside, "system", "$.system")
+            for message in self._load_message(inside, "system", "$.system")
         ]
 
     def history(self, raws: Sequence[Any], path: str) -> list[Message]:
@@ -174,7 +177,7 @@ class _Loading(Reading):
                 self.wrong(here, raw, "an object")
                 continue
 
-            place = Place(self, raw, here)
+            place = ObjectReader(self, raw, here)
             role = raw.get("role")
             if not isinstance(role, str) or role not in _KINDS:
                 place.wrong("role", ", ".join(_KINDS))
@@ -186,12 +189,12 @@ class _Loading(Reading):
             if role == "system" and before in {None, "system"}:
                 place.notes["inside"] = True
 
-            messages += self._messages(place, role)
+            messages += self._load_messages(place, role)
             before = role
 
         return messages
 
-    def _messages(self, place: Place, role: str) -> Iterator[Message]:
+    def _load_messages(self, place: ObjectReader, role: str) -> Iterator[Message]:
         """
         What one message of the format is here: several, if tools answer.
         """
@@ -201,7 +204,7 @@ class _Loading(Reading):
 
         content = place.raw.get("content")
         if role != "user" or not is_list(content) or not any(map(_is_result, content)):
-            yield from self._spoken(place, role, f"{place.path}.content")
+            yield from self._load_message(place, role, f"{place.path}.content")
             return
 
         start, late = 0, False
@@ -210,43 +213,47 @@ class _Loading(Reading):
                 late = True
                 continue
 
-            yield from self._between(place, content, start, at)
+            yield from self._load_user_blocks(place, content, start, at)
             path = f"{place.path}.content[{at}]"
-            yield from self._result(place, Place(self, block, path), late=late)
+            yield from self._load_result(
+                place, ObjectReader(self, block, path), late=late
+            )
             start = at + 1
 
-        yield from self._between(place, content, start, len(content))
+        yield from self._load_user_blocks(place, content, start, len(content))
 
-    def _between(
-        self, place: Place, content: Sequence[Any], start: int, end: int
+    def _load_user_blocks(
+        self, place: ObjectReader, content: Sequence[Any], start: int, end: int
     ) -> Iterator[Message]:
         """
-        What the user says between two results.
+        The user's blocks between two results.
         """
         if start == end:
             return
 
-        said = _Said(_taken(place), UserMessage)
+        draft = _AnthropicDraft(_take_notes(place), UserMessage)
         path = f"{place.path}.content"
-        said.content = self._parts(content[start:end], path, "user", start)[0]
-        yield from self._made(said, place.path)
+        draft.content = self._load_blocks(content[start:end], path, "user", start)[0]
+        yield from self._finish_message(draft, place.path)
 
-    def _made(self, said: _Said, path: str) -> Iterator[Message]:
+    def _finish_message(self, draft: _AnthropicDraft, path: str) -> Iterator[Message]:
         """
-        The message that was *said* at *path*, if there was no problem.
+        The message of *draft* at *path*, if there was no problem.
         """
         harmed = [each[len(path) + 1 :] for each in self.mended[self._noted :]]
         self._noted = len(self.mended)
-        message = said.message(harmed)
+        message = draft.message(harmed)
         if message is not None:
             yield message
 
-    def _result(self, place: Place, block: Place, *, late: bool) -> Iterator[Message]:
-        block.notes = _taken(place).notes
+    def _load_result(
+        self, place: ObjectReader, block: ObjectReader, *, late: bool
+    ) -> Iterator[Message]:
+        block.notes = _take_notes(place).notes
         if late:
             block.notes["late"] = True
 
-        said = _Said(block, ToolMessage)
+        draft = _AnthropicDraft(block, ToolMessage)
         call_id = block.text("tool_use_id")
         if not call_id and isinstance(block.raw.get("tool_use_id"), str):
             block.wrong("tool_use_id", "the id of a call")
@@ -254,9 +261,9 @@ class _Loading(Reading):
         content = block.raw.get("content")
         if is_list(content):
             path = f"{block.path}.content"
-            said.content = self._parts(content, path, "tool")[0]
+            draft.content = self._load_blocks(content, path, "tool")[0]
         elif isinstance(content, str):
-            said.content = block.text("content")
+            draft.content = block.text("content")
         elif content is not None:
             block.wrong("content", "a text, a list of blocks or null")
         elif "content" in block.raw:
@@ -264,25 +271,27 @@ class _Loading(Reading):
         else:
             block.notes["without"] = ["content"]
 
-        said.fields["is_error"] = _has_failed(block)
+        draft.fields["is_error"] = _has_failed(block)
         block.keep(_RESULT)
-        said.fields["tool_call_id"] = call_id
-        said.fields["tool_name"] = self.tools.get(call_id, "")
-        yield from self._made(said, place.path)
+        draft.fields["tool_call_id"] = call_id
+        draft.fields["tool_name"] = self.tools.get(call_id, "")
+        yield from self._finish_message(draft, place.path)
 
-    def _spoken(self, place: Place, role: str, path: str) -> Iterator[Message]:
+    def _load_message(
+        self, place: ObjectReader, role: str, path: str
+    ) -> Iterator[Message]:
         """
         The message that *place* is, whose content is at *path*.
         """
-        said = _Said(place, _KINDS[role])
+        draft = _AnthropicDraft(place, _KINDS[role])
         content = place.raw.get("content")
         calls: list[ToolCall] = []
         if isinstance(content, str):
-            said.content = mended(content)
-            if said.content is not content:
+            draft.content = mended(content)
+            if draft.content is not content:
                 self.mended.append(path)
         elif is_list(content):
-            said.content, calls = self._parts(content, path, role)
+            draft.content, calls = self._load_blocks(content, path, role)
         else:
             expected = "a text or a list of blocks"
             if "content" in place.raw:
@@ -291,21 +300,21 @@ class _Loading(Reading):
                 self.problem(path, f"is missing; expected {expected}")
 
         if calls:
-            said.fields["tool_calls"] = calls
+            draft.fields["tool_calls"] = calls
             self.tools |= {call.id: call.name for call in calls}
 
         if role == "system" and not all(
-            isinstance(part, TextPart) for part in _listed(said.content)
+            isinstance(part, TextPart) for part in _get_parts(draft.content)
         ):
-            # Tools that come or go, say: nothing that our model has.
+            # Changes of the tools, for example, which our model can't represent.
             raw = self.json(place.raw, place.path)
-            said.kind, said.content = UnknownMessage, raw
-            said.fields["source"] = SOURCE
+            draft.kind, draft.content = UnknownMessage, raw
+            draft.fields["source"] = SOURCE
             place.notes = {}
 
-        yield from self._made(said, place.path)
+        yield from self._finish_message(draft, place.path)
 
-    def _parts(
+    def _load_blocks(
         self, content: Sequence[Any], path: str, role: str, start: int = 0
     ) -> tuple[list[Part], list[ToolCall]]:
         """
@@ -321,7 +330,7 @@ class _Loading(Reading):
                 continue
 
             kind = raw.get("type")
-            block = Place(self, raw, here)
+            block = ObjectReader(self, raw, here)
             if kind == "text" and len(raw) == len(_TEXT):
                 parts.append(TextPart(block.text("text"), index=index))
             elif kind == "tool_use" and role == "assistant":
@@ -331,9 +340,9 @@ class _Loading(Reading):
 
         return parts, calls
 
-    def _response(self, place: Place) -> list[Message]:
+    def _load_response(self, place: ObjectReader) -> list[Message]:
         """
-        The message of a response, with what is told about it.
+        The message of a response, with its metadata.
         """
         raw = place.raw
         if raw.get("role", "assistant") != "assistant":
@@ -349,47 +358,40 @@ class _Loading(Reading):
         if left:
             notes["usage"] = left
 
+        response_id = take_text(notes, "id")
         if notes:
             place.notes["response"] = notes
 
-        response = ResponseMeta(reason, usage, None, model)
-        said = self._spoken(place, "assistant", f"{place.path}.content")
-        return [message.replace(response=response) for message in said]
-
-
-def failure_of(payload: Mapping[str, Any]) -> str:
-    """
-    Why the provider failed, in its own words.
-    """
-    error = payload.get("error")
-    said = error.get("message") if is_map(error) else error
-    return mended(said) if isinstance(said, str) and said else "it did not say why"
+        response = ResponseMeta(reason, usage, None, model, response_id)
+        place.raw = without_parsed(place.raw)
+        messages = self._load_message(place, "assistant", f"{place.path}.content")
+        return [message.replace(response=response) for message in messages]
 
 
 def _is_result(block: Any) -> bool:
     return is_map(block) and block.get("type") == "tool_result"
 
 
-def _listed(content: str | list[Part]) -> list[Part]:
+def _get_parts(content: str | list[Part]) -> list[Part]:
     return [] if isinstance(content, str) else content
 
 
-def _taken(place: Place) -> Place:
+def _take_notes(place: ObjectReader) -> ObjectReader:
     """
     *place*, with its notes, which are taken from it: they are the first's.
     """
-    here = Place(place.reading, place.raw, place.path)
+    here = ObjectReader(place.reading, place.raw, place.path)
     here.notes, place.notes = place.notes, {}
     return here
 
 
-def _has_failed(result: Place) -> bool:
+def _has_failed(result: ObjectReader) -> bool:
     """
-    Whether *result* is an error; how it says that it is none is noted.
+    Whether *result* is an error; false and null are noted.
     """
     failed = result.raw.get("is_error")
     if failed is False:
-        # What `ToolMessage` says, too, so that it is lost on nobody.
+        # `ToolMessage` says so, too: dumped elsewhere, nothing is lost.
         result.notes["is_error"] = False
     elif failed is None and "is_error" in result.raw:
         result.keys["is_error"] = None

@@ -1,5 +1,5 @@
 """
-What a response cost, in Anthropic's words.
+Usage in Anthropic's responses.
 """
 
 from __future__ import annotations
@@ -7,8 +7,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from conversation_state.adapters._counting import is_count, usage_in
-from conversation_state.adapters._reading import Reading, is_list, is_map, mended
+from conversation_state.adapters._reading import DocumentReader, is_list, is_map, mended
+from conversation_state.adapters._usage import is_count, usage_in
 from conversation_state.errors import InvalidUsageError
 from conversation_state.usage import (
     CompletionTokensDetails,
@@ -39,7 +39,7 @@ def load_usage(payload: Any) -> Usage | None:
     """
     What *payload*, a response, an event of a stream or a usage block, cost.
 
-    None if it does not say. The provider counts what it read from its cache,
+    None if it has no usage. The provider counts what it read from its cache,
     and wrote to it, beside ``input_tokens``; here all three are
     `Usage.prompt_tokens`::
 
@@ -49,7 +49,7 @@ def load_usage(payload: Any) -> Usage | None:
         total_tokens = prompt_tokens + completion_tokens
 
     In `Usage.extra`: ``cache_write_tokens``, of which
-    ``cache_write_5m_tokens`` and ``cache_write_1h_tokens`` are parts, told
+    ``cache_write_5m_tokens`` and ``cache_write_1h_tokens`` are parts, given
     where they add up; ``web_searches``; and what ran beside the response, by
     ``advisor_message_prompt``, ``advisor_message_completion``,
     ``compaction_prompt`` and ``compaction_completion``, which prompt and
@@ -78,7 +78,7 @@ def load_usage(payload: Any) -> Usage | None:
 
 def find_usage(payload: Mapping[str, Any]) -> tuple[Any, str]:
     """
-    What in *payload* says what it cost, None if nothing; and where it is.
+    The usage block in *payload*, None if there is none; and its path.
     """
     if payload.get("usage") is not None:
         return payload["usage"], "$.usage"
@@ -91,10 +91,10 @@ def find_usage(payload: Mapping[str, Any]) -> tuple[Any, str]:
 
 
 def read_usage(
-    read: Reading, block: Any, path: str
+    read: DocumentReader, block: Any, path: str
 ) -> tuple[Usage | None, dict[str, Any]]:
     """
-    The usage in *block*, None if there was a problem; and what else it says.
+    The usage in *block*, None if there was a problem; and what else it has.
     """
     if not is_map(block):
         read.wrong(path, block, "an object")
@@ -106,14 +106,14 @@ def read_usage(
     left: dict[str, Any] = {}
     for key, value in block.items():
         if key in _COUNTS:
-            counts[key] = _count(read, value, f"{path}.{key}")
+            counts[key] = _read_count(read, value, f"{path}.{key}")
         elif is_count(value) and _is_category(key):
             extra[key] = value
         else:
             left[key] = value
 
     written = counts.get(_WRITTEN, 0)
-    kept = _lifetimes(read, left, path)
+    kept = _read_cache_lifetimes(read, left, path)
     if _WRITTEN not in block:
         written = sum(kept.values())
 
@@ -122,10 +122,10 @@ def read_usage(
         extra |= kept
 
     extra["cache_write_tokens"] = written
-    thought = _within(read, left, "output_tokens_details", _THOUGHT, path)
-    used = _within(read, left, "server_tool_use", frozenset(_TOOLS), path)
+    thought = _read_breakdown(read, left, "output_tokens_details", _THOUGHT, path)
+    used = _read_breakdown(read, left, "server_tool_use", frozenset(_TOOLS), path)
     extra |= {_TOOLS[name]: count for name, count in used.items()}
-    for name, count in _beside(block.get("iterations")):
+    for name, count in _read_iterations(block.get("iterations")):
         extra[name] = extra.get(name, 0) + count
 
     usage = None
@@ -153,7 +153,7 @@ def _is_category(key: Any) -> bool:
     return isinstance(key, str) and mended(key) == key and key not in _BREAKDOWNS
 
 
-def _count(read: Reading, value: Any, path: str) -> int:
+def _read_count(read: DocumentReader, value: Any, path: str) -> int:
     if is_count(value):
         return int(value)
 
@@ -163,8 +163,8 @@ def _count(read: Reading, value: Any, path: str) -> int:
     return 0
 
 
-def _within(
-    read: Reading,
+def _read_breakdown(
+    read: DocumentReader,
     left: dict[str, Any],
     name: str,
     known: frozenset[str],
@@ -187,19 +187,21 @@ def _within(
         del left[name]
 
     return {
-        key: _count(read, block[key], f"{path}.{name}.{key}")
+        key: _read_count(read, block[key], f"{path}.{name}.{key}")
         for key in known
         if key in block
     }
 
 
-def _lifetimes(read: Reading, left: dict[str, Any], path: str) -> dict[str, int]:
+def _read_cache_lifetimes(
+    read: DocumentReader, left: dict[str, Any], path: str
+) -> dict[str, int]:
     """
     What was written to the cache, by how long it stays there.
     """
     known = frozenset(_LIFETIMES)
     block = left.get("cache_creation")
-    found = _within(read, dict(left), "cache_creation", known, path)
+    found = _read_breakdown(read, dict(left), "cache_creation", known, path)
     # Whole, or not at all: a part alone would be priced wrongly.
     if is_map(block) and not block.keys() <= known:
         return {}
@@ -207,9 +209,9 @@ def _lifetimes(read: Reading, left: dict[str, Any], path: str) -> dict[str, int]
     return {_LIFETIMES[name]: count for name, count in found.items()}
 
 
-def _beside(iterations: Any) -> list[tuple[str, int]]:
+def _read_iterations(iterations: Any) -> list[tuple[str, int]]:
     """
-    What was spent beside the response: names of categories, and counts.
+    Usage beside the response: names of categories, and counts.
     """
     found: list[tuple[str, int]] = []
     for one in iterations if is_list(iterations) else ():
@@ -217,7 +219,7 @@ def _beside(iterations: Any) -> list[tuple[str, int]]:
         if not isinstance(kind, str) or kind not in _BESIDE:
             continue
 
-        usage, _ = read_usage(Reading(), {**one, "iterations": None}, "$")
+        usage, _ = read_usage(DocumentReader(), {**one, "iterations": None}, "$")
         if usage is not None:
             found.append((f"{kind}_prompt", usage.prompt_tokens))
             found.append((f"{kind}_completion", usage.completion_tokens))

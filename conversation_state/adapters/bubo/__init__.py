@@ -18,12 +18,12 @@ left out, and listed as lost.
 
 There are no ids of ours in it. A message's ``sender`` is our *name*, its ``meta``
 our metadata. Calls are a message of their own there: an assistant's message that
-says something and calls tools becomes two, which `Export.lost` tells. A result
-that failed is a ``retry``. Where our model has no word for something, `load`
-leaves a note in the metadata, under ``bubo``, and `dump` reads it:
+has content and calls becomes two, which `Export.lost` lists. A result
+that failed is a ``retry``. Where our model has no field for something, `load`
+leaves a note (see `conversation_state.adapters._notes`), which `dump` reads:
 
 keys
-    Keys no field of ours holds: unknown ones, and those that say nothing.
+    Keys no field of ours holds: unknown ones, and those that are empty.
 
 meta
     ``meta`` that is no object, an empty one, or what in it has the name of an
@@ -31,18 +31,18 @@ meta
 
 type, list, format
     That no calls were a message of calls, that a refusal stood in a list,
-    bubo's word for audio where it is not the usual one.
+    bubo's format of audio where it is not the usual one.
 
 made_id
     The id that was made up for a call, or for its result, that had none. It
-    is left out again, unless somebody gave it another one.
+    is left out again, unless it was changed.
 
 mended
     Where half of a surrogate pair stood: U+FFFD stands there now, and `dump`
     lists it as lost.
 
-What bubo has no word for is in `Export.lost`: files and video, an image's
-detail, less than milliseconds, what a response told, ... In other words, and
+What bubo can't represent is in `Export.lost`: files and video, an image's
+detail, less than milliseconds, response metadata, ... In other words, and
 not lost: bytes instead of a ``data:`` url of an image, ``audio/mpeg`` for
 ``audio/mp3``, and one text for one plain text part.
 

@@ -10,12 +10,18 @@ from hashlib import blake2b
 from typing import Any
 from uuid import UUID
 
-from conversation_state.adapters._export import Export, Writing
+from conversation_state._wording import format_count
+from conversation_state.adapters._export import Export, PayloadWriter
 from conversation_state.adapters._extras import lose_each
-from conversation_state.adapters._reading import Place, Reading, is_list, is_map
-from conversation_state.adapters.bubo._dump import envelopes
-from conversation_state.adapters.bubo._load import Loading
-from conversation_state.adapters.bubo._words import NIL, SOURCE, uuid_of
+from conversation_state.adapters._reading import (
+    DocumentReader,
+    ObjectReader,
+    is_list,
+    is_map,
+)
+from conversation_state.adapters.bubo._dump import write_envelopes
+from conversation_state.adapters.bubo._load import BuboLoader
+from conversation_state.adapters.bubo._values import NIL, SOURCE, uuid_of
 from conversation_state.aggregator import Aggregator, Checkpoint, Entry, LedgerEntry
 from conversation_state.usage import (
     CompletionTokensDetails,
@@ -45,9 +51,9 @@ def load_checkpoint(payload: Any) -> Checkpoint:
 
     Its state has the id, the messages and the fork point of bubo's, and one
     ledger entry for what it cost since the fork, if that is anything. Entries
-    have identities made of that id, their place and what they say: a checkpoint
+    have identities made of that id, their place and their content: a checkpoint
     that is loaded twice, or an earlier one of the same conversation, brings
-    nothing when it is joined but what is new. What was spent is another ledger
+    nothing when it is joined but what is new. Usage is another ledger
     entry in each.
 
     Raises:
@@ -56,24 +62,24 @@ def load_checkpoint(payload: Any) -> Checkpoint:
             count of tokens is negative. With all that is wrong, each with its
             path.
     """
-    read = Loading()
+    read = BuboLoader()
     if not is_map(payload):
         read.wrong("$", payload, "a checkpoint")
         read.finish()
 
-    place = Place(read, payload, "$")
-    number = _id(place)
-    messages = read.listed(payload)
+    place = ObjectReader(read, payload, "$")
+    number = _read_id(place)
+    messages = read.load_listed(payload)
     given = payload.get("messages")
     raws = given if is_list(given) else ()
     init_len = _init_len(place, len(raws))
-    usage = _usage(read, payload.get("usage"), "$.usage")
+    usage = _read_usage(read, payload.get("usage"), "$.usage")
     read.finish()
     entries = [
-        Entry(_identity(number, at, raw), message)
+        Entry(_make_identity(number, at, raw), message)
         for at, (raw, message) in enumerate(zip(raws, messages, strict=True))
     ]
-    paid = _identity(number, len(entries), payload.get("usage"))
+    paid = _make_identity(number, len(entries), payload.get("usage"))
     state = Aggregator.rebuild(
         id=number,
         parent_id=None,
@@ -95,13 +101,13 @@ def load_usage(payload: Any) -> Usage | None:
         DecodeError:
             If a count is negative, not an integer, or over 2**63 - 1.
     """
-    read = Reading()
+    read = DocumentReader()
     usage = None
     if is_map(payload):
         if payload.get("usage") is not None:
-            usage = _usage(read, payload["usage"], "$.usage")
+            usage = _read_usage(read, payload["usage"], "$.usage")
         elif any(name in payload for name in _COUNTS):
-            usage = _usage(read, payload, "$")
+            usage = _read_usage(read, payload, "$")
     elif payload is not None:
         read.wrong("$", payload, "a checkpoint, or the usage in it")
 
@@ -109,14 +115,14 @@ def load_usage(payload: Any) -> Usage | None:
     return usage
 
 
-def _identity(number: UUID, at: int, raw: Any) -> str:
+def _make_identity(number: UUID, at: int, raw: Any) -> str:
     # In any order of keys, and with whatever text it was that had to be mended.
-    text = json.dumps(Reading().json(raw, "$"), sort_keys=True)
-    said = blake2b(text.encode(), digest_size=12).hexdigest()
-    return f"bubo-{number.hex}-{at}-{said}"
+    text = json.dumps(DocumentReader().json(raw, "$"), sort_keys=True)
+    digest = blake2b(text.encode(), digest_size=12).hexdigest()
+    return f"bubo-{number.hex}-{at}-{digest}"
 
 
-def _id(place: Place) -> UUID:
+def _read_id(place: ObjectReader) -> UUID:
     given = place.raw.get("id")
     found = uuid_of(given) if isinstance(given, str) else None
     if found is None:
@@ -125,19 +131,21 @@ def _id(place: Place) -> UUID:
     return found or NIL
 
 
-def _init_len(place: Place, there: int) -> int:
+def _init_len(place: ObjectReader, there: int) -> int:
     given = place.raw.get("init_len")
     if given is None:
         return 0
 
     if given.__class__ is not int or not 0 <= given <= there:
-        place.wrong("init_len", f"how many of the {there} messages were inherited")
+        place.wrong(
+            "init_len", f"how many of {format_count(there, 'message')} were inherited"
+        )
         return 0
 
     return int(given)
 
 
-def _usage(read: Reading, raw: Any, path: str) -> Usage:
+def _read_usage(read: DocumentReader, raw: Any, path: str) -> Usage:
     if raw is None:
         return _NOTHING
 
@@ -146,16 +154,16 @@ def _usage(read: Reading, raw: Any, path: str) -> Usage:
         return _NOTHING
 
     problems = read.count
-    block = Place(read, raw, path)
-    written, prompt, total = [_count(block, name) for name in _COUNTS]
+    block = ObjectReader(read, raw, path)
+    written, prompt, total = [_read_count(block, name) for name in _COUNTS]
     within: list[dict[str, int]] = []
     for key, names in _DETAILS.items():
         given = raw.get(key)
         if given is not None and not is_map(given):
             block.wrong(key, "an object or null")
 
-        inside = Place(read, given if is_map(given) else {}, f"{path}.{key}")
-        within.append({name: _count(inside, name) for name in names})
+        inside = ObjectReader(read, given if is_map(given) else {}, f"{path}.{key}")
+        within.append({name: _read_count(inside, name) for name in names})
 
     if read.count > problems:
         return _NOTHING
@@ -169,7 +177,7 @@ def _usage(read: Reading, raw: Any, path: str) -> Usage:
     )
 
 
-def _count(place: Place, key: str) -> int:
+def _read_count(place: ObjectReader, key: str) -> int:
     given = place.raw.get(key)
     if given is None:
         return 0
@@ -185,10 +193,10 @@ def dump_checkpoint(kept: Checkpoint | Aggregator) -> Export:
     """
     *kept* as a checkpoint of bubo's.
 
-    As in bubo, its usage is what was spent since the fork, and where it was
-    forked is a number of messages: counted anew where one of ours is two there,
+    As in bubo, its usage is that since the fork, and where it was
+    forked is a number of messages: counted again where one of ours is two there,
     or none. Lost are the label, the parent's id, models and categories of the
-    ledger, and what `dump` says.
+    ledger, and what `dump` lists.
 
     Raises:
         TypeError:
@@ -199,8 +207,8 @@ def dump_checkpoint(kept: Checkpoint | Aggregator) -> Export:
         msg = f"expected a Checkpoint or an Aggregator, got a {type(kept).__name__}"
         raise TypeError(msg)
 
-    write = Writing(SOURCE)
-    found = envelopes(write, state)
+    write = PayloadWriter(SOURCE)
+    found = write_envelopes(write, state)
     spent = state.ledger[state.init_ledger_len :]
     several = {
         "label": isinstance(kept, Checkpoint) and bool(kept.label),
@@ -209,7 +217,7 @@ def dump_checkpoint(kept: Checkpoint | Aggregator) -> Export:
         "model": any(entry.model for entry in spent),
         **dict.fromkeys(sorted(state.usage.extra), True),
     }
-    lose_each(write, "state", several, "has no place in a checkpoint of bubo's")
+    lose_each(write, "state", several, "bubo checkpoints have no field for it")
     payload = {
         "id": str(state.id),
         "messages": [raw for several in found for raw in several],

@@ -4,27 +4,28 @@ From our messages to bubo's.
 
 from __future__ import annotations
 
-import base64
 from collections.abc import Iterable, Mapping
 from typing import Any
 
 from conversation_state._persistent import thaw
 from conversation_state.adapters._export import (
     Export,
-    Writing,
-    map_of,
-    notes_of,
-    written_over,
+    PayloadWriter,
+    cannot_contain,
+    merge_kept_keys,
 )
 from conversation_state.adapters._extras import (
-    data_url,
-    from_data_url,
     lose_each,
     ordered,
-    own_of,
     write_extra,
 )
-from conversation_state.adapters.bubo._words import (
+from conversation_state.adapters._notes import map_of, notes_of, own_of
+from conversation_state.adapters._wire.media import (
+    data_url,
+    encode_base64,
+    parse_data_url,
+)
+from conversation_state.adapters.bubo._values import (
     AUDIO,
     ENVELOPE,
     NIL,
@@ -52,7 +53,7 @@ from conversation_state.parts import (
 )
 from conversation_state.tools import ToolCall
 
-__all__ = ["dump", "envelopes"]
+__all__ = ["dump", "write_envelopes"]
 
 _ORDER = ("type", "content", "refusal", "tool_calls", *ENVELOPE)
 
@@ -63,20 +64,20 @@ def dump(messages: Iterable[Message]) -> Export:
 
     What was loaded from this format is written as it was, as far as bubo can
     read it. `Export.lost` lists what differs from *messages* when the payload
-    is loaded again: what bubo has no word for, what is another adapter's own,
+    is loaded again: what bubo can't represent, what is specific to another format,
     what had to be mended, and where one message had to become two.
 
     Raises:
         InvalidMessageError:
             If one of them is no message.
     """
-    write = Writing(SOURCE)
-    raws = [raw for several in envelopes(write, messages) for raw in several]
+    write = PayloadWriter(SOURCE)
+    raws = [raw for several in write_envelopes(write, messages) for raw in several]
     return write.export({"messages": raws})
 
 
-def envelopes(
-    write: Writing, messages: Iterable[Message]
+def write_envelopes(
+    write: PayloadWriter, messages: Iterable[Message]
 ) -> list[list[dict[str, Any]]]:
     """
     The messages of bubo's that each of *messages* becomes: none to two.
@@ -92,56 +93,59 @@ def envelopes(
             msg = f"{path} is a {type(message).__name__}; expected a Message"
             raise InvalidMessageError(msg)
 
-        found.append(_message(write, message, path))
+        found.append(_write_message(write, message, path))
 
     return found
 
 
-def _message(write: Writing, message: Message, path: str) -> list[dict[str, Any]]:
+def _write_message(
+    write: PayloadWriter, message: Message, path: str
+) -> list[dict[str, Any]]:
     notes = write.notes_on(message, path)
     if isinstance(message, UnknownMessage):
-        return _verbatim(write, message, path)
+        return _write_verbatim(write, message, path)
 
-    envelope = _envelope(write, message, path, notes)
+    envelope = _write_envelope(write, message, path, notes)
     first, *rest = [
-        {**payload, **envelope} for payload in _payloads(write, message, path, notes)
+        {**payload, **envelope}
+        for payload in _write_payloads(write, message, path, notes)
     ]
     keys = map_of(notes, "keys")
     if first["type"] != "assistant":
-        return [written_over(keys, first), *rest]
+        return [merge_kept_keys(keys, first), *rest]
 
     if "refusal" in first:
         keys = {key: keys[key] for key in keys if key != "content"}
 
-    return [ordered(written_over(keys, first), _ORDER), *rest]
+    return [ordered(merge_kept_keys(keys, first), _ORDER), *rest]
 
 
-def _payloads(
-    write: Writing, message: Any, path: str, notes: Mapping[str, Any]
+def _write_payloads(
+    write: PayloadWriter, message: Any, path: str, notes: Mapping[str, Any]
 ) -> list[dict[str, Any]]:
     if isinstance(message, AssistantMessage):
-        return _answer(write, message, path, notes)
+        return _write_answer(write, message, path, notes)
 
     if isinstance(message, ToolMessage):
-        return [_result(write, message, path, notes)]
+        return [_write_tool_response(write, message, path, notes)]
 
     if isinstance(message, SystemMessage):
         text = _one_text(write, message, path)
         return [{"type": "instructions", "content": text}]
 
-    content = _content(write, message, path)
+    content = _write_parts(write, message, path)
     return [{"type": "user", "content": None if content == "" else content}]
 
 
-def _verbatim(
-    write: Writing, message: UnknownMessage, path: str
+def _write_verbatim(
+    write: PayloadWriter, message: UnknownMessage, path: str
 ) -> list[dict[str, Any]]:
     raw = write.unknown(message.raw, message.source, path, "type")
     if raw is None:
         return []
 
     if not isinstance(raw.get("type"), str):
-        write.lose(path, "message", "has no payload, which bubo can't read")
+        write.lose(path, "message", "bubo rejects messages without a type")
         return []
 
     raw = ordered(raw, ("type",))
@@ -153,17 +157,17 @@ def _verbatim(
         "timestamp": message.timestamp is not None,
         "metadata": bool(own_of(message.metadata)),
     }
-    lose_each(write, path, beside, "stands beside a message sent verbatim")
+    lose_each(write, path, beside, "the message is sent verbatim, without this field")
     return [raw]
 
 
-def _envelope(
-    write: Writing, message: Message, path: str, notes: Mapping[str, Any]
+def _write_envelope(
+    write: PayloadWriter, message: Message, path: str, notes: Mapping[str, Any]
 ) -> dict[str, Any]:
     raw: dict[str, Any] = {}
     for key, given in (("run_id", message.run_id), ("turn_id", message.turn_id)):
         if given == NIL:
-            write.lose(path, key, "is nil, which is no id there")
+            write.lose(path, key, "the nil UUID means no id in bubo")
         elif given is not None:
             raw[key] = str(given)
 
@@ -183,7 +187,7 @@ def _envelope(
 
 
 def _put_meta(
-    write: Writing,
+    write: PayloadWriter,
     message: Message,
     path: str,
     notes: Mapping[str, Any],
@@ -198,10 +202,14 @@ def _put_meta(
         if not meta:
             raw["meta"] = kept
         elif kept:
-            write.lose(path, "meta", "was no object, and metadata takes its place")
+            write.lose(
+                path, "meta", "wasn't an object, and is replaced by the metadata"
+            )
 
 
-def _one_text(write: Writing, message: SystemMessage | ToolMessage, path: str) -> str:
+def _one_text(
+    write: PayloadWriter, message: SystemMessage | ToolMessage, path: str
+) -> str:
     """
     The text of *message*, which has no parts there.
     """
@@ -210,17 +218,19 @@ def _one_text(write: Writing, message: SystemMessage | ToolMessage, path: str) -
 
     for at, part in enumerate(message.content):
         where = f"{path}.parts[{at}]"
-        _notes(write, part, where)
+        _read_value_notes(write, part, where)
         if not isinstance(part, TextPart):
-            write.lose(where, part.kind, "is no text, and a text is all there is there")
+            write.lose(where, part.kind, "this message can only contain text")
 
     if len(message.content) > 1:
-        write.lose(path, "parts", "are one text there")
+        write.lose(path, "parts", "the parts are joined to one text")
 
     return message.text
 
 
-def _notes(write: Writing, value: Part | ToolCall, path: str) -> Mapping[str, Any]:
+def _read_value_notes(
+    write: PayloadWriter, value: Part | ToolCall, path: str
+) -> Mapping[str, Any]:
     """
     The notes on *value*; what bubo has no place for is lost.
     """
@@ -229,12 +239,12 @@ def _notes(write: Writing, value: Part | ToolCall, path: str) -> Mapping[str, An
         "index": value.index is not None,
         "metadata": bool(own_of(value.metadata)),
     }
-    lose_each(write, path, beside, "has no place in a message of bubo's")
+    lose_each(write, path, beside, "bubo messages have no field for it")
     return notes
 
 
-def _result(
-    write: Writing, message: ToolMessage, path: str, notes: Mapping[str, Any]
+def _write_tool_response(
+    write: PayloadWriter, message: ToolMessage, path: str, notes: Mapping[str, Any]
 ) -> dict[str, Any]:
     text = _one_text(write, message, path)
     made = message.tool_call_id == notes.get("made_id")
@@ -247,43 +257,49 @@ def _result(
             "content": text,
         }
 
-    told = {"tool_name": name, "tool_call_id": call_id}
-    said = {key: value for key, value in told.items() if value}
-    return {"type": "retry", "error": text, **said}
+    ids = {"tool_name": name, "tool_call_id": call_id}
+    named = {key: value for key, value in ids.items() if value}
+    return {"type": "retry", "error": text, **named}
 
 
-def _answer(
-    write: Writing, message: AssistantMessage, path: str, notes: Mapping[str, Any]
+def _write_answer(
+    write: PayloadWriter, message: AssistantMessage, path: str, notes: Mapping[str, Any]
 ) -> list[dict[str, Any]]:
     if message.response is not None:
-        write.lose(path, "response", "is kept with a checkpoint there, if at all")
+        write.lose(path, "response", "bubo messages have no response data")
 
     calls = [
-        _call(write, call, f"{path}.tool_calls[{at}]")
+        _write_call(write, call, f"{path}.tool_calls[{at}]")
         for at, call in enumerate(message.tool_calls)
     ]
     called = [{"type": "tool_call", "tool_calls": calls}]
     if not message.content and (calls or notes.get("type") == "tool_call"):
         return called
 
-    said: dict[str, Any] = {"type": "assistant"}
-    refusal = _refusal(message, notes)
+    answer: dict[str, Any] = {"type": "assistant"}
+    refusal = _find_refusal(message, notes)
     if refusal is not None:
-        _notes(write, refusal, f"{path}.parts[0]")
-        said["refusal"] = refusal.text
+        _read_value_notes(write, refusal, f"{path}.parts[0]")
+        answer["refusal"] = refusal.text
     else:
-        content = _content(write, message, path)
+        content = _write_parts(write, message, path)
         if content != "":
-            said["content"] = content
+            answer["content"] = content
 
     if not calls:
-        return [said]
+        return [answer]
 
-    write.lose(path, "tool_calls", "are made by a message of their own there")
-    return [said, *called]
+    write.lose(
+        path,
+        "tool_calls",
+        "calls are a separate message in bubo; this message was split",
+    )
+    return [answer, *called]
 
 
-def _refusal(message: AssistantMessage, notes: Mapping[str, Any]) -> RefusalPart | None:
+def _find_refusal(
+    message: AssistantMessage, notes: Mapping[str, Any]
+) -> RefusalPart | None:
     """
     The refusal that *message* is, and nothing else.
     """
@@ -299,56 +315,58 @@ def _refusal(message: AssistantMessage, notes: Mapping[str, Any]) -> RefusalPart
     return part if isinstance(part, RefusalPart) else None
 
 
-def _call(write: Writing, call: ToolCall, path: str) -> dict[str, Any]:
-    notes = _notes(write, call, path)
+def _write_call(write: PayloadWriter, call: ToolCall, path: str) -> dict[str, Any]:
+    notes = _read_value_notes(write, call, path)
     what = {"type": call.type != "function"}
-    lose_each(write, path, what, "has no place in a message of bubo's")
+    lose_each(write, path, what, "bubo messages have no field for it")
     made = call.id == notes.get("made_id")
     raw = {
         "id": "" if made else call.id,
         "name": call.name,
         "arguments": call.arguments,
     }
-    return written_over(map_of(notes, "keys"), raw)
+    return merge_kept_keys(map_of(notes, "keys"), raw)
 
 
-def _content(
-    write: Writing, message: UserMessage | AssistantMessage, path: str
+def _write_parts(
+    write: PayloadWriter, message: UserMessage | AssistantMessage, path: str
 ) -> str | list[dict[str, Any]]:
     if isinstance(message.content, str):
         return message.content
 
     found = [
-        _part(write, part, f"{path}.parts[{at}]", message.role)
+        _write_part(write, part, f"{path}.parts[{at}]", message.role)
         for at, part in enumerate(message.content)
     ]
     return [raw for raw in found if raw is not None]
 
 
-def _part(write: Writing, part: Part, path: str, role: str) -> dict[str, Any] | None:
-    notes = _notes(write, part, path)
+def _write_part(
+    write: PayloadWriter, part: Part, path: str, role: str
+) -> dict[str, Any] | None:
+    notes = _read_value_notes(write, part, path)
     raw: dict[str, Any] | None = None
     if isinstance(part, UnknownPart):
         raw = write.unknown(part.raw, part.source, path, "type")
-        return raw and _in_order(raw)
+        return raw and _order_keys(raw)
 
     if isinstance(part, TextPart):
         raw = {"type": "text", "text": part.text}
     elif isinstance(part, RefusalPart):
         raw = {"type": "refusal", "refusal": part.text}
     elif isinstance(part, ImagePart) and role == "user":
-        raw = _image(write, part, path)
+        raw = _write_image(write, part, path)
     elif isinstance(part, AudioPart) and role == "user" and part.data is not None:
-        raw = _audio(write, part, path, part.data)
+        raw = _write_audio(write, part, path, part.data)
     elif isinstance(part, AudioPart) and role == "user":
-        write.lose(path, part.kind, "is sent by its content there, and not by url")
+        write.lose(path, part.kind, "bubo accepts audio by content only, not by URL")
     else:
-        write.lose(path, part.kind, f"is no part of a message by {role} there")
+        write.lose(path, part.kind, cannot_contain(role, part.kind))
 
-    return raw and written_over(map_of(notes, "keys"), raw)
+    return raw and merge_kept_keys(map_of(notes, "keys"), raw)
 
 
-def _in_order(raw: dict[str, Any]) -> dict[str, Any]:
+def _order_keys(raw: dict[str, Any]) -> dict[str, Any]:
     """
     *raw*, a part that was kept as it was, in the order bubo has.
     """
@@ -360,27 +378,29 @@ def _in_order(raw: dict[str, Any]) -> dict[str, Any]:
     return raw
 
 
-def _image(write: Writing, part: ImagePart, path: str) -> dict[str, Any]:
-    why = "has no place beside an image's url"
+def _write_image(write: PayloadWriter, part: ImagePart, path: str) -> dict[str, Any]:
+    why = "images have no field for it"
     lose_each(write, path, {"detail": bool(part.detail)}, why)
-    url, told = part.url or "", ""
+    url, media_type = part.url or "", ""
     if part.data is not None:
-        url, told = data_url(part.data, part.media_type), part.media_type
-        if from_data_url(url) is None:
-            # A comma, say, would end the head of the url.
-            url, told = data_url(part.data, ""), ""
+        url, media_type = data_url(part.data, part.media_type), part.media_type
+        if parse_data_url(url) is None:
+            # A comma, for example, would end the head of the URL.
+            url, media_type = data_url(part.data, ""), ""
 
-    lose_each(write, path, {"media_type": told != part.media_type}, why)
+    lose_each(write, path, {"media_type": media_type != part.media_type}, why)
     return {"type": "image", "image_url": url}
 
 
-def _audio(write: Writing, part: AudioPart, path: str, data: bytes) -> dict[str, Any]:
+def _write_audio(
+    write: PayloadWriter, part: AudioPart, path: str, data: bytes
+) -> dict[str, Any]:
     word: Any = notes_of(part.metadata, SOURCE).get("format")
     if not isinstance(word, str) or media_type_of(word) != part.media_type:
         word = format_of(part.media_type)
 
     if part.media_type not in {media_type_of(word), "audio/mp3"}:
-        write.lose(path, "media_type", "is no audio's")
+        write.lose(path, "media_type", "isn't a media type of audio")
 
-    body = {"data": base64.b64encode(data).decode(), "format": word}
+    body = {"data": encode_base64(data), "format": word}
     return {"type": "audio", "input_audio": body}

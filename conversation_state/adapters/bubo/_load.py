@@ -8,16 +8,20 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from conversation_state.adapters._extras import (
-    decoded,
-    from_data_url,
     note_mended,
-    own_of,
     read_extra,
     with_own,
 )
-from conversation_state.adapters._pairing import Pairing
-from conversation_state.adapters._reading import Place, Reading, is_list, is_map
-from conversation_state.adapters.bubo._words import (
+from conversation_state.adapters._notes import own_of
+from conversation_state.adapters._reading import (
+    DocumentReader,
+    ObjectReader,
+    is_list,
+    is_map,
+)
+from conversation_state.adapters._wire.calls import CallPairing
+from conversation_state.adapters._wire.media import decode_base64, parse_data_url
+from conversation_state.adapters.bubo._values import (
     AUDIO,
     CALL,
     ENVELOPE,
@@ -47,7 +51,7 @@ from conversation_state.parts import (
 )
 from conversation_state.tools import ToolCall
 
-__all__ = ["Loading", "load"]
+__all__ = ["BuboLoader", "load"]
 
 _COMMON = frozenset({*ENVELOPE, "type"})
 _KNOWN = {
@@ -67,9 +71,9 @@ def load(payload: Any) -> tuple[Message, ...]:
     The messages of *payload*: a list of messages, an object that has one as
     ``messages`` (a checkpoint, say), or one message.
 
-    Nothing is lost: what our model has no word for is kept as an unknown part
+    Nothing is lost: what our model can't represent is kept as an unknown part
     or message, or in notes (see this package). Half of a surrogate pair
-    becomes U+FFFD, and a note says where. A call without an id gets one made
+    becomes U+FFFD, and a note has its path. A call without an id gets one made
     of its place, and so does its result. Times are cut to microseconds.
 
     Raises:
@@ -77,12 +81,12 @@ def load(payload: Any) -> tuple[Message, ...]:
             If something is not what bubo would write, or read without guessing;
             with all that is wrong, each with its path.
     """
-    read = Loading()
+    read = BuboLoader()
     messages: list[Message] = []
     if is_list(payload):
         messages = read.history(payload, "$")
     elif is_map(payload) and "messages" in payload and "type" not in payload:
-        messages = read.listed(payload)
+        messages = read.load_listed(payload)
     elif is_map(payload):
         message = read.message(payload, "$", "message_0")
         messages = [] if message is None else [message]
@@ -93,7 +97,7 @@ def load(payload: Any) -> tuple[Message, ...]:
     return tuple(messages)
 
 
-class _Found(NamedTuple):
+class _BuboDraft(NamedTuple):
     """
     What a message is to be made of.
     """
@@ -103,16 +107,16 @@ class _Found(NamedTuple):
     fields: dict[str, Any]
 
 
-class Loading(Reading):
+class BuboLoader(DocumentReader):
     """
     One payload while it is read.
     """
 
     def __init__(self) -> None:
         super().__init__()
-        self.pairing = Pairing()
+        self.pairing = CallPairing()
 
-    def listed(self, payload: Mapping[str, Any]) -> list[Message]:
+    def load_listed(self, payload: Mapping[str, Any]) -> list[Message]:
         """
         The messages of an object; none if its list is null, as Go has it.
         """
@@ -149,27 +153,27 @@ class Loading(Reading):
             return None
 
         problems, harmed = self.count, len(self.mended)
-        place = Place(self, raw, path)
+        place = ObjectReader(self, raw, path)
         is_hollow = raw and raw.keys() <= _COMMON - {"type"}
         kind = "" if is_hollow else place.text("type")
         message = None
         if kind in _KNOWN:
-            message = self._known(place, kind, prefix, harmed)
+            message = self._load_known(place, kind, prefix, harmed)
         elif self.count == problems:
-            message = self._verbatim(place, harmed)
+            message = self._load_verbatim(place, harmed)
 
         return message
 
-    def _known(
-        self, place: Place, kind: str, prefix: str, harmed: int
+    def _load_known(
+        self, place: ObjectReader, kind: str, prefix: str, harmed: int
     ) -> Message | None:
         """
         A message of a type we know; None if there was a problem.
         """
         problems = self.count
         place.keep(_KNOWN[kind])
-        extra = read_extra(place, "meta") if _is_ours(place) else {}
-        fields = self._envelope(place)
+        extra = read_extra(place, "meta") if _has_metadata(place) else {}
+        fields = self._read_envelope(place)
         found = _PAYLOADS[kind](self, place, prefix)
         if self.count > problems:
             return None
@@ -179,7 +183,7 @@ class Loading(Reading):
         fields.update(found.fields)
         return found.kind(found.content, **fields, metadata=metadata)
 
-    def _verbatim(self, place: Place, harmed: int) -> Message | None:
+    def _load_verbatim(self, place: ObjectReader, harmed: int) -> Message | None:
         """
         A message of a type we don't know.
         """
@@ -192,7 +196,7 @@ class Loading(Reading):
         metadata = place.metadata(SOURCE)
         return UnknownMessage(raw, source=SOURCE, metadata=metadata)
 
-    def _envelope(self, place: Place) -> dict[str, Any]:
+    def _read_envelope(self, place: ObjectReader) -> dict[str, Any]:
         fields: dict[str, Any] = {"name": place.optional("sender")}
         for key in ("run_id", "turn_id"):
             given = place.raw.get(key)
@@ -202,7 +206,7 @@ class Loading(Reading):
                 if name is None:
                     place.wrong(key, "a UUID")
 
-        # "" would be the year 1970 in Go, and is what somebody did not say.
+        # "" would be the year 1970 in Go, and means that there is no time.
         time = place.raw.get("timestamp")
         if time is not None and time != "":
             found = time_of(time) if isinstance(time, str) else None
@@ -212,17 +216,17 @@ class Loading(Reading):
 
         return fields
 
-    def _instructions(self, place: Place, _prefix: str) -> _Found:
-        return _Found(SystemMessage, place.text("content"), {})
+    def _read_instructions(self, place: ObjectReader, _prefix: str) -> _BuboDraft:
+        return _BuboDraft(SystemMessage, place.text("content"), {})
 
-    def _user(self, place: Place, _prefix: str) -> _Found:
+    def _read_user(self, place: ObjectReader, _prefix: str) -> _BuboDraft:
         if "content" not in place.raw:
             place.wrong("content", "a text, a list of parts or null")
 
-        return _Found(UserMessage, self._content(place, "user"), {})
+        return _BuboDraft(UserMessage, self._read_content(place, "user"), {})
 
-    def _assistant(self, place: Place, _prefix: str) -> _Found:
-        content: str | list[Part] = self._content(place, "assistant")
+    def _read_assistant(self, place: ObjectReader, _prefix: str) -> _BuboDraft:
+        content: str | list[Part] = self._read_content(place, "assistant")
         given = place.raw.get("content")
         # Beside a refusal bubo takes no content, be it null, nor the other way.
         refusal = "" if place.raw.get("refusal") is None else place.text("refusal")
@@ -237,32 +241,34 @@ class Loading(Reading):
         elif _is_refusal(content):
             place.notes["list"] = True
 
-        return _Found(AssistantMessage, content, {})
+        return _BuboDraft(AssistantMessage, content, {})
 
-    def _tool_call(self, place: Place, prefix: str) -> _Found:
+    def _read_tool_calls(self, place: ObjectReader, prefix: str) -> _BuboDraft:
         given = place.raw.get("tool_calls")
         calls: list[ToolCall] = []
         if is_list(given):
             found = [
-                self._call(one, f"{place.path}.tool_calls[{at}]", f"{prefix}_call_{at}")
+                self._read_call(
+                    one, f"{place.path}.tool_calls[{at}]", f"{prefix}_call_{at}"
+                )
                 for at, one in enumerate(given)
             ]
             calls = [call for call in found if call is not None]
-            self.pairing.call(calls)
+            self.pairing.open_calls(calls)
         elif given is not None or "tool_calls" not in place.raw:
             place.wrong("tool_calls", "a list, or null")
 
         if not calls:
             place.notes["type"] = "tool_call"
 
-        return _Found(AssistantMessage, "", {"tool_calls": calls})
+        return _BuboDraft(AssistantMessage, "", {"tool_calls": calls})
 
-    def _call(self, raw: Any, path: str, made: str) -> ToolCall | None:
+    def _read_call(self, raw: Any, path: str, made: str) -> ToolCall | None:
         if not is_map(raw):
             self.wrong(path, raw, "an object")
             return None
 
-        place = Place(self, raw, path)
+        place = ObjectReader(self, raw, path)
         place.keep(_CALL)
         call_id, name, arguments = [
             "" if raw.get(key) is None else place.text(key) for key in CALL
@@ -272,35 +278,35 @@ class Loading(Reading):
 
         return ToolCall(call_id, name, arguments, metadata=place.metadata(SOURCE))
 
-    def _tool_response(self, place: Place, prefix: str) -> _Found:
+    def _read_tool_response(self, place: ObjectReader, prefix: str) -> _BuboDraft:
         name, given = place.text("tool_name"), place.text("tool_call_id")
-        return self._result(place, prefix, place.text("content"), name, given)
+        return self._read_result(place, prefix, place.text("content"), name, given)
 
-    def _retry(self, place: Place, prefix: str) -> _Found:
+    def _read_retry(self, place: ObjectReader, prefix: str) -> _BuboDraft:
         error = "" if place.raw.get("error") is None else place.text("error")
         name, given = place.optional("tool_name"), place.optional("tool_call_id")
-        found = self._result(place, prefix, error, name, given)
+        found = self._read_result(place, prefix, error, name, given)
         found.fields["is_error"] = True
         return found
 
-    def _result(
-        self, place: Place, prefix: str, content: str, name: str, given: str
-    ) -> _Found:
-        answered = self.pairing.answer(given, name, prefix)
+    def _read_result(
+        self, place: ObjectReader, prefix: str, content: str, name: str, given: str
+    ) -> _BuboDraft:
+        answered = self.pairing.resolve(given, name, prefix)
         if not given:
             place.notes["made_id"] = answered
 
         fields = {"tool_name": name, "tool_call_id": answered}
-        return _Found(ToolMessage, content, fields)
+        return _BuboDraft(ToolMessage, content, fields)
 
-    def _content(self, place: Place, role: str) -> str | list[Part]:
+    def _read_content(self, place: ObjectReader, role: str) -> str | list[Part]:
         given = place.raw.get("content")
         if isinstance(given, str):
             return place.text("content")
 
         if is_list(given):
             return [
-                self._part(raw, f"{place.path}.content[{at}]", role)
+                self._read_part(raw, f"{place.path}.content[{at}]", role)
                 for at, raw in enumerate(given)
             ]
 
@@ -309,12 +315,12 @@ class Loading(Reading):
 
         return ""
 
-    def _part(self, raw: Any, path: str, role: str) -> Part:
+    def _read_part(self, raw: Any, path: str, role: str) -> Part:
         if not is_map(raw):
             self.wrong(path, raw, "an object")
             return TextPart("")
 
-        place = Place(self, raw, path)
+        place = ObjectReader(self, raw, path)
         kind = place.text("type")
         part: Part | None = None
         if kind == "text":
@@ -326,9 +332,9 @@ class Loading(Reading):
             place.keep(frozenset({"refusal", "type"}))
             part = RefusalPart(text, metadata=place.metadata(SOURCE))
         elif kind == "image" and role == "user":
-            part = self._image(place)
+            part = self._read_image(place)
         elif kind == "audio" and role == "user":
-            part = self._audio(place)
+            part = self._read_audio(place)
 
         if part is None:
             found: Any = self.json(raw, path) or {}
@@ -336,13 +342,13 @@ class Loading(Reading):
 
         return part
 
-    def _image(self, place: Place) -> Part | None:
+    def _read_image(self, place: ObjectReader) -> Part | None:
         url = place.text("image_url")
         place.keep(frozenset({"image_url", "type"}))
         if not url:
             return None
 
-        found = from_data_url(url)
+        found = parse_data_url(url)
         metadata = place.metadata(SOURCE)
         if found is None:
             return ImagePart(url=url, metadata=metadata)
@@ -350,15 +356,15 @@ class Loading(Reading):
         data, media_type = found
         return ImagePart(data=data, media_type=media_type, metadata=metadata)
 
-    def _audio(self, place: Place) -> Part | None:
+    def _read_audio(self, place: ObjectReader) -> Part | None:
         body = place.raw.get("input_audio")
         if not is_map(body):
             place.wrong("input_audio", "an object")
             return None
 
-        inside = Place(self, body, f"{place.path}.input_audio")
+        inside = ObjectReader(self, body, f"{place.path}.input_audio")
         text, word = inside.text("data"), inside.text("format")
-        data = decoded(text)
+        data = decode_base64(text, padded=True)
         if text and not data:
             inside.wrong("data", "bytes in base64")
 
@@ -378,17 +384,17 @@ class Loading(Reading):
         return AudioPart(data=data, media_type=media_type, metadata=metadata)
 
 
-_PAYLOADS: Mapping[str, Callable[[Loading, Place, str], _Found]] = {
-    "assistant": Loading._assistant,
-    "instructions": Loading._instructions,
-    "retry": Loading._retry,
-    "tool_call": Loading._tool_call,
-    "tool_response": Loading._tool_response,
-    "user": Loading._user,
+_PAYLOADS: Mapping[str, Callable[[BuboLoader, ObjectReader, str], _BuboDraft]] = {
+    "assistant": BuboLoader._read_assistant,
+    "instructions": BuboLoader._read_instructions,
+    "retry": BuboLoader._read_retry,
+    "tool_call": BuboLoader._read_tool_calls,
+    "tool_response": BuboLoader._read_tool_response,
+    "user": BuboLoader._read_user,
 }
 
 
-def _is_ours(place: Place) -> bool:
+def _has_metadata(place: ObjectReader) -> bool:
     """
     Whether ``meta`` is metadata of ours; any other JSON is noted.
     """

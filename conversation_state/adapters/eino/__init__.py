@@ -11,8 +11,8 @@ wrote is loaded and dumped again as it was, and the chunks of a stream of its,
 loaded as a list, are chunks for `concat`.
 
 ``extra`` and our metadata are the same thing: of messages, parts and calls.
-Where our model has no word for something, `load` leaves a note in it, under
-``eino``, and `dump` reads it:
+Where our model has no field for something, `load` leaves a note in it (see
+`conversation_state.adapters._notes`), which `dump` reads:
 
 keys
     Keys no field of ours holds: unknown ones, those that say nothing
@@ -29,7 +29,7 @@ extra
 
 made_id
     The id that was made up for a call, or for its result, that had none. It
-    is left out again, unless somebody gave it another one. (A piece of a
+    is left out again, unless it was changed. (A piece of a
     streamed call has an index, and none is made up.)
 
 base64data, slot, without, logprobs, signed
@@ -41,8 +41,8 @@ mended
     Where half of a surrogate pair stood: U+FFFD stands there now, and `dump`
     lists it as lost.
 
-What a message says by now goes before what was noted. What eino has no word
-for is in `Export.lost`: run and turn ids, times, `ToolMessage.is_error`, the
+The current content of a message goes before its notes. What eino can't
+represent is in `Export.lost`: run and turn ids, times, `ToolMessage.is_error`, the
 model, a refusal (which is sent as a text), ... In other words, and not lost:
 one plain text part is a text, and no parts are none.
 

@@ -7,24 +7,15 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from conversation_state.adapters._export import (
-    Export,
-    Writing,
-    list_of,
-    map_of,
-    notes_of,
-    written_over,
-)
+from conversation_state.adapters._export import Export, PayloadWriter, merge_kept_keys
 from conversation_state.adapters._extras import (
     is_plain,
     lose_each,
     ordered,
-    own_of,
     write_extra,
 )
-from conversation_state.adapters.eino._parts import can_be_old, in_order, write_part
-from conversation_state.adapters.eino._response import write_response
-from conversation_state.adapters.eino._words import (
+from conversation_state.adapters._notes import list_of, map_of, notes_of, own_of
+from conversation_state.adapters.eino._constants import (
     CALL,
     LISTS,
     MESSAGE,
@@ -33,6 +24,8 @@ from conversation_state.adapters.eino._words import (
     SOURCE,
     as_text,
 )
+from conversation_state.adapters.eino._parts import can_be_old, in_order, write_part
+from conversation_state.adapters.eino._response import write_response
 from conversation_state.errors import InvalidMessageError
 from conversation_state.messages import (
     AssistantMessage,
@@ -60,7 +53,7 @@ def dump(messages: Iterable[Message]) -> Export:
         InvalidMessageError:
             If one of them is no message.
     """
-    write = Writing(SOURCE)
+    write = PayloadWriter(SOURCE)
     raws: list[dict[str, Any]] = []
     for at, message in enumerate(messages):
         path = f"messages[{at}]"
@@ -68,30 +61,34 @@ def dump(messages: Iterable[Message]) -> Export:
             msg = f"{path} is a {type(message).__name__}; expected a Message"
             raise InvalidMessageError(msg)
 
-        raw = _message(write, message, path)
+        raw = _write_message(write, message, path)
         if raw is not None:
             raws.append(raw)
 
     return write.export({"messages": raws})
 
 
-def _message(write: Writing, message: Message, path: str) -> dict[str, Any] | None:
+def _write_message(
+    write: PayloadWriter, message: Message, path: str
+) -> dict[str, Any] | None:
     notes = write.notes_on(message, path)
     ours = {
         "run_id": message.run_id is not None,
         "turn_id": message.turn_id is not None,
         "timestamp": message.timestamp is not None,
     }
-    lose_each(write, path, ours, "has no place in a message of eino's")
+    lose_each(write, path, ours, "eino messages have no field for it")
     if isinstance(message, UnknownMessage):
-        said = write.unknown(message.raw, message.source, path, "role")
-        if said is None:
+        verbatim = write.unknown(message.raw, message.source, path, "role")
+        if verbatim is None:
             return None
 
         own = bool(own_of(message.metadata))
         beside = {"name": bool(message.name), "metadata": own}
-        lose_each(write, path, beside, "stands beside a message sent verbatim")
-        return ordered(said, MESSAGE)
+        lose_each(
+            write, path, beside, "the message is sent verbatim, without this field"
+        )
+        return ordered(verbatim, MESSAGE)
 
     raw: dict[str, Any] = {"role": message.role, "content": ""}
     keys = _put_content(write, message, path, notes, raw)
@@ -107,14 +104,14 @@ def _message(write: Writing, message: Message, path: str) -> dict[str, Any] | No
         if message.tool_name:
             raw["tool_name"] = message.tool_name
 
-        why = "nothing but its text can tell that a tool failed"
+        why = "the format has no flag for a failed call; only the text can say it"
         lose_each(write, path, {"is_error": message.is_error}, why)
 
     extra = write_extra(message.metadata, notes, "extra")
     if extra:
         raw["extra"] = extra
 
-    raw = written_over(keys, raw)
+    raw = merge_kept_keys(keys, raw)
     old = raw.get(OLD)
     if isinstance(old, list) and OLD in keys:
         raw[OLD] = [in_order(one, OLD) for one in old if isinstance(one, dict)]
@@ -123,14 +120,14 @@ def _message(write: Writing, message: Message, path: str) -> dict[str, Any] | No
 
 
 def _put_answer(
-    write: Writing,
+    write: PayloadWriter,
     message: AssistantMessage,
     path: str,
     notes: Mapping[str, Any],
     raw: dict[str, Any],
 ) -> None:
     calls = [
-        _call(write, call, f"{path}.tool_calls[{at}]")
+        _write_tool_call(write, call, f"{path}.tool_calls[{at}]")
         for at, call in enumerate(message.tool_calls)
     ]
     if calls:
@@ -142,14 +139,14 @@ def _put_answer(
 
 
 def _put_content(
-    write: Writing,
+    write: PayloadWriter,
     message: Any,
     path: str,
     notes: Mapping[str, Any],
     raw: dict[str, Any],
 ) -> Mapping[str, Any]:
     """
-    Put what *message* says into *raw*; the keys that may be put beside it.
+    Put the content of *message* into *raw*; the keys that may be put beside it.
     """
     keys = map_of(notes, "keys")
     listed = not isinstance(message.content, str)
@@ -158,7 +155,7 @@ def _put_content(
     else:
         listed = _put_parts(write, message, path, notes, raw)
 
-    # What stood beside a list would be said in its place.
+    # What stood beside a list would be read in its place.
     beside = () if listed else ("content", OLD)
     if message.reasoning != keys.get(REASONING):
         beside = (*beside, REASONING)
@@ -167,7 +164,7 @@ def _put_content(
 
 
 def _put_parts(
-    write: Writing,
+    write: PayloadWriter,
     message: Any,
     path: str,
     notes: Mapping[str, Any],
@@ -179,7 +176,7 @@ def _put_parts(
     parts: list[tuple[Part, str]] = [
         (part, f"{path}.parts[{at}]") for at, part in enumerate(message.content)
     ]
-    aside = _aside(message.content)
+    aside = _find_separate_reasoning(message.content)
     rest = message.content[len(aside) :]
     under = _list_for(message, rest, notes)
     if not under:
@@ -187,7 +184,7 @@ def _put_parts(
         return False
 
     for part in aside:
-        _lose_place(write, *parts.pop(0))
+        _lose_index(write, *parts.pop(0))
         raw[REASONING] = part.text
 
     found = [write_part(write, part, where, under) for part, where in parts]
@@ -198,7 +195,7 @@ def _put_parts(
     return bool(found)
 
 
-def _aside(parts: tuple[Part, ...]) -> tuple[ReasoningPart, ...]:
+def _find_separate_reasoning(parts: tuple[Part, ...]) -> tuple[ReasoningPart, ...]:
     """
     The first of *parts* if it stood beside their list, and can do so again.
     """
@@ -231,33 +228,35 @@ def _list_for(message: Any, rest: tuple[Part, ...], notes: Mapping[str, Any]) ->
 
 
 def _put_text(
-    write: Writing,
+    write: PayloadWriter,
     message: Any,
     path: str,
     parts: list[tuple[Part, str]],
     raw: dict[str, Any],
 ) -> None:
     for part, where in parts:
-        _lose_place(write, part, where)
-        why = "is a part's own, and the text has none"
+        _lose_index(write, part, where)
+        why = "the message is a single text, without metadata of parts"
         lose_each(write, where, {"metadata": bool(own_of(part.metadata))}, why)
 
     if isinstance(message, SystemMessage):
         several = {"parts": len(parts) > 1}
-        lose_each(write, path, several, "of a system message are joined to one text")
+        lose_each(
+            write, path, several, "the parts of a system message are joined to one text"
+        )
 
     raw["content"] = message.text
     if message.reasoning:
         raw[REASONING] = message.reasoning
 
 
-def _lose_place(write: Writing, part: Part, path: str) -> None:
+def _lose_index(write: PayloadWriter, part: Part, path: str) -> None:
     write.notes(part, path)
     if part.index is not None:
-        write.lose(path, "index", "a text that is no part has none")
+        write.lose(path, "index", "the message is a single text, without positions")
 
 
-def _call(write: Writing, call: ToolCall, path: str) -> dict[str, Any]:
+def _write_tool_call(write: PayloadWriter, call: ToolCall, path: str) -> dict[str, Any]:
     notes = write.notes(call, path)
     raw: dict[str, Any] = {}
     if call.index is not None:
@@ -268,11 +267,13 @@ def _call(write: Writing, call: ToolCall, path: str) -> dict[str, Any]:
     if call.type == "function" and "type" in list_of(notes, "without"):
         raw["type"] = ""
 
-    lose_each(write, path, {"type": not call.type}, 'that is "" means a function')
+    lose_each(
+        write, path, {"type": not call.type}, "an empty type means a function in eino"
+    )
     body = {"name": call.name, "arguments": call.arguments}
     raw["function"] = {key: text for key, text in body.items() if text}
     extra = write_extra(call.metadata, notes, "extra")
     if extra:
         raw["extra"] = extra
 
-    return ordered(written_over(map_of(notes, "keys"), raw), CALL)
+    return ordered(merge_kept_keys(map_of(notes, "keys"), raw), CALL)

@@ -8,11 +8,15 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from conversation_state.adapters._extras import note_mended, read_extra, with_own
-from conversation_state.adapters._pairing import Pairing
-from conversation_state.adapters._reading import Place, Reading, is_list, is_map
-from conversation_state.adapters.eino._parts import read_old_parts, read_parts
-from conversation_state.adapters.eino._response import read_response, read_usage
-from conversation_state.adapters.eino._words import (
+from conversation_state.adapters._notes import with_notes
+from conversation_state.adapters._reading import (
+    DocumentReader,
+    ObjectReader,
+    is_list,
+    is_map,
+)
+from conversation_state.adapters._wire.calls import CallPairing
+from conversation_state.adapters.eino._constants import (
     CALL,
     LISTS,
     OLD,
@@ -20,6 +24,8 @@ from conversation_state.adapters.eino._words import (
     SOURCE,
     as_text,
 )
+from conversation_state.adapters.eino._parts import read_old_parts, read_parts
+from conversation_state.adapters.eino._response import read_response, read_usage
 from conversation_state.messages import (
     AssistantMessage,
     Message,
@@ -58,9 +64,9 @@ def load(payload: Any) -> tuple[Message, ...]:
     The messages of *payload*: a list of messages, an object that has one as
     ``messages``, or one message.
 
-    Nothing is lost: what our model has no word for is kept as an unknown part
+    Nothing is lost: what our model can't represent is kept as an unknown part
     or message, or in notes (see this package). Half of a surrogate pair
-    becomes U+FFFD, and a note says where. A call without an id gets one made
+    becomes U+FFFD, and a note has its path. A call without an id gets one made
     of its place, and so does its result.
 
     Raises:
@@ -68,7 +74,7 @@ def load(payload: Any) -> tuple[Message, ...]:
             If something is not what Go would read, or a number is no count;
             with all that is wrong, each with its path.
     """
-    read = _Loading()
+    read = EinoLoader()
     messages: list[Message] = []
     if is_list(payload):
         messages = read.history(payload, "$")
@@ -85,7 +91,7 @@ def load_usage(payload: Any) -> Usage | None:
     """
     What *payload*, a message, its ``response_meta`` or the usage in that, cost.
 
-    None if it does not say. Cached tokens are a part of the prompt's, and
+    None if it has no usage. Cached tokens are a part of the prompt's, and
     reasoning is one of the completion's.
 
     Raises:
@@ -95,32 +101,32 @@ def load_usage(payload: Any) -> Usage | None:
     >>> load_usage({"prompt_tokens": 9, "completion_tokens": 2, "total_tokens": 11})
     Usage(prompt_tokens=9, completion_tokens=2, total_tokens=11, ...)
     """
-    read = Reading()
+    read = DocumentReader()
     usage = None
     if is_map(payload):
-        place = Place(read, payload, "$")
+        place = ObjectReader(read, payload, "$")
         if is_map(payload.get("response_meta")):
-            place = Place(read, payload["response_meta"], "$.response_meta")
+            place = ObjectReader(read, payload["response_meta"], "$.response_meta")
 
         if place.raw.get("usage") is not None:
             usage, _ = read_usage(place, "usage")
         elif "prompt_tokens" in payload or "completion_tokens" in payload:
-            usage, _ = read_usage(Place(read, {"": payload}, "$"), "")
+            usage, _ = read_usage(ObjectReader(read, {"": payload}, "$"), "")
     elif payload is not None:
-        read.wrong("$", payload, "a message, or what it says of its response")
+        read.wrong("$", payload, "a message, or its response_meta")
 
     read.finish()
     return usage
 
 
-class _Loading(Reading):
+class EinoLoader(DocumentReader):
     """
     One payload while it is read.
     """
 
     def __init__(self) -> None:
         super().__init__()
-        self.pairing = Pairing()
+        self.pairing = CallPairing()
 
     def document(self, payload: Mapping[str, Any]) -> list[Message]:
         """
@@ -134,7 +140,7 @@ class _Loading(Reading):
             return self.history(payload["messages"], "$.messages")
 
         if "messages" in payload:
-            Place(self, payload, "$").wrong("messages", "a list of messages")
+            ObjectReader(self, payload, "$").wrong("messages", "a list of messages")
         else:
             what = "has neither a role nor messages; expected a message or several"
             self.problem("$", what)
@@ -160,15 +166,17 @@ class _Loading(Reading):
             self.wrong(path, raw, "an object")
             return None
 
-        place = Place(self, raw, path)
+        place = ObjectReader(self, raw, path)
         problems, harmed = self.count, len(self.mended)
         role = place.text("role")
         if self.count > problems:
             return None
 
-        message = self._known(place, role, prefix, harmed) if role in _KINDS else None
+        message = (
+            self._load_known(place, role, prefix, harmed) if role in _KINDS else None
+        )
         if message is None and self.count == problems:
-            fresh = Place(self, raw, path)
+            fresh = ObjectReader(self, raw, path)
             raw = self.json(raw, path)
             note_mended(fresh, harmed)
             metadata = fresh.metadata(SOURCE)
@@ -176,31 +184,33 @@ class _Loading(Reading):
 
         return message if self.count == problems else None
 
-    def _known(
-        self, place: Place, role: str, prefix: str, harmed: int
+    def _load_known(
+        self, place: ObjectReader, role: str, prefix: str, harmed: int
     ) -> Message | None:
         """
-        A message of a *role* we know; None if it says what that can't.
+        A message of a *role* we know; None if its content does not fit that role.
         """
         problems = self.count
         place.keep(_KNOWN[role])
         extra = read_extra(place, "extra")
-        content: str | list[Part] = _said(place, "content")
-        parts = _listed(place, role)
+        content: str | list[Part] = _read_given_text(place, "content")
+        parts = _read_listed_parts(place, role)
         if parts and content:
             place.keys["content"] = content
 
         fields: dict[str, Any] = {"name": place.optional("name")}
         if role == "assistant":
-            fields["tool_calls"] = self._calls(place, prefix)
+            fields["tool_calls"] = self._read_calls(place, prefix)
             fields["response"] = read_response(place)
-            content = _thought(place, content, parts)
+            content = _add_reasoning(place, content, parts)
         elif parts:
             content = parts
 
         if role == "tool":
             fields["tool_name"] = place.optional("tool_name")
-            fields["tool_call_id"] = self._answered(place, prefix, fields["tool_name"])
+            fields["tool_call_id"] = self._resolve_call_id(
+                place, prefix, fields["tool_name"]
+            )
 
         if self.count > problems:
             return None
@@ -213,15 +223,15 @@ class _Loading(Reading):
         metadata = with_own(extra, place, SOURCE)
         return _KINDS[role](content, **fields, metadata=metadata)
 
-    def _answered(self, place: Place, prefix: str, name: str) -> str:
+    def _resolve_call_id(self, place: ObjectReader, prefix: str, name: str) -> str:
         given = place.optional("tool_call_id")
-        answered = self.pairing.answer(given, name, prefix)
+        answered = self.pairing.resolve(given, name, prefix)
         if not given:
             place.notes["made_id"] = answered
 
         return answered
 
-    def _calls(self, place: Place, prefix: str) -> list[ToolCall]:
+    def _read_calls(self, place: ObjectReader, prefix: str) -> list[ToolCall]:
         given = place.raw.get("tool_calls")
         if not given:
             if "tool_calls" in place.raw:
@@ -236,19 +246,21 @@ class _Loading(Reading):
             return []
 
         found = [
-            self._call(one, f"{place.path}.tool_calls[{at}]", f"{prefix}_call_{at}")
+            self._read_tool_call(
+                one, f"{place.path}.tool_calls[{at}]", f"{prefix}_call_{at}"
+            )
             for at, one in enumerate(given)
         ]
         calls = [call for call in found if call is not None]
-        self.pairing.call(calls)
+        self.pairing.open_calls(calls)
         return calls
 
-    def _call(self, raw: Any, path: str, made: str) -> ToolCall | None:
+    def _read_tool_call(self, raw: Any, path: str, made: str) -> ToolCall | None:
         if not is_map(raw):
             self.wrong(path, raw, "an object")
             return None
 
-        place = Place(self, raw, path)
+        place = ObjectReader(self, raw, path)
         place.keep(_CALL)
         extra = read_extra(place, "extra")
         given = raw.get("function")
@@ -256,19 +268,19 @@ class _Loading(Reading):
             place.wrong("function", "an object")
             return None
 
-        body = Place(self, given or {}, f"{path}.function")
+        body = ObjectReader(self, given or {}, f"{path}.function")
         body.keep(_FUNCTION)
         name, arguments = body.optional("name"), body.optional("arguments")
         if body.keys:
             place.keys["function"] = body.keys
 
-        kind = _said(place, "type")
+        kind = _read_given_text(place, "type")
         if not kind:
-            # "function" is what eino documents, and nobody fills it in.
+            # eino documents "function", and leaves it empty.
             place.notes["without"] = ["type"]
 
-        index = _index(place)
-        call_id = _said(place, "id")
+        index = _read_index(place)
+        call_id = _read_given_text(place, "id")
         if not call_id and index is None:
             call_id = place.notes["made_id"] = made
 
@@ -282,14 +294,14 @@ class _Loading(Reading):
         )
 
 
-def _said(place: Place, key: str) -> str:
+def _read_given_text(place: ObjectReader, key: str) -> str:
     """
     The text under *key*, which is written even if it is "".
     """
     return "" if place.raw.get(key) is None else place.text(key)
 
 
-def _index(place: Place) -> int | None:
+def _read_index(place: ObjectReader) -> int | None:
     given = place.raw.get("index")
     if given is None:
         if "index" in place.raw:
@@ -307,7 +319,7 @@ def _index(place: Place) -> int | None:
     return None
 
 
-def _listed(place: Place, role: str) -> list[Part]:
+def _read_listed_parts(place: ObjectReader, role: str) -> list[Part]:
     """
     The parts that a message of *role* has in a list; none if it has none.
     """
@@ -337,11 +349,11 @@ def _listed(place: Place, role: str) -> list[Part]:
     return parts
 
 
-def _thought(
-    place: Place, content: str | list[Part], parts: list[Part]
+def _add_reasoning(
+    place: ObjectReader, content: str | list[Part], parts: list[Part]
 ) -> str | list[Part]:
     """
-    What an assistant says: its thoughts, and then the *parts*, or the
+    The content of an assistant: its thoughts, and then the *parts*, or the
     *content* where there are none.
     """
     text = place.optional(REASONING)
@@ -358,5 +370,5 @@ def _thought(
         place.keys[REASONING] = text
         return parts
 
-    metadata: Any = {SOURCE: {"under": REASONING}}
+    metadata = with_notes(SOURCE, {"under": REASONING})
     return [ReasoningPart(text, metadata=metadata), *parts]

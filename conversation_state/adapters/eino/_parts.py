@@ -4,21 +4,16 @@ The parts in eino's lists, and ours.
 
 from __future__ import annotations
 
-import base64
 from collections.abc import Mapping
 from typing import Any
 
 from conversation_state.adapters._export import (
-    Writing,
-    list_of,
-    map_of,
-    notes_of,
-    signer_of,
+    PayloadWriter,
+    cannot_contain,
+    merge_kept_keys,
     whose,
-    written_over,
 )
 from conversation_state.adapters._extras import (
-    decoded,
     is_plain,
     lose_each,
     ordered,
@@ -26,8 +21,10 @@ from conversation_state.adapters._extras import (
     with_own,
     write_extra,
 )
-from conversation_state.adapters._reading import Place, is_map
-from conversation_state.adapters.eino._words import (
+from conversation_state.adapters._notes import list_of, map_of, notes_of, signer_of
+from conversation_state.adapters._reading import ObjectReader, is_map
+from conversation_state.adapters._wire.media import decode_base64, encode_base64
+from conversation_state.adapters.eino._constants import (
     BESIDE,
     HELD,
     INPUT,
@@ -57,7 +54,7 @@ _FIELDS = {kind: field for kind, (field, _) in MEDIA.items()}
 _TYPES = {part: kind for kind, (_, part) in MEDIA.items()}
 
 
-def read_parts(place: Place, key: str) -> list[Part]:
+def read_parts(place: ObjectReader, key: str) -> list[Part]:
     """
     The parts in the list under *key*.
     """
@@ -68,7 +65,7 @@ def read_parts(place: Place, key: str) -> list[Part]:
             place.reading.wrong(path, raw, "an object")
             continue
 
-        part = Place(place.reading, raw, path)
+        part = ObjectReader(place.reading, raw, path)
         kind = part.text("type")
         found: Part | None = None
         if kind == "text":
@@ -81,19 +78,19 @@ def read_parts(place: Place, key: str) -> list[Part]:
         elif kind in MEDIA and MEDIA[kind][1].kind in HELD[key]:
             found = _read_medium(part, kind, key)
 
-        parts.append(found or _unknown(part))
+        parts.append(found or _keep_unknown(part))
 
     return parts
 
 
-def _unknown(part: Place) -> UnknownPart:
+def _keep_unknown(part: ObjectReader) -> UnknownPart:
     raw: dict[str, Any] = part.reading.json(part.raw, part.path)
     return UnknownPart(raw, source=SOURCE)
 
 
-def _read_reasoning(part: Place) -> Part | None:
+def _read_reasoning(part: ObjectReader) -> Part | None:
     body = part.raw.get("reasoning")
-    inside = Place(part.reading, {}, f"{part.path}.reasoning")
+    inside = ObjectReader(part.reading, {}, f"{part.path}.reasoning")
     if is_map(body):
         inside.raw = body
     elif body is None:
@@ -115,7 +112,7 @@ def _read_reasoning(part: Place) -> Part | None:
     return ReasoningPart(text, signature, metadata=metadata)
 
 
-def _read_medium(part: Place, kind: str, key: str) -> Part | None:
+def _read_medium(part: ObjectReader, kind: str, key: str) -> Part | None:
     """
     A part that holds media; None if there is nothing in it that can be read.
     """
@@ -127,18 +124,18 @@ def _read_medium(part: Place, kind: str, key: str) -> Part | None:
     if not is_map(body):
         return None
 
-    inside = Place(part.reading, body, f"{part.path}.{field}")
+    inside = ObjectReader(part.reading, body, f"{part.path}.{field}")
     content: dict[str, Any] = {}
     # Pointers in Go, so "" is not the same as nothing.
     url, text = inside.optional("url"), inside.optional("base64data")
-    data = decoded(text)
+    data = decode_base64(text, padded=True)
     if url:
         content["url"] = url
         if text:
             inside.keys["base64data"] = text
     elif data:
         content["data"] = data
-        if _encoded(data) != text:
+        if encode_base64(data) != text:
             part.notes["base64data"] = text
     else:
         return None
@@ -159,11 +156,7 @@ def _read_medium(part: Place, kind: str, key: str) -> Part | None:
     return made(**content, metadata=with_own(extra, part, SOURCE))
 
 
-def _encoded(data: bytes) -> str:
-    return base64.b64encode(data).decode()
-
-
-def read_old_parts(place: Place, key: str) -> list[Part]:
+def read_old_parts(place: ObjectReader, key: str) -> list[Part]:
     """
     The parts in the older list.
     """
@@ -174,7 +167,7 @@ def read_old_parts(place: Place, key: str) -> list[Part]:
             place.reading.wrong(path, raw, "an object")
             continue
 
-        part = Place(place.reading, raw, path)
+        part = ObjectReader(place.reading, raw, path)
         # Left out where it is empty, even this.
         kind = "" if raw.get("type") is None else part.text("type")
         found: Part | None = None
@@ -185,12 +178,12 @@ def read_old_parts(place: Place, key: str) -> list[Part]:
         elif kind in MEDIA:
             found = _read_old_medium(part, kind)
 
-        parts.append(found or _unknown(part))
+        parts.append(found or _keep_unknown(part))
 
     return parts
 
 
-def _read_old_medium(part: Place, kind: str) -> Part | None:
+def _read_old_medium(part: ObjectReader, kind: str) -> Part | None:
     body = part.raw.get(kind)
     if body is not None and not is_map(body):
         part.wrong(kind, "an object or null")
@@ -198,7 +191,7 @@ def _read_old_medium(part: Place, kind: str) -> Part | None:
     if not is_map(body):
         return None
 
-    inside = Place(part.reading, body, f"{part.path}.{kind}")
+    inside = ObjectReader(part.reading, body, f"{part.path}.{kind}")
     url, uri = inside.optional("url"), inside.optional("uri")
     if url and uri:
         inside.keys["uri"] = uri
@@ -227,7 +220,7 @@ def _read_old_medium(part: Place, kind: str) -> Part | None:
 
 def can_be_old(part: Part) -> bool:
     """
-    Whether the older list can say all that *part* says.
+    Whether the older list can hold all of *part*.
     """
     if isinstance(part, MediaPart):
         return part.url is not None
@@ -238,13 +231,13 @@ def can_be_old(part: Part) -> bool:
     return isinstance(part, TextPart) and is_plain(part)
 
 
-def write_part(write: Writing, part: Part, path: str, key: str) -> Any:
+def write_part(write: PayloadWriter, part: Part, path: str, key: str) -> Any:
     """
     *part* as it stands in the list under *key*; None if it can't, and is lost.
     """
     notes = write.notes(part, path)
     if part.index is not None:
-        write.lose(path, "index", "eino keeps it while it streams, and never writes it")
+        write.lose(path, "index", "eino doesn't save positions")
 
     raw: dict[str, Any] | None
     if isinstance(part, UnknownPart):
@@ -258,20 +251,20 @@ def write_part(write: Writing, part: Part, path: str, key: str) -> Any:
     else:
         raw = _write_text(write, part, path)
 
-    return raw and _finished(raw, part, notes, key)
+    return raw and _finish_part(raw, part, notes, key)
 
 
-def _finished(
+def _finish_part(
     raw: dict[str, Any], part: Part, notes: Mapping[str, Any], key: str
 ) -> dict[str, Any]:
     """
-    *raw* with what was kept beside what *part* says.
+    *raw* with the keys and metadata that were kept with *part*.
     """
     extra = {} if key == OLD else write_extra(part.metadata, notes, "extra")
     if extra:
         raw["extra"] = extra
 
-    return in_order(written_over(map_of(notes, "keys"), raw), key)
+    return in_order(merge_kept_keys(map_of(notes, "keys"), raw), key)
 
 
 def in_order(whole: dict[str, Any], key: str) -> dict[str, Any]:
@@ -286,22 +279,22 @@ def in_order(whole: dict[str, Any], key: str) -> dict[str, Any]:
     return ordered(whole, PART)
 
 
-def _write_text(write: Writing, part: Part, path: str) -> dict[str, Any]:
+def _write_text(write: PayloadWriter, part: Part, path: str) -> dict[str, Any]:
     if isinstance(part, RefusalPart):
-        write.lose(path, "refusal", "is no kind of part there; sent as a text")
+        write.lose(path, "refusal", "the format has no refusals; it is sent as text")
 
     text = getattr(part, "text", "")
     return {"type": "text", "text": text} if text else {"type": "text"}
 
 
 def _write_reasoning(
-    write: Writing, part: ReasoningPart, path: str, notes: Mapping[str, Any]
+    write: PayloadWriter, part: ReasoningPart, path: str, notes: Mapping[str, Any]
 ) -> dict[str, Any]:
     body: dict[str, Any] = {}
     if part.text:
         body["text"] = part.text
 
-    # A signature goes back to who signed, and eino may talk to anybody.
+    # eino may send it to any provider, so only its own are written.
     signer = signer_of(part.metadata, SOURCE)
     if part.signature and signer:
         write.lose(path, "signature", whose(signer))
@@ -315,32 +308,34 @@ def _write_reasoning(
 
 
 def _write_medium(
-    write: Writing, part: MediaPart, path: str, key: str
+    write: PayloadWriter, part: MediaPart, path: str, key: str
 ) -> dict[str, Any] | None:
     if part.kind not in HELD[key]:
-        write.lose(path, part.kind, "is nothing that an assistant says there")
+        write.lose(path, part.kind, cannot_contain("assistant", part.kind))
         return None
 
     kind = _TYPES[type(part)]
     word = BESIDE.get(kind)
     beside = getattr(part, word) if word else ""
-    body = _old_medium(part) if key == OLD else _medium(part)
+    body = _make_old_media_body(part) if key == OLD else _make_media_body(part)
     if word and beside and key == OUTPUT:
-        lose_each(write, path, {word: True}, "is for what a user sends, there")
+        lose_each(write, path, {word: True}, "only user messages have it in eino")
     elif word and beside:
         body[word] = beside
 
     return {"type": kind, kind if key == OLD else _FIELDS[kind]: body}
 
 
-def _medium(part: MediaPart) -> dict[str, Any]:
+def _make_media_body(part: MediaPart) -> dict[str, Any]:
     body: dict[str, Any] = {}
     if part.data is None:
         body["url"] = part.url
     else:
         text: Any = notes_of(part.metadata, SOURCE).get("base64data")
-        as_noted = isinstance(text, str) and decoded(text) == part.data
-        body["base64data"] = text if as_noted else _encoded(part.data)
+        as_noted = (
+            isinstance(text, str) and decode_base64(text, padded=True) == part.data
+        )
+        body["base64data"] = text if as_noted else encode_base64(part.data)
 
     if part.media_type:
         body["mime_type"] = part.media_type
@@ -348,7 +343,7 @@ def _medium(part: MediaPart) -> dict[str, Any]:
     return body
 
 
-def _old_medium(part: MediaPart) -> dict[str, Any]:
+def _make_old_media_body(part: MediaPart) -> dict[str, Any]:
     notes = notes_of(part.metadata, SOURCE)
     slot = "uri" if notes.get("slot") == "uri" else "url"
     body: dict[str, Any] = {slot: part.url}

@@ -7,9 +7,14 @@ from __future__ import annotations
 from typing import Any
 
 from conversation_state._persistent import EMPTY_MAP, thaw
-from conversation_state.adapters._export import Writing
+from conversation_state.adapters._export import PayloadWriter
 from conversation_state.adapters._extras import lose_each
-from conversation_state.adapters._reading import Place, Reading, is_list, is_map
+from conversation_state.adapters._reading import (
+    DocumentReader,
+    ObjectReader,
+    is_list,
+    is_map,
+)
 from conversation_state.errors import InvalidMessageError
 from conversation_state.messages import LogProb, ResponseMeta
 from conversation_state.usage import (
@@ -32,9 +37,9 @@ _EXACT = 2**53
 _NO_USAGE = Usage()
 
 
-def read_response(message: Place) -> ResponseMeta | None:
+def read_response(message: ObjectReader) -> ResponseMeta | None:
     """
-    What *message* says of its response; None if it says nothing.
+    The response metadata of *message*; None if there is none.
     """
     given = message.raw.get(_KEY)
     if given is None:
@@ -47,7 +52,7 @@ def read_response(message: Place) -> ResponseMeta | None:
         message.wrong(_KEY, "an object or null")
         return None
 
-    place = Place(message.reading, given, f"{message.path}.{_KEY}")
+    place = ObjectReader(message.reading, given, f"{message.path}.{_KEY}")
     place.keep(_RESPONSE)
     reason = place.optional("finish_reason")
     usage = None
@@ -65,9 +70,9 @@ def read_response(message: Place) -> ResponseMeta | None:
     return ResponseMeta(reason, usage, logprobs)
 
 
-def read_usage(place: Place, key: str) -> tuple[Usage | None, dict[str, Any]]:
+def read_usage(place: ObjectReader, key: str) -> tuple[Usage | None, dict[str, Any]]:
     """
-    The usage under *key*, None if there was a problem; and what else it says.
+    The usage under *key*, None if there was a problem; and what else it has.
     """
     read, raw = place.reading, place.raw[key]
     path = f"{place.path}.{key}" if key else place.path
@@ -76,13 +81,13 @@ def read_usage(place: Place, key: str) -> tuple[Usage | None, dict[str, Any]]:
         return None, {}
 
     problems = read.count
-    block = Place(read, raw, path)
+    block = ObjectReader(read, raw, path)
     block.keep(_USAGE)
-    within = _details(block, _PROMPT, "cached_tokens")
-    written = _details(block, _COMPLETION, "reasoning_tokens")
-    prompt = _count(block, "prompt_tokens")
-    completion = _count(block, "completion_tokens")
-    total = _count(block, "total_tokens")
+    within = _read_details(block, _PROMPT, "cached_tokens")
+    written = _read_details(block, _COMPLETION, "reasoning_tokens")
+    prompt = _read_count(block, "prompt_tokens")
+    completion = _read_count(block, "completion_tokens")
+    total = _read_count(block, "total_tokens")
     if read.count > problems:
         return None, {}
 
@@ -96,7 +101,7 @@ def read_usage(place: Place, key: str) -> tuple[Usage | None, dict[str, Any]]:
     return usage, block.keys
 
 
-def _details(block: Place, key: str, name: str) -> int:
+def _read_details(block: ObjectReader, key: str, name: str) -> int:
     given = block.raw.get(key)
     if given is None:
         return 0
@@ -105,15 +110,15 @@ def _details(block: Place, key: str, name: str) -> int:
         block.wrong(key, "an object or null")
         return 0
 
-    inside = Place(block.reading, given, f"{block.path}.{key}")
+    inside = ObjectReader(block.reading, given, f"{block.path}.{key}")
     inside.keep(frozenset({name}))
     if inside.keys:
         block.keys[key] = inside.keys
 
-    return _count(inside, name)
+    return _read_count(inside, name)
 
 
-def _count(place: Place, key: str) -> int:
+def _read_count(place: ObjectReader, key: str) -> int:
     given = place.raw.get(key)
     if given is None:
         return 0
@@ -125,7 +130,9 @@ def _count(place: Place, key: str) -> int:
     return int(given)
 
 
-def _read_logprobs(place: Place, message: Place) -> tuple[LogProb, ...] | None:
+def _read_logprobs(
+    place: ObjectReader, message: ObjectReader
+) -> tuple[LogProb, ...] | None:
     """
     How likely the tokens were. What no `LogProb` holds is noted on *message*.
     """
@@ -137,20 +144,20 @@ def _read_logprobs(place: Place, message: Place) -> tuple[LogProb, ...] | None:
         return None
 
     problems = place.reading.count
-    logprobs = _logprobs(place, given)
-    if place.reading.count == problems and _written_logprobs(logprobs) != given:
+    logprobs = _read_logprob_list(place, given)
+    if place.reading.count == problems and _write_logprobs(logprobs) != given:
         path = f"{place.path}.logprobs"
         message.notes["logprobs"] = place.reading.json(given, path)
 
     return logprobs
 
 
-def _logprobs(place: Place, given: Any) -> tuple[LogProb, ...]:
+def _read_logprob_list(place: ObjectReader, given: Any) -> tuple[LogProb, ...]:
     if not is_map(given):
         place.wrong("logprobs", "an object or null")
         return ()
 
-    inside = Place(place.reading, given, f"{place.path}.logprobs")
+    inside = ObjectReader(place.reading, given, f"{place.path}.logprobs")
     content = given.get("content")
     if content is not None and not is_list(content):
         inside.wrong("content", "a list or null")
@@ -158,37 +165,39 @@ def _logprobs(place: Place, given: Any) -> tuple[LogProb, ...]:
 
     path = f"{inside.path}.content"
     found = [
-        _logprob(place.reading, one, f"{path}[{at}]")
+        _read_logprob(place.reading, one, f"{path}[{at}]")
         for at, one in enumerate(content or ())
     ]
     return tuple([one for one in found if one is not None])
 
 
-def _logprob(read: Reading, raw: Any, path: str, *, top: bool = True) -> LogProb | None:
+def _read_logprob(
+    read: DocumentReader, raw: Any, path: str, *, top: bool = True
+) -> LogProb | None:
     if not is_map(raw):
         read.wrong(path, raw, "an object")
         return None
 
-    place = Place(read, raw, path)
+    place = ObjectReader(read, raw, path)
     problems = read.count
     token = place.text("token")
     chance = raw.get("logprob", 0)
     if chance.__class__ not in {int, float}:
         place.wrong("logprob", "a finite number")
 
-    spelt, octets = raw.get("bytes"), None
-    if is_list(spelt):
+    given_bytes, octets = raw.get("bytes"), None
+    if is_list(given_bytes):
         # Integers in Go, of which any is as good as another there.
-        if all(one.__class__ is int and one in range(256) for one in spelt):
-            octets = bytes(spelt)
-    elif spelt is not None:
+        if all(one.__class__ is int and one in range(256) for one in given_bytes):
+            octets = bytes(given_bytes)
+    elif given_bytes is not None:
         place.wrong("bytes", "a list of integers, or null")
 
     others: list[LogProb | None] = []
     likeliest = raw.get("top_logprobs") if top else None
     if is_list(likeliest):
         others = [
-            _logprob(read, one, f"{path}.top_logprobs[{at}]", top=False)
+            _read_logprob(read, one, f"{path}.top_logprobs[{at}]", top=False)
             for at, one in enumerate(likeliest)
         ]
     elif likeliest is not None:
@@ -206,15 +215,15 @@ def _logprob(read: Reading, raw: Any, path: str, *, top: bool = True) -> LogProb
 
 
 def write_response(
-    write: Writing, response: ResponseMeta, path: str, noted: Any
+    write: PayloadWriter, response: ResponseMeta, path: str, noted: Any
 ) -> dict[str, Any]:
     """
-    *response* as eino keeps it; of its log-probs what was *noted*, if it says
+    *response* as eino keeps it; of its log-probs what was *noted*, if it means
     the same still.
     """
     newer = dict.fromkeys(sorted(response.unknown), True)
-    others = {"model": bool(response.model), **newer}
-    lose_each(write, path, others, "has no place in eino's response_meta")
+    others = {"id": bool(response.id), "model": bool(response.model), **newer}
+    lose_each(write, path, others, "response_meta has no field for it")
     raw: dict[str, Any] = {}
     if response.finish_reason:
         raw["finish_reason"] = response.finish_reason
@@ -223,14 +232,14 @@ def write_response(
         raw["usage"] = _write_usage(write, response.usage, f"{path}.usage")
 
     if response.logprobs is not None:
-        raw["logprobs"] = _written_logprobs(response.logprobs)
+        raw["logprobs"] = _write_logprobs(response.logprobs)
         if noted is not None and _reads_as(noted, response.logprobs):
             raw["logprobs"] = thaw(noted)
 
     return raw
 
 
-def _write_usage(write: Writing, usage: Usage, path: str) -> dict[str, Any]:
+def _write_usage(write: PayloadWriter, usage: Usage, path: str) -> dict[str, Any]:
     prompt, written = usage.prompt_tokens_details, usage.completion_tokens_details
     others = {
         "prompt audio_tokens": prompt.audio_tokens,
@@ -239,7 +248,7 @@ def _write_usage(write: Writing, usage: Usage, path: str) -> dict[str, Any]:
         "rejected_prediction_tokens": written.rejected_prediction_tokens,
         **{name: usage.extra[name] for name in sorted(usage.extra)},
     }
-    why = "is no count that eino keeps apart"
+    why = "eino has no separate count for it"
     lose_each(write, path, {name: count > 0 for name, count in others.items()}, why)
     reasoning = written.reasoning_tokens
     return {
@@ -251,7 +260,7 @@ def _write_usage(write: Writing, usage: Usage, path: str) -> dict[str, Any]:
     }
 
 
-def _written_logprobs(logprobs: tuple[LogProb, ...]) -> dict[str, Any]:
+def _write_logprobs(logprobs: tuple[LogProb, ...]) -> dict[str, Any]:
     # No list at all is null in Go.
     return {"content": [_write_logprob(one) for one in logprobs] or None}
 
@@ -274,6 +283,6 @@ def _write_logprob(one: LogProb, *, top: bool = True) -> dict[str, Any]:
 
 
 def _reads_as(noted: Any, logprobs: tuple[LogProb, ...]) -> bool:
-    read = Reading()
-    found = _logprobs(Place(read, EMPTY_MAP, "$"), noted)
+    read = DocumentReader()
+    found = _read_logprob_list(ObjectReader(read, EMPTY_MAP, "$"), noted)
     return not read.count and found == logprobs

@@ -8,9 +8,9 @@ Gemini: what ``generateContent`` and ``streamGenerateContent`` take and give.
 
 Plain JSON values on both sides; no SDK is needed. What is loaded and dumped
 again is the same JSON value, key for key, in camel case or in the snake case
-of Google's SDKs for Python. Where our model has no word for something, `load`
-leaves a note in the metadata of the message, part or call, under ``gemini``,
-and `dump` reads it:
+of Google's SDKs for Python. Where our model has no field for something, `load`
+leaves a note with the message, part or call (see
+`conversation_state.adapters._notes`), which `dump` reads:
 
 keys
     Keys no field of ours holds: ``thoughtSignature`` (but a thought's, which
@@ -29,8 +29,8 @@ snake
     Keys that were in snake case.
 
 role
-    Another word than ``user`` for who asks: ``function``, null or ""; and
-    whatever an instruction says of who speaks.
+    Another role than ``user``: ``function``, null or ""; and
+    whatever role an instruction has.
 
 joined, apart
     That a message was in the content of the one before it, or that it was not:
@@ -61,15 +61,15 @@ mended
     stands there now, and `dump` lists it as lost.
 
 response, candidate
-    What a response told that `ResponseMeta` has no field for: ratings,
+    What a response has that `ResponseMeta` has no field for: ratings,
     citations, grounding, the ids of tokens. Never sent.
 
-What a message says by now goes before what was noted: a note on what has been
+The current content of a message goes before its notes: a note on what has been
 changed since does nothing. What the model runs and finds itself (code,
 searches) is an `UnknownPart` here.
 
-What is not said in this format's own words is listed in `Export.lost`, see
-`dump`. Some things come back from a round trip in other words, and are not
+What this format can't represent is listed in `Export.lost`, see
+`dump`. Some things come back from a round trip in another form, and are not
 lost: a call's arguments, which are an object here, without white space; one
 plain text for a list of it; an id for a call that had none; the name of a
 result's function; bytes instead of a ``data:`` url.

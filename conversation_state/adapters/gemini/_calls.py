@@ -7,18 +7,19 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from conversation_state.adapters._export import Writing, list_of, map_of, written_over
+from conversation_state.adapters._export import PayloadWriter, merge_kept_keys
+from conversation_state.adapters._notes import list_of, map_of
 from conversation_state.adapters._reading import is_list, is_map
-from conversation_state.adapters.gemini._parts import kind_of, read_part, write_media
-from conversation_state.adapters.gemini._words import (
+from conversation_state.adapters.gemini._fields import (
     SKIP_SIGNATURE,
     SOURCE,
     WRAPPERS,
-    Spelt,
+    CasedObject,
+    cased_key,
     object_of,
-    spelt,
     text_of,
 )
+from conversation_state.adapters.gemini._parts import kind_of, read_part, write_media
 from conversation_state.messages import ToolMessage
 from conversation_state.parts import MediaPart, Part, TextPart, UnknownPart
 from conversation_state.tools import ToolCall
@@ -27,7 +28,7 @@ __all__ = ["read_call", "read_returned", "write_call", "write_result"]
 
 
 def read_call(
-    place: Spelt, made_id: str, index: int | None, *, first: bool
+    place: CasedObject, made_id: str, index: int | None, *, first: bool
 ) -> ToolCall:
     """
     The call at *place*, with *made_id* unless it has one; *first* says whether
@@ -46,7 +47,7 @@ def read_call(
     arguments = ""
     args = inside.raw.get("args")
     if is_map(args):
-        arguments = _text(inside, "args")
+        arguments = _read_object_text(inside, "args")
     elif args is not None:
         inside.wrong("args", "an object or null")
     elif "args" in inside.raw:
@@ -69,7 +70,7 @@ def read_call(
     return ToolCall(call_id, name, arguments, index=index, metadata=metadata)
 
 
-def _text(place: Spelt, key: str) -> str:
+def _read_object_text(place: CasedObject, key: str) -> str:
     """
     The object under *key* as text.
     """
@@ -80,7 +81,7 @@ def _text(place: Spelt, key: str) -> str:
 
 
 def write_call(
-    write: Writing, call: ToolCall, path: str, *, first: bool
+    write: PayloadWriter, call: ToolCall, path: str, *, first: bool
 ) -> dict[str, Any]:
     """
     The part that *call* is; *first* says whether there is none before it in
@@ -96,7 +97,7 @@ def write_call(
         body["name"] = call.name
 
     if call.type != "function":
-        write.lose(path, "type", "only functions are called here")
+        write.lose(path, "type", "all calls are function calls in this format")
 
     if call.arguments:
         value, why = object_of(call.arguments)
@@ -106,27 +107,29 @@ def write_call(
         if value is not None:
             body["args"] = value
 
-    raw = written_over(map_of(notes, "keys"), {spelt(notes, "functionCall"): body})
-    key = spelt(notes, "thoughtSignature")
+    raw = merge_kept_keys(
+        map_of(notes, "keys"), {cased_key(notes, "functionCall"): body}
+    )
+    key = cased_key(notes, "thoughtSignature")
     if first and key not in raw and "thoughtSignature" not in without:
         raw[key] = SKIP_SIGNATURE
 
     return raw
 
 
-def read_returned(inside: Spelt, notes: dict[str, Any]) -> tuple[Any, bool]:
+def read_returned(inside: CasedObject, notes: dict[str, Any]) -> tuple[Any, bool]:
     """
     What a function returned, as the content of a message, and whether it is
     an error. How it was written goes into *notes*.
     """
     response = inside.raw.get("response")
     is_error = False
-    said: list[Part] = []
+    content: list[Part] = []
     if is_map(response):
         text, is_error, how = _read_response(inside, response)
         notes.update(how)
         if text is not None:
-            said.append(TextPart(text))
+            content.append(TextPart(text))
     elif response is not None:
         inside.wrong("response", "an object")
     elif "response" in inside.raw:
@@ -136,21 +139,21 @@ def read_returned(inside: Spelt, notes: dict[str, Any]) -> tuple[Any, bool]:
 
     parts = inside.raw.get("parts")
     if is_list(parts):
-        said += [_read_media(inside, raw, at) for at, raw in enumerate(parts)]
+        content += [_read_media(inside, raw, at) for at, raw in enumerate(parts)]
     elif parts is not None:
         inside.wrong("parts", "a list or null")
 
     if not parts and "parts" in inside.raw:
         inside.keys["parts"] = parts
 
-    if len(said) == 1 and isinstance(said[0], TextPart):
-        return said[0].text, is_error
+    if len(content) == 1 and isinstance(content[0], TextPart):
+        return content[0].text, is_error
 
-    return said, is_error
+    return content, is_error
 
 
 def _read_response(
-    inside: Spelt, response: Mapping[str, Any]
+    inside: CasedObject, response: Mapping[str, Any]
 ) -> tuple[str | None, bool, dict[str, Any]]:
     """
     The text of a *response*, None if it is empty; whether it is an error; and
@@ -167,28 +170,28 @@ def _read_response(
             usual = key in {"error", WRAPPERS[0]}
             return text, key == "error", {} if usual else {"under": key}
 
-    return _text(inside, "response"), _is_error(response), {"object": True}
+    return _read_object_text(inside, "response"), _is_error(response), {"object": True}
 
 
 def _is_error(response: Mapping[str, Any]) -> bool:
     return response.get("error") is not None and response.get("output") is None
 
 
-def _read_media(inside: Spelt, raw: Any, at: int) -> Part:
+def _read_media(inside: CasedObject, raw: Any, at: int) -> Part:
     path = f"{inside.path}.parts[{at}]"
     if not is_map(raw):
         inside.reading.wrong(path, raw, "an object")
         return TextPart("")
 
     if kind_of(raw) != "text":
-        return read_part(Spelt(inside.reading, raw, path), "tool")
+        return read_part(CasedObject(inside.reading, raw, path), "tool")
 
-    # What is said is in the response; here a text has no place yet.
+    # The text of a result is in its response, not among its parts.
     return UnknownPart(inside.reading.json(raw, path), source=SOURCE)
 
 
 def write_result(
-    write: Writing,
+    write: PayloadWriter,
     message: ToolMessage,
     path: str,
     notes: Mapping[str, Any],
@@ -198,25 +201,25 @@ def write_result(
     The part that *message* is; *about* has the id and the name that are to be
     said in it.
     """
-    told = zip(("id", "name"), about, strict=True)
-    body: dict[str, Any] = {key: value for key, value in told if value}
+    fields = zip(("id", "name"), about, strict=True)
+    body: dict[str, Any] = {key: value for key, value in fields if value}
 
     text, parts = _write_content(write, message, path)
     if text is not None or notes.get("no_response") is not True:
         body["response"] = _write_response(text, notes, is_error=message.is_error)
 
     if text is None and message.is_error:
-        write.lose(path, "is_error", "is told by a text only")
+        write.lose(path, "is_error", "only a result with a text can be an error")
 
     if parts:
         body["parts"] = parts
 
-    key = spelt(notes, "functionResponse")
-    return written_over(map_of(notes, "keys"), {key: body})
+    key = cased_key(notes, "functionResponse")
+    return merge_kept_keys(map_of(notes, "keys"), {key: body})
 
 
 def _write_content(
-    write: Writing, message: ToolMessage, path: str
+    write: PayloadWriter, message: ToolMessage, path: str
 ) -> tuple[str | None, list[dict[str, Any]]]:
     """
     The text of *message*, None if it has none, and its media.
@@ -232,7 +235,7 @@ def _write_content(
         raw: dict[str, Any] | None = None
         if isinstance(part, TextPart):
             if at:
-                why = "is joined with all other text, ahead of media"
+                why = "all text of a result is joined, before its media"
                 write.lose(here, "text", why)
 
             text = (text or "") + part.text
@@ -242,7 +245,7 @@ def _write_content(
             raw = write.unknown(part.raw, part.source, here, "type")
 
         if raw is not None:
-            parts.append(written_over(map_of(notes, "keys"), raw))
+            parts.append(merge_kept_keys(map_of(notes, "keys"), raw))
 
     return text, parts
 

@@ -12,16 +12,21 @@ from collections.abc import (
 )
 from typing import Any
 
-from conversation_state._persistent import EMPTY_MAP
-from conversation_state.adapters._reading import Reading, is_list, is_map
+from conversation_state.adapters._notes import notes_of, with_notes
+from conversation_state.adapters._reading import (
+    DocumentReader,
+    describe_failure,
+    is_list,
+    is_map,
+)
 from conversation_state.adapters._streaming import (
-    Cut,
-    Shell,
+    EventTemplate,
+    SurrogateBuffer,
     achunks_of,
     checked_choice,
     chunks_of,
 )
-from conversation_state.adapters.gemini._called import Calls
+from conversation_state.adapters.gemini._fields import SOURCE, CasedObject
 from conversation_state.adapters.gemini._parts import (
     is_plain,
     kind_of,
@@ -31,13 +36,13 @@ from conversation_state.adapters.gemini._parts import (
 from conversation_state.adapters.gemini._response import (
     CANDIDATE,
     RESPONSE,
-    blocked,
-    prefix_of,
+    read_block_reason,
     read_logprobs,
+    take_id,
 )
-from conversation_state.adapters.gemini._told import Notes, Spent
+from conversation_state.adapters.gemini._stream_calls import StreamedCalls
+from conversation_state.adapters.gemini._stream_metadata import StreamNotes, StreamUsage
 from conversation_state.adapters.gemini._usage import find_usage
-from conversation_state.adapters.gemini._words import SOURCE, Spelt, said_of
 from conversation_state.errors import ProviderStreamError
 from conversation_state.messages import AssistantMessage, ResponseMeta
 from conversation_state.parts import AudioPart, Part, ReasoningPart, TextPart
@@ -47,7 +52,7 @@ __all__ = ["aload_chunks", "load_chunks"]
 
 _CONTENT = frozenset({"parts", "role"})
 _BOTH = 2  # a text, and that it is a thought
-# What many events say again, or say nothing by.
+# Keys that many events repeat, or have empty.
 _AGAIN = ("groundingMetadata", "safetyRatings")
 # What has neither a head nor an end, so that pieces of it can be joined.
 _BARE_SOUND = ("audio/l16", "audio/pcm")
@@ -59,7 +64,7 @@ def load_chunks(
     """
     The chunks that the *events* of a stream bring, as they come; `concat` them.
 
-    Together they say what `load` says of the whole response, but for what is
+    Together they hold what `load` returns for the whole response, but for what is
     only noise: nulls, and what is empty. Lazy: an event is read when its chunk is
     asked for.
 
@@ -67,7 +72,7 @@ def load_chunks(
     signature, or with anything else beside it, is never joined with another
     one. The index of a part, or of a call, is its place among both.
 
-    The last chunk has what was told of the response as a whole: the reason to
+    The last chunk has the metadata of the whole response: the reason to
     finish, the latest usage, the model, and notes. A stream that breaks off
     ends with ``interrupted``, also if *events* raise, or if this function
     does. *events* are not closed.
@@ -82,7 +87,7 @@ def load_chunks(
 
     Raises:
         ProviderStreamError:
-            If an event says that the provider failed, after all before it
+            If an event reports that the provider failed, after all before it
             was given.
 
         DecodeError:
@@ -90,8 +95,8 @@ def load_chunks(
             with it, after what could be read was given.
 
     Source:
-        Each event says what was spent so far, and a later one may say less:
-        the last word stands. The signature of a text often comes with an
+        Each event has the usage so far, and a later one may have less:
+        the last value stands. The signature of a text often comes with an
         empty text after it, and Google asks not to join the two.
 
     >>> from conversation_state.chunks import concat
@@ -100,7 +105,7 @@ def load_chunks(
     >>> concat(load_chunks([event("Hel"), event("lo")])).text
     'Hello'
     """
-    return chunks_of(_Stream(choice), events)
+    return chunks_of(GeminiStream(choice), events)
 
 
 def aload_chunks(
@@ -109,10 +114,10 @@ def aload_chunks(
     """
     What `load_chunks` gives, of events that are waited for.
     """
-    return achunks_of(_Stream(choice), events)
+    return achunks_of(GeminiStream(choice), events)
 
 
-class _Stream:
+class GeminiStream:
     """
     One stream while it is read.
     """
@@ -123,27 +128,27 @@ class _Stream:
         self._finish_reason = ""
         self._blocked = ""
         self._model = ""
-        self._spent = Spent()
-        self._of_response = Notes()
-        self._of_candidate = Notes()
-        self._of_content = Notes()
+        self._usage = StreamUsage()
+        self._of_response = StreamNotes()
+        self._of_candidate = StreamNotes()
+        self._of_content = StreamNotes()
         self._harmed: dict[str, bool] = {}
-        self._around_event = Shell("candidates", "usageMetadata")
-        self._around_candidate = Shell("content", *_AGAIN)
-        self._around_content = Shell("parts")
+        self._around_event = EventTemplate("candidates", "usageMetadata")
+        self._around_candidate = EventTemplate("content", *_AGAIN)
+        self._around_content = EventTemplate("parts")
         self._next = 0
-        self._calls = Calls(self._take)
+        self._calls = StreamedCalls(self._take_index)
         # What is open: more of the same is joined with it.
         self._open = ""
         self._index: int | None = None
-        self._cut = Cut()
+        self._cut = SurrogateBuffer()
 
     def quick(self, event: Any) -> AssistantMessage | None:
         """
         The chunk of an event that brings nothing but more of the open text, and
-        what was spent.
+        the usage so far.
         """
-        # What is not as expected is read slowly, and told there.
+        # Whatever is unexpected is left to `read`, which reports it.
         chunk = None
         try:
             if self._around_event.is_around(event):
@@ -154,9 +159,9 @@ class _Stream:
                     content = candidate["content"]
                     if self._around_content.is_around(content):
                         (part,) = content["parts"]
-                        chunk = self._quick(part)
+                        chunk = self._read_plain_piece(part)
 
-            if chunk is not None and not self._spent.quick(event):
+            if chunk is not None and not self._usage.quick(event):
                 chunk = None
         except (AttributeError, LookupError, RecursionError, TypeError, ValueError):
             chunk = None
@@ -166,7 +171,7 @@ class _Stream:
 
         return chunk
 
-    def _quick(self, part: Any) -> AssistantMessage | None:
+    def _read_plain_piece(self, part: Any) -> AssistantMessage | None:
         text = part["text"]
         kind = "text"
         if len(part) == _BOTH and part["thought"] is True:
@@ -180,20 +185,20 @@ class _Stream:
         if self._index is None:
             return AssistantMessage(text)
 
-        return AssistantMessage((self._piece(text),))
+        return AssistantMessage((self._make_text_part(text),))
 
     def read(self, event: Any) -> Iterator[AssistantMessage]:
         """
         The chunks that *event* brings.
         """
-        read = Reading()
+        read = DocumentReader()
         path = f"$[{self._count}]"
         self._count += 1
         if not is_map(event):
             read.wrong(path, event, "an event of a stream, as a plain JSON object")
             read.finish()
 
-        self._read_response(Spelt(read, event, path))
+        self._read_response(CasedObject(read, event, path))
         chunks: list[AssistantMessage] = []
         candidates = event.get("candidates")
         if is_list(candidates):
@@ -202,7 +207,7 @@ class _Stream:
                 if not is_map(candidate):
                     read.wrong(here, candidate, "an object")
                 elif (candidate.get("index") or 0) == self._choice:
-                    chunks += self._read_candidate(Spelt(read, candidate, here))
+                    chunks += self._read_candidate(CasedObject(read, candidate, here))
         elif candidates is not None:
             read.wrong(f"{path}.candidates", candidates, "a list of candidates")
 
@@ -214,29 +219,29 @@ class _Stream:
         read.finish()
         self._around_event.remember(event)
         if event.get("error"):
-            raise ProviderStreamError(said_of(event), event)
+            raise ProviderStreamError(describe_failure(event["error"]), event)
 
-    def _read_response(self, event: Spelt) -> None:
+    def _read_response(self, event: CasedObject) -> None:
         """
-        What is told of the response as a whole.
+        Read the metadata of the whole response.
         """
         block, where = find_usage(event.raw)
         # Only the first answer has the usage of all, as in a whole response.
-        usual = where == "$.usageMetadata" and self._spent.quick(event.raw)
+        usual = where == "$.usageMetadata" and self._usage.quick(event.raw)
         if block is not None and not (usual or self._choice):
-            left = self._spent.read(event.reading, block, f"{event.path}{where[1:]}")
+            left = self._usage.read(event.reading, block, f"{event.path}{where[1:]}")
             if left:
-                self._of_response.told["usage"] = left
+                self._of_response.values["usage"] = left
 
         key = event.key("modelVersion")
         if event.raw.get(key) is not None:
             self._model = event.text(key) or self._model
 
-        self._blocked = blocked(event) or self._blocked
-        told = event.reading.rest(event.raw, RESPONSE, event.path)
-        self._of_response.keep(told)
+        self._blocked = read_block_reason(event) or self._blocked
+        kept_keys = event.reading.rest(event.raw, RESPONSE, event.path)
+        self._of_response.keep(kept_keys)
 
-    def _read_candidate(self, candidate: Spelt) -> list[AssistantMessage]:
+    def _read_candidate(self, candidate: CasedObject) -> list[AssistantMessage]:
         raw = candidate.raw
         key = candidate.key("finishReason")
         if raw.get(key) is not None:
@@ -245,12 +250,12 @@ class _Stream:
         kept: dict[str, Any] = {}
         logprobs = read_logprobs(candidate, kept)
         for name, left in kept.items():
-            # Each event tells of its own tokens.
-            self._of_candidate.told.setdefault(name, []).append(left)
+            # Each event has its own tokens only.
+            self._of_candidate.values.setdefault(name, []).append(left)
 
-        told = candidate.reading.rest(raw, CANDIDATE, candidate.path)
-        told.pop("index", None)
-        self._of_candidate.keep(told)
+        kept_keys = candidate.reading.rest(raw, CANDIDATE, candidate.path)
+        kept_keys.pop("index", None)
+        self._of_candidate.keep(kept_keys)
         self._around_candidate.remember(raw)
 
         parts: list[Part] = []
@@ -261,14 +266,14 @@ class _Stream:
         if not (parts or calls or logprobs):
             return []
 
-        chunk = self._chunk(parts, calls)
+        chunk = self._make_chunk(parts, calls)
         if logprobs:
             chunk = chunk.replace(response=ResponseMeta(logprobs=logprobs))
 
         return [chunk]
 
     def _read_content(
-        self, content: Spelt, parts: list[Part], calls: list[ToolCall]
+        self, content: CasedObject, parts: list[Part], calls: list[ToolCall]
     ) -> None:
         raw = content.raw
         if raw.get("role") not in ("model", "", None):
@@ -286,12 +291,12 @@ class _Stream:
         for at, part in enumerate(given):
             path = f"{content.path}.parts[{at}]"
             if is_map(part):
-                self._read_part(Spelt(content.reading, part, path), parts, calls)
+                self._read_part(CasedObject(content.reading, part, path), parts, calls)
             else:
                 content.reading.wrong(path, part, "an object")
 
     def _read_part(
-        self, place: Spelt, parts: list[Part], calls: list[ToolCall]
+        self, place: CasedObject, parts: list[Part], calls: list[ToolCall]
     ) -> None:
         raw = place.raw
         kind = kind_of(raw)
@@ -299,20 +304,20 @@ class _Stream:
             thought = raw.get("thought") is True
             text = raw["text"]
             if isinstance(text, str):
-                self._say("thought" if thought else "text", text, parts)
+                self._add_text("thought" if thought else "text", text, parts)
             else:
                 place.wrong("text", "a text")
         elif kind == "functionCall":
-            self._close(parts)
-            calls += self._calls.read(place, self._prefix())
+            self._close_open_part(parts)
+            calls += self._calls.read(place, self._make_id_prefix())
         else:
-            self._add(read_part(place, "assistant"), parts)
+            self._add_part(read_part(place, "assistant"), parts)
 
-    def _prefix(self) -> str:
-        prefix = prefix_of(self._of_response.told)
+    def _make_id_prefix(self) -> str:
+        prefix = take_id(dict(self._of_response.values)) or "response"
         return f"{prefix}_{self._choice}" if self._choice else prefix
 
-    def _say(self, kind: str, text: str, parts: list[Part]) -> None:
+    def _add_text(self, kind: str, text: str, parts: list[Part]) -> None:
         """
         Add a piece of a text or a thought.
         """
@@ -320,64 +325,64 @@ class _Stream:
             return
 
         if kind != self._open:
-            self._close(parts)
-            at = self._take()
+            self._close_open_part(parts)
+            at = self._take_index()
             # A text that comes first needs no place, and is a text like others.
             self._open, self._index = kind, at if at or kind != "text" else None
 
         piece = self._cut.next(text)
         if piece:
-            parts.append(self._piece(piece))
+            parts.append(self._make_text_part(piece))
 
-    def _add(self, part: Part, parts: list[Part]) -> None:
+    def _add_part(self, part: Part, parts: list[Part]) -> None:
         """
         Add a whole part, or a piece of raw audio.
         """
-        about = part.metadata.get(SOURCE, {})
+        about = notes_of(part.metadata, SOURCE)
         if isinstance(part, AudioPart) and part.data and "keys" not in about:
             sound = part.media_type.lower()
             if sound.startswith(_BARE_SOUND):
                 if self._open != sound:
-                    self._close(parts)
-                    self._open, self._index = sound, self._take()
+                    self._close_open_part(parts)
+                    self._open, self._index = sound, self._take_index()
 
-                # How the piece was written says nothing of the whole.
+                # How one piece was encoded does not matter for the whole.
                 piece = AudioPart(
                     data=part.data, media_type=part.media_type, index=self._index
                 )
                 parts.append(piece)
                 return
 
-        self._close(parts)
-        parts.append(placed(part, self._take()))
+        self._close_open_part(parts)
+        parts.append(placed(part, self._take_index()))
 
-    def _take(self) -> int:
+    def _take_index(self) -> int:
         """
         The next place.
         """
         self._next += 1
         return self._next - 1
 
-    def _piece(self, text: str) -> Part:
+    def _make_text_part(self, text: str) -> Part:
         if self._open == "text":
             return TextPart(text, index=self._index)
 
         return ReasoningPart(text, index=self._index)
 
-    def _close(self, parts: list[Part]) -> None:
+    def _close_open_part(self, parts: list[Part]) -> None:
         """
         Let nothing more be joined with what is open.
         """
         rest = self._cut.rest()
         if rest:
-            parts.append(self._piece(rest))
+            parts.append(self._make_text_part(rest))
 
         if self._cut.is_harmed:
             self._harmed["text"] = True
 
-        self._open, self._index, self._cut = "", None, Cut()
+        self._open, self._index, self._cut = "", None, SurrogateBuffer()
 
-    def _chunk(self, parts: list[Part], calls: list[ToolCall]) -> AssistantMessage:
+    def _make_chunk(self, parts: list[Part], calls: list[ToolCall]) -> AssistantMessage:
         content: Any = parts
         if not parts:
             content = ""
@@ -390,28 +395,32 @@ class _Stream:
 
     def end(self, *, broken: bool) -> Iterator[AssistantMessage]:
         """
-        What is told at the end, and what waited for the rest of a character.
+        The last chunk: metadata, and text that waited for the rest of a character.
         """
         parts: list[Part] = []
-        self._close(parts)
-        # What is wrong with a call was told when it came.
-        calls = self._calls.end(self._prefix(), Reading(), "$")
+        self._close_open_part(parts)
+        # Problems of a call were reported when it came.
+        calls = self._calls.end(self._make_id_prefix(), DocumentReader(), "$")
+        response = dict(self._of_response.values)
+        response_id = take_id(response)
         notes: dict[str, Any] = {
-            name: told
-            for name, told in (
-                ("response", self._of_response.told),
-                ("candidate", self._of_candidate.told),
-                ("keys", self._of_content.told),
+            name: value
+            for name, value in (
+                ("response", response),
+                ("candidate", self._of_candidate.values),
+                ("keys", self._of_content.values),
                 ("mended", list(self._harmed)),
             )
-            if told
+            if value
         }
-        metadata: Any = {SOURCE: notes} if notes else EMPTY_MAP
+        metadata = with_notes(SOURCE, notes)
         reason = self._finish_reason or self._blocked
         reason = reason or ("interrupted" if broken else "")
         yield AssistantMessage(
-            self._chunk(parts, []).content,
+            self._make_chunk(parts, []).content,
             tool_calls=calls,
-            response=ResponseMeta(reason, self._spent.usage(), None, self._model),
+            response=ResponseMeta(
+                reason, self._usage.usage(), None, self._model, response_id
+            ),
             metadata=metadata,
         )

@@ -10,16 +10,14 @@ from typing import Any, NamedTuple
 from conversation_state._persistent import thaw
 from conversation_state.adapters._export import (
     Export,
-    Writing,
+    PayloadWriter,
     in_order,
-    list_of,
-    map_of,
-    notes_of,
-    written_over,
+    merge_kept_keys,
 )
+from conversation_state.adapters._notes import list_of, map_of, notes_of
 from conversation_state.adapters.gemini._calls import write_call, write_result
+from conversation_state.adapters.gemini._fields import SOURCE, cased_key
 from conversation_state.adapters.gemini._parts import write_part
-from conversation_state.adapters.gemini._words import SOURCE, spelt
 from conversation_state.errors import InvalidMessageError
 from conversation_state.messages import (
     AssistantMessage,
@@ -34,6 +32,7 @@ from conversation_state.tools import ToolCall
 
 __all__ = ["dump"]
 
+_JOINED = "calls must follow a user message; this message was joined to the one before"
 _SYSTEM = frozenset({"systemInstruction", "system_instruction"})
 
 
@@ -43,12 +42,12 @@ def dump(messages: Iterable[Message]) -> Export:
     ``systemInstruction`` if there is a system message.
 
     What was loaded from this format is written as it was. Results that follow
-    each other are one content, as the format has it. What the format can't say
+    each other are one content, as the format has it. What the format can't represent
     is in `Export.lost`: names of speakers, system messages after others (all
-    are one instruction, said first), an answer with calls right after another
+    are one instruction, which comes first), an answer with calls right after another
     one (both are one), arguments that are no JSON object, images by *detail*,
     several texts in a tool's result, what is another provider's own, what had
-    to be mended. A refusal is said as text. Ours, and so neither
+    to be mended. A refusal is sent as text. Ours, and so neither
     sent nor lost, are timestamps, run and turn ids,
     `AssistantMessage.response`, positions (*index*), which only tell parts and
     calls in order, and the caller's own metadata.
@@ -58,13 +57,13 @@ def dump(messages: Iterable[Message]) -> Export:
             If one of them is no message.
 
     Source:
-        Google refuses contents without parts, where an empty text says as
+        Google refuses contents without parts, where an empty text means as
         much; calls, unless a user's content or results are before them; and,
         since Gemini 3, calls that no thought was signed for. For calls that
-        other models made it has a word in place of the signature, which is
+        other models made it has a constant in place of the signature, which is
         written to the first call of a message.
     """
-    write = _Dumping()
+    write = GeminiWriter()
     for at, message in enumerate(messages):
         path = f"messages[{at}]"
         match message:
@@ -85,7 +84,7 @@ def dump(messages: Iterable[Message]) -> Export:
     return write.export(write.payload())
 
 
-class _Asked(NamedTuple):
+class _WrittenCall(NamedTuple):
     """
     A call that was written.
     """
@@ -95,16 +94,16 @@ class _Asked(NamedTuple):
     is_named: bool
 
 
-class _Result(NamedTuple):
+class _WrittenResult(NamedTuple):
     """
     A result that was written: the call it answers, and its part.
     """
 
-    call: _Asked | None
+    call: _WrittenCall | None
     raw: dict[str, Any]
 
 
-class _Dumping(Writing):
+class GeminiWriter(PayloadWriter):
     """
     One payload while it is written.
     """
@@ -116,9 +115,9 @@ class _Dumping(Writing):
         self._last = ""
         # The answers in a row, each of which is a content so far.
         self._answers: list[str] = []
-        self._asked: dict[str, _Asked] = {}
+        self._written_calls: dict[str, _WrittenCall] = {}
         # The results that follow each other, by where they are in their content.
-        self._results: dict[int, _Result] = {}
+        self._results: dict[int, _WrittenResult] = {}
 
     def payload(self) -> dict[str, Any]:
         """
@@ -127,64 +126,70 @@ class _Dumping(Writing):
         self._end_results()
         return {**self._instruction, "contents": self._contents}
 
-    def _about(self, message: Message, path: str) -> Mapping[str, Any]:
+    def _read_notes(self, message: Message, path: str) -> Mapping[str, Any]:
         """
         The notes on *message*; what was mended in it is lost, and so is its
         name.
         """
         notes = self.notes_on(message, path)
         if message.name:
-            self.lose(path, "name", "nobody has a name here but functions")
+            self.lose(path, "name", "only functions have a name in this format")
 
         return notes
 
     def instruct(self, message: SystemMessage, path: str) -> None:
         """
-        Write what the model is told to be.
+        Write a system message.
         """
-        notes = self._about(message, path)
-        parts = self._parts(message.content, path)
+        notes = self._read_notes(message, path)
+        parts = self._write_all_parts(message.content, path)
         if self._instruction:
-            self.lose(path, "system", "is a part of the one instruction there is")
+            self.lose(
+                path,
+                "system",
+                "there is one system instruction; this message was joined to it",
+            )
             self._instruct_more(parts)
             return
 
         if self._contents:
-            self.lose(path, "system", "is said ahead of all else here")
+            self.lose(
+                path, "system", "system content must come first; this message was moved"
+            )
 
         raw = {"role": thaw(notes["role"])} if "role" in notes else {}
-        told: Any = _content(raw, parts, notes, map_of(notes, "keys"))
-        if notes.get("plain") is True and told == {"parts": parts[:1]}:
-            told = parts[0]["text"]
+        instruction: Any = _make_content(raw, parts, notes, map_of(notes, "keys"))
+        if notes.get("plain") is True and instruction == {"parts": parts[:1]}:
+            instruction = parts[0]["text"]
 
-        self._instruction = {spelt(notes, "systemInstruction"): told}
+        self._instruction = {cased_key(notes, "systemInstruction"): instruction}
 
     def _instruct_more(self, parts: list[dict[str, Any]]) -> None:
         (key,) = self._instruction
-        told = self._instruction[key]
-        if isinstance(told, str):
-            told = {"parts": [{"text": told}]}
+        instruction = self._instruction[key]
+        if isinstance(instruction, str):
+            instruction = {"parts": [{"text": instruction}]}
 
-        before = told.get("parts") if isinstance(told, dict) else None
+        before = instruction.get("parts") if isinstance(instruction, dict) else None
         if isinstance(before, list):
             parts = [*before, *parts]
 
-        self._instruction[key] = {**told, "parts": parts}
+        self._instruction[key] = {**instruction, "parts": parts}
 
     def user(self, message: UserMessage, path: str) -> None:
         """
-        Write what a user said.
+        Write a user message.
         """
-        notes = self._about(message, path)
-        parts = self._parts(message.content, path)
-        self._ask(parts, notes, map_of(notes, "keys"), "user")
+        notes = self._read_notes(message, path)
+        parts = self._write_all_parts(message.content, path)
+        self._add_user_parts(parts, notes, map_of(notes, "keys"), "user")
 
     def tool(self, message: ToolMessage, path: str) -> None:
         """
         Write what a function returned.
         """
-        notes = self._about(message, path)
-        call = self._asked.get(message.tool_call_id)
+        notes = self._read_notes(message, path)
+        call = self._written_calls.get(message.tool_call_id)
         name = message.tool_name
         if call and not name and "name" not in list_of(notes, "without"):
             name = call.name
@@ -197,11 +202,13 @@ class _Dumping(Writing):
 
         raw = write_result(self, message, path, notes, about)
         follows = self._last == "tool" and notes.get("apart") is not True
-        self._ask([raw], notes, map_of(notes, "content"), "tool", follows=follows)
+        self._add_user_parts(
+            [raw], notes, map_of(notes, "content"), "tool", follows=follows
+        )
         place = len(self._contents[-1]["parts"]) - 1
-        self._results[place] = _Result(None if about[0] else call, raw)
+        self._results[place] = _WrittenResult(None if about[0] else call, raw)
 
-    def _ask(
+    def _add_user_parts(
         self,
         parts: list[dict[str, Any]],
         notes: Mapping[str, Any],
@@ -211,7 +218,7 @@ class _Dumping(Writing):
         follows: bool = False,
     ) -> None:
         """
-        Write *parts* of what is said to the model, in a content of their own
+        Write *parts* of a user or tool message, in a content of their own
         or in the last one.
         """
         joined = notes.get("joined") is True and self._last in {"tool", "user"}
@@ -226,16 +233,16 @@ class _Dumping(Writing):
             if raw and not asks:
                 raw = {"role": "user"}
 
-            self._contents.append(_content(raw, parts, notes, keys))
+            self._contents.append(_make_content(raw, parts, notes, keys))
 
         self._last = kind
 
     def _end_results(self) -> None:
         """
-        Put results that say of no call what it is, but its name, in the order
-        of the calls: that is how they are told apart.
+        Put results that identify their call by its name only in the order
+        of the calls: that is how they are matched.
         """
-        slots: dict[str, list[tuple[int, _Result]]] = {}
+        slots: dict[str, list[tuple[int, _WrittenResult]]] = {}
         for place, result in self._results.items():
             if result.call is not None:
                 slots.setdefault(result.call.name, []).append((place, result))
@@ -249,20 +256,20 @@ class _Dumping(Writing):
 
     def assistant(self, message: AssistantMessage, path: str) -> None:
         """
-        Write what the model said, and what it called.
+        Write an assistant message.
         """
         self._end_results()
-        notes = self._about(message, path)
+        notes = self._read_notes(message, path)
         parts: list[dict[str, Any]] = []
         content = message.content
-        said: tuple[Part, ...] = () if isinstance(content, str) else content
+        listed: tuple[Part, ...] = () if isinstance(content, str) else content
         if isinstance(content, str) and content:
             parts.append({"text": content})
 
         is_first = True
-        for here, one in in_order(said, message.tool_calls, path):
+        for here, one in in_order(listed, message.tool_calls, path):
             if isinstance(one, ToolCall):
-                parts.append(self._call(one, here, first=is_first))
+                parts.append(self._write_call_part(one, here, first=is_first))
                 is_first = False
                 continue
 
@@ -279,7 +286,7 @@ class _Dumping(Writing):
             self._answers.append(path)
             self._join_answers(parts)
         else:
-            raw = _content({"role": "model"}, parts, notes, keys)
+            raw = _make_content({"role": "model"}, parts, notes, keys)
             self._contents.append(raw)
             if "parts" in raw:
                 self._answers.append(path)
@@ -288,12 +295,12 @@ class _Dumping(Writing):
 
     def _join_answers(self, parts: list[dict[str, Any]]) -> None:
         """
-        Make one content of all answers in a row, the last of which says *parts*:
-        calls are refused unless somebody asked just before them.
+        Make one content of all answers in a row, the last of which has *parts*:
+        calls are rejected unless a user or result is just before them.
         """
         first, *others = self._answers
         for path in others:
-            self.lose(path, "assistant", "is one with the answer before it here")
+            self.lose(path, "assistant", _JOINED)
 
         start = len(self._contents) - len(others)
         joined = self._contents[start:]
@@ -304,15 +311,17 @@ class _Dumping(Writing):
         del self._contents[start + 1 :]
         self._answers = [first]
 
-    def _call(self, call: ToolCall, path: str, *, first: bool) -> dict[str, Any]:
+    def _write_call_part(
+        self, call: ToolCall, path: str, *, first: bool
+    ) -> dict[str, Any]:
         made = notes_of(call.metadata, SOURCE).get("made_id")
         if call.id:
-            asked = _Asked(call.name, len(self._asked), call.id != made)
-            self._asked[call.id] = asked
+            written = _WrittenCall(call.name, len(self._written_calls), call.id != made)
+            self._written_calls[call.id] = written
 
         return write_call(self, call, path, first=first)
 
-    def _parts(self, content: str | tuple[Part, ...], path: str) -> list[Any]:
+    def _write_all_parts(self, content: str | tuple[Part, ...], path: str) -> list[Any]:
         if isinstance(content, str):
             return [{"text": content}]
 
@@ -324,9 +333,9 @@ class _Dumping(Writing):
 
     def other(self, message: UnknownMessage, path: str) -> None:
         """
-        Write what our model has no word for, if it was said to Gemini.
+        Write a message of an unknown role, if Gemini is its source.
         """
-        self._about(message, path)
+        self._read_notes(message, path)
         raw = self.unknown(message.raw, message.source, path, "role")
         if raw is None:
             return
@@ -345,12 +354,12 @@ def _is_instruction(raw: Mapping[str, Any]) -> bool:
     return len(raw) == 1 and raw.keys() <= _SYSTEM and isinstance(values[0], dict)
 
 
-def _place_of_call(found: tuple[int, _Result]) -> int:
+def _place_of_call(found: tuple[int, _WrittenResult]) -> int:
     call = found[1].call
     return call.at if call else 0
 
 
-def _content(
+def _make_content(
     raw: dict[str, Any],
     parts: list[dict[str, Any]],
     notes: Mapping[str, Any],
@@ -364,7 +373,7 @@ def _content(
     ):
         raw["parts"] = parts or [{"text": ""}]
 
-    return written_over(keys, raw)
+    return merge_kept_keys(keys, raw)
 
 
 def _says_something(parts: list[dict[str, Any]]) -> bool:

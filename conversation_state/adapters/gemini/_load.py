@@ -9,16 +9,22 @@ from typing import Any
 
 import attrs
 
-from conversation_state.adapters._reading import Reading, is_list, is_map
+from conversation_state.adapters._notes import notes_of, with_notes
+from conversation_state.adapters._reading import (
+    DocumentReader,
+    describe_failure,
+    is_list,
+    is_map,
+)
+from conversation_state.adapters._wire.calls import CallPairing
 from conversation_state.adapters.gemini._calls import read_call, read_returned
-from conversation_state.adapters.gemini._pairing import Open
+from conversation_state.adapters.gemini._fields import SOURCE, CasedObject
 from conversation_state.adapters.gemini._parts import kind_of, placed, read_part
 from conversation_state.adapters.gemini._response import (
-    Told,
+    CandidateInfo,
     is_response,
     read_response,
 )
-from conversation_state.adapters.gemini._words import SOURCE, Spelt, said_of
 from conversation_state.messages import (
     AssistantMessage,
     Message,
@@ -48,9 +54,9 @@ def load(payload: Any) -> tuple[Message, ...]:
     each, the first with the usage: these are alternatives, and no conversation.
     A prompt that was blocked gives an empty one, whose reason to finish is why.
 
-    Nothing is lost: what our model has no word for is kept as an unknown part
+    Nothing is lost: what our model can't represent is kept as an unknown part
     or message, or in notes (see this package). Half of a surrogate pair
-    becomes U+FFFD, and a note says where. A call without an id gets one made
+    becomes U+FFFD, and a note has its path. A call without an id gets one made
     of its place, and so does its result: the first call of that name that has
     none.
 
@@ -59,7 +65,7 @@ def load(payload: Any) -> tuple[Message, ...]:
             If something is not what the format has in its place; with all that
             is wrong, each with its path.
     """
-    read = _Loading()
+    read = GeminiLoader()
     messages: list[Message] = []
     if is_list(payload):
         messages = read.history(payload, "$")
@@ -72,20 +78,20 @@ def load(payload: Any) -> tuple[Message, ...]:
     return tuple(messages)
 
 
-class _Loading(Reading):
+class GeminiLoader(DocumentReader):
     """
     One payload while it is read.
     """
 
     def __init__(self) -> None:
         super().__init__()
-        self.open = Open()
+        self.pairing = CallPairing()
 
     def document(self, payload: Mapping[str, Any]) -> list[Message]:
         """
         The messages of a request or a response.
         """
-        place = Spelt(self, payload, "$")
+        place = CasedObject(self, payload, "$")
         if "contents" in payload:
             if "candidates" in payload:
                 what = "has both contents and candidates; expected one of them"
@@ -98,12 +104,13 @@ class _Loading(Reading):
 
             place.wrong("contents", "a list of contents")
         elif payload.get("error") is not None:
-            self.problem("$.error", f"is why the provider failed: {said_of(payload)}")
+            why = describe_failure(payload["error"])
+            self.problem("$.error", f"is the provider's error: {why}")
         elif is_response(payload):
             return [
                 message
-                for told in read_response(self, payload)
-                for message in self.content(told.raw, told.path, told.prefix, told)
+                for info in read_response(self, payload)
+                for message in self.content(info.raw, info.path, info.prefix, info)
             ]
         else:
             self.problem(
@@ -114,18 +121,18 @@ class _Loading(Reading):
 
         return []
 
-    def system(self, payload: Spelt) -> list[Message]:
+    def system(self, payload: CasedObject) -> list[Message]:
         """
-        What the model is told to be.
+        What the model is instruction to be.
         """
         key = payload.key("systemInstruction")
-        told = payload.raw.get(key)
-        if told is None:
+        instruction = payload.raw.get(key)
+        if instruction is None:
             return []
 
         harmed, path = len(self.mended), f"$.{key}"
         notes = payload.notes
-        if isinstance(told, str):
+        if isinstance(instruction, str):
             notes["plain"] = True
             text = payload.text(key)
             self._note_mended(notes, harmed, "$")
@@ -135,22 +142,23 @@ class _Loading(Reading):
 
         problems = self.count
         if "role" in place.raw:
-            # Nobody reads it; most say it is the user.
+            # It has no effect; most send "user".
             notes["role"] = self.json(place.raw["role"], f"{path}.role")
 
         place.keep(_CONTENT)
         parts = [
-            read_part(Spelt(self, raw, here), "system") for raw, here in _parts(place)
+            read_part(CasedObject(self, raw, here), "system")
+            for raw, here in _list_parts(place)
         ]
-        if self.count > problems or not is_map(told):
+        if self.count > problems or not is_map(instruction):
             return []
 
         if not all(isinstance(part, TextPart) for part in parts):
-            raw = {key: self.json(told, path)}
+            raw = {key: self.json(instruction, path)}
             return [UnknownMessage(raw, source=SOURCE)]
 
         self._note_mended(notes, harmed, path)
-        content = _content(parts)
+        content = _simplify_content(parts)
         return [SystemMessage(content, metadata=place.metadata(SOURCE))]
 
     def history(self, raws: Sequence[Any], path: str) -> list[Message]:
@@ -161,20 +169,20 @@ class _Loading(Reading):
         for at, raw in enumerate(raws):
             here = f"{path}[{at}]"
             if is_map(raw) and "parts" not in raw and _EVENT & raw.keys():
-                what = "is an event of a stream; load_chunks takes these"
+                what = "is a stream event; use load_chunks()"
                 self.problem(here, what)
                 continue
 
             found = self.content(raw, here, f"content_{at}")
             if messages and found and _would_join(messages[-1], found[0]):
-                found[0] = _noting(found[0], "apart")
+                found[0] = _add_note(found[0], "apart")
 
             messages += found
 
         return messages
 
     def content(
-        self, raw: Any, path: str, prefix: str, told: Told | None = None
+        self, raw: Any, path: str, prefix: str, info: CandidateInfo | None = None
     ) -> list[Message]:
         """
         The messages of one content; none if there was a problem. Ids that are
@@ -184,9 +192,9 @@ class _Loading(Reading):
             self.wrong(path, raw, "an object")
             return []
 
-        place = Spelt(self, raw, path)
+        place = CasedObject(self, raw, path)
         role = raw.get("role")
-        if told and role not in ("model", "", None):
+        if info and role not in ("model", "", None):
             place.wrong("role", "model")
             return []
 
@@ -196,25 +204,25 @@ class _Loading(Reading):
 
         problems = self.count
         messages: list[Message]
-        if told or role == "model":
-            messages = [self._assistant(place, prefix, told)]
+        if info or role == "model":
+            messages = [self._load_answer(place, prefix, info)]
         elif role in _ASKING:
-            messages = self._asked(place, prefix)
+            messages = self._load_user_content(place, prefix)
         else:
             messages = [UnknownMessage(self.json(raw, path), source=SOURCE)]
 
         return messages if self.count == problems else []
 
-    def _assistant(
-        self, place: Spelt, prefix: str, told: Told | None
+    def _load_answer(
+        self, place: CasedObject, prefix: str, info: CandidateInfo | None
     ) -> AssistantMessage:
         harmed = len(self.mended)
         place.keep(_CONTENT)
         parts: list[Part] = []
         calls: list[ToolCall] = []
         places: list[int] = []
-        for at, (raw, path) in enumerate(_parts(place, noted=told is None)):
-            inside = Spelt(self, raw, path)
+        for at, (raw, path) in enumerate(_list_parts(place, noted=info is None)):
+            inside = CasedObject(self, raw, path)
             if kind_of(raw) == "functionCall":
                 made = f"{prefix}_call_{len(calls)}"
                 calls.append(read_call(inside, made, None, first=not calls))
@@ -222,30 +230,34 @@ class _Loading(Reading):
             else:
                 parts.append(read_part(inside, "assistant"))
 
-        # Unless the calls are the last, all of it says where it stood.
+        # Unless the calls come last, parts and calls get their index.
         if places and places[0] < len(parts):
-            parts, calls = _placed(parts, calls, places)
+            parts, calls = _add_indexes(parts, calls, places)
 
         for call in calls:
-            is_made = "made_id" in call.metadata.get(SOURCE, {})
-            self.open.ask(call.id, call.name, made=is_made)
+            is_made = "made_id" in notes_of(call.metadata, SOURCE)
+            # Calls in several contents are all open until a result comes.
+            if self.pairing.has_results:
+                self.pairing.start_group()
+
+            self.pairing.open_call(call.id, call.name, is_made_up=is_made)
 
         fields: dict[str, Any] = {}
-        if told:
-            place.notes.update(told.notes)
-            fields["response"] = told.meta
+        if info:
+            place.notes.update(info.notes)
+            fields["response"] = info.meta
 
         self._note_mended(place.notes, harmed, place.path)
-        content = _content(parts)
+        content = _simplify_content(parts)
         if calls and content == "" and parts:
             content = parts
 
         metadata = place.metadata(SOURCE)
         return AssistantMessage(content, tool_calls=calls, metadata=metadata, **fields)
 
-    def _asked(self, place: Spelt, prefix: str) -> list[Message]:
+    def _load_user_content(self, place: CasedObject, prefix: str) -> list[Message]:
         """
-        What is said to the model: by the user, and by functions.
+        Messages of the user, and results of functions.
         """
         role = place.raw.get("role")
         if "role" not in place.raw:
@@ -257,42 +269,42 @@ class _Loading(Reading):
         messages: list[Message] = []
         parts: list[Part] = []
         harmed = len(self.mended)
-        given = _parts(place)
+        given = _list_parts(place)
         for at, (raw, path) in enumerate(given):
-            inside = Spelt(self, raw, path)
+            inside = CasedObject(self, raw, path)
             if kind_of(raw) != "functionResponse":
                 parts.append(read_part(inside, "user"))
                 continue
 
             if parts:
-                messages.append(self._user(place, parts, harmed, messages))
+                messages.append(self._make_user_message(place, parts, harmed, messages))
                 parts, harmed = [], len(self.mended)
 
             made = f"{prefix}_result_{at}"
-            messages.append(self._tool(inside, place, made, harmed, messages))
+            messages.append(self._load_result(inside, place, made, harmed, messages))
             harmed = len(self.mended)
 
         if parts or not messages:
-            messages.append(self._user(place, parts, harmed, messages))
+            messages.append(self._make_user_message(place, parts, harmed, messages))
 
         return messages
 
-    def _user(
-        self, place: Spelt, parts: list[Part], harmed: int, before: list[Message]
+    def _make_user_message(
+        self, place: CasedObject, parts: list[Part], harmed: int, before: list[Message]
     ) -> Message:
-        about = Spelt(self, {}, place.path)
+        about = CasedObject(self, {}, place.path)
         if before:
             about.notes["joined"] = True
         else:
             about.notes, about.keys = place.notes, place.keys
 
         self._note_mended(about.notes, harmed, place.path)
-        return UserMessage(_content(parts), metadata=about.metadata(SOURCE))
+        return UserMessage(_simplify_content(parts), metadata=about.metadata(SOURCE))
 
-    def _tool(
+    def _load_result(
         self,
-        part: Spelt,
-        place: Spelt,
+        part: CasedObject,
+        place: CasedObject,
         made: str,
         harmed: int,
         before: list[Message],
@@ -303,7 +315,7 @@ class _Loading(Reading):
         if not name:
             part.notes["without"] = ["name"]
 
-        call_id = self._answered(inside, made, name)
+        call_id = self._resolve_call_id(inside, made, name)
         content, is_error = read_returned(inside, part.notes)
         inside.keep(frozenset({"id", "name", "parts", "response"}))
         part.keep(frozenset({key}))
@@ -311,7 +323,7 @@ class _Loading(Reading):
             part.keys[key] = inside.keys
 
         if not before:
-            # Both may tell of keys that were missing.
+            # Both may note keys that were missing.
             without = [*part.notes.get("without", ()), *place.notes.get("without", ())]
             part.notes.update(place.notes)
             if without:
@@ -332,19 +344,19 @@ class _Loading(Reading):
             metadata=metadata,
         )
 
-    def _answered(self, inside: Spelt, made: str, name: str) -> str:
+    def _resolve_call_id(self, inside: CasedObject, made: str, name: str) -> str:
         """
         The id of the call that a result answers.
 
-        Where it does not say, or says what no call does: of the calls without
-        a result and without an id, the first one of that name; if it says
-        nothing at all, the first call of that name, or else the first.
+        Where the id is missing, or no call has it: of the calls without
+        a result and without an id, the first one of that name; if it
+        is missing, the first call of that name, or else the first.
         """
         given = inside.optional("id")
-        if given and self.open.answer(given):
+        if given and self.pairing.close_call(given):
             return given
 
-        found = self.open.answer_next(name, any_id=not given)
+        found = self.pairing.close_next(name, made_up_only=bool(given))
         if given:
             if not found:
                 return given
@@ -360,7 +372,9 @@ class _Loading(Reading):
             notes["mended"] = [each[len(path) + 1 :] for each in where]
 
 
-def _parts(place: Spelt, *, noted: bool = True) -> list[tuple[Mapping[str, Any], str]]:
+def _list_parts(
+    place: CasedObject, *, noted: bool = True
+) -> list[tuple[Mapping[str, Any], str]]:
     """
     The parts of a content, each with its path.
     """
@@ -386,7 +400,7 @@ def _parts(place: Spelt, *, noted: bool = True) -> list[tuple[Mapping[str, Any],
     return parts
 
 
-def _content(parts: list[Part]) -> str | list[Part]:
+def _simplify_content(parts: list[Part]) -> str | list[Part]:
     """
     *parts* as the content of a message: one plain text is no list.
     """
@@ -402,7 +416,7 @@ def _is_bare(part: Part) -> bool:
     return not part.metadata and part.index is None
 
 
-def _placed(
+def _add_indexes(
     parts: list[Part], calls: list[ToolCall], places: list[int]
 ) -> tuple[list[Part], list[ToolCall]]:
     """
@@ -426,9 +440,9 @@ def _would_join(before: Message, message: Message) -> bool:
     return isinstance(before, ToolMessage) and isinstance(message, ToolMessage)
 
 
-def _noting(message: Message, note: str) -> Message:
+def _add_note(message: Message, note: str) -> Message:
     """
     *message* with one more *note*.
     """
-    notes = {**message.metadata.get(SOURCE, {}), note: True}
-    return message.replace(metadata={**message.metadata, SOURCE: notes})
+    notes = {**notes_of(message.metadata, SOURCE), note: True}
+    return message.replace(metadata=with_notes(SOURCE, notes, message.metadata))

@@ -9,23 +9,18 @@ from typing import Any
 
 import attrs
 
-from conversation_state.adapters._export import (
-    Writing,
-    list_of,
-    map_of,
-    signer_of,
-    written_over,
-)
-from conversation_state.adapters.gemini._words import (
+from conversation_state.adapters._export import PayloadWriter, merge_kept_keys
+from conversation_state.adapters._notes import list_of, map_of, signer_of
+from conversation_state.adapters._wire.media import decode_base64, split_data_url
+from conversation_state.adapters.gemini._fields import (
     SOURCE,
-    Spelt,
-    decoded,
+    CasedObject,
+    cased_key,
     encoded,
     encoding_of,
     is_said,
     media_of,
     mime_of,
-    spelt,
 )
 from conversation_state.parts import (
     FilePart,
@@ -57,7 +52,7 @@ _SLOTS = {"fileData": "fileUri", "inlineData": "data"}
 
 def kind_of(raw: Mapping[str, Any]) -> str:
     """
-    What a part is: the key that says so; "" if none does, or several do.
+    The kind of a part: its data key; "" if it has none, or several.
     """
     found = [key for key in _DATA if is_said(raw, key)]
     if len(found) == 2 and raw.get("text") == "":  # noqa: PLR2004 - it and another
@@ -68,7 +63,7 @@ def kind_of(raw: Mapping[str, Any]) -> str:
 
 def is_plain(raw: Mapping[str, Any]) -> bool:
     """
-    Whether a part says nothing but a text, and perhaps that it is a thought.
+    Whether a part is nothing but a text, perhaps marked as a thought.
     """
     return all(
         key == "text"
@@ -78,7 +73,7 @@ def is_plain(raw: Mapping[str, Any]) -> bool:
     )
 
 
-def read_part(place: Spelt, role: str) -> Part:
+def read_part(place: CasedObject, role: str) -> Part:
     """
     The part at *place*, in a message of *role*; not a call, nor its result.
     """
@@ -104,13 +99,13 @@ def placed(part: Part, at: int) -> Part:
     return attrs.evolve(made, index=at)  # type: ignore[no-any-return]
 
 
-def _read_text(place: Spelt) -> Part:
+def _read_text(place: CasedObject) -> Part:
     text = place.text("text")
     place.keep(frozenset({"text"}))
     return TextPart(text, metadata=place.metadata(SOURCE))
 
 
-def _read_thought(place: Spelt) -> Part:
+def _read_thought(place: CasedObject) -> Part:
     text = place.optional("text")
     if "text" not in place.raw:
         place.notes["without"] = ["text"]
@@ -126,7 +121,7 @@ def _read_thought(place: Spelt) -> Part:
     return ReasoningPart(text, signature, metadata=place.metadata(SOURCE))
 
 
-def _read_media(place: Spelt, kind: str) -> Part | None:
+def _read_media(place: CasedObject, kind: str) -> Part | None:
     """
     Content by value or by its address; None if that can't be read.
     """
@@ -134,7 +129,7 @@ def _read_media(place: Spelt, kind: str) -> Part | None:
     inside = place.inside(key)
     slot = inside.key(_SLOTS[kind])
     text = inside.text(slot) if inside.raw.get(slot) is not None else ""
-    data = decoded(text) if kind == "inlineData" else None
+    data = decode_base64(text, urlsafe=True) if kind == "inlineData" else None
     if not (text if data is None else data):
         place.notes.clear()
         return None
@@ -168,7 +163,7 @@ def _read_media(place: Spelt, kind: str) -> Part | None:
     return made(**fields, metadata=place.metadata(SOURCE))
 
 
-def write_part(write: Writing, part: Part, path: str) -> dict[str, Any] | None:
+def write_part(write: PayloadWriter, part: Part, path: str) -> dict[str, Any] | None:
     """
     What *part* is in a content; None if it has no place there, and is lost.
     """
@@ -181,66 +176,70 @@ def write_part(write: Writing, part: Part, path: str) -> dict[str, Any] | None:
     elif isinstance(part, ReasoningPart):
         raw = _write_thought(write, part, path, notes)
     elif isinstance(part, RefusalPart):
-        write.lose(path, "refusal", "is said as any other text here")
+        write.lose(path, "refusal", "the format has no refusals; it is sent as text")
         raw = {"text": part.text}
     elif isinstance(part, UnknownPart):
         return write.unknown(part.raw, part.source, path, "type")  # type: ignore[no-any-return]
     else:
-        write.lose(path, part.kind, "has no place in a content")
+        write.lose(path, part.kind, "contents can't contain this kind of part")
         return None
 
-    return written_over(map_of(notes, "keys"), raw)
+    return merge_kept_keys(map_of(notes, "keys"), raw)
 
 
 def _write_thought(
-    write: Writing, part: ReasoningPart, path: str, notes: Mapping[str, Any]
+    write: PayloadWriter, part: ReasoningPart, path: str, notes: Mapping[str, Any]
 ) -> dict[str, Any]:
     raw: dict[str, Any] = {"text": part.text, "thought": True}
     if not part.text and "text" in list_of(notes, "without"):
         del raw["text"]
 
     if part.signature and not signer_of(part.metadata, SOURCE):
-        raw[spelt(notes, "thoughtSignature")] = part.signature
+        raw[cased_key(notes, "thoughtSignature")] = part.signature
     elif part.signature:
-        write.lose(path, "signature", "is sent to whom it is from, and nobody else")
+        write.lose(
+            path,
+            "signature",
+            "signatures are sent only to the provider that created them",
+        )
 
     return raw
 
 
 def write_media(
-    write: Writing, part: MediaPart, path: str, notes: Mapping[str, Any]
+    write: PayloadWriter, part: MediaPart, path: str, notes: Mapping[str, Any]
 ) -> dict[str, Any]:
     """
     What *part* is in a content, or in what a function returned.
     """
     data, mime = part.data, mime_of(part)
-    head, comma, body = (part.url or "").partition(";base64,")
-    if comma and head.startswith("data:") and decoded(body):
-        data, mime = decoded(body), part.media_type or head[5:] or mime
+    held = split_data_url(part.url or "", urlsafe=True)
+    if held:
+        data, mime = held[0], part.media_type or held[1] or mime
 
     if media_of(mime) is not type(part):
-        why = f"is taken for what its media type says, {mime or 'which is none'}"
+        why = f"its media type makes it another kind of media: {mime or 'none'}"
         write.lose(path, part.kind, why)
 
     inside: dict[str, Any] = {}
     if mime:
-        inside[spelt(notes, "mimeType")] = mime
+        inside[cased_key(notes, "mimeType")] = mime
 
     if data is None:
         key = "fileData"
-        inside[spelt(notes, "fileUri")] = part.url
+        inside[cased_key(notes, "fileUri")] = part.url
     else:
         key = "inlineData"
         noted: Any = notes.get("text")
-        known = isinstance(noted, str) and decoded(noted) == data
+        known = isinstance(noted, str) and decode_base64(noted, urlsafe=True) == data
         inside["data"] = noted if known else encoded(data, notes.get("base64"))
 
     if isinstance(part, ImagePart) and part.detail:
-        write.lose(path, "detail", "is another provider's word")
+        write.lose(path, "detail", "images have no detail setting in this format")
     elif isinstance(part, FilePart) and part.name:
         if notes.get("named") is True:
-            inside[spelt(notes, "displayName")] = part.name
+            inside[cased_key(notes, "displayName")] = part.name
         else:
-            write.lose(path, "name", "is taken by some of Google's services only")
+            write.lose(path, "name", "only some Google services accept file names")
 
-    return {spelt(notes, key): inside}
+    return {cased_key(notes, key): inside}

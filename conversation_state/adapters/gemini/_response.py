@@ -1,5 +1,5 @@
 """
-What a response tells beside its message.
+The metadata of a response.
 """
 
 from __future__ import annotations
@@ -9,20 +9,25 @@ from itertools import zip_longest
 from math import isfinite
 from typing import Any, NamedTuple
 
-from conversation_state.adapters._reading import Reading, is_list, is_map
+from conversation_state.adapters._reading import (
+    DocumentReader,
+    is_list,
+    is_map,
+    take_text,
+)
+from conversation_state.adapters.gemini._fields import CasedObject, is_said, snake_case
 from conversation_state.adapters.gemini._usage import find_usage, read_usage
-from conversation_state.adapters.gemini._words import Spelt, is_said, snake
 from conversation_state.messages import LogProb, ResponseMeta
 
 __all__ = [
     "CANDIDATE",
     "RESPONSE",
-    "Told",
-    "blocked",
+    "CandidateInfo",
     "is_response",
-    "prefix_of",
+    "read_block_reason",
     "read_logprobs",
     "read_response",
+    "take_id",
 ]
 
 RESPONSE = frozenset(
@@ -47,9 +52,9 @@ CANDIDATE = frozenset(
 _NOTHING = LogProb("", 0.0)
 
 
-class Told(NamedTuple):
+class CandidateInfo(NamedTuple):
     """
-    A message of a response, and what is told about it.
+    A message of a response, and its metadata.
     """
 
     raw: Any
@@ -67,11 +72,13 @@ def is_response(payload: Mapping[str, Any]) -> bool:
     return "candidates" in payload or any(is_said(payload, key) for key in keys)
 
 
-def read_response(read: Reading, payload: Mapping[str, Any]) -> list[Told]:
+def read_response(
+    read: DocumentReader, payload: Mapping[str, Any]
+) -> list[CandidateInfo]:
     """
-    What *payload*, a response, tells.
+    The candidates of *payload*, a response, and their metadata.
     """
-    place = Spelt(read, payload, "$")
+    place = CasedObject(read, payload, "$")
     given = payload.get("candidates")
     if given is not None and not is_list(given):
         place.wrong("candidates", "a list of candidates")
@@ -86,60 +93,66 @@ def read_response(read: Reading, payload: Mapping[str, Any]) -> list[Told]:
             notes["usage"] = left
 
     model = place.optional(place.key("modelVersion"))
-    prefix = prefix_of(notes)
+    response_id = take_id(notes)
+    prefix = response_id or "response"
     candidates: Sequence[Any] = given or ()
     if not candidates:
-        meta = ResponseMeta(blocked(place), usage, None, model)
-        return [Told({}, "$", prefix, meta, {"response": notes})]
+        meta = ResponseMeta(read_block_reason(place), usage, None, model, response_id)
+        return [
+            CandidateInfo({}, "$", prefix, meta, _without_empty({"response": notes}))
+        ]
 
-    told: list[Told] = []
+    results: list[CandidateInfo] = []
     for at, raw in enumerate(candidates):
         path = f"$.candidates[{at}]"
         if not is_map(raw):
             read.wrong(path, raw, "an object")
             continue
 
-        here = Spelt(read, raw, path)
+        here = CasedObject(read, raw, path)
         reason = here.optional(here.key("finishReason"))
         kept = read.rest(raw, CANDIDATE, path)
-        # Where it stands is what its index says, nearly always.
+        # Its index is its position, nearly always.
         if kept.get("index") == at and kept["index"].__class__ is int:
             del kept["index"]
 
         logprobs = read_logprobs(here, kept)
-        meta = ResponseMeta(reason, None if at else usage, logprobs, model)
+        meta = ResponseMeta(reason, None if at else usage, logprobs, model, response_id)
         content = raw.get("content")
-        told.append(
-            Told(
+        results.append(
+            CandidateInfo(
                 {} if content is None else content,
                 f"{path}.content",
                 f"{prefix}_{at}" if at else prefix,
                 meta,
-                {"response": notes, **({"candidate": kept} if kept else {})},
+                _without_empty({"response": notes, "candidate": kept}),
             )
         )
 
-    return told
+    return results
 
 
-def prefix_of(notes: Mapping[str, Any]) -> str:
+def _without_empty(notes: dict[str, Any]) -> dict[str, Any]:
+    return {name: note for name, note in notes.items() if note}
+
+
+def take_id(notes: dict[str, Any]) -> str:
     """
-    What ids that are made up begin with.
+    The id of a response, taken out of its *notes*; "" if missing.
     """
-    name = notes.get("responseId") or notes.get("response_id")
-    return name if isinstance(name, str) else "response"
+    return take_text(notes, "responseId") or take_text(notes, "response_id")
 
 
-def blocked(response: Spelt) -> str:
+def read_block_reason(response: CasedObject) -> str:
     """
     Why the prompt was blocked, "" if it was not.
     """
-    said = response.key("promptFeedback")
-    feedback = response.raw.get(said)
+    name = response.key("promptFeedback")
+    feedback = response.raw.get(name)
     if not is_map(feedback):
         return ""
 
-    place = Spelt(response.reading, feedback, f"{response.path}.{said}")
+    place = CasedObject(response.reading, feedback, f"{response.path}.{name}")
     for key in ("blockReason", "block_reason"):
         if feedback.get(key) is not None:
             return place.text(key)
@@ -147,9 +160,11 @@ def blocked(response: Spelt) -> str:
     return ""
 
 
-def read_logprobs(candidate: Spelt, kept: dict[str, Any]) -> tuple[LogProb, ...] | None:
+def read_logprobs(
+    candidate: CasedObject, kept: dict[str, Any]
+) -> tuple[LogProb, ...] | None:
     """
-    How likely the tokens were; the original goes into *kept* if it tells more.
+    How likely the tokens were; the original goes into *kept* if it has more.
     """
     key = candidate.key("logprobsResult")
     given = candidate.raw.get(key)
@@ -158,18 +173,20 @@ def read_logprobs(candidate: Spelt, kept: dict[str, Any]) -> tuple[LogProb, ...]
 
     problems = candidate.reading.count
     place = candidate.inside(key)
-    chosen = _list(place, "chosenCandidates")
-    tops = _list(place, "topCandidates")
-    told: list[LogProb] = []
+    chosen = _get_list(place, "chosenCandidates")
+    tops = _get_list(place, "topCandidates")
+    results: list[LogProb] = []
     likeliest: Any
     for at, (one, top) in enumerate(zip_longest(chosen, tops)):
         path = f"{place.path}.chosenCandidates[{at}]"
         likeliest = ()
         if is_map(top):
-            here = Spelt(candidate.reading, top, f"{place.path}.topCandidates[{at}]")
+            here = CasedObject(
+                candidate.reading, top, f"{place.path}.topCandidates[{at}]"
+            )
             likeliest = [
-                _logprob(candidate.reading, other, f"{here.path}.candidates[{i}]")
-                for i, other in enumerate(_list(here, "candidates"))
+                _read_logprob(candidate.reading, other, f"{here.path}.candidates[{i}]")
+                for i, other in enumerate(_get_list(here, "candidates"))
             ]
         elif top is not None:
             candidate.reading.wrong(
@@ -177,17 +194,17 @@ def read_logprobs(candidate: Spelt, kept: dict[str, Any]) -> tuple[LogProb, ...]
             )
 
         if at < len(chosen):
-            found = _logprob(candidate.reading, one, path)
-            told.append(LogProb(found.token, found.logprob, None, tuple(likeliest)))
+            found = _read_logprob(candidate.reading, one, path)
+            results.append(LogProb(found.token, found.logprob, None, tuple(likeliest)))
 
     if candidate.reading.count == problems:
         kept[key] = candidate.reading.json(given, place.path)
 
-    return tuple(told)
+    return tuple(results)
 
 
-def _list(place: Spelt, name: str) -> Sequence[Any]:
-    for key in dict.fromkeys((name, snake(name))):
+def _get_list(place: CasedObject, name: str) -> Sequence[Any]:
+    for key in dict.fromkeys((name, snake_case(name))):
         found = place.raw.get(key)
         if is_list(found):
             return found
@@ -198,12 +215,12 @@ def _list(place: Spelt, name: str) -> Sequence[Any]:
     return ()
 
 
-def _logprob(read: Reading, raw: Any, path: str) -> LogProb:
+def _read_logprob(read: DocumentReader, raw: Any, path: str) -> LogProb:
     if not is_map(raw):
         read.wrong(path, raw, "an object")
         return _NOTHING
 
-    place = Spelt(read, raw, path)
+    place = CasedObject(read, raw, path)
     # What is 0, or empty, is left out by some of Google's servers.
     token = place.text("token") if raw.get("token") is not None else ""
     for key in ("logProbability", "log_probability"):

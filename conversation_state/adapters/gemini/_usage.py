@@ -1,5 +1,5 @@
 """
-What a response cost, in Gemini's counts.
+Usage in Gemini's responses.
 """
 
 from __future__ import annotations
@@ -7,9 +7,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from conversation_state.adapters._counting import is_count, usage_in
-from conversation_state.adapters._reading import Reading, is_list, is_map, mended
-from conversation_state.adapters.gemini._words import snake
+from conversation_state.adapters._reading import DocumentReader, is_list, is_map, mended
+from conversation_state.adapters._usage import is_count, usage_in
+from conversation_state.adapters.gemini._fields import snake_case
 from conversation_state.errors import InvalidUsageError
 from conversation_state.usage import (
     CompletionTokensDetails,
@@ -45,7 +45,7 @@ def load_usage(payload: Any) -> Usage | None:
     """
     What *payload*, a response, an event of a stream or a usage block, cost.
 
-    None if it does not say. The prompt is ``promptTokenCount``, of which
+    None if it has no usage. The prompt is ``promptTokenCount``, of which
     ``cachedContentTokenCount`` is a part, and ``toolUsePromptTokenCount``: what
     Google's own tools found was read, too, and is also in `Usage.extra`, as
     ``tool_use_prompt_tokens``. The completion is ``candidatesTokenCount`` and
@@ -74,23 +74,23 @@ def load_usage(payload: Any) -> Usage | None:
 
 def find_usage(payload: Mapping[str, Any]) -> tuple[Any, str]:
     """
-    What in *payload* says what it cost, None if nothing; and where it is.
+    The usage block in *payload*, None if there is none; and its path.
     """
     for key in ("usageMetadata", "usage_metadata"):
         if payload.get(key) is not None:
             return payload[key], f"$.{key}"
 
-    if any(isinstance(key, str) and snake(key) in _COUNTS for key in payload):
+    if any(isinstance(key, str) and snake_case(key) in _COUNTS for key in payload):
         return payload, "$"
 
     return None, "$"
 
 
 def read_usage(
-    read: Reading, block: Any, path: str
+    read: DocumentReader, block: Any, path: str
 ) -> tuple[Usage | None, dict[str, Any]]:
     """
-    The usage in *block*, None if there was a problem; and what else it says.
+    The usage in *block*, None if there was a problem; and what else it has.
     """
     if not is_map(block):
         read.wrong(path, block, "an object")
@@ -101,7 +101,7 @@ def read_usage(
     extra: dict[str, int] = {}
     left: dict[str, Any] = {}
     for key, value in block.items():
-        name = snake(mended(key)) if isinstance(key, str) else ""
+        name = snake_case(mended(key)) if isinstance(key, str) else ""
         if name in _DETAILS:
             _add_details(read, value, f"{path}.{key}", _DETAILS[name], extra)
         elif name in _COUNTS:
@@ -116,13 +116,13 @@ def read_usage(
 
     usage = None
     if read.count == problems:
-        usage = _usage(read, counts, extra, path)
+        usage = _make_usage(read, counts, extra, path)
 
     return usage, read.rest(left, frozenset(), path)
 
 
 def _add_details(
-    read: Reading, value: Any, path: str, of: str, extra: dict[str, int]
+    read: DocumentReader, value: Any, path: str, of: str, extra: dict[str, int]
 ) -> None:
     """
     Add the counts of a breakdown, a list, to *extra*, by categories.
@@ -156,8 +156,8 @@ def _add_details(
                 read.wrong(f"{here}.{key}", count, "an integer from 0 to 2**63 - 1")
 
 
-def _usage(
-    read: Reading, counts: dict[str, int], extra: dict[str, int], path: str
+def _make_usage(
+    read: DocumentReader, counts: dict[str, int], extra: dict[str, int], path: str
 ) -> Usage | None:
     prompt = counts.get("prompt_token_count", 0)
     tools = counts.get("tool_use_prompt_token_count", 0)
@@ -167,21 +167,21 @@ def _usage(
 
     # What the total does not count again is in another count already.
     ways = ((tools, thoughts), (0, thoughts), (tools, 0), (0, 0))
-    told = [way for way in ways if total == prompt + written + sum(way)]
-    more = told[0] if told else ways[0]
+    matching = [way for way in ways if total == prompt + written + sum(way)]
+    more = matching[0] if matching else ways[0]
     prompt, written = prompt + more[0], written + more[1]
     if tools:
         extra["tool_use_prompt_tokens"] = tools
 
-    heard = extra.pop("prompt_audio_tokens", 0)
-    heard += extra.get("tool_use_prompt_audio_tokens", 0) if more[0] else 0
+    audio_tokens = extra.pop("prompt_audio_tokens", 0)
+    audio_tokens += extra.get("tool_use_prompt_audio_tokens", 0) if more[0] else 0
     try:
         return Usage(
             prompt,
             written,
             total,
             PromptTokensDetails(
-                audio_tokens=heard,
+                audio_tokens=audio_tokens,
                 cached_tokens=counts.get("cached_content_token_count", 0),
             ),
             CompletionTokensDetails(

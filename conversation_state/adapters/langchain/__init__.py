@@ -6,19 +6,20 @@ LangChain: message histories in a store (extra ``langchain``).
     history.messages                          # LangChain's, equal to those
     history.state                             # the same as a state of ours
 
-    model.invoke(history.trimmed(trimmer))    # what the model gets to see
+    model.invoke(history.trimmed(trimmer))    # the view for the model
 
-`load` makes messages of ours of LangChain's, and `dump` gives those again:
-equal, and of the same class. `conversation_state.adapters._langchain` tells
-what becomes of what, and which notes are left under ``langchain``. `trimmed`
-does for any list of messages what LangChain's ``trim_messages`` does, in the
-steps of `conversation_state.trimming`.
+`load` makes our messages of LangChain's, and `dump` restores those: equal, and
+of the same class. `conversation_state.adapters._langchain` documents the
+conversion and its notes. `trimmed` does for any list of messages what
+LangChain's ``trim_messages`` does, with the steps of
+`conversation_state.trimming`.
 
-The module is imported without LangChain; what it is needed for says so.
+The module can be imported without LangChain; functions that need it raise
+`MissingExtraError`.
 
 Source:
-    LangChain's ``BaseChatMessageHistory``, which is for those who keep
-    messages, and only they; graphs have checkpoints (`langgraph`).
+    LangChain's ``BaseChatMessageHistory``, which is for programs that keep
+    messages themselves; graphs have checkpoints (`langgraph`).
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ __all__ = ["Export", "Lost", "StoreChatMessageHistory", "dump", "load", "trimmed
 
 
 def __getattr__(name: str) -> Any:
-    # LangChain's class is a base of it, so it is made when it is asked for.
+    # A subclass of LangChain's class: imported on first use.
     if name != "StoreChatMessageHistory":
         msg = f"module {__name__!r} has no attribute {name!r}"
         raise AttributeError(msg)

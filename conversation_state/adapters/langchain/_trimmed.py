@@ -1,5 +1,5 @@
 """
-What a model gets to see of LangChain's messages.
+Views of LangChain's messages for a model.
 """
 
 from __future__ import annotations
@@ -7,64 +7,51 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
-from conversation_state.adapters._langchain import dump_message, weighed
+from conversation_state.adapters._host import check_trimmer
+from conversation_state.adapters._langchain import dump_message, load_for_view
 from conversation_state.trimming import TrimContext, Trimmer
 
 if TYPE_CHECKING:
     from langchain_core.messages import BaseMessage
 
-__all__ = ["checked_trimmer", "shown", "trimmed"]
-
-
-def checked_trimmer(trimmer: object) -> Trimmer:
-    """
-    *trimmer* if it is one.
-    """
-    if not isinstance(trimmer, Trimmer):
-        msg = (
-            f"{trimmer!r:.80} is no Trimmer; make one of a budget and steps, as in "
-            "Trimmer(TokenBudget(context_window=8_000), fit())"
-        )
-        raise TypeError(msg)
-
-    return trimmer
+__all__ = ["dump_view", "trimmed"]
 
 
 def trimmed(messages: Iterable[BaseMessage], trimmer: Trimmer) -> list[BaseMessage]:
     """
-    What *trimmer* leaves of LangChain's *messages*.
+    The *trimmer*'s view of LangChain's *messages*.
 
-    Those it leaves as they are, are the very objects given, whatever their
-    class is and whatever stands beside what they say. In place of
-    LangChain's ``trim_messages``; a step of a chain it becomes by
-    ``RunnableLambda(lambda messages: trimmed(messages, trimmer))``.
+    Unchanged messages are the objects that were passed, of any class. A trimmer
+    without steps repairs, too: a call without a result is answered by an error,
+    and hides no messages before it. Replaces LangChain's ``trim_messages``; in a
+    chain, use ``RunnableLambda(lambda messages: trimmed(messages, trimmer))``.
 
     Raises:
         DecodeError:
-            If one of them is no message of LangChain's.
+            If one of them is not a message of LangChain's.
 
         BudgetExceededError, InvalidTranscriptError:
-            As the trimmer's steps say.
+            As the trimmer's steps raise them.
 
     >>> from conversation_state.counting import TokenBudget
     >>> from langchain_core.messages import AIMessage, HumanMessage
-    >>> talk = [HumanMessage("Hello there, my friend!"), AIMessage("Hi.")]
-    >>> [m.text for m in trimmed([*talk, HumanMessage("Bye.")], Trimmer(
+    >>> chat = [HumanMessage("Hello there, my friend!"), AIMessage("Hi.")]
+    >>> [m.text for m in trimmed([*chat, HumanMessage("Bye.")], Trimmer(
     ...     TokenBudget(context_window=3)))]
     ['Hi.', 'Bye.']
     """
-    given = list(messages)
-    ours = [weighed(message) for message in given]
-    view = checked_trimmer(trimmer)(ours)
+    original = list(messages)
+    ours = [load_for_view(message) for message in original]
+    view = check_trimmer(trimmer, "trimmer")(ours)
     return [
-        given[element.seq]
+        original[element.seq]
         if element.message is ours[element.seq]
         else dump_message(element.message)
         for element in view.elements
     ]
 
 
-def shown(view: TrimContext) -> list[Any]:
+def dump_view(view: TrimContext) -> list[Any]:
     """
     The messages of *view*, as LangChain's.
     """

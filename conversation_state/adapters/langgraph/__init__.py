@@ -4,19 +4,19 @@ LangGraph's checkpoints on a store of ours.
     saver = ConversationStateSaver(store)       # or .from_url("sqlite:///t.db")
     graph = builder.compile(checkpointer=saver)
     graph.invoke(..., {"configurable": {"thread_id": "1"}})
-    talk = store.load(saver.name("1"))          # and whoever's dump(talk)
+    state = store.load(saver.name("1"))         # for any adapter's dump
 
-What was said, in whatever channels hold lists of LangChain's messages, is kept
-as shared structure: a turn writes what is new in it, a fork writes nothing of
-its past. All else is kept as bytes of the saver's serde. `StateChannel` is a
-key of a graph's state that holds one of our states.
+Lists of LangChain's messages, in any channel, are kept as shared structure: a
+turn writes its new messages, a fork writes nothing of its past. Other values
+are kept as bytes of the saver's serde. `StateChannel` is a key of a graph's
+state that holds one of our states.
 
-What lives here: the checkpointer (`_saver`), checkpoints as records
-(`_stored`, `_values`) and in which order they are looked for (`_keys`,
-`_threads`); lists of messages as logs (`_conversations`, `_templates`); how
-they are written (`_putting`) and let go of (`_letting_go`); and the channel
-(`_channel`). What does not: what messages say (`adapters._langchain`), and
-where records are kept (`store`).
+What is here: the checkpointer (`_sync_saver`, and `_saver` with its async
+twins), how it puts (`_put_checkpoint`), lists (`_listing`) and prunes
+(`_pruning`) checkpoints; checkpoints as records (`_checkpoints`, `_values`),
+their keys (`_keys`) and the layers of a thread (`_threads`); lists of messages
+as logs (`_conversations`, `_snapshots`); and the channel (`_channel`). What is
+not: the conversion of messages (`adapters._langchain`), and records (`store`).
 """
 
 from __future__ import annotations
@@ -45,9 +45,9 @@ __all__ = [
     "load",
 ]
 
-# Subclasses of LangGraph's: made when they are asked for, so that this can be
-# imported where LangGraph is not installed.
-_WHERE = {
+# Subclasses of LangGraph's classes: imported on first use, so that this package
+# can be imported where LangGraph is not installed.
+_MODULES = {
     "ConversationStateSaver": "_saver",
     "StateChannel": "_channel",
     "add_to_state": "_channel",
@@ -55,12 +55,12 @@ _WHERE = {
 
 
 def __getattr__(name: str) -> Any:
-    if name not in _WHERE:
+    if name not in _MODULES:
         msg = f"module {__name__!r} has no attribute {name!r}"
         raise AttributeError(msg)
 
     try:
-        module = import_module(f"{__name__}.{_WHERE[name]}")
+        module = import_module(f"{__name__}.{_MODULES[name]}")
     except ModuleNotFoundError as error:
         if (error.name or "").partition(".")[0] not in {"langchain_core", "langgraph"}:
             raise

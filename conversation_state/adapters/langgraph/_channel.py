@@ -21,18 +21,18 @@ __all__ = ["StateChannel", "add_to_state"]
 
 def add_to_state(state: Aggregator, update: Any) -> Aggregator:
     """
-    *state* with what a node gave: the reducer of `StateChannel`.
+    *state* with the *update* that a node returned: the reducer of `StateChannel`.
 
     Args:
-        state: What was said so far.
+        state: The state so far.
 
-        update: A state that grew from it, of which what is new is joined; a
-            `Turn`; a message of ours or of LangChain's; a `Usage`; None; or a
-            list of these, in order.
+        update: A state that continues it, which is joined; a `Turn`; a message
+            of ours or of LangChain's; a `Usage`; None; or a list of these, in
+            order.
 
     Raises:
         TypeError:
-            If it is something else.
+            If *update* is anything else.
     """
     match update:
         case None:
@@ -40,17 +40,17 @@ def add_to_state(state: Aggregator, update: Any) -> Aggregator:
         case Aggregator() | Turn():
             return state.join(update)
         case Message():
-            return state.add(update)
+            return state.add_response(update)
         case Usage():
             return state.add_usage(update)
         case RemoveMessage():
             msg = (
-                "nothing is removed from a state; return a fork of an earlier one "
-                "with Overwrite, or trim what the model gets to see"
+                "update: messages can't be removed from a state; return a fork of "
+                "an earlier state with Overwrite, or trim the model's view"
             )
             raise TypeError(msg)
         case BaseMessage():
-            return state.add(load_message(update))
+            return state.add_response(load_message(update))
         case str() | bytes() | dict():
             pass
         case Iterable():
@@ -60,8 +60,8 @@ def add_to_state(state: Aggregator, update: Any) -> Aggregator:
             return state
 
     msg = (
-        "a node gives a state messages of ours or of LangChain's, a Usage, an "
-        f"Aggregator that grew from it, or a list of these; got a "
+        "update: expected messages of ours or of LangChain's, a Usage, an "
+        "Aggregator that continues the state, or a list of these; got a "
         f"{type(update).__name__}: {update!r:.80}"
     )
     raise TypeError(msg)
@@ -69,11 +69,11 @@ def add_to_state(state: Aggregator, update: Any) -> Aggregator:
 
 class StateChannel(BinaryOperatorAggregate[Aggregator]):
     """
-    Holds an `Aggregator`, to which nodes add: ``talk: Annotated[Aggregator,
-    StateChannel]``.
+    Holds an `Aggregator`, to which nodes add: ``conversation:
+    Annotated[Aggregator, StateChannel]``.
 
-    Nodes that ran side by side are joined in LangGraph's order of them, each
-    entry once. Empty until somebody adds; `Overwrite` replaces it.
+    Updates of parallel nodes are joined in LangGraph's order, each entry once.
+    Empty until the first update; `Overwrite` replaces the state.
     """
 
     __slots__ = ()
@@ -91,7 +91,7 @@ class StateChannel(BinaryOperatorAggregate[Aggregator]):
             if not values:
                 return False
 
-            # A state that is given to nothing stays the one it is.
+            # The first state is kept as it is, with its identity.
             first = values[0]
             is_state = isinstance(first, Aggregator)
             self.value = first if is_state else Aggregator.new()

@@ -4,31 +4,38 @@ Lists of messages as logs of entries, which share what they have in common.
 
 from __future__ import annotations
 
-from collections import OrderedDict, defaultdict
-from collections.abc import Mapping, Sequence
-from threading import Lock
-from typing import Any, NamedTuple, Self, TypeAlias
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from types import MappingProxyType
+from typing import Any, NamedTuple, Self, TypeAlias, TypeVar
 
 from langchain_core.messages import BaseMessage
 from langgraph.checkpoint.serde.base import SerializerProtocol
 
 from conversation_state._persistent import Log
+from conversation_state.adapters._host import bill_entries
 from conversation_state.adapters._langchain import dump_message
-from conversation_state.adapters.langgraph._templates import Template, converted
+from conversation_state.adapters.langgraph._snapshots import (
+    MessageSnapshot,
+    convert_message,
+)
 from conversation_state.aggregator import Aggregator, Entry
-from conversation_state.store._records import Hold, Reader
+from conversation_state.store.records import Hold, Reader
 
-__all__ = ["Conversation", "Conversations", "are_messages", "state_of"]
+__all__ = ["Conversation", "ConversationCache", "is_message_list", "next_state"]
 
-# How much of what was said last in a thread is looked through for it.
-_TOLD = 16
+# How many of a thread's newest messages are remembered by their ids.
+_RECENT = 16
 
-Told: TypeAlias = tuple[Entry, Template]
+KnownMessage: TypeAlias = tuple[Entry, MessageSnapshot]
+
+K = TypeVar("K")
+V = TypeVar("V")
 
 
-def are_messages(value: object) -> bool:
+def is_message_list(value: object) -> bool:
     """
-    Whether *value* is a list of LangChain's messages, of which there are some.
+    Whether *value* is a non-empty list of LangChain's messages.
     """
     return (
         type(value) is list
@@ -42,184 +49,200 @@ class Conversation(NamedTuple):
     A list of messages.
 
     Attributes:
-        entries: Them as ours, with their identities.
+        entries: The messages as ours, with their identities.
 
-        templates: Them as LangChain's, one for each entry.
+        snapshots: The messages as LangChain's, one for each entry.
     """
 
     entries: Log[Entry] = Log()
-    templates: Log[Template] = Log()
+    snapshots: Log[MessageSnapshot] = Log()
 
     def messages(self) -> list[BaseMessage]:
         """
-        New messages, that nobody else holds. O(n).
+        The messages as new objects. O(n).
         """
-        return [template.message() for template in self.templates]
+        return [snapshot.new_message() for snapshot in self.snapshots]
 
-    def become(
+    def recent_by_id(self) -> dict[str, KnownMessage]:
+        """
+        The newest messages, by the ids of LangChain's messages.
+        """
+        start = max(0, len(self.entries) - _RECENT)
+        last = zip(self.entries[start:], self.snapshots[start:], strict=True)
+        return {t.id: (e, t) for e, t in last if t.id}
+
+    def update_to(
         self,
         messages: Sequence[BaseMessage],
-        others: Mapping[str, Told],
+        others: Mapping[str, KnownMessage],
         serde: SerializerProtocol,
     ) -> Self | None:
         """
-        What *messages* are, sharing with this all that they begin with in
-        common, and the identities of what is there unchanged, or among *others*
-        by their ids; None if one of them can't be said.
+        The conversation of *messages*, which shares its beginning with this one,
+        and reuses the identities of messages that are unchanged here or among
+        *others*, by their ids; None if a message can't be converted.
 
-        Looks at every message; converts those that are new.
+        Compares every message; converts the new ones.
         """
         common = 0
-        for template, message in zip(self.templates, messages, strict=False):
-            if not template.is_of(message):
+        for snapshot, message in zip(self.snapshots, messages, strict=False):
+            if not snapshot.matches(message):
                 break
 
             common += 1
 
         entries = self.entries.take(common)
-        templates = self.templates.take(common)
-        left = _by_id(self.entries[common:], self.templates[common:])
+        snapshots = self.snapshots.take(common)
+        left = _group_by_id(self.entries[common:], self.snapshots[common:])
         for message in messages[common:]:
-            told = next((t for t in left[message.id] if t[1].is_of(message)), None)
-            if told is not None:
-                left[message.id].remove(told)
+            same = next(
+                (one for one in left[message.id] if one[1].matches(message)), None
+            )
+            if same is not None:
+                left[message.id].remove(same)
             else:
-                told = others.get(message.id or "")
-                if told is None or not told[1].is_of(message) or told[0] in entries:
-                    made = converted(message, serde)
-                    if made is None:
+                same = others.get(message.id or "")
+                if same is None or not same[1].matches(message) or same[0] in entries:
+                    converted = convert_message(message, serde)
+                    if converted is None:
                         return None
 
-                    # Made by a state, which gives entries their identities.
-                    (entry,) = Aggregator.new(messages=[made[0]]).entries
-                    told = entry, made[1]
+                    # A state gives the entry its identity.
+                    (entry,) = Aggregator.new(messages=[converted[0]]).entries
+                    same = entry, converted[1]
 
-            entries, templates = entries.append(told[0]), templates.append(told[1])
+            entries, snapshots = entries.append(same[0]), snapshots.append(same[1])
 
-        return type(self)(entries, templates)
+        return type(self)(entries, snapshots)
 
 
-def _by_id(entries: Log[Entry], templates: Log[Template]) -> dict[Any, list[Told]]:
-    found: dict[Any, list[Told]] = defaultdict(list)
-    for entry, template in zip(entries, templates, strict=True):
-        found[template.id].append((entry, template))
+def _group_by_id(
+    entries: Log[Entry], snapshots: Log[MessageSnapshot]
+) -> dict[Any, list[KnownMessage]]:
+    found: dict[Any, list[KnownMessage]] = defaultdict(list)
+    for entry, snapshot in zip(entries, snapshots, strict=True):
+        found[snapshot.id].append((entry, snapshot))
 
     return found
 
 
-class Conversations:
+class ConversationCache:
     """
-    Those read or written last, so that the next ones share with them.
+    The conversations read or written last, so that the next ones share with
+    them.
 
-    Known by the digest of their messages; what was erased since, by others
-    too, is not given.
+    Keyed by the digest of their messages. Emptied when anything was erased
+    from the store since, so that erased messages are never returned.
     """
 
-    def __init__(self, kept: int = 64) -> None:
-        self._kept = kept
-        self._seen = 0
-        self._known: OrderedDict[bytes, Conversation] = OrderedDict()
-        self._told: OrderedDict[str, dict[str, Told]] = OrderedDict()
-        self._lock = Lock()
+    def __init__(self, max_size: int = 64) -> None:
+        self._max_size = max_size
+        self._memory = _CacheContents()
 
-    def held(self, rows: Reader, hold: Hold) -> Conversation:
+    def load_hold(self, rows: Reader, hold: Hold) -> Conversation:
         """
-        The conversation that a record holds on to.
+        The conversation that a record refers to.
         """
-        with self._lock:
-            self._forget_changed(rows)
-            known = self._known.get(hold.digest)
-            if known is not None:
-                self._known.move_to_end(hold.digest)
-                return known
+        known = self._read_memory(rows).known
+        found = known.get(hold.digest)
+        if found is None:
+            found = _extend_nearest(known.values(), rows.entries(hold))
 
-            others = list(self._known.values())
-
-        found = self._near(others, rows.entries(hold))
         self.remember(rows, hold, found)
         return found
 
-    def of(self, rows: Reader, entries: Log[Entry]) -> Conversation:
+    def from_entries(self, rows: Reader, entries: Log[Entry]) -> Conversation:
         """
         The conversation of *entries*.
         """
-        with self._lock:
-            self._forget_changed(rows)
-            others = list(self._known.values())
+        return _extend_nearest(self._read_memory(rows).known.values(), entries)
 
-        return self._near(others, entries)
-
-    @staticmethod
-    def _near(others: list[Conversation], entries: Log[Entry]) -> Conversation:
-        nearest, common = Conversation(), 0
-        for other in others:
-            shares = entries.common_prefix(other.entries)
-            if shares > common:
-                nearest, common = other, shares
-
-        new = [Template(dump_message(m)) for _, m in entries.iterate(common)]
-        return Conversation(entries, nearest.templates.take(common).extend(new))
-
-    def remember(self, rows: Reader, hold: Hold, known: Conversation) -> None:
+    def remember(self, rows: Reader, hold: Hold, conversation: Conversation) -> None:
         """
-        Remember what a record holds on to.
+        Remember the *conversation* that a record refers to.
         """
-        with self._lock:
-            self._forget_changed(rows)
-            if rows.seen == self._seen:
-                self._known[hold.digest] = known
-                self._known.move_to_end(hold.digest)
-                if len(self._known) > self._kept:
-                    self._known.popitem(last=False)
+        memory = self._read_memory(rows)
+        if rows.seen == memory.seen:
+            known = _with_newest(
+                memory.known, hold.digest, conversation, self._max_size
+            )
+            self._memory = memory._replace(known=known)
 
-    def told(self, rows: Reader, thread: str) -> Mapping[str, Told]:
+    def recent_messages(self, rows: Reader, thread: str) -> Mapping[str, KnownMessage]:
         """
-        What was said last in a thread, by its ids, in whatever of its graphs:
-        one inside of another hands on what it was given, and what it said.
+        The newest messages of a thread, by their ids, of all its graphs: a
+        subgraph returns messages that it was given beside its own.
         """
-        with self._lock:
-            self._forget_changed(rows)
-            return dict(self._told.get(thread, {}))
+        return self._read_memory(rows).recent.get(thread, {})
 
-    def tell(self, rows: Reader, thread: str, known: Conversation) -> None:
+    def remember_recent(
+        self, rows: Reader, thread: str, conversation: Conversation
+    ) -> None:
         """
-        Remember what was said last.
+        Remember the newest messages of a *thread*.
         """
-        with self._lock:
-            if rows.seen == self._seen:
-                start = max(0, len(known.entries) - _TOLD)
-                last = zip(known.entries[start:], known.templates[start:], strict=True)
-                told = self._told.pop(thread, {}) | {
-                    t.id: (e, t) for e, t in last if t.id
-                }
-                while len(told) > _TOLD:
-                    del told[next(iter(told))]
+        memory = self._memory
+        if rows.seen == memory.seen:
+            recent = {**memory.recent.get(thread, {}), **conversation.recent_by_id()}
+            while len(recent) > _RECENT:
+                del recent[next(iter(recent))]
 
-                self._told[thread] = told
-                if len(self._told) > self._kept:
-                    self._told.popitem(last=False)
+            threads = _with_newest(memory.recent, thread, recent, self._max_size)
+            self._memory = memory._replace(recent=threads)
 
-    def _forget_changed(self, rows: Reader) -> None:
-        if rows.seen > self._seen:
-            self._known.clear()
-            self._told.clear()
-            self._seen = rows.seen
+    def _read_memory(self, rows: Reader) -> _CacheContents:
+        memory = self._memory
+        if rows.seen > memory.seen:
+            self._memory = memory = _CacheContents(rows.seen)
+
+        return memory
 
 
-def state_of(before: Aggregator | None, entries: Log[Entry]) -> Aggregator:
+def _extend_nearest(
+    others: Iterable[Conversation], entries: Log[Entry]
+) -> Conversation:
     """
-    A state of *entries*, and the next one of the conversation that was *before*.
+    The conversation of *entries*, with the snapshots of the one among *others*
+    that shares the longest beginning with it.
     """
-    if before is None:
-        before = Aggregator.new()
+    nearest, common = Conversation(), 0
+    for other in others:
+        shares = entries.common_prefix(other.entries)
+        if shares > common:
+            nearest, common = other, shares
 
-    ledger = before.ledger
-    return Aggregator.rebuild_from_logs(
-        id=before.id,
-        parent_id=before.parent_id,
-        root_id=before.root_id,
-        init_len=min(before.init_len, len(entries)),
-        init_ledger_len=before.init_ledger_len,
-        entries=entries,
-        ledger=ledger,
-    )
+    new = [MessageSnapshot(dump_message(m)) for _, m in entries.iterate(common)]
+    return Conversation(entries, nearest.snapshots.take(common).extend(new))
+
+
+class _CacheContents(NamedTuple):
+    """
+    The contents of the cache, as of one count of changes to the store.
+
+    Never changed, but replaced: so it needs no lock, which an interrupt could
+    leave held. What another thread adds at the same moment may be lost.
+    """
+
+    seen: int = 0
+    known: Mapping[bytes, Conversation] = MappingProxyType({})
+    recent: Mapping[str, Mapping[str, KnownMessage]] = MappingProxyType({})
+
+
+def _with_newest(items: Mapping[K, V], key: K, value: V, most: int) -> dict[K, V]:
+    """
+    *items* with *key* as the newest one, at most *most* of them.
+    """
+    with_newest = {each: items[each] for each in items if each != key}
+    with_newest[key] = value
+    for oldest in list(with_newest)[: max(len(with_newest) - most, 0)]:
+        del with_newest[oldest]
+
+    return with_newest
+
+
+def next_state(before: Aggregator | None, entries: Log[Entry]) -> Aggregator:
+    """
+    The state after *before* that has these *entries*: with the ledger of
+    *before*, and the usage of the responses that are new.
+    """
+    return bill_entries(Aggregator.new() if before is None else before, entries)

@@ -1,6 +1,6 @@
 """
-Keys of records, and how what is in them is put together; and the names of the
-store that conversations have.
+Keys of records, the packing of their contents, and the names under which the
+store has conversations.
 """
 
 from __future__ import annotations
@@ -16,7 +16,9 @@ __all__ = [
     "checkpoint_key",
     "checkpoints_of",
     "copies_key",
-    "id_in",
+    "decode_text",
+    "encode_text",
+    "id_part_of",
     "layer_key",
     "name_of",
     "names_of",
@@ -28,115 +30,129 @@ __all__ = [
     "writes_of",
 ]
 
-# All records of ours begin with this, and then say what they are: threads, how
-# many have a layer in common, and what is in a layer.
+# All records of this host begin with this, then with their kind: threads, how
+# many threads share a layer, and the contents of layers.
 _HOST = b"lg."
 THREADS = _HOST + b"t"
 COPIES = _HOST + b"n"
 _LAYERS = _HOST + b"d"
 
-# A part ends so; a byte of 0 in it has another one after it.
+# The end of a part; a byte of 0 inside of a part is followed by 255.
 _END = b"\0\1"
-# No server's index takes keys of any length.
-_LONGEST = 200
+# A server's index takes keys of limited length only.
+_MAX_PART = 200
 _DIGEST_SIZE = 16
 _LAYER_SIZE = 4
 
 
-def _part(text: str) -> bytes:
+def encode_text(text: str) -> bytes:
     """
-    *text* as a part of a key: none begins another, and they are in its order,
-    as far as the first 200 bytes tell it.
+    *text* as UTF-8, surrogates included.
     """
-    data = text.encode("utf-8", "surrogatepass")
-    if len(data) > _LONGEST:
+    return text.encode("utf-8", "surrogatepass")
+
+
+def decode_text(data: bytes) -> str:
+    """
+    The text that `encode_text` encoded.
+    """
+    return data.decode("utf-8", "surrogatepass")
+
+
+def _encode_part(text: str) -> bytes:
+    """
+    *text* as a part of a key: no part is a prefix of another, and parts sort as
+    their texts do, up to 200 bytes.
+    """
+    data = encode_text(text)
+    if len(data) > _MAX_PART:
         digest = blake2b(data, digest_size=_DIGEST_SIZE).digest()
-        data = data[: _LONGEST - _DIGEST_SIZE] + b"\xff" + digest
+        data = data[: _MAX_PART - _DIGEST_SIZE] + b"\xff" + digest
 
     return data.replace(b"\0", b"\0\xff") + _END
 
 
-def _id(text: str) -> bytes:
+def _encode_id(text: str) -> bytes:
     """
-    An id as a part of a key: half as long if it is a UUID, and in no order.
+    An id as a part of a key: half as long if it is a UUID, and not sorted.
     """
     try:
         uuid = UUID(text)
     except ValueError:
-        return b"\2" + _part(text)
+        return b"\2" + _encode_part(text)
 
-    return b"\1" + uuid.bytes if str(uuid) == text else b"\2" + _part(text)
+    return b"\1" + uuid.bytes if str(uuid) == text else b"\2" + _encode_part(text)
 
 
 def thread_key(thread: str) -> bytes:
     """
-    Where it is told which layers a thread is of.
+    The key of the record that lists the layers of a thread.
     """
-    return THREADS + _part(thread)
+    return THREADS + _encode_part(thread)
 
 
 def copies_key(layer: int) -> bytes:
     """
-    Where it is told how many threads have a layer, if it is not one.
+    The key of the record that counts the threads of a layer, if it is not one.
     """
     return COPIES + layer.to_bytes(_LAYER_SIZE)
 
 
 def layer_key(layer: int) -> bytes:
     """
-    What all keys in a layer begin with.
+    The prefix of all keys in a layer.
     """
     return _LAYERS + layer.to_bytes(_LAYER_SIZE)
 
 
 # In a layer: checkpoints in their order, values of channels by the checkpoint
-# that brought them, and writes.
+# that set them, and writes.
 
 
 def checkpoints_of(namespace: str | None) -> bytes:
     """
-    What the keys of all checkpoints begin with, of one namespace or of all.
+    The prefix of the keys of all checkpoints, of one namespace or of all.
     """
-    return b"c" if namespace is None else b"c" + _part(namespace)
+    return b"c" if namespace is None else b"c" + _encode_part(namespace)
 
 
 def checkpoint_key(namespace: str, id: str) -> bytes:
     """
     The key of a checkpoint.
     """
-    return checkpoints_of(namespace) + _part(id)
+    return checkpoints_of(namespace) + _encode_part(id)
 
 
-def id_in(key: bytes) -> bytes:
+def id_part_of(key: bytes) -> bytes:
     """
-    What tells the id in the key of a checkpoint, and has its order.
+    The part of a checkpoint's key that stands for its id, and sorts as ids do.
     """
-    # The end of a part is nowhere in one.
+    # The end mark can't occur inside of a part.
     return key.split(_END, 1)[1]
 
 
 def value_key(namespace: str, channel: str, id: str) -> bytes:
     """
-    The key of the value that a channel got in the checkpoint *id*.
+    The key of the value to which checkpoint *id* set a channel.
     """
-    return b"v" + _part(namespace) + _part(channel) + _id(id)
+    return b"v" + _encode_part(namespace) + _encode_part(channel) + _encode_id(id)
 
 
 def writes_of(namespace: str, id: str) -> bytes:
     """
-    What the keys of all writes after a checkpoint begin with.
+    The prefix of the keys of all writes after a checkpoint.
     """
-    return b"w" + _part(namespace) + _id(id)
+    return b"w" + _encode_part(namespace) + _encode_id(id)
 
 
 def write_key(namespace: str, id: str, task: str, index: int) -> bytes:
     """
     The key of a write. Some have an *index* below 0.
     """
-    return writes_of(namespace, id) + _id(task) + (index + 2**31).to_bytes(4)
+    return writes_of(namespace, id) + _encode_id(task) + (index + 2**31).to_bytes(4)
 
 
-# The bit of a length's byte that says there is more of it.
+# The bit of a length's byte that means another byte follows.
 _MORE = 0x80
 
 
@@ -159,7 +175,7 @@ def pack(*parts: bytes) -> bytes:
 
 def unpack(packed: bytes) -> Iterator[bytes]:
     """
-    The parts that `pack` was given.
+    The parts that `pack` put together.
     """
     at = 0
     while at < len(packed):
@@ -176,37 +192,34 @@ def unpack(packed: bytes) -> Iterator[bytes]:
         at += size
 
 
-# Names in the store: what stands between the slashes has none in it.
+# Names in the store: the texts between slashes have no slash in them.
 
-_UNSAID = re.compile("[%/\0-\x1f\x7f\ud800-\udfff]")
-_ROOM = 120
+_UNSAFE = re.compile("[%/\0-\x1f\x7f\ud800-\udfff]")
+_MAX_QUOTED = 120
 
 
-def _said(text: str) -> str:
-    quoted = _UNSAID.sub(
-        lambda found: "".join(
-            [f"%{byte:02X}" for byte in found[0].encode("utf-8", "surrogatepass")]
-        ),
+def _quote_name(text: str) -> str:
+    quoted = _UNSAFE.sub(
+        lambda found: "".join([f"%{byte:02X}" for byte in encode_text(found[0])]),
         text,
     )
-    if len(quoted) <= _ROOM:
+    if len(quoted) <= _MAX_QUOTED:
         return quoted
 
-    data = text.encode("utf-8", "surrogatepass")
-    digest = blake2b(data, digest_size=_DIGEST_SIZE).hexdigest()
-    return f"{quoted[: _ROOM - len(digest) - 1]}~{digest}"
+    digest = blake2b(encode_text(text), digest_size=_DIGEST_SIZE).hexdigest()
+    return f"{quoted[: _MAX_QUOTED - len(digest) - 1]}~{digest}"
 
 
 def names_of(thread: str) -> str:
     """
-    What the names of all conversations of a thread begin with.
+    The prefix of the names of all conversations of a thread.
     """
-    return f"langgraph/{_said(thread)}/"
+    return f"langgraph/{_quote_name(thread)}/"
 
 
 def name_of(thread: str, channel: str, namespace: str) -> str:
     """
-    The name that what was said in a channel of a thread is saved under.
+    The name under which the conversation in a channel of a thread is saved.
     """
-    inner = f"{_said(namespace)}/" if namespace else ""
-    return f"{names_of(thread)}{inner}{_said(channel)}"
+    inner = f"{_quote_name(namespace)}/" if namespace else ""
+    return f"{names_of(thread)}{inner}{_quote_name(channel)}"

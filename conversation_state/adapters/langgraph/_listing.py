@@ -1,5 +1,5 @@
 """
-Listing checkpoints: the newest first, some of them read at a time.
+Listing checkpoints: the newest first, a page at a time.
 """
 
 from __future__ import annotations
@@ -10,56 +10,53 @@ from typing import Any, NamedTuple, Self
 from langchain_core.runnables import RunnableConfig
 from langgraph.checkpoint.base import CheckpointTuple
 
-from conversation_state.adapters.langgraph import _letting_go
+from conversation_state.adapters.langgraph import _pruning
+from conversation_state.adapters.langgraph._checkpoints import CheckpointReader
 from conversation_state.adapters.langgraph._keys import (
     checkpoint_key,
     checkpoints_of,
-    id_in,
+    id_part_of,
 )
-from conversation_state.adapters.langgraph._stored import Sources
 from conversation_state.adapters.langgraph._threads import Thread
 from conversation_state.store import Store
-from conversation_state.store._records import Reader, reading
+from conversation_state.store.records import Reader, reading
 
-__all__ = ["Asked", "named", "pages", "said_in"]
+__all__ = ["CheckpointQuery", "configurable_of", "list_pages", "parse_config"]
 
-# How many checkpoints are read at once.
+# How many checkpoints a page has.
 _PAGE = 20
 
 
-def said_in(config: RunnableConfig) -> dict[str, Any]:
+def configurable_of(config: RunnableConfig) -> dict[str, Any]:
     """
-    What a config says to whom it concerns.
+    The configurable values of a config.
     """
     return config.get("configurable", {})
 
 
-def named(config: RunnableConfig) -> tuple[str, str, str | None]:
+def parse_config(config: RunnableConfig) -> tuple[str, str, str | None]:
     """
     The thread, the namespace and the checkpoint that a config names.
 
     Raises:
         ValueError:
-            If it names no thread.
+            If it has no thread.
     """
-    said = said_in(config)
-    if "thread_id" not in said:
-        msg = (
-            "the config names no thread; give it one: "
-            '{"configurable": {"thread_id": "1"}}'
-        )
+    values = configurable_of(config)
+    if "thread_id" not in values:
+        msg = 'config: missing thread_id; expected {"configurable": {"thread_id": "1"}}'
         raise ValueError(msg)
 
     return (
-        str(said["thread_id"]),
-        said.get("checkpoint_ns") or "",
-        said.get("checkpoint_id") or None,
+        str(values["thread_id"]),
+        values.get("checkpoint_ns") or "",
+        values.get("checkpoint_id") or None,
     )
 
 
-class Asked(NamedTuple):
+class CheckpointQuery(NamedTuple):
     """
-    Which checkpoints are asked for; None stands for any.
+    Which checkpoints to list; None stands for any.
     """
 
     thread: str | None
@@ -76,36 +73,36 @@ class Asked(NamedTuple):
         metadata: dict[str, Any] | None,
     ) -> Self:
         """
-        What LangGraph asks for.
+        The query of LangGraph's arguments.
         """
         thread = namespace = id = None
         if config is not None:
-            thread, _, id = named(config)
-            namespace = said_in(config).get("checkpoint_ns")
+            thread, _, id = parse_config(config)
+            namespace = configurable_of(config).get("checkpoint_ns")
 
-        end = said_in(before).get("checkpoint_id") if before else None
+        end = configurable_of(before).get("checkpoint_id") if before else None
         return cls(thread, namespace, id, end, metadata or {})
 
 
-def pages(
+def list_pages(
     store: Store,
-    asked: Asked,
-    sources: Callable[[Reader, str], Sources],
+    query: CheckpointQuery,
+    read_thread: Callable[[Reader, str], CheckpointReader],
     limit: int | None,
 ) -> Iterator[Sequence[CheckpointTuple]]:
     """
-    Those that are asked for, at most *limit*.
+    The checkpoints of a *query*, at most *limit*, in pages.
     """
-    if asked.thread is not None:
-        threads = [asked.thread]
+    if query.thread is not None:
+        threads = [query.thread]
     else:
         with reading(store) as rows:
-            threads = _letting_go.threads(rows)
+            threads = _pruning.list_threads(rows)
 
     left = limit
     for thread in threads:
         with reading(store) as rows:
-            keys = _keys(Thread(rows, thread), asked)
+            keys = _checkpoint_keys(Thread(rows, thread), query)
 
         for at in range(0, len(keys), _PAGE):
             if left is not None and left <= 0:
@@ -113,7 +110,7 @@ def pages(
 
             with reading(store) as rows:
                 some = keys[at : at + _PAGE]
-                page = _page(sources(rows, thread), some, asked.metadata, left)
+                page = _read_page(read_thread(rows, thread), some, query.metadata, left)
 
             if left is not None:
                 left -= len(page)
@@ -121,24 +118,24 @@ def pages(
             yield page
 
 
-def _keys(thread: Thread, asked: Asked) -> list[bytes]:
+def _checkpoint_keys(thread: Thread, query: CheckpointQuery) -> list[bytes]:
     """
     The keys of a thread's checkpoints, the newest first.
     """
-    keys = thread.keys(checkpoints_of(asked.namespace))
-    if asked.before is not None:
-        end = id_in(checkpoint_key("", asked.before))
-        keys = [key for key in keys if id_in(key) < end]
+    keys = thread.keys(checkpoints_of(query.namespace))
+    if query.before is not None:
+        end = id_part_of(checkpoint_key("", query.before))
+        keys = [key for key in keys if id_part_of(key) < end]
 
-    if asked.id is not None:
-        own = id_in(checkpoint_key("", asked.id))
-        keys = [key for key in keys if id_in(key) == own]
+    if query.id is not None:
+        own = id_part_of(checkpoint_key("", query.id))
+        keys = [key for key in keys if id_part_of(key) == own]
 
-    return sorted(keys, key=id_in, reverse=True)
+    return sorted(keys, key=id_part_of, reverse=True)
 
 
-def _page(
-    sources: Sources,
+def _read_page(
+    reader: CheckpointReader,
     keys: Sequence[bytes],
     metadata: dict[str, Any],
     limit: int | None,
@@ -148,15 +145,15 @@ def _page(
         if limit is not None and len(found) >= limit:
             break
 
-        stored = sources.stored(key)
+        stored = reader.stored(key)
         if stored is None:
-            continue  # somebody let go of it meanwhile
+            continue  # deleted meanwhile
 
         if metadata:
-            said = sources.metadata(stored)
-            if any(said.get(name) != value for name, value in metadata.items()):
+            actual = reader.metadata(stored)
+            if any(actual.get(name) != value for name, value in metadata.items()):
                 continue
 
-        found.append(sources.tuple(stored))
+        found.append(reader.tuple(stored))
 
     return found

@@ -1,13 +1,11 @@
 """
-The checkpointer: LangGraph's verbs over records and states of a store.
+The checkpointer, with the async twins of its methods.
 """
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import AsyncIterator, Mapping, Sequence
-from functools import partial
-from typing import Any, Self
+from typing import Any
 
 from langchain_core.runnables import RunnableConfig
 from langgraph.checkpoint.base import (
@@ -18,51 +16,46 @@ from langgraph.checkpoint.base import (
     DeltaChannelHistory,
 )
 
-from conversation_state.adapters.langgraph._verbs import Verbs
+from conversation_state.adapters._host import run_in_thread
+from conversation_state.adapters.langgraph._sync_saver import SyncSaver
 
 __all__ = ["ConversationStateSaver"]
 
 
-class ConversationStateSaver(Verbs):
+class ConversationStateSaver(SyncSaver):
     """
     A checkpointer for LangGraph on an open store, for threads and event loops.
 
-    Lists of LangChain's messages, in whatever channel, are kept as shared
-    structure: a turn writes what is new in it, every checkpoint stays
-    restorable, a fork writes nothing of its past, and `name` tells what
-    ``store.load`` gives the conversation for. A list that would not come back
-    equal, and all else, is bytes of *serde*, each value once.
+    Lists of LangChain's messages, in any channel, are kept as shared structure:
+    a turn writes its new messages, every checkpoint stays restorable, a fork
+    writes nothing of its past, and ``store.load(saver.name(...))`` returns the
+    conversation. A list that would not come back equal, and every other value,
+    is kept as bytes of *serde*, each value once.
 
-    Of two runs that go on from the newest checkpoint at once the second gets a
-    `StaleThreadError`, and nobody is passed over. A config that names a
-    ``checkpoint_id`` makes a fork, as ever.
+    Of two concurrent runs that continue the newest checkpoint, the second raises
+    `StaleThreadError`; no checkpoint is lost. A config with a ``checkpoint_id``
+    makes a fork, as in LangGraph's own checkpointers.
 
     Args:
         store: An open store, which stays the caller's to close.
 
-        serde: LangGraph's serializer; what it encrypts is kept as its bytes,
-            messages too.
+        serde: LangGraph's serializer; if it encrypts, messages are kept as its
+            bytes, too.
 
-        allow_siblings: Put a checkpoint also where somebody else has put one
-            since the run began, as LangGraph's own checkpointers do: the last
-            one is the thread's then, and the other's turn is beside it.
+        allow_siblings: Put a checkpoint also where another one was put since
+            the run began, as LangGraph's own checkpointers do: the last one is
+            the newest of the thread, and the other's turn is beside it.
 
     Raises:
         TypeError:
-            If *store* is none.
+            If *store* is not an open store.
     """
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(self, *_error: object) -> None:
-        await asyncio.to_thread(self.close)
 
     async def aget_tuple(self, config: RunnableConfig) -> CheckpointTuple | None:
         """
         The async twin of `get_tuple`.
         """
-        return await asyncio.to_thread(self.get_tuple, config)
+        return await run_in_thread(self.get_tuple, config)
 
     async def alist(
         self,
@@ -75,8 +68,8 @@ class ConversationStateSaver(Verbs):
         """
         The async twin of `list`.
         """
-        pages = self._pages(config, filter, before, limit)
-        while (page := await asyncio.to_thread(next, pages, None)) is not None:
+        pages = self._list_pages(config, filter, before, limit)
+        while (page := await run_in_thread(next, pages, None)) is not None:
             for each in page:
                 yield each
 
@@ -86,8 +79,9 @@ class ConversationStateSaver(Verbs):
         """
         The async twin of `get_delta_channel_history`.
         """
-        get = partial(self.get_delta_channel_history, config=config, channels=channels)
-        return await asyncio.to_thread(get)
+        return await run_in_thread(
+            self.get_delta_channel_history, config=config, channels=channels
+        )
 
     async def aput(
         self,
@@ -99,8 +93,7 @@ class ConversationStateSaver(Verbs):
         """
         The async twin of `put`.
         """
-        put = partial(self.put, config, checkpoint, metadata, new_versions)
-        return await asyncio.to_thread(put)
+        return await run_in_thread(self.put, config, checkpoint, metadata, new_versions)
 
     async def aput_writes(
         self,
@@ -112,27 +105,25 @@ class ConversationStateSaver(Verbs):
         """
         The async twin of `put_writes`.
         """
-        put = partial(self.put_writes, config, writes, task_id, task_path)
-        await asyncio.to_thread(put)
+        await run_in_thread(self.put_writes, config, writes, task_id, task_path)
 
     async def adelete_thread(self, thread_id: str) -> None:
         """
         The async twin of `delete_thread`.
         """
-        await asyncio.to_thread(self.delete_thread, thread_id)
+        await run_in_thread(self.delete_thread, thread_id)
 
     async def adelete_for_runs(self, run_ids: Sequence[str]) -> None:
         """
         The async twin of `delete_for_runs`.
         """
-        await asyncio.to_thread(self.delete_for_runs, run_ids)
+        await run_in_thread(self.delete_for_runs, run_ids)
 
     async def acopy_thread(self, source_thread_id: str, target_thread_id: str) -> None:
         """
         The async twin of `copy_thread`.
         """
-        copy = partial(self.copy_thread, source_thread_id, target_thread_id)
-        await asyncio.to_thread(copy)
+        await run_in_thread(self.copy_thread, source_thread_id, target_thread_id)
 
     async def aprune(
         self, thread_ids: Sequence[str], *, strategy: str = "keep_latest"
@@ -140,4 +131,4 @@ class ConversationStateSaver(Verbs):
         """
         The async twin of `prune`.
         """
-        await asyncio.to_thread(partial(self.prune, thread_ids, strategy=strategy))
+        await run_in_thread(self.prune, thread_ids, strategy=strategy)

@@ -1,31 +1,32 @@
 """
-Threads: which records are a thread's, also where threads were copied.
+Threads: the records of a thread, which copies of threads share.
 
-A thread is a list of layers. It writes into the first of them, which is its
-own, and sees what is in the others as far as no layer before says otherwise.
-A copy is a new first layer over those of the original, which gets one, too:
-so what both know from before is there once.
+A thread is a list of layers. It writes to the first one, which is its own; a
+record in one layer hides those of the same key in later layers. A copy has a
+new first layer over those of the original, which gets a new one, too: so the
+records of both are stored once.
 """
 
 from __future__ import annotations
 
 from conversation_state.adapters.langgraph._keys import (
     copies_key,
+    encode_text,
     layer_key,
     pack,
     thread_key,
     unpack,
 )
-from conversation_state.store._records import Hold, Reader, Record, Writer, after
+from conversation_state.store.records import Hold, Reader, Record, Writer, after
 
-__all__ = ["OwnThread", "Thread"]
+__all__ = ["Thread", "WritableThread"]
 
 _SIZE = 4
 
 
 class Thread:
     """
-    What there is of a thread, as it was at one moment.
+    The records of a thread, as of one moment.
 
     Attributes:
         id: Its id.
@@ -59,7 +60,7 @@ class Thread:
     ) -> list[bytes]:
         """
         The keys that begin with *prefix*, the last one first: at most *limit*,
-        and only those before another one, if that is asked for.
+        and those less than *before* only.
         """
         found: set[bytes] = set()
         for layer in self.layers:
@@ -84,9 +85,9 @@ class Thread:
         return [found[key] for key in sorted(found)]
 
 
-class OwnThread(Thread):
+class WritableThread(Thread):
     """
-    The same where it can be changed.
+    A thread that can be changed.
     """
 
     rows: Writer
@@ -96,58 +97,58 @@ class OwnThread(Thread):
 
     def put(self, key: bytes, value: bytes, hold: Hold | None = None) -> None:
         """
-        Write a record, in place of what is there.
+        Write a record, which replaces the one of its key.
         """
-        self.rows.put(self._own() + key, value, hold)
+        self.rows.put(self._own_prefix() + key, value, hold)
 
     def add(self, key: bytes, value: bytes, hold: Hold | None = None) -> None:
         """
         Write a record under a key that is free.
         """
-        self.rows.add(self._own() + key, value, hold)
+        self.rows.add(self._own_prefix() + key, value, hold)
 
     def remove(self, key: bytes) -> None:
         """
         Remove a record from a thread that has one layer.
         """
-        whole = self._own() + key
+        whole = self._own_prefix() + key
         self.rows.remove(whole, whole + b"\0")
 
-    def _own(self) -> bytes:
+    def _own_prefix(self) -> bytes:
         if not self.layers:
-            self._set((self.rows.new_number(),))
+            self._set_layers((self.rows.new_number(),))
 
         return layer_key(self.layers[0])
 
-    def _set(self, layers: tuple[int, ...]) -> None:
+    def _set_layers(self, layers: tuple[int, ...]) -> None:
         self.layers = layers
-        told = b"".join([layer.to_bytes(_SIZE) for layer in layers])
-        id = self.id.encode("utf-8", "surrogatepass")
-        self.rows.put(thread_key(self.id), pack(id, told))
+        packed = b"".join([layer.to_bytes(_SIZE) for layer in layers])
+        self.rows.put(thread_key(self.id), pack(encode_text(self.id), packed))
 
-    def copy(self, id: str) -> OwnThread:
+    def copy(self, id: str) -> WritableThread:
         """
-        A thread that is what this one is, and shares it. A row for each layer.
+        A copy of this thread that shares its records. Writes a row for each
+        layer.
         """
         rows = self.rows
         shared = self.layers
         own = layer_key(shared[0])
         if len(shared) > 1 and not rows.keys(own, after(own), limit=1):
-            # Nothing was written since it was copied the last time.
+            # Nothing was written since the last copy.
             shared = shared[1:]
         else:
-            self._set((rows.new_number(), *shared))
+            self._set_layers((rows.new_number(), *shared))
 
         for layer in shared:
-            self._count(layer, 1)
+            self._add_references(layer, 1)
 
-        made = OwnThread(rows, id)
-        made._set((rows.new_number(), *shared))
+        made = WritableThread(rows, id)
+        made._set_layers((rows.new_number(), *shared))
         return made
 
     def flatten(self, keep: list[Record]) -> None:
         """
-        Let go of all layers but one of its own, with the records to *keep*.
+        Replace all layers by one of its own, with the records to *keep*.
         """
         shared = self.layers
         new = self.rows.new_number()
@@ -155,27 +156,27 @@ class OwnThread(Thread):
             key = record.key[len(layer_key(0)) :]
             self.rows.add(layer_key(new) + key, record.value, record.hold)
 
-        self._set((new,))
-        self._release(shared)
+        self._set_layers((new,))
+        self._release_layers(shared)
 
     def delete(self) -> None:
         """
-        Let go of all of it that no copy has.
+        Delete the thread, and all records that no copy shares.
         """
         key = thread_key(self.id)
         self.rows.remove(key, key + b"\0")
-        self._release(self.layers)
+        self._release_layers(self.layers)
         self.layers = ()
 
-    def _release(self, layers: tuple[int, ...]) -> None:
+    def _release_layers(self, layers: tuple[int, ...]) -> None:
         for layer in layers:
-            if not self._count(layer, -1):
+            if not self._add_references(layer, -1):
                 low = layer_key(layer)
                 self.rows.remove(low, after(low))
 
-    def _count(self, layer: int, more: int) -> int:
+    def _add_references(self, layer: int, more: int) -> int:
         """
-        How many threads have a layer, when so many more do.
+        Count *more* threads that have a layer; how many have it then.
         """
         key = copies_key(layer)
         record = self.rows.get(key)

@@ -7,13 +7,13 @@ Chat Completions: OpenAI's older format, which most others speak, too.
     message = concat(load_chunks(events))
 
 Plain JSON values on both sides; no SDK is needed. What is loaded and dumped
-again is the same JSON value, key for key. Where our model has no word for
-something, `load` leaves a note in the metadata of the message, part or call,
-under ``openai_chat``, and `dump` reads it:
+again is the same JSON value, key for key. Where our model has no field for
+something, `load` leaves a note with the message, part or call (see
+`conversation_state.adapters._notes`), which `dump` reads:
 
 keys
     Keys no field of ours holds: unknown ones (``annotations``, ``prefix``,
-    ``cache_control``), and those that say nothing (``"refusal": null``).
+    ``cache_control``), and those that are empty (``"refusal": null``).
 
 without
     Keys that were missing where `dump` would write them: ``content``, a
@@ -24,7 +24,7 @@ role
 
 made_id
     The id that was made up for a call, or for its result, that had none. It
-    is left out again, unless somebody gave it another one.
+    is left out again, unless it was changed.
 
 under
     The key that a part, or a call, stood under, beside the content or the
@@ -41,14 +41,14 @@ mended
     stands there now, and `dump` lists it as lost.
 
 response, choice
-    What a response told that `ResponseMeta` has no field for. Never sent.
+    What a response has that `ResponseMeta` has no field for. Never sent.
 
-What a message says by now goes before what was noted: a note on what has been
+The current content of a message goes before its notes: a note on what has been
 changed since does nothing. Not quite what was loaded is sent back of one
 thing: of audio that the provider made, which it takes by its id.
 
-What is not said in this format's own words is listed in `Export.lost`, see
-`dump`. Three things come back from a round trip in other words, and are not
+What this format can't represent is listed in `Export.lost`, see
+`dump`. Three things come back from a round trip in another form, and are not
 lost: bytes instead of a ``data:`` url, an id for a call that had none, and the
 usual name of an audio format (``audio/mpeg``).
 

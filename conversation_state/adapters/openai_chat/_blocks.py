@@ -7,23 +7,22 @@ from __future__ import annotations
 from typing import Any
 
 from conversation_state.adapters._export import (
-    Writing,
-    list_of,
-    map_of,
-    notes_of,
-    written_over,
+    PayloadWriter,
+    cannot_contain,
+    merge_kept_keys,
 )
+from conversation_state.adapters._notes import list_of, map_of, notes_of, with_notes
 from conversation_state.adapters._openai import (
     SLOTS,
     Content,
     content_of,
-    heard,
     text_of,
+    with_audio_format,
     written_format,
     written_text,
 )
-from conversation_state.adapters._reading import Place, is_list, is_map
-from conversation_state.adapters.openai_chat._words import (
+from conversation_state.adapters._reading import ObjectReader, is_list, is_map
+from conversation_state.adapters.openai_chat._constants import (
     MEDIA,
     NATURAL,
     SOURCE,
@@ -48,9 +47,9 @@ _REFUSAL = frozenset({"refusal", "type"})
 _THINKING = frozenset({"signature", "thinking", "type"})
 
 
-def read_content(place: Place, role: str) -> str | list[Part]:
+def read_content(place: ObjectReader, role: str) -> str | list[Part]:
     """
-    What a message of *role* says: a text, "" if there is no content, or parts.
+    The content of a message of *role*: a text, "" if it is missing, or parts.
     """
     content = place.raw.get("content")
     if isinstance(content, str):
@@ -63,6 +62,10 @@ def read_content(place: Place, role: str) -> str | list[Part]:
         place.wrong("content", "a text, a list of parts or null")
         return ""
 
+    # The provider refuses it, so only what was loaded so is sent so.
+    if not content:
+        place.notes["list"] = True
+
     parts: list[Part] = []
     for at, raw in enumerate(content):
         path = f"{place.path}.content[{at}]"
@@ -71,20 +74,20 @@ def read_content(place: Place, role: str) -> str | list[Part]:
         elif raw.get("type") == "text" and len(raw) == len(_TEXT):
             parts.append(TextPart(place.reading.text(raw, "text", path)))
         elif not isinstance(raw.get("type"), str):
-            Place(place.reading, raw, path).wrong("type", "a text")
+            ObjectReader(place.reading, raw, path).wrong("type", "a text")
         else:
-            parts.append(_part(Place(place.reading, raw, path), role))
+            parts.append(_read_part(ObjectReader(place.reading, raw, path), role))
 
     # Alone, a refusal is usually beside the content, and so `dump` puts it.
     if len(parts) == 1 and isinstance(parts[0], RefusalPart) and parts[0].text:
-        notes = {**parts[0].metadata.get(SOURCE, {}), "block": "refusal"}
-        metadata: Any = {SOURCE: notes}
+        notes = {**notes_of(parts[0].metadata, SOURCE), "block": "refusal"}
+        metadata = with_notes(SOURCE, notes)
         return [RefusalPart(parts[0].text, metadata=metadata)]
 
     return parts
 
 
-def _part(block: Place, role: str) -> Part:
+def _read_part(block: ObjectReader, role: str) -> Part:
     kind: str = block.raw["type"]
     part: Part | None = None
     if kind == "text":
@@ -92,13 +95,13 @@ def _part(block: Place, role: str) -> Part:
         block.keep(_TEXT)
         part = TextPart(text, metadata=block.metadata(SOURCE))
     elif kind in MEDIA:
-        part = _media(block, kind, role)
+        part = _read_media_block(block, kind, role)
     elif kind == "refusal" and role == "assistant":
         text = block.text("refusal")
         block.keep(_REFUSAL)
         part = RefusalPart(text, metadata=block.metadata(SOURCE))
     elif kind == "thinking" and role == "assistant":
-        part = _thinking(block)
+        part = _read_thinking(block)
 
     if part is None:
         return UnknownPart(block.reading.json(block.raw, block.path), source=SOURCE)
@@ -106,7 +109,7 @@ def _part(block: Place, role: str) -> Part:
     return part
 
 
-def _thinking(block: Place) -> Part | None:
+def _read_thinking(block: ObjectReader) -> Part | None:
     """
     Mistral's thoughts, a list of texts whose lengths are noted; None if they
     are more than texts.
@@ -134,13 +137,13 @@ def _is_plain_text(piece: Any) -> bool:
     )
 
 
-def _media(block: Place, kind: str, role: str) -> Part | None:
+def _read_media_block(block: ObjectReader, kind: str, role: str) -> Part | None:
     """
     A block of a *kind* that holds media; None for a file that is with the
     provider, and for content that can't be read.
     """
-    inside = Place(block.reading, {}, f"{block.path}.{kind}")
-    text, word = _media_words(block, inside, kind)
+    inside = ObjectReader(block.reading, {}, f"{block.path}.{kind}")
+    text, word = _read_media_fields(block, inside, kind)
     content = content_of(text, kind)
     if content is None:
         return None
@@ -161,7 +164,7 @@ def _media(block: Place, kind: str, role: str) -> Part | None:
         block.notes["block"] = kind
 
     if kind == "input_audio":
-        content = heard(content, word, block.notes)
+        content = with_audio_format(content, word, block.notes)
         word = ""
 
     fields = dict(zip(Content._fields, content, strict=True))
@@ -171,7 +174,9 @@ def _media(block: Place, kind: str, role: str) -> Part | None:
     return MEDIA[kind](**fields, metadata=block.metadata(SOURCE))
 
 
-def _media_words(block: Place, inside: Place, kind: str) -> tuple[str, str]:
+def _read_media_fields(
+    block: ObjectReader, inside: ObjectReader, kind: str
+) -> tuple[str, str]:
     """
     The content of a *block* as it is written, "" if there is none, and the
     word beside it. What else there is goes into the keys of *inside*.
@@ -199,11 +204,11 @@ def _media_words(block: Place, inside: Place, kind: str) -> tuple[str, str]:
 
 
 def write_part(
-    write: Writing, part: Part, path: str, role: str
+    write: PayloadWriter, part: Part, path: str, role: str
 ) -> dict[str, Any] | None:
     """
-    The block that *part* is in a message of *role*; None if there is none, and
-    it is lost.
+    The block that *part* is in a message of *role*; None if the format has
+    none, and the part is lost.
     """
     notes = write.notes(part, path)
     block: dict[str, Any] | None = None
@@ -218,9 +223,11 @@ def write_part(
     elif isinstance(part, ReasoningPart) and "thinking" in notes:
         block = _write_thinking(part, list_of(notes, "thinking"))
     else:
-        write.lose(path, part.kind, "goes back only in the dialect it came in")
+        write.lose(
+            path, part.kind, "can only be sent back in the dialect it was loaded from"
+        )
 
-    return block and written_over(map_of(notes, "keys"), block)
+    return block and merge_kept_keys(map_of(notes, "keys"), block)
 
 
 def _write_thinking(part: ReasoningPart, lengths: tuple[Any, ...]) -> dict[str, Any]:
@@ -244,7 +251,7 @@ def _write_thinking(part: ReasoningPart, lengths: tuple[Any, ...]) -> dict[str, 
 
 
 def _write_media(
-    write: Writing, part: MediaPart, path: str, role: str
+    write: PayloadWriter, part: MediaPart, path: str, role: str
 ) -> dict[str, Any] | None:
     notes = notes_of(part.metadata, SOURCE)
     kind: Any = notes.get("block")
@@ -252,33 +259,33 @@ def _write_media(
         kind = block_of(part.kind, Content(part.url, part.data, part.media_type), role)
 
     if not kind:
-        known = part.kind in NATURAL[role]
-        how = "by its content, not by url" if known else "nowhere"
-        write.lose(path, part.kind, f"a message of role {role} takes it {how}")
+        why = cannot_contain(role, part.kind)
+        by_url = part.kind in NATURAL[role]
+        write.lose(path, part.kind, f"{why} by URL" if by_url else why)
         return None
 
     text, media_type = written_text(part, kind, notes)
-    told = {SLOTS.get(kind, "url"): text}
-    block: dict[str, Any] = {"type": kind, kind: told}
+    body = {SLOTS.get(kind, "url"): text}
+    block: dict[str, Any] = {"type": kind, kind: body}
     typed = media_type == part.media_type
     if kind == "input_audio":
         word = written_format(part, notes)
         if word and not (typed and "format" in list_of(notes, "without")):
-            told["format"] = word
+            body["format"] = word
             typed = True
 
     if not typed:
-        write.lose(path, "media_type", f"has no place in {kind}")
+        write.lose(path, "media_type", f"{kind} has no field for it")
 
     if isinstance(part, ImagePart) and part.detail:
-        told["detail"] = part.detail
+        body["detail"] = part.detail
     elif isinstance(part, FilePart) and part.name:
         if kind == "document_url":
             block["document_name"] = part.name
         else:
-            told["filename"] = part.name
+            body["filename"] = part.name
 
-    if notes.get("plain") is True and len(told) == 1:
+    if notes.get("plain") is True and len(body) == 1:
         block[kind] = text
 
     return block

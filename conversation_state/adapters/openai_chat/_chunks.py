@@ -4,26 +4,36 @@ From a stream of Chat Completions to chunks.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterable, AsyncIterator, Iterable, Iterator
+from collections.abc import AsyncIterable, AsyncIterator, Iterable, Iterator, Mapping
 from typing import Any
 
 from conversation_state._persistent import EMPTY_MAP
-from conversation_state.adapters._reading import Place, Reading, is_list, is_map, mended
+from conversation_state.adapters._notes import with_notes
+from conversation_state.adapters._reading import (
+    DocumentReader,
+    ObjectReader,
+    describe_failure,
+    is_list,
+    is_map,
+    take_text,
+)
 from conversation_state.adapters._streaming import (
-    Cut,
-    News,
-    Shell,
+    ALONE,
+    ChangeFilter,
+    EventTemplate,
+    IndexedLists,
+    SurrogateBuffer,
     achunks_of,
     add_to,
     checked_choice,
     chunks_of,
 )
 from conversation_state.adapters.openai_chat._blocks import read_content
-from conversation_state.adapters.openai_chat._called import Calls
+from conversation_state.adapters.openai_chat._constants import REASONING_KEYS, SOURCE
 from conversation_state.adapters.openai_chat._response import read_logprobs
-from conversation_state.adapters.openai_chat._sound import Sound
+from conversation_state.adapters.openai_chat._stream_audio import AudioAssembler
+from conversation_state.adapters.openai_chat._stream_calls import CallAssembler
 from conversation_state.adapters.openai_chat._usage import find_usage, read_usage
-from conversation_state.adapters.openai_chat._words import REASONING_KEYS, SOURCE
 from conversation_state.errors import ProviderStreamError
 from conversation_state.messages import AssistantMessage, ResponseMeta
 from conversation_state.parts import (
@@ -39,8 +49,14 @@ __all__ = ["aload_chunks", "load_chunks"]
 # `obfuscation` is padding against those who measure the length of messages.
 _RESPONSE = frozenset({"choices", "error", "model", "obfuscation", "object", "usage"})
 _CHOICE = frozenset({"delta", "error", "finish_reason", "index", "logprobs", "usage"})
-# Groq says with every piece in which `channel` it is, and refuses messages that
-# say so.
+# Lists whose items come in pieces, and which texts in them do: tools that Groq
+# ran, and OpenRouter's details of reasoning.
+_INDEXED = {
+    "executed_tools": frozenset[str](),
+    "reasoning_details": frozenset({"summary", "text"}),
+}
+# Groq sends the `channel` with every piece, and rejects messages that
+# have it.
 _DELTA = frozenset(
     {
         "audio",
@@ -51,9 +67,28 @@ _DELTA = frozenset(
         "role",
         "tool_calls",
         *REASONING_KEYS,
+        *_INDEXED,
     }
 )
 _TEXTS = ("content", "refusal", *REASONING_KEYS)
+
+# What OpenAI's SDK (`client.chat.completions.stream`) gives: each chunk, with
+# the whole answer so far, and what it derives from it.
+_WRAPPER = "chunk"
+_DERIVED = frozenset(
+    {
+        "content.delta",
+        "content.done",
+        "logprobs.content.delta",
+        "logprobs.content.done",
+        "logprobs.refusal.delta",
+        "logprobs.refusal.done",
+        "refusal.delta",
+        "refusal.done",
+        "tool_calls.function.arguments.delta",
+        "tool_calls.function.arguments.done",
+    }
+)
 
 
 def load_chunks(
@@ -62,11 +97,11 @@ def load_chunks(
     """
     The chunks that the *events* of a stream bring, as they come; `concat` them.
 
-    Together they say what `load` says of the whole response, but for what is
+    Together they hold what `load` returns for the whole response, but for what is
     only noise: nulls, the padding called ``obfuscation``. Lazy: an event is
     read when its chunk is asked for.
 
-    The last chunk has what was told of the response as a whole: the reason to
+    The last chunk has the metadata of the whole response: the reason to
     finish, the latest usage, the model, and notes. A stream that breaks off
     ends with ``interrupted``, also if *events* raise, or if this function
     does.
@@ -77,13 +112,15 @@ def load_chunks(
 
     Args:
         events: The data of the server-sent events, as plain JSON values. The
-            ``[DONE]`` at the end may be left out.
+            ``[DONE]`` at the end may be left out. Or what the SDK's
+            ``client.chat.completions.stream()`` gives, each event with
+            ``.model_dump(mode="json")``: what it derives is not read again.
 
         choice: Which of several answers to read (``n``), from 0 on.
 
     Raises:
         ProviderStreamError:
-            If an event says that the provider failed, after all before it
+            If an event reports that the provider failed, after all before it
             was given.
 
         DecodeError:
@@ -100,7 +137,7 @@ def load_chunks(
     >>> concat(load_chunks({"choices": [{"delta": delta}]} for delta in deltas)).text
     'Hello'
     """
-    return chunks_of(_Stream(choice), events)
+    return chunks_of(ChatStream(choice), events)
 
 
 def aload_chunks(
@@ -109,10 +146,10 @@ def aload_chunks(
     """
     What `load_chunks` gives, of events that are waited for.
     """
-    return achunks_of(_Stream(choice), events)
+    return achunks_of(ChatStream(choice), events)
 
 
-class _Stream:
+class ChatStream:
     """
     One stream while it is read.
     """
@@ -120,33 +157,39 @@ class _Stream:
     def __init__(self, choice: int) -> None:
         self._choice = checked_choice(choice)
         self._count = 0
+        self._is_begun = False
+        self._is_wrapped = False
         self._finish_reason = ""
         self._model = ""
         self._usage: Usage | None = None
-        self._news = News()
+        self._news = ChangeFilter()
         self._of_response: dict[str, Any] = {}
         self._of_choice: dict[str, Any] = {}
-        self._around_event = Shell("choices", "obfuscation")
-        self._around_delta = Shell("delta")
-        self._texts = {key: Cut() for key in _TEXTS}
+        self._around_event = EventTemplate("choices", "obfuscation")
+        self._around_delta = EventTemplate("delta")
+        self._texts = {key: SurrogateBuffer() for key in _TEXTS}
         self._has_text = False
         self._thinking: dict[str, bool] = {}
         self._error: Any = None
-        self._calls = Calls(self._news)
-        self._sound = Sound(self._news)
+        self._calls = CallAssembler(self._news)
+        self._audio = AudioAssembler(self._news)
+        self._indexed = IndexedLists()
 
     def quick(self, event: Any) -> AssistantMessage | None:
         """
         The chunk of an event that differs from the one before in its delta
         only, and brings one piece.
         """
-        # What is not as expected is read slowly, and told there.
+        # Whatever is unexpected is left to `read`, which reports it.
         chunk = None
         try:
+            if self._is_wrapped:
+                event = event[_WRAPPER]
+
             if self._around_event.is_around(event):
                 (choice,) = event["choices"]
                 if self._around_delta.is_around(choice):
-                    chunk = self._quick(choice["delta"])
+                    chunk = self._read_single_piece(choice["delta"])
         except (AttributeError, LookupError, RecursionError, TypeError, ValueError):
             pass
 
@@ -155,7 +198,7 @@ class _Stream:
 
         return chunk
 
-    def _only(self, delta: Any) -> tuple[str, Any]:
+    def _find_single_key(self, delta: Any) -> tuple[str, Any]:
         """
         The one thing that is new in *delta*; "" if there is not just one.
         """
@@ -175,8 +218,8 @@ class _Stream:
 
         return found, piece
 
-    def _quick(self, delta: Any) -> AssistantMessage | None:
-        found, piece = self._only(delta)
+    def _read_single_piece(self, delta: Any) -> AssistantMessage | None:
+        found, piece = self._find_single_key(delta)
         if found == "tool_calls":
             call = self._calls.quick(piece)
             return AssistantMessage(tool_calls=(call,)) if call else None
@@ -202,14 +245,32 @@ class _Stream:
         """
         The chunks that *event* brings.
         """
-        read = Reading()
+        read = DocumentReader()
         path = f"$[{self._count}]"
         self._count += 1
         if not is_map(event):
             read.wrong(path, event, "an event of a stream, as a plain JSON object")
             read.finish()
 
-        self._read_response(Place(read, event, path))
+        if "type" in event and "choices" not in event:
+            if _is_derived(event["type"]):
+                if not self._is_begun:
+                    read.problem(path, ALONE)
+                    read.finish()
+
+                return
+
+            if event["type"] == _WRAPPER and is_map(event.get(_WRAPPER)):
+                self._is_wrapped = True
+                event, path = event[_WRAPPER], f"{path}.{_WRAPPER}"
+
+        yield from self._read_event(read, event, path)
+
+    def _read_event(
+        self, read: DocumentReader, event: Mapping[str, Any], path: str
+    ) -> Iterator[AssistantMessage]:
+        self._is_begun = True
+        self._read_response(ObjectReader(read, event, path))
         chunks: list[AssistantMessage] = []
         choices = event.get("choices")
         if is_list(choices):
@@ -218,7 +279,7 @@ class _Stream:
                 if not is_map(choice):
                     read.wrong(here, choice, "an object")
                 elif (choice.get("index") or 0) == self._choice:
-                    chunks += self._read_choice(Place(read, choice, here))
+                    chunks += self._read_choice(ObjectReader(read, choice, here))
         elif choices is not None:
             read.wrong(f"{path}.choices", choices, "a list of choices")
 
@@ -228,11 +289,11 @@ class _Stream:
         self._around_event.remember(event)
         error = event.get("error") or self._error
         if error or event.get("object") == "error":
-            raise ProviderStreamError(_said(error or event), event)
+            raise ProviderStreamError(describe_failure(error or event), event)
 
-    def _read_response(self, event: Place) -> None:
+    def _read_response(self, event: ObjectReader) -> None:
         """
-        What is told of the response as a whole.
+        Read the metadata of the whole response.
         """
         block, where = find_usage(event.raw)
         # Only the first answer has the usage of all, as in a whole response.
@@ -247,7 +308,7 @@ class _Stream:
 
         self._news.add(self._of_response, event, _RESPONSE, "response")
 
-    def _read_choice(self, choice: Place) -> list[AssistantMessage]:
+    def _read_choice(self, choice: ObjectReader) -> list[AssistantMessage]:
         raw = choice.raw
         if raw.get("finish_reason") is not None:
             self._finish_reason = choice.text("finish_reason") or self._finish_reason
@@ -268,14 +329,14 @@ class _Stream:
 
         delta = raw.get("delta")
         if is_map(delta):
-            place = Place(choice.reading, delta, f"{choice.path}.delta")
+            place = ObjectReader(choice.reading, delta, f"{choice.path}.delta")
             return self._read_delta(place, response)
 
         if "message" in raw:
-            what = "is of a whole response, not of a stream; load takes it"
+            what = "is a whole response, not a stream event; use load()"
             choice.reading.problem(choice.path, what)
         elif "text" in raw:
-            what = "is of the older completions, which have no messages"
+            what = "is a legacy completion, which has no messages"
             choice.reading.problem(choice.path, what)
         elif delta is not None:
             choice.wrong("delta", "an object or null")
@@ -283,21 +344,21 @@ class _Stream:
         return [] if response is None else [AssistantMessage(response=response)]
 
     def _read_delta(
-        self, delta: Place, response: ResponseMeta | None
+        self, delta: ObjectReader, response: ResponseMeta | None
     ) -> list[AssistantMessage]:
         raw = delta.raw
         if raw.get("role") and raw["role"] != "assistant":
             delta.wrong("role", "assistant")
 
-        before = self._thoughts(delta)
+        before = self._read_reasoning(delta)
         content: Any = raw.get("content")
         if content is None or isinstance(content, str):
-            content = self._text(delta, "content")
+            content = self._read_text(delta, "content")
         else:
             content = read_content(delta, "assistant")
 
         self._has_text = self._has_text or bool(content)
-        after = [*self._sound.read(delta), *self._refused(delta)]
+        after = [*self._audio.read(delta), *self._read_refusal(delta)]
         if content or after:
             self._thinking = {}
 
@@ -307,11 +368,12 @@ class _Stream:
 
             content = [*before, *content, *after]
 
-        calls = self._calls.read(delta, self._prefix())
+        calls = self._calls.read(delta, self._make_id_prefix())
         fields: dict[str, Any] = {}
+        self._read_indexed(delta)
         keys = self._news.of(delta, _DELTA, "delta")
         if keys:
-            fields["metadata"] = {SOURCE: {"keys": keys}}
+            fields["metadata"] = with_notes(SOURCE, {"keys": keys})
 
         if not (content or calls or fields or response):
             return []
@@ -319,12 +381,22 @@ class _Stream:
         chunk = AssistantMessage(content, tool_calls=calls, response=response, **fields)
         return [chunk]
 
-    def _prefix(self) -> str:
-        told = self._of_response.get("id")
-        prefix = told if isinstance(told, str) and told else "response"
+    def _read_indexed(self, delta: ObjectReader) -> None:
+        for key in _INDEXED.keys() & delta.raw.keys():
+            given = delta.raw[key]
+            pieces = delta.reading.json(given, f"{delta.path}.{key}")
+            if given is not None:
+                listed = pieces if is_list(given) else [pieces]
+                self._indexed.add(key, listed or (), _INDEXED[key])
+
+    def _make_id_prefix(self) -> str:
+        response_id = self._of_response.get("id")
+        prefix = (
+            response_id if isinstance(response_id, str) and response_id else "response"
+        )
         return f"{prefix}_{self._choice}" if self._choice else prefix
 
-    def _text(self, delta: Place, key: str) -> str:
+    def _read_text(self, delta: ObjectReader, key: str) -> str:
         """
         The text under *key*, as far as no half of a character waits.
         """
@@ -338,42 +410,42 @@ class _Stream:
 
         return self._texts[key].next(piece)
 
-    def _thoughts(self, delta: Place) -> list[Part]:
+    def _read_reasoning(self, delta: ObjectReader) -> list[Part]:
         thoughts: dict[str, dict[str, bool]] = {}
         for key in REASONING_KEYS:
-            text = self._text(delta, key)
+            text = self._read_text(delta, key)
             if text:
-                # Some servers say the same under both keys.
+                # Some servers send the same text under both keys.
                 thoughts.setdefault(text, {})[key] = True
 
         # Where they stood is noted once, with the first piece.
         parts: list[Part] = []
         for text, keys in thoughts.items():
-            about = EMPTY_MAP if keys == self._thinking else _under(keys)
+            about = EMPTY_MAP if keys == self._thinking else _note_keys(keys)
             parts.append(ReasoningPart(text, metadata=about))
             self._thinking = keys
 
         return parts
 
-    def _refused(self, delta: Place) -> list[Part]:
-        refusal = self._text(delta, "refusal")
+    def _read_refusal(self, delta: ObjectReader) -> list[Part]:
+        refusal = self._read_text(delta, "refusal")
         if not refusal:
             return []
 
         keys = {"refusal": True} if self._has_text else {}
-        return [RefusalPart(refusal, metadata=_under(keys))]
+        return [RefusalPart(refusal, metadata=_note_keys(keys))]
 
     def end(self, *, broken: bool) -> Iterator[AssistantMessage]:
         """
-        What is told at the end, and what waited for the rest of a character.
+        The last chunk: metadata, and text that waited for the rest of a character.
         """
         rest = {key: cut.rest() for key, cut in self._texts.items()}
         parts: list[Part] = [
-            ReasoningPart(rest[key], metadata=_under({key: True}))
+            ReasoningPart(rest[key], metadata=_note_keys({key: True}))
             for key in REASONING_KEYS
             if rest.get(key)
         ]
-        parts += self._sound.last()
+        parts += self._audio.last()
         if rest.get("refusal"):
             parts.append(RefusalPart(rest["refusal"]))
 
@@ -381,34 +453,38 @@ class _Stream:
         if parts and content:
             parts.append(TextPart(content))
 
+        response = dict(self._of_response)
+        response_id = take_text(response, "id")
         harmed = [key for key, cut in self._texts.items() if cut.is_harmed]
+        keys = self._indexed.rest()
+        audio: dict[str, Any] = self._audio.rest()
+        if self._audio.place == "keys":
+            keys, audio = {**keys, **audio}, {}
+
         notes: dict[str, Any] = {
-            name: told
-            for name, told in (
-                ("response", self._of_response),
+            name: value
+            for name, value in (
+                ("response", response),
                 ("choice", self._of_choice),
-                (self._sound.place, self._sound.rest()),
+                ("keys", keys),
+                (self._audio.place, audio),
                 ("mended", harmed),
             )
-            if told
+            if value
         }
-        metadata: Any = {SOURCE: notes} if notes else EMPTY_MAP
+        metadata = with_notes(SOURCE, notes)
         reason = self._finish_reason or ("interrupted" if broken else "")
         yield AssistantMessage(
             parts or content,
             tool_calls=self._calls.rest(),
-            response=ResponseMeta(reason, self._usage, None, self._model),
+            response=ResponseMeta(reason, self._usage, None, self._model, response_id),
             metadata=metadata,
         )
 
 
-def _under(keys: dict[str, bool]) -> Any:
-    return {SOURCE: {"under": keys}} if keys else EMPTY_MAP
+def _is_derived(kind: object) -> bool:
+    return isinstance(kind, str) and kind in _DERIVED
 
 
-def _said(error: object) -> str:
-    """
-    Why the provider failed, in its own words.
-    """
-    said = error.get("message") if is_map(error) else error
-    return mended(said) if isinstance(said, str) and said else "it did not say why"
+def _note_keys(keys: dict[str, bool]) -> Any:
+    return with_notes(SOURCE, {"under": keys}) if keys else EMPTY_MAP

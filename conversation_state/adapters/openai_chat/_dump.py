@@ -7,16 +7,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from conversation_state.adapters._export import (
-    Export,
-    Writing,
-    list_of,
-    map_of,
-    notes_of,
-    written_over,
-)
+from conversation_state.adapters._export import Export, PayloadWriter, merge_kept_keys
+from conversation_state.adapters._notes import list_of, map_of, notes_of
 from conversation_state.adapters.openai_chat._blocks import write_part
-from conversation_state.adapters.openai_chat._words import REASONING_KEYS, SOURCE
+from conversation_state.adapters.openai_chat._constants import REASONING_KEYS, SOURCE
 from conversation_state.errors import InvalidMessageError
 from conversation_state.messages import (
     AssistantMessage,
@@ -31,7 +25,7 @@ from conversation_state.tools import ToolCall
 
 __all__ = ["dump"]
 
-# What an assistant message has that says nothing by itself.
+# Keys of an assistant message that has no calls and nothing beside its content.
 _BARE = frozenset({"content", "name", "role"})
 
 
@@ -40,7 +34,7 @@ def dump(messages: Iterable[Message]) -> Export:
     *messages* as a request has them: ``{"messages": [...]}``.
 
     What was loaded from this format is written as it was. What the format
-    can't say is in `Export.lost`: reasoning but in the dialect it came in,
+    can't represent is in `Export.lost`: reasoning but in the dialect it came in,
     media where it takes none, `ToolMessage.is_error`, what is another
     provider's own, what had to be mended. Ours, and so neither sent nor lost,
     are timestamps, run and turn ids, `AssistantMessage.response`, positions
@@ -50,18 +44,18 @@ def dump(messages: Iterable[Message]) -> Export:
         InvalidMessageError:
             If one of them is no message.
     """
-    write = Writing(SOURCE)
+    write = PayloadWriter(SOURCE)
     raws: list[dict[str, Any]] = []
     for at, message in enumerate(messages):
         path = f"messages[{at}]"
         raw: dict[str, Any] | None
         match message:
             case AssistantMessage():
-                raw = _assistant(write, message, path)
+                raw = _write_assistant(write, message, path)
             case ToolMessage():
-                raw = _tool(write, message, path)
+                raw = _write_result(write, message, path)
             case SystemMessage() | UserMessage():
-                raw = _spoken(write, message, path)
+                raw = _write_message(write, message, path)
             case UnknownMessage():
                 write.notes_on(message, path)
                 raw = write.unknown(message.raw, message.source, path, "role")
@@ -75,8 +69,8 @@ def dump(messages: Iterable[Message]) -> Export:
     return write.export({"messages": raws})
 
 
-def _spoken(
-    write: Writing, message: SystemMessage | UserMessage, path: str
+def _write_message(
+    write: PayloadWriter, message: SystemMessage | UserMessage, path: str
 ) -> dict[str, Any]:
     notes = write.notes_on(message, path)
     raw: dict[str, Any] = {"role": message.role}
@@ -87,10 +81,12 @@ def _spoken(
         raw["name"] = message.name
 
     _put_content(write, message, path, notes, raw)
-    return written_over(map_of(notes, "keys"), raw)
+    return merge_kept_keys(map_of(notes, "keys"), raw)
 
 
-def _tool(write: Writing, message: ToolMessage, path: str) -> dict[str, Any]:
+def _write_result(
+    write: PayloadWriter, message: ToolMessage, path: str
+) -> dict[str, Any]:
     notes = write.notes_on(message, path)
     raw: dict[str, Any] = {"role": "tool"}
     if notes.get("role") == "function":
@@ -103,17 +99,23 @@ def _tool(write: Writing, message: ToolMessage, path: str) -> dict[str, Any]:
         raw["name"] = message.tool_name
 
     if message.name:
-        write.lose(path, "name", "is the tool's name here, not the speaker's")
+        write.lose(
+            path, "name", "in a tool message the name is the tool's, not the sender's"
+        )
 
     if message.is_error:
-        write.lose(path, "is_error", "nothing but its text can tell that a tool failed")
+        write.lose(
+            path,
+            "is_error",
+            "the format has no flag for a failed call; only the text can say it",
+        )
 
     _put_content(write, message, path, notes, raw)
-    return written_over(map_of(notes, "keys"), raw)
+    return merge_kept_keys(map_of(notes, "keys"), raw)
 
 
 def _put_content(
-    write: Writing,
+    write: PayloadWriter,
     message: SystemMessage | UserMessage | ToolMessage,
     path: str,
     notes: Mapping[str, Any],
@@ -121,25 +123,28 @@ def _put_content(
 ) -> None:
     content = message.content
     if not isinstance(content, str):
-        blocks = _blocks(
+        blocks = _write_blocks(
             write,
             [(part, f"{path}.parts[{at}]") for at, part in enumerate(content)],
             message.role,
         )
-        # What is lost leaves a message behind: who spoke when is said still.
-        raw["content"] = blocks if blocks or not content else ""
+        # A message that loses all its parts is still sent: the order of roles stays.
+        listed = notes.get("list") is True and not content
+        raw["content"] = blocks if blocks or listed else ""
     elif content or "content" not in list_of(notes, "without"):
         raw["content"] = content
 
 
-def _blocks(
-    write: Writing, parts: Iterable[tuple[Part, str]], role: str
+def _write_blocks(
+    write: PayloadWriter, parts: Iterable[tuple[Part, str]], role: str
 ) -> list[dict[str, Any]]:
     blocks = [write_part(write, part, path, role) for part, path in parts]
     return [block for block in blocks if block is not None]
 
 
-def _assistant(write: Writing, message: AssistantMessage, path: str) -> dict[str, Any]:
+def _write_assistant(
+    write: PayloadWriter, message: AssistantMessage, path: str
+) -> dict[str, Any]:
     notes = write.notes_on(message, path)
     raw: dict[str, Any] = {"role": "assistant", "content": ""}
     if message.name:
@@ -150,7 +155,9 @@ def _assistant(write: Writing, message: AssistantMessage, path: str) -> dict[str
         content = message.content
     else:
         listed = notes.get("list") is True
-        content = _answer(write, message.content, path, raw, listed=listed)
+        content = _write_answer_content(
+            write, message.content, path, raw, listed=listed
+        )
 
     for at, call in enumerate(message.tool_calls):
         _put_call(write, call, f"{path}.tool_calls[{at}]", raw)
@@ -163,11 +170,11 @@ def _assistant(write: Writing, message: AssistantMessage, path: str) -> dict[str
             # As the provider does itself where there are calls.
             raw["content"] = None
 
-    return written_over(map_of(notes, "keys"), raw)
+    return merge_kept_keys(map_of(notes, "keys"), raw)
 
 
-def _answer(
-    write: Writing,
+def _write_answer_content(
+    write: PayloadWriter,
     parts: tuple[Part, ...],
     path: str,
     raw: dict[str, Any],
@@ -189,8 +196,8 @@ def _answer(
         write.notes(*inside.pop())
         raw["refusal"] = refusal
 
-    blocks = _blocks(write, inside, "assistant")
-    if listed or len(blocks) == len(parts):
+    blocks = _write_blocks(write, inside, "assistant")
+    if listed or (blocks and len(blocks) == len(parts)):
         return blocks
 
     # With the rest beside it, one text is a text and not a list.
@@ -202,7 +209,7 @@ def _answer(
 
 
 def _put_aside(
-    write: Writing, part: Part, path: str, raw: dict[str, Any], *, late: bool
+    write: PayloadWriter, part: Part, path: str, raw: dict[str, Any], *, late: bool
 ) -> bool:
     """
     Put *part* into *raw*, beside the content, if it stood there.
@@ -215,7 +222,11 @@ def _put_aside(
     if isinstance(part, ReasoningPart) and part.text:
         keys = [key for key in REASONING_KEYS if under.get(key) is True]
         if late or any(key in raw for key in keys):
-            write.lose(path, "reasoning", "is one text here, ahead of the content")
+            write.lose(
+                path,
+                "reasoning",
+                "reasoning is one text before the content; this part was moved",
+            )
 
         for key in keys:
             raw[key] = raw.get(key, "") + part.text
@@ -249,7 +260,9 @@ def _refusal_beside(inside: list[tuple[Part, str]]) -> str | None:
     return part.text if alone or map_of(notes, "under") else None
 
 
-def _put_call(write: Writing, call: ToolCall, path: str, raw: dict[str, Any]) -> None:
+def _put_call(
+    write: PayloadWriter, call: ToolCall, path: str, raw: dict[str, Any]
+) -> None:
     notes = write.notes(call, path)
     keys = map_of(notes, "keys")
     legacy = bool(map_of(notes, "under"))
@@ -261,7 +274,7 @@ def _put_call(write: Writing, call: ToolCall, path: str, raw: dict[str, Any]) ->
         del body[key]
 
     if legacy and not custom and "function_call" not in raw:
-        raw["function_call"] = written_over(keys, body)
+        raw["function_call"] = merge_kept_keys(keys, body)
         return
 
     one: dict[str, Any] = {}
@@ -275,4 +288,4 @@ def _put_call(write: Writing, call: ToolCall, path: str, raw: dict[str, Any]) ->
     if call.name or call.arguments or call.type in {"custom", "function"}:
         one["custom" if custom else "function"] = body
 
-    raw.setdefault("tool_calls", []).append(written_over(keys, one))
+    raw.setdefault("tool_calls", []).append(merge_kept_keys(keys, one))

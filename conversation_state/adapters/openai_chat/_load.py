@@ -7,17 +7,20 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
+from conversation_state.adapters._notes import with_notes
 from conversation_state.adapters._openai import content_of
 from conversation_state.adapters._reading import (
-    Place,
-    Reading,
+    DocumentReader,
+    ObjectReader,
+    describe_failure,
     is_list,
     is_map,
-    mended,
+    without_parsed,
 )
+from conversation_state.adapters._wire.calls import CallPairing
 from conversation_state.adapters.openai_chat._blocks import read_content
-from conversation_state.adapters.openai_chat._response import Told, read_response
-from conversation_state.adapters.openai_chat._words import REASONING_KEYS, SOURCE
+from conversation_state.adapters.openai_chat._constants import REASONING_KEYS, SOURCE
+from conversation_state.adapters.openai_chat._response import ChoiceInfo, read_response
 from conversation_state.messages import (
     AssistantMessage,
     Message,
@@ -63,9 +66,9 @@ def load(payload: Any) -> tuple[Message, ...]:
     its `ResponseMeta`; if several were asked for (``n``), one for each choice,
     the first with the usage: these are alternatives, and no conversation.
 
-    Nothing is lost: what our model has no word for is kept as an unknown part
+    Nothing is lost: what our model can't represent is kept as an unknown part
     or message, or in notes (see this package). Half of a surrogate pair
-    becomes U+FFFD, and a note says where. A call without an id gets one made
+    becomes U+FFFD, and a note has its path. A call without an id gets one made
     of its place, and so does its result.
 
     Raises:
@@ -73,7 +76,7 @@ def load(payload: Any) -> tuple[Message, ...]:
             If something is not what the format or a dialect of it has in its
             place; with all that is wrong, each with its path.
     """
-    read = _Loading()
+    read = ChatLoader()
     messages: list[Message] = []
     if is_list(payload):
         messages = read.history(payload, "$")
@@ -86,7 +89,7 @@ def load(payload: Any) -> tuple[Message, ...]:
     return tuple(messages)
 
 
-class _Found(NamedTuple):
+class _ChatDraft(NamedTuple):
     """
     What a message is to be made of.
     """
@@ -96,21 +99,20 @@ class _Found(NamedTuple):
     fields: dict[str, Any]
 
 
-class _Loading(Reading):
+class ChatLoader(DocumentReader):
     """
     One payload while it is read.
     """
 
     def __init__(self) -> None:
         super().__init__()
-        # The latest calls, as far as they have no result: tools by id.
-        self.open: dict[str, str] = {}
+        self.pairing = CallPairing()
 
     def document(self, payload: Mapping[str, Any]) -> list[Message]:
         """
         The messages of a request or a response.
         """
-        place = Place(self, payload, "$")
+        place = ObjectReader(self, payload, "$")
         if "choices" in payload and "messages" in payload:
             self.problem("$", "has both messages and choices; expected one of them")
         elif "messages" in payload:
@@ -119,13 +121,14 @@ class _Loading(Reading):
 
             place.wrong("messages", "a list of messages")
         elif is_list(payload.get("choices")):
-            told = [
-                self.message(told.raw, told.path, told.prefix, told)
-                for told in read_response(self, payload)
+            info = [
+                self.message(without_parsed(info.raw), info.path, info.prefix, info)
+                for info in read_response(self, payload)
             ]
-            return [message for message in told if message is not None]
+            return [message for message in info if message is not None]
         elif payload.get("error") is not None:
-            self.problem("$.error", f"is why the provider failed: {_failure(payload)}")
+            why = describe_failure(payload["error"])
+            self.problem("$.error", f"is the provider's error: {why}")
         elif "choices" in payload:
             place.wrong("choices", "a list of choices")
         else:
@@ -148,7 +151,7 @@ class _Loading(Reading):
         return [message for message in found if message is not None]
 
     def message(
-        self, raw: Any, path: str, prefix: str, told: Told | None = None
+        self, raw: Any, path: str, prefix: str, info: ChoiceInfo | None = None
     ) -> Message | None:
         """
         One message; None if there was a problem. Ids that are made up begin
@@ -158,28 +161,28 @@ class _Loading(Reading):
             self.wrong(path, raw, "an object")
             return None
 
-        place = Place(self, raw, path)
+        place = ObjectReader(self, raw, path)
         # Some responses leave out who answers, for who else could.
-        said = raw.get("role", "assistant" if told else None)
-        role = _ROLES.get(said) if isinstance(said, str) else None
-        if role is None or (told and role != "assistant"):
-            place.wrong("role", "assistant" if told else ", ".join(_ROLES))
+        given_role = raw.get("role", "assistant" if info else None)
+        role = _ROLES.get(given_role) if isinstance(given_role, str) else None
+        if role is None or (info and role != "assistant"):
+            place.wrong("role", "assistant" if info else ", ".join(_ROLES))
             return None
 
-        if said != role:
-            place.notes["role"] = said
+        if given_role != role:
+            place.notes["role"] = given_role
 
         problems, harmed = self.count, len(self.mended)
         place.keep(_KNOWN[role])
         content = read_content(place, role)
         if role == "assistant":
-            found = self._assistant(place, content, prefix, told)
+            found = self._read_assistant(place, content, prefix, info)
         elif role == "tool":
-            found = self._tool(place, content, prefix)
+            found = self._read_result(place, content, prefix)
         elif role == "system":
-            found = self._system(place, content)
+            found = self._read_system(place, content)
         else:
-            found = self._user(place, content)
+            found = self._read_user(place, content)
 
         if self.count > problems:
             return None
@@ -193,82 +196,82 @@ class _Loading(Reading):
 
         return found.kind(found.content, **found.fields)
 
-    def _user(self, place: Place, content: str | list[Part]) -> _Found:
-        _note_silence(place, "")
-        return _Found(UserMessage, content, _named(place))
+    def _read_user(self, place: ObjectReader, content: str | list[Part]) -> _ChatDraft:
+        _note_empty_content(place, "")
+        return _ChatDraft(UserMessage, content, _read_name(place))
 
-    def _system(self, place: Place, content: str | list[Part]) -> _Found:
+    def _read_system(
+        self, place: ObjectReader, content: str | list[Part]
+    ) -> _ChatDraft:
         if isinstance(content, str) or all(isinstance(p, TextPart) for p in content):
-            _note_silence(place, "")
-            return _Found(SystemMessage, content, _named(place))
+            _note_empty_content(place, "")
+            return _ChatDraft(SystemMessage, content, _read_name(place))
 
         # Mistral has thoughts there, an example for the model to follow.
         place.notes.clear()
         place.keys.clear()
         raw = self.json(place.raw, place.path)
-        return _Found(UnknownMessage, raw, {"source": SOURCE})
+        return _ChatDraft(UnknownMessage, raw, {"source": SOURCE})
 
-    def _tool(self, place: Place, content: str | list[Part], prefix: str) -> _Found:
-        _note_silence(place, "")
+    def _read_result(
+        self, place: ObjectReader, content: str | list[Part], prefix: str
+    ) -> _ChatDraft:
+        _note_empty_content(place, "")
         name = place.optional("name")
         fields = {
-            "tool_call_id": self._answered(place, prefix, name),
+            "tool_call_id": self._resolve_call_id(place, prefix, name),
             "tool_name": name,
         }
-        return _Found(ToolMessage, content, fields)
+        return _ChatDraft(ToolMessage, content, fields)
 
-    def _answered(self, place: Place, prefix: str, name: str) -> str:
+    def _resolve_call_id(self, place: ObjectReader, prefix: str, name: str) -> str:
         """
         The id of the call that a result answers.
 
-        Where it does not say: of the calls without a result, the first one of
+        If that is missing: of the calls without a result, the first one of
         the tool that is named, or else the first one.
         """
         given = place.optional("tool_call_id")
-        if given:
-            self.open.pop(given, None)
-            return given
+        call_id = self.pairing.resolve(given, name, prefix)
+        if not given:
+            place.notes["made_id"] = call_id
 
-        asked = [call for call, tool in self.open.items() if tool == name]
-        made: str = next(iter([*asked, *self.open]), prefix)
-        self.open.pop(made, None)
-        place.notes["made_id"] = made
-        return made
+        return call_id
 
-    def _assistant(
+    def _read_assistant(
         self,
-        place: Place,
+        place: ObjectReader,
         content: str | list[Part],
         prefix: str,
-        told: Told | None,
-    ) -> _Found:
-        fields = _named(place)
-        fields["tool_calls"] = self._calls(place, prefix)
+        info: ChoiceInfo | None,
+    ) -> _ChatDraft:
+        fields = _read_name(place)
+        fields["tool_calls"] = self._read_calls(place, prefix)
         before: list[Part] = []
         after: list[Part] = []
         if not place.raw.keys().isdisjoint(_ASIDE):
-            before = _thoughts(place)
-            after = _afterwards(place, alone=not content)
+            before = _read_reasoning(place)
+            after = _read_after_content(place, alone=not content)
 
         if before or after:
-            content = _joined(place, before, content, after)
+            content = _join_content(place, before, content, after)
 
         speaks = before or after or fields["tool_calls"]
-        _note_silence(place, None if speaks else "")
-        if told:
-            fields["response"] = told.meta
-            place.notes.update(told.notes)
+        _note_empty_content(place, None if speaks else "")
+        if info:
+            fields["response"] = info.meta
+            place.notes.update(info.notes)
 
-        return _Found(AssistantMessage, content, fields)
+        return _ChatDraft(AssistantMessage, content, fields)
 
-    def _calls(self, place: Place, prefix: str) -> list[ToolCall]:
+    def _read_calls(self, place: ObjectReader, prefix: str) -> list[ToolCall]:
         raw = place.raw
         calls: list[ToolCall] = []
         given = raw.get("tool_calls")
         if given:
             if is_list(given):
                 found = [
-                    self._call(
+                    self._read_call(
                         one, f"{place.path}.tool_calls[{at}]", f"{prefix}_call_{at}"
                     )
                     for at, one in enumerate(given)
@@ -284,8 +287,8 @@ class _Loading(Reading):
         legacy = raw.get("function_call")
         if is_map(legacy):
             made = f"{prefix}_call_{len(calls)}"
-            body = Place(self, legacy, f"{place.path}.function_call")
-            name, arguments = _function(body, "arguments")
+            body = ObjectReader(self, legacy, f"{place.path}.function_call")
+            name, arguments = _read_function(body, "arguments")
             body.notes["made_id"] = made
             body.notes["under"] = {"function_call": True}
             metadata = body.metadata(SOURCE)
@@ -296,16 +299,16 @@ class _Loading(Reading):
             place.keys["function_call"] = None
 
         if calls:
-            self.open = {call.id: call.name for call in calls}
+            self.pairing.open_calls(calls)
 
         return calls
 
-    def _call(self, raw: Any, path: str, made: str) -> ToolCall | None:
+    def _read_call(self, raw: Any, path: str, made: str) -> ToolCall | None:
         if not is_map(raw):
             self.wrong(path, raw, "an object")
             return None
 
-        place = Place(self, raw, path)
+        place = ObjectReader(self, raw, path)
         kind = "function"
         if raw.get("type") is not None:
             kind = place.text("type")
@@ -320,8 +323,8 @@ class _Loading(Reading):
             # Another kind of call, whose fields are a provider's own.
             place.keep(frozenset({"id", "type"}))
         elif is_map(body):
-            inside = Place(self, body, f"{path}.{field}")
-            name, arguments = _function(
+            inside = ObjectReader(self, body, f"{path}.{field}")
+            name, arguments = _read_function(
                 inside, "input" if kind == "custom" else "arguments"
             )
             if inside.notes:
@@ -341,16 +344,7 @@ class _Loading(Reading):
         return ToolCall(call_id, name, arguments, type=kind, metadata=metadata)
 
 
-def _failure(payload: Mapping[str, Any]) -> str:
-    """
-    Why there is no response, in the provider's words.
-    """
-    error = payload["error"]
-    said = error.get("message") if is_map(error) else error
-    return mended(said) if isinstance(said, str) and said else "it did not say"
-
-
-def _named(place: Place) -> dict[str, Any]:
+def _read_name(place: ObjectReader) -> dict[str, Any]:
     """
     The name of who speaks, as a field.
     """
@@ -358,7 +352,7 @@ def _named(place: Place) -> dict[str, Any]:
     return {"name": name} if name else {}
 
 
-def _function(body: Place, key: str) -> tuple[str, str]:
+def _read_function(body: ObjectReader, key: str) -> tuple[str, str]:
     """
     What *body* calls, and with what; some leave out *key* where that is
     nothing.
@@ -382,20 +376,20 @@ def _is_opaque(body: Any) -> bool:
     )
 
 
-def _note_silence(place: Place, silence: str | None) -> None:
+def _note_empty_content(place: ObjectReader, empty: str | None) -> None:
     """
-    Note how a message has no content, unless it is as `dump` says *silence*.
+    Note how a message has no content, unless `dump` writes it so: as *empty*.
     """
     if "content" not in place.raw:
         place.notes["without"] = ["content"]
         return
 
     content = place.raw["content"]
-    if (content is None or content == "") and content != silence:
+    if (content is None or content == "") and content != empty:
         place.keys["content"] = content
 
 
-def _thoughts(place: Place) -> list[Part]:
+def _read_reasoning(place: ObjectReader) -> list[Part]:
     """
     What stands before the content: reasoning, under the dialect's key.
     """
@@ -403,48 +397,52 @@ def _thoughts(place: Place) -> list[Part]:
     for key in REASONING_KEYS:
         text = place.if_text(key)
         if text:
-            # Some servers say the same under both keys.
+            # Some servers send the same text under both keys.
             thoughts.setdefault(text, {})[key] = True
 
     return [
-        ReasoningPart(text, metadata=_under(under)) for text, under in thoughts.items()
+        ReasoningPart(text, metadata=_note_keys(under))
+        for text, under in thoughts.items()
     ]
 
 
-def _afterwards(place: Place, *, alone: bool) -> list[Part]:
+def _read_after_content(place: ObjectReader, *, alone: bool) -> list[Part]:
     """
     What stands after the content: audio that was made, and a refusal.
     """
     parts: list[Part] = []
-    sound = place.raw.get("audio")
-    data = sound.get("data") if is_map(sound) else None
+    audio = place.raw.get("audio")
+    data = audio.get("data") if is_map(audio) else None
     content = content_of(data, "input_audio") if isinstance(data, str) else None
-    if is_map(sound) and content is not None and content.data is not None:
-        inside = Place(place.reading, sound, f"{place.path}.audio")
+    if is_map(audio) and content is not None and content.data is not None:
+        inside = ObjectReader(place.reading, audio, f"{place.path}.audio")
         inside.keep(frozenset({"data"}))
         inside.notes["under"] = {"audio": True}
         parts.append(AudioPart(data=content.data, metadata=inside.metadata(SOURCE)))
     elif "audio" in place.raw:
-        place.keys["audio"] = place.reading.json(sound, f"{place.path}.audio")
+        place.keys["audio"] = place.reading.json(audio, f"{place.path}.audio")
 
     refusal = place.optional("refusal")
     if refusal and alone:
         parts.append(RefusalPart(refusal))
     elif refusal:
-        parts.append(RefusalPart(refusal, metadata=_under({"refusal": True})))
+        parts.append(RefusalPart(refusal, metadata=_note_keys({"refusal": True})))
 
     return parts
 
 
-def _under(keys: dict[str, bool]) -> Any:
+def _note_keys(keys: dict[str, bool]) -> Any:
     """
     The metadata of a part that stood under *keys*.
     """
-    return {SOURCE: {"under": keys}}
+    return with_notes(SOURCE, {"under": keys})
 
 
-def _joined(
-    place: Place, before: list[Part], content: str | list[Part], after: list[Part]
+def _join_content(
+    place: ObjectReader,
+    before: list[Part],
+    content: str | list[Part],
+    after: list[Part],
 ) -> list[Part]:
     """
     The content and what stands beside it, as parts.

@@ -1,5 +1,5 @@
 """
-What a response tells beside its message.
+The metadata of a response.
 """
 
 from __future__ import annotations
@@ -8,19 +8,25 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from conversation_state.adapters._openai import is_odd, read_logprob
-from conversation_state.adapters._reading import Place, Reading, is_list, is_map
+from conversation_state.adapters._reading import (
+    DocumentReader,
+    ObjectReader,
+    is_list,
+    is_map,
+    take_text,
+)
 from conversation_state.adapters.openai_chat._usage import find_usage, read_usage
 from conversation_state.messages import LogProb, ResponseMeta
 
-__all__ = ["Told", "read_logprobs", "read_response"]
+__all__ = ["ChoiceInfo", "read_logprobs", "read_response"]
 
 _RESPONSE = frozenset({"choices", "model", "usage"})
 _CHOICE = frozenset({"finish_reason", "logprobs", "message"})
 
 
-class Told(NamedTuple):
+class ChoiceInfo(NamedTuple):
     """
-    A message of a response, and what is told about it.
+    A message of a response, and its metadata.
     """
 
     raw: Any
@@ -30,9 +36,9 @@ class Told(NamedTuple):
     notes: dict[str, Any]
 
 
-def read_response(read: Reading, payload: Mapping[str, Any]) -> list[Told]:
+def read_response(read: DocumentReader, payload: Mapping[str, Any]) -> list[ChoiceInfo]:
     """
-    What *payload*, whose choices are a list, tells.
+    The choices of *payload*, and their metadata.
     """
     choices: Sequence[Any] = payload["choices"]
     if not choices:
@@ -43,15 +49,15 @@ def read_response(read: Reading, payload: Mapping[str, Any]) -> list[Told]:
     if block is not None:
         usage, left = read_usage(read, block, where)
 
-    place = Place(read, payload, "$")
+    place = ObjectReader(read, payload, "$")
     model = place.optional("model")
     notes = read.rest(payload, _RESPONSE, "$")
     if left:
         notes["usage"] = left
 
-    name = notes.get("id")
-    prefix = name if isinstance(name, str) and name else "response"
-    told: list[Told] = []
+    response_id = take_text(notes, "id")
+    prefix = response_id or "response"
+    found: list[ChoiceInfo] = []
     for at, choice in enumerate(choices):
         path = f"$.choices[{at}]"
         if not is_map(choice):
@@ -59,31 +65,39 @@ def read_response(read: Reading, payload: Mapping[str, Any]) -> list[Told]:
         elif "delta" in choice and "message" not in choice:
             read.problem(path, "is a piece of a stream; expected a whole message")
         else:
-            here = Place(read, choice, path)
+            here = ObjectReader(read, choice, path)
             reason = here.optional("finish_reason")
             kept = read.rest(choice, _CHOICE, path)
-            # Where it stands is what its index says, nearly always.
+            # Its index is its position, nearly always.
             if kept.get("index") == at:
                 del kept["index"]
 
             logprobs = read_logprobs(here, kept)
-            meta = ResponseMeta(reason, None if at else usage, logprobs, model)
-            told.append(
-                Told(
+            meta = ResponseMeta(
+                reason, None if at else usage, logprobs, model, response_id
+            )
+            found.append(
+                ChoiceInfo(
                     choice.get("message"),
                     f"{path}.message",
                     f"{prefix}_{at}" if at else prefix,
                     meta,
-                    {"response": notes, **({"choice": kept} if kept else {})},
+                    _without_empty({"response": notes, "choice": kept}),
                 )
             )
 
-    return told
+    return found
 
 
-def read_logprobs(choice: Place, kept: dict[str, Any]) -> tuple[LogProb, ...] | None:
+def _without_empty(notes: dict[str, Any]) -> dict[str, Any]:
+    return {name: note for name, note in notes.items() if note}
+
+
+def read_logprobs(
+    choice: ObjectReader, kept: dict[str, Any]
+) -> tuple[LogProb, ...] | None:
     """
-    How likely the tokens of the content were; what else is told goes into
+    How likely the tokens of the content were; what else there is goes into
     *kept*.
     """
     given = choice.raw.get("logprobs")
@@ -95,7 +109,7 @@ def read_logprobs(choice: Place, kept: dict[str, Any]) -> tuple[LogProb, ...] | 
         return None
 
     read = choice.reading
-    place = Place(read, given, f"{choice.path}.logprobs")
+    place = ObjectReader(read, given, f"{choice.path}.logprobs")
     content = given.get("content")
     known: frozenset[str] = frozenset({"content"})
     if not is_list(content):

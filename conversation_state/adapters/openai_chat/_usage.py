@@ -1,5 +1,5 @@
 """
-What a response cost, in Chat Completions and its dialects.
+Usage in Chat Completions and its dialects.
 """
 
 from __future__ import annotations
@@ -7,9 +7,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from conversation_state.adapters._counting import usage_in
-from conversation_state.adapters._openai import category_of, counts_of, usage_of
-from conversation_state.adapters._reading import Reading, is_list, is_map
+from conversation_state.adapters._reading import DocumentReader, is_list, is_map
+from conversation_state.adapters._usage import (
+    category_of,
+    counts_of,
+    usage_in,
+    usage_of,
+)
 from conversation_state.usage import Usage
 
 __all__ = ["find_usage", "load_usage", "read_usage"]
@@ -33,11 +37,11 @@ def load_usage(payload: Any) -> Usage | None:
     """
     What *payload*, a response, an event of a stream or a usage block, cost.
 
-    None if it does not say. Counts include what they are made of: cached
+    None if it has no usage. Counts include what they are made of: cached
     tokens are a part of the prompt's, reasoning of the completion's. Integers
     that have no field are in `Usage.extra`, those of a breakdown with
-    ``prompt_`` or ``completion_`` before their name where it does not tell;
-    what is no count of tokens, Groq's seconds say, is left out.
+    ``prompt_`` or ``completion_`` before their name where it is ambiguous;
+    what is not a count of tokens, such as Groq's seconds, is left out.
 
     Raises:
         DecodeError:
@@ -57,7 +61,7 @@ def load_usage(payload: Any) -> Usage | None:
 
 def find_usage(payload: Mapping[str, Any]) -> tuple[Any, str]:
     """
-    What in *payload* says what it cost, None if nothing; and where it is.
+    The usage block in *payload*, None if there is none; and its path.
     """
     if payload.get("usage") is not None:
         return payload["usage"], "$.usage"
@@ -78,10 +82,10 @@ def find_usage(payload: Mapping[str, Any]) -> tuple[Any, str]:
 
 
 def read_usage(
-    read: Reading, block: Any, path: str
+    read: DocumentReader, block: Any, path: str
 ) -> tuple[Usage | None, dict[str, Any]]:
     """
-    The usage in *block*, None if there was a problem; and what else it says.
+    The usage in *block*, None if there was a problem; and what else it has.
     """
     if not is_map(block):
         read.wrong(path, block, "an object")
@@ -112,13 +116,13 @@ def read_usage(
 
     usage = None
     if read.count == problems:
-        usage = _usage(read, counts, details, extra, path)
+        usage = _make_usage(read, counts, details, extra, path)
 
     return usage, read.rest(left, frozenset(), path)
 
 
-def _usage(
-    read: Reading,
+def _make_usage(
+    read: DocumentReader,
     counts: dict[str, int],
     details: dict[str, dict[str, int]],
     extra: dict[str, int],

@@ -3,17 +3,16 @@ Pydantic AI: its messages, what its models see of them, and a store as its
 conversations (extra ``pydantic-ai``).
 
     agent = Agent(model, capabilities=[TrimmedRequests(trimmer)])
-    backend = StoreBackend.from_url("sqlite:///talks.db")
+    backend = StoreBackend.from_url("sqlite:///conversations.db")
     await backend.save(result)
 
 A `ModelRequest` is as many messages of ours as it has parts, and a
-`ModelResponse` is one. Notes, under ``pydantic_ai`` in the metadata of
-messages, parts and calls, say what else there was (and ``keys``, see
-`conversation_state.adapters._export`):
+`ModelResponse` is one. Notes in the metadata of messages, parts and calls keep
+the rest (and ``keys``, see `conversation_state.adapters._notes`):
 
 request, response
-    What the message itself said that has no field of ours, on the first of
-    the messages it is; metadata of the caller's is metadata there.
+    Keys of the message itself that have no field of ours, on the first of our
+    messages for it; metadata of the caller's is metadata there.
 
 more
     That a message is of the request that is open.
@@ -23,33 +22,32 @@ at
 
 instructions, instructed
     That a system message is a request's instructions, and that a request has
-    those that were said before.
+    the same instructions as the one before.
 
 empty
     That a request had no parts, on an unknown message that stands for it.
 
 value
-    That a text is the JSON of a value; of a call *args* says so, or that
-    there were none.
+    That a text is the JSON of a value; for a call this is *args*, which is also
+    set where there were none.
 
 files, file
-    That a tool gave files, one or several; what stood around a file.
+    That a tool returned files, one or several; the keys around a file.
 
 usage
-    What was counted, as it was counted; sent as long as it is what
-    `ResponseMeta.usage` says.
+    The original counts; sent as long as they equal `ResponseMeta.usage`.
 
 texts, whole, …_texts
     Keys, or all, as JSON text: what is too large or too deep for metadata.
 
 signed
-    That a thought has a signature of whom *provider_name* names.
+    That reasoning is signed by the provider that *provider_name* names.
 
 mended
-    Where half of a surrogate pair became U+FFFD.
+    The paths where a lone surrogate became U+FFFD.
 
-The words for why a response ended are the provider's own, which Pydantic AI
-keeps in ``provider_details``. What has no part of ours (a provider's tools and
+Finish reasons are the provider's own, which Pydantic AI keeps in
+``provider_details``. What has no part of ours (a provider's tools and
 their results, cache points, uploaded files, changes of tools and settings) is an
 unknown part or message from ``pydantic_ai``.
 
@@ -97,23 +95,23 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    # Classes of the SDK are their bases, so they are made when asked for.
+    # Subclasses of the SDK's classes: imported on first use.
     try:
         if name == "StoreBackend":
-            from conversation_state.adapters.pydantic_ai._backend import (  # noqa: PLC0415 - as said
+            from conversation_state.adapters.pydantic_ai._backend import (  # noqa: PLC0415 - an extra
                 StoreBackend,
             )
 
             return StoreBackend
 
         if name == "TrimmedRequests":
-            from conversation_state.adapters.pydantic_ai._capability import (  # noqa: PLC0415 - as said
+            from conversation_state.adapters.pydantic_ai._capability import (  # noqa: PLC0415 - an extra
                 TrimmedRequests,
             )
 
             return TrimmedRequests
     except ModuleNotFoundError as error:
-        what = f"{name}, which Pydantic AI's class is the base of,"
+        what = f"conversation_state.adapters.pydantic_ai.{name}"
         raise MissingExtraError(what, "pydantic-ai") from error
 
     msg = f"module {__name__!r} has no attribute {name!r}"

@@ -1,8 +1,8 @@
 """
-A store as Pydantic AI's conversations.
+A store as Pydantic AI's conversation store.
 
-Only here, and in `_capability`, are classes of the SDK bases: these modules
-need it when they are imported, and are imported when they are asked for.
+Here and in `_capability` the SDK's classes are bases: these two modules need
+the SDK when they are imported, and are imported on first use.
 """
 
 from __future__ import annotations
@@ -21,16 +21,17 @@ from pydantic_ai.conversation_store import (
 )
 from pydantic_ai.usage import RunUsage
 
-from conversation_state._waiting import the_anyio
+from conversation_state._waiting import require_anyio
+from conversation_state.adapters._host import StoreHost, open_host
+from conversation_state.adapters.pydantic_ai._append import HistoryEntry, NewEntry
 from conversation_state.adapters.pydantic_ai._dump import as_objects
-from conversation_state.adapters.pydantic_ai._grown import New, Told
-from conversation_state.adapters.pydantic_ai._kept import (
-    Found,
-    Kept,
-    Made,
+from conversation_state.adapters.pydantic_ai._load import as_data
+from conversation_state.adapters.pydantic_ai._repository import (
+    ConversationRepository,
+    ConversationUpdate,
+    StoredConversation,
     name_of,
 )
-from conversation_state.adapters.pydantic_ai._load import as_data
 from conversation_state.aggregator import Aggregator
 from conversation_state.errors import NotSavedError, StaleHeadError
 from conversation_state.store import Head, Store, open_store
@@ -42,87 +43,56 @@ T = TypeVar("T")
 _RECORD: TypeAdapter[ConversationRecord] = TypeAdapter(ConversationRecord)
 
 
-class StoreBackend(ConversationStore):
+class StoreBackend(StoreHost, ConversationStore):
     """
     A `ConversationStore` that keeps conversations in a store of ours.
 
     A conversation is an ordinary state, under its id as name: `load_state`
-    gives it, and the store's own verbs, `fork`, `history`, `load(at=...)`,
-    work on it. What others add to it there is in the history Pydantic AI loads
-    next; its revision is another then, so who saves what was loaded before
-    gets a `ConversationConflict`. A state that Pydantic AI never saw is a
-    conversation, too.
+    returns it, and the store's own methods (`fork`, `history`, `load(at=...)`)
+    work on it. Messages that other programs add to it there are in the history
+    that Pydantic AI loads next; they change its revision, so that saving an
+    older history raises `ConversationConflict`. A state that Pydantic AI never
+    saw is a conversation, too.
 
     A save writes the new messages, however long the conversation is: a row for
     each of our messages and each usage, and six of a fixed size. A fork, a
-    branch and a change of usage alone write no messages. What a response cost
-    is in the state's ledger once, also after the history was rewritten, if its
-    provider gave it an id.
+    branch and a change of usage alone write no messages. The usage of a response
+    is in the state's ledger once, also after the history was rewritten, if the
+    response has a provider's id.
 
-    Each save is a revision that stays restorable. `delete` lets go of the
-    names; what no other conversation shares goes with the store's
-    `collect_garbage`. `read_entry` looks through all conversations if it was
-    not this object that saved or loaded the entry's last; so does `read_records`.
+    Each save is a revision that stays restorable. `delete` deletes the names;
+    `collect_garbage` of the store collects messages that no other conversation
+    shares. `read_entry` searches all conversations if this object did not save
+    or load the entry's conversation last; so does `read_records`.
 
-    Safe in threads. Its verbs run in worker threads, and never keep the event
-    loop waiting (extra ``anyio``, which Pydantic AI brings).
+    Thread-safe. Its methods run in worker threads, and never block the event
+    loop (extra ``anyio``, which Pydantic AI brings).
 
     Args:
-        store: Where conversations are kept; stays open when this is closed.
+        store: The store; stays open when this is closed.
     """
 
     def __init__(self, store: Store) -> None:
-        if not isinstance(store, Store):
-            msg = (
-                f"StoreBackend takes an open store, got a {type(store).__name__}; "
-                "StoreBackend.from_url opens one"
-            )
-            raise TypeError(msg)
-
-        self._records = _Records(Kept(store))
-        self._closes = False
+        self._set_store(store)
+        self._records = _RecordStore(ConversationRepository(store))
 
     @classmethod
     def from_url(cls, url: str, *, remembered: int = 100) -> Self:
         """
-        One that opens the store at *url*, and closes it; see `open_store`.
+        A backend that opens the store at *url*, and closes it with itself; see
+        `open_store`.
 
         Raises:
             StoreError:
                 If it can't be opened.
         """
-        made = cls(open_store(url, remembered=remembered))
-        made._closes = True
-        return made
-
-    @property
-    def store(self) -> Store:
-        """
-        The store below.
-        """
-        return self._records.kept.store
-
-    def close(self) -> None:
-        """
-        Close the store, if it was opened here. Idempotent.
-        """
-        if self._closes:
-            self.store.close()
+        return open_host(open_store(url, remembered=remembered), cls)
 
     async def aclose(self) -> None:
         """
         The async twin of `close`.
         """
-        await _in_thread(self.close)
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_error: object) -> None:
-        self.close()
-
-    async def __aenter__(self) -> Self:
-        return self
+        await _run_in_thread(self.close)
 
     async def __aexit__(self, *_error: object) -> None:
         await self.aclose()
@@ -133,8 +103,8 @@ class StoreBackend(ConversationStore):
     @staticmethod
     def name_of(conversation_id: str) -> str:
         """
-        The name in the store of a conversation: its id, unless that can be no
-        name.
+        The name in the store of a conversation: its id, unless that is not a
+        valid name.
         """
         return name_of(conversation_id)
 
@@ -146,20 +116,20 @@ class StoreBackend(ConversationStore):
 
         Raises:
             NotSavedError:
-                If there is none like that.
+                If there is no such state.
         """
         load = partial(self.store.load, name_of(conversation_id), at=at)
-        state: Aggregator = await _in_thread(load)
+        state: Aggregator = await _run_in_thread(load)
         return state
 
-    # What Pydantic AI asks of a backend
+    # The methods of Pydantic AI's `ConversationStore`
 
     async def read_record(self, conversation_id: str) -> ConversationRecord | None:
         """
-        What is kept of a conversation beside its history; None if there is
-        no such conversation.
+        The record of a conversation, without its history; None if the
+        conversation is unknown.
         """
-        return await _in_thread(partial(self._records.record, conversation_id))
+        return await _run_in_thread(partial(self._records.record, conversation_id))
 
     async def read_records(
         self, *, scope: str | None = None, limit: int | None = None
@@ -168,7 +138,7 @@ class StoreBackend(ConversationStore):
         The conversations saved here, or those of a *scope*, the newest first.
         O(conversations).
         """
-        return await _in_thread(partial(self._records.records, scope, limit))
+        return await _run_in_thread(partial(self._records.records, scope, limit))
 
     async def write_record(
         self,
@@ -182,25 +152,25 @@ class StoreBackend(ConversationStore):
 
         Raises:
             ConversationConflict:
-                If the conversation has another revision, or nobody has the
-                entry that its history goes on from.
+                If the conversation has another revision, or no conversation
+                has the entry that its history continues.
 
             DecodeError:
-                If a message holds what can't be kept.
+                If a message can't be saved as JSON.
 
             ValueError:
-                If *new_entries* are no chain that ends with the record's head.
+                If *new_entries* are not a chain that ends with the record's head.
         """
         _check_chain(record, new_entries)
         messages = as_data([entry.message for entry in new_entries])
         ids = [entry.id for entry in new_entries]
-        new = [New(*each) for each in zip(ids, messages, strict=True)]
+        new = [NewEntry(*each) for each in zip(ids, messages, strict=True)]
         parent = new_entries[0].parent_id if new_entries else record.head_id
-        # Taken now: the caller may go on changing it.
+        # Serialised here: the caller may change the record meanwhile.
         text = _RECORD.dump_json(record).decode()
         branches = list(record.branches)
-        made = Made(parent, new, text, branches, record.forked_from)
-        await _in_thread(
+        made = ConversationUpdate(parent, new, text, branches, record.forked_from)
+        await _run_in_thread(
             partial(
                 self._records.write, record.conversation_id, made, expected_revision
             )
@@ -210,15 +180,15 @@ class StoreBackend(ConversationStore):
         self, conversation_id: str, *, expected_revision: str
     ) -> None:
         """
-        Let go of a conversation's names; of its entries the store's
-        `collect_garbage` does.
+        Delete a conversation's names; `collect_garbage` of the store collects
+        its entries.
 
         Raises:
             ConversationConflict:
-                If the conversation has another revision, or is not there.
+                If the conversation has another revision, or is missing.
         """
         delete = partial(self._records.delete, conversation_id, expected_revision)
-        await _in_thread(delete)
+        await _run_in_thread(delete)
 
     async def read_entry(self, entry_id: str) -> ConversationEntry:
         """
@@ -228,15 +198,15 @@ class StoreBackend(ConversationStore):
             LookupError:
                 If no conversation has it.
         """
-        told = await _in_thread(partial(self._records.kept.history, entry_id, 1))
-        return _entries(told)[-1]
+        read = partial(self._records.repository.history, entry_id, 1)
+        return _make_entries(await _run_in_thread(read))[-1]
 
     async def read_history(
         self, head_id: str | None, *, limit: int | None = None
     ) -> list[ConversationEntry]:
         """
         The entries up to the one of that identity, or the last *limit* of
-        them: all rows are read at once.
+        them. Reads all rows at once.
 
         Raises:
             LookupError:
@@ -245,31 +215,33 @@ class StoreBackend(ConversationStore):
         if head_id is None:
             return []
 
-        told = await _in_thread(partial(self._records.kept.history, head_id, limit))
-        return _entries(told)
+        read = partial(self._records.repository.history, head_id, limit)
+        return _make_entries(await _run_in_thread(read))
 
 
-class _Records:
+class _RecordStore:
     """
-    Records in a store, for threads.
+    The synchronous methods of `StoreBackend`.
 
-    Not in `StoreBackend` itself, whose base has private names of its own.
+    Not in `StoreBackend` itself, whose base has private methods of these names.
     """
 
-    def __init__(self, kept: Kept) -> None:
-        self.kept = kept
+    def __init__(self, repository: ConversationRepository) -> None:
+        self.repository = repository
 
     def record(self, conversation_id: str) -> ConversationRecord | None:
-        found = self.kept.find(name_of(conversation_id))
-        return self.of(found, conversation_id)
+        found = self.repository.find(name_of(conversation_id))
+        return self.make_record(found, conversation_id)
 
-    def of(self, found: Found, conversation_id: str) -> ConversationRecord | None:
+    def make_record(
+        self, found: StoredConversation, conversation_id: str
+    ) -> ConversationRecord | None:
         if found.head is None:
             return None
 
-        kept = self.kept
+        repository = self.repository
         for tip, revision in found.tips.items():
-            kept.remember(tip, found.name, revision)
+            repository.remember(tip, found.name, revision)
 
         record = None
         if found.record:
@@ -277,7 +249,7 @@ class _Records:
             if not found.is_current:
                 record = dataclasses.replace(record, deferred_tool_requests=None)
         else:
-            state = kept.store.load(found.name)
+            state = repository.store.load(found.name)
             record = ConversationRecord(
                 conversation_id=conversation_id,
                 head_id=None,
@@ -285,70 +257,74 @@ class _Records:
             )
 
         if not found.is_current:
-            # Somebody else went on: what they said is in it, and who saves
-            # what was loaded before is told so.
+            # Another program continued the conversation: the record gets its
+            # messages, and a revision that conflicts with older ones.
             record = dataclasses.replace(
                 record,
-                head_id=kept.newest(found),
+                head_id=repository.newest(found),
                 revision=f"{found.head.state_id}.{found.head.revision}",
                 updated_at=found.head.saved_at,
             )
 
-        kept.remember(record.head_id, found.name, found.head.revision)
+        repository.remember(record.head_id, found.name, found.head.revision)
         return record
 
     def records(self, scope: str | None, limit: int | None) -> list[ConversationRecord]:
         records = []
-        for name in self.kept.names():
-            record = self.of(self.kept.find(name), name)
+        for name in self.repository.names():
+            record = self.make_record(self.repository.find(name), name)
             if record is not None and scope in {None, record.scope}:
                 records.append(record)
 
         records.sort(key=lambda record: record.updated_at, reverse=True)
         return records[:limit]
 
-    def write(self, conversation_id: str, made: Made, expected: str | None) -> None:
-        found = self.checked(conversation_id, expected)
+    def write(
+        self, conversation_id: str, made: ConversationUpdate, expected: str | None
+    ) -> None:
+        found = self.check_revision(conversation_id, expected)
         try:
-            self.kept.write(found, made)
+            self.repository.write(found, made)
         except (LookupError, StaleHeadError) as error:
             raise ConversationConflict(conversation_id) from error
 
-    def checked(self, conversation_id: str, expected: str | None) -> Found:
+    def check_revision(
+        self, conversation_id: str, expected: str | None
+    ) -> StoredConversation:
         """
-        What there is of a conversation, if it has the revision *expected*.
+        The stored conversation, if it has the revision *expected*.
         """
-        found = self.kept.find(name_of(conversation_id))
-        record = self.of(found, conversation_id)
+        found = self.repository.find(name_of(conversation_id))
+        record = self.make_record(found, conversation_id)
         if (None if record is None else record.revision) != expected:
             raise ConversationConflict(conversation_id)
 
         return found
 
     def delete(self, conversation_id: str, expected: str) -> None:
-        found = self.checked(conversation_id, expected)
+        found = self.check_revision(conversation_id, expected)
         try:
             # The record first: every save of ours replaces it.
             if found.noted is not None:
                 notes = found.noted.name
-                self.kept.store.delete(notes, expecting=found.noted)
+                self.repository.store.delete(notes, expecting=found.noted)
 
-            self.kept.store.delete(found.name, expecting=found.head)
+            self.repository.store.delete(found.name, expecting=found.head)
         except (NotSavedError, StaleHeadError) as error:
             raise ConversationConflict(conversation_id) from error
 
 
-async def _in_thread(function: Callable[[], T]) -> T:
-    anyio = the_anyio("a store in async code")
+async def _run_in_thread(function: Callable[[], T]) -> T:
+    anyio = require_anyio("a store in async code")
     result: T = await anyio.to_thread.run_sync(function)
     return result
 
 
-def _entries(told: list[Told]) -> list[ConversationEntry]:
-    messages = as_objects([one.data for one in told])
+def _make_entries(history: list[HistoryEntry]) -> list[ConversationEntry]:
+    messages = as_objects([one.data for one in history])
     return [
         ConversationEntry(id=one.id, parent_id=one.parent, message=message)
-        for one, message in zip(told, messages, strict=True)
+        for one, message in zip(history, messages, strict=True)
     ]
 
 
@@ -362,20 +338,20 @@ def _check_chain(
     parents = [entry.parent_id for entry in entries[1:]]
     if len({*ids}) != len(ids) or parents != ids[:-1] or ids[-1] != record.head_id:
         msg = (
-            "new_entries are no chain: each has to follow the one before it, and "
-            "the record's head_id has to be the last one's id"
+            "new_entries: expected a chain, in which each entry's parent_id is the "
+            "id before it, and the last id is the record's head_id"
         )
         raise ValueError(msg)
 
 
 def _run_usage(state: Aggregator) -> RunUsage:
     """
-    What a state cost that no run of Pydantic AI accounted for.
+    The usage of a state that no run of Pydantic AI made.
     """
-    spent: Any = state.total_usage
+    usage: Any = state.total_usage
     return RunUsage(
         requests=len(state.ledger),
-        input_tokens=spent.prompt_tokens,
-        output_tokens=spent.completion_tokens,
-        cache_read_tokens=spent.prompt_tokens_details.cached_tokens,
+        input_tokens=usage.prompt_tokens,
+        output_tokens=usage.completion_tokens,
+        cache_read_tokens=usage.prompt_tokens_details.cached_tokens,
     )

@@ -13,29 +13,25 @@ from uuid import UUID
 from conversation_state.adapters._export import (
     Export,
     Lost,
-    Writing,
-    map_of,
-    written_over,
+    PayloadWriter,
+    merge_kept_keys,
 )
-from conversation_state.adapters._extras import (
-    lose_each,
-    own_of,
-    write_extra,
-)
-from conversation_state.adapters.pydantic_ai._answered import write_response
-from conversation_state.adapters.pydantic_ai._spoken import (
-    lose_metadata,
-    restore,
-    restored,
-    write_answer,
-    write_content,
-)
-from conversation_state.adapters.pydantic_ai._words import (
+from conversation_state.adapters._extras import lose_each, write_extra
+from conversation_state.adapters._notes import map_of, own_of
+from conversation_state.adapters.pydantic_ai._constants import (
     ERRORS,
     SOURCE,
+    format_time,
     messages_adapter,
-    written_time,
 )
+from conversation_state.adapters.pydantic_ai._dump_content import (
+    dump_content,
+    dump_tool_result,
+    lose_metadata,
+    restore_texts,
+    restore_value,
+)
+from conversation_state.adapters.pydantic_ai._dump_response import dump_response
 from conversation_state.errors import InvalidMessageError
 from conversation_state.messages import (
     AssistantMessage,
@@ -45,21 +41,21 @@ from conversation_state.messages import (
     UnknownMessage,
 )
 
-__all__ = ["Groups", "as_objects", "dump", "dump_data", "grouped"]
+__all__ = ["MessageGroups", "as_objects", "dump", "dump_data", "group_messages"]
 
 
 def dump(messages: Iterable[Message]) -> Export:
     """
     The `ModelMessage`s for *messages*: a list, as ``message_history`` takes it.
 
-    What `load` was given comes back as ``ModelMessagesTypeAdapter`` would give
-    it back: in the same requests, with the same parts and fields. Other
-    messages that no assistant's message parts become one `ModelRequest`. What
-    was said at no known time is said to be of 1970, since parts need a time.
+    Messages that `load` made come back as ``ModelMessagesTypeAdapter`` would
+    return them: in the same requests, with the same parts and fields. Other
+    messages become one `ModelRequest` up to the next assistant's message. A
+    part without a time gets one in 1970, since Pydantic AI requires a time.
 
     Raises:
         InvalidMessageError:
-            If something is no message of ours.
+            If something is not one of our messages.
 
         MissingExtraError:
             If Pydantic AI is not installed.
@@ -80,52 +76,55 @@ def as_objects(data: list[Any]) -> list[Any]:
 
 def dump_data(messages: Iterable[Message]) -> tuple[list[Any], tuple[Lost, ...]]:
     """
-    The same as plain JSON values, and what is lost. Needs no SDK.
+    *messages* as plain JSON values, and what is lost. Needs no SDK.
     """
-    write = _Writing()
+    write = _HistoryWriter()
     write.all(messages)
     return write.data, tuple(write.lost)
 
 
-class Groups(NamedTuple):
+class MessageGroups(NamedTuple):
     """
-    What messages are in Pydantic AI's.
+    Our messages, grouped into Pydantic AI's.
 
     Attributes:
         starts: The position of the first message of each.
 
         data: Each as plain JSON.
 
-        lacks: Whether a request has the instructions of one that is not there.
+        lacks_instructions: Whether a request has the instructions of an earlier
+            one that is missing.
     """
 
     starts: list[int]
     data: list[Any]
-    lacks: bool
+    lacks_instructions: bool
 
 
-def grouped(messages: Iterable[Message], instructions: str | None = None) -> Groups:
+def group_messages(
+    messages: Iterable[Message], instructions: str | None = None
+) -> MessageGroups:
     """
-    What `dump_data` writes, where the *instructions* before were these.
+    The groups of *messages* that follow a request with *instructions*.
     """
-    write = _Writing(instructions)
+    write = _HistoryWriter(instructions)
     write.all(messages)
-    return Groups(write.starts, write.data, write.lacks)
+    return MessageGroups(write.starts, write.data, write.lacks_instructions)
 
 
-class _Writing(Writing):
+class _HistoryWriter(PayloadWriter):
     """
-    One history while it is written.
+    Dumps one history.
     """
 
     def __init__(self, instructions: str | None = None) -> None:
         super().__init__(SOURCE)
-        self.lacks = False
+        self.lacks_instructions = False
         self.data: list[Any] = []
         self.starts: list[int] = []
         self._instructions = instructions
         self._names: dict[str, str] = {}
-        self._open: dict[str, Any] | None = None
+        self._request: dict[str, Any] | None = None
         self._is_own = False
         self._run: UUID | None = None
         self._parts: list[tuple[int, dict[str, Any]]] = []
@@ -135,34 +134,34 @@ class _Writing(Writing):
         Write all of *messages*.
         """
         for at, message in enumerate(messages):
-            self._message(message, at)
+            self._add_message(message, at)
 
-        self._close()
+        self._close_request()
 
-    def _message(self, message: Message, at: int) -> None:
+    def _add_message(self, message: Message, at: int) -> None:
         path = f"messages[{at}]"
         if not isinstance(message, Message):
             msg = f"{path} is a {type(message).__name__}; expected a Message"
             raise InvalidMessageError(msg)
 
         notes = self.notes_on(message, path)
-        said = {"name": bool(message.name), "turn_id": message.turn_id is not None}
-        lose_each(self, path, said, "Pydantic AI has no place for it")
+        fields = {"name": bool(message.name), "turn_id": message.turn_id is not None}
+        lose_each(self, path, fields, "not supported by Pydantic AI")
         if isinstance(message, AssistantMessage):
-            self._close()
+            self._close_request()
             self.starts.append(at)
             self._names.update((call.id, call.name) for call in message.tool_calls)
-            self.data.append(write_response(self, message, notes, path))
+            self.data.append(dump_response(self, message, notes, path))
             return
 
         if isinstance(message, UnknownMessage) and message.source != SOURCE:
             self.unknown(message.raw, message.source, path, "role")
             return
 
-        request = self._request(message, notes, at)
+        request = self._open_request(message, notes, at)
         own = own_of(message.metadata)
         if own and request["parts"]:
-            self.lose(path, "metadata", "only the first part of a request has a place")
+            self.lose(path, "metadata", "supported on the first part of a request only")
         elif own or map_of(notes, "metadata"):
             request["metadata"] = write_extra(message.metadata, notes, "metadata")
 
@@ -170,83 +169,87 @@ class _Writing(Writing):
             request["instructions"] = self._instructions = message.text
             return
 
-        part = self._part(message, notes, path)
+        part = self._dump_request_part(message, notes, path)
         if part is not None:
             noted_at = notes.get("at")
             place = noted_at if isinstance(noted_at, int) else len(request["parts"])
             request["parts"].append((place, part))
 
-    def _request(
+    def _open_request(
         self, message: Message, notes: Mapping[str, Any], at: int
     ) -> dict[str, Any]:
         """
-        The request that *message* is in: the one that is open, or a new one.
+        The request of *message*: the open one, or a new one.
         """
         begins, goes_on = "request" in notes, "more" in notes
         is_one = goes_on == self._is_own and (goes_on or self._run == message.run_id)
-        if self._open is not None and not begins and is_one:
-            return self._open
+        if self._request is not None and not begins and is_one:
+            return self._request
 
-        self._close()
+        self._close_request()
         self.starts.append(at)
-        self._open = {"kind": "request", "parts": []}
+        self._request = {"kind": "request", "parts": []}
         self._is_own = begins or goes_on
         self._run = message.run_id
         if message.run_id is not None:
-            self._open["run_id"] = str(message.run_id)
+            self._request["run_id"] = str(message.run_id)
 
-        written_over(map_of(notes, "request"), self._open)
-        restore(self._open, notes, "request_texts")
-        told = self._open.get("instructions")
-        if told is not None:
-            self._instructions = told
+        merge_kept_keys(map_of(notes, "request"), self._request)
+        restore_texts(self._request, notes, "request_texts")
+        instructions = self._request.get("instructions")
+        if instructions is not None:
+            self._instructions = instructions
         elif "instructed" in notes and self._instructions is not None:
-            self._open["instructions"] = self._instructions
+            self._request["instructions"] = self._instructions
         elif "instructed" in notes:
-            why = "the system message that says them is not there"
-            self.lacks = True
+            why = "the system message that has them is missing"
+            self.lacks_instructions = True
             self.lose(f"messages[{at}]", "instructions", why)
 
-        return self._open
+        return self._request
 
-    def _close(self) -> None:
+    def _close_request(self) -> None:
         """
-        End the request that is open.
+        Close the open request.
         """
-        request, self._open = self._open, None
+        request, self._request = self._request, None
         if request is not None:
-            # Stable, and most have no place of their own.
+            # A stable sort: most parts have no position of their own.
             request["parts"].sort(key=itemgetter(0))
             request["parts"] = [part for _, part in request["parts"]]
             self.data.append(request)
 
-    def _part(
+    def _dump_request_part(
         self, message: Message, notes: Mapping[str, Any], path: str
     ) -> dict[str, Any] | None:
         """
-        The part that *message* is; None if it is none, or can't be said.
+        The part for *message*; None if it has none.
         """
         if isinstance(message, UnknownMessage):
-            return None if "empty" in notes else self._whole(message, notes, path)
+            return (
+                None
+                if "empty" in notes
+                else self._dump_unknown_message(message, notes, path)
+            )
 
         part: dict[str, Any]
         keys = map_of(notes, "keys")
         if isinstance(message, SystemMessage):
             part = {"part_kind": "system-prompt", "content": message.text}
-            self._lose_inside(message, path)
+            self._lose_part_metadata(message, path)
         elif isinstance(message, ToolMessage):
-            part = self._answer(message, notes, path)
+            part = self._dump_result_part(message, notes, path)
         else:
-            part = self._user(message, notes, path)
+            part = self._dump_user_part(message, notes, path)
 
         if message.timestamp is not None or "timestamp" not in keys:
-            part["timestamp"] = written_time(message.timestamp)
+            part["timestamp"] = format_time(message.timestamp)
 
-        written_over(keys, part)
-        restore(part, notes, "texts")
+        merge_kept_keys(keys, part)
+        restore_texts(part, notes, "texts")
         return part
 
-    def _whole(
+    def _dump_unknown_message(
         self, message: UnknownMessage, notes: Mapping[str, Any], path: str
     ) -> dict[str, Any] | None:
         raw: dict[str, Any] | None = self.unknown(
@@ -258,7 +261,7 @@ class _Writing(Writing):
 
         return raw
 
-    def _answer(
+    def _dump_result_part(
         self, message: ToolMessage, notes: Mapping[str, Any], path: str
     ) -> dict[str, Any]:
         keys = map_of(notes, "keys")
@@ -267,7 +270,7 @@ class _Writing(Writing):
             "part_kind": keys.get("part_kind", "tool-return"),
             "tool_name": name,
             "tool_call_id": message.tool_call_id,
-            "content": write_answer(self, message, notes, path),
+            "content": dump_tool_result(self, message, notes, path),
         }
         outcome = keys.get("outcome")
         if part["part_kind"] == "tool-return" and message.is_error != (
@@ -277,7 +280,7 @@ class _Writing(Writing):
 
         return part
 
-    def _user(
+    def _dump_user_part(
         self, message: Message, notes: Mapping[str, Any], path: str
     ) -> dict[str, Any]:
         kind = map_of(notes, "keys").get("part_kind", "user-prompt")
@@ -285,17 +288,19 @@ class _Writing(Writing):
             return {"part_kind": kind, "transcript": message.text}
 
         if kind == "user-prompt":
-            return {"part_kind": kind, "content": write_content(self, message, path)}
+            return {"part_kind": kind, "content": dump_content(self, message, path)}
 
-        return {"part_kind": kind, "content": restored(message.text, notes)}
+        return {"part_kind": kind, "content": restore_value(message.text, notes)}
 
-    def _lose_inside(self, message: Message, path: str) -> None:
+    def _lose_part_metadata(self, message: Message, path: str) -> None:
         content = getattr(message, "content", "")
         if isinstance(content, str):
             return
 
         if len(content) != 1:
-            self.lose(path, "parts", "a system prompt is one text, and they are joined")
+            self.lose(
+                path, "parts", "a system prompt is one text; the parts are joined"
+            )
 
         for at, part in enumerate(content):
             where = f"{path}.parts[{at}]"

@@ -9,22 +9,30 @@ from typing import Any
 from uuid import UUID
 
 from conversation_state.adapters._extras import note_mended, with_own
-from conversation_state.adapters._reading import Place, Reading, is_list, is_map
-from conversation_state.adapters.pydantic_ai._content import (
-    keep,
-    read_answer,
-    read_content,
-    read_own,
-    text_of,
-    whole,
+from conversation_state.adapters._reading import (
+    DocumentReader,
+    ObjectReader,
+    is_list,
+    is_map,
 )
-from conversation_state.adapters.pydantic_ai._response import read_response
-from conversation_state.adapters.pydantic_ai._words import (
+from conversation_state.adapters.pydantic_ai._constants import (
     ERRORS,
     SOURCE,
-    as_time,
     kind_of,
     messages_adapter,
+    parse_time,
+)
+from conversation_state.adapters.pydantic_ai._load_content import (
+    keep_keys,
+    keep_whole,
+    read_content,
+    read_metadata,
+    read_text,
+    read_tool_result,
+)
+from conversation_state.adapters.pydantic_ai._load_response import (
+    read_response,
+    read_response_id,
 )
 from conversation_state.messages import (
     AssistantMessage,
@@ -46,7 +54,7 @@ _RESPONSE = frozenset(
 )
 _PART = frozenset({"content", "part_kind", "timestamp"})
 _ANSWERS = frozenset({"retry-prompt", "tool-return"})
-# What is said to the model in a user's place, though the user did not say it.
+# Parts that are sent to the model as user content, but are not the user's.
 _ASIDE = frozenset({"compaction", "retry-feedback"})
 
 
@@ -58,16 +66,15 @@ def load(messages: Iterable[Any]) -> tuple[Message, ...]:
     A `ModelRequest` is as many messages as it has parts; tool results come
     first in it, as they do when it is sent. Its instructions are a system
     message where they are not those of the request before, so that they are
-    kept once and not with every request. Nothing is lost:
-    what our model has no word for is kept as an unknown part or message, or in
-    notes (see this package), and `dump` gives back what
-    ``ModelMessagesTypeAdapter`` would. Half of a surrogate pair becomes
-    U+FFFD, and a note says where.
+    kept once and not with every request. Nothing is lost: content without an
+    equivalent is kept as an unknown part or message, or in notes (see this
+    package), and `dump` returns what ``ModelMessagesTypeAdapter`` would. A lone
+    surrogate becomes U+FFFD, and a note lists its path.
 
     Raises:
         DecodeError:
-            If something is no such message, or holds what can't be kept; with
-            all that is wrong, each with its path.
+            If something is not such a message, or can't be kept as JSON; with
+            every problem and its path.
 
         MissingExtraError:
             If objects are given and Pydantic AI is not installed.
@@ -88,8 +95,8 @@ def as_data(messages: Any) -> Sequence[Any]:
     if isinstance(messages, (str, bytes, Mapping)) or not isinstance(
         messages, Iterable
     ):
-        read = Reading()
-        read.wrong("$", messages, "a list of messages, result.all_messages() say")
+        read = DocumentReader()
+        read.wrong("$", messages, "a list of messages, such as result.all_messages()")
         read.finish()
 
     data = list(messages)
@@ -106,10 +113,10 @@ def as_data(messages: Any) -> Sequence[Any]:
 
 def load_after(data: Sequence[Any], instructions: str | None) -> list[list[Message]]:
     """
-    The messages of each item of *data*, where the *instructions* of the
-    request before were these.
+    The messages of each item of *data*, which follows a request with
+    *instructions*.
     """
-    read = Reading()
+    read = DocumentReader()
     groups: list[list[Message]] = []
     for at, raw in enumerate(data):
         path = f"$[{at}]"
@@ -117,33 +124,36 @@ def load_after(data: Sequence[Any], instructions: str | None) -> list[list[Messa
             read.wrong(path, raw, "an object")
             continue
 
-        place = Place(read, raw, path)
+        place = ObjectReader(read, raw, path)
         kind, parts = kind_of(raw, "kind"), raw.get("parts")
         if kind not in {"request", "response"}:
             place.wrong("kind", "request or response")
         elif not is_list(parts):
             place.wrong("parts", "a list")
         elif kind == "response":
-            groups.append([_response(place, parts)])
+            groups.append([_load_response_message(place, parts)])
         else:
-            group = _request(place, parts, instructions)
-            told = raw.get("instructions")
-            instructions = told if isinstance(told, str) else instructions
+            group = _load_request(place, parts, instructions)
+            current = raw.get("instructions")
+            instructions = current if isinstance(current, str) else instructions
             groups.append(group)
 
     read.finish()
     return groups
 
 
-def _response(place: Place, parts: Sequence[Any]) -> Message:
-    harmed = len(place.reading.mended)
-    own, is_own = read_own(place)
+def _load_response_message(place: ObjectReader, parts: Sequence[Any]) -> Message:
+    mended_before = len(place.reading.mended)
+    own, is_own = read_metadata(place)
     content, calls, meta = read_response(place, parts)
-    time, is_told = as_time(place.raw.get("timestamp"))
-    run, known = _run(place)
-    spared = set() if is_told else {"timestamp"}
-    keep(place, known - spared - (set() if is_own else {"metadata"}))
-    note_mended(place, harmed)
+    time, is_exact = parse_time(place.raw.get("timestamp"))
+    run, known = _read_run_id(place)
+    spared = set() if is_exact else {"timestamp"}
+    if read_response_id(place.raw):
+        known |= {"provider_response_id"}
+
+    keep_keys(place, known - spared - (set() if is_own else {"metadata"}))
+    note_mended(place, mended_before)
     place.notes["response"] = place.keys
     if "texts" in place.notes:
         place.notes["response_texts"] = place.notes.pop("texts")
@@ -159,32 +169,32 @@ def _response(place: Place, parts: Sequence[Any]) -> Message:
     )
 
 
-def _run(place: Place) -> tuple[UUID | None, frozenset[str]]:
+def _read_run_id(place: ObjectReader) -> tuple[UUID | None, frozenset[str]]:
     """
-    The run of a message if it is told as we tell it, and which keys are then
-    known.
+    The run id of a message if it is a UUID in canonical form; and the keys that
+    need no note.
     """
     known = _REQUEST if place.raw.get("kind") == "request" else _RESPONSE
-    told = place.raw.get("run_id")
-    if isinstance(told, str):
+    run_id = place.raw.get("run_id")
+    if isinstance(run_id, str):
         try:
-            run = UUID(told)
+            run = UUID(run_id)
         except ValueError:
             pass
         else:
-            if str(run) == told:
+            if str(run) == run_id:
                 return run, known
 
     return None, known - {"run_id"}
 
 
-class _Made:
+class _MessageDraft:
     """
-    One message to be, while its request is read.
+    A message while its request is read.
     """
 
     def __init__(
-        self, place: Place, kind: type[Message], fields: dict[str, Any]
+        self, place: ObjectReader, kind: type[Message], fields: dict[str, Any]
     ) -> None:
         self.place = place
         self.kind = kind
@@ -192,7 +202,7 @@ class _Made:
 
     def message(self, run: UUID | None, own: Mapping[str, Any]) -> Message:
         """
-        The message, when all there is to note is noted.
+        The message, once its notes are complete.
         """
         if self.kind is UnknownMessage:
             self.fields["source"] = SOURCE
@@ -201,34 +211,34 @@ class _Made:
         return self.kind(**self.fields, run_id=run, metadata=metadata)
 
 
-def _request(
-    place: Place, parts: Sequence[Any], instructions: str | None
+def _load_request(
+    place: ObjectReader, parts: Sequence[Any], instructions: str | None
 ) -> list[Message]:
-    own, is_own = read_own(place)
-    run, known = _run(place)
+    own, is_own = read_metadata(place)
+    run, known = _read_run_id(place)
     if not is_own:
         known -= {"metadata"}
 
-    made = _ordered(_parts(place, parts))
-    harmed = len(place.reading.mended)
-    told = place.raw.get("instructions")
-    if isinstance(told, str) and told and told != instructions:
-        # Nothing may stand between calls and their results.
+    made = _put_results_first(_load_parts(place, parts))
+    mended_before = len(place.reading.mended)
+    current = place.raw.get("instructions")
+    if isinstance(current, str) and current and current != instructions:
+        # Results must directly follow their calls.
         answers = sum(one.kind is ToolMessage for one in made)
-        lead = Place(place.reading, {}, place.path)
+        lead = ObjectReader(place.reading, {}, place.path)
         lead.notes["instructions"] = True
         fields = {"content": place.text("instructions")}
-        made.insert(answers, _Made(lead, SystemMessage, fields))
-    elif told is not None and told != instructions:
+        made.insert(answers, _MessageDraft(lead, SystemMessage, fields))
+    elif current is not None and current != instructions:
         known -= {"instructions"}
 
     if not made:
-        empty = Place(place.reading, {}, place.path)
+        empty = ObjectReader(place.reading, {}, place.path)
         empty.notes["empty"] = True
-        made.append(_Made(empty, UnknownMessage, {"raw": {"kind": "request"}}))
+        made.append(_MessageDraft(empty, UnknownMessage, {"raw": {"kind": "request"}}))
 
-    keep(place, known)
-    note_mended(place, harmed)
+    keep_keys(place, known)
+    note_mended(place, mended_before)
     first, *others = [one.place.notes for one in made]
     for name in ("metadata", "mended"):
         if name in place.notes:
@@ -237,7 +247,7 @@ def _request(
     if "texts" in place.notes:
         first["request_texts"] = place.notes["texts"]
 
-    if told is not None and told == instructions:
+    if current is not None and current == instructions:
         first["instructed"] = True
 
     first["request"] = place.keys
@@ -247,14 +257,14 @@ def _request(
     return [one.message(run, own if one is made[0] else {}) for one in made]
 
 
-def _parts(place: Place, parts: Sequence[Any]) -> list[_Made]:
+def _load_parts(place: ObjectReader, parts: Sequence[Any]) -> list[_MessageDraft]:
     made = []
     for at, raw in enumerate(parts):
         path = f"{place.path}.parts[{at}]"
         if is_map(raw):
-            part = Place(place.reading, raw, path)
+            part = ObjectReader(place.reading, raw, path)
             before = len(place.reading.mended)
-            made.append(_part(part))
+            made.append(_load_request_part(part))
             note_mended(part, before)
         else:
             place.reading.wrong(path, raw, "an object")
@@ -262,9 +272,9 @@ def _parts(place: Place, parts: Sequence[Any]) -> list[_Made]:
     return made
 
 
-def _ordered(made: list[_Made]) -> list[_Made]:
+def _put_results_first(made: list[_MessageDraft]) -> list[_MessageDraft]:
     """
-    Tool results first, and notes of the order that was.
+    The drafts with tool results first, and notes on the original order.
     """
     order = sorted(made, key=lambda one: one.kind is not ToolMessage)
     if order != made:
@@ -274,74 +284,77 @@ def _ordered(made: list[_Made]) -> list[_Made]:
     return order
 
 
-def _part(place: Place) -> _Made:
+def _load_request_part(place: ObjectReader) -> _MessageDraft:
     """
     One part of a request.
     """
     raw = place.raw
     kind, content = kind_of(raw), raw.get("content")
-    time, is_told = as_time(raw.get("timestamp"))
+    time, is_exact = parse_time(raw.get("timestamp"))
     fields: dict[str, Any] = {"timestamp": time} if time else {}
-    known = _PART if is_told else _PART - {"timestamp"}
+    known = _PART if is_exact else _PART - {"timestamp"}
     if kind == "system-prompt" and isinstance(content, str):
-        keep(place, known)
-        return _Made(place, SystemMessage, {"content": place.text("content"), **fields})
+        keep_keys(place, known)
+        return _MessageDraft(
+            place, SystemMessage, {"content": place.text("content"), **fields}
+        )
 
     if kind == "user-prompt" and (isinstance(content, str) or is_list(content)):
-        keep(place, known)
-        said = read_content(place, content)
-        return _Made(place, UserMessage, {"content": said, **fields})
+        keep_keys(place, known)
+        loaded = read_content(place, content)
+        return _MessageDraft(place, UserMessage, {"content": loaded, **fields})
 
     names = isinstance(raw.get("tool_name"), str)
     if kind in _ANSWERS and names and is_text(raw.get("tool_call_id")):
-        return _answer(place, known, fields)
+        return _load_tool_result(place, known, fields)
 
     if content is not None and (
         kind in _ASIDE or (kind == "retry-prompt" and not names)
     ):
-        keep(place, known - {"part_kind"})
-        said = text_of(place, "content")
-        return _Made(place, UserMessage, {"content": said, **fields})
+        keep_keys(place, known - {"part_kind"})
+        text = read_text(place, "content")
+        return _MessageDraft(place, UserMessage, {"content": text, **fields})
 
     if kind == "speech" and isinstance(raw.get("transcript"), str):
-        keep(place, known - {"content", "part_kind"} | {"transcript"})
-        return _Made(
+        keep_keys(place, known - {"content", "part_kind"} | {"transcript"})
+        return _MessageDraft(
             place, UserMessage, {"content": place.text("transcript"), **fields}
         )
 
-    # Time, too, stays in it: it is written back as it is.
-    raw, noted = whole(place)
-    if noted:
-        place.notes |= noted[SOURCE]
+    # The time stays in it, too: it is written back as it is.
+    raw, notes = keep_whole(place)
+    place.notes |= notes
 
-    return _Made(place, UnknownMessage, {"raw": raw})
+    return _MessageDraft(place, UnknownMessage, {"raw": raw})
 
 
-def _answer(place: Place, known: frozenset[str], fields: dict[str, Any]) -> _Made:
+def _load_tool_result(
+    place: ObjectReader, known: frozenset[str], fields: dict[str, Any]
+) -> _MessageDraft:
     kind = place.raw["part_kind"]
     outcome = place.raw.get("outcome")
-    keep(place, known | {"tool_call_id", "tool_name"})
+    keep_keys(place, known | {"tool_call_id", "tool_name"})
     if kind != "tool-return":
         place.keys["part_kind"] = kind
 
     fields |= {
-        "content": read_answer(place),
+        "content": read_tool_result(place),
         "is_error": kind != "tool-return" or is_failure(outcome),
         "tool_call_id": place.text("tool_call_id"),
         "tool_name": place.text("tool_name"),
     }
-    return _Made(place, ToolMessage, fields)
+    return _MessageDraft(place, ToolMessage, fields)
 
 
 def is_failure(outcome: Any) -> bool:
     """
-    Whether a call that came to that *outcome* failed.
+    Whether a call with this *outcome* failed.
     """
     return isinstance(outcome, str) and outcome in ERRORS
 
 
 def is_text(value: Any) -> bool:
     """
-    Whether *value* is a text that says something.
+    Whether *value* is a non-empty text.
     """
     return isinstance(value, str) and bool(value)

@@ -1,5 +1,5 @@
 """
-What the model gets to see: a trimmer, at the place where Pydantic AI asks.
+History processors: a trimmer's view of Pydantic AI's messages.
 """
 
 from __future__ import annotations
@@ -9,10 +9,11 @@ import weakref
 from collections.abc import Callable, Coroutine, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, cast
 
-from conversation_state.adapters._export import notes_of
+from conversation_state.adapters._host import RollingTrimmer, check_trimmer
+from conversation_state.adapters._notes import notes_of
+from conversation_state.adapters.pydantic_ai._constants import SOURCE
 from conversation_state.adapters.pydantic_ai._dump import as_objects, dump_data
 from conversation_state.adapters.pydantic_ai._load import as_data, load_after
-from conversation_state.adapters.pydantic_ai._words import SOURCE
 from conversation_state.errors import InvalidTranscriptError
 from conversation_state.messages import Message, SystemMessage
 from conversation_state.trimming import TrimContext, Trimmer, repair
@@ -20,16 +21,16 @@ from conversation_state.trimming import TrimContext, Trimmer, repair
 if TYPE_CHECKING:
     from pydantic_ai.messages import ModelMessage
 
-__all__ = ["Trims", "ahistory_processor", "history_processor"]
+__all__ = ["Trims", "ahistory_processor", "history_processor", "make_rolling"]
 
 
 class Trims(Protocol):
     """
-    **Protocol:** anything that makes a view of messages: a `Trimmer`, or a
-    function, ``partial(trim, budget=...)`` say.
+    **Protocol:** a callable that makes a view of messages: a `Trimmer`, or a
+    function such as ``partial(trim, budget=...)``.
     """
 
-    def __call__(self, said: Sequence[Message], /) -> TrimContext: ...
+    def __call__(self, messages: Sequence[Message], /) -> TrimContext: ...
 
 
 History: TypeAlias = "list[ModelMessage]"
@@ -37,39 +38,39 @@ History: TypeAlias = "list[ModelMessage]"
 
 def history_processor(trimmer: Trims) -> Callable[[History], History]:
     """
-    A history processor that shows the model what *trimmer* keeps.
+    A history processor that shows the model the view of *trimmer*.
 
-    Give it to an agent as ``capabilities=[ProcessHistory(processor)]``. Pydantic
-    AI then *replaces* the run's history by what a processor gives, so that
-    ``all_messages()`` has no more than that; `trimmed_requests` trims what is
-    sent and nothing else.
+    Pass it to an agent as ``capabilities=[ProcessHistory(processor)]``. Pydantic
+    AI then *replaces* the run's history by what the processor returns, also in
+    ``all_messages()``; `TrimmedRequests` trims the request alone. A trimmer
+    without steps repairs and fits.
 
     Instructions are counted, as one system message in front, though Pydantic
-    AI keeps them in the requests. What is kept is the very object that was
-    given; of a request that is kept in part, one with its other parts left
-    out, the same one each time. A view that a provider would refuse is
-    repaired (`repair`). Each message is turned into ours, and counted, once as
-    long as it is in memory; a call costs O(messages) references besides. Safe
-    in threads, in which Pydantic AI calls it.
+    AI keeps them in the requests. Kept messages are the objects that were
+    passed; a request that is kept in part is a copy without the other parts,
+    the same one each time. A view that a provider would refuse is repaired
+    (`repair`). Each message is loaded and counted once, as long as it is in
+    memory; a call costs O(messages) references besides. Thread-safe: Pydantic
+    AI calls it in threads.
 
     Raises:
         TypeError:
-            If *trimmer* is no function; when called, if it gives no view.
+            If *trimmer* is not callable; when called, if it returns no view.
 
         InvalidTranscriptError, BudgetExceededError:
-            When called, as *trimmer* says; or if it leaves out the newest
-            request, which Pydantic AI has to send.
+            When called, as *trimmer* raises them; or if the view leaves out the
+            newest request, which Pydantic AI has to send.
 
     Source:
         Pydantic AI refuses a history that is empty or does not end with a
         request, and providers one that orphans a tool's result.
     """
-    trims = _checked(trimmer)
-    known = _Known()
+    trims = make_rolling(_check_callable(trimmer))
+    known = _LoadCache()
 
     def process(messages: list[Any]) -> list[Any]:
-        shown = _Shown(known, messages)
-        return shown.kept_by(trims(shown.said))
+        shown = _HistoryView(known, messages)
+        return shown.select(trims(shown.messages))
 
     return process
 
@@ -78,43 +79,47 @@ def ahistory_processor(
     trimmer: Trimmer,
 ) -> Callable[[History], Coroutine[Any, Any, History]]:
     """
-    The same for a `Trimmer` with steps that have to be awaited.
+    The async twin of `history_processor`, for a `Trimmer` with steps that have
+    to be awaited.
     """
-    _checked(trimmer)
-    if not isinstance(trimmer, Trimmer):
-        msg = f"ahistory_processor takes a Trimmer, got a {type(trimmer).__name__}"
-        raise TypeError(msg)
-
-    known = _Known()
+    known = _LoadCache()
+    views = RollingTrimmer(check_trimmer(trimmer, "trimmer"))
 
     async def process(messages: list[Any]) -> list[Any]:
-        shown = _Shown(known, messages)
-        return shown.kept_by(await trimmer.acall(shown.said))
+        shown = _HistoryView(known, messages)
+        return shown.select(await views.acall(shown.messages))
 
     return process
 
 
-def _checked(trimmer: Any) -> Trims:
+def make_rolling(trimmer: Trims) -> Trims:
+    """
+    *trimmer*, which is given its previous view if it is a `Trimmer`.
+    """
+    return RollingTrimmer(trimmer) if isinstance(trimmer, Trimmer) else trimmer
+
+
+def _check_callable(trimmer: Any) -> Trims:
     if not callable(trimmer):
         msg = (
-            f"history_processor takes a Trimmer, got a {type(trimmer).__name__}; "
-            "Trimmer(TokenBudget(context_window=8_000)) is one"
+            f"trimmer: expected a Trimmer, got a {type(trimmer).__name__}; make one "
+            "with Trimmer(TokenBudget(context_window=8_000))"
         )
         raise TypeError(msg)
 
     return cast(Trims, trimmer)
 
 
-class _Loaded:
+class _LoadedMessage:
     """
-    What one `ModelMessage` is in our words, while it is what it was.
+    Our messages for one `ModelMessage`, valid while its parts are the same.
 
     Attributes:
         messages: The messages.
 
-        at: Which part of the request each of them is; -1 is none.
+        at: The part of the request for each of them; -1 for none.
 
-        in_part: Messages made of some of the parts, by which.
+        in_part: Messages made of some of the parts, by the numbers of these.
     """
 
     __slots__ = ("at", "in_part", "messages", "parts")
@@ -137,33 +142,33 @@ class _Loaded:
         )
 
 
-class _Known:
+class _LoadCache:
     """
-    What was loaded, for as long as the messages themselves are in memory.
+    Loaded messages, for as long as the original ones are in memory.
     """
 
     def __init__(self) -> None:
-        self._found: dict[int, tuple[weakref.ref[Any], _Loaded]] = {}
+        self._found: dict[int, tuple[weakref.ref[Any], _LoadedMessage]] = {}
         self._lead = SystemMessage("")
 
-    def loaded(self, messages: Sequence[Any]) -> list[_Loaded]:
+    def loaded(self, messages: Sequence[Any]) -> list[_LoadedMessage]:
         """
-        Each of *messages* in our words.
+        Our messages for each of *messages*.
         """
-        found = [self._remembered(message) for message in messages]
+        found = [self._recall_message(message) for message in messages]
         new = [at for at, one in enumerate(found) if one is None]
         data = as_data([messages[at] for at in new]) if new else ()
         for at, raw in zip(new, data, strict=True):
-            # As if the one before had the same: instructions are counted once.
+            # As if the previous request had the same: they are counted once.
             (group,) = load_after([raw], raw.get("instructions"))
-            found[at] = self._remember(messages[at], group)
+            found[at] = self._remember_message(messages[at], group)
 
         return [one for one in found if one is not None]
 
     def lead(self, text: str) -> SystemMessage:
         """
-        The system message that says *text*; the same one as before, if it is
-        the same text, so that it is counted once.
+        The system message of *text*; the same object as before if the text is
+        the same, so that it is counted once.
         """
         lead = self._lead
         if lead.text != text:
@@ -171,25 +176,24 @@ class _Known:
 
         return lead
 
-    def _remembered(self, message: Any) -> _Loaded | None:
+    def _recall_message(self, message: Any) -> _LoadedMessage | None:
         ref, loaded = self._found.get(id(message), (None, None))
         if ref is None or loaded is None or ref() is not message:
             return None
 
         return loaded if loaded.is_of(message) else None
 
-    def _remember(self, message: Any, group: list[Message]) -> _Loaded:
+    def _remember_message(self, message: Any, group: list[Message]) -> _LoadedMessage:
         at = []
         for place, one in enumerate(group):
             notes = notes_of(one.metadata, SOURCE)
-            said = notes.get("at", place)
-            at.append(-1 if "empty" in notes else said)
+            at.append(-1 if "empty" in notes else notes.get("at", place))
 
-        loaded = _Loaded(group, at, message.parts)
+        loaded = _LoadedMessage(group, at, message.parts)
         key, found = id(message), self._found
 
         def forget(ref: weakref.ref[Any]) -> None:
-            # Unless another one has its place by now.
+            # Unless another message has the same id() by now.
             if found.get(key, (None,))[0] is ref:
                 found.pop(key, None)
 
@@ -197,37 +201,37 @@ class _Known:
         return loaded
 
 
-class _Shown:
+class _HistoryView:
     """
-    One history, on its way to a model and back.
+    One history: loaded for a trimmer, and selected from by its view.
     """
 
-    def __init__(self, known: _Known, messages: Sequence[Any]) -> None:
+    def __init__(self, known: _LoadCache, messages: Sequence[Any]) -> None:
         self._given = messages
         self._loaded = known.loaded(messages)
         self._leads = 0
-        self.said: list[Message] = []
-        # Whose message each of `said` is, and which of its messages.
+        self.messages: list[Message] = []
+        # For each of `messages`: the number of its original, and its own there.
         self._owners: list[tuple[int, int]] = []
         for message in reversed(messages):
-            told = getattr(message, "instructions", None)
-            if told:
-                self.said.append(known.lead(told))
+            instructions = getattr(message, "instructions", None)
+            if instructions:
+                self.messages.append(known.lead(instructions))
                 self._leads = 1
                 break
 
         for owner, loaded in enumerate(self._loaded):
-            self.said += loaded.messages
+            self.messages += loaded.messages
             self._owners += [(owner, at) for at in range(len(loaded.messages))]
 
-    def kept_by(self, view: Any) -> list[Any]:
+    def select(self, view: Any) -> list[Any]:
         """
-        The history that *view* shows.
+        The history of *view*.
         """
         if not isinstance(view, TrimContext):
             msg = (
-                f"the trimmer gave a {type(view).__name__}; a trimmer takes messages "
-                "and gives a TrimContext"
+                "trimmer: expected a function that returns a TrimContext, got a "
+                f"{type(view).__name__} from it"
             )
             raise TypeError(msg)
 
@@ -246,17 +250,17 @@ class _Shown:
                 continue
 
             owner, at = self._owners[seq]
-            if owner != last or not self._belongs(owner, element.message):
-                kept += self._closed(last, run)
+            if owner != last or not self._is_owned(owner, element.message):
+                kept += self._rebuild_message(last, run)
                 run = []
 
             last = owner
-            if self._belongs(owner, element.message):
+            if self._is_owned(owner, element.message):
                 run.append((at, element.message))
             else:
                 kept += as_objects(dump_data([element.message])[0])
 
-        kept += self._closed(last, run)
+        kept += self._rebuild_message(last, run)
         if not self._given:
             return kept
 
@@ -269,9 +273,9 @@ class _Shown:
 
         return kept
 
-    def _belongs(self, owner: int, message: Message) -> bool:
+    def _is_owned(self, owner: int, message: Message) -> bool:
         """
-        Whether *message* is one of its owner's, perhaps in other words.
+        Whether *message* is one of its owner's, perhaps changed by a step.
         """
         for own in self._loaded[owner].messages:
             if own is message:
@@ -280,9 +284,11 @@ class _Shown:
         notes = notes_of(message.metadata, SOURCE)
         return "request" in notes or "more" in notes or "response" in notes
 
-    def _closed(self, owner: int, run: Iterable[tuple[int, Message]]) -> list[Any]:
+    def _rebuild_message(
+        self, owner: int, run: Iterable[tuple[int, Message]]
+    ) -> list[Any]:
         """
-        The message that is left of the *owner*'s.
+        The message of *owner* that has the kept messages of *run* alone.
         """
         run = list(run)
         if not run:

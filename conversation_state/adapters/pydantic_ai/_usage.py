@@ -1,5 +1,5 @@
 """
-What a response cost, in Pydantic AI's counts and in ours.
+Usage in Pydantic AI's counts and in ours.
 """
 
 from __future__ import annotations
@@ -7,17 +7,18 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from conversation_state.adapters._reading import Reading, is_map, mended
+from conversation_state.adapters._notes import map_of
+from conversation_state.adapters._reading import DocumentReader, is_map, mended
 from conversation_state.usage import (
     CompletionTokensDetails,
     PromptTokensDetails,
     Usage,
 )
 
-__all__ = ["load_usage", "usage_from", "usage_in"]
+__all__ = ["load_usage", "read_usage", "write_usage"]
 
-_MOST = 2**63 - 1
-# What has a field of ours, or a name of its own in `Usage.extra`.
+_MAX_COUNT = 2**63 - 1
+# Counts that are kept in `Usage.extra` under their own names.
 _EXTRA = (
     "cache_audio_read_tokens",
     "cache_write_1h_tokens",
@@ -26,8 +27,8 @@ _EXTRA = (
     "tool_calls",
     "unmeasured_requests",
 )
-# Details that are said in a field, or are parts of what is.
-_SAID = frozenset(
+# Details that repeat a field, or a part of one.
+_HAS_FIELD = frozenset(
     {
         *("audio_tokens", "cached_tokens", "input_tokens", "output_tokens"),
         *("cache_creation_input_tokens", "cache_read_input_tokens"),
@@ -48,26 +49,26 @@ _COUNTS = (
 
 def load_usage(payload: Any) -> Usage | None:
     """
-    What *payload* cost: a `RequestUsage`, a `RunUsage`, a `ModelResponse`, or
-    what one of these is in JSON.
+    The usage in *payload*: a `RequestUsage`, a `RunUsage`, a `ModelResponse`, or
+    one of these as JSON.
 
-    None if it does not say. Pydantic AI's counts are inclusive already, so
+    None if there is none. Pydantic AI's counts are inclusive already, so
     none is added to another: ``input_tokens`` holds cache reads, cache writes
-    and audio, ``output_tokens`` holds reasoning and audio. What has no field
-    goes to `Usage.extra`, under its own name, and so do ``details`` that are not
-    said in a field; ``cost`` and seconds of audio stay with the message.
+    and audio, ``output_tokens`` holds reasoning and audio. Counts without a
+    field go to `Usage.extra`, under their own names, and so do ``details`` that
+    repeat no field; ``cost`` and seconds of audio stay with the message.
 
     Raises:
         DecodeError:
             If a count is negative, not an integer, or over 2**63 - 1.
 
     Source:
-        ``pydantic_ai.usage.UsageBase`` says of each count what it includes.
+        ``pydantic_ai.usage.UsageBase`` documents what each count includes.
 
     >>> load_usage({"input_tokens": 9, "cache_read_tokens": 4, "output_tokens": 2})
     Usage(prompt_tokens=9, completion_tokens=2, total_tokens=11, ...)
     """
-    read = Reading()
+    read = DocumentReader()
     raw = payload
     if not (is_map(raw) or raw is None):
         raw = getattr(payload, "usage", payload)
@@ -78,17 +79,17 @@ def load_usage(payload: Any) -> Usage | None:
 
     usage = None
     if is_map(raw):
-        usage = usage_in(read, raw, "$")
+        usage = read_usage(read, raw, "$")
     elif raw is not None:
-        read.wrong("$", raw, "a usage, or a response that has one")
+        read.wrong("$", raw, "a usage, or a response with usage")
 
     read.finish()
     return usage
 
 
-def usage_in(read: Reading, raw: Mapping[str, Any], path: str) -> Usage | None:
+def read_usage(read: DocumentReader, raw: Mapping[str, Any], path: str) -> Usage | None:
     """
-    The usage that *raw* is, None if nothing was counted.
+    The usage in *raw*, None if all counts are zero.
     """
     counts = dict.fromkeys(_COUNTS, 0)
     for name in _COUNTS:
@@ -101,13 +102,18 @@ def usage_in(read: Reading, raw: Mapping[str, Any], path: str) -> Usage | None:
         else:
             counts[name] = int(value)
 
-    details = _details(raw)
+    if not counts["output_reasoning_tokens"]:
+        # Where older releases kept it.
+        reasoning: Any = map_of(raw, "details").get("reasoning_tokens")
+        counts["output_reasoning_tokens"] = reasoning if _is_count(reasoning) else 0
+
+    details = _read_details(raw)
     if not any(counts.values()) and not any(details.values()):
         return None
 
     read_from_cache, audio = counts["cache_read_tokens"], counts["input_audio_tokens"]
     prompt, completion = counts["input_tokens"], counts["output_tokens"]
-    if prompt + completion > _MOST:
+    if prompt + completion > _MAX_COUNT:
         read.problem(path, "adds up to more than 2**63 - 1 tokens")
         return None
 
@@ -126,9 +132,9 @@ def usage_in(read: Reading, raw: Mapping[str, Any], path: str) -> Usage | None:
     )
 
 
-def _details(raw: Mapping[str, Any]) -> dict[str, int]:
+def _read_details(raw: Mapping[str, Any]) -> dict[str, int]:
     """
-    What a provider counted that Pydantic AI has no field for.
+    A provider's counts for which Pydantic AI has no field.
     """
     details = raw.get("details")
     if not is_map(details):
@@ -137,17 +143,17 @@ def _details(raw: Mapping[str, Any]) -> dict[str, int]:
     return {
         mended(name): count
         for name, count in details.items()
-        if isinstance(name, str) and name not in _SAID and _is_count(count)
+        if isinstance(name, str) and name not in _HAS_FIELD and _is_count(count)
     }
 
 
 def _is_count(value: Any) -> bool:
-    return value.__class__ is int and 0 < value <= _MOST
+    return value.__class__ is int and 0 < value <= _MAX_COUNT
 
 
-def usage_from(usage: Usage) -> tuple[dict[str, Any], list[str]]:
+def write_usage(usage: Usage) -> tuple[dict[str, Any], list[str]]:
     """
-    *usage* in Pydantic AI's counts, and the names of what has none there.
+    *usage* in Pydantic AI's counts, and the names of counts it does not have.
     """
     prompt, completion = usage.prompt_tokens_details, usage.completion_tokens_details
     counts: dict[str, Any] = {
@@ -161,7 +167,7 @@ def usage_from(usage: Usage) -> tuple[dict[str, Any], list[str]]:
     details: dict[str, int] = {}
     lost: list[str] = []
     for name in sorted(usage.extra):
-        if name in _SAID or name in _PREDICTED:
+        if name in _HAS_FIELD or name in _PREDICTED:
             lost.append(name)
         else:
             known = name in {*_EXTRA} - {"requests", "tool_calls"}
@@ -173,6 +179,6 @@ def usage_from(usage: Usage) -> tuple[dict[str, Any], list[str]]:
     if usage.total_tokens != usage.prompt_tokens + usage.completion_tokens:
         lost.append("total_tokens")
 
-    said = {name: count for name, count in counts.items() if count}
+    own = {name: count for name, count in counts.items() if count}
     kept = {name: count for name, count in details.items() if count}
-    return ({**said, "details": kept} if kept else said), lost
+    return ({**own, "details": kept} if kept else own), lost

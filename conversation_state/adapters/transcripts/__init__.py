@@ -26,11 +26,11 @@ What is read, in any mixture:
 - ``{"prompt": ..., "completion": ...}`` (or ``response``): texts, or lists of
   turns.
 
-A result says rarely which call it answers: of the calls made last it is the
+A result rarely names the call it answers: of the calls made last it is the
 first one without a result, of that tool if it names one. Calls get ids made of
-their places. What a turn says beside this (``weight``, say) is in the metadata
-of its message, under ``transcripts``, as ``keys``; what a record says beside
-its turns (``tools``, ``images``) is in `Transcript.keys`.
+their places. Other keys of a turn (``weight``) are in the notes of
+its message (see `conversation_state.adapters._notes`), as ``keys``; what a
+record has beside its turns (``tools``, ``images``) is in `Transcript.keys`.
 
 Source:
     LLaMA-Factory's dialect of ShareGPT, the datasets of OpenChat and Hermes,
@@ -40,7 +40,7 @@ Source:
 
 >>> load({"conversations": [{"from": "human", "value": "hi"}]})
 (UserMessage(content='hi'),)
->>> [talk.messages for talk in load_lines('{"prompt": "1+1?", "completion": "2"}')]
+>>> [each.messages for each in load_lines('{"prompt": "1+1?", "completion": "2"}')]
 [(UserMessage(content='1+1?'), AssistantMessage(content='2', ...))]
 """
 

@@ -9,15 +9,15 @@ import re
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
-__all__ = ["Called", "calls_in"]
+__all__ = ["ParsedCall", "calls_in"]
 
 _SPACE = re.compile(r"[ \t\n\r]*")
 _ARGUMENTS = ("arguments", "parameters")
 
 
-class Called(NamedTuple):
+class ParsedCall(NamedTuple):
     """
-    A call in a text, and what else is said of it.
+    A call in a text, and its other keys.
     """
 
     id: str
@@ -26,24 +26,24 @@ class Called(NamedTuple):
     keys: dict[str, Any]
 
 
-def calls_in(text: str) -> list[Called] | None:
+def calls_in(text: str) -> list[ParsedCall] | None:
     """
     The calls that *text*, in JSON, makes: one, or a list of them; None if it is
     no such thing.
 
     >>> calls_in('{"name": "f", "arguments": {"x":  1.0}}')
-    [Called(id='', name='f', arguments='{"x":  1.0}', keys={})]
+    [ParsedCall(id='', name='f', arguments='{"x":  1.0}', keys={})]
     """
     try:
         value = json.loads(text)
-        start = _space(text, 0)
+        start = _skip_space(text, 0)
         if isinstance(value, dict):
-            return [_call(value, _members(text, start)[0])]
+            return [_make_call(value, _split_members(text, start)[0])]
 
         if isinstance(value, list) and value and all(map(_is_object, value)):
             return [
-                _call(each, members)
-                for each, members in zip(value, _items(text, start), strict=True)
+                _make_call(each, members)
+                for each, members in zip(value, _split_items(text, start), strict=True)
             ]
     except (ValueError, RecursionError):
         pass  # no JSON, or no call, or nothing that anybody would nest so deep
@@ -55,7 +55,7 @@ def _is_object(value: object) -> bool:
     return isinstance(value, dict)
 
 
-def _call(value: Any, members: dict[str, str]) -> Called:
+def _make_call(value: Any, members: dict[str, str]) -> ParsedCall:
     """
     Raises:
         ValueError:
@@ -82,10 +82,10 @@ def _call(value: Any, members: dict[str, str]) -> Called:
         known.add("id")
 
     keys = {k: v for k, v in value.items() if k not in known and v is not None}
-    return Called(call_id, name, arguments, keys)
+    return ParsedCall(call_id, name, arguments, keys)
 
 
-def _space(text: str, at: int) -> int:
+def _skip_space(text: str, at: int) -> int:
     found = _SPACE.match(text, at)
     return found.end() if found else at
 
@@ -93,33 +93,33 @@ def _space(text: str, at: int) -> int:
 _scan = json.JSONDecoder().raw_decode
 
 
-def _members(text: str, at: int) -> tuple[dict[str, str], int]:
+def _split_members(text: str, at: int) -> tuple[dict[str, str], int]:
     """
     The text of each member of the object at *at* in *text*, which is JSON; and
     where it ends.
     """
     members: dict[str, str] = {}
-    at = _space(text, at + 1)
+    at = _skip_space(text, at + 1)
     while text[at] != "}":
         key, at = _scan(text, at)
-        at = _space(text, _space(text, at) + 1)
+        at = _skip_space(text, _skip_space(text, at) + 1)
         _, end = _scan(text, at)
         members[key] = text[at:end]
-        at = _space(text, end)
+        at = _skip_space(text, end)
         if text[at] == ",":
-            at = _space(text, at + 1)
+            at = _skip_space(text, at + 1)
 
     return members, at + 1
 
 
-def _items(text: str, at: int) -> Iterator[dict[str, str]]:
+def _split_items(text: str, at: int) -> Iterator[dict[str, str]]:
     """
     The same of each item of the list at *at*, which are objects all of them.
     """
-    at = _space(text, at + 1)
+    at = _skip_space(text, at + 1)
     while text[at] != "]":
-        members, end = _members(text, at)
+        members, end = _split_members(text, at)
         yield members
-        at = _space(text, end)
+        at = _skip_space(text, end)
         if text[at] == ",":
-            at = _space(text, at + 1)
+            at = _skip_space(text, at + 1)

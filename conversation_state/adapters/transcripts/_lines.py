@@ -9,8 +9,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, NamedTuple, NoReturn
 
 from conversation_state._persistent import PMap, freeze_map
-from conversation_state.adapters._reading import Reading, is_map
-from conversation_state.adapters.transcripts._load import is_turn, load, said_in
+from conversation_state.adapters._reading import DocumentReader, is_map
+from conversation_state.adapters.transcripts._load import is_turn, load, message_keys
 from conversation_state.errors import DecodeError, Problem
 from conversation_state.messages import Message
 
@@ -28,9 +28,9 @@ class Transcript(NamedTuple):
 
         name: Its ``id``, as it is; "" if it has none.
 
-        messages: What was said.
+        messages: The messages.
 
-        keys: What its record says beside that: ``tools``, ``source``, ...
+        keys: What its record has beside that: ``tools``, ``source``, ...
     """
 
     line: int
@@ -81,15 +81,15 @@ def line_results(
     load: Callable[[Any], tuple[Message, ...]] = load,
 ) -> Iterator[Transcript | Broken]:
     """
-    The conversations on *lines*, and in its place whatever is none.
+    The conversations on *lines*, and errors in place of invalid ones.
 
     Blank lines hold nothing. Lines of one message each are one conversation,
     as far as no blank line and no other conversation comes between; one of
-    them that is broken is told before it, and is not in it.
+    them that is broken comes before it, and is not in it.
 
     Args:
-        lines: A text, or its lines: an open file, say. Instead of a line that
-            could not be had may stand the error that says why.
+        lines: A text, or its lines, such as an open file. Instead of a line that
+            could not be read may stand the error with the reason.
 
         load: What makes messages of a record, and of a list of messages. That
             of an adapter's, for a dialect that this one does not know.
@@ -98,7 +98,7 @@ def line_results(
         # Not splitlines: JSON may hold what that takes for the end of a line.
         lines = lines.split("\n")
 
-    loose = _Loose(load)
+    loose = _LooseMessages(load)
     for number, line in enumerate(lines, 1):
         if isinstance(line, DecodeError):
             yield Broken(number, line)
@@ -112,12 +112,12 @@ def line_results(
             continue
 
         try:
-            record = _parsed(line)
+            record = _parse_line(line)
             if is_map(record) and is_turn(record):
                 loose.add(number, record)
                 continue
 
-            found = Transcript(number, *_read(record, load))
+            found = Transcript(number, *_load_record(record, load))
         except DecodeError as error:
             yield Broken(number, error)
         else:
@@ -127,7 +127,7 @@ def line_results(
     yield from loose.rest()
 
 
-class _Loose:
+class _LooseMessages:
     """
     Messages on lines of their own, until their conversation ends.
     """
@@ -143,7 +143,7 @@ class _Loose:
 
         Raises:
             DecodeError:
-                If it is none.
+                If it is invalid.
         """
         # Alone to see what is wrong with it; with the others, later, to see
         # which call it answers.
@@ -175,21 +175,21 @@ def _of_line(path: str) -> str:
     return f"${rest}" if bracket and head in {"$", "$.messages"} else path
 
 
-def _read(
+def _load_record(
     record: Any, load: Callable[[Any], tuple[Message, ...]]
 ) -> tuple[str, tuple[Message, ...], PMap[str, Any]]:
     messages = load(record)
     if not is_map(record):
         return "", messages, freeze_map({}, "keys")
 
-    read = Reading()
-    name = _name(record)
-    keys = read.rest(record, said_in(record) | ({"id"} if name else set()), "$")
+    read = DocumentReader()
+    name = _get_name(record)
+    keys = read.rest(record, message_keys(record) | ({"id"} if name else set()), "$")
     read.finish()
     return name, messages, freeze_map(keys, "keys")
 
 
-def _name(record: Mapping[str, Any]) -> str:
+def _get_name(record: Mapping[str, Any]) -> str:
     given = record.get("id")
     if isinstance(given, str):
         return given
@@ -197,28 +197,30 @@ def _name(record: Mapping[str, Any]) -> str:
     return str(given) if type(given) is int else ""
 
 
-def _parsed(text: str) -> Any:
+def _parse_line(text: str) -> Any:
     """
     The JSON value that *text* is.
 
     Raises:
         DecodeError:
-            If it is none.
+            If it is invalid.
     """
     try:
-        return json.loads(text, parse_constant=_refuse)
+        return json.loads(text, parse_constant=_refuse_constant)
     except json.JSONDecodeError as error:
         if error.pos >= len(text.rstrip()):
-            why = "JSON that goes on after the line; a conversation is one line"
+            why = "incomplete JSON; a conversation must be on one line"
         else:
-            why = f"no JSON; {error.msg} at column {error.colno}"
+            # Some of Python's messages end in the preposition.
+            what = error.msg.removesuffix(" at")
+            why = f"invalid JSON; {what} at column {error.colno}"
     except (RecursionError, ValueError) as error:
         # Too deep, a number of thousands of digits, or NaN.
-        why = f"no JSON that can be read; {error}"
+        why = f"unreadable JSON; {error}"
 
     raise DecodeError((Problem("$", why),))
 
 
-def _refuse(constant: str) -> NoReturn:
-    msg = f"{constant} is no JSON"
+def _refuse_constant(constant: str) -> NoReturn:
+    msg = f"{constant} is not JSON"
     raise ValueError(msg)

@@ -8,9 +8,14 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from conversation_state.adapters._extras import note_mended
-from conversation_state.adapters._pairing import Pairing
-from conversation_state.adapters._reading import Place, Reading, is_list, is_map
-from conversation_state.adapters.transcripts._turns import SOURCE, WHO, Turn
+from conversation_state.adapters._reading import (
+    DocumentReader,
+    ObjectReader,
+    is_list,
+    is_map,
+)
+from conversation_state.adapters._wire.calls import CallPairing
+from conversation_state.adapters.transcripts._turns import SOURCE, WHO, TranscriptTurn
 from conversation_state.messages import (
     AssistantMessage,
     Message,
@@ -19,7 +24,7 @@ from conversation_state.messages import (
 )
 from conversation_state.tools import ToolCall
 
-__all__ = ["is_turn", "load", "said_in"]
+__all__ = ["is_turn", "load", "message_keys"]
 
 # Where a record has its turns.
 _LISTS = ("conversations", "messages", "items", "conversation")
@@ -35,14 +40,14 @@ def load(payload: Any) -> tuple[Message, ...]:
     """
     The messages of *payload*: one record, a list of turns, or one turn.
 
-    Half of a surrogate pair becomes U+FFFD, and a note says where. A turn of
+    Half of a surrogate pair becomes U+FFFD, and a note has its path. A turn of
     calls whose text is no call is an `UnknownMessage`.
 
     Raises:
         DecodeError:
             If it is no transcript; with all that is wrong, each with its path.
     """
-    read = _Loading()
+    read = TranscriptLoader()
     messages: list[Message] = []
     if is_list(payload):
         messages = read.turns(payload, "$")
@@ -64,9 +69,9 @@ def is_turn(record: Mapping[Any, Any]) -> bool:
     )
 
 
-def _sides(record: Mapping[Any, Any]) -> tuple[str, ...]:
+def _find_message_keys(record: Mapping[Any, Any]) -> tuple[str, ...]:
     """
-    The keys under which *record* says what was said: that of a list, or two.
+    The keys under which *record* has its messages: that of a list, or two.
     """
     for key in _LISTS:
         if record.get(key) is not None:
@@ -76,21 +81,21 @@ def _sides(record: Mapping[Any, Any]) -> tuple[str, ...]:
     return (_PROMPT, answers[0]) if answers and _PROMPT in record else ()
 
 
-def said_in(record: Mapping[Any, Any]) -> frozenset[str]:
+def message_keys(record: Mapping[Any, Any]) -> frozenset[str]:
     """
     The keys of *record* that messages are made of.
     """
-    return frozenset({"system", *_sides(record)})
+    return frozenset({"system", *_find_message_keys(record)})
 
 
-class _Loading(Reading):
+class TranscriptLoader(DocumentReader):
     """
     One record while it is read.
     """
 
     def __init__(self) -> None:
         super().__init__()
-        self.pairing = Pairing()
+        self.pairing = CallPairing()
         self.turns_so_far = 0
 
     def record(self, record: Mapping[str, Any]) -> list[Message]:
@@ -101,17 +106,17 @@ class _Loading(Reading):
             return self.turns([record], "$", alone=True)
 
         messages: list[Message] = []
-        place = Place(self, record, "$")
+        place = ObjectReader(self, record, "$")
         system = record.get("system")
         if system is not None and system != "":
-            messages.append(self._text(place, "system", SystemMessage))
+            messages.append(self._load_text(place, "system", SystemMessage))
 
-        keys = _sides(record)
+        keys = _find_message_keys(record)
         if not keys:
             self.problem("$", _NO_CONVERSATION)
         elif keys[0] == _PROMPT:
-            messages += self._side(place, keys[0], UserMessage)
-            messages += self._side(place, keys[1], AssistantMessage)
+            messages += self._load_side(place, keys[0], UserMessage)
+            messages += self._load_side(place, keys[1], AssistantMessage)
         elif is_list(record[keys[0]]):
             messages += self.turns(record[keys[0]], f"$.{keys[0]}")
         else:
@@ -119,25 +124,27 @@ class _Loading(Reading):
 
         return messages
 
-    def _side(
-        self, place: Place, key: str, kind: Callable[..., Message]
+    def _load_side(
+        self, place: ObjectReader, key: str, kind: Callable[..., Message]
     ) -> list[Message]:
         given = place.raw[key]
         if is_list(given):
             return self.turns(given, f"$.{key}")
 
         if isinstance(given, str):
-            return [self._text(place, key, kind)]
+            return [self._load_text(place, key, kind)]
 
         place.wrong(key, "a text, or a list of messages")
         return []
 
-    def _text(self, place: Place, key: str, kind: Callable[..., Message]) -> Message:
+    def _load_text(
+        self, place: ObjectReader, key: str, kind: Callable[..., Message]
+    ) -> Message:
         harmed = len(self.mended)
         text = place.text(key)
-        told = Place(self, {}, place.path)
-        note_mended(told, harmed)
-        return kind(text, metadata=told.metadata(SOURCE))
+        noted = ObjectReader(self, {}, place.path)
+        note_mended(noted, harmed)
+        return kind(text, metadata=noted.metadata(SOURCE))
 
     def turns(
         self, raws: Sequence[Any], path: str, *, alone: bool = False
@@ -146,28 +153,28 @@ class _Loading(Reading):
         The messages of a list; of one turn at *path* if it is *alone*.
         """
         messages: list[Message] = []
-        calling: list[tuple[Place, list[ToolCall]]] = []
+        calling: list[tuple[ObjectReader, list[ToolCall]]] = []
         for at, raw in enumerate(raws):
             here = path if alone else f"{path}[{at}]"
-            turn = Turn(self, self.pairing, raw, here, self.turns_so_far)
+            turn = TranscriptTurn(self, self.pairing, raw, here, self.turns_so_far)
             self.turns_so_far += 1
             calls = turn.calls()
             if calls is not None:
                 # Calls that follow one another are one message's.
-                self.pairing.call(calls, more=bool(calling))
+                self.pairing.open_calls(calls, more=bool(calling))
                 calling.append((turn.place, calls))
                 continue
 
-            messages += _caller(calling)
+            messages += _make_caller(calling)
             calling = []
             message = turn.message()
             if message is not None:
                 messages.append(message)
 
-        return messages + _caller(calling)
+        return messages + _make_caller(calling)
 
 
-def _caller(calling: list[tuple[Place, list[ToolCall]]]) -> list[Message]:
+def _make_caller(calling: list[tuple[ObjectReader, list[ToolCall]]]) -> list[Message]:
     """
     The message that makes the calls of the turns *calling*, if there are any.
     """

@@ -9,9 +9,15 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from conversation_state.adapters._extras import note_mended
-from conversation_state.adapters._pairing import Pairing
-from conversation_state.adapters._reading import Place, Reading, is_list, is_map, mended
-from conversation_state.adapters.transcripts._calls import Called, calls_in
+from conversation_state.adapters._reading import (
+    DocumentReader,
+    ObjectReader,
+    is_list,
+    is_map,
+    mended,
+)
+from conversation_state.adapters._wire.calls import CallPairing
+from conversation_state.adapters.transcripts._calls import ParsedCall, calls_in
 from conversation_state.messages import (
     AssistantMessage,
     Message,
@@ -29,12 +35,12 @@ from conversation_state.parts import (
 )
 from conversation_state.tools import ToolCall
 
-__all__ = ["SOURCE", "WHO", "Turn"]
+__all__ = ["SOURCE", "WHO", "TranscriptTurn"]
 
-# The name under which notes are kept, and whose word an unknown part is.
+# The name of the format: of its notes, and the source of its unknown parts.
 SOURCE = "transcripts"
 
-# Where a turn has who says what.
+# Where a turn has its role.
 WHO = ("from", "role")
 _WHAT = ("value", "content", "text")
 _THOUGHTS = ("reasoning_content", "thinking")
@@ -65,26 +71,26 @@ _IMAGE = frozenset({"image_url", "type"})
 _IMAGE_URL = frozenset({"detail", "url"})
 
 
-class Turn:
+class TranscriptTurn:
     """
     One turn while it is read.
     """
 
     def __init__(
-        self, read: Reading, pairing: Pairing, raw: Any, path: str, at: int
+        self, read: DocumentReader, pairing: CallPairing, raw: Any, path: str, at: int
     ) -> None:
         self.read = read
         self.pairing = pairing
         self.problems, self.harmed = read.count, len(read.mended)
         self.prefix = f"message_{at}"
-        self.place = Place(read, raw if is_map(raw) else {}, path)
+        self.place = ObjectReader(read, raw if is_map(raw) else {}, path)
         self.role = ""
         if is_map(raw):
             self.who = next((key for key in WHO if raw.get(key) is not None), "role")
             self.what = next((key for key in _WHAT if raw.get(key) is not None), "")
-            said = raw.get(self.who)
-            if isinstance(said, str):
-                self.role = _ROLES.get(said.strip().lower(), "")
+            given = raw.get(self.who)
+            if isinstance(given, str):
+                self.role = _ROLES.get(given.strip().lower(), "")
 
             if not self.role:
                 self.place.wrong(self.who, f"one of {', '.join(_ROLES)}")
@@ -98,27 +104,27 @@ class Turn:
         if self.role != _CALLS or not self.what:
             return None
 
-        said = self.place.raw[self.what]
-        text = mended(said) if isinstance(said, str) else _as_json(self._json())
+        given = self.place.raw[self.what]
+        text = mended(given) if isinstance(given, str) else _as_json(self._read_json())
         found = calls_in(text)
         if found is None:
             return None
 
-        self._keep(self.who, self.what)
-        if text != said and isinstance(said, str):
+        self._keep_rest(self.who, self.what)
+        if text != given and isinstance(given, str):
             self.read.mended.append(f"{self.place.path}.{self.what}")
 
         note_mended(self.place, self.harmed)
         calls = [
-            self._called(called, f"{self.prefix}_call_{at}")
+            self._read_parsed_call(called, f"{self.prefix}_call_{at}")
             for at, called in enumerate(found)
         ]
-        return calls if self._is_fine() else None
+        return calls if self._is_valid() else None
 
-    def _called(self, called: Called, made: str) -> ToolCall:
+    def _read_parsed_call(self, called: ParsedCall, made: str) -> ToolCall:
         # What is escaped in a text may be half of a pair, too.
         path = f"{self.place.path}.{self.what}"
-        noted = Place(self.read, called._asdict(), path)
+        noted = ObjectReader(self.read, called._asdict(), path)
         harmed = len(self.read.mended)
         call_id, name, arguments = map(noted.text, ("id", "name", "arguments"))
         noted.keys = self.read.json(called.keys, path)
@@ -133,78 +139,78 @@ class Turn:
         """
         The message; None if there was a problem.
         """
-        if not self._is_fine():
+        if not self._is_valid():
             return None
 
-        found = None if self.role == _CALLS else self._known()
-        if found is None and self._is_fine():
-            fresh = Place(self.read, self.place.raw, self.place.path)
+        found = None if self.role == _CALLS else self._load_known()
+        if found is None and self._is_valid():
+            fresh = ObjectReader(self.read, self.place.raw, self.place.path)
             raw = self.read.json(fresh.raw, fresh.path)
             note_mended(fresh, self.harmed)
             metadata = fresh.metadata(SOURCE)
             return UnknownMessage(raw, source=SOURCE, metadata=metadata)
 
-        return found if self._is_fine() else None
+        return found if self._is_valid() else None
 
-    def _is_fine(self) -> bool:
+    def _is_valid(self) -> bool:
         return self.read.count == self.problems
 
-    def _json(self) -> Any:
+    def _read_json(self) -> Any:
         path = f"{self.place.path}.{self.what}"
         return self.read.json(self.place.raw[self.what], path)
 
-    def _keep(self, *known: str) -> None:
+    def _keep_rest(self, *known: str) -> None:
         """
-        Keep all but the *known* keys, if it says anything.
+        Keep all but the *known* keys, unless they are null.
         """
         left = self.read.rest(self.place.raw, frozenset(known), self.place.path)
         self.place.keys.update({k: v for k, v in left.items() if v is not None})
 
-    def _known(self) -> Message | None:
+    def _load_known(self) -> Message | None:
         place, role = self.place, self.role
-        content = self._content()
+        content = self._read_turn_content()
         fields: dict[str, Any] = {}
         known = [self.who, self.what, "name"]
-        name = self._text("name")
+        name = self._get_text("name")
         kind: Callable[..., Message]
         if role == "tool":
             kind = ToolMessage
             known.append("tool_call_id")
             fields["tool_name"] = name
-            fields["tool_call_id"] = self._answered(name)
+            fields["tool_call_id"] = self._resolve_result_id(name)
         elif role == "assistant":
             kind = AssistantMessage
             known += ["tool_calls", *_THOUGHTS]
             fields = {"name": name, "tool_calls": self._listed_calls()}
-            content = self._thought(content)
+            content = self._add_reasoning(content)
         else:
             kind = SystemMessage if role == "system" else UserMessage
             fields["name"] = name
 
-        self._keep(*known)
+        self._keep_rest(*known)
         is_odd = role == "system" and not (
             isinstance(content, str) or all(isinstance(p, TextPart) for p in content)
         )
-        if is_odd or not self._is_fine():
+        if is_odd or not self._is_valid():
             return None
 
         note_mended(place, self.harmed)
         return kind(content, **fields, metadata=place.metadata(SOURCE))
 
-    def _text(self, key: str) -> str:
+    def _get_text(self, key: str) -> str:
         return "" if self.place.raw.get(key) is None else self.place.text(key)
 
-    def _answered(self, name: str) -> str:
-        given = self._text("tool_call_id")
-        answered = self.pairing.answer(given, name, self.prefix)
+    def _resolve_result_id(self, name: str) -> str:
+        given = self._get_text("tool_call_id")
+        answered = self.pairing.resolve(given, name, self.prefix)
         if not given:
             self.place.notes["made_id"] = answered
 
         return answered
 
-    def _thought(self, content: str | list[Part]) -> str | list[Part]:
+    def _add_reasoning(self, content: str | list[Part]) -> str | list[Part]:
         thoughts: list[Part] = [
-            ReasoningPart(text) for key in _THOUGHTS if (text := self._text(key))
+            ReasoningPart(text) for key in _THOUGHTS if (text := self._get_text(key))
         ]
         if not thoughts:
             return content
@@ -214,35 +220,38 @@ class Turn:
 
         return [*thoughts, *content]
 
-    def _content(self) -> str | list[Part]:
+    def _read_turn_content(self) -> str | list[Part]:
         """
-        What is said. What a tool gave is a text for the model in any case, of
+        The content. The result of a tool is a text for the model in any case, of
         whatever kind of JSON.
         """
         raw = self.place.raw
         if not self.what:
             silent = any(key in raw for key in _WHAT) or raw.get("tool_calls")
             if not silent:
-                what = f"has none of {', '.join(_WHAT)}; expected what was said"
+                what = f"has none of {', '.join(_WHAT)}; expected content"
                 self.read.problem(self.place.path, what)
 
             return ""
 
-        said = raw[self.what]
-        if isinstance(said, str):
+        given = raw[self.what]
+        if isinstance(given, str):
             return self.place.text(self.what)
 
-        if is_list(said) and all(_is_block(block) for block in said):
+        if is_list(given) and all(_is_block(block) for block in given):
             path = f"{self.place.path}.{self.what}"
-            return [self._part(one, f"{path}[{at}]") for at, one in enumerate(said)]
+            return [
+                self._read_turn_block(one, f"{path}[{at}]")
+                for at, one in enumerate(given)
+            ]
 
         if self.role == "tool":
-            return _as_json(self._json())
+            return _as_json(self._read_json())
 
         self.place.wrong(self.what, "a text, or a list of blocks")
         return ""
 
-    def _part(self, raw: Any, path: str) -> Part:
+    def _read_turn_block(self, raw: Any, path: str) -> Part:
         read = self.read
         if isinstance(raw, str):
             text = mended(raw)
@@ -255,7 +264,7 @@ class Turn:
             return TextPart(read.text(raw, "text", path))
 
         if raw.keys() == _IMAGE and _is_shown(raw["image_url"]):
-            place = Place(read, raw["image_url"], f"{path}.image_url")
+            place = ObjectReader(read, raw["image_url"], f"{path}.image_url")
             return ImagePart(url=place.text("url"), detail=place.optional("detail"))
 
         found: dict[str, Any] = read.json(raw, path)
@@ -271,22 +280,25 @@ class Turn:
             return []
 
         path = f"{self.place.path}.tool_calls"
-        found = [self._listed(one, f"{path}[{at}]", at) for at, one in enumerate(given)]
+        found = [
+            self._read_listed_call(one, f"{path}[{at}]", at)
+            for at, one in enumerate(given)
+        ]
         calls = [call for call in found if call is not None]
         if calls:
-            self.pairing.call(calls)
+            self.pairing.open_calls(calls)
 
         return calls
 
-    def _listed(self, raw: Any, path: str, at: int) -> ToolCall | None:
+    def _read_listed_call(self, raw: Any, path: str, at: int) -> ToolCall | None:
         if not is_map(raw):
             self.read.wrong(path, raw, "an object")
             return None
 
-        place = Place(self.read, raw, path)
+        place = ObjectReader(self.read, raw, path)
         inside = place
         if is_map(raw.get("function")):
-            inside = Place(self.read, raw["function"], f"{path}.function")
+            inside = ObjectReader(self.read, raw["function"], f"{path}.function")
             inside.keep(frozenset({"arguments", "name"}))
             place.keep(frozenset({"function", "id", "type"}))
             if inside.keys:

@@ -1,0 +1,251 @@
+"""
+What the hosts share: their store, calls in worker threads, a model's view of a
+conversation, and states whose entries were replaced.
+
+A host is another library's place for conversations (a checkpointer, a message
+history, a session) with a store of ours behind it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterable
+from contextvars import copy_context
+from functools import partial
+from typing import Any, ParamSpec, Self, TypeVar
+
+from conversation_state._persistent import Log
+from conversation_state.aggregator import Aggregator, Entry, ledger_union
+from conversation_state.messages import Message
+from conversation_state.store import Store
+from conversation_state.trimming import TrimContext, Trimmer
+
+__all__ = [
+    "RollingTrimmer",
+    "SessionHost",
+    "StoreHost",
+    "bill_entries",
+    "check_trimmer",
+    "keep_ledger",
+    "open_host",
+    "replace_entries",
+    "run_in_thread",
+]
+
+H = TypeVar("H", bound="StoreHost")
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+async def run_in_thread(
+    function: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs
+) -> T:
+    """
+    What *function* returns, from a worker thread of asyncio.
+
+    A call that has begun is waited for, also where the task is cancelled: what
+    it writes is written when the task ends.
+    """
+    call = partial(copy_context().run, function, *args, **kwargs)
+    future = asyncio.get_running_loop().run_in_executor(None, call)
+    cancelled: asyncio.CancelledError | None = None
+    while not future.done():
+        try:
+            await asyncio.wait([future])
+        except asyncio.CancelledError as error:
+            cancelled = error
+
+    if cancelled is not None:
+        raise cancelled from future.exception()
+
+    return future.result()
+
+
+class StoreHost:
+    """
+    Base of the hosts: has an open store, and closes it where it opened it.
+    """
+
+    _owns_store = False
+
+    def _set_store(self, store: Store) -> None:
+        if not isinstance(store, Store):
+            msg = (
+                f"store: expected an open Store, got a {type(store).__name__}; "
+                f"{type(self).__name__}.from_url opens one"
+            )
+            raise TypeError(msg)
+
+        self._host_store = store
+
+    @property
+    def store(self) -> Store:
+        """
+        The store that holds the conversations.
+        """
+        return self._host_store
+
+    def close(self) -> None:
+        """
+        Close the store, if it was opened by `from_url`. Idempotent.
+        """
+        if self._owns_store:
+            self.store.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_error: object) -> None:
+        self.close()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_error: object) -> None:
+        await run_in_thread(self.close)
+
+
+def open_host(store: Store, make: Callable[[Store], H]) -> H:
+    """
+    The host that *make* returns for *store*, which it closes with itself.
+
+    If it can't be made, the store is closed here.
+    """
+    try:
+        host = make(store)
+    except BaseException:
+        store.close()
+        raise
+
+    host._owns_store = True
+    return host
+
+
+class SessionHost(StoreHost):
+    """
+    Base of the hosts that hold one conversation, and show a view of it.
+    """
+
+    session_id: str
+    _views: RollingTrimmer | None = None
+
+    @property
+    def last_view(self) -> TrimContext | None:
+        """
+        The last view that was returned, with what it `dropped`, the `failures`
+        of its steps, and the `summary_responses` that are in no ledger yet;
+        None before the first, or without a *view*.
+        """
+        return None if self._views is None else self._views.last
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {self.session_id!r} in {self.store.url}>"
+
+
+def check_trimmer(trimmer: object, parameter: str) -> Trimmer:
+    """
+    *trimmer*, the value of a *parameter*, if it is a `Trimmer`.
+
+    Raises:
+        TypeError:
+            If it is not.
+    """
+    if not isinstance(trimmer, Trimmer):
+        msg = (
+            f"{parameter}: expected a Trimmer, got a {type(trimmer).__name__}: "
+            f"{trimmer!r:.80}; make one with Trimmer(TokenBudget(context_window=8_000))"
+        )
+        raise TypeError(msg)
+
+    return trimmer
+
+
+class RollingTrimmer:
+    """
+    A trimmer that is given its previous view with each call, so that a summary
+    is reused by the next request instead of made and billed again.
+
+    Thread-safe: the last view is a single reference. A previous view of another
+    conversation does no harm, because its summaries match nothing here.
+
+    Attributes:
+        trimmer: The trimmer.
+
+        last: The last view; None before the first.
+    """
+
+    __slots__ = ("_previous", "last", "trimmer")
+
+    def __init__(self, trimmer: Trimmer) -> None:
+        self.trimmer = trimmer
+        self.last: TrimContext | None = None
+        self._previous: TrimContext | tuple[Message, ...] | None = None
+
+    def __call__(self, messages: Aggregator | Iterable[Message], /) -> TrimContext:
+        try:
+            return self._remember_view(self.trimmer(messages, previous=self._previous))
+        except BaseException as error:
+            self._remember_summaries(error)
+            raise
+
+    async def acall(self, messages: Aggregator | Iterable[Message], /) -> TrimContext:
+        """
+        The same for steps that have to be awaited.
+        """
+        previous = self._previous
+        try:
+            view = await self.trimmer.acall(messages, previous=previous)
+            return self._remember_view(view)
+        except BaseException as error:
+            self._remember_summaries(error)
+            raise
+
+    def _remember_view(self, view: TrimContext) -> TrimContext:
+        self.last = view
+        self._previous = view
+        return view
+
+    def _remember_summaries(self, error: BaseException) -> None:
+        summaries: Any = getattr(error, "summaries", ())
+        if summaries:
+            self._previous = tuple(summaries)
+
+
+def replace_entries(state: Aggregator, entries: Log[Entry]) -> Aggregator:
+    """
+    *state* with these *entries*, and the ledger it has.
+    """
+    return state if entries is state.entries else _rebuild(state, entries, state.ledger)
+
+
+def keep_ledger(state: Aggregator, before: Aggregator | None) -> Aggregator:
+    """
+    *state*, whose ledger also has all entries of the state *before*: going back
+    in a conversation does not undo its cost.
+    """
+    ledger = state.ledger if before is None else ledger_union(state, before)
+    if len(ledger) == len(state.ledger):
+        return state
+
+    return _rebuild(state, state.entries, ledger)
+
+
+def _rebuild(state: Aggregator, entries: Log[Entry], ledger: Any) -> Aggregator:
+    return Aggregator.rebuild_from_logs(
+        id=state.id,
+        parent_id=state.parent_id,
+        root_id=state.root_id,
+        init_len=min(state.init_len, len(entries)),
+        init_ledger_len=state.init_ledger_len,
+        entries=entries,
+        ledger=ledger,
+    )
+
+
+def bill_entries(state: Aggregator, entries: Log[Entry]) -> Aggregator:
+    """
+    *state* with these *entries*, and the usage of the responses that are new
+    among them in its ledger.
+    """
+    since = entries.common_prefix(state.entries)
+    return replace_entries(state, entries).record_responses(since=since)

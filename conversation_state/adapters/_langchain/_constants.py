@@ -1,0 +1,164 @@
+"""
+LangChain's constants, and its classes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import cache
+from typing import Any, NamedTuple
+
+from conversation_state.errors import MissingExtraError
+
+__all__ = [
+    "ASIDES",
+    "CALL_BLOCKS",
+    "CLASSES",
+    "DEFAULTS",
+    "MODELS",
+    "REASONS",
+    "ROLES",
+    "SIGNERS",
+    "SOURCE",
+    "CallBlock",
+    "class_names",
+    "document_class",
+    "message_classes",
+    "text_or_empty",
+]
+
+# The name of the notes of this format, and the source of unknown parts.
+SOURCE = "langchain"
+
+# All classes of messages, and our role for each; "" where the role is a field of
+# the message, or where there is no such role.
+CLASSES: Mapping[str, str] = {
+    "AIMessage": "assistant",
+    "AIMessageChunk": "assistant",
+    "ChatMessage": "",
+    "ChatMessageChunk": "",
+    "FunctionMessage": "",
+    "FunctionMessageChunk": "",
+    "HumanMessage": "user",
+    "HumanMessageChunk": "user",
+    "RemoveMessage": "",
+    "SystemMessage": "system",
+    "SystemMessageChunk": "system",
+    "ToolMessage": "tool",
+    "ToolMessageChunk": "tool",
+}
+
+# The class a message of ours becomes, if no note names another.
+DEFAULTS: Mapping[str, str] = {
+    "assistant": "AIMessage",
+    "system": "SystemMessage",
+    "tool": "ToolMessage",
+    "user": "HumanMessage",
+}
+
+# Our roles for those of a `ChatMessage`.
+ROLES: Mapping[str, str] = {
+    "ai": "assistant",
+    "assistant": "assistant",
+    "developer": "system",
+    "human": "user",
+    "model": "assistant",
+    "system": "system",
+    "user": "user",
+}
+
+# Where providers' packages put why a response ended and which model answered;
+# what has no note stands under the first of them.
+REASONS = ("finish_reason", "stop_reason", "stopReason", "done_reason")
+MODELS = ("model_name", "model")
+
+# Texts in the ``additional_kwargs``: before the content, or after it.
+ASIDES: Mapping[str, str] = {"reasoning_content": "reasoning", "refusal": "refusal"}
+
+# Who signs, by the `model_provider` in a response: the adapter it has here.
+SIGNERS: Mapping[str, str] = {
+    "anthropic": "anthropic",
+    "bedrock": "anthropic",
+    "bedrock_converse": "anthropic",
+    "google_anthropic_vertex": "anthropic",
+    "google_genai": "gemini",
+    "google_vertexai": "gemini",
+}
+
+
+class CallBlock(NamedTuple):
+    """
+    A block among the content that is one of the message's calls, once more.
+
+    Attributes:
+        type: The type of the block.
+
+        id: The key of the call's id.
+
+        arguments: The key of its arguments.
+
+        is_text: Whether those are text, as the model wrote it.
+
+        is_begun: Whether it was put together of pieces, and has an ``input``
+            that is empty.
+    """
+
+    type: str
+    id: str
+    arguments: str
+    is_text: bool = False
+    is_begun: bool = False
+
+
+CALL_BLOCKS: Mapping[str, CallBlock] = {
+    "function_call": CallBlock("function_call", "call_id", "arguments", is_text=True),
+    "tool_call": CallBlock("tool_call", "id", "args"),
+    "tool_call_chunk": CallBlock("tool_call_chunk", "id", "args", is_text=True),
+    "tool_use": CallBlock("tool_use", "id", "input"),
+    "tool_use_pieces": CallBlock(
+        "tool_use", "id", "partial_json", is_text=True, is_begun=True
+    ),
+}
+
+
+def text_or_empty(value: Any) -> str:
+    """
+    *value* if it is a text, else "".
+    """
+    return value if isinstance(value, str) else ""
+
+
+@cache
+def message_classes() -> Mapping[str, type[Any]]:
+    """
+    The classes of messages, by name.
+
+    Raises:
+        MissingExtraError:
+            If LangChain is not installed.
+    """
+    try:
+        from langchain_core import messages  # noqa: PLC0415 - an extra
+    except ImportError as error:
+        msg = "messages of LangChain"
+        raise MissingExtraError(msg, "langchain") from error
+
+    return {name: getattr(messages, name) for name in CLASSES}
+
+
+@cache
+def class_names() -> Mapping[type[Any], str]:
+    """
+    The names of those classes, without subclasses.
+    """
+    return {kind: name for name, kind in message_classes().items()}
+
+
+@cache
+def document_class() -> type[Any]:
+    """
+    The class of documents that retrievers return.
+    """
+    from langchain_core.documents import Document  # noqa: PLC0415 - an extra
+
+    return Document

@@ -1,0 +1,197 @@
+"""
+Notes: what a format has and our model has no field for, kept in metadata.
+
+All notes of all formats are under one reserved key, ``conversation_state``, by
+the name of the format: ``{"conversation_state": {"gemini": {...}}}``. Every
+other key of metadata is the caller's, and no adapter reads it. A note is of a
+message, part or call:
+
+keys
+    Keys of the original whose values no field of ours holds: a provider's own
+    ones, and known ones that are null or empty. Written back to this provider;
+    what the value itself holds by now comes first.
+
+anything else
+    How the original differed from what the adapter would write. Says nothing
+    that another provider needs. Each adapter documents its own.
+
+Metadata is part of a message and travels with it, so a note is as trusted as
+the message: who can write it can write any key of that message, part or call
+in a request, and nothing outside of them. A note of the wrong type is ignored.
+
+What lives here: where notes are. What does not: reading a format (`_reading`)
+and writing it (`_export`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any, TypeGuard
+
+from conversation_state._persistent import EMPTY_MAP, thaw
+
+__all__ = [
+    "FORMATS",
+    "PROVIDERS",
+    "RESERVED",
+    "formats_of",
+    "has_own",
+    "list_of",
+    "map_of",
+    "notes_of",
+    "other_keys_of",
+    "own_of",
+    "signer_of",
+    "with_notes",
+]
+
+# The marks of a view (see `trimming`) are under this key too, by other names.
+RESERVED = "conversation_state"
+
+# The formats that are both read and written as plain JSON: a module each.
+PROVIDERS = (
+    "openai_chat",
+    "openai_responses",
+    "anthropic",
+    "gemini",
+    "eino",
+    "bubo",
+)
+
+# All formats that keep notes.
+FORMATS = tuple(sorted((*PROVIDERS, "langchain", "pydantic_ai", "transcripts")))
+
+
+def with_notes(
+    source: str, notes: Mapping[str, Any], metadata: Mapping[str, Any] = EMPTY_MAP
+) -> Any:
+    """
+    *metadata* with the *notes* of the format *source*, if there are any.
+    """
+    if not notes:
+        return metadata
+
+    # Any: fields of metadata accept any mapping, though annotated as a PMap.
+    return {**metadata, RESERVED: {**map_of(metadata, RESERVED), source: notes}}
+
+
+def notes_of(metadata: Mapping[str, Any], source: str) -> Mapping[str, Any]:
+    """
+    The notes of the format *source* in *metadata*; often none.
+    """
+    if metadata is EMPTY_MAP:
+        return EMPTY_MAP
+
+    return map_of(map_of(metadata, RESERVED), source)
+
+
+def formats_of(metadata: Mapping[str, Any]) -> tuple[str, ...]:
+    """
+    The formats with notes in *metadata*, in alphabetical order.
+    """
+    kept = map_of(metadata, RESERVED)
+    return () if kept is EMPTY_MAP else tuple(name for name in FORMATS if name in kept)
+
+
+# The notes that hold keys as ``keys`` does, where there are others: of the item
+# or message around a part, and of what a host keeps beside a message.
+_WITH_KEYS = {
+    "anthropic": ("around", "keys"),
+    "gemini": ("content", "keys"),
+    "langchain": ("additional_kwargs", "keys"),
+    "openai_responses": ("item", "keys"),
+}
+
+
+def other_keys_of(
+    metadata: Mapping[str, Any], source: str
+) -> Iterator[tuple[str, str, Any]]:
+    """
+    What formats other than *source* keep for themselves in *metadata*: the
+    format, the key and its value.
+    """
+    kept = map_of(metadata, RESERVED)
+    # Most have one note, their own, and each question takes a while.
+    if kept is EMPTY_MAP or (len(kept) == 1 and source in kept):
+        return
+
+    for other in FORMATS:
+        if other != source and other in kept:
+            notes = map_of(kept, other)
+            for name in _WITH_KEYS.get(other, ("keys",)):
+                keys = map_of(notes, name)
+                for key in sorted(keys):
+                    # That an item or message is one goes without saying.
+                    if key != "type" or keys[key] != "message":
+                        yield other, key, keys[key]
+
+
+def own_of(metadata: Mapping[str, Any]) -> dict[str, Any]:
+    """
+    *metadata* without notes, as plain JSON: what is the caller's, and marks.
+    """
+    if metadata is EMPTY_MAP:
+        return {}
+
+    own = {name: thaw(metadata[name]) for name in sorted(metadata)}
+    kept = own.get(RESERVED)
+    if isinstance(kept, dict):
+        marks = {name: kept[name] for name in kept if name not in FORMATS}
+        own.pop(RESERVED)
+        if marks or not kept:
+            own[RESERVED] = marks
+
+    return own
+
+
+def has_own(metadata: Mapping[str, Any]) -> bool:
+    """
+    Whether there is more in *metadata* than notes.
+    """
+    if metadata is EMPTY_MAP:
+        return False
+
+    kept: Any = metadata.get(RESERVED)
+    if len(metadata) > 1 or not _is_map(kept):
+        return True
+
+    return any(name not in FORMATS for name in kept)
+
+
+def map_of(notes: Mapping[str, Any], name: str) -> Mapping[str, Any]:
+    """
+    The map that *notes* have under *name*; empty if missing or invalid.
+    """
+    # Most have none at all, and to look anything up in a PMap takes a while.
+    found: Any = notes.get(name) if notes is not EMPTY_MAP else notes
+    return found if _is_map(found) else EMPTY_MAP
+
+
+def list_of(notes: Mapping[str, Any], name: str) -> tuple[Any, ...]:
+    """
+    The list that *notes* have under *name*; empty if missing or invalid.
+    """
+    found: Any = notes.get(name) if notes is not EMPTY_MAP else ()
+    return found if _is_tuple(found) else ()
+
+
+def signer_of(metadata: Mapping[str, Any], source: str) -> str:
+    """
+    Which format's provider signed what has this *metadata*, if it is another
+    than that of *source*.
+
+    "" if it is the same, or without any notes: then the part was made by hand.
+    """
+    formats = formats_of(metadata)
+    return "" if source in formats or not formats else formats[0]
+
+
+def _is_map(value: Any) -> TypeGuard[Mapping[str, Any]]:
+    """
+    Whether *value* is a map.
+    """
+    return isinstance(value, Mapping)
+
+
+def _is_tuple(value: Any) -> TypeGuard[tuple[Any, ...]]:
+    return isinstance(value, tuple)

@@ -1,0 +1,283 @@
+"""
+The pieces of a stream's items, and which block or call each is of.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any, NamedTuple, TypeAlias
+
+from conversation_state.adapters._openai import read_logprob
+from conversation_state.adapters._reading import (
+    ObjectReader,
+    is_list,
+    is_map,
+    without_parsed,
+)
+from conversation_state.adapters._responses._constants import CALLS
+from conversation_state.adapters._responses._stream_items import StreamedText
+from conversation_state.adapters._responses._stream_order import MOST, OutputOrder
+from conversation_state.adapters._streaming import EventTemplate
+from conversation_state.messages import AssistantMessage, ResponseMeta
+
+__all__ = ["DeltaReader"]
+
+Chunks: TypeAlias = list[AssistantMessage]
+
+
+class _DeltaTarget(NamedTuple):
+    """
+    What an event about a block is about.
+    """
+
+    item: str  # its type
+    where: str
+    block: str  # its type
+    key: str  # of the whole text, in the end
+
+
+_THOUGHT = _DeltaTarget("reasoning", "summary", "summary_text", "text")
+_BLOCKS = {
+    "response.output_text": _DeltaTarget("message", "content", "output_text", "text"),
+    "response.reasoning_summary": _THOUGHT,
+    "response.reasoning_summary_text": _THOUGHT,
+    "response.reasoning_text": _DeltaTarget(
+        "reasoning", "content", "reasoning_text", "text"
+    ),
+    "response.refusal": _DeltaTarget("message", "content", "refusal", "refusal"),
+}
+# Blocks as they are at their beginning and end.
+_PARTS = {
+    "response.content_part": ("message", "content"),
+    "response.reasoning_summary_part": ("reasoning", "summary"),
+}
+_ASKED = {
+    "response.custom_tool_call_input": "custom_tool_call",
+    "response.function_call_arguments": "function_call",
+}
+_ITEM = "response.output_item"
+_ANNOTATION = "response.output_text.annotation"
+_NUMBERS = {"content": "content_index", "summary": "summary_index"}
+_VERBS = frozenset({"added", "delta", "done"})
+
+
+class DeltaReader:
+    """
+    Passes events on to the items of *output* they are about. Each piece waits
+    until it is its item's turn.
+    """
+
+    def __init__(self, output: OutputOrder) -> None:
+        self._output = output
+        # What the last piece was of, and the event around it.
+        self._live: StreamedText | None = None
+        self._shell = EventTemplate(
+            "delta", "logprobs", "obfuscation", "sequence_number", "snapshot"
+        )
+
+    def quick(self, event: Any) -> AssistantMessage | None:
+        """
+        The chunk of an event that differs from the one before in its piece
+        only; None if it is no such event.
+        """
+        live = self._live
+        if live is None:
+            return None
+
+        # Whatever is unexpected is left to `read`, which reports it.
+        try:
+            if not self._shell.is_around(event) or event.get("logprobs"):
+                return None
+
+            piece = event["delta"]
+            text = live.cut.whole(piece) if piece.__class__ is str else ""
+        except (AttributeError, LookupError, RecursionError, TypeError, ValueError):
+            return None
+
+        return live.add(text) if text else None
+
+    def forget(self) -> None:
+        """
+        Expect no more of what the last piece was of.
+        """
+        self._live = None
+
+    def find_handler(self, kind: str) -> Callable[[ObjectReader], Chunks] | None:
+        """
+        What reads events of a *kind*; None if they bring no pieces.
+        """
+        stem, _, verb = kind.rpartition(".")
+        emit = self._find_stem_handler(stem) if verb in _VERBS else None
+        return None if emit is None else lambda event: emit(event, verb)
+
+    def _find_stem_handler(self, stem: str) -> Callable[..., Chunks] | None:
+        if stem == _ITEM:
+            return self._read_item_event
+
+        if stem in _BLOCKS:
+            return partial(self._read_block_event, _BLOCKS[stem])
+
+        if stem in _PARTS:
+            return partial(self._read_part_event, *_PARTS[stem])
+
+        if stem in _ASKED:
+            return partial(self._read_call_event, _ASKED[stem])
+
+        return self._read_annotation_event if stem == _ANNOTATION else None
+
+    def _read_item_event(self, event: ObjectReader, verb: str) -> Chunks:
+        raw, path = event.raw.get("item"), f"{event.path}.item"
+        if not is_map(raw):
+            event.wrong("item", "an object")
+        elif not isinstance(raw.get("type"), str):
+            ObjectReader(event.reading, raw, path).wrong("type", "the type of an item")
+        elif verb == "added":
+            return self._output.added(event, raw)
+        elif verb == "done":
+            return self._output.done(event, without_parsed(raw), path)
+
+        return []
+
+    def _read_block_event(
+        self, piece: _DeltaTarget, event: ObjectReader, verb: str
+    ) -> Chunks:
+        number = _read_part_number(event, _NUMBERS[piece.where])
+        text = _read_text(event, "delta" if verb == "delta" else piece.key)
+        likely = _read_logprobs(event) if event.raw.get("logprobs") else []
+        if number is None or text is None:
+            return []
+
+        item: Any = self._output.about(event, piece.item)
+
+        def emit() -> Chunks:
+            block, chunks = item.block(piece.where, number, piece.block)
+            self._live = None
+            if verb != "delta":
+                return [*chunks, *block.end(text)]
+
+            chunks += block.next(text)
+            self._expect_more(block, event)
+            block.has_logprobs = block.has_logprobs or bool(likely)
+            return [*chunks, *likely]
+
+        return self._output.in_turn(item, emit, is_piece=verb == "delta")
+
+    def _expect_more(self, live: StreamedText, event: ObjectReader) -> None:
+        """
+        Remember that *event* brought a piece of *live*: so will the next ones.
+        """
+        self._live = live
+        self._shell.remember(event.raw)
+
+    def _read_part_event(
+        self, kind: str, where: str, event: ObjectReader, _verb: str
+    ) -> Chunks:
+        number, path = _read_part_number(event, _NUMBERS[where]), f"{event.path}.part"
+        if not is_map(event.raw.get("part")):
+            event.wrong("part", "an object")
+            return []
+
+        part = without_parsed(event.raw["part"])
+        raw = event.reading.rest(part, frozenset(), path)
+        named = raw.get("type")
+        if not isinstance(named, str):
+            ObjectReader(event.reading, raw, path).wrong("type", "the type of a part")
+            return []
+
+        if number is None:
+            return []
+
+        text = raw.get("refusal" if named == "refusal" else "text")
+        item: Any = self._output.about(
+            event, "reasoning" if named == "reasoning_text" else kind
+        )
+
+        def emit() -> Chunks:
+            self._live = None
+            block, chunks = item.block(where, number, named)
+            block.raw = raw
+            return [*chunks, *block.end(text)] if isinstance(text, str) else chunks
+
+        return self._output.in_turn(item, emit)
+
+    def _read_annotation_event(self, event: ObjectReader, _verb: str) -> Chunks:
+        number = _read_part_number(event, "content_index")
+        found = event.reading.json(
+            event.raw.get("annotation"), f"{event.path}.annotation"
+        )
+        if number is None:
+            return []
+
+        item: Any = self._output.about(event, "message")
+
+        def emit() -> Chunks:
+            self._live = None
+            block, chunks = item.block("content", number, "output_text")
+            block.annotations.append(found)
+            return chunks  # type: ignore[no-any-return]
+
+        return self._output.in_turn(item, emit)
+
+    def _read_call_event(self, kind: str, event: ObjectReader, verb: str) -> Chunks:
+        text = _read_text(event, "delta" if verb == "delta" else CALLS[kind])
+        if text is None:
+            return []
+
+        item: Any = self._output.about(event, kind)
+
+        def emit() -> Chunks:
+            self._live = None
+            if verb != "delta":
+                return item.end(text)  # type: ignore[no-any-return]
+
+            chunks: Chunks = item.next(text)
+            if chunks:
+                self._expect_more(item, event)
+
+            return chunks
+
+        return self._output.in_turn(item, emit, is_piece=verb == "delta")
+
+
+def _read_text(event: ObjectReader, key: str) -> str | None:
+    """
+    The text under *key*, as it is; None if missing.
+    """
+    text = event.raw.get(key)
+    if not isinstance(text, str):
+        event.wrong(key, "a text")
+        return None
+
+    return text
+
+
+def _read_part_number(event: ObjectReader, key: str) -> int | None:
+    """
+    The number under *key*, 0 if missing; None if it is invalid.
+    """
+    number = event.raw.get(key)
+    if number is None:
+        return 0
+
+    if number.__class__ is not int or not 0 <= number < MOST:
+        event.wrong(key, "the index of a part, 0 or higher")
+        return None
+
+    return int(number)
+
+
+def _read_logprobs(event: ObjectReader) -> Chunks:
+    """
+    How likely the tokens of a piece were.
+    """
+    logprobs = event.raw["logprobs"]
+    if not is_list(logprobs):
+        event.wrong("logprobs", "a list")
+        return []
+
+    found = [
+        read_logprob(event.reading, one, f"{event.path}.logprobs[{at}]")
+        for at, one in enumerate(logprobs)
+    ]
+    return [AssistantMessage(response=ResponseMeta(logprobs=tuple(found)))]

@@ -1,0 +1,329 @@
+"""
+The items of a stream while they are made.
+
+Each gives its pieces as they come. The rest of it, its
+id or citations, say, comes with the last one: it is read, as from a whole
+response, in the item as it is in the end.
+
+What lives here: what all items have, and calls. What does not: those that are
+made of blocks (`_spoken`), and whose turn it is (`_output`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import attrs
+
+from conversation_state._persistent import EMPTY_MAP
+from conversation_state.adapters._notes import notes_of, with_notes
+from conversation_state.adapters._reading import DocumentReader, ObjectReader, mended
+from conversation_state.adapters._responses._constants import (
+    ADDRESS,
+    CALLS,
+    SOURCE,
+)
+from conversation_state.adapters._responses._items import read_call
+from conversation_state.adapters._streaming import SurrogateBuffer
+from conversation_state.messages import AssistantMessage
+from conversation_state.parts import UnknownPart
+from conversation_state.tools import ToolCall
+
+__all__ = ["StreamContext", "StreamedCall", "StreamedItem", "StreamedText"]
+
+
+class StreamContext:
+    """
+    What the items of one stream share while they are read.
+
+    Attributes:
+        reading: The event that is being read.
+
+        mended: Where half of a surrogate pair stood.
+
+        prefix: What ids that are made up begin with.
+    """
+
+    def __init__(self) -> None:
+        self.reading = DocumentReader()
+        self.mended: dict[str, bool] = {}
+        self.prefix = "response"
+        self._next = 0
+
+    def take(self) -> int:
+        """
+        The next place among the parts and calls.
+        """
+        self._next += 1
+        return self._next - 1
+
+    def mend(self, since: int, path: str, name: str) -> None:
+        """
+        Note what was mended below *path*, which is *name* in the response.
+        """
+        for harmed in self.reading.mended[since:]:
+            self.mended[f"{name}{harmed[len(path) :]}"] = True
+
+
+class StreamedItem:
+    """
+    One item while it is made.
+
+    This is one that our model can't represent: a provider's own tool, say. It
+    is given as it is in the end, with all that its pieces had. The
+    others give what they can before.
+
+    Attributes:
+        is_spoken: Whether it is made of blocks, so that it isn't known how many
+            places it takes.
+
+        is_piecemeal: Whether it is given in pieces.
+
+        at: The place of the item in the output.
+
+        added: The item when it was announced.
+
+        index: The place of its first part or call; None as long as it waits
+            for others to be done.
+
+        waiting: What to call when it does no longer.
+
+        is_done: Whether all of it was given.
+
+        is_overtaken: Whether what stands behind it was given before its end.
+    """
+
+    is_spoken = False
+    is_piecemeal = False
+
+    def __init__(
+        self, places: StreamContext, added: Mapping[str, Any], at: int
+    ) -> None:
+        self.places = places
+        self.added = added
+        self.at = at
+        self.index: int | None = None
+        self.waiting: list[Callable[[], list[AssistantMessage]]] = []
+        self.is_done = False
+        self.is_overtaken = False
+        self._deltas: dict[str, list[str]] = {}
+        self._event_keys: dict[str, Any] = {}
+
+    @property
+    def type(self) -> Any:
+        """
+        The type of the item.
+        """
+        return self.added.get("type")
+
+    @property
+    def is_thought(self) -> bool:
+        """
+        Whether the item is a thought.
+        """
+        return bool(self.type == "reasoning")
+
+    def overtake(self) -> list[AssistantMessage]:
+        """
+        The last chunks before those of items behind it.
+        """
+        self.is_overtaken = True
+        return []
+
+    @property
+    def name(self) -> str:
+        """
+        Where the item is in the response.
+        """
+        return f"output[{self.at}]"
+
+    @property
+    def made_id(self) -> str:
+        """
+        The id of a call that has none.
+        """
+        return f"{self.places.prefix}_call_{self.index}"
+
+    def start(self) -> list[AssistantMessage]:
+        """
+        Take a place, and give what is known from the beginning.
+        """
+        self.index = self.places.take()
+        return []
+
+    def finish(
+        self, raw: Mapping[str, Any] | None, path: str
+    ) -> list[AssistantMessage]:
+        """
+        The rest of the item, which is *raw* in the end, at *path*; None if
+        it has no end. Nothing if it is done already.
+        """
+        if self.is_done:
+            return []
+
+        self.is_done = True
+        since = len(self.places.reading.mended)
+        chunks = self._finish_item(raw, path)
+        self.places.mend(since, path, self.name)
+        return chunks
+
+    def _finish_item(
+        self, raw: Mapping[str, Any] | None, path: str
+    ) -> list[AssistantMessage]:
+        kept = self.places.reading.json(self.added if raw is None else raw, path)
+        deltas = {kind: mended("".join(found)) for kind, found in self._deltas.items()}
+        pieces = {**self._event_keys, **deltas}
+        metadata = (
+            with_notes(SOURCE, {"pieces": pieces})
+            if raw is None and pieces
+            else EMPTY_MAP
+        )
+        part = UnknownPart(kept, source=SOURCE, index=self.index, metadata=metadata)
+        return [AssistantMessage((part,))]
+
+    def keep_event(self, kind: str, event: ObjectReader) -> None:
+        """
+        Remember *event*, of a *kind*, in case that there will be no end.
+        """
+        piece = event.raw.get("delta")
+        if isinstance(piece, str):
+            self._deltas.setdefault(mended(kind), []).append(piece)
+        else:
+            found = event.reading.rest(event.raw, ADDRESS, event.path)
+            self._event_keys[mended(kind)] = found
+
+
+class StreamedText:
+    """
+    A text that comes in pieces: a block of an item, or what a call is called
+    with.
+
+    Attributes:
+        cut: What mends it.
+
+        pieces: The pieces that were given.
+    """
+
+    def __init__(self) -> None:
+        self.cut = SurrogateBuffer()
+        self.pieces: list[str] = []
+        self._size = 0
+
+    def add(self, text: str) -> AssistantMessage:
+        """
+        A chunk that brings *text*, which counts as given.
+        """
+        self.pieces.append(text)
+        self._size += len(text)
+        return self.chunk(text)
+
+    def chunk(self, text: str) -> AssistantMessage:
+        """
+        A chunk that brings *text*.
+        """
+        return AssistantMessage(text)
+
+    def next(self, piece: str) -> list[AssistantMessage]:
+        """
+        What the next *piece* brings, as far as no half of a character waits.
+        """
+        text = self.cut.next(piece)
+        return [self.add(text)] if text else []
+
+    def end(self, whole: str) -> list[AssistantMessage]:
+        """
+        What *whole*, the text at the end, has that the pieces had not.
+        """
+        valid = mended(whole)
+        if valid is not whole:
+            self.cut.is_harmed = True
+
+        rest = self.rest(valid)
+        return self.next(rest) if rest else []
+
+    def rest(self, whole: str) -> str | None:
+        """
+        What is left of *whole*, valid Unicode; None if it is not what the
+        pieces said.
+        """
+        if len(whole) < self._size or not whole.startswith("".join(self.pieces)):
+            return None
+
+        return whole[self._size :]
+
+
+class StreamedCall(StreamedItem, StreamedText):
+    """
+    A call of one of the caller's tools.
+    """
+
+    is_piecemeal = True
+
+    def __init__(
+        self, places: StreamContext, added: Mapping[str, Any], at: int
+    ) -> None:
+        StreamedItem.__init__(self, places, added, at)
+        StreamedText.__init__(self)
+        self._is_open = False
+
+    def start(self) -> list[AssistantMessage]:
+        """
+        Take a place, and give what is called, if that is known.
+        """
+        super().start()
+        call_id, name = self.added.get("call_id"), self.added.get("name")
+        if not (isinstance(call_id, str) and isinstance(name, str) and call_id):
+            return []
+
+        self._is_open = True
+        kind = "custom" if self.type == "custom_tool_call" else "function"
+        call = ToolCall(mended(call_id), mended(name), index=self.index, type=kind)
+        return [AssistantMessage(tool_calls=(call,))]
+
+    def chunk(self, text: str) -> AssistantMessage:
+        """
+        A chunk that brings *text*.
+        """
+        return AssistantMessage(tool_calls=(ToolCall("", "", text, index=self.index),))
+
+    def next(self, piece: str) -> list[AssistantMessage]:
+        """
+        What the next *piece* brings; nothing before it is known what is called:
+        the id of a call can't be added to a chunk that was given.
+        """
+        chunks = super().next(piece)
+        return chunks if self._is_open else []
+
+    def _finish_item(
+        self, raw: Mapping[str, Any] | None, path: str
+    ) -> list[AssistantMessage]:
+        key = CALLS[self.type]
+        final = {"name": "", **self.added, **(raw or {})}
+        if raw is None or key not in final:
+            final[key] = "".join(self.pieces) + self.cut.rest()
+
+        call = read_call(
+            ObjectReader(self.places.reading, final, path),
+            self.index or 0,
+            self.made_id,
+        )
+        if self.cut.is_harmed:
+            self.places.mended[f"{self.name}.{key}"] = True
+
+        rest = self.rest(call.arguments)
+        if rest is None:
+            # What was given can't be taken back.
+            rest = self.cut.rest()
+            done = {**notes_of(call.metadata, SOURCE), "done": call.arguments}
+            call = attrs.evolve(call, metadata=with_notes(SOURCE, done))
+
+        if not self._is_open:
+            rest = "".join(self.pieces) + rest
+            return [AssistantMessage(tool_calls=(attrs.evolve(call, arguments=rest),))]
+
+        if not rest and call.metadata is EMPTY_MAP:
+            return []
+
+        piece = ToolCall("", "", rest, index=self.index, metadata=call.metadata)
+        return [AssistantMessage(tool_calls=(piece,))]

@@ -1,0 +1,295 @@
+"""
+Messages and thoughts while they are made: items that hold blocks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, cast
+
+import attrs
+
+from conversation_state.adapters._notes import with_notes
+from conversation_state.adapters._reading import ObjectReader, mended
+from conversation_state.adapters._responses._constants import SOURCE
+from conversation_state.adapters._responses._items import (
+    ItemBlock,
+    blocks_of,
+    is_reasoning_text,
+    note_item,
+    read_item,
+    read_item_block,
+)
+from conversation_state.adapters._responses._stream_items import (
+    StreamContext,
+    StreamedItem,
+    StreamedText,
+)
+from conversation_state.messages import AssistantMessage, LogProb, ResponseMeta
+from conversation_state.parts import Part, ReasoningPart, RefusalPart, TextPart
+
+__all__ = ["StreamedMessage"]
+
+
+class StreamedBlock(StreamedText):
+    """
+    A block of an item.
+    """
+
+    def __init__(
+        self, where: str, number: int, kind: str, index: int, *, thought: bool
+    ) -> None:
+        super().__init__()
+        self.where = where
+        self.number = number
+        self.kind = kind
+        self.index = index
+        self.part: type[TextPart | RefusalPart | ReasoningPart] = TextPart
+        if thought:
+            self.part = ReasoningPart
+        elif kind == "refusal":
+            self.part = RefusalPart
+
+        self.raw: Mapping[str, Any] = {}
+        self.annotations: list[Any] = []
+        self.has_logprobs = False
+        # What is noted about pieces that come after those of other items.
+        self.notes: dict[str, Any] = {}
+
+    @property
+    def slot(self) -> str:
+        """
+        The key of its text.
+        """
+        return "refusal" if self.kind == "refusal" else "text"
+
+    @property
+    def key(self) -> tuple[str, int]:
+        """
+        Which block of the item it is.
+        """
+        return self.where, self.number
+
+    def chunk(self, text: str) -> AssistantMessage:
+        """
+        A chunk that brings *text*.
+        """
+        metadata = with_notes(SOURCE, self.notes)
+        return AssistantMessage((self.part(text, index=self.index, metadata=metadata),))
+
+    def as_is(self) -> dict[str, Any]:
+        """
+        The block as it is by now.
+        """
+        raw = {"type": self.kind, **self.raw}
+        if self.pieces or not self.raw:
+            raw[self.slot] = "".join(self.pieces) + self.cut.rest()
+
+        if self.annotations and not raw.get("annotations"):
+            raw["annotations"] = self.annotations
+
+        return raw
+
+
+class StreamedMessage(StreamedItem):
+    """
+    A message, or a thought.
+    """
+
+    is_spoken = True
+    is_piecemeal = True
+
+    def __init__(
+        self, places: StreamContext, added: Mapping[str, Any], at: int
+    ) -> None:
+        super().__init__(places, added, at)
+        self._blocks: dict[tuple[str, int], StreamedBlock] = {}
+        self._open: StreamedBlock | None = None
+        # The block that was open when items behind this one came.
+        self._overtaken: StreamedBlock | None = None
+
+    def block(
+        self, where: str, number: int, kind: str
+    ) -> tuple[StreamedBlock, list[AssistantMessage]]:
+        """
+        One of its blocks, and the last chunk of the one before if it is new.
+        """
+        found = self._blocks.get((where, number))
+        if found is not None:
+            return found, []
+
+        chunks = [] if self._open is None else self._part_from(self._open)
+        return self._open_block(where, number, kind), chunks
+
+    def overtake(self) -> list[AssistantMessage]:
+        """
+        The last chunk of its last block, which may have no end before those of
+        other items.
+        """
+        self.is_overtaken = True
+        last, self._open = self._open, None
+        self._overtaken = last
+        if last is None:
+            return []
+
+        chunks = self._part_from(last)
+        last.notes = {"more": True}
+        if last.where == "content":
+            last.notes |= {"block": last.kind, "under": last.where}
+
+        return chunks
+
+    def _part_from(self, last: StreamedBlock) -> list[AssistantMessage]:
+        """
+        The last chunk of a block that is not the last of the item.
+        """
+        since = len(self.places.reading.mended)
+        path = f"$.{self._get_block_path(last)}"
+        chunks = self._close_block(last, last.as_is(), path, {"more": True})
+        self.places.mend(since, path, self._get_block_path(last))
+        return chunks
+
+    def _open_block(self, where: str, number: int, kind: str) -> StreamedBlock:
+        taken = self.places.take() if self._blocks else self.index
+        thought = self.type == "reasoning"
+        block = StreamedBlock(where, number, kind, taken or 0, thought=thought)
+        self._blocks[block.key] = self._open = block
+        return block
+
+    def _get_block_path(self, block: StreamedBlock) -> str:
+        return f"{self.name}.{block.where}[{block.number}]"
+
+    def _close_block(
+        self,
+        block: StreamedBlock,
+        raw: Mapping[str, Any],
+        path: str,
+        notes: dict[str, Any],
+        signature: str = "",
+    ) -> list[AssistantMessage]:
+        """
+        The last chunk of *block*, which is *raw* in the end.
+        """
+        logprobs: list[LogProb] = []
+        part: Any = read_item_block(
+            ObjectReader(self.places.reading, raw, path),
+            block.where if self.type == "reasoning" else "",
+            notes,
+            index=block.index,
+            signature=signature,
+            logprobs=logprobs,
+        )
+        if block.cut.is_harmed:
+            self.places.mended[f"{self._get_block_path(block)}.{block.slot}"] = True
+
+        rest = block.rest(part.text) if part.__class__ is block.part else None
+        if rest is not None:
+            part = attrs.evolve(part, text=rest)
+        elif block.pieces:
+            # What was given can't be taken back.
+            done = {**notes, "done": self.places.reading.json(raw, path)}
+            part = block.part(
+                block.cut.rest(), index=block.index, metadata=with_notes(SOURCE, done)
+            )
+            if signature:
+                part = attrs.evolve(part, signature=signature)
+
+        given = () if block.has_logprobs else tuple(logprobs)
+        return [AssistantMessage((part,), response=_make_logprobs_meta(given))]
+
+    def _finish_item(
+        self, raw: Mapping[str, Any] | None, path: str
+    ) -> list[AssistantMessage]:
+        item = ObjectReader(
+            self.places.reading, self.added if raw is None else raw, path
+        )
+        if not self._blocks:
+            logprobs: list[LogProb] = []
+            found = read_item(item, self.index or 0, self.made_id, logprobs)
+            places = [self.index, *(self.places.take() for _ in found[1:])]
+            placed: list[Any] = [
+                attrs.evolve(cast(Any, one), index=place)
+                for one, place in zip(found, places, strict=True)
+            ]
+            parts = [one for one in placed if isinstance(one, Part)]
+            return [
+                AssistantMessage(parts, response=_make_logprobs_meta(tuple(logprobs)))
+            ]
+
+        content = item.raw.get("content")
+        if self.type == "message" and isinstance(content, str):
+            listed = [{"type": "output_text", "text": content}]
+            item.raw = {**item.raw, "content": listed}
+
+        return self._finish_blocks(item, blocks_of(item, self.type))
+
+    def _finish_blocks(
+        self, item: ObjectReader, final: list[ItemBlock]
+    ) -> list[AssistantMessage]:
+        notes, signature = note_item(item, self.type)
+        left = [block for block in final if block[:2] not in self._blocks]
+        if self._open is not None:
+            left.insert(0, self._end_of(self._open, item.path, final))
+
+        # The last thought is what is signed.
+        signed = max(
+            [at for at, block in enumerate(left) if is_reasoning_text(block.raw)],
+            default=0,
+        )
+        chunks: list[AssistantMessage] = []
+        for at, end in enumerate(left):
+            block = self._blocks.get(end[:2])
+            if block is None:
+                kind = end.raw.get("type")
+                named = kind if isinstance(kind, str) else ""
+                block = self._open_block(end.where, end.number, named)
+
+            chunks += self._close_block(
+                block,
+                end.raw,
+                end.path,
+                notes if at == len(left) - 1 else {"more": True},
+                signature if at == signed else "",
+            )
+
+        self._open = None
+        if self._overtaken is not None and not left:
+            chunks = self._end_late(self._overtaken, final, notes, signature)
+
+        return chunks
+
+    def _end_late(
+        self,
+        block: StreamedBlock,
+        final: list[ItemBlock],
+        notes: dict[str, Any],
+        signature: str,
+    ) -> list[AssistantMessage]:
+        """
+        The chunks of an end that says of *block*, which was overtaken, no more
+        than *notes*, what it is signed with, and perhaps the rest of its text.
+        """
+        end = next((each.raw for each in final if each[:2] == block.key), {})
+        text = end.get("text")
+        chunks = block.end(text) if isinstance(text, str) else []
+        if isinstance(text, str) and block.rest(mended(text)) is None:
+            notes = {**notes, "done": self.places.reading.json(end, "$")}
+
+        # Joined with the pieces before, it ends the item.
+        metadata = with_notes(SOURCE, {**notes, "more": False})
+        part = ReasoningPart("", signature, index=block.index, metadata=metadata)
+        return [*chunks, AssistantMessage((part,))]
+
+    def _end_of(
+        self, block: StreamedBlock, path: str, final: list[ItemBlock]
+    ) -> ItemBlock:
+        for end in final:
+            if end[:2] == block.key:
+                return end
+
+        path = f"{path}.{block.where}[{block.number}]"
+        return ItemBlock(block.where, block.number, block.as_is(), path)
+
+
+def _make_logprobs_meta(logprobs: tuple[LogProb, ...]) -> ResponseMeta | None:
+    return ResponseMeta(logprobs=logprobs) if logprobs else None

@@ -1,0 +1,261 @@
+"""
+The items of a stream, and whose turn it is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from functools import partial
+from typing import Any, TypeAlias
+
+from conversation_state.adapters._reading import (
+    ObjectReader,
+    is_list,
+    is_map,
+    without_parsed,
+)
+from conversation_state.adapters._responses._constants import CALLS
+from conversation_state.adapters._responses._items import LISTS, read_item
+from conversation_state.adapters._responses._stream_items import (
+    StreamContext,
+    StreamedCall,
+    StreamedItem,
+)
+from conversation_state.adapters._responses._stream_messages import StreamedMessage
+from conversation_state.messages import AssistantMessage
+
+__all__ = ["MOST", "OutputOrder"]
+
+MOST = 2**31  # items, or blocks of one: far more than there can be
+
+Chunks: TypeAlias = list[AssistantMessage]
+
+
+class OutputOrder:
+    """
+    The items of one stream while it is read, in the order they are given.
+
+    Attributes:
+        places: What they share.
+    """
+
+    def __init__(self) -> None:
+        self.places = StreamContext()
+        self._items: list[StreamedItem] = []
+        # How many of them no longer wait for others.
+        self._head = 0
+        # What came while a message was open that stands before it.
+        self._late: list[Callable[[], Chunks]] = []
+        self._at: dict[int, StreamedItem] = {}
+        self._by_id: dict[str, StreamedItem] = {}
+
+    def __bool__(self) -> bool:
+        return bool(self._items)
+
+    def added(self, event: ObjectReader, raw: Mapping[str, Any]) -> Chunks:
+        """
+        What the announcement of *raw* brings.
+        """
+        self._find_or_open_item(event, raw)
+        return self._start_ready_items()
+
+    def done(self, event: ObjectReader, raw: Mapping[str, Any], path: str) -> Chunks:
+        """
+        What the end of *raw* brings.
+        """
+        return self._finish_known_item(self._find_or_open_item(event, raw), raw, path)
+
+    def _find_or_open_item(
+        self, event: ObjectReader, raw: Mapping[str, Any]
+    ) -> StreamedItem:
+        """
+        The item that is *raw*; a new one if it was not announced.
+        """
+        item = self.find(event, raw.get("id"))
+        if item is None or item.type != raw["type"]:
+            return self._open_item(
+                raw, event.raw.get("output_index"), f"{event.path}.item"
+            )
+
+        # Where one is done, another one may stand, or the same one again.
+        again = all(item.added.get(key) == raw.get(key) for key in ("id", "call_id"))
+        if item.is_done and not again:
+            return self._open_item(
+                raw, event.raw.get("output_index"), f"{event.path}.item"
+            )
+
+        return item
+
+    def find(self, event: ObjectReader, name: Any = None) -> StreamedItem | None:
+        """
+        The item that *event* is about, whose id may be *name*; None if it is
+        not known.
+        """
+        for each in (event.raw.get("item_id"), name):
+            if isinstance(each, str) and each in self._by_id:
+                return self._by_id[each]
+
+        at: Any = event.raw.get("output_index")
+        return self._at.get(at) if at.__class__ is int else None
+
+    def about(self, event: ObjectReader, kind: str) -> StreamedItem:
+        """
+        The item of a *kind* that *event* has a piece of; a new one if it
+        was not announced.
+        """
+        item = self.find(event)
+        if item is None and event.raw.keys().isdisjoint({"item_id", "output_index"}):
+            item = self._items[-1] if self._items else None
+
+        if item is not None and item.type == kind and not item.is_done:
+            return item
+
+        raw: dict[str, Any] = {"type": kind}
+        if kind == "message":
+            raw |= {"role": "assistant", "content": []}
+        elif kind == "reasoning":
+            raw["summary"] = []
+
+        name = event.raw.get("item_id")
+        if isinstance(name, str) and name not in self._by_id:
+            raw["id"] = name
+
+        return self._open_item(raw, event.raw.get("output_index"), f"{event.path}.item")
+
+    def _open_item(self, raw: Mapping[str, Any], at: Any, path: str) -> StreamedItem:
+        kept = self.places.reading.json(raw, path)
+        number = at if at.__class__ is int and 0 <= at < MOST else len(self._items)
+        kind = raw["type"]
+        made: Any = (
+            StreamedCall
+            if kind in CALLS
+            else StreamedMessage
+            if kind in LISTS
+            else StreamedItem
+        )
+        item: StreamedItem = made(self.places, kept, number)
+        self._items.append(item)
+        self._at[number] = item
+        if isinstance(raw.get("id"), str):
+            self._by_id[raw["id"]] = item
+
+        return item
+
+    def _finish_known_item(
+        self, item: StreamedItem, raw: Mapping[str, Any], path: str
+    ) -> Chunks:
+        chunks = self._start_ready_items()
+        if item.index is None or self._is_late(item):
+            # Its problems are reported now, though it is given later.
+            read_item(ObjectReader(self.places.reading, raw, path), 0, "", [])
+
+        return [*chunks, *self.in_turn(item, partial(item.finish, raw, path))]
+
+    def in_turn(
+        self, item: StreamedItem, emit: Callable[[], Chunks], *, is_piece: bool = False
+    ) -> Chunks:
+        """
+        The chunks of *item* now; later if others are not done.
+
+        A piece of a text does not wait for the end of a thought before it: what
+        a thought is signed with may come after all that it led to (OpenRouter).
+        """
+        chunks = self._start_ready_items(item if is_piece else None)
+        if item.index is None:
+            item.waiting.append(emit)
+            return chunks
+
+        if self._is_late(item):
+            self._late.append(emit)
+            return chunks
+
+        return [*chunks, *emit(), *self._start_ready_items()]
+
+    def _is_late(self, item: StreamedItem) -> bool:
+        """
+        Whether what *item* brings would tear a message, or a thought, that is
+        open.
+        """
+        open_ = self._head < len(self._items) and self._items[self._head].is_spoken
+        return open_ and (item.is_overtaken or not item.is_piecemeal)
+
+    def _start_ready_items(self, current: StreamedItem | None = None) -> Chunks:
+        """
+        Start what no longer waits. Nothing is given behind a message or thought
+        before that is done, for its place is not known; but the *current* item
+        overtakes thoughts.
+        """
+        chunks: Chunks = []
+        while self._head < len(self._items):
+            item = self._items[self._head]
+            if item.index is None:
+                chunks += _start_item(item)
+
+            if item.is_spoken and not item.is_done:
+                if current is None or current.index is not None or not item.is_thought:
+                    break
+
+                chunks += item.overtake()
+
+            self._head += 1
+            late, self._late = self._late, []
+            for emit in late:
+                chunks += emit()
+
+        return chunks
+
+    def complete(self, response: ObjectReader) -> Chunks:
+        """
+        What only the whole *response* has.
+        """
+        output = response.raw.get("output")
+        known: set[int] = set()
+        chunks: Chunks = []
+        items = without_parsed(output) if is_list(output) else ()
+        for at, raw in enumerate(items):
+            path = f"{response.path}.output[{at}]"
+            if not is_map(raw):
+                response.reading.wrong(path, raw, "an object")
+                continue
+
+            if not isinstance(raw.get("type"), str):
+                ObjectReader(response.reading, raw, path).wrong(
+                    "type", "the type of an item"
+                )
+                continue
+
+            name = raw.get("id")
+            item = self._by_id.get(name) if isinstance(name, str) else None
+            item = item or self._at.get(at)
+            if item is None or item.type != raw["type"] or id(item) in known:
+                item = self._open_item(raw, len(self._items), path)
+
+            known.add(id(item))
+            if not item.is_done:
+                chunks += self._finish_known_item(item, raw, path)
+
+        return chunks
+
+    def end(self) -> Iterator[AssistantMessage]:
+        """
+        What was not done.
+        """
+        yield from self._start_ready_items()
+        while self._head < len(self._items):
+            yield from self._items[self._head].finish(None, "$")
+            yield from self._start_ready_items()
+
+        for item in self._items:
+            yield from item.finish(None, "$")
+
+
+def _start_item(item: StreamedItem) -> Chunks:
+    """
+    What *item* brings, now that it is its turn.
+    """
+    chunks = item.start()
+    waiting, item.waiting = item.waiting, []
+    for emit in waiting:
+        chunks += emit()
+
+    return chunks

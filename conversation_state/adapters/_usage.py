@@ -1,0 +1,130 @@
+"""
+Token counts: what all adapters share when they read usage.
+
+What does not live here: which counts a provider has, and which of them include
+others.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, TypeGuard
+
+from conversation_state.adapters._reading import DocumentReader, is_map, mended
+from conversation_state.errors import InvalidUsageError
+from conversation_state.usage import (
+    CompletionTokensDetails,
+    PromptTokensDetails,
+    Usage,
+)
+
+__all__ = ["category_of", "counts_of", "is_count", "usage_in", "usage_of"]
+
+_MOST = 2**63 - 1
+
+
+def is_count(value: Any) -> TypeGuard[int]:
+    """
+    Whether *value* is a number that `Usage` can hold.
+    """
+    return value.__class__ is int and 0 <= value <= _MOST
+
+
+def usage_in(
+    payload: Any,
+    find: Callable[[Mapping[str, Any]], tuple[Any, str]],
+    read_usage: Callable[
+        [DocumentReader, Any, str], tuple[Usage | None, dict[str, Any]]
+    ],
+) -> Usage | None:
+    """
+    What *payload*, a response, an event of a stream or a usage block, cost;
+    None if it has no usage.
+
+    Args:
+        payload: What a provider sent; None is nothing.
+
+        find: Finds the usage block in it, None if there is none; and its path.
+
+        read_usage: Reads that block: the usage, and what else it has.
+
+    Raises:
+        DecodeError:
+            If it is not an object, or a count in it is invalid.
+    """
+    read = DocumentReader()
+    usage = None
+    if is_map(payload):
+        block, path = find(payload)
+        if block is not None:
+            usage, _ = read_usage(read, block, path)
+    elif payload is not None:
+        read.wrong("$", payload, "a response, an event of a stream or a usage block")
+
+    read.finish()
+    return usage
+
+
+# What others call ``cache_write_tokens``.
+_CACHE_WRITES = frozenset({"cache_creation_tokens", "cache_write_tokens"})
+
+
+def counts_of(
+    read: DocumentReader, block: Mapping[Any, Any], known: tuple[str, ...], path: str
+) -> tuple[dict[str, int], dict[str, int], dict[str, Any]]:
+    """
+    What *block* counts under *known* names and under others, and what in it
+    is no count.
+    """
+    counts: dict[str, int] = {}
+    others: dict[str, int] = {}
+    left: dict[str, Any] = {}
+    for key, value in block.items():
+        if key in known:
+            if is_count(value):
+                counts[key] = value
+            elif value is not None:
+                read.wrong(f"{path}.{key}", value, "an integer from 0 to 2**63 - 1")
+        elif isinstance(key, str) and mended(key) == key and is_count(value):
+            others[key] = value
+        else:
+            left[key] = value
+
+    return counts, others, left
+
+
+def category_of(name: str, whose: str) -> str:
+    """
+    What to call a count that is in a breakdown of *whose* tokens.
+
+    >>> category_of("text_tokens", "prompt")
+    'prompt_text_tokens'
+    >>> category_of("cache_creation_tokens", "prompt")
+    'cache_write_tokens'
+    """
+    return "cache_write_tokens" if name in _CACHE_WRITES else f"{whose}_{name}"
+
+
+def usage_of(
+    read: DocumentReader,
+    counts: tuple[int, int, int | None],
+    details: Iterable[Mapping[str, int]],
+    extra: Mapping[str, int],
+    path: str,
+) -> Usage | None:
+    """
+    The usage of *counts* (prompt, completion, total) and the *details* of the
+    first two; None if they come to more than a count can be.
+    """
+    within, written = details
+    try:
+        return Usage(
+            *counts,
+            PromptTokensDetails(**within),
+            CompletionTokensDetails(**written),
+            extra,
+        )
+    except InvalidUsageError as found:
+        # Each count is one; only their sum can be too large.
+        read.problem(path, str(found))
+        return None

@@ -1,0 +1,386 @@
+"""
+Checkpoints as records: their format, and reading them.
+
+A checkpoint has the location of each channel's value: the checkpoint itself if
+the value is short, else a record under the checkpoint that set it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, NamedTuple, Self
+from uuid import UUID
+
+from langchain_core.runnables import RunnableConfig
+from langgraph.checkpoint.base import (
+    Checkpoint,
+    CheckpointTuple,
+    DeltaChannelHistory,
+    PendingWrite,
+    writes_sort_key,
+)
+from langgraph.checkpoint.serde.base import SerializerProtocol
+from langgraph.checkpoint.serde.types import _DeltaSnapshot
+
+from conversation_state.adapters.langgraph._conversations import ConversationCache
+from conversation_state.adapters.langgraph._keys import (
+    checkpoint_key,
+    decode_text,
+    encode_text,
+    pack,
+    unpack,
+    value_key,
+    writes_of,
+)
+from conversation_state.adapters.langgraph._threads import Thread
+from conversation_state.adapters.langgraph._values import TypedBytes, load_value
+from conversation_state.aggregator import Aggregator
+from conversation_state.errors import StoreError
+from conversation_state.store.records import Record
+
+__all__ = [
+    "AGGREGATOR",
+    "BYTES",
+    "INLINE",
+    "IN_RECORD",
+    "LEDGER",
+    "MESSAGES",
+    "SNAPSHOT",
+    "CheckpointReader",
+    "StoredCheckpoint",
+    "StoredWrite",
+    "ThreadId",
+    "config_of",
+]
+
+# The location of a value: in the checkpoint itself, or in a record.
+INLINE = b"="
+IN_RECORD = b"@"
+
+# What the record of a value is: bytes, or a reference to messages, which are a
+# list, LangGraph's snapshot of one, or a state of ours.
+BYTES = b"b"
+MESSAGES = b"m"
+SNAPSHOT = b"s"
+AGGREGATOR = b"a"
+# Added to the key of a state of ours: the record that refers to its ledger.
+LEDGER = b"l"
+
+
+class StoredCheckpoint(NamedTuple):
+    """
+    A checkpoint as it is stored.
+
+    Attributes:
+        namespace: The graph of its thread that it is of.
+
+        id: Its id.
+
+        parent: The id of its parent; "" if there is none.
+
+        skeleton: The checkpoint without its values.
+
+        metadata: Its metadata.
+
+        channels: The location of the value of each channel.
+    """
+
+    namespace: str
+    id: str
+    parent: str
+    skeleton: TypedBytes
+    metadata: TypedBytes
+    channels: dict[str, bytes]
+
+    def packed(self) -> bytes:
+        """
+        The bytes of all fields.
+        """
+        channels = [
+            part
+            for name, at in self.channels.items()
+            for part in (encode_text(name), at)
+        ]
+        texts = [encode_text(text) for text in self[:3]]
+        return pack(*texts, *map(TypedBytes.packed, self[3:5]), *channels)
+
+    @classmethod
+    def unpacked(cls, packed: bytes) -> Self:
+        """
+        The inverse of `packed`.
+        """
+        namespace, id, parent, skeleton, metadata, *channels = unpack(packed)
+        names = [decode_text(name) for name in channels[::2]]
+        return cls(
+            *(decode_text(namespace), decode_text(id), decode_text(parent)),
+            *(TypedBytes.unpacked(skeleton), TypedBytes.unpacked(metadata)),
+            dict(zip(names, channels[1::2], strict=True)),
+        )
+
+    def source(self, channel: str) -> str | None:
+        """
+        The id of the checkpoint whose record has a channel's value; None if the
+        value is in this checkpoint itself.
+        """
+        at = self.channels[channel]
+        return decode_text(at[1:]) or self.id if at[:1] == IN_RECORD else None
+
+
+class StoredWrite(NamedTuple):
+    """
+    A write as it is stored.
+    """
+
+    path: str
+    task: str
+    position: int
+    channel: str
+    value: TypedBytes
+
+    def packed(self) -> bytes:
+        """
+        The bytes of all fields.
+        """
+        return pack(
+            encode_text(self.path),
+            encode_text(self.task),
+            b"%d" % self.position,
+            encode_text(self.channel),
+            self.value.packed(),
+        )
+
+    @classmethod
+    def unpacked(cls, packed: bytes) -> Self:
+        """
+        The inverse of `packed`.
+        """
+        path, task, position, channel, value = unpack(packed)
+        return cls(
+            decode_text(path),
+            decode_text(task),
+            int(position),
+            decode_text(channel),
+            TypedBytes.unpacked(value),
+        )
+
+
+class ThreadId(str):
+    """
+    A thread's id in the config of a checkpoint that was looked up.
+
+    LangGraph carries it along to the checkpoints that a run puts, and it is
+    equal to the plain id, so that configs compare as LangGraph's own do.
+
+    Attributes:
+        newest_in: The namespace whose newest checkpoint was looked up; None
+            where a checkpoint was looked up by its id.
+    """
+
+    __slots__ = ("newest_in",)
+
+    newest_in: str | None
+
+    def __new__(cls, id: str, newest_in: str | None) -> Self:
+        """
+        An id that remembers how its checkpoint was looked up.
+        """
+        made = super().__new__(cls, id)
+        made.newest_in = newest_in
+        return made
+
+    # Another subclass of str decides about equality, as with a plain id.
+
+    def __eq__(self, other: object) -> bool:
+        if type(other) in {str, ThreadId}:
+            return str.__eq__(self, other)
+
+        return NotImplemented
+
+    def __ne__(self, other: object) -> bool:
+        if type(other) in {str, ThreadId}:
+            return str.__ne__(self, other)
+
+        return NotImplemented
+
+    __hash__ = str.__hash__
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # Outside of a run it is a plain id.
+        return str, (str(self),)
+
+
+def config_of(thread: str, namespace: str, id: str) -> RunnableConfig:
+    """
+    The config that names a checkpoint.
+    """
+    values = {"thread_id": thread, "checkpoint_ns": namespace, "checkpoint_id": id}
+    return {"configurable": values}
+
+
+class CheckpointReader:
+    """
+    Reads the checkpoints of a thread from its records.
+    """
+
+    def __init__(
+        self, thread: Thread, serde: SerializerProtocol, known: ConversationCache
+    ) -> None:
+        self.thread = thread
+        self._serde = serde
+        self._known = known
+
+    def stored(self, key: bytes) -> StoredCheckpoint | None:
+        """
+        The checkpoint under a key; None if there is none.
+        """
+        record = self.thread.get(key)
+        return None if record is None else StoredCheckpoint.unpacked(record.value)
+
+    def record(self, namespace: str, channel: str, source: str) -> Record:
+        """
+        The record of a value.
+
+        Raises:
+            StoreError:
+                If it is missing.
+        """
+        record = self.thread.get(value_key(namespace, channel, source))
+        if record is None:
+            raise _missing_record("value", channel, source)
+
+        return record
+
+    def value(self, stored: StoredCheckpoint, channel: str) -> Any:
+        """
+        The value of a channel.
+        """
+        source = stored.source(channel)
+        if source is None:
+            return load_value(
+                self._serde, TypedBytes.unpacked(stored.channels[channel][1:])
+            )
+
+        record = self.record(stored.namespace, channel, source)
+        kind, rest = record.value[:1], record.value[1:]
+        if kind == BYTES or record.hold is None:
+            return load_value(self._serde, TypedBytes.unpacked(rest))
+
+        rows = self.thread.rows
+        if kind == AGGREGATOR:
+            key = value_key(stored.namespace, channel, source) + LEDGER
+            ledger = self.thread.get(key)
+            if ledger is None or ledger.hold is None:
+                raise _missing_record("ledger", channel, source)
+
+            id, parent, root, init_len, init_ledger_len = unpack(rest)
+            return Aggregator.rebuild_from_logs(
+                id=UUID(bytes=id),
+                parent_id=UUID(bytes=parent) if parent else None,
+                root_id=UUID(bytes=root),
+                init_len=int(init_len),
+                init_ledger_len=int(init_ledger_len),
+                entries=rows.entries(record.hold),
+                ledger=rows.ledger(ledger.hold),
+            )
+
+        messages = self._known.load_hold(rows, record.hold).messages()
+        return _DeltaSnapshot(messages) if kind == SNAPSHOT else messages
+
+    def metadata(self, stored: StoredCheckpoint) -> Any:
+        """
+        The metadata of a checkpoint.
+        """
+        return load_value(self._serde, stored.metadata)
+
+    def writes(self, stored: StoredCheckpoint) -> list[StoredWrite]:
+        """
+        The writes after a checkpoint, in the order in which they are applied.
+        """
+        records = self.thread.records(writes_of(stored.namespace, stored.id))
+        writes = [StoredWrite.unpacked(record.value) for record in records]
+        return sorted(writes, key=lambda w: writes_sort_key(w.path, w.task, w.position))
+
+    def pending(self, write: StoredWrite) -> PendingWrite:
+        """
+        A write as LangGraph's pending write.
+        """
+        return write.task, write.channel, load_value(self._serde, write.value)
+
+    def versions(self, stored: StoredCheckpoint) -> Mapping[str, Any]:
+        """
+        The versions of a checkpoint's channels.
+        """
+        skeleton: Checkpoint = load_value(self._serde, stored.skeleton)
+        return skeleton.get("channel_versions") or {}
+
+    def ancestors(self, stored: StoredCheckpoint) -> Iterator[StoredCheckpoint]:
+        """
+        The parent of *stored*, its parent, and so on, each once: an id may be
+        put again under its own descendant, which makes a cycle.
+        """
+        seen = {stored.id}
+        while stored.parent and stored.parent not in seen:
+            seen.add(stored.parent)
+            parent = self.stored(checkpoint_key(stored.namespace, stored.parent))
+            if parent is None:
+                return
+
+            yield parent
+            stored = parent
+
+    def history(
+        self, stored: StoredCheckpoint, channels: Sequence[str]
+    ) -> dict[str, DeltaChannelHistory]:
+        """
+        The last stored values of *channels* before a checkpoint, and what was
+        written to them since.
+        """
+        found: dict[str, DeltaChannelHistory] = {
+            name: {"writes": []} for name in channels
+        }
+        left = {*channels}
+        for at in self.ancestors(stored):
+            if not left:
+                break
+
+            for write in reversed(self.writes(at)):
+                if write.channel in left:
+                    found[write.channel]["writes"].append(self.pending(write))
+
+            for name in left & {*at.channels}:
+                found[name]["seed"] = self.value(at, name)
+                left.discard(name)
+
+        for each in found.values():
+            each["writes"].reverse()
+
+        return found
+
+    def tuple(
+        self, stored: StoredCheckpoint, config: RunnableConfig | None = None
+    ) -> CheckpointTuple:
+        """
+        A checkpoint as LangGraph's tuple.
+        """
+        thread, namespace = self.thread.id, stored.namespace
+        parent = None
+        if stored.parent:
+            parent = config_of(thread, namespace, stored.parent)
+
+        values = {channel: self.value(stored, channel) for channel in stored.channels}
+        checkpoint: Checkpoint = load_value(self._serde, stored.skeleton)
+        checkpoint["channel_values"] = values
+        return CheckpointTuple(
+            config or config_of(thread, namespace, stored.id),
+            checkpoint,
+            self.metadata(stored),
+            parent,
+            [self.pending(write) for write in self.writes(stored)],
+        )
+
+
+def _missing_record(what: str, channel: str, source: str) -> StoreError:
+    return StoreError(
+        "langgraph",
+        f"the {what} of {channel!r} in checkpoint {source} is missing; run verify()",
+    )

@@ -1,0 +1,215 @@
+"""
+Copying, pruning and deleting threads.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+
+from conversation_state.adapters._host import keep_ledger
+from conversation_state.adapters.langgraph._checkpoints import (
+    LEDGER,
+    CheckpointReader,
+    StoredCheckpoint,
+)
+from conversation_state.adapters.langgraph._conversations import next_state
+from conversation_state.adapters.langgraph._keys import (
+    THREADS,
+    checkpoint_key,
+    checkpoints_of,
+    decode_text,
+    layer_key,
+    name_of,
+    names_of,
+    unpack,
+    value_key,
+    writes_of,
+)
+from conversation_state.adapters.langgraph._threads import Thread, WritableThread
+from conversation_state.aggregator import Aggregator
+from conversation_state.errors import NotSavedError
+from conversation_state.store.records import Reader, Record, Writer, after
+
+__all__ = [
+    "copy_thread",
+    "delete_thread",
+    "list_threads",
+    "prune_to_newest",
+    "prune_where",
+    "read_checkpoints",
+]
+
+# In LangGraph's metadata: the channels whose value LangGraph rebuilds from the
+# writes since it was last stored.
+_COUNTERS = "counters_since_delta_snapshot"
+
+
+def list_threads(rows: Reader) -> list[str]:
+    """
+    The ids of all threads.
+    """
+    found = rows.scan(THREADS, after(THREADS))
+    ids = [next(unpack(record.value)) for record in found]
+    return [decode_text(id) for id in ids]
+
+
+def read_checkpoints(thread: Thread) -> list[StoredCheckpoint]:
+    """
+    All checkpoints of a thread.
+    """
+    records = thread.records(checkpoints_of(None))
+    return [StoredCheckpoint.unpacked(record.value) for record in records]
+
+
+def copy_thread(rows: Writer, source: str, target: str, store: str) -> None:
+    """
+    Make *target* a copy of the thread *source*.
+    """
+    thread = WritableThread(rows, source)
+    if not thread.layers:
+        raise NotSavedError(store, "thread", source)
+
+    if WritableThread(rows, target).layers:
+        msg = (
+            f"can't copy thread {source!r} to {target!r}: {target!r} exists already; "
+            "delete it first, or choose another id"
+        )
+        raise ValueError(msg)
+
+    thread.copy(target)
+    old, new = names_of(source), names_of(target)
+    for name in rows.names(old):
+        # Subgraphs have a namespace for each run: these are left out.
+        if ":" not in name[len(old) :].rpartition("/")[0]:
+            rows.fork(name, new + name[len(old) :])
+
+
+def delete_thread(rows: Writer, id: str) -> None:
+    """
+    Delete a thread, if there is one.
+    """
+    thread = WritableThread(rows, id)
+    if thread.layers:
+        thread.delete()
+
+    for name in rows.names(names_of(id)):
+        rows.delete(name)
+
+
+def prune_to_newest(thread: WritableThread, reader: CheckpointReader) -> None:
+    """
+    Delete all checkpoints of a thread but the newest of each namespace, and
+    those it is rebuilt from.
+    """
+    every = read_checkpoints(thread)
+    newest = {each.namespace: each for each in sorted(every, key=_key_of)}
+    kept = []
+    for each in newest.values():
+        kept.append(each)
+        needed = {*(reader.metadata(each).get(_COUNTERS) or ())} - {*each.channels}
+        for ancestor in reader.ancestors(each):
+            if not needed:
+                break
+
+            kept.append(ancestor)
+            needed -= {*ancestor.channels}
+
+    if len(kept) < len(every):
+        _keep_checkpoints(thread, reader, kept)
+
+
+def prune_where(
+    thread: WritableThread,
+    reader: CheckpointReader,
+    is_kept: Callable[[StoredCheckpoint], bool],
+) -> None:
+    """
+    Delete the checkpoints of a thread for which *is_kept* is false.
+    """
+    every = read_checkpoints(thread)
+    kept = [each for each in every if is_kept(each)]
+    if len(kept) < len(every):
+        _keep_checkpoints(thread, reader, kept)
+
+
+def _key_of(stored: StoredCheckpoint) -> bytes:
+    return checkpoint_key(stored.namespace, stored.id)
+
+
+def _keep_checkpoints(
+    thread: WritableThread, reader: CheckpointReader, kept: Sequence[StoredCheckpoint]
+) -> None:
+    """
+    Delete all records that no checkpoint of *kept* needs.
+    """
+    rows = thread.rows
+    if not kept:
+        delete_thread(rows, thread.id)
+        return
+
+    states = dict(_newest_states(thread, reader, kept))
+    needed = [record for each in kept for record in _required_records(thread, each)]
+    first, *others = thread.layers
+    if others:
+        thread.flatten(list({record.key: record for record in needed}.values()))
+    else:
+        own = layer_key(first)
+        keys = {record.key for record in needed}
+        for key in rows.keys(own, after(own)):
+            if key not in keys:
+                thread.remove(key[len(own) :])
+
+    # The names of conversations must not reach deleted checkpoints, either.
+    for name in rows.names(names_of(thread.id)):
+        head = rows.latest(name)
+        state = states.get(name)
+        if state is None or head is None:
+            rows.delete(name)
+            continue
+
+        is_head = rows.state(name) == state
+        if head.revision > 1 or not is_head:
+            rows.delete(name)
+            rows.save(name, state)
+            for label in head.labels if is_head else ():
+                rows.label(name, label)
+
+
+def _required_records(thread: Thread, stored: StoredCheckpoint) -> Iterable[Record]:
+    """
+    The records of a checkpoint, of its values and of the writes after it.
+    """
+    keys = [checkpoint_key(stored.namespace, stored.id)]
+    for channel in stored.channels:
+        source = stored.source(channel)
+        if source is not None:
+            key = value_key(stored.namespace, channel, source)
+            keys += [key, key + LEDGER]
+
+    yield from [record for key in keys if (record := thread.get(key)) is not None]
+    yield from thread.records(writes_of(stored.namespace, stored.id))
+
+
+def _newest_states(
+    thread: WritableThread, reader: CheckpointReader, kept: Sequence[StoredCheckpoint]
+) -> Iterable[tuple[str, Aggregator]]:
+    """
+    The names of all conversations of *kept*, and their newest states.
+    """
+    for stored in sorted(kept, key=_key_of):
+        for channel in stored.channels:
+            source = stored.source(channel)
+            if source is None:
+                continue
+
+            record = reader.record(stored.namespace, channel, source)
+            if record.hold is None:
+                continue
+
+            name = name_of(thread.id, channel, stored.namespace)
+            before = thread.rows.state(name)
+            value = reader.value(stored, channel)
+            if isinstance(value, Aggregator):
+                yield name, keep_ledger(value, before)
+            else:
+                yield name, next_state(before, thread.rows.entries(record.hold))

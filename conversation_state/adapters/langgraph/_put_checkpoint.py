@@ -1,0 +1,296 @@
+"""
+Putting a checkpoint: its new values are written in one transaction, and never
+over a checkpoint that the run did not see.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+from langgraph.checkpoint.serde.base import SerializerProtocol
+from langgraph.checkpoint.serde.types import _DeltaSnapshot
+
+from conversation_state.adapters._host import keep_ledger
+from conversation_state.adapters.langgraph._checkpoints import (
+    AGGREGATOR,
+    BYTES,
+    IN_RECORD,
+    INLINE,
+    LEDGER,
+    MESSAGES,
+    SNAPSHOT,
+    CheckpointReader,
+    StoredCheckpoint,
+    StoredWrite,
+)
+from conversation_state.adapters.langgraph._conversations import (
+    Conversation,
+    ConversationCache,
+    is_message_list,
+    next_state,
+)
+from conversation_state.adapters.langgraph._keys import (
+    checkpoint_key,
+    checkpoints_of,
+    encode_text,
+    name_of,
+    pack,
+    value_key,
+    write_key,
+)
+from conversation_state.adapters.langgraph._threads import WritableThread
+from conversation_state.adapters.langgraph._values import dump_value
+from conversation_state.aggregator import Aggregator
+from conversation_state.errors import StaleThreadError
+from conversation_state.store.records import Writer
+
+__all__ = ["NewCheckpoint", "put_checkpoint", "put_writes"]
+
+# Between the namespaces of a graph and of its subgraph.
+NS_SEP = "|"
+# A value of at most so many bytes is stored in the checkpoint itself.
+_MAX_INLINE = 48
+
+
+class NewCheckpoint(NamedTuple):
+    """
+    A checkpoint to put, with what can be serialised before the transaction.
+
+    Attributes:
+        thread: Its thread.
+
+        stored: The checkpoint, without channels.
+
+        values: The values of its channels.
+
+        versions: The versions of its channels.
+
+        new: The channels that changed since its parent.
+
+        follows_parent: Whether no other checkpoint may follow its parent.
+
+        shares_messages: Whether messages are kept as shared structure.
+    """
+
+    thread: str
+    stored: StoredCheckpoint
+    values: Mapping[str, Any]
+    versions: Mapping[str, Any]
+    new: frozenset[str]
+    follows_parent: bool
+    shares_messages: bool
+
+
+def put_checkpoint(
+    rows: Writer,
+    given: NewCheckpoint,
+    serde: SerializerProtocol,
+    known: ConversationCache,
+    store: str,
+) -> None:
+    """
+    Write a checkpoint.
+
+    Raises:
+        StaleThreadError:
+            If another checkpoint was put since its parent was read.
+    """
+    thread = WritableThread(rows, given.thread)
+    stored = given.stored
+    if given.follows_parent:
+        _check_newest(thread, stored, store)
+
+    reader = CheckpointReader(thread, serde, known)
+    before = None
+    if stored.parent:
+        before = reader.stored(checkpoint_key(stored.namespace, stored.parent))
+
+    channels = {}
+    if before is not None:
+        channels = _unchanged_channels(given, before, reader.versions(before))
+
+    writer = ChannelWriter(rows, thread, reader, serde, known, stored, before)
+    for channel, value in given.values.items():
+        if channel not in channels:
+            channels[channel] = writer.write_channel(
+                channel, value, shares_messages=given.shares_messages
+            )
+
+    key = checkpoint_key(stored.namespace, stored.id)
+    thread.put(key, stored._replace(channels=channels).packed())
+
+
+def _unchanged_channels(
+    given: NewCheckpoint, before: StoredCheckpoint, versions: Mapping[str, Any]
+) -> dict[str, bytes]:
+    """
+    The locations of the values that are the parent's, by channel.
+
+    LangGraph may put a checkpoint without a value that has a version: its delta
+    channels store theirs now and then. It may also put other values without
+    new versions: a copy is put beside its original, under the same parent.
+    """
+    found = {}
+    for channel, at in before.channels.items():
+        is_present = channel in given.values or channel in given.versions
+        is_same = given.versions.get(channel) == versions.get(channel)
+        if is_present and is_same and channel not in given.new:
+            found[channel] = at + encode_text(before.id) if at == IN_RECORD else at
+
+    return found
+
+
+def _check_newest(thread: WritableThread, stored: StoredCheckpoint, store: str) -> None:
+    newest = thread.keys(checkpoints_of(stored.namespace), limit=1)
+    if not newest and not stored.parent:
+        return
+
+    own = checkpoint_key(stored.namespace, stored.id)
+    parent = checkpoint_key(stored.namespace, stored.parent)
+    if newest and newest[0] in {own, parent}:
+        return
+
+    actual = None
+    if newest and (record := thread.get(newest[0])) is not None:
+        actual = StoredCheckpoint.unpacked(record.value).id
+
+    raise StaleThreadError(
+        store, thread.id, stored.namespace, stored.parent or None, actual
+    )
+
+
+class ChannelWriter(NamedTuple):
+    """
+    Writes the values of the channels of one checkpoint.
+    """
+
+    rows: Writer
+    thread: WritableThread
+    reader: CheckpointReader
+    serde: SerializerProtocol
+    known: ConversationCache
+    stored: StoredCheckpoint
+    before: StoredCheckpoint | None
+
+    def write_channel(
+        self, channel: str, value: Any, *, shares_messages: bool
+    ) -> bytes:
+        """
+        Write the value of a channel; its location.
+        """
+        key = value_key(self.stored.namespace, channel, self.stored.id)
+        if shares_messages:
+            if isinstance(value, Aggregator):
+                return self._write_state(key, channel, value)
+
+            inner = value.value if type(value) is _DeltaSnapshot else value
+            kind = MESSAGES if inner is value else SNAPSHOT
+            if is_message_list(inner) or (
+                inner == [] and self._previous_conversation(channel) is not None
+            ):
+                at = self._write_messages(key, kind, channel, inner)
+                if at is not None:
+                    return at
+
+                # The name must not keep a conversation that is outdated.
+                name = name_of(self.thread.id, channel, self.stored.namespace)
+                if self.rows.latest(name) is not None:
+                    self.rows.delete(name)
+
+        packed = dump_value(self.serde, value).packed()
+        if len(packed) <= _MAX_INLINE:
+            return INLINE + packed
+
+        self.thread.put(key, BYTES + packed)
+        return IN_RECORD
+
+    def _previous_conversation(self, channel: str) -> Conversation | None:
+        before = self.before
+        if before is None or channel not in before.channels:
+            return None
+
+        source = before.source(channel)
+        if source is None:
+            return None
+
+        record = self.reader.record(before.namespace, channel, source)
+        if record.hold is None or record.value[:1] not in {MESSAGES, SNAPSHOT}:
+            return None
+
+        return self.known.load_hold(self.rows, record.hold)
+
+    def _write_messages(
+        self, key: bytes, kind: bytes, channel: str, messages: Sequence[Any]
+    ) -> bytes | None:
+        name = name_of(self.thread.id, channel, self.stored.namespace)
+        state = self.rows.state(name) or self._enclosing_state(channel)
+        before = self._previous_conversation(channel)
+        recent = self.known.recent_messages(self.rows, self.thread.id)
+        if state is not None:
+            if before is None:
+                before = self.known.from_entries(self.rows, state.entries)
+            elif before.entries.common_prefix(state.entries) < len(state.entries):
+                # The thread went back, or this is a copy: later messages are
+                # found by their ids.
+                newest = self.known.from_entries(self.rows, state.entries)
+                recent = {**newest.recent_by_id(), **recent}
+
+        conversation = (before or Conversation()).update_to(
+            messages, recent, self.serde
+        )
+        if conversation is None:
+            return None
+
+        hold = self.rows.save(name, next_state(state, conversation.entries)).entries
+        self.known.remember(self.rows, hold, conversation)
+        self.known.remember_recent(self.rows, self.thread.id, conversation)
+        self.thread.put(key, kind, hold)
+        return IN_RECORD
+
+    def _enclosing_state(self, channel: str) -> Aggregator | None:
+        """
+        A fork of the conversation in the enclosing graph, from which a subgraph
+        most likely got its messages.
+        """
+        namespace = self.stored.namespace
+        while namespace:
+            namespace = namespace.rpartition(NS_SEP)[0]
+            outer = self.rows.state(name_of(self.thread.id, channel, namespace))
+            if outer is not None:
+                return outer.fork()
+
+        return None
+
+    def _write_state(self, key: bytes, channel: str, value: Aggregator) -> bytes:
+        name = name_of(self.thread.id, channel, self.stored.namespace)
+        before = self.rows.state(name)
+        entries, ledger = self.rows.save(name, value)
+        merged = keep_ledger(value, before)
+        if merged is not value:
+            self.rows.save(name, merged)
+
+        parent = value.parent_id
+        origin = pack(
+            value.id.bytes,
+            b"" if parent is None else parent.bytes,
+            value.root_id.bytes,
+            b"%d" % value.init_len,
+            b"%d" % value.init_ledger_len,
+        )
+        self.thread.put(key, AGGREGATOR + origin, entries)
+        self.thread.put(key + LEDGER, b"", ledger)
+        return IN_RECORD
+
+
+def put_writes(
+    thread: WritableThread, namespace: str, id: str, writes: Sequence[StoredWrite]
+) -> None:
+    """
+    Write what a task wrote after a checkpoint. Its earlier writes stay, except
+    for errors, interrupts and resume values.
+    """
+    for write in writes:
+        key = write_key(namespace, id, write.task, write.position)
+        if write.position < 0 or thread.get(key) is None:
+            thread.put(key, write.packed())

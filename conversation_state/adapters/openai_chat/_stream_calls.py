@@ -1,0 +1,287 @@
+"""
+Which call a piece of a streamed response belongs to.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from conversation_state.adapters._notes import with_notes
+from conversation_state.adapters._reading import ObjectReader, is_list, is_map
+from conversation_state.adapters._streaming import ChangeFilter, SurrogateBuffer
+from conversation_state.adapters.openai_chat._constants import SOURCE
+from conversation_state.tools import ToolCall
+
+__all__ = ["CallAssembler"]
+
+_CALL = frozenset({"custom", "function", "id", "index", "type"})
+_FUNCTION = frozenset({"arguments", "name"})
+_CUSTOM = frozenset({"input", "name"})
+_LEAST = frozenset({"function", "index"})
+_LEGACY = "function_call"
+_MOST = 2**63 - 1
+
+
+class _ChatCall:
+    """
+    A call that has been opened.
+    """
+
+    def __init__(self, index: int, call_id: str, made_id: str) -> None:
+        self.index = index
+        self.id = call_id or made_id
+        self.made_id = "" if call_id else made_id
+        self.late_id = ""
+        self.name = ""
+        self.pieces = 0
+        self.arguments = SurrogateBuffer()
+        self.brackets = _BracketDepth()
+
+    def goes_by(self, call_id: str) -> bool:
+        """
+        Whether this may be the call of *call_id*: an id may come late, once.
+        """
+        if self.made_id and not self.late_id:
+            return True
+
+        return call_id in {self.id, self.late_id}
+
+
+class _BracketDepth:
+    """
+    How deep a JSON text is nested so far.
+
+    Attributes:
+        is_whole: Whether it is an object, or a list, that has been closed.
+    """
+
+    def __init__(self) -> None:
+        self._depth = 0
+        self._in_text = False
+        self._is_escaped = False
+        self.is_whole = False
+
+    def read(self, piece: str) -> None:
+        """
+        Read the next piece.
+        """
+        for character in piece:
+            if self._is_escaped:
+                self._is_escaped = False
+            elif character == '"':
+                self._in_text = not self._in_text
+            elif self._in_text:
+                self._is_escaped = character == "\\"
+            elif character in "{[":
+                self._depth += 1
+            elif character in "}]":
+                self._depth -= 1
+                self.is_whole = not self._depth
+
+
+class CallAssembler:
+    """
+    The calls of one stream while it is read, numbered as they are opened.
+    """
+
+    def __init__(self, news: ChangeFilter) -> None:
+        self._news = news
+        self._opened: list[_ChatCall] = []
+        self._at: dict[int | str, _ChatCall] = {}
+        self._by_id: dict[str, _ChatCall] = {}
+        self._taken: set[int] = set()
+        self._next = 0
+
+    def read(self, delta: ObjectReader, prefix: str) -> list[ToolCall]:
+        """
+        The pieces that *delta* brings. Ids that are made up begin with *prefix*.
+        """
+        pieces: list[ToolCall] = []
+        given = delta.raw.get("tool_calls")
+        if is_list(given):
+            for at, raw in enumerate(given):
+                path = f"{delta.path}.tool_calls[{at}]"
+                if is_map(raw):
+                    place = ObjectReader(delta.reading, raw, path)
+                    pieces.append(self._read_call_piece(place, prefix))
+                else:
+                    delta.reading.wrong(path, raw, "an object")
+        elif given is not None:
+            delta.wrong("tool_calls", "a list or null")
+
+        legacy = delta.raw.get(_LEGACY)
+        if is_map(legacy):
+            place = ObjectReader(delta.reading, legacy, f"{delta.path}.{_LEGACY}")
+            pieces.append(self._read_legacy(place, prefix))
+        elif legacy is not None:
+            delta.wrong(_LEGACY, "an object or null")
+
+        return pieces
+
+    def quick(self, pieces: Any) -> ToolCall | None:
+        """
+        The piece in *pieces* if it is one, of nothing but arguments, of a call
+        that is open; else None.
+
+        Raises what asking for keys raises, if there are others.
+        """
+        (raw,) = pieces
+        body, at = raw["function"], raw["index"]
+        call = self._at.get(at) if at.__class__ is int else None
+        if call is None or len(raw) != len(_LEAST) or len(body) != 1:
+            return None
+
+        arguments = body["arguments"]
+        if arguments.__class__ is not str or not call.arguments.whole(arguments):
+            return None
+
+        call.pieces += 1
+        if call.made_id:
+            call.brackets.read(arguments)
+
+        return ToolCall("", "", arguments, index=call.index)
+
+    def rest(self) -> list[ToolCall]:
+        """
+        What still waits for the second half of a character.
+        """
+        pieces = [
+            ToolCall("", "", call.arguments.rest(), index=call.index)
+            for call in self._opened
+        ]
+        return [piece for piece in pieces if piece.arguments]
+
+    def _read_call_piece(self, place: ObjectReader, prefix: str) -> ToolCall:
+        raw = place.raw
+        at = raw.get("index")
+        if at is not None and (at.__class__ is not int or not 0 <= at < 2**63):
+            place.wrong("index", "the index of a call, 0 or higher, or null")
+            at = None
+
+        word, known = (
+            ("custom", _CUSTOM) if "custom" in raw else ("function", _FUNCTION)
+        )
+        body = raw.get(word)
+        name = arguments = ""
+        inside = None
+        if is_map(body):
+            inside = ObjectReader(place.reading, body, f"{place.path}.{word}")
+            name = _get_text(inside, "name")
+            arguments = _get_text(inside, "input" if word == "custom" else "arguments")
+        elif body is not None:
+            place.wrong(word, "an object or null")
+
+        call_id = _get_text(place, "id")
+        call = self._find_continued(at, call_id, name) or self._open_call(
+            at, call_id, prefix
+        )
+        if at is not None:
+            self._at[at] = call
+
+        keys = self._news.of(place, _CALL, call.index)
+        if call.made_id and call_id and not call.late_id:
+            call.late_id = keys["id"] = call_id
+            self._by_id.setdefault(call_id, call)
+
+        news = self._news.of(inside, known, (call.index, word)) if inside else {}
+        if news:
+            keys[word] = news
+
+        return _make_piece(
+            call, name, arguments, {}, keys, kind=_get_text(place, "type")
+        )
+
+    def _read_legacy(self, body: ObjectReader, prefix: str) -> ToolCall:
+        notes = {}
+        call = self._at.get(_LEGACY)
+        given_name = _get_text(body, "name")
+        if call is None or (given_name and call.name and given_name != call.name):
+            call = self._at[_LEGACY] = self._open_call(None, "", prefix)
+            notes = {"under": {_LEGACY: True}}
+
+        keys = self._news.of(body, _FUNCTION, _LEGACY)
+        name, arguments = _get_text(body, "name"), _get_text(body, "arguments")
+        return _make_piece(call, name, arguments, notes, keys)
+
+    def _find_continued(
+        self, at: int | None, call_id: str, name: str
+    ) -> _ChatCall | None:
+        """
+        The call that a piece goes on with; None if it opens one.
+        """
+        call = self._opened[-1] if self._opened else None
+        if at is not None:
+            call = self._at.get(at)
+        elif call_id in self._by_id:
+            call = self._by_id[call_id]
+
+        if call is None or (call_id and not call.goes_by(call_id)):
+            return None
+
+        # Whoever repeats the name with every piece repeats the same one. A
+        # whole call without an id looks like a piece, but for what came before.
+        if name and call.name and name != call.name:
+            return None
+
+        again = name and call.made_id and call.brackets.is_whole
+        return None if again else call
+
+    def _open_call(self, at: int | None, call_id: str, prefix: str) -> _ChatCall:
+        index = at
+        if index is None or index in self._taken:
+            index = self._next
+            while index in self._taken:
+                index += 1
+
+        # Behind all others, if there is room.
+        self._next = max(self._next, index + 1) if index < _MOST else self._next
+        self._taken.add(index)
+        call = _ChatCall(index, call_id, f"{prefix}_call_{len(self._opened)}")
+        self._opened.append(call)
+        self._by_id.setdefault(call.id, call)
+        return call
+
+
+def _get_text(place: ObjectReader, key: str) -> str:
+    """
+    The text under *key*, as it is; "" if missing.
+    """
+    value = place.raw.get(key)
+    if value is None or isinstance(value, str):
+        return value or ""
+
+    place.wrong(key, "a text or null")
+    return ""
+
+
+def _make_piece(
+    call: _ChatCall,
+    name: str,
+    arguments: str,
+    notes: dict[str, Any],
+    keys: dict[str, Any],
+    *,
+    kind: str = "",
+) -> ToolCall:
+    opens = not call.pieces
+    call.pieces += 1
+    if call.made_id:
+        call.brackets.read(arguments)
+        if opens:
+            notes = {"made_id": call.made_id, **notes}
+
+    # Some repeat the name with every piece, which is nothing new.
+    new = name if name != call.name else ""
+    call.name = call.name or name
+    if keys:
+        notes = {**notes, "keys": keys}
+
+    metadata = with_notes(SOURCE, notes)
+    return ToolCall(
+        call.id if opens else "",
+        new,
+        call.arguments.next(arguments),
+        index=call.index,
+        type=(opens and kind) or "function",
+        metadata=metadata,
+    )

@@ -1,0 +1,176 @@
+"""
+Pydantic AI's constants, the formats of JSON texts and times, and the import of
+the SDK.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from datetime import UTC, datetime, timedelta, timezone
+from functools import cache
+from typing import Any
+
+from conversation_state.errors import MissingExtraError
+
+__all__ = [
+    "DEFAULTS",
+    "ERRORS",
+    "FINISHED",
+    "INTERRUPTED",
+    "MEDIA",
+    "SOURCE",
+    "UNKNOWN_TIME",
+    "URLS",
+    "format_time",
+    "is_default",
+    "kind_of",
+    "messages_adapter",
+    "parse_time",
+    "to_json_text",
+]
+
+SOURCE = "pydantic_ai"
+INTERRUPTED = "interrupted"
+
+_MINUTE = timedelta(minutes=1)
+_DAY = timedelta(days=1)
+
+# Parts must have a time; this one stands for an unknown time.
+UNKNOWN_TIME = "1970-01-01T00:00:00Z"
+
+# Defaults of keys that may be left out. Null is the default of every key that
+# may be null.
+DEFAULTS: Mapping[str, Any] = {
+    "audio_seconds": 0.0,
+    "citations": None,
+    "details": {},
+    "force_download": False,
+    "outcome": "success",
+    "scope": "conversation",
+    "state": "complete",
+}
+
+URLS = {
+    "audio": "audio-url",
+    "file": "document-url",
+    "image": "image-url",
+    "video": "video-url",
+}
+MEDIA = {kind: url for url, kind in URLS.items()}
+
+# Outcomes of a tool call other than success.
+ERRORS = frozenset({"denied", "failed", "interrupted", "retried"})
+
+# Finish reasons of other providers, as those of Pydantic AI.
+FINISHED = {
+    "MAX_TOKENS": "length",
+    "SAFETY": "content_filter",
+    "STOP": "stop",
+    "completed": "stop",
+    "content_filter": "content_filter",
+    "end_turn": "stop",
+    "error": "error",
+    "function_call": "tool_call",
+    "length": "length",
+    "max_output_tokens": "length",
+    "max_tokens": "length",
+    "refusal": "content_filter",
+    "stop": "stop",
+    "stop_sequence": "stop",
+    "tool_call": "tool_call",
+    "tool_calls": "tool_call",
+    "tool_use": "tool_call",
+}
+
+
+@cache
+def messages_adapter() -> Any:
+    """
+    Pydantic's adapter that validates and dumps Pydantic AI's messages.
+
+    Raises:
+        MissingExtraError:
+            If Pydantic AI is not installed.
+    """
+    try:
+        from pydantic_ai.messages import (  # noqa: PLC0415 - an extra
+            ModelMessagesTypeAdapter,
+        )
+    except ImportError as error:
+        what = "messages of Pydantic AI"
+        raise MissingExtraError(what, "pydantic-ai") from error
+
+    return ModelMessagesTypeAdapter
+
+
+def to_json_text(value: Any) -> str | None:
+    """
+    *value* as JSON text, with integers of any size and nesting of any depth;
+    None if it is not JSON.
+    """
+    try:
+        text = json.dumps(
+            value, allow_nan=False, ensure_ascii=False, separators=(",", ":")
+        )
+        same: bool = json.loads(text) == value
+    except (RecursionError, TypeError, ValueError):
+        return None
+
+    # Keys that are not texts would come back as texts.
+    return text if same else None
+
+
+def kind_of(raw: Mapping[str, Any], key: str = "part_kind") -> str:
+    """
+    The text under *key* in *raw*; "" if there is none.
+    """
+    kind = raw.get(key)
+    return kind if isinstance(kind, str) else ""
+
+
+def is_default(key: str, value: Any) -> bool:
+    """
+    Whether *value* is the default of *key*, which may be left out then.
+    """
+    if value is None:
+        return True
+
+    default = DEFAULTS.get(key)
+    return default is not None and default == value and type(default) is type(value)
+
+
+def parse_time(value: Any) -> tuple[datetime | None, bool]:
+    """
+    The time that *value* is, and whether `format_time` restores *value* from it.
+    """
+    if not isinstance(value, str):
+        return None, False
+
+    if value == UNKNOWN_TIME:
+        return None, True
+
+    try:
+        time = datetime.fromisoformat(value)
+    except ValueError:
+        return None, False
+
+    return (time, True) if time.tzinfo is not None else (None, False)
+
+
+def format_time(time: datetime | None) -> str:
+    """
+    *time* as Pydantic writes it.
+    """
+    if time is None:
+        return UNKNOWN_TIME
+
+    offset = time.utcoffset()
+    if offset is not None and offset % _MINUTE:
+        # Pydantic reads offsets of whole minutes only.
+        whole = offset - offset % _MINUTE
+        # A day is no offset; one just short of it becomes the minute above.
+        time = time.astimezone(timezone(max(whole, _MINUTE - _DAY)))
+
+    text = time.isoformat()
+    return f"{text[:-6]}Z" if time.tzinfo is UTC or text.endswith("+00:00") else text

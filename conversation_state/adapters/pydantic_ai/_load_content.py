@@ -1,0 +1,277 @@
+"""
+Loading the content of parts: texts, media and values.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from conversation_state.adapters._extras import read_extra
+from conversation_state.adapters._notes import with_notes
+from conversation_state.adapters._reading import (
+    DocumentReader,
+    ObjectReader,
+    is_list,
+    is_map,
+    mended,
+)
+from conversation_state.adapters.pydantic_ai._constants import (
+    MEDIA,
+    SOURCE,
+    is_default,
+    kind_of,
+    to_json_text,
+)
+from conversation_state.parts import (
+    AudioPart,
+    FilePart,
+    ImagePart,
+    MediaPart,
+    Part,
+    TextPart,
+    UnknownPart,
+    VideoPart,
+)
+
+__all__ = [
+    "as_base64",
+    "json_text",
+    "keep_keys",
+    "keep_whole",
+    "media_part",
+    "read_content",
+    "read_metadata",
+    "read_text",
+    "read_tool_result",
+]
+
+_KINDS: Mapping[str, type[MediaPart]] = {
+    "audio": AudioPart,
+    "file": FilePart,
+    "image": ImagePart,
+    "video": VideoPart,
+}
+_URL = frozenset({"kind", "media_type", "url"})
+_BYTES = frozenset({"data", "kind", "media_type"})
+_TEXT = frozenset({"content", "kind"})
+
+
+def keep_keys(
+    place: ObjectReader, known: frozenset[str], *, whole: bool = False
+) -> None:
+    """
+    Note all keys but the *known* ones, and but defaults unless *whole*.
+
+    A value that is too large or too deep for metadata is kept as JSON text.
+    """
+    texts: dict[str, str] = {}
+    for key, value in place.raw.items():
+        if not isinstance(key, str):
+            place.keep(known)
+            return
+
+        if key in known or (is_default(key, value) and not whole):
+            continue
+
+        read = DocumentReader()
+        kept = read.json(value, f"{place.path}.{key}")
+        text = to_json_text(value) if read.problems else None
+        if text is not None:
+            texts[mended(key)] = mended(text)
+        elif read.problems:
+            place.reading.json(value, f"{place.path}.{key}")
+        else:
+            place.keys[mended(key)] = kept
+            place.reading.mended += read.mended
+
+    if texts:
+        place.notes["texts"] = texts
+
+
+def keep_whole(place: ObjectReader) -> tuple[dict[str, Any], dict[str, Any]]:
+    """
+    The whole object at *place*, verbatim, and the notes on it.
+    """
+    read = DocumentReader()
+    read.json(place.raw, place.path)
+    text = to_json_text(place.raw) if read.problems else None
+    if text is not None:
+        kind = mended(kind_of(place.raw) or kind_of(place.raw, "kind"))
+        return {"part_kind": kind}, {"whole": mended(text)}
+
+    kept: dict[str, Any] = place.reading.json(place.raw, place.path)
+    return kept, {}
+
+
+def read_metadata(place: ObjectReader) -> tuple[dict[str, Any], bool]:
+    """
+    The map under ``metadata`` as metadata of ours; and whether it is valid.
+    """
+    read = DocumentReader()
+    read.json(place.raw.get("metadata"), place.path)
+    is_ours = not read.problems and is_map(place.raw.get("metadata"))
+    return (read_extra(place, "metadata"), True) if is_ours else ({}, False)
+
+
+def read_content(place: ObjectReader, content: Any) -> str | list[Part]:
+    """
+    The content of a user's message: a text, or parts.
+    """
+    if isinstance(content, str):
+        return place.text("content")
+
+    found: list[Part] = []
+    for at, item in enumerate(content):
+        path = f"{place.path}.content[{at}]"
+        if isinstance(item, str):
+            found.append(TextPart(place.reading.json(item, path)))
+        elif is_map(item):
+            found.append(_load_item(ObjectReader(place.reading, item, path)))
+        else:
+            place.reading.wrong(path, item, "a text or an object")
+
+    return found
+
+
+def _load_item(place: ObjectReader) -> Part:
+    kind, content = kind_of(place.raw, "kind"), place.raw.get("content")
+    if kind in {"text-content", "structured-content"} and isinstance(content, str):
+        # The value of structured content may be null, which is a value.
+        keep_keys(place, _TEXT, whole=kind == "structured-content")
+        # Without it, it would be dumped as a bare text.
+        place.keys["kind"] = kind
+        return TextPart(place.text("content"), metadata=place.metadata(SOURCE))
+
+    part = media_part(place)
+    if part is None:
+        raw, notes = keep_whole(place)
+        return UnknownPart(raw, source=SOURCE, metadata=with_notes(SOURCE, notes))
+
+    return part
+
+
+def media_part(
+    place: ObjectReader, *, whole: bool = False, index: int | None = None
+) -> MediaPart | None:
+    """
+    The media at *place*; None if they are of no kind of ours. *whole* notes
+    defaults, too.
+    """
+    raw = place.raw
+    fields: dict[str, Any] = {"index": index}
+    kind, media_type = kind_of(raw, "kind"), raw.get("media_type")
+    if isinstance(media_type, str):
+        fields["media_type"] = place.text("media_type")
+    elif media_type is not None:
+        return None
+
+    url, data = raw.get("url"), raw.get("data")
+    if kind in MEDIA and isinstance(url, str) and url:
+        own = MEDIA[kind]
+        known = _URL
+        fields["url"] = place.text("url")
+    elif kind == "binary" and isinstance(data, str) and isinstance(media_type, str):
+        family = media_type.partition("/")[0]
+        own = family if family in _KINDS else "file"
+        known = _BYTES
+        found = _from_base64(data)
+        if not found or as_base64(found) != data:
+            return None
+
+        fields["data"] = found
+    else:
+        return None
+
+    vendor = raw.get("vendor_metadata")
+    if own == "image" and is_map(vendor) and [*vendor] == ["detail"]:
+        detail = vendor["detail"]
+        if isinstance(detail, str) and detail:
+            fields["detail"] = place.reading.json(detail, f"{place.path}.detail")
+            known |= {"vendor_metadata"}
+
+    if media_type is None:
+        known -= {"media_type"}
+
+    keep_keys(place, known, whole=whole)
+    return _KINDS[own](metadata=place.metadata(SOURCE), **fields)
+
+
+def as_base64(data: bytes) -> str:
+    """
+    *data* as Pydantic writes bytes.
+    """
+    return base64.urlsafe_b64encode(data).decode()
+
+
+def _from_base64(text: str) -> bytes:
+    try:
+        return base64.urlsafe_b64decode(text)
+    except (binascii.Error, ValueError):
+        return b""
+
+
+def read_text(place: ObjectReader, key: str) -> str:
+    """
+    The value under *key* as text; a note says if it was not a text.
+    """
+    value = place.raw.get(key)
+    if isinstance(value, str):
+        return place.text(key)
+
+    place.notes["value"] = True
+    return (
+        "" if value is None else json_text(place.reading, value, f"{place.path}.{key}")
+    )
+
+
+def json_text(reading: DocumentReader, value: Any, path: str) -> str:
+    """
+    *value*, at *path*, as JSON text, mended.
+    """
+    text = to_json_text(value)
+    if text is None:
+        count = reading.count
+        reading.json(value, path)
+        if reading.count == count:
+            reading.problem(path, "is not JSON")
+
+        return ""
+
+    found: str = reading.json(text, path)
+    return found
+
+
+def read_tool_result(place: ObjectReader) -> str | list[Part]:
+    """
+    The content of a tool's result: a text, the JSON text of a value, or parts if
+    it has media.
+    """
+    content = place.raw.get("content")
+    items: Sequence[Any] = content if is_list(content) else [content]
+    if not any(is_map(item) and kind_of(item, "kind") in _MEDIA for item in items):
+        return read_text(place, "content")
+
+    found: list[Part] = []
+    for at, item in enumerate(items):
+        path = f"{place.path}.content[{at}]"
+        part: Part | None = None
+        if isinstance(item, str):
+            part = TextPart(place.reading.json(item, path))
+        elif is_map(item) and kind_of(item, "kind") in _MEDIA:
+            # Pydantic AI identifies files in results by digests of all keys.
+            part = media_part(ObjectReader(place.reading, item, path), whole=True)
+
+        if part is None:
+            text = json_text(place.reading, item, path)
+            part = TextPart(text, metadata=with_notes(SOURCE, {"value": True}))
+
+        found.append(part)
+
+    place.notes["files"] = "several" if is_list(content) else "one"
+    return found
+
+
+_MEDIA = frozenset({"binary", *MEDIA})

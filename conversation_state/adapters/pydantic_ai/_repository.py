@@ -1,0 +1,433 @@
+"""
+Conversations of Pydantic AI in a store: the names they have, finding entries,
+and writing.
+
+A conversation is a state under its own name. Pydantic AI's record of it is the
+newest message under a second name; both are saved in one transaction. Where
+another program continued the state since, a record is made from the state.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
+from hashlib import blake2b
+from typing import Any, NamedTuple, TypeAlias
+
+from conversation_state._persistent import Log
+from conversation_state.adapters.pydantic_ai._append import (
+    HistoryEntry,
+    NewEntry,
+    append_messages,
+    entries_of_groups,
+    find_end,
+    find_instructions,
+    instructions_of,
+    read_history,
+)
+from conversation_state.adapters.pydantic_ai._constants import SOURCE
+from conversation_state.adapters.pydantic_ai._dump import group_messages
+from conversation_state.aggregator import Aggregator, Entry
+from conversation_state.errors import NotSavedError
+from conversation_state.messages import UnknownMessage
+from conversation_state.store import Head, Store, Window
+
+__all__ = [
+    "RECORDS",
+    "ConversationRepository",
+    "ConversationUpdate",
+    "StoredConversation",
+    "name_of",
+    "record_name",
+]
+
+# The prefix of names of records; conversations with such ids get another name.
+RECORDS = "pydantic_ai:record:"
+_ODD = "pydantic_ai:odd:"
+_MAX_NAME = 500 - len(RECORDS)
+_MAX_REMEMBERED = 10_000
+_GROWTH = 4
+_NOWHERE = -1
+
+
+def name_of(conversation_id: str) -> str:
+    """
+    The name of a conversation in the store: its id, if that is a valid name.
+    """
+    is_odd = (
+        not 0 < len(conversation_id) <= _MAX_NAME
+        or "\0" in conversation_id
+        or conversation_id.startswith((RECORDS, _ODD))
+    )
+    if not is_odd:
+        return conversation_id
+
+    data = conversation_id.encode("utf-8", "surrogatepass")
+    return f"{_ODD}{blake2b(data, digest_size=16).hexdigest()}"
+
+
+def record_name(name: str) -> str:
+    """
+    The name of the record of a conversation.
+    """
+    return f"{RECORDS}{name}"
+
+
+class StoredConversation(NamedTuple):
+    """
+    A conversation in a store.
+
+    Attributes:
+        name: Its name.
+
+        head: Its newest revision; None if there is none.
+
+        noted: The newest revision of its record's name; None if there is none.
+
+        record: The record as JSON text, "" if there is none.
+
+        is_current: Whether the record is of the newest revision.
+
+        tips: The revisions at which its other branches ended, by their entries.
+
+        instructed_at: The position of its newest instructions; -1 if there are
+            none, None if that is not known.
+    """
+
+    name: str
+    head: Head | None
+    noted: Head | None = None
+    record: str = ""
+    is_current: bool = False
+    tips: dict[str, int] = {}  # noqa: RUF012 - never changed
+    instructed_at: int | None = None
+
+
+class ConversationUpdate(NamedTuple):
+    """
+    What to write of a conversation.
+
+    Attributes:
+        parent: The entry that the new ones follow.
+
+        new: The new entries.
+
+        record: Its record as JSON text.
+
+        branches: The newest entries of its other branches.
+
+        forked_from: The conversation it is a fork of, if it is one.
+    """
+
+    parent: str | None
+    new: Sequence[NewEntry]
+    record: str
+    branches: Sequence[str]
+    forked_from: str | None = None
+
+    @property
+    def newest(self) -> str | None:
+        """
+        The newest entry of its history.
+        """
+        return self.new[-1].id if self.new else self.parent
+
+
+_Locations: TypeAlias = dict[str, tuple[str, int]]
+
+
+class ConversationRepository:
+    """
+    Pydantic AI's conversations in a store. Synchronous and thread-safe.
+    """
+
+    def __init__(self, store: Store) -> None:
+        self.store = store
+        # The last known location of entries, checked when it is used: newer and
+        # older ones, of which the older are dropped together. Thread-safe
+        # without a lock, which an interrupt could leave held.
+        self._locations: tuple[_Locations, _Locations] = ({}, {})
+
+    def find(self, name: str) -> StoredConversation:
+        """
+        The conversation under a name, as of one moment.
+        """
+        while True:
+            window: Window | None = None
+            with suppress(NotSavedError):
+                window = self.store.load(record_name(name), last=1)
+
+            found = _read_record(name, self._latest_head(name), window)
+            if found.is_current or found.noted == self._latest_head(record_name(name)):
+                return found
+
+            # Another save came between the two reads.
+
+    def _latest_head(self, name: str) -> Head | None:
+        try:
+            return self.store.latest(name)
+        except NotSavedError:
+            return None
+
+    def names(self) -> list[str]:
+        """
+        The names of all conversations that have a record.
+        """
+        found = self.store.names(prefix=RECORDS)
+        return [name[len(RECORDS) :] for name in found]
+
+    def newest(self, found: StoredConversation) -> str | None:
+        """
+        The identity of the newest entry of a conversation.
+        """
+        if found.head is None:
+            return None
+
+        history = self.history_at(found.name, found.head.revision, 1)
+        return history[-1].id if history else None
+
+    def history_at(
+        self, name: str, revision: int, limit: int | None
+    ) -> list[HistoryEntry]:
+        """
+        The history at a revision, or its last *limit* entries.
+        """
+        if limit is None:
+            return read_history(self.store.load(name, at=revision).entries)
+
+        last = _GROWTH * (limit + 2)
+        while True:
+            window = self.store.load(name, at=revision, last=last)
+            groups = group_messages(window.messages)
+            if groups.lacks_instructions and window.start:
+                # The instructions are before the window.
+                before = self.store.load(name, at=revision).entries
+                position = self._instructed_before(name, revision, window.start, before)
+                groups = group_messages(
+                    window.messages, _instructions_at(before, position)
+                )
+
+            history = entries_of_groups(window.entries, groups)
+            # The first one may be the rest of a request, and is then another.
+            if window.start == 0 or len(history) > limit + 1:
+                return (
+                    history[len(history) - limit :] if limit < len(history) else history
+                )
+
+            last *= _GROWTH
+
+    def _instructed_before(
+        self, name: str, revision: int, start: int, entries: Log[Entry]
+    ) -> int | None:
+        """
+        The position of the newest instructions before *start* at a revision.
+        """
+        found = self.find(name)
+        is_known = (
+            found.is_current
+            and found.instructed_at is not None
+            and found.instructed_at < start
+        )
+        if is_known and found.head is not None and found.head.revision == revision:
+            return found.instructed_at
+
+        return find_instructions(entries.take(start))
+
+    def remember(self, entry: str | None, name: str, revision: int) -> None:
+        """
+        Remember the revision at which an entry is the newest.
+        """
+        if entry is None:
+            return
+
+        newer, _ = self._locations
+        newer[entry] = (name, revision)
+        if len(newer) > _MAX_REMEMBERED // 2:
+            self._locations = ({}, newer)
+
+    def _last_location(self, entry: str) -> tuple[str, int] | None:
+        newer, older = self._locations
+        return newer.get(entry) or older.get(entry)
+
+    def history(self, entry: str, limit: int | None = None) -> list[HistoryEntry]:
+        """
+        The history up to an entry, or its last *limit* entries.
+
+        Raises:
+            LookupError:
+                If no conversation has it.
+        """
+        where = self._last_location(entry)
+        if where is not None:
+            try:
+                history = self.history_at(*where, limit)
+            except NotSavedError:
+                history = []
+
+            if history and history[-1].id == entry:
+                return history
+
+            if limit == 0:
+                return []
+
+        name, revision, cut = self.locate(entry)
+        history = read_history(self.store.load(name, at=revision).entries.take(cut))
+        return history if limit is None else history[max(len(history) - limit, 0) :]
+
+    def locate(self, entry: str) -> tuple[str, int, int]:
+        """
+        The location of an entry: a name, a revision, and the number of messages
+        up to its end.
+
+        Raises:
+            LookupError:
+                If no conversation has it.
+        """
+        for name, revision in self._candidate_locations(entry):
+            try:
+                state = self.store.load(name, at=revision)
+            except NotSavedError:
+                continue
+
+            cut = find_end(state.entries, entry)
+            if cut is not None:
+                return name, revision, cut
+
+        msg = f"no conversation in {self.store.url} has the entry {entry!r}"
+        raise LookupError(msg)
+
+    def _candidate_locations(self, entry: str) -> Iterable[tuple[str, int]]:
+        where = self._last_location(entry)
+        if where is not None:
+            yield where
+
+        for name in self.names():
+            found = self.find(name)
+            if found.head is not None:
+                yield name, found.head.revision
+
+            for revision in found.tips.values():
+                yield name, revision
+
+    # Writing
+
+    def write(self, found: StoredConversation, update: ConversationUpdate) -> None:
+        """
+        Save an *update* of a conversation, and its record.
+
+        Raises:
+            StaleHeadError:
+                If the conversation changed since it was *found*.
+
+            LookupError:
+                If no conversation has the entry that the new ones follow.
+        """
+        head = found.head
+        # If another save came since it was found, `save_all` raises.
+        old = None if head is None else self.store.load(found.name)
+        past = old
+        if old is None and update.forked_from is not None:
+            with suppress(NotSavedError):
+                past = self.store.load(name_of(update.forked_from))
+
+        base = self._base_state(past, update.parent)
+        if past is not old and base is past:
+            base = base.fork()
+
+        # The record has the position for the newest revision.
+        position = found.instructed_at if base is old and found.is_current else None
+        if position is None:
+            position = find_instructions(base.entries)
+
+        state = append_messages(
+            base, update.new, _instructions_at(base.entries, position)
+        )
+        newer = find_instructions(state.entries, len(base))
+        position = newer if newer is not None else position
+        revision = 0 if head is None else head.revision
+        if state is not old:
+            revision += 1
+
+        tips = {tip: found.tips[tip] for tip in update.branches if tip in found.tips}
+        if head is not None:
+            # A branch without a revision is the one that this write leaves.
+            for tip in update.branches:
+                tips.setdefault(tip, head.revision)
+
+        note = UnknownMessage(
+            {
+                "record": update.record,
+                "revision": revision,
+                "state": str(state.id),
+                "tips": tips,
+                "instructed_at": _NOWHERE if position is None else position,
+            },
+            source=SOURCE,
+        )
+        notes = record_name(found.name)
+        noted = Aggregator.new() if found.noted is None else self.store.load(notes)
+        self.store.save_all(
+            {found.name: state, notes: noted.add(note)},
+            expecting={found.name: head or 0, notes: found.noted or 0},
+        )
+        self.remember(update.newest, found.name, revision)
+
+    def _base_state(self, old: Aggregator | None, parent: str | None) -> Aggregator:
+        """
+        A state that ends with *parent*, and has the ledger of the *old* one.
+        """
+        if old is not None:
+            cut = 0 if parent is None else find_end(old.entries, parent)
+            if cut is not None:
+                return old if cut == len(old) else old.fork(at=cut)
+
+        if parent is None:
+            return Aggregator.new()
+
+        name, revision, cut = self.locate(parent)
+        other = self.store.load(name, at=revision)
+        if old is None:
+            return other.fork(at=cut)
+
+        # A rewritten history does not undo the cost of the old one.
+        fork = old.fork(at=0)
+        entries = other.entries.take(cut)
+        return Aggregator.rebuild_from_logs(
+            id=fork.id,
+            parent_id=fork.parent_id,
+            root_id=fork.root_id,
+            init_len=entries.common_prefix(old.entries),
+            init_ledger_len=fork.init_ledger_len,
+            entries=entries,
+            ledger=old.ledger,
+        )
+
+
+def _read_record(
+    name: str, head: Head | None, window: Window | None
+) -> StoredConversation:
+    if window is None:
+        return StoredConversation(name, head)
+
+    if head is None:
+        return StoredConversation(name, None, window.head)
+
+    (note,) = window.messages
+    raw: Any = note.raw if isinstance(note, UnknownMessage) else {}
+    is_current = raw["revision"] == head.revision and raw["state"] == str(head.state_id)
+    return StoredConversation(
+        name,
+        head,
+        window.head,
+        raw["record"],
+        is_current,
+        dict(raw["tips"]),
+        raw["instructed_at"],
+    )
+
+
+def _instructions_at(entries: Log[Entry], at: int | None) -> str | None:
+    """
+    The instructions *at* a position; None if it is none.
+    """
+    return None if at is None or at == _NOWHERE else instructions_of(entries[at])
