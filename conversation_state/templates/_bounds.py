@@ -7,6 +7,7 @@ machine and in every thread.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 __all__ = [
@@ -60,6 +61,7 @@ _CHARACTERS_A_STEP = 128
 _WORD = 64
 # What a scalar is written with, at most, see `_values`: the longest integer.
 _SCALAR = 4_000
+_SMALL = 32
 
 
 class Refused(Exception):  # noqa: N818 - never seen outside: becomes TemplateError
@@ -148,15 +150,24 @@ class Meter:
         """
         self._depth -= 1
 
-    def weigh(self, value: Any) -> int:
+    def weigh(  # noqa: C901 - a branch for each kind of value
+        self, value: Any, check_scalar: Callable[[Any], object] = type
+    ) -> int:
         """
-        Looks at all of *value*: how many characters it takes to write it, at
-        most and but for what escapes take.
+        Counts the steps of reading all of *value*.
+
+        Returns:
+            How many characters it takes to write it, at most, without escapes.
+            *check_scalar* is called with what is no text, number or collection.
         """
         if value.__class__ is str:
             length = len(value)
             self.step(1 + length // _CHARACTERS_A_STEP)
             return length
+
+        if value.__class__ is int and value.bit_length() <= _WORD:
+            self.step()
+            return _SMALL
 
         characters, levels = 0, 0
         level: list[Any] = [value]
@@ -187,7 +198,8 @@ class Meter:
                     characters += 24 * len(each)
                 else:
                     self.step()
-                    characters += 32
+                    characters += _SMALL
+                    check_scalar(each)
 
             level = below
             levels += 1

@@ -19,7 +19,7 @@ from conversation_state.templates._bounds import (
 )
 from conversation_state.templates._values import Variables
 
-__all__ = ["EXACT", "MARKS", "compiled", "written"]
+__all__ = ["EXACT", "MARKS", "compile_template", "render_template"]
 
 # What every text with syntax has at least one of.
 MARKS = ("{", "}")
@@ -28,7 +28,7 @@ MARKS = ("{", "}")
 EXACT = True
 
 
-class Field(NamedTuple):
+class FormatField(NamedTuple):
     """
     A gap: the variable, the keys below it, and how it is written.
     """
@@ -38,7 +38,7 @@ class Field(NamedTuple):
     spec: str
 
 
-Pieces: TypeAlias = "tuple[str | Field, ...]"
+FormatPieces: TypeAlias = "tuple[str | FormatField, ...]"
 
 _FIELD = re.compile(r"([^.\[\]]*)((?:\[[^\[\]]+\])*)")
 _KEY = re.compile(r"\[([^\[\]]+)\]")
@@ -49,20 +49,20 @@ _DIGITS = 9
 _BRACES = "write {{ and }} for braces that stay"
 
 
-def compiled(text: str) -> Pieces:
+def compile_template(text: str) -> FormatPieces:
     """
     What *text* is made of.
 
     Raises:
         Refused: If it is no template.
     """
-    pieces: list[str | Field] = []
+    pieces: list[str | FormatField] = []
     try:
         for literal, name, spec, conversion in Formatter().parse(text):
             if literal:
                 pieces.append(literal)
             if name is not None:
-                pieces.append(_field(name, spec or "", conversion))
+                pieces.append(_parse_field(name, spec or "", conversion))
     except ValueError as error:
         msg = f"{error}; {_BRACES}"
         raise Refused(msg) from error
@@ -70,7 +70,7 @@ def compiled(text: str) -> Pieces:
     return tuple(pieces)
 
 
-def _field(name: str, spec: str, conversion: str | None) -> Field:
+def _parse_field(name: str, spec: str, conversion: str | None) -> FormatField:
     shown = f"{{{name:.40}}}"
     if conversion:
         msg = f"{shown} has the conversion !{conversion}; there are none here"
@@ -103,26 +103,26 @@ def _field(name: str, spec: str, conversion: str | None) -> Field:
     keys = [
         int(key) if _POSITION.fullmatch(key) else key for key in _KEY.findall(found[2])
     ]
-    return Field(found[1], tuple(keys), spec)
+    return FormatField(found[1], tuple(keys), spec)
 
 
-def written(pieces: Pieces, variables: Variables, meter: Meter) -> str:
+def render_template(pieces: FormatPieces, variables: Variables, meter: Meter) -> str:
     """
     The text that *pieces* become.
     """
     parts = []
     for piece in pieces:
-        part = piece if isinstance(piece, str) else _filled(piece, variables, meter)
+        part = piece if isinstance(piece, str) else _fill_field(piece, variables, meter)
         meter.write(len(part))
         parts.append(part)
 
     return "".join(parts)
 
 
-def _filled(field: Field, variables: Variables, meter: Meter) -> str:
+def _fill_field(field: FormatField, variables: Variables, meter: Meter) -> str:
     value = variables[field.name]
     for at, key in enumerate(field.keys):
-        value = _below(value, key, (field.name, *field.keys[:at]))
+        value = _read_key(value, key, (field.name, *field.keys[:at]))
 
     if value.__class__ is str and not field.spec:
         return value
@@ -143,7 +143,7 @@ def _filled(field: Field, variables: Variables, meter: Meter) -> str:
         raise Refused(msg) from error
 
 
-def _below(value: Any, key: str | int, path: tuple[str | int, ...]) -> Any:
+def _read_key(value: Any, key: str | int, path: tuple[str | int, ...]) -> Any:
     if isinstance(value, dict):
         if key in value:
             return value[key]

@@ -1,27 +1,27 @@
 """
-Go's syntax: `text/template` with its standard functions and no others.
+Go's syntax, as far as prompts use it: texts with fields, `if`, `range`, `with`
+and comparisons.
 
-Read by gotpl, run here. Its own machine counts neither calls of templates nor
-what a step costs, and does not say which key is missing where; its parser is
-what there is best for Python, and walking its trees is not much.
+gotpl parses, this module runs: gotpl's own machine doesn't count what a step
+costs, and doesn't report which key is missing where. Values are plain data, so
+there is nothing to call, and fields are keys. As in the other syntaxes, a key
+that is missing is an error, in `index` too.
 
-Values are plain data, so there is nothing to call and there are no fields but
-keys. What is strict in all syntaxes is strict here: a key that is missing is
-an error, in `index` too.
+Not available: `define`, `template` and `block`, variables but those of `range`,
+`break` and `continue`, and the functions that format, slice or escape.
 """
 
 from __future__ import annotations
 
+import operator
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, NamedTuple
 
 from gotpl.errors import TemplateError as GoError
 from gotpl.parse.nodes import (
     ActionNode,
-    BlockNode,
     BoolNode,
-    BreakNode,
     CharacterNode,
     CommandNode,
     DotNode,
@@ -35,12 +35,12 @@ from gotpl.parse.nodes import (
     PipeNode,
     RangeNode,
     StringNode,
-    TemplateCallNode,
     TextNode,
     VariableNode,
     WithNode,
 )
 from gotpl.parse.parser import ParserLimits, parse_template
+from gotpl.runtime.gofmt import sprintf
 
 from conversation_state.templates._bounds import (
     MOST_DEPTH,
@@ -48,18 +48,18 @@ from conversation_state.templates._bounds import (
     Meter,
     Missing,
     Refused,
+    dotted,
 )
-from conversation_state.templates._go_functions import FUNCTIONS, is_true, named, shown
-from conversation_state.templates._values import Variables
+from conversation_state.templates._values import DocumentFields, Variables
 
-__all__ = ["EXACT", "MARKS", "compiled", "written"]
+__all__ = ["EXACT", "MARKS", "compile_template", "render_template"]
 
 # What every text with syntax has at least one of.
 MARKS = ("{{",)
 
 EXACT = False
 
-_PLACE = re.compile(r"template:([0-9]+):([0-9]+): (.*)", re.DOTALL)
+_POSITION = re.compile(r"template:([0-9]+):([0-9]+): (.*)", re.DOTALL)
 
 # UTF-8 has up to four bytes a character.
 _LIMITS = ParserLimits(
@@ -67,159 +67,129 @@ _LIMITS = ParserLimits(
 )
 
 
-class Compiled(NamedTuple):
+def compile_template(text: str) -> ListNode:
     """
-    A template's tree, and the trees it defines, by name.
-    """
-
-    root: ListNode
-    definitions: Mapping[str, ListNode]
-
-
-def compiled(text: str) -> Compiled:
-    """
-    What *text* says.
+    The tree of the template *text*.
 
     Raises:
-        Refused: If it is no template.
+        Refused: If it is not a template.
     """
     try:
         parsed = parse_template(text, limits=_LIMITS)
     except GoError as error:
-        raise Refused(_PLACE.sub(r"\3 (line \1)", str(error))) from error
+        raise Refused(_POSITION.sub(r"\3 (line \1)", str(error))) from error
 
-    return Compiled(parsed.root, {each.name: each.body for each in parsed.definitions})
+    if parsed.definitions:
+        msg = "there are no definitions, templates and blocks here"
+        raise Refused(msg)
+
+    return parsed.root
 
 
-def written(template: Compiled, variables: Variables, meter: Meter) -> str:
+def render_template(template: ListNode, variables: Variables, meter: Meter) -> str:
     """
     The text that *template* becomes.
     """
-    walk = _Walk(template.definitions, meter)
-    walk.call(template.root, _Dot(variables))
-    return "".join(walk.made)
+    top = PathValue(variables)
+    renderer = _Renderer(meter, top)
+    renderer.write_list(template, top)
+    return "".join(renderer.texts)
 
 
-class _Dot(NamedTuple):
+class PathValue(NamedTuple):
     """
-    A value, and the way to it: the way before and a key, or nothing.
+    A value, and the path to it: the path before and a key, or nothing.
 
-    Told as a dotted name only if something is wrong there: hostile data has
-    many places behind long keys.
+    A dotted name is made of it for errors only: hostile data has many values
+    behind long keys.
     """
 
     value: Any
     path: tuple[Any, ...] = ()
 
 
-class _Leave(Exception):  # noqa: N818 - leaves a loop's body, and is no error
-    """
-    A `break`, or a `continue`.
-    """
+_NO_VALUE: Any = object()
 
-    def __init__(self, *, stop: bool) -> None:
-        super().__init__(stop)
-        self.stop = stop
+# Steps for going on to the next item of a range.
+_ITEM_STEPS = 3
 
 
-_NOTHING = object()
-
-# The steps of going on to the next item of a range.
-_AN_ITEM = 3
-# The steps of calling a template.
-_A_CALL = 5
-
-
-class _Walk:
+class _Renderer:
     """
     One rendering: walks the tree, and writes.
     """
 
-    def __init__(self, definitions: Mapping[str, ListNode], meter: Meter) -> None:
-        self.made: list[str] = []
-        self._definitions = definitions
+    def __init__(self, meter: Meter, top: PathValue) -> None:
+        self.texts: list[str] = []
         self._meter = meter
-        # What `$name` stands for, a scope for each control structure.
-        self._scopes: list[dict[str, _Dot]] = []
+        # What `$name` stands for.
+        self._variables: dict[str, PathValue] = {"$": top}
 
-    def call(self, body: ListNode, dot: _Dot) -> None:
-        """
-        Writes *body*, a template of its own, for *dot*.
-        """
-        before, self._scopes = self._scopes, [{"$": dot}]
-        self._meter.enter()
-        self._meter.step(_A_CALL)
-        self._list(body, dot)
-        self._meter.leave()
-        self._scopes = before
-
-    def _write(self, text: str) -> None:
-        self._meter.write(len(text))
-        self.made.append(text)
-
-    def _list(self, body: ListNode, dot: _Dot) -> None:
+    def write_list(self, body: ListNode, dot: PathValue) -> None:
         for node in body.nodes:
             self._meter.step()
             if isinstance(node, TextNode):
-                self._write(node.text)
+                self._write_text(node.text)
             elif isinstance(node, ActionNode):
-                found = self._pipe(node.pipeline, dot)
-                if not node.pipeline.declarations:
-                    self._write(shown(self._meter, _whole(found.value)))
+                value = self._read_pipe(node.pipeline, dot).value
+                self._write_text(
+                    "<no value>" if value is None else self._make_text(value)
+                )
             elif isinstance(node, (IfNode, WithNode)):
-                self._branch(node, dot)
+                self._write_branch(node, dot)
             elif isinstance(node, RangeNode):
-                self._range(node, dot)
-            elif isinstance(node, (TemplateCallNode, BlockNode)):
-                self._template(node, dot)
+                self._write_range(node, dot)
             else:
-                raise _Leave(stop=isinstance(node, BreakNode))
+                kind = (
+                    type(node)
+                    .__name__.removesuffix("Node")
+                    .removesuffix("Call")
+                    .lower()
+                )
+                msg = f"there is no {kind} here"
+                raise Refused(msg)
 
-    def _branch(self, node: IfNode | WithNode, dot: _Dot) -> None:
-        self._scopes.append({})
-        found = self._pipe(node.pipeline, dot)
-        if is_true(_whole(found.value)):
-            self._list(node.body, found if isinstance(node, WithNode) else dot)
+    def _write_text(self, text: str) -> None:
+        self._meter.write(len(text))
+        self.texts.append(text)
+
+    def _make_text(self, value: Any) -> str:
+        if value.__class__ is str:
+            return value
+
+        self._meter.make(self._meter.weigh(value))
+        return _format_value(value)
+
+    def _write_branch(self, node: IfNode | WithNode, dot: PathValue) -> None:
+        found = self._read_pipe(node.pipeline, dot)
+        if found.value:
+            self.write_list(node.body, found if isinstance(node, WithNode) else dot)
         elif node.else_body is not None:
-            self._list(node.else_body, dot)
+            self.write_list(node.else_body, dot)
 
-        self._scopes.pop()
+    def _write_range(self, node: RangeNode, dot: PathValue) -> None:
+        names = [variable.name for variable in node.pipeline.declarations]
+        found = self._read_pipe(node.pipeline, dot, is_range=True)
+        outer, is_empty = self._variables, True
+        for key, value in self._list_pairs(found.value, len(names)):
+            is_empty = False
+            self._meter.step(_ITEM_STEPS)
+            item = PathValue(value, (found.path, key))
+            items = [item] if len(names) == 1 else [PathValue(key), item]
+            self._variables = {**outer, **dict(zip(names, items, strict=False))}
+            self.write_list(node.body, item)
 
-    def _range(self, node: RangeNode, dot: _Dot) -> None:
-        self._scopes.append({})
-        pipe = node.pipeline
-        found = self._pipe(pipe, dot, declare=False)
-        depth, empty = len(self._scopes), True
-        for key, value in self._pairs(_whole(found.value), len(pipe.declarations)):
-            empty = False
-            self._meter.step(_AN_ITEM)
-            self._scopes.append({})
-            item = _Dot(value, (found.path, key))
-            names = [each.name for each in pipe.declarations]
-            items = [item] if len(names) == 1 else [_Dot(key), item]
-            for name, each in zip(names, items, strict=False):
-                self._declare(name, each, assign=pipe.is_assignment)
+        self._variables = outer
+        if is_empty and node.else_body is not None:
+            self.write_list(node.else_body, dot)
 
-            try:
-                self._list(node.body, item)
-            except _Leave as leave:
-                if leave.stop:
-                    break
-            finally:
-                del self._scopes[depth:]
-
-        if empty and node.else_body is not None:
-            self._list(node.else_body, dot)
-
-        self._scopes.pop()
-
-    def _pairs(self, value: Any, names: int) -> Iterable[tuple[Any, Any]]:
+    def _list_pairs(self, value: Any, names: int) -> Iterable[tuple[Any, Any]]:
         if value is None:
             return ()
 
         if isinstance(value, dict):
             self._meter.step(len(value))
-            return [(key, value[key]) for key in sorted(value, key=_order)]
+            return sorted(value.items(), key=_key_order)
 
         if isinstance(value, list):
             return enumerate(value)
@@ -234,43 +204,32 @@ class _Walk:
         msg = f"range can't go over a {type(value).__name__}"
         raise Refused(msg)
 
-    def _template(self, node: TemplateCallNode | BlockNode, dot: _Dot) -> None:
-        body = self._definitions.get(node.name)
-        if body is None:
-            msg = f"there is no template {node.name!r:.40}"
+    def _read_pipe(
+        self, pipe: PipeNode, dot: PathValue, *, is_range: bool = False
+    ) -> PathValue:
+        if pipe.declarations and (not is_range or pipe.is_assignment):
+            msg = "there are no variables here but those of range"
             raise Refused(msg)
 
-        pipe = node.pipeline
-        self.call(body, _Dot(None) if pipe is None else self._pipe(pipe, dot))
-
-    def _declare(self, name: str, value: _Dot, *, assign: bool) -> None:
-        if assign:
-            for scope in reversed(self._scopes):
-                if name in scope:
-                    scope[name] = value
-                    return
-
-        self._scopes[-1][name] = value
-
-    def _pipe(self, pipe: PipeNode, dot: _Dot, *, declare: bool = True) -> _Dot:
-        found, final = _Dot(None), _NOTHING
+        found, piped = PathValue(None), _NO_VALUE
         for command in pipe.commands:
-            found = self._command(command, dot, final)
-            final = found.value
+            found = self._read_command(command, dot, piped)
+            piped = found.value
 
-        if declare:
-            for variable in pipe.declarations:
-                self._declare(variable.name, found, assign=pipe.is_assignment)
+        if isinstance(found.value, Variables):
+            return PathValue(found.value.all(), found.path)
 
         return found
 
-    def _command(self, command: CommandNode, dot: _Dot, final: object) -> _Dot:
+    def _read_command(
+        self, command: CommandNode, dot: PathValue, piped: Any
+    ) -> PathValue:
         first, *others = command.arguments
         self._meter.step(len(command.arguments))
         if isinstance(first, IdentifierNode):
-            return self._function(first.name, others, dot, final)
+            return self._call_function(first.name, others, dot, piped)
 
-        if others or final is not _NOTHING:
+        if others or piped is not _NO_VALUE:
             msg = "a value that is no function is given arguments"
             raise Refused(msg)
 
@@ -278,66 +237,81 @@ class _Walk:
             msg = "nil is not a command"
             raise Refused(msg)
 
-        return self._term(first, dot)
+        return self._read_term(first, dot)
 
-    def _term(self, term: Any, dot: _Dot) -> _Dot:
+    def _read_term(self, term: Any, dot: PathValue) -> PathValue:
         if isinstance(term, DotNode):
             return dot
+
         if isinstance(term, FieldNode):
-            return self._below(dot, term.fields)
+            return self._read_fields(dot, term.fields)
+
         if isinstance(term, VariableNode):
-            scope = next(each for each in reversed(self._scopes) if term.name in each)
-            return self._below(scope[term.name], term.fields)
+            return self._read_fields(self._variables[term.name], term.fields)
+
         if isinstance(term, ParenthesizedNode):
-            return self._below(self._pipe(term.pipeline, dot), term.fields)
+            return self._read_fields(self._read_pipe(term.pipeline, dot), term.fields)
+
         if isinstance(term, IdentifierNode):
-            return self._function(term.name, [], dot, _NOTHING)
+            return self._call_function(term.name, [], dot, _NO_VALUE)
 
-        return _Dot(_constant(term))
+        return PathValue(_read_constant(term))
 
-    def _below(self, found: _Dot, fields: tuple[str, ...]) -> _Dot:
+    def _read_fields(self, found: PathValue, fields: tuple[str, ...]) -> PathValue:
         for field in fields:
             self._meter.step()
             value, path = found.value, (found.path, field)
-            if isinstance(value, (dict, Variables)):
-                if field not in value:
-                    raise Missing(named(path))
-                found = _Dot(value[field], path)
-            else:
-                before = named(found.path) or "what is before it"
-                msg = f"there is no {named(path)}: {before} is no map"
+            if not isinstance(value, (dict, Variables)):
+                before = _dotted_path(found.path) or "what is before it"
+                msg = f"there is no {_dotted_path(path)}: {before} is no map"
                 raise Refused(msg)
+
+            if field not in value:
+                raise Missing(_dotted_path(path))
+
+            found = PathValue(value[field], path)
 
         return found
 
-    def _function(self, name: str, terms: list[Any], dot: _Dot, final: object) -> _Dot:
+    def _call_function(
+        self, name: str, terms: list[Any], dot: PathValue, piped: Any
+    ) -> PathValue:
         self._meter.step()
         if name in {"and", "or"}:
-            return self._logical(name, terms, dot, final)
+            return self._read_logical(name, terms, dot, piped)
 
-        function = FUNCTIONS.get(name)
-        if function is None:
+        if name not in _FUNCTIONS:
             msg = f"there is no function {name!r} here"
             raise Refused(msg)
 
-        found = [self._term(term, dot) for term in terms]
-        arguments = [_whole(each.value) for each in found]
-        if final is not _NOTHING:
-            arguments.append(_whole(final))
+        found = [self._read_term(term, dot) for term in terms]
+        if piped is not _NO_VALUE:
+            found.append(PathValue(piped))
 
+        arguments = [
+            each.value.all() if isinstance(each.value, Variables) else each.value
+            for each in found
+        ]
         self._meter.weigh(arguments)
-        path = found[0].path if found else ()
-        return _Dot(function(self._meter, path, *arguments))
+        function, least, most = _FUNCTIONS[name]
+        if not least <= len(arguments) <= most:
+            wanted = f"{least}" if least == most else f"at least {least}"
+            msg = f"{name} takes {wanted} values; it is given {len(arguments)}"
+            raise Refused(msg)
 
-    def _logical(self, name: str, terms: list[Any], dot: _Dot, final: object) -> _Dot:
-        found = _Dot(None)
+        return PathValue(function(found[0].path, *arguments))
+
+    def _read_logical(
+        self, name: str, terms: list[Any], dot: PathValue, piped: Any
+    ) -> PathValue:
+        found = PathValue(None)
         for term in terms:
-            found = self._term(term, dot)
-            if is_true(_whole(found.value)) is (name == "or"):
+            found = self._read_term(term, dot)
+            if bool(found.value) is (name == "or"):
                 return found
 
-        if final is not _NOTHING:
-            return _Dot(final)
+        if piped is not _NO_VALUE:
+            return PathValue(piped)
 
         if not terms:
             msg = f"{name} needs a value"
@@ -346,37 +320,173 @@ class _Walk:
         return found
 
 
-def _whole(value: Any) -> Any:
+def _dotted_path(path: tuple[Any, ...]) -> str:
+    steps: list[Any] = []
+    while path:
+        path, step = path
+        steps.append(step)
+
+    return dotted(*reversed(steps))
+
+
+def _key_order(pair: tuple[str | int, Any]) -> tuple[bool, str | int]:
+    return isinstance(pair[0], str), pair[0]
+
+
+def _format_value(value: Any) -> str:
     """
-    *value*, and all variables as one map if it is the topmost dot.
+    *value* as Go's ``%v`` writes it.
     """
-    return value.all() if isinstance(value, Variables) else value
+    if isinstance(value, (str, DocumentFields)):
+        return str(value)
+
+    if value is None or isinstance(value, bool):
+        return {None: "<nil>", True: "true", False: "false"}[value]
+
+    if isinstance(value, float):
+        return sprintf("%v", value)
+
+    if isinstance(value, dict):
+        pairs = sorted(value.items(), key=_key_order)
+        texts = [f"{key}:{_format_value(below)}" for key, below in pairs]
+        return f"map[{' '.join(texts)}]"
+
+    if isinstance(value, list):
+        return f"[{' '.join(map(_format_value, value))}]"
+
+    return str(value)
 
 
-def _order(key: str | int) -> tuple[bool, str | int]:
-    return isinstance(key, str), key
-
-
-def _constant(term: Any) -> Any:
+def _read_constant(term: Any) -> Any:
     if isinstance(term, (StringNode, BoolNode)):
         return term.value
+
     if isinstance(term, CharacterNode):
         return ord(term.value)
+
     if isinstance(term, NilNode):
         return None
+
     if isinstance(term, NumberNode) and not term.text.endswith("i"):
-        return _number(term.text.replace("_", ""))
+        return _read_number(term.text.replace("_", ""))
 
     msg = "there are no complex numbers here"
     raise Refused(msg)
 
 
-def _number(text: str) -> int | float:
+def _read_number(text: str) -> int | float:
     digits = text.lower().lstrip("+-")
     if digits.startswith("0x") and "p" in digits:
         return float.fromhex(text)
+
     if not digits.startswith("0x") and any(mark in digits for mark in ".ep"):
         return float(text)
 
     number = int(digits, 8) if digits[0] == "0" and digits.isdigit() else int(digits, 0)
     return -number if text.startswith("-") else number
+
+
+# In this order: truth is a number in Python.
+_KINDS: Mapping[type, str] = {
+    bool: "bool",
+    int: "int",
+    float: "float",
+    str: "string",
+    list: "list",
+    dict: "map",
+}
+
+
+def _kind_of(value: Any) -> str:
+    kinds = (name for kind, name in _KINDS.items() if isinstance(value, kind))
+    return next(kinds, "nil")
+
+
+def _is_equal(left: Any, right: Any) -> bool:
+    kinds = {_kind_of(left), _kind_of(right)}
+    if kinds == {"nil"}:
+        return True
+
+    if not kinds.isdisjoint({"list", "map"}) and "nil" not in kinds:
+        msg = "lists and maps can't be compared"
+        raise Refused(msg)
+
+    if len(kinds) > 1 and "nil" not in kinds:
+        raise Refused(_different_kinds(left, right))
+
+    return bool(left == right)
+
+
+def _different_kinds(left: Any, right: Any) -> str:
+    return f"a {_kind_of(left)} and a {_kind_of(right)} can't be compared"
+
+
+def _equals_any(_path: tuple[Any, ...], first: Any, *others: Any) -> bool:
+    return any(_is_equal(first, other) for other in others)
+
+
+def _order_by(compare: Callable[[Any, Any], bool]) -> Callable[..., bool]:
+    def is_in_order(_path: tuple[Any, ...], left: Any, right: Any) -> bool:
+        kind = _kind_of(left)
+        if kind != _kind_of(right) or kind not in {"int", "float", "string"}:
+            raise Refused(_different_kinds(left, right))
+
+        return compare(left, right)
+
+    return is_in_order
+
+
+def _count_items(path: tuple[Any, ...], value: Any) -> int:
+    if isinstance(value, str):
+        return len(value.encode())  # in bytes of UTF-8, as in Go
+
+    if isinstance(value, (list, dict)):
+        return len(value)
+
+    name = _dotted_path(path) or "what len is given"
+    msg = f"{name} is a {_kind_of(value)} and has no length"
+    raise Refused(msg)
+
+
+def _read_index(path: tuple[Any, ...], value: Any, *keys: Any) -> Any:
+    for key in keys:
+        if not isinstance(value, (dict, list)):
+            name = _dotted_path(path) or "what index is given"
+            msg = f"{name} is a {_kind_of(value)} and has no keys"
+            raise Refused(msg)
+
+        if isinstance(value, dict):
+            if key.__class__ not in {str, int}:
+                msg = f"a {_kind_of(key)} is no key of a map"
+                raise Refused(msg)
+
+            is_there = key in value
+        else:
+            if key.__class__ is not int:
+                msg = f"a {_kind_of(key)} is no position in a list"
+                raise Refused(msg)
+
+            is_there = 0 <= key < len(value)
+
+        path = (path, key)
+        if not is_there:
+            raise Missing(_dotted_path(path))
+
+        value = value[key]
+
+    return value
+
+
+_MANY = 1_000_000
+# Each with how many arguments it takes, at least and at most.
+_FUNCTIONS: Mapping[str, tuple[Callable[..., Any], int, int]] = {
+    "eq": (_equals_any, 2, _MANY),
+    "ne": (lambda path, left, right: not _equals_any(path, left, right), 2, 2),
+    "lt": (_order_by(operator.lt), 2, 2),
+    "le": (_order_by(operator.le), 2, 2),
+    "gt": (_order_by(operator.gt), 2, 2),
+    "ge": (_order_by(operator.ge), 2, 2),
+    "not": (lambda _path, value: not value, 1, 1),
+    "len": (_count_items, 1, 1),
+    "index": (_read_index, 1, _MANY),
+}

@@ -1,17 +1,15 @@
 """
-Jinja2's syntax, in its sandbox and within our bounds.
+Jinja2's syntax, in its immutable sandbox and within our bounds.
 
-The sandbox keeps templates away from what is unsafe, by name. Here they are
-kept to what is known: the syntax tree holds kinds of nodes from a list, and is
-rewritten before it is compiled so that everything that reaches into a value,
-loops, compares, writes or calls goes through a function of ours
-(`_jinja_table`), which counts what it does. No attribute of any object is ever
-looked up for a template but those of a short list.
+The syntax tree may hold known kinds of nodes only, and is rewritten before it
+is compiled: everything that loops, compares, joins, writes or looks below a
+value goes through a method of `Sandbox`, which counts it.
 """
 
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from itertools import chain
 from types import CodeType
 from typing import Any, NamedTuple
@@ -23,103 +21,64 @@ from jinja2.meta import find_undeclared_variables
 from jinja2.visitor import NodeTransformer
 
 from conversation_state.templates._bounds import MOST_DEPTH, Meter, Refused
-from conversation_state.templates._jinja_table import (
-    ASKED_FILTERS,
+from conversation_state.templates._jinja_sandbox import (
+    FILTER_NAMES,
     GLOBALS,
-    TESTS,
+    TEST_NAMES,
     Sandbox,
+    split_names,
 )
 from conversation_state.templates._values import Variables
 
-__all__ = ["EXACT", "MARKS", "compiled", "written"]
+__all__ = ["EXACT", "MARKS", "compile_template", "render_template"]
 
 # What every text with syntax has at least one of.
 MARKS = ("{{", "{%", "{#")
 
 EXACT = False
 
-# How many nodes a tree may have: what compiling takes goes by them. A variable
-# in the text is two.
+# Compiling costs time by the node; a variable in the text is two of them.
 _MOST_NODES = 5_000
 
 # Nested expressions are several levels of the tree each.
 _LEVELS = 3 * MOST_DEPTH
 
-_ALLOWED = frozenset(
-    {
-        # What is written and done.
-        nodes.Template,
-        nodes.Output,
-        nodes.TemplateData,
-        nodes.For,
-        nodes.If,
-        nodes.Macro,
-        nodes.CallBlock,
-        nodes.FilterBlock,
-        nodes.With,
-        nodes.Assign,
-        nodes.AssignBlock,
-        nodes.Scope,
-        # Expressions.
-        nodes.Name,
-        nodes.NSRef,
-        nodes.Const,
-        nodes.Tuple,
-        nodes.List,
-        nodes.Dict,
-        nodes.Pair,
-        nodes.Keyword,
-        nodes.CondExpr,
-        nodes.Filter,
-        nodes.Test,
-        nodes.Call,
-        nodes.Getitem,
-        nodes.Getattr,
-        nodes.Slice,
-        nodes.Concat,
-        nodes.Compare,
-        nodes.Operand,
-        nodes.Mul,
-        nodes.Div,
-        nodes.FloorDiv,
-        nodes.Add,
-        nodes.Sub,
-        nodes.Mod,
-        nodes.Pow,
-        nodes.Not,
-        nodes.Neg,
-        nodes.Pos,
-        nodes.And,
-        nodes.Or,
-    }
+
+_NODES = frozenset(
+    getattr(nodes, name)
+    for name in split_names(
+        "Template Output TemplateData For If Macro CallBlock FilterBlock With Assign "
+        "AssignBlock Scope Name NSRef Const Tuple List Dict Pair Keyword CondExpr "
+        "Filter Test Call Getitem Getattr Slice Concat Compare Operand Mul Div "
+        "FloorDiv Add Sub Mod Pow Not Neg Pos And Or"
+    )
 )
 
-_STANDARD = Sandbox()
 
-
-# Both of which Jinja2 takes for the end of the template.
-_OPEN = re.compile(r"(?:\{#|\{%[-+]?\s*raw\s*-?%\}\s*)\Z")
-
-
-class Compiled(NamedTuple):
+class JinjaTemplate(NamedTuple):
     """
-    A template's code, and the variables it may ask for.
+    A template's code, and the variables it may use.
     """
 
     code: CodeType
     names: frozenset[str]
 
 
+_SANDBOX = Sandbox()
+
+# Jinja2 takes both for the end of the template.
+_OPEN = re.compile(r"(?:\{#|\{%[-+]?\s*raw\s*-?%\}\s*)\Z")
+
 # Space within tags that Jinja2 does not take for the end of a line.
 _SPACES = "\x1f\x1e\x1d\x1c"
 
 
-def compiled(text: str) -> Compiled:
+def compile_template(text: str) -> JinjaTemplate:
     """
-    What *text* says.
+    The code of the template *text*.
 
     Raises:
-        Refused: If it is no template, or asks for what there is not.
+        Refused: If it is not a template, or uses what is not available.
     """
     if _OPEN.search(text):
         msg = "it ends in a comment or raw block that is not closed"
@@ -132,114 +91,100 @@ def compiled(text: str) -> Compiled:
         text = text.replace("\r", stand_in)
 
     try:
-        tree = _STANDARD.parse(text)
-        _check(tree)
+        tree = _SANDBOX.parse(text)
+        _check_tree(tree)
         names = frozenset(find_undeclared_variables(tree))
-        tree = _Rewriting(stand_in).visit(tree)
-        # Filters of ours are unknown until now, and so can't be asked for.
-        code = _STANDARD.compile(tree)
+        code = _SANDBOX.compile(_TreeRewriter(stand_in).visit(tree))
     except TemplateSyntaxError as error:
         msg = f"{error.message} (line {error.lineno})"
         raise Refused(msg) from error
     except JinjaError as error:
-        msg = f"{error}"
-        raise Refused(msg) from error
+        raise Refused(str(error)) from error
     except SyntaxError as error:  # Python's own, of the code Jinja2 makes
         msg = f"it is nested too deeply: {error.msg}"
         raise Refused(msg) from error
 
-    return Compiled(code, names)
+    return JinjaTemplate(code, names)
 
 
-def written(template: Compiled, variables: Variables, meter: Meter) -> str:
+def render_template(template: JinjaTemplate, variables: Variables, meter: Meter) -> str:
     """
     The text that *template* becomes.
     """
     values = {name: variables[name] for name in template.names if name in variables}
-    sandbox = _STANDARD.metered(meter)
-    made = sandbox.template_class.from_code(sandbox, template.code, dict(GLOBALS))
-    return "".join(made.root_render_func(made.new_context(values)))
+    sandbox: Any = _SANDBOX.overlay()
+    sandbox.meter = meter
+    loaded = sandbox.template_class.from_code(sandbox, template.code, dict(GLOBALS))
+    return "".join(loaded.root_render_func(loaded.new_context(values)))
 
 
-def _check(tree: nodes.Template) -> None:
+def _check_tree(tree: nodes.Template) -> None:
     """
     Raises:
-        Refused: If *tree* is too deep, or holds what there is not.
+        Refused: If *tree* is too deep, or uses what is not available.
     """
-    level: list[nodes.Node] = [tree]
-    levels = size = 0
-    while level:
-        levels += 1
+    size = 0
+    for levels, level in enumerate(_iterate_levels([tree])):
         size += len(level)
         if size > _MOST_NODES:
             msg = f"it has more than {_MOST_NODES:,} names, values, operators and tags"
             raise Refused(msg)
 
-        if levels > _LEVELS:
+        if levels >= _LEVELS:
             msg = "it is nested too deeply"
             raise Refused(msg)
 
         for node in level:
-            if type(node) not in _ALLOWED:
-                word = type(node).__name__.lower()
-                msg = f"there is no {word} here (line {node.lineno})"
+            kind = type(node).__name__.lower()
+            if type(node) not in _NODES:
+                msg = f"there is no {kind} here (line {node.lineno})"
                 raise Refused(msg)
 
             if isinstance(node, (nodes.Filter, nodes.Test)):
-                table = ASKED_FILTERS if isinstance(node, nodes.Filter) else TESTS
-                if node.name not in table:
-                    word = type(node).__name__.lower()
-                    msg = f"there is no {word} {node.name!r} here (line {node.lineno})"
+                is_filter = isinstance(node, nodes.Filter)
+                names = FILTER_NAMES if is_filter else TEST_NAMES
+                if node.name not in names:
+                    msg = f"there is no {kind} {node.name!r} here (line {node.lineno})"
                     raise Refused(msg)
 
-        level = list(chain.from_iterable(node.iter_child_nodes() for node in level))
 
-
-def _size(body: list[nodes.Node]) -> int:
+def _iterate_levels(level: list[Any]) -> Iterator[list[Any]]:
     """
-    How many nodes there are in *body*, itself included.
+    *level* of a tree, then all nodes below it, and so on.
     """
-    size, level = 0, body
     while level:
-        size += len(level)
+        yield level
         level = list(chain.from_iterable(node.iter_child_nodes() for node in level))
 
-    return size
+
+def _count_nodes(body: list[Any]) -> int:
+    return sum(map(len, _iterate_levels(body)))
 
 
-def _ours(name: str, node: Any, *arguments: object) -> nodes.Filter:
+def _call_own(name: str, node: Any, *arguments: object) -> nodes.Filter:
     """
-    The call of a filter of ours on *node*.
+    The expression that calls the sandbox's own filter *name* on *node*.
     """
-    given = [
-        each if isinstance(each, nodes.Expr) else nodes.Const(each)
-        for each in arguments
+    args = [
+        one if isinstance(one, nodes.Expr) else nodes.Const(one) for one in arguments
     ]
-    return nodes.Filter(node, name, given, [], None, None, lineno=node.lineno)
+    return nodes.Filter(node, name, args, [], None, None, lineno=node.lineno)
 
 
-def _stepping(cost: int, node: nodes.Node) -> nodes.Output:
+class _TreeRewriter(NodeTransformer):
     """
-    A statement that takes *cost* steps.
-    """
-    step = _ours("step", nodes.Const(cost, lineno=node.lineno))
-    return nodes.Output([step], lineno=node.lineno)
-
-
-class _Rewriting(NodeTransformer):
-    """
-    Makes a tree call our functions. See `_jinja_table` for what they do.
+    Makes a tree call the methods of `Sandbox`.
     """
 
     def __init__(self, stand_in: str) -> None:
         self._stand_in = stand_in
 
-    def _mended(self, text: str) -> str:
+    def _restore_newlines(self, text: str) -> str:
         return text.replace(self._stand_in, "\r") if self._stand_in else text
 
     def visit_Const(self, node: nodes.Const) -> nodes.Node:  # noqa: N802 - Jinja2's name
         if isinstance(node.value, str):
-            node.value = self._mended(node.value)
+            node.value = self._restore_newlines(node.value)
 
         return node
 
@@ -247,71 +192,72 @@ class _Rewriting(NodeTransformer):
         children: list[nodes.Expr] = []
         for child in node.nodes:
             if isinstance(child, nodes.TemplateData):
-                text = nodes.Const(self._mended(child.data), lineno=child.lineno)
-                children.append(_ours("write text", text))
+                text = self._restore_newlines(child.data)
+                constant = nodes.Const(text, lineno=child.lineno)
+                children.append(_call_own("the text", constant))
             else:
-                children.append(_ours("write", self.visit(child)))
+                children.append(_call_own("the value", self.visit(child)))
 
         node.nodes = children
         return node
 
     def visit_For(self, node: nodes.For) -> nodes.Node:  # noqa: N802 - the same
-        cost = _size([*node.body, *([node.test] if node.test else [])])
+        cost = _count_nodes([*node.body, *([node.test] if node.test else [])])
         self.generic_visit(node)
-        node.iter = _ours("loop", node.iter, cost)
-        if node.recursive:  # what it calls itself with goes by no `iter`
-            node.body.insert(0, _stepping(cost, node))
+        node.iter = _call_own("a loop", node.iter, cost)
+        if node.recursive:  # what it calls itself with does not pass `iter`
+            self._count_body(node, cost)
 
         return node
 
-    def visit_Macro(self, node: nodes.Macro) -> nodes.Node:  # noqa: N802 - the same
-        return self._metered(node)
+    def _count_body(self, node: Any, cost: int) -> None:
+        step = _call_own("a step", nodes.Const(cost, lineno=node.lineno))
+        node.body.insert(0, nodes.Output([step], lineno=node.lineno))
 
-    def visit_CallBlock(self, node: nodes.CallBlock) -> nodes.Node:  # noqa: N802 - the same
-        return self._metered(node)
-
-    def _metered(self, node: Any) -> nodes.Node:
-        cost = _size(node.body)
+    def visit_Macro(self, node: Any) -> nodes.Node:  # noqa: N802 - the same
+        cost = _count_nodes(node.body)
         self.generic_visit(node)
-        node.body.insert(0, _stepping(cost, node))
+        self._count_body(node, cost)
         return node  # type: ignore[no-any-return]  # a macro or call block
 
+    visit_CallBlock = visit_Macro  # noqa: N815 - the same
+
     def visit_Getattr(self, node: nodes.Getattr) -> nodes.Node:  # noqa: N802 - the same
-        path = _path(node.node)
-        below = self.visit(node.node)
-        return _ours("attribute", below, node.attr, path)
+        path = _dotted_name(node.node)
+        return _call_own("an attribute", self.visit(node.node), node.attr, path)
 
     def visit_Getitem(self, node: nodes.Getitem) -> nodes.Node:  # noqa: N802 - the same
-        path = _path(node.node)
+        path = _dotted_name(node.node)
         below = self.visit(node.node)
         if isinstance(node.arg, nodes.Slice):
-            node.node = _ours("operand", below)
+            node.node = _call_own("an operand", below)
             node.arg = self.visit(node.arg)
             return node
 
-        return _ours("item", below, self.visit(node.arg), path)
+        return _call_own("an item", below, self.visit(node.arg), path)
 
     def visit_Compare(self, node: nodes.Compare) -> nodes.Node:  # noqa: N802 - the same
-        node.expr = _ours("operand", self.visit(node.expr))
+        node.expr = _call_own("an operand", self.visit(node.expr))
         for operand in node.ops:
-            operand.expr = _ours("operand", self.visit(operand.expr))
+            operand.expr = _call_own("an operand", self.visit(operand.expr))
 
         return node
 
     def visit_Concat(self, node: nodes.Concat) -> nodes.Node:  # noqa: N802 - the same
         items = [self.visit(each) for each in node.nodes]
-        return _ours("concatenate", nodes.List(items, lineno=node.lineno))
+        return _call_own("joined texts", nodes.List(items, lineno=node.lineno))
 
 
-def _path(node: nodes.Node) -> str:
+def _dotted_name(node: nodes.Node) -> str:
     """
-    The dotted name that *node* is, as far as it is one.
+    The dotted name of the value that *node* reads, as far as it has one.
     """
     steps: list[str] = []
     while True:
         if isinstance(node, nodes.Name):
             steps.append(node.name)
             break
+
         if isinstance(node, nodes.Getattr):
             steps.append(node.attr)
         elif isinstance(node, nodes.Getitem) and isinstance(node.arg, nodes.Const):

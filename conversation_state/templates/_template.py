@@ -12,7 +12,7 @@ from typing import Any
 
 import attrs
 
-from conversation_state._persistent import check_text
+from conversation_state._persistent import check_text, final
 from conversation_state.errors import (
     InvalidMessageError,
     InvalidPartError,
@@ -35,7 +35,7 @@ from conversation_state.templates._bounds import (
     Missing,
     Refused,
 )
-from conversation_state.templates._values import Variables, mapping_of
+from conversation_state.templates._values import Variables, copy_variables
 
 __all__ = ["Placeholder", "Template", "render"]
 
@@ -47,7 +47,7 @@ _SYNTAXES = {
 }
 
 
-def _key(self: Placeholder, _field: attrs.Attribute[str], value: str) -> None:
+def _check_key(self: Placeholder, _field: attrs.Attribute[str], value: str) -> None:
     text = check_text(value, "Placeholder.key", InvalidMessageError)
     if not text:
         msg = "Placeholder.key is empty; it names the variable that holds the messages"
@@ -56,18 +56,23 @@ def _key(self: Placeholder, _field: attrs.Attribute[str], value: str) -> None:
     object.__setattr__(self, "key", text)
 
 
-def _flag(_self: Placeholder, _field: attrs.Attribute[bool], value: bool) -> None:  # noqa: FBT001 - attrs calls it
+def _check_optional(
+    _self: Placeholder,
+    _field: attrs.Attribute[bool],
+    value: bool,  # noqa: FBT001 - attrs calls it
+) -> None:
     if not isinstance(value, bool):
         msg = f"Placeholder.optional is {value!r:.80}; expected True or False"
         raise InvalidMessageError(msg)
 
 
+@final
 @attrs.frozen
 class Placeholder:
     """
     A place in a template where other messages go, as they are.
 
-    What is said there is never rendered: a history may be full of braces.
+    These messages are never rendered: a history may be full of braces.
 
     Attributes:
         key: The variable that holds the messages: any sequence of them.
@@ -80,10 +85,10 @@ class Placeholder:
             False.
     """
 
-    key: str = attrs.field(validator=_key)
-    optional: bool = attrs.field(default=False, validator=_flag)
+    key: str = attrs.field(validator=_check_key)
+    optional: bool = attrs.field(default=False, validator=_check_optional)
 
-    def _messages(self, variables: Mapping[str, Any]) -> tuple[Message, ...]:
+    def _check_messages(self, variables: Mapping[str, Any]) -> tuple[Message, ...]:
         given = variables.get(self.key)
         if given is None:
             if self.optional:
@@ -123,6 +128,7 @@ class Placeholder:
         return messages
 
 
+@final
 @attrs.frozen(init=False, repr=False)
 class Template:
     """
@@ -165,7 +171,7 @@ class Template:
 
         _check_syntax(syntax)
         object.__setattr__(self, "items", items)
-        object.__setattr__(self, "syntax", syntax)
+        object.__setattr__(self, "syntax", str.__str__(syntax))
 
     def __repr__(self) -> str:
         shown = [repr(item) for item in self.items]
@@ -184,8 +190,8 @@ class Template:
         - names: of messages, of files, of tools in calls and results.
 
         All else stays: data, ids, the arguments of tool calls (which are JSON
-        and full of braces), media types, metadata, and what this version has
-        no word for.
+        and full of braces), media types, metadata, and fields that
+        this version does not know.
 
         Raises:
             MissingVariableError:
@@ -197,25 +203,25 @@ class Template:
                 of messages.
 
             InvalidMessageError, InvalidPartError:
-                If a message can't be what it became: a url, say, that is
-                empty. A note tells which template it came of.
+                If a message can't be what it became: a url that is empty,
+                for example. A note names the template.
 
             MissingExtraError:
                 If the syntax needs a package that is not installed.
         """
-        engine = _engine(self.syntax)
-        given = _given(variables)
+        engine = _load_engine(self.syntax)
+        given = _check_variables(variables)
         values = Variables(given, exact=engine.EXACT)
 
         def fill(text: str) -> str:
-            return _rendered(text, values, engine)
+            return _render_text(text, values, engine)
 
         messages: list[Message] = []
         for item in self.items:
             if isinstance(item, Placeholder):
-                messages.extend(item._messages(given))
+                messages.extend(item._check_messages(given))
             else:
-                messages.append(_filled(item, fill))
+                messages.append(_fill_message(item, fill))
 
         return tuple(messages)
 
@@ -224,7 +230,7 @@ def render(text: str, variables: Mapping[str, object], *, syntax: str) -> str:
     """
     *text* with its gaps filled.
 
-    What a variable says is written as it is, never rendered itself.
+    Values are written as they are, never rendered themselves.
 
     Raises:
         MissingVariableError:
@@ -245,9 +251,9 @@ def render(text: str, variables: Mapping[str, object], *, syntax: str) -> str:
         msg = f"the template is a {type(text).__name__}; expected a str"
         raise TemplateError(msg, "")
 
-    engine = _engine(syntax)
-    values = Variables(_given(variables), exact=engine.EXACT)
-    return _rendered(text, values, engine)
+    engine = _load_engine(syntax)
+    values = Variables(_check_variables(variables), exact=engine.EXACT)
+    return _render_text(text, values, engine)
 
 
 def _check_syntax(syntax: object) -> None:
@@ -256,14 +262,14 @@ def _check_syntax(syntax: object) -> None:
         raise TemplateError(msg, "")
 
 
-def _given(variables: object) -> dict[str, object]:
+def _check_variables(variables: object) -> dict[str, object]:
     try:
-        return mapping_of(variables)
+        return copy_variables(variables)
     except Refused as refused:
         raise TemplateError(str(refused), "") from None
 
 
-def _engine(syntax: str) -> Any:
+def _load_engine(syntax: str) -> Any:
     name, package, wanted, extra = _SYNTAXES[syntax]
     try:
         return import_module(f"conversation_state.templates.{name}")
@@ -274,18 +280,21 @@ def _engine(syntax: str) -> Any:
         raise MissingExtraError(wanted, extra) from error
 
 
-# The longest text whose compiled form is kept: what hostile templates compile
-# to is large, and many of them are many.
-_KEPT_CHARACTERS = 10_000
+# Longer texts are compiled each time: the code of hostile templates is large,
+# and a cache would hold many of them.
+_MAX_CACHED_CHARACTERS = 10_000
 
 
 @lru_cache(maxsize=128)
-def _kept(engine: Any, text: str) -> Any:
-    return engine.compiled(text)
+def _compile_cached(engine: Any, text: str) -> Any:
+    """
+    The compiled form of a template that is short enough to be remembered.
+    """
+    return engine.compile_template(text)
 
 
-def _rendered(text: str, variables: Variables, engine: Any) -> str:
-    shown = _shown(text)
+def _render_text(text: str, variables: Variables, engine: Any) -> str:
+    shown = _shorten_line(text)
     try:
         check_text(text, "the template", Refused)
         if not any(mark in text for mark in engine.MARKS):
@@ -296,17 +305,21 @@ def _rendered(text: str, variables: Variables, engine: Any) -> str:
                 f"it has {len(text):,} characters, and templates have at most "
                 f"{MOST_TEMPLATE_CHARACTERS:,}; give long texts as variables"
             )
-            raise Refused(msg)  # noqa: TRY301 - told like all others
+            raise Refused(msg)  # noqa: TRY301 - handled like all others
 
-        compiled = _kept if len(text) <= _KEPT_CHARACTERS else _not_kept
-        made = engine.written(compiled(engine, text), variables, Meter())
-        return check_text(made, "what it becomes", Refused)
+        if len(text) <= _MAX_CACHED_CHARACTERS:
+            template = _compile_cached(engine, text)
+        else:
+            template = engine.compile_template(text)
+
+        rendered = engine.render_template(template, variables, Meter())
+        return check_text(rendered, "what it becomes", Refused)
     except Missing as missing:
         raise MissingVariableError(str(missing), shown) from None
     except Refused as refused:
         raise TemplateError(str(refused), shown) from refused.__cause__
     except RecursionError:
-        # A traceback of a thousand frames tells nobody anything.
+        # A traceback of a thousand frames is of no use.
         msg = "it is nested too deeply"
         raise TemplateError(msg, shown) from None
     except MemoryError:
@@ -317,14 +330,10 @@ def _rendered(text: str, variables: Variables, engine: Any) -> str:
         raise TemplateError(msg, shown) from error
 
 
-def _not_kept(engine: Any, text: str) -> Any:
-    return engine.compiled(text)
-
-
 _LINE = 80
 
 
-def _shown(text: str) -> str:
+def _shorten_line(text: str) -> str:
     """
     *text* as errors show it: a line of it.
     """
@@ -335,7 +344,7 @@ def _shown(text: str) -> str:
     return line
 
 
-def _filled(message: Message, fill: Callable[[str], str]) -> Message:
+def _fill_message(message: Message, fill: Callable[[str], str]) -> Message:
     changes: dict[str, Any] = {}
     if message.name:
         changes["name"] = fill(message.name)
@@ -344,7 +353,7 @@ def _filled(message: Message, fill: Callable[[str], str]) -> Message:
     if isinstance(content, str):
         changes["content"] = fill(content)
     elif content is not None:
-        changes["content"] = tuple(_filled_parts(content, fill))
+        changes["content"] = tuple(_fill_parts(content, fill))
 
     if isinstance(message, ToolMessage):
         changes["tool_name"] = fill(message.tool_name)
@@ -353,11 +362,11 @@ def _filled(message: Message, fill: Callable[[str], str]) -> Message:
             [attrs.evolve(call, name=fill(call.name)) for call in message.tool_calls]
         )
 
-    with _noted(message):
+    with _note_template(message):
         return message.replace(**changes)
 
 
-def _filled_parts(parts: Iterable[Part], fill: Callable[[str], str]) -> Iterator[Part]:
+def _fill_parts(parts: Iterable[Part], fill: Callable[[str], str]) -> Iterator[Part]:
     for part in parts:
         changes = {}
         if isinstance(part, (TextPart, RefusalPart)) or (
@@ -370,17 +379,17 @@ def _filled_parts(parts: Iterable[Part], fill: Callable[[str], str]) -> Iterator
             if isinstance(part, FilePart):
                 changes["name"] = fill(part.name)
 
-        with _noted(part):
+        with _note_template(part):
             yield attrs.evolve(part, **changes)
 
 
 @contextmanager
-def _noted(template: object) -> Iterator[None]:
+def _note_template(template: object) -> Iterator[None]:
     """
     A note of what *template* a message or part was made of, if it can't be.
     """
     try:
         yield
     except (InvalidMessageError, InvalidPartError) as error:
-        error.add_note(f"made of the template {_shown(repr(template))}")
+        error.add_note(f"made of the template {_shorten_line(repr(template))}")
         raise

@@ -2,7 +2,7 @@
 What templates see of values: plain data, copied, and nothing behind it.
 
 No engine ever meets an object whose attributes lead anywhere, or one that
-runs somebody's code when it is compared, iterated or written.
+runs code when it is compared, iterated or written.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from typing import Any
 from uuid import UUID
 
 from conversation_state._persistent import check_text
+from conversation_state.documents import Document
 from conversation_state.messages import Message
 from conversation_state.templates._bounds import (
     MOST_LEVELS,
@@ -23,7 +24,13 @@ from conversation_state.templates._bounds import (
     dotted,
 )
 
-__all__ = ["EXACT", "LONGEST_INTEGER_BITS", "Variables", "mapping_of"]
+__all__ = [
+    "EXACT",
+    "LONGEST_INTEGER_BITS",
+    "DocumentFields",
+    "Variables",
+    "copy_variables",
+]
 
 # Kept by the one syntax whose format specs know them, and texts to the others.
 EXACT = frozenset({Decimal, datetime, date, time, UUID})
@@ -32,7 +39,7 @@ EXACT = frozenset({Decimal, datetime, date, time, UUID})
 LONGEST_INTEGER_BITS = 13_000
 
 
-def mapping_of(given: object) -> dict[str, object]:
+def copy_variables(given: object) -> dict[str, object]:
     """
     *given* variables as a dict of names.
 
@@ -93,7 +100,7 @@ class Variables:
         if name not in self._given:
             raise Missing(name)
 
-        plain = self._made_plain(self._given[name], (None, name), 0)
+        plain = self._make_plain(self._given[name], (None, name), 0)
         self._plain[name] = plain
         return plain
 
@@ -103,7 +110,7 @@ class Variables:
         """
         return {name: self[name] for name in self}
 
-    def _made_plain(self, value: Any, at: Any, depth: int) -> Any:
+    def _make_plain(self, value: Any, at: Any, depth: int) -> Any:
         self._left -= 1
         if self._left < 0:
             msg = f"the variables hold more than {MOST_VALUES:,} values"
@@ -114,7 +121,7 @@ class Variables:
 
         if isinstance(value, (str, Message)):
             text = value if isinstance(value, str) else str(value)
-            return check_text(text, _Place(at), Refused)
+            return check_text(text, _ValuePath(at), Refused)
 
         if isinstance(value, (int, float)):
             return _plain_number(value, at)
@@ -124,47 +131,84 @@ class Variables:
 
         if depth == MOST_LEVELS:
             msg = (
-                f"{_Place(at)} is nested more than {MOST_LEVELS} levels deep, or "
+                f"{_ValuePath(at)} is nested more than {MOST_LEVELS} levels deep, or "
                 "holds itself"
             )
             raise Refused(msg)
 
-        if isinstance(value, Mapping):
+        if isinstance(value, (Mapping, Document)):
             return self._plain_mapping(value, at, depth)
 
         if isinstance(value, Sequence) and not isinstance(value, _BYTES):
-            items = _read(
+            items = _read_items(
                 list.__iter__(value) if isinstance(value, list) else value, at
             )
             return [
-                self._made_plain(item, (at, number), depth + 1)
+                self._make_plain(item, (at, number), depth + 1)
                 for number, item in enumerate(items)
             ]
 
         msg = (
-            f"{_Place(at)} is a {type(value).__name__}; templates take plain data: "
-            "texts, numbers, truth, None, dates, messages, and lists and mappings of "
-            "them"
+            f"{_ValuePath(at)} is a {type(value).__name__}; templates take plain data: "
+            "texts, numbers, truth, None, dates, messages, documents, and lists and "
+            "mappings of them"
         )
         raise Refused(msg)
 
-    def _plain_mapping(self, value: Mapping[Any, Any], at: Any, depth: int) -> Any:
+    def _plain_mapping(
+        self, value: Mapping[Any, Any] | Document, at: Any, depth: int
+    ) -> Any:
+        if isinstance(value, Document):
+            return DocumentFields(self._plain_mapping(_fields_of(value), at, depth))
+
         pairs = dict.items(value) if isinstance(value, dict) else value.items()
         plain: dict[Any, Any] = {}
-        for pair in _read(pairs, at):
+        for pair in _read_items(pairs, at):
             key, item = pair
             if isinstance(key, str):
-                key = check_text(key, _Place(at, "a key of "), Refused)
+                key = check_text(key, _ValuePath(at, "a key of "), Refused)
             elif type(key) is not int:
                 msg = (
-                    f"{_Place(at)} has a key that is a {type(key).__name__}; keys are "
-                    "texts or integers"
+                    f"{_ValuePath(at)} has a key that is a {type(key).__name__}; keys "
+                    "are texts or integers"
                 )
                 raise Refused(msg)
 
-            plain[key] = self._made_plain(item, (at, key), depth + 1)
+            plain[key] = self._make_plain(item, (at, key), depth + 1)
 
         return plain
+
+
+# No text, and thousands of values each.
+_VECTORS = {"_dense_vector", "_sparse_vector"}
+
+
+class DocumentFields(dict[str, Any]):
+    """
+    A document as templates see it: a map of its fields, written as its text.
+    """
+
+    __slots__ = ()
+
+    def __str__(self) -> str:
+        content: str = self["content"]
+        return content
+
+    def __repr__(self) -> str:
+        return repr(str(self))
+
+    def __format__(self, spec: str) -> str:
+        return format(str(self), spec)
+
+
+def _fields_of(document: Document) -> dict[str, Any]:
+    metadata = document.metadata
+    names = sorted(metadata.keys() - _VECTORS)
+    return {
+        "id": document.id,
+        "content": document.content,
+        "metadata": {name: metadata[name] for name in names},
+    }
 
 
 _BYTES = (bytes, bytearray, memoryview)
@@ -176,15 +220,15 @@ def _plain_number(value: float, at: Any) -> int | float:
 
     number = int.__index__(value)
     if number.bit_length() > LONGEST_INTEGER_BITS:
-        msg = f"{_Place(at)} is an integer of more than 3,900 digits"
+        msg = f"{_ValuePath(at)} is an integer of more than 3,900 digits"
         raise Refused(msg)
 
     return number
 
 
-class _Place:
+class _ValuePath:
     """
-    Where a value is, told only if something is wrong there.
+    Where a value is; made into a text only for an error.
     """
 
     __slots__ = ("_at", "_before")
@@ -199,17 +243,17 @@ class _Place:
             at, step = at
             steps.append(step)
 
-        return f"{self._before}{_line(dotted(*reversed(steps)))}"
+        return f"{self._before}{_shorten_path(dotted(*reversed(steps)))}"
 
 
 _LINE = 80
 
 
-def _line(text: str) -> str:
+def _shorten_path(text: str) -> str:
     return text if len(text) <= _LINE else f"{text[: _LINE - 3]}..."
 
 
-def _read(items: Iterable[Any], at: Any) -> Iterator[Any]:
+def _read_items(items: Iterable[Any], at: Any) -> Iterator[Any]:
     """
     *items* one by one, whatever they do.
     """
@@ -218,5 +262,5 @@ def _read(items: Iterable[Any], at: Any) -> Iterator[Any]:
     except (Refused, Missing):
         raise
     except Exception as error:
-        msg = f"{_Place(at)} can't be read: {type(error).__name__}"
+        msg = f"{_ValuePath(at)} can't be read: {type(error).__name__}"
         raise Refused(msg) from error

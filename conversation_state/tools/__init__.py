@@ -1,10 +1,10 @@
 """
-Tools: what a model may call, and the calls it made.
+Tools that a model may call, and the calls it made.
 
-What lives here: what a model is told of a tool (`ToolInfo`), from a function
-if one likes, and a call as the model wrote it (`ToolCall`). What does not: the
-call's result (a `ToolMessage` in `messages`), and how a provider wants to be
-told (`adapters`).
+What lives here: the description of a tool for a model (`ToolInfo`), which can be
+made from a function, and a call as the model wrote it (`ToolCall`). What does not:
+the call's result (a `ToolMessage` in `messages`), and the form that a provider
+expects (`adapters`).
 """
 
 from __future__ import annotations
@@ -16,17 +16,27 @@ from conversation_state.tools._calls import ToolCall
 
 if TYPE_CHECKING:
     from conversation_state.tools._infos import (
+        MAX_PARAMETER_LEVELS,
         Parameter,
         ToolChoice,
         ToolInfo,
+        is_schema,
         parameters_schema,
     )
 
-__all__ = ["Parameter", "ToolCall", "ToolChoice", "ToolInfo", "parameters_schema"]
+__all__ = [
+    "MAX_PARAMETER_LEVELS",
+    "Parameter",
+    "ToolCall",
+    "ToolChoice",
+    "ToolInfo",
+    "is_schema",
+    "parameters_schema",
+]
 
 
 def __getattr__(name: str) -> Any:
-    # Every state knows calls, and few programs that keep states tell of tools.
+    # Every state needs calls; few programs that keep states describe tools.
     if name not in __all__:
         msg = f"module {__name__!r} has no attribute {name!r}"
         raise AttributeError(msg)

@@ -1,5 +1,5 @@
 """
-A call as the model wrote it.
+A tool call, as the model wrote it.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from conversation_state._persistent import (
     EMPTY_MAP,
     PMap,
     check_text,
+    final,
     freeze_notes,
     given_map,
 )
@@ -20,6 +21,7 @@ from conversation_state.errors import InvalidMessageError
 __all__ = ["ToolCall"]
 
 
+@final
 @attrs.frozen
 class ToolCall:
     """
@@ -75,11 +77,10 @@ class ToolCall:
 
         at = self.index
         if at is not None and (at.__class__ is not int or not -1 < at < 2**63):
-            msg = (
-                f"ToolCall.index is {at!r}; expected a position in the response, "
-                "from 0 on, or None"
+            problem = (
+                f"is {at!r}; expected a position in the response, from 0 on, or None"
             )
-            raise InvalidMessageError(msg)
+            raise InvalidMessageError(problem, "ToolCall", "index")
 
     def _check_texts(self) -> None:
         for field in ("id", "name", "arguments", "type"):

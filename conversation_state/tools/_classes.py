@@ -1,5 +1,5 @@
 """
-Classes with fields, and what their type variables stand for.
+Classes with fields, and the values of their type variables.
 """
 
 from __future__ import annotations
@@ -12,20 +12,20 @@ import msgspec
 
 __all__ = [
     "Variables",
-    "filled",
     "has_fields",
     "is_named_tuple",
-    "name_of",
-    "variables_of",
+    "resolve_variables",
+    "substitute_variables",
+    "type_name",
 ]
 
-# What each type variable stands for.
+# The value of each type variable.
 Variables: TypeAlias = "dict[Any, Any]"
 
 
 def has_fields(cls: type) -> bool:
     """
-    Whether it is known what an instance of *cls* is made of.
+    Whether *cls* declares its fields.
     """
     return (
         attrs.has(cls)
@@ -38,21 +38,21 @@ def has_fields(cls: type) -> bool:
 
 def is_named_tuple(cls: type) -> bool:
     """
-    Whether what an instance of *cls* is made of has an order, and names.
+    Whether *cls* is a named tuple: its fields have an order.
     """
     return issubclass(cls, tuple) and hasattr(cls, "_fields")
 
 
-def name_of(kind: Any) -> str:
+def type_name(kind: Any) -> str:
     """
-    What a class or an alias is called, whatever it is made with.
+    The name of a class or an alias, without its arguments.
     """
     return str(getattr(kind, "__name__", "") or get_origin(kind).__name__)
 
 
-def filled(kind: Any, variables: Variables) -> Any:
+def substitute_variables(kind: Any, variables: Variables) -> Any:
     """
-    *kind* with what type variables in it stand for.
+    *kind* with the values of the type variables in it.
     """
     free = getattr(kind, "__parameters__", ())
     if not variables or not free or isinstance(kind, type):
@@ -61,16 +61,19 @@ def filled(kind: Any, variables: Variables) -> Any:
     return kind[tuple(variables.get(each, each) for each in free)]
 
 
-def variables_of(cls: Any, args: tuple[Any, ...]) -> Variables:
+def resolve_variables(cls: Any, args: tuple[Any, ...]) -> Variables:
     """
-    What the type variables of *cls*, made with *args*, and of its bases stand
-    for.
+    The values of the type variables of *cls*, subscripted with *args*, and of its
+    bases.
     """
     found = dict(zip(getattr(cls, "__parameters__", ()), args, strict=False))
     for base in vars(cls).get("__orig_bases__", cls.__bases__):
         origin = get_origin(base) or base
         if isinstance(origin, type) and origin not in (Generic, object):
-            inner = [found.get(each, filled(each, found)) for each in get_args(base)]
-            found = {**variables_of(origin, tuple(inner)), **found}
+            inner = [
+                found.get(each, substitute_variables(each, found))
+                for each in get_args(base)
+            ]
+            found = {**resolve_variables(origin, tuple(inner)), **found}
 
     return found

@@ -1,5 +1,5 @@
 """
-What docstrings say, in the styles of Google, NumPy and Sphinx, and our own.
+Docstrings in the styles of Google, NumPy, Sphinx and this library.
 """
 
 from __future__ import annotations
@@ -11,78 +11,78 @@ from typing import Any, NamedTuple
 
 import docstring_parser
 
-__all__ = ["Told", "of_class", "of_text"]
+__all__ = ["Docstring", "parse_class_docstring", "parse_docstring"]
 
 # A doctest up to the next empty line.
 _DOCTEST = re.compile(r"^>>> .*(?:\n.+)*", re.MULTILINE)
-# What dataclasses and named tuples say of themselves where nobody says more.
+# What dataclasses and named tuples generate where there is no docstring.
 _GENERATED = re.compile(r"\w+\(.*\)", re.DOTALL)
 
 
-class Told(NamedTuple):
+class Docstring(NamedTuple):
     """
-    What a docstring tells.
+    A parsed docstring.
 
     Attributes:
         summary: Its first sentence or sentences, on one line.
 
         description: All before the first section, without doctests.
 
-        fields: What parameters, or attributes, are, by name.
+        fields: Descriptions of parameters or attributes, by name.
     """
 
     summary: str = ""
     description: str = ""
-    fields: dict[str, str] = {}  # noqa: RUF012 - a default nobody changes
+    fields: dict[str, str] = {}  # noqa: RUF012 - never changed
 
 
-def of_text(docstring: str | None) -> Told:
+def parse_docstring(docstring: str | None) -> Docstring:
     """
-    What *docstring* tells.
+    *docstring* as its summary, description and fields.
     """
     text = _DOCTEST.sub("", cleandoc(docstring or "")).strip()
     if not text:
-        return Told()
+        return Docstring()
 
     try:
         parsed = docstring_parser.parse(text)
     except docstring_parser.ParseError:
-        return Told(_line(text.partition("\n\n")[0]), text)
+        return Docstring(_join_lines(text.partition("\n\n")[0]), text)
 
     fields = {
         name: each.description.strip()
         for each in parsed.params
-        for name in _names(each.arg_name)
+        for name in _split_names(each.arg_name)
         if each.description
     }
     description = (parsed.description or "").strip()
-    return Told(_line(description.partition("\n\n")[0]), description, fields)
+    return Docstring(_join_lines(description.partition("\n\n")[0]), description, fields)
 
 
-def _names(given: str) -> Iterator[str]:
+def _split_names(given: str) -> Iterator[str]:
     # NumPy documents several at once (`x, y`), and stars may be written.
     return (name.strip().lstrip("*") for name in given.split(","))
 
 
-def _line(text: str) -> str:
+def _join_lines(text: str) -> str:
     return " ".join(text.split())
 
 
-def of_class(cls: type[Any]) -> Told:
+def parse_class_docstring(cls: type[Any]) -> Docstring:
     """
-    What the docstring of *cls* tells, and of fields also those of its bases.
+    The docstring of *cls*, with the descriptions of its bases' fields.
     """
     fields: dict[str, str] = {}
-    told = Told()
+    docstring = Docstring()
     for each in reversed(cls.__mro__):
         own = vars(each).get("__doc__")
         if isinstance(own, str):
-            told = of_text(own)
-            fields.update(told.fields)
+            docstring = parse_docstring(own)
+            fields.update(docstring.fields)
 
     summary = ""
     own = vars(cls).get("__doc__")
     if isinstance(own, str) and not _GENERATED.fullmatch(own):
-        summary = told.summary
+        summary = docstring.summary
 
-    return Told(summary, "", fields)
+    return Docstring(summary, "", fields)

@@ -1,5 +1,5 @@
 """
-From functions to what a model is told of them.
+Describes functions to a model: their name, description and JSON Schema.
 """
 
 from __future__ import annotations
@@ -12,21 +12,21 @@ from types import FunctionType, MethodType, SimpleNamespace
 from typing import Any, NamedTuple, Unpack, get_args, get_origin
 
 from conversation_state.errors import InvalidToolError
-from conversation_state.tools._docstrings import Told, of_text
-from conversation_state.tools._types import Schema, Schemas, with_words
+from conversation_state.tools._docstrings import Docstring, parse_docstring
+from conversation_state.tools._types import Schema, SchemaWriter, annotate_schema
 
-__all__ = ["ToolTold", "told_of"]
+__all__ = ["FunctionDescription", "describe_function"]
 
 
 _PARAMETERS = "__type_params__"
 
 
-class ToolTold(NamedTuple):
+class FunctionDescription(NamedTuple):
     """
-    A function, as a model is told of it.
+    The description of a function for a model.
 
     Attributes:
-        name: What it is called by.
+        name: The tool's name.
 
         description: What it does.
 
@@ -38,19 +38,19 @@ class ToolTold(NamedTuple):
     schema: Schema
 
 
-def told_of(
+def describe_function(
     function: Callable[..., Any],
     name: str | None,
     description: str | None,
     without: Collection[str],
-) -> ToolTold:
+) -> FunctionDescription:
     """
-    What a model has to be told of *function*.
+    Describe *function* for a model.
     """
     if not callable(function) or isinstance(function, type):
         what = "a class" if isinstance(function, type) else f"{function!r:.60}"
         msg = (
-            f"expected a function, got {what}; give something that is called with the "
+            f"expected a function, got {what}; pass something that is called with the "
             "arguments and does the work"
         )
         raise InvalidToolError(msg)
@@ -64,27 +64,26 @@ def told_of(
     if name is None:
         name = str(own)
         if not name.isidentifier():
-            msg = f"{name} is no name to call a tool by; give one: name=..."
+            msg = f"{name} is no valid tool name; pass name=..."
             raise InvalidToolError(msg)
 
-    docstring = inspect.getdoc(bare)
+    text = inspect.getdoc(bare)
     if not hasattr(bare, "__name__"):
         calls = [vars(each).get("__call__") for each in kind.__mro__]
-        docstring = next(
-            (each.__doc__ for each in calls if each and each.__doc__), docstring
-        )
+        text = next((each.__doc__ for each in calls if each and each.__doc__), text)
 
-    told = of_text(docstring)
-    schema = _Signature(function, f"{own}()").schema(told, without)
+    docstring = parse_docstring(text)
+    schema = _Signature(function, f"{own}()").schema(docstring, without)
     if description is None:
-        description = told.description
+        description = docstring.description
 
-    return ToolTold(name, description, schema)
+    return FunctionDescription(name, description, schema)
 
 
-def _innermost(function: Any) -> Any:
+def _unwrap_callable(function: Any) -> Any:
     """
-    What was wrapped, bound and made callable: where names and hints are.
+    The function inside of wrappers, bindings and callable objects: the one that
+    has the names and hints.
     """
     while not isinstance(function, FunctionType):
         if isinstance(function, partial):
@@ -105,17 +104,17 @@ def _innermost(function: Any) -> Any:
 
 class _Signature:
     """
-    What a function takes.
+    The parameters of a function.
     """
 
     def __init__(self, function: Any, shown: str) -> None:
         self._shown = shown
-        self._schemas = Schemas(shown)
+        self._writer = SchemaWriter(shown)
         try:
             parameters = dict(inspect.signature(function).parameters)
-            self._inner = _innermost(function)
+            self._inner = _unwrap_callable(function)
         except (ValueError, TypeError, NameError) as error:
-            msg = f"can't describe {shown}: nobody knows what it takes ({error})"
+            msg = f"can't describe {shown}: its signature is unknown ({error})"
             raise InvalidToolError(msg) from None
 
         while isinstance(function, partial):
@@ -126,33 +125,34 @@ class _Signature:
 
         self._parameters = parameters
 
-    def schema(self, told: Told, without: Collection[str]) -> Schema:
+    def schema(self, docstring: Docstring, without: Collection[str]) -> Schema:
         """
-        All of it, but for *without*, as JSON Schema.
+        All parameters but those in *without*, as JSON Schema.
         """
         schema: Schema = {"type": "object", "additionalProperties": False}
         properties: dict[str, Schema] = {}
         required: list[str] = []
-        for name, parameter in self._kept(without).items():
-            kind = self._hint(parameter)
+        for name, parameter in self._select_parameters(without).items():
+            kind = self._resolve_hint(parameter)
             if parameter.kind is Parameter.VAR_KEYWORD:
                 if get_origin(kind) is Unpack:
-                    fields = self._schemas.written(get_args(kind)[0], name)
+                    fields = self._writer.resolve(get_args(kind)[0], name)
                     properties |= fields["properties"]
                     required += fields.get("required", ())
                 else:
-                    others = with_words(
-                        self._schemas.of(kind, name),
-                        told.fields.get(name, ""),
+                    others = annotate_schema(
+                        self._writer.write(kind, name),
+                        docstring.fields.get(name, ""),
                         Parameter.empty,
                     )
                     schema["additionalProperties"] = others or True
 
                 continue
 
-            found = self._schemas.of(kind, name)
-            said = told.fields.get(name, "")
-            properties[name] = with_words(found, said, parameter.default)
+            found = self._writer.write(kind, name)
+            properties[name] = annotate_schema(
+                found, docstring.fields.get(name, ""), parameter.default
+            )
             if parameter.default is Parameter.empty:
                 required.append(name)
 
@@ -160,12 +160,12 @@ class _Signature:
         if required:
             schema["required"] = sorted(required)
 
-        if self._schemas.definitions:
-            schema["$defs"] = self._schemas.definitions
+        if self._writer.definitions:
+            schema["$defs"] = self._writer.definitions
 
         return schema
 
-    def _kept(self, without: Any) -> dict[str, Parameter]:
+    def _select_parameters(self, without: Any) -> dict[str, Parameter]:
         parameters = self._parameters
         if isinstance(without, str) or not isinstance(without, Iterable):
             like = without if isinstance(without, str) else "ctx"
@@ -196,7 +196,7 @@ class _Signature:
                     f"arguments by name; take a list, {name}: list[...]"
                 )
             elif name == "self" and each.annotation is Parameter.empty:
-                why = "it is not bound; give the method of an instance"
+                why = "it is not bound; pass the method of an instance"
 
             if why:
                 msg = (
@@ -207,12 +207,11 @@ class _Signature:
 
         return kept
 
-    def _hint(self, parameter: Parameter) -> Any:
+    def _resolve_hint(self, parameter: Parameter) -> Any:
         """
-        The annotation of *parameter*, whose names are those of the module in
-        which the function was written.
+        The annotation of *parameter*, resolved in the module of the function.
 
-        One at a time: others may not be known while a program runs.
+        One at a time: names in other annotations may not exist at run time.
         """
         thing = SimpleNamespace(__annotations__={parameter.name: parameter.annotation})
         if parameter.annotation is Parameter.empty:
@@ -221,7 +220,7 @@ class _Signature:
         # Type parameters by name: before 3.12.4 only those of functions are found.
         names = getattr(self._inner, "__globals__", {})
         own = {each.__name__: each for each in getattr(self._inner, _PARAMETERS, ())}
-        hints = self._schemas.hints(
+        hints = self._writer.hints(
             thing, parameter.name, globalns=names, localns={**names, **own}
         )
         return hints[parameter.name]

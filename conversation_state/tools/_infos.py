@@ -1,5 +1,5 @@
 """
-What a model is told of a tool: its name, what it is for, and what it takes.
+The description of a tool for a model: its name, purpose and parameters.
 """
 
 from __future__ import annotations
@@ -14,16 +14,19 @@ from conversation_state._persistent import (
     EMPTY_MAP,
     PMap,
     check_text,
+    final,
     freeze,
     freeze_map,
     freeze_notes,
     given_map,
     pmap,
 )
+from conversation_state._wording import shorten_repr
 from conversation_state.errors import InvalidToolError, MissingExtraError
+from conversation_state.tools._schemas import KEYWORDS, find_contradiction
 
 __all__ = [
-    "MOST_LEVELS",
+    "MAX_PARAMETER_LEVELS",
     "Parameter",
     "ToolChoice",
     "ToolInfo",
@@ -31,36 +34,31 @@ __all__ = [
     "parameters_schema",
 ]
 
-# The classes of the values that each type has; arrays and objects are no values
-# to choose among.
-_VALUES: dict[str, tuple[type, ...]] = {
+# The Python classes of each type's values. An enum can't list arrays or objects.
+_VALUE_TYPES: dict[str, tuple[type, ...]] = {
     "boolean": (bool,),
     "integer": (int,),
     "null": (type(None),),
     "number": (int, float),
     "string": (str,),
 }
-_TYPES = tuple(sorted([*_VALUES, "array", "object"]))
+_TYPES = tuple(sorted([*_VALUE_TYPES, "array", "object"]))
 
-# A parameter in a parameter is two levels of JSON, and frozen JSON has at most
-# a hundred: a schema can be given as one.
-MOST_LEVELS = 45
-
-_SHOWN = 60
-
+# A nested parameter is two levels of JSON, and frozen JSON has at most a hundred,
+# so that every parameter can be written as a schema.
+MAX_PARAMETER_LEVELS = 45
 
 if TYPE_CHECKING:
 
     def _given_values(value: Sequence[Any]) -> tuple[Any, ...]:
         """
-        Tells type checkers that any sequence may be given for what becomes a
-        tuple.
+        Tells type checkers that the argument may be any sequence.
         """
         ...
 
     def _given_parameters(value: Mapping[str, Any] | None) -> PMap[str, Any] | None:
         """
-        The same for mappings, which may be left out.
+        The same for any mapping or None.
         """
         ...
 
@@ -68,24 +66,19 @@ else:
     _given_values = _given_parameters = None
 
 
-def _short(value: object) -> str:
-    shown = repr(value)
-    return shown if len(shown) <= _SHOWN else f"{shown[: _SHOWN - 3]}..."
-
-
 class ToolChoice(StrEnum):
     """
     Whether a model may, must or must not call a tool.
 
     Attributes:
-        FORBIDDEN: It answers in words.
+        FORBIDDEN: It answers with text.
 
         ALLOWED: It chooses.
 
         FORCED: It calls at least one.
 
     Source:
-        OpenAI says none, auto and required; Anthropic none, auto and any.
+        OpenAI names them none, auto and required; Anthropic none, auto and any.
 
     >>> ToolChoice("forced")
     <ToolChoice.FORCED: 'forced'>
@@ -96,29 +89,30 @@ class ToolChoice(StrEnum):
     FORCED = "forced"
 
 
+@final
 @attrs.frozen
 class Parameter:
     """
-    One thing a tool takes, or one that is in another.
+    One parameter of a tool, or one nested in another.
 
     Attributes:
-        type: JSON's word for it: ``array``, ``boolean``, ``integer``, ``null``,
+        type: Its JSON type: ``array``, ``boolean``, ``integer``, ``null``,
             ``number``, ``object`` or ``string``.
 
         description: What it means, for the model to read.
 
-        required: Whether every call must have it. What is in an array is there
-            or not, so *items* never are.
+        required: Whether every call must have it. Never true of *items*: an array
+            may be empty.
 
         enum: The values it may have, in this order; empty: any of its type.
 
-        items: What an array holds; None: anything.
+        items: The items of an array; None: anything.
 
-        properties: What an object holds, by name; none: anything.
+        properties: The properties of an object, by name; none: anything.
 
     Raises:
         InvalidToolError:
-            If the type is none of these; if *items* are of something else than
+            If the type is unknown; if *items* are of something else than
             an array, *properties* of something else than an object, or *enum*
             has a value twice or one of another type; if parameters are nested
             more than 45 levels deep.
@@ -139,61 +133,62 @@ class Parameter:
 
     def __attrs_post_init__(self) -> None:
         if not isinstance(self.type, str) or self.type not in _TYPES:
-            msg = (
-                f"Parameter.type is {_short(self.type)}; expected one of "
-                f"{', '.join(_TYPES)}"
+            problem = (
+                f"is {shorten_repr(self.type)}; expected one of {', '.join(_TYPES)}"
             )
-            raise InvalidToolError(msg)
+            raise InvalidToolError(problem, "Parameter", "type")
 
-        self._set("type", str.__str__(self.type))
-        self._set("description", _text(self.description, "Parameter.description"))
+        self._set_attribute("type", str.__str__(self.type))
+        self._set_attribute(
+            "description", _check_text(self.description, "Parameter.description")
+        )
         if self.required.__class__ is not bool:
-            msg = f"Parameter.required is {_short(self.required)}; expected a bool"
-            raise InvalidToolError(msg)
+            problem = f"is {shorten_repr(self.required)}; expected a bool"
+            raise InvalidToolError(problem, "Parameter", "required")
 
-        self._set("enum", self._checked_enum())
+        self._set_attribute("enum", self._freeze_enum())
         self._check_items()
-        self._set("properties", self._checked_properties())
+        self._set_attribute("properties", self._freeze_properties())
         inside = [*self.properties.values(), *([self.items] if self.items else [])]
         levels = 1 + max([each._levels for each in inside], default=0)
-        if levels > MOST_LEVELS:
-            msg = f"Parameter is nested more than {MOST_LEVELS} levels deep"
+        if levels > MAX_PARAMETER_LEVELS:
+            msg = f"Parameter is nested more than {MAX_PARAMETER_LEVELS} levels deep"
             raise InvalidToolError(msg)
 
-        self._set("_levels", levels)
+        self._set_attribute("_levels", levels)
 
-    def _set(self, name: str, value: object) -> None:
+    def _set_attribute(self, name: str, value: object) -> None:
         object.__setattr__(self, name, value)
 
-    def _checked_enum(self) -> tuple[Any, ...]:
+    def _freeze_enum(self) -> tuple[Any, ...]:
         given: Any = self.enum
         if isinstance(given, (str, bytes, Mapping)) or not isinstance(given, Sequence):
-            msg = f"Parameter.enum is {_short(given)}; expected a sequence of values"
-            raise InvalidToolError(msg)
+            problem = f"is {shorten_repr(given)}; expected a sequence of values"
+            raise InvalidToolError(problem, "Parameter", "enum")
 
         if not given:
             return ()
 
-        if self.type not in _VALUES:
-            msg = (
-                f"Parameter.enum has values for an {self.type}; put those that what "
-                "is in it may have into the enum of its items or properties"
+        if self.type not in _VALUE_TYPES:
+            problem = (
+                f"has values for an {self.type}; an enum belongs to "
+                "its items or properties"
             )
-            raise InvalidToolError(msg)
+            raise InvalidToolError(problem, "Parameter", "enum")
 
         values: list[Any] = []
         for each in given:
             value = freeze(each, "Parameter.enum has a value that", InvalidToolError)
-            if value.__class__ not in _VALUES[self.type]:
-                msg = f"Parameter.enum has {_short(each)}, which is no {self.type}"
-                raise InvalidToolError(msg)
+            if value.__class__ not in _VALUE_TYPES[self.type]:
+                problem = f"has {shorten_repr(each)}; expected {self.type}"
+                raise InvalidToolError(problem, "Parameter", "enum")
 
             values.append(value)
 
         if len({*values}) != len(values):
             twice = next(each for each in values if values.count(each) > 1)
-            msg = f"Parameter.enum has {_short(twice)} more than once"
-            raise InvalidToolError(msg)
+            problem = f"has {shorten_repr(twice)} more than once"
+            raise InvalidToolError(problem, "Parameter", "enum")
 
         return tuple(values)
 
@@ -203,64 +198,65 @@ class Parameter:
             return
 
         if self.type != "array":
-            msg = (
-                f"Parameter.items are given for {self._shown_type}; only an array has "
-                "items"
+            problem = (
+                f"are given for {self._type_with_article}; only an array has items"
             )
         elif not isinstance(items, Parameter):
-            msg = f"Parameter.items is {_short(items)}; expected a Parameter or None"
+            problem = f"is {shorten_repr(items)}; expected a Parameter or None"
         elif items.required:
-            msg = (
-                "Parameter.items are required; an array holds any number of items, so "
+            problem = (
+                "are required; an array holds any number of items, so "
                 "only the array itself can be"
             )
         else:
             return
 
-        raise InvalidToolError(msg)
+        raise InvalidToolError(problem, "Parameter", "items")
 
-    def _checked_properties(self) -> PMap[str, Parameter]:
+    def _freeze_properties(self) -> PMap[str, Parameter]:
         properties = self.properties
         if properties is EMPTY_MAP:
             return properties
 
-        frozen = _by_name(properties, "Parameter.properties")
+        frozen = _freeze_parameters(properties, "Parameter", "properties")
         if frozen and self.type != "object":
-            msg = (
-                f"Parameter.properties are given for {self._shown_type}; only an "
-                "object has properties"
+            problem = (
+                f"are given for {self._type_with_article}; only "
+                "an object has properties"
             )
-            raise InvalidToolError(msg)
+            raise InvalidToolError(problem, "Parameter", "properties")
 
         return frozen
 
     @property
-    def _shown_type(self) -> str:
+    def _type_with_article(self) -> str:
         article = "an" if self.type[0] in "aeio" else "a"
         return f"{article} {self.type}"
 
 
-def _text(value: object, what: str) -> str:
+def _check_text(value: object, what: str) -> str:
     return check_text(value, what, InvalidToolError)
 
 
-def _by_name(given: Any, what: str) -> PMap[str, Parameter]:
+def _freeze_parameters(given: Any, owner: str, field: str) -> PMap[str, Parameter]:
     """
     *given* frozen, if it is a mapping of names to parameters.
     """
+    where = f"{owner}.{field}" if owner else field
     if not isinstance(given, Mapping):
-        msg = f"{what} is {_short(given)}; expected a mapping of names to Parameter"
-        raise InvalidToolError(msg)
+        problem = f"is {shorten_repr(given)}; expected a mapping of names to Parameter"
+        raise InvalidToolError(problem, owner, field)
 
     frozen: dict[str, Parameter] = {}
     for name, parameter in given.items():
-        if not _text(name, f"{what} has a name that"):
-            msg = f"{what} has a parameter without a name; name it as a call should"
-            raise InvalidToolError(msg)
+        if not _check_text(name, f"{where} has a name that"):
+            problem = "has a parameter with an empty name; name it as a call should"
+            raise InvalidToolError(problem, owner, field)
 
         if not isinstance(parameter, Parameter):
-            msg = f"{what} has {_short(parameter)} for {name!r}; expected a Parameter"
-            raise InvalidToolError(msg)
+            shown = shorten_repr(parameter)
+            problem = f"has {shown} for {name!r}; expected a Parameter"
+            raise InvalidToolError(problem, owner, field)
 
         frozen[str.__str__(name)] = parameter
 
@@ -283,11 +279,11 @@ def parameters_schema(parameters: Mapping[str, Parameter]) -> PMap[str, Any]:
     >>> schema["required"], dict(schema["properties"]["city"])
     (('city',), {'type': 'string'})
     """
-    return pmap(_object_schema(_by_name(parameters, "parameters")))
+    return pmap(_object_schema(_freeze_parameters(parameters, "", "parameters")))
 
 
 def _object_schema(parameters: PMap[str, Parameter]) -> dict[str, Any]:
-    properties = {name: _schema(each) for name, each in parameters.items()}
+    properties = {name: _parameter_schema(each) for name, each in parameters.items()}
     schema: dict[str, Any] = {"type": "object", "properties": pmap(properties)}
     required = sorted(name for name, each in parameters.items() if each.required)
     if required:
@@ -296,7 +292,7 @@ def _object_schema(parameters: PMap[str, Parameter]) -> dict[str, Any]:
     return schema
 
 
-def _schema(parameter: Parameter) -> PMap[str, Any]:
+def _parameter_schema(parameter: Parameter) -> PMap[str, Any]:
     schema: dict[str, Any] = {"type": parameter.type}
     if parameter.properties:
         schema = _object_schema(parameter.properties)
@@ -308,35 +304,36 @@ def _schema(parameter: Parameter) -> PMap[str, Any]:
         schema["enum"] = parameter.enum
 
     if parameter.items is not None:
-        schema["items"] = _schema(parameter.items)
+        schema["items"] = _parameter_schema(parameter.items)
 
     return pmap(schema)
 
 
 def is_schema(parameters: Mapping[str, Any]) -> bool:
     """
-    Whether the parameters of a tool are a JSON Schema; else they are each a
-    `Parameter`, and so is one that is called ``type``.
+    Whether the parameters of a tool are a JSON Schema; else each is a `Parameter`,
+    whatever its name.
     """
-    kind = parameters.get("type")
-    return isinstance(kind, str) and kind == "object"
+    # An empty mapping is no schema.
+    return not all(isinstance(each, Parameter) for each in parameters.values())
 
 
+@final
 @attrs.frozen
 class ToolInfo:
     """
-    A tool, as a model is told of it.
+    The description of a tool for a model.
 
     Attributes:
-        name: What calls name it by. Any text here; providers take letters,
+        name: The name that calls use. Any text here; providers accept letters,
             digits, ``_`` and ``-``, at most 64 of them.
 
         description: What it does and when to call it, for the model to read.
 
-        parameters: What it takes: a mapping of names to `Parameter`, or a JSON
-            Schema of type ``object``, kept as given. None: it takes nothing;
-            an empty mapping says the same with an empty object, and some
-            providers tell the two apart.
+        parameters: A mapping of names to `Parameter`, or a JSON Schema of an
+            object, kept as given. None: it takes no arguments; an empty mapping
+            says the same with an empty object, and some providers distinguish
+            the two.
 
         metadata: JSON values, frozen deeply.
 
@@ -346,8 +343,9 @@ class ToolInfo:
     Raises:
         InvalidToolError:
             If there is no name; if *parameters* are something else, or some are
-            a `Parameter` and some are not; if text holds half of a surrogate
-            pair. What is in a JSON Schema is not looked at further.
+            a `Parameter` and some are not; if no object can match a JSON Schema,
+            one of type ``string`` for example; if text holds half of a surrogate
+            pair.
 
     >>> tool = ToolInfo("trains", "Finds trains.", {"to": Parameter("string")})
     >>> tool.schema["properties"]["to"]["type"]
@@ -368,15 +366,15 @@ class ToolInfo:
 
     def __attrs_post_init__(self) -> None:
         for field in ("name", "description"):
-            text = _text(getattr(self, field), f"ToolInfo.{field}")
+            text = _check_text(getattr(self, field), f"ToolInfo.{field}")
             object.__setattr__(self, field, text)
 
         if not self.name:
-            msg = "ToolInfo.name is empty; a model calls a tool by its name"
-            raise InvalidToolError(msg)
+            problem = "is empty; a model calls a tool by its name"
+            raise InvalidToolError(problem, "ToolInfo", "name")
 
         if self.parameters is not None:
-            parameters = _checked_parameters(self.parameters)
+            parameters = _freeze_tool_parameters(self.parameters)
             object.__setattr__(self, "parameters", parameters)
 
         if self.metadata is not EMPTY_MAP or self.unknown is not EMPTY_MAP:
@@ -386,8 +384,8 @@ class ToolInfo:
     @property
     def schema(self) -> PMap[str, Any] | None:
         """
-        What it takes as a JSON Schema, whichever way it was given; None if it
-        takes nothing.
+        Its parameters as a JSON Schema, in whichever form they were given; None
+        if it takes no arguments.
         """
         given = self.parameters
         if given is None or is_schema(given):
@@ -405,16 +403,16 @@ class ToolInfo:
         without: Collection[str] = (),
     ) -> ToolInfo:
         """
-        What a model has to be told to call *function*, from its signature, its
-        type hints and its docstring.
+        The description of *function*, from its signature, its type hints and
+        its docstring.
 
         A call gives arguments by name. A parameter with a default may be left
         out, one without a hint is any JSON value, ``**kwargs`` take arguments
-        of any other name, and without them there are no others. Values are as
-        JSON has them: who calls *function* makes enums, dates and instances of
-        the arguments.
+        of any other name, and without them there are no others. Values are
+        plain JSON: whatever calls *function* converts them to enums, dates and
+        instances.
 
-        Known are text, numbers, truth and None; lists, sets, tuples and maps;
+        Supported are text, numbers, booleans and None; lists, sets, tuples and maps;
         ``Literal``, enums and unions; dates, UUIDs, decimals and paths, as
         texts; dataclasses, attrs classes, ``TypedDict``, ``NamedTuple`` and
         ``msgspec.Struct``, recursive or not; ``Any``, for any JSON value.
@@ -428,18 +426,18 @@ class ToolInfo:
             function: A function, async or not, a bound method, a partial, or an
                 instance that can be called.
 
-            name: What the model calls it by; the function's own by default.
+            name: The name that calls use; the function's own by default.
 
-            description: What the model is told it does; by default its
-                docstring down to the first section or doctest.
+            description: What it does; by default its docstring down to the first
+                section or doctest.
 
-            without: Parameters the model must not know of, because somebody
-                else gives them: a context, a connection.
+            without: Parameters to leave out, because the program fills them in:
+                a context, a connection.
 
         Raises:
             InvalidToolError:
-                If a model could not call it: a parameter has no name to call it
-                by, or is of a type JSON has no word for.
+                If a model could not call it: a parameter can't be passed by
+                name, or is of a type that JSON can't represent.
 
             MissingExtraError:
                 If the extra ``tools`` is not installed.
@@ -462,37 +460,43 @@ class ToolInfo:
         except ImportError as error:
             raise MissingExtraError("ToolInfo.from_function", "tools") from error
 
-        told = _functions.told_of(function, name, description, without)
-        return cls(told.name, told.description, told.schema)
+        described = _functions.describe_function(function, name, description, without)
+        return cls(described.name, described.description, described.schema)
 
 
-def _checked_parameters(given: Any) -> PMap[str, Any]:
-    what = "ToolInfo.parameters"
+def _freeze_tool_parameters(given: Any) -> PMap[str, Any]:
+    owner, field = "ToolInfo", "parameters"
     if not isinstance(given, Mapping):
-        msg = (
-            f"{what} is {_short(given)}; expected a mapping of names to Parameter, a "
-            "JSON Schema, or None for a tool that takes nothing"
+        problem = (
+            f"is {shorten_repr(given)}; expected a mapping of names to Parameter, a "
+            "JSON Schema, or None for a tool without parameters"
         )
-        raise InvalidToolError(msg)
+        raise InvalidToolError(problem, owner, field)
 
     others = [name for name, each in given.items() if not isinstance(each, Parameter)]
     if not others:
-        return _by_name(given, what)
+        return _freeze_parameters(given, owner, field)
 
     if len(others) < len(given):
-        msg = (
-            f"{what} has a Parameter for some names and something else for "
-            f"{_short(others[0])}; give each a Parameter, or one JSON Schema for all"
+        problem = (
+            "has a Parameter for some names and something else for "
+            f"{shorten_repr(others[0])}; give each a Parameter, or one JSON Schema for "
+            "all"
         )
-        raise InvalidToolError(msg)
+        raise InvalidToolError(problem, owner, field)
 
-    if not is_schema(given):
-        says = f'"type": {_short(given["type"])}' if "type" in given else 'no "type"'
-        msg = (
-            f"{what} has {says}; a tool takes an object, so a JSON Schema says "
-            '{"type": "object", "properties": {...}}, and anything else is a mapping '
-            "of names to Parameter"
+    if KEYWORDS.isdisjoint(given):
+        frozen, contradiction = EMPTY_MAP, 'has no "type"'
+    else:
+        frozen = freeze_map(given, f"{owner}.{field}", InvalidToolError)
+        contradiction = find_contradiction(frozen)
+
+    if contradiction:
+        problem = (
+            f"{contradiction}; a tool takes an object, so a JSON Schema describes one, "
+            '{"type": "object", "properties": {...}} for example, and anything else is '
+            "a mapping of names to Parameter"
         )
-        raise InvalidToolError(msg)
+        raise InvalidToolError(problem, owner, field)
 
-    return freeze_map(given, what, InvalidToolError)
+    return frozen
