@@ -1,16 +1,16 @@
 """
-Diffing: what two states have in common, and what each has alone.
+The difference between two states: what both have, and what only one has.
 
-Entries are told apart by their identity, never by their text: a `Diff` says
-where two pasts part, what each side has since, and which of it says the same
-all the same.
+Entries are compared by their identity, never by their text: a `Diff` has the
+point where two pasts diverge, what each side has since then, and which of
+that has the same content all the same.
 
-What lives here: the comparison, and its rendering as text, Markdown and HTML.
+What lives here: the comparison, and the difference as text, Markdown and HTML.
 What does not: bringing two states together (`aggregator`), the order of states
 in time (`timeline`), and showing a single conversation (`rendering`).
 """
 
 from conversation_state.diffing._diff import Diff, diff
-from conversation_state.diffing._parting import Pair, Parting
+from conversation_state.diffing._divergence import Divergence, Pair
 
-__all__ = ["Diff", "Pair", "Parting", "diff"]
+__all__ = ["Diff", "Divergence", "Pair", "diff"]

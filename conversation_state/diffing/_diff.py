@@ -8,64 +8,63 @@ from itertools import islice
 
 import attrs
 
+from conversation_state._wording import format_count
 from conversation_state.aggregator import Aggregator, Checkpoint, Entry, LedgerEntry
-from conversation_state.diffing._html import as_html
-from conversation_state.diffing._markdown import as_markdown
-from conversation_state.diffing._parting import Pair, Parting
-from conversation_state.diffing._saying import same_pairs
-from conversation_state.diffing._text import as_text
+from conversation_state.diffing._divergence import Divergence, Pair
+from conversation_state.diffing._equivalence import pair_equivalent
+from conversation_state.diffing._html import format_html
+from conversation_state.diffing._text import format_markdown, format_text
 from conversation_state.usage import Usage
 
 __all__ = ["Diff", "diff"]
 
-# As many as a unified diff shows before the first change.
+# How many common entries are shown, as before the first change of a unified diff.
 _CONTEXT = 3
 
 
 @attrs.frozen(repr=False)
 class Diff:
     """
-    What two states, *a* and *b*, have in common, and what each has alone.
+    What two states, *a* and *b*, have in common, and what only one of them has.
 
-    A value that knows neither state: small, picklable, equal by content. False
-    if entries and ledgers are the same; then the states may still differ in
-    their id or fork point, as a fork that has said nothing yet does from its
-    parent.
+    A value without a reference to either state: small, picklable, equal by
+    content. False if entries and ledgers are the same; the states may still
+    differ in their id or fork point, as a new fork does from its parent.
 
     ``str()`` is for a terminal, `markdown` for a page, `html` for a notebook,
-    where it is shown by itself.
+    which shows it without being asked.
 
     Made by `diff`.
 
     Attributes:
-        entries: Where what was said parts, and what each side has since.
+        entries: Where the messages diverge, and what each side has since then.
 
-        ledger: The same for what was spent.
+        ledger: The same for the ledgers.
 
-        context: The last entries that both have before that, at most three.
+        context: The last entries before that, which both have; at most three.
 
-        identical: Whether the states are equal: the same in everything, id and
-            fork point included.
+        identical: Whether the states are equal in everything, id and fork point
+            included.
 
         related: Whether they have any past in common, as
-            `Aggregator.is_related_to` says.
+            `Aggregator.is_related_to` decides.
 
-        same: Of what only one side has, pairs that say the same: a retry that
-            gave the same answer, a prompt that was typed twice. The same role
-            and name say the same text and other parts and make the same calls;
-            ids, times, metadata and thoughts may differ. In *a*'s order, and
-            each in one pair at most.
+        same: Of the entries that only one side has, pairs with the same
+            content: a retry that gave the same answer, a prompt that was typed
+            twice. Role, name, text, other parts and calls are the same; ids,
+            times, metadata and reasoning may differ. In *a*'s order, each entry
+            in one pair at most.
     """
 
-    entries: Parting[Entry]
-    ledger: Parting[LedgerEntry]
+    entries: Divergence[Entry]
+    ledger: Divergence[LedgerEntry]
     context: tuple[Entry, ...]
     identical: bool
     related: bool
     same: tuple[Pair[Entry], ...] = attrs.field(init=False, eq=False)
 
     def __attrs_post_init__(self) -> None:
-        pairs = same_pairs(self.entries.only_a, self.entries.only_b)
+        pairs = pair_equivalent(self.entries.only_a, self.entries.only_b)
         object.__setattr__(self, "same", pairs)
 
     @property
@@ -92,7 +91,7 @@ class Diff:
     @property
     def both(self) -> tuple[Pair[Entry], ...]:
         """
-        The entries that both have after they parted, in *a*'s order: what a
+        The entries that both have after they diverged, in *a*'s order: what a
         join brought.
         """
         return self.entries.both
@@ -100,114 +99,95 @@ class Diff:
     @property
     def changed(self) -> tuple[Pair[Entry], ...]:
         """
-        Those of them whose message is another in *b*: one was erased, say.
+        Those of *both* whose messages differ: one was erased, for example.
         """
         return self.entries.changed
 
     @property
     def reordered(self) -> bool:
         """
-        Whether *b* has what both have in another order.
+        Whether the entries in *both* have another order in *b*.
         """
         return self.entries.reordered
 
     @property
-    def ledger_a(self) -> tuple[LedgerEntry, ...]:
-        """
-        The ledger entries that only *a* has.
-        """
-        return self.ledger.only_a
-
-    @property
-    def ledger_b(self) -> tuple[LedgerEntry, ...]:
-        """
-        The ledger entries that only *b* has: what ``a.join(b)`` adds.
-        """
-        return self.ledger.only_b
-
-    @property
-    def ledger_changed(self) -> tuple[Pair[LedgerEntry], ...]:
-        """
-        What was paid under one key with different usages, or for different
-        models. In a join the receiver's stands, so it is in neither usage.
-        """
-        return self.ledger.changed
-
-    @property
     def usage_a(self) -> Usage:
         """
-        What only *a* spent. O(ledger entries).
+        The usage that only *a* recorded. O(ledger entries).
         """
-        return sum([entry.usage for entry in self.ledger_a], Usage())
+        return sum([entry.usage for entry in self.ledger.only_a], Usage())
 
     @property
     def usage_b(self) -> Usage:
         """
-        What only *b* spent: what ``a.join(b)`` adds to the bill.
+        The usage that only *b* recorded: what ``a.join(b)`` adds to the ledger.
         """
-        return sum([entry.usage for entry in self.ledger_b], Usage())
+        return sum([entry.usage for entry in self.ledger.only_b], Usage())
 
     def reversed(self) -> Diff:
         """
-        The same seen from the other side: ``diff(b, a)``.
+        The same from the other side: ``diff(b, a)``.
         """
         return Diff(
-            self.entries.reversed(),
-            self.ledger.reversed(),
-            self.context,
-            self.identical,
-            self.related,
+            entries=self.entries.reversed(),
+            ledger=self.ledger.reversed(),
+            context=self.context,
+            identical=self.identical,
+            related=self.related,
         )
 
     def text(self, *, names: tuple[str, str] = ("a", "b"), limit: int = 40) -> str:
         """
-        The difference for a terminal, in the manner of a unified diff.
+        The difference for a terminal, like a unified diff.
 
-        Lines begin with a sign: ``-`` only *a*, ``+`` only *b*, ``=`` both say
-        the same (shown as *a* has it), a space: both have the entry, ``!``
-        they have different messages under its identity (*a*'s first). Every
-        part of a message has one line, shortened around the first difference
-        to what stands beside it. Nobody can speak for somebody else in it.
+        Lines begin with a sign: ``-`` only *a* has the entry, ``+`` only *b*,
+        ``=`` both have the same content in entries of their own (shown as in
+        *a*), a space: both have the entry, ``!``: both have the entry, with
+        different messages (first *a*'s). Each part of a message has one line,
+        shortened around its first difference from the other side. Content can't
+        imitate a sign or a heading.
 
         Args:
-            names: What the sides are called.
+            names: Names of the two sides.
 
-            limit: The most messages that are shown of each side; how many more
-                there are is said.
+            limit: The most messages that are shown of each side; the number of
+                the others is given.
 
         Raises:
             TypeError:
-                If *names* is something else than two texts.
+                If *names* is anything but two texts.
 
             ValueError:
                 If *limit* is no positive number.
         """
-        return as_text(self, *_asked(names, limit))
+        return format_text(self, *_check_options(names, limit))
 
     def markdown(self, *, names: tuple[str, str] = ("a", "b"), limit: int = 40) -> str:
         """
-        The difference as Markdown: a heading for each message, what is said
-        quoted, arguments and results as code; of long texts the beginning.
+        The difference as Markdown: a heading for each message, text quoted,
+        arguments and results as code; of long texts the beginning, or what is
+        around the first difference.
 
-        As in `render_transcript`, what is said can do nothing outside of its
-        quote. What is said on both sides is there once, as *a* has it.
+        As in `render_transcript`, content can't break out of its quote. What
+        both sides have is shown once, as in *a*.
 
         Args and errors are those of `text`.
         """
-        return as_markdown(self, *_asked(names, limit))
+        return format_markdown(self, *_check_options(names, limit))
 
     def html(self, *, names: tuple[str, str] = ("a", "b"), limit: int = 100) -> str:
         """
         The difference as a fragment of HTML: *a* on the left, *b* on the right.
 
-        Needs nothing else: styles are inline, readable on light and on dark,
-        and there are no scripts, links or images. Whatever was said is text.
-        What was said in common is folded, and so are long texts; where two
-        messages beside each other differ a little, the words are marked.
+        Self-contained: inline styles, readable on light and on dark; no
+        scripts, links or images. All content is escaped. What both have in
+        common is folded, and so are long texts, of which at most 10,000
+        characters are included, around the first difference; where two
+        neighbouring messages differ a little, the words are marked.
 
         Args and errors are those of `text`.
         """
-        return as_html(self, *_asked(names, limit))
+        return format_html(self, *_check_options(names, limit))
 
     def __bool__(self) -> bool:
         return bool(self.entries) or bool(self.ledger)
@@ -216,18 +196,18 @@ class Diff:
         return self.text()
 
     def _repr_html_(self) -> str:
-        # And no `_repr_markdown_`: notebooks take "$" in Markdown for the start
-        # of a formula, whoever wrote it, and HTML can tell them not to.
+        # There is no `_repr_markdown_`: in Markdown notebooks take any "$" for
+        # the start of a formula, and HTML has a class against that.
         return self.html()
 
     def __repr__(self) -> str:
         return (
-            f"<Diff: {self.common:,} messages in common, {len(self.only_a):,} only "
-            f"in a, {len(self.only_b):,} only in b>"
+            f"<Diff: {format_count(self.common, 'message')} in common, "
+            f"{len(self.only_a):,} only in a, {len(self.only_b):,} only in b>"
         )
 
 
-def _asked(names: tuple[str, str], limit: int) -> tuple[str, str, int]:
+def _check_options(names: tuple[str, str], limit: int) -> tuple[str, str, int]:
     match names:
         case (str(a), str(b)):
             pass
@@ -244,18 +224,18 @@ def _asked(names: tuple[str, str], limit: int) -> tuple[str, str, int]:
 
 def diff(a: Aggregator, b: Aggregator) -> Diff:
     """
-    What *a* and *b* have in common, and what each has alone.
+    What *a* and *b* have in common, and what only one of them has.
 
-    Costs what both have since they parted, however much they remember; O(n)
-    where one of them was decoded or unpickled, for they share no structure.
+    Costs what both have since they diverged, however long they are; O(n) where
+    one of them was decoded or unpickled, because it shares no structure.
 
     Raises:
         TypeError:
             If one of them is no `Aggregator`.
 
-    >>> talk = Aggregator.new().add_user_prompt("When does it leave?")
-    >>> draft = talk.fork().add_assistant_message("At 12:30.")
-    >>> retry = talk.fork().add_assistant_message("At 12:45, from platform 4.")
+    >>> state = Aggregator.new().add_user_prompt("When does it leave?")
+    >>> draft = state.fork().add_assistant_message("At 12:30.")
+    >>> retry = state.fork().add_assistant_message("At 12:45, from platform 4.")
     >>> print(diff(draft, retry))
     --- a, 2 messages
     +++ b, 2 messages
@@ -265,24 +245,27 @@ def diff(a: Aggregator, b: Aggregator) -> Diff:
     >>> diff(draft, draft.join(retry)).only_b == diff(draft, retry).only_b
     True
     """
-    for name, given in (("a", a), ("b", b)):
-        if not isinstance(given, Aggregator):
-            raise TypeError(_no_state(name, given))
+    for name, value in (("a", a), ("b", b)):
+        if not isinstance(value, Aggregator):
+            raise TypeError(_describe_wrong_type(name, value))
 
-    entries: Parting[Entry] = Parting.of(a.entries, b.entries)
-    ledger: Parting[LedgerEntry] = Parting.of(a.ledger, b.ledger)
+    entries: Divergence[Entry] = Divergence.of(a.entries, b.entries)
+    ledger: Divergence[LedgerEntry] = Divergence.of(a.ledger, b.ledger)
     common = entries.common
     start = max(0, common - _CONTEXT)
-    context = tuple(islice(a.entries.iterate(start), common - start))
-    identical = a is b or not (entries or ledger or _who(a) != _who(b))
-    # Whoever has a common entry has it before the pasts part, or after.
-    related = a.root_id == b.root_id or common > 0 or bool(entries.both)
-    return Diff(entries, ledger, context, identical, related)
+    return Diff(
+        entries=entries,
+        ledger=ledger,
+        context=tuple(islice(a.entries.iterate(start), common - start)),
+        identical=a is b or not (entries or ledger or _lineage(a) != _lineage(b)),
+        # A common entry is before the point of divergence, or after it.
+        related=a.root_id == b.root_id or common > 0 or bool(entries.both),
+    )
 
 
-def _who(state: Aggregator) -> tuple[object, ...]:
+def _lineage(state: Aggregator) -> tuple[object, ...]:
     """
-    What makes a state beside what was said and spent.
+    What a state is equal by, beside its entries and its ledger.
     """
     return (
         state.id,
@@ -293,12 +276,12 @@ def _who(state: Aggregator) -> tuple[object, ...]:
     )
 
 
-def _no_state(name: str, given: object) -> str:
-    told = f"diff compares two Aggregators; {name} is a {type(given).__name__}"
-    if isinstance(given, Checkpoint):
-        return f"{told}: compare its state, {name}.state"
+def _describe_wrong_type(name: str, value: object) -> str:
+    kind = type(value).__name__
+    if isinstance(value, Checkpoint):
+        return f"{name} is a {kind}; expected an Aggregator: pass {name}.state"
 
-    if hasattr(given, "entries") or hasattr(given, "messages"):
-        return f"{told}, which is only a part of one: compare the state it is of"
+    if hasattr(value, "entries") or hasattr(value, "messages"):
+        return f"{name} is a {kind}, a part of a state; expected the whole Aggregator"
 
-    return f"{told}: {given!r:.80}"
+    return f"{name} is {value!r:.80}; expected an Aggregator"

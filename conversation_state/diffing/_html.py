@@ -6,36 +6,51 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from html import escape
-from itertools import islice, zip_longest
+from itertools import islice
 from typing import TYPE_CHECKING
 
+from conversation_state._wording import format_count
 from conversation_state.aggregator import Entry
-from conversation_state.diffing._markdown import begun
-from conversation_state.diffing._rows import APART, BOTH, CHANGED, SAME, Row, rows
-from conversation_state.diffing._sentences import (
-    Speakers,
-    counted,
-    differing,
-    in_common,
-    left,
-    met,
-    spent,
+from conversation_state.diffing._divergence import (
+    APART,
+    BOTH,
+    CHANGED,
+    SAME,
+    Row,
+    align_rows,
 )
-from conversation_state.diffing._words import Pieces, marked
-from conversation_state.rendering import Block, blocks_of, in_line, visible
+from conversation_state.diffing._excerpts import (
+    MarkedText,
+    mark_differences,
+    pair_blocks,
+)
+from conversation_state.diffing._summary import (
+    HeadingWriter,
+    describe_common,
+    describe_ledger,
+    describe_rest,
+    elsewhere_note,
+    list_differing_fields,
+)
+from conversation_state.rendering import (
+    ContentBlock,
+    escape_invisible,
+    escape_line,
+    iterate_blocks,
+)
 
 if TYPE_CHECKING:
     from conversation_state.diffing._diff import Diff
 
-__all__ = ["as_html"]
+__all__ = ["format_html"]
 
-# Of one part of a message: what is shown, and how much of that unasked.
-_LONGEST = 10_000
-_FOLDED = 700
+# The most characters of a part, and how many are shown without unfolding it.
+_MAX_BODY = 10_000
+_MAX_UNFOLDED = 700
 
-# Colours are see-through, and words have that of the page: good on light and
-# on dark. Tables say all that notebooks have other ideas about.
-_ALL = "font:14px/1.45 system-ui,sans-serif;max-width:80em;text-align:left"
+# Backgrounds are translucent and text has the page's colour, which is readable
+# on light and on dark pages. Tables set whatever notebooks have styles for.
+_ROOT = "font:14px/1.45 system-ui,sans-serif;max-width:80em;text-align:left"
 _TABLE = (
     "border-collapse:separate;border-spacing:2px;table-layout:fixed;width:100%;"
     "border:0;margin:.5em 0;font-size:inherit"
@@ -46,37 +61,35 @@ _CELL = (
 )
 _GREY, _AMBER = "127,127,127", "200,150,0"
 _RED, _GREEN = "225,60,60", "40,160,70"
-_HEAD = "font-weight:600;opacity:.75;font-size:.9em"
-_SAID = "white-space:pre-wrap;overflow-wrap:anywhere;margin:.15em 0"
-_CODE = f"{_SAID};font-family:ui-monospace,monospace;font-size:.9em"
+_HEADING = "font-weight:600;opacity:.75;font-size:.9em"
+_PROSE = "white-space:pre-wrap;overflow-wrap:anywhere;margin:.15em 0"
+_CODE = f"{_PROSE};font-family:ui-monospace,monospace;font-size:.9em"
 _MARKS = {
     "del": f"background:rgba({_RED},.35);text-decoration:none;border-radius:2px",
     "ins": f"background:rgba({_GREEN},.35);text-decoration:none;border-radius:2px",
 }
-_WORDS = {
+_NOTES = {
     BOTH: "in both",
-    SAME: "said in both",
+    SAME: "same content in both",
     CHANGED: "changed",
     APART: "",
 }
 
 
-def as_html(found: Diff, a: str, b: str, limit: int) -> str:
-    a, b = _word(a), _word(b)
-    shown = list(islice(rows(found.entries, found.same), limit))
-    more = left(found, shown, a, b)
-    pieces = [_common(found)]
-    if shown:
-        ours, theirs = (Speakers(found.context, _word) for _ in range(2))
-        body = "".join([_row(row, ours, theirs, a, b) for row in shown])
+def format_html(found: Diff, a: str, b: str, limit: int) -> str:
+    a, b = _format_code(a), _format_code(b)
+    entries = found.entries
+    rows = list(islice(align_rows(entries, found.same), limit))
+    pieces = [_format_common(found)]
+    if rows:
+        ours = HeadingWriter(found.context, _format_code)
+        theirs = HeadingWriter(found.context, _format_code)
+        body = "".join([_format_row(row, ours, theirs, a, b) for row in rows])
         heads = "".join(
             [
                 f'<th scope="col" style="{_CELL}width:50%">{name}: '
-                f"{counted(found.common + len(rest), 'message')}</th>"
-                for name, rest in (
-                    (a, found.entries.rest_a),
-                    (b, found.entries.rest_b),
-                )
+                f"{format_count(entries.common + len(rest), 'message')}</th>"
+                for name, rest in ((a, entries.rest_a), (b, entries.rest_b))
             ]
         )
         pieces.append(
@@ -84,130 +97,135 @@ def as_html(found: Diff, a: str, b: str, limit: int) -> str:
             f"<tbody>{body}</tbody></table>"
         )
 
-    facts = [*([more] if more else []), *spent(found, a, b, _word)]
+    rest = describe_rest(found, rows, a, b)
+    facts = [*([rest] if rest else []), *describe_ledger(found, a, b, _format_code)]
     pieces += [f"<div>{fact}</div>" for fact in facts]
-    # The classes are those by which a notebook is told that nothing in here is
-    # a formula.
+    # By these classes a notebook knows that there are no formulas in here.
     return (
-        f'<div class="tex2jax_ignore mathjax_ignore" style="{_ALL}">'
+        f'<div class="tex2jax_ignore mathjax_ignore" style="{_ROOT}">'
         f"{''.join(pieces)}</div>"
     )
 
 
-def _word(word: str) -> str:
+def _format_code(word: str) -> str:
     """
-    A word of somebody's own, as code in a line.
+    A word from outside, as code in a line.
     """
-    return f"<code>{escape(in_line(word))}</code>"
+    return f"<code>{escape(escape_line(word))}</code>"
 
 
-def _common(found: Diff) -> str:
-    told = in_common(found)
+def _format_common(found: Diff) -> str:
+    summary = describe_common(found)
     if not found.context:
-        return f"<div>{told}</div>"
+        return f"<div>{summary}</div>"
 
-    speakers = Speakers((), _word)
+    headings = HeadingWriter((), _format_code)
     last = "".join(
         [
-            f'<div style="{_CELL}{_shade(_GREY)}margin:2px">'
-            f"{_message(entry, speakers, '')}</div>"
+            f'<div style="{_CELL}{_format_background(_GREY)}margin:2px">'
+            f"{_format_message(entry, headings, '')}</div>"
             for entry in found.context
         ]
     )
-    before = found.common - len(found.context)
-    rest = f"<div>{counted(before, 'message')} before these</div>" if before else ""
-    return f"<details><summary>{told}</summary>{rest}{last}</details>"
+    before = found.entries.common - len(found.context)
+    rest = (
+        f"<div>{format_count(before, 'message')} before these</div>" if before else ""
+    )
+    return f"<details><summary>{summary}</summary>{rest}{last}</details>"
 
 
-def _row(row: Row, ours: Speakers, theirs: Speakers, a: str, b: str) -> str:
-    word = _WORDS[row.kind]
+def _format_row(
+    row: Row, ours: HeadingWriter, theirs: HeadingWriter, a: str, b: str
+) -> str:
+    note = _NOTES[row.kind]
     if row.a is not None and row.b is not None and row.kind != APART:
         if row.kind == CHANGED:
-            word += f", differing in {differing(row.a.message, row.b.message)}"
+            fields = list_differing_fields(row.a.message, row.b.message)
+            note += f", differing in {fields}"
 
-        one = _message(row.a, ours, word, row.b, "del")
-        other = _message(row.b, theirs, word, row.a, "ins")
+        one = _format_message(row.a, ours, note, row.b, mark="del")
+        other = _format_message(row.b, theirs, note, row.a, mark="ins")
         if one == other:
-            return f'<tr><td colspan="2" style="{_CELL}{_shade(_GREY)}">{one}</td></tr>'
+            style = f"{_CELL}{_format_background(_GREY)}"
+            return f'<tr><td colspan="2" style="{style}">{one}</td></tr>'
 
         colour = _AMBER if row.kind == CHANGED else _GREY
-        return f"<tr>{_cell(one, colour)}{_cell(other, colour)}</tr>"
+        return f"<tr>{_format_cell(one, colour)}{_format_cell(other, colour)}</tr>"
 
     cells = []
-    for entry, beside, speakers, kind, there, colour, mark in (
-        (row.a, row.b, ours, row.a_met, b, _RED, "del"),
-        (row.b, row.a, theirs, row.b_met, a, _GREEN, "ins"),
+    for entry, beside, headings, kind, there, colour, mark in (
+        (row.a, row.b, ours, row.a_elsewhere, b, _RED, "del"),
+        (row.b, row.a, theirs, row.b_elsewhere, a, _GREEN, "ins"),
     ):
         if entry is None:
             cells.append(f'<td style="{_CELL}"></td>')
             continue
 
-        note = met(kind, there).removeprefix(", ")
-        said = _message(entry, speakers, note, beside, mark)
-        cells.append(_cell(said, _GREY if kind else colour))
+        note = elsewhere_note(kind, there).removeprefix(", ")
+        message = _format_message(entry, headings, note, beside, mark=mark)
+        cells.append(_format_cell(message, _GREY if kind else colour))
 
     return f"<tr>{''.join(cells)}</tr>"
 
 
-def _shade(colour: str) -> str:
+def _format_background(colour: str) -> str:
     return f"background:rgba({colour},.12);"
 
 
-def _cell(said: str, colour: str) -> str:
-    return f'<td style="{_CELL}{_shade(colour)}">{said}</td>'
+def _format_cell(content: str, colour: str) -> str:
+    return f'<td style="{_CELL}{_format_background(colour)}">{content}</td>'
 
 
-def _message(
+def _format_message(
     entry: Entry,
-    speakers: Speakers,
+    headings: HeadingWriter,
     note: str,
     beside: Entry | None = None,
+    *,
     mark: str = "",
 ) -> str:
     """
-    A message; *note* is safe to be written.
+    A message; *note* is HTML.
     """
-    head = speakers.head(entry.message) + (f" · {note}" if note else "")
-    blocks = begun(blocks_of(entry.message, _word), _LONGEST)
-    others: list[Block] = []
+    heading = headings.write(entry.message) + (f" · {note}" if note else "")
+    others: Iterable[ContentBlock] = ()
     if beside is not None and beside.message.role == entry.message.role:
-        others = begun(blocks_of(beside.message, _word), _LONGEST)
+        others = iterate_blocks(beside.message, _format_code)
 
-    said = [f'<div style="{_HEAD}">{head}</div>']
-    for block, other in zip_longest(blocks, others):
-        if block is not None:
-            said.append(_block(block, other, mark))
-
-    return "".join(said)
+    pieces = [f'<div style="{_HEADING}">{heading}</div>']
+    pairs = pair_blocks(iterate_blocks(entry.message, _format_code), others, _MAX_BODY)
+    pieces += [_format_block(block, other, mark) for block, other in pairs]
+    return "".join(pieces)
 
 
-def _block(block: Block, other: Block | None, mark: str) -> str:
-    style = _CODE if block.is_code else _SAID
-    label = f'<div style="{_HEAD}">{block.label}</div>' if block.label else ""
+def _format_block(block: ContentBlock, other: ContentBlock | None, mark: str) -> str:
+    style = _CODE if block.is_code else _PROSE
+    label = f'<div style="{_HEADING}">{block.label}</div>' if block.label else ""
     if not block.body:
         return label
 
-    body = visible(block.body)
-    pieces: Pieces = [(body, False)]
+    body = escape_invisible(block.body)
+    pieces: MarkedText = [(body, False)]
     if other is not None and other.label == block.label and other.body != block.body:
-        theirs = visible(other.body)
-        pieces = marked(body, theirs)[0] if mark == "del" else marked(theirs, body)[1]
+        theirs = escape_invisible(other.body)
+        if mark == "del":
+            pieces, _ = mark_differences(body, theirs)
+        else:
+            _, pieces = mark_differences(theirs, body)
 
-    said = f'<div dir="auto" style="{style}">{_written(pieces, mark)}</div>'
-    if len(body) <= _FOLDED:
-        return label + said
-
-    start = escape(in_line(body[: _FOLDED // 10]))
-    more = counted(len(body), "character")
-    return f"{label}<details><summary>{start} … ({more})</summary>{said}</details>"
-
-
-def _written(pieces: Iterable[tuple[str, bool]], mark: str) -> str:
-    return "".join(
+    text = "".join(
         [
-            f'<{mark} style="{_MARKS[mark]}">{escape(text)}</{mark}>'
+            f'<{mark} style="{_MARKS[mark]}">{escape(piece)}</{mark}>'
             if is_marked
-            else escape(text)
-            for text, is_marked in pieces
+            else escape(piece)
+            for piece, is_marked in pieces
         ]
     )
+    content = f'<div dir="auto" style="{style}">{text}</div>'
+    if len(body) <= _MAX_UNFOLDED:
+        return label + content
+
+    start = escape(escape_line(body[: _MAX_UNFOLDED // 10]))
+    length = format_count(len(body), "character")
+    summary = f"<summary>{start} … ({length})</summary>"
+    return f"{label}<details>{summary}{content}</details>"

@@ -1,0 +1,219 @@
+"""
+Where two logs diverge, and what each has since then, side by side.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Iterator, Sequence
+from itertools import zip_longest
+from typing import Generic, NamedTuple, TypeVar
+
+import attrs
+
+from conversation_state._persistent import Log
+from conversation_state.aggregator import Entry, LedgerEntry
+
+__all__ = [
+    "APART",
+    "BOTH",
+    "CHANGED",
+    "SAME",
+    "Divergence",
+    "Pair",
+    "Row",
+    "align_rows",
+]
+
+I = TypeVar("I", Entry, LedgerEntry)  # noqa: E741 - an item, of either kind
+
+
+class Pair(NamedTuple, Generic[I]):
+    """
+    Two entries that belong together, one from each side.
+
+    Attributes:
+        a: The one in *a*.
+
+        b: The one in *b*.
+    """
+
+    a: I
+    b: I
+
+
+@attrs.frozen
+class Divergence(Generic[I]):
+    """
+    Where two logs of entries diverge, and what each has since then.
+
+    Mirrored by `reversed`. What follows from the first three attributes is
+    computed when the value is made, in O(their length).
+
+    Attributes:
+        common: How many leading entries both have.
+
+        rest_a: The entries of *a* after these.
+
+        rest_b: The entries of *b* after these.
+
+        only_a: Those in *rest_a* whose identity *b* does not have.
+
+        only_b: Those in *rest_b* whose identity *a* does not have.
+
+        both: Those in *rest_a* and *rest_b*, in *a*'s order: what a join
+            brought. The two of a pair differ where their content differs under
+            one identity.
+
+        reordered: Whether *b* has these in another order.
+    """
+
+    common: int
+    rest_a: tuple[I, ...]
+    rest_b: tuple[I, ...]
+    only_a: tuple[I, ...] = attrs.field(init=False, eq=False, repr=False)
+    only_b: tuple[I, ...] = attrs.field(init=False, eq=False, repr=False)
+    both: tuple[Pair[I], ...] = attrs.field(init=False, eq=False, repr=False)
+    reordered: bool = attrs.field(init=False, eq=False, repr=False)
+
+    def __attrs_post_init__(self) -> None:
+        only_a, only_b = self.rest_a, self.rest_b
+        both: tuple[Pair[I], ...] = ()
+        reordered = False
+        if only_a and only_b:
+            ours = {entry.id for entry in only_a}
+            theirs = {entry.id: entry for entry in only_b}
+            shared = [entry for entry in only_a if entry.id in theirs]
+            if shared:
+                both = tuple([Pair(entry, theirs[entry.id]) for entry in shared])
+                in_b = [entry.id for entry in only_b if entry.id in ours]
+                reordered = in_b != [entry.id for entry in shared]
+                only_a = tuple([each for each in only_a if each.id not in theirs])
+                only_b = tuple([each for each in only_b if each.id not in ours])
+
+        object.__setattr__(self, "only_a", only_a)
+        object.__setattr__(self, "only_b", only_b)
+        object.__setattr__(self, "both", both)
+        object.__setattr__(self, "reordered", reordered)
+
+    @classmethod
+    def of(cls, a: Log[I], b: Log[I]) -> Divergence[I]:
+        """
+        Where *a* and *b* diverge. O(log n) where they share structure, plus
+        what both have since then.
+        """
+        common = a.common_prefix(b)
+        return cls(common, tuple(a.iterate(common)), tuple(b.iterate(common)))
+
+    @property
+    def changed(self) -> tuple[Pair[I], ...]:
+        """
+        The pairs in *both* whose content differs under one identity.
+        """
+        return tuple([pair for pair in self.both if pair.a != pair.b])
+
+    def reversed(self) -> Divergence[I]:
+        """
+        The same, seen from the other side.
+        """
+        return Divergence(self.common, self.rest_b, self.rest_a)
+
+    def __bool__(self) -> bool:
+        return bool(self.rest_a or self.rest_b)
+
+
+# How the two entries of a row are related.
+APART, SAME, BOTH, CHANGED = "apart", "same", "both", "changed"
+
+
+class Row(NamedTuple):
+    """
+    An entry of one side, and the entry of the other side beside it.
+
+    Attributes:
+        a: An entry of *a*, or None.
+
+        b: An entry of *b*, or None.
+
+        kind: How the two are related: unrelated entries, ``apart``; two entries
+            with the ``same`` content; one entry that ``both`` have; or one
+            identity with two messages, ``changed``.
+
+        a_elsewhere: The kind of the pair that the entry of *a* makes with one of
+            *b* in another row; "" if it makes none.
+
+        b_elsewhere: The same for the entry of *b*.
+    """
+
+    a: Entry | None
+    b: Entry | None
+    kind: str = APART
+    a_elsewhere: str = ""
+    b_elsewhere: str = ""
+
+
+def align_rows(
+    divergence: Divergence[Entry], same: Sequence[Pair[Entry]]
+) -> Iterator[Row]:
+    """
+    Everything both sides have since they diverged, each entry once per side.
+
+    Keeps both orders. As many pairs as that allows are in one row; the entries
+    between two such rows are beside those between them on the other side.
+
+    O(k log k) for k pairs before the first row, and lazy from there on.
+    """
+    a, b = divergence.rest_a, divergence.rest_b
+    pairs = [(pair, BOTH if pair.a == pair.b else CHANGED) for pair in divergence.both]
+    pairs += [(pair, SAME) for pair in same]
+    kinds: dict[str, str] = {}
+    anchors: list[tuple[int, int, str]] = []
+    if pairs:
+        in_a = {entry.id: at for at, entry in enumerate(a)}
+        in_b = {entry.id: at for at, entry in enumerate(b)}
+        found = [(in_a[pair.a.id], in_b[pair.b.id], kind) for pair, kind in pairs]
+        anchors = _find_longest_increasing(sorted(found))
+        for pair, kind in pairs:
+            kinds[pair.a.id] = kinds[pair.b.id] = kind
+
+    at_a = at_b = 0
+    for to_a, to_b, kind in (*anchors, (len(a), len(b), "")):
+        # By index, since a slice of each gap would make all rows before the first.
+        between_a = map(a.__getitem__, range(at_a, to_a))
+        between_b = map(b.__getitem__, range(at_b, to_b))
+        for ours, theirs in zip_longest(between_a, between_b):
+            a_kind = kinds.get(ours.id, "") if kinds and ours else ""
+            b_kind = kinds.get(theirs.id, "") if kinds and theirs else ""
+            yield Row(ours, theirs, APART, a_kind, b_kind)
+
+        if kind:
+            yield Row(a[to_a], b[to_b], kind)
+
+        at_a, at_b = to_a + 1, to_b + 1
+
+
+def _find_longest_increasing(
+    found: list[tuple[int, int, str]],
+) -> list[tuple[int, int, str]]:
+    """
+    The most items of *found*, which is sorted by their first number, whose
+    second numbers increase, too.
+    """
+    # `ends` has, for each length, the lowest second number that an increasing
+    # subsequence of that length can end with.
+    ends: list[int] = []
+    last: list[int] = []
+    before: list[int] = []
+    for at, (_, second, _) in enumerate(found):
+        length = bisect_left(ends, second)
+        before.append(last[length - 1] if length else -1)
+        ends[length : length + 1] = [second]
+        last[length : length + 1] = [at]
+
+    chosen = []
+    at = last[-1] if last else -1
+    while at >= 0:
+        chosen.append(found[at])
+        at = before[at]
+
+    return chosen[::-1]
