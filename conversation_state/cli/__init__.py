@@ -1,5 +1,5 @@
 """
-The command line: windows to the library for people at a terminal.
+The command line: inspect a store; import, export and replay conversations.
 
 Needs the extra `cli` (click and rich), which nothing else here imports.
 """

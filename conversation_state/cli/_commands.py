@@ -1,11 +1,11 @@
 """
 The commands, as click sees them.
 
-What lives here: the group and the order its help has, and the command that
-replays. What does not: the commands on a store (`_import`, `_looking`,
-`_moving`, `_export`, `_tending`), what a replay does (`replay`), where
-conversations come from (`_reading`), what they look like (`_showing`) and how
-a command ends (`_ending`).
+The group, the order of its help, and the command `replay` are here. Not
+here: the commands on a store (`_import`, `_inspect`, `_revisions`, `_export`,
+`_maintenance`), what a replay does (`replay`), reading conversations from
+files (`_input`), formatting the results (`_display`), and errors and exit
+statuses (`_exit`).
 """
 
 from __future__ import annotations
@@ -16,25 +16,25 @@ from time import monotonic
 
 import click
 
-from conversation_state.cli._ending import BROKEN, FAILED, ending
+from conversation_state.cli._exit import BROKEN, FAILED, exit_on_error
 from conversation_state.cli._export import export
 from conversation_state.cli._import import import_
-from conversation_state.cli._looking import diff, log, names, show, trim
-from conversation_state.cli._moving import checkpoint, fork, rollback
-from conversation_state.cli._tending import delete, erase, gc, verify
+from conversation_state.cli._inspect import diff, log, names, show, trim
+from conversation_state.cli._maintenance import delete, erase, gc, verify
+from conversation_state.cli._revisions import fork, label, rollback
 
 __all__ = ["cli"]
 
 _MEBIBYTE = 1 << 20
 
-# How often the progress bar is drawn, at most.
-_DRAWN_EVERY_S = 0.1
+# The shortest interval between two redraws of the progress bar.
+_REDRAW_INTERVAL_S = 0.1
 
 
 def _show_version(
-    context: click.Context, _parameter: click.Parameter, asked: bool
+    context: click.Context, _parameter: click.Parameter, value: bool
 ) -> None:
-    if not asked or context.resilient_parsing:
+    if not value or context.resilient_parsing:
         return
 
     try:
@@ -49,15 +49,15 @@ def _show_version(
 # In the order of use.
 _SECTIONS = {
     "Files": ("replay", "import", "export"),
-    "Look": ("names", "log", "show", "diff", "trim"),
-    "Move": ("checkpoint", "fork", "rollback"),
-    "Tend": ("verify", "gc", "erase", "delete"),
+    "Inspect": ("names", "log", "show", "diff", "trim"),
+    "Revisions": ("label", "fork", "rollback"),
+    "Maintenance": ("verify", "gc", "erase", "delete"),
 }
 
 
-class _InSections(click.Group):
+class _SectionedGroup(click.Group):
     """
-    A group whose help has its commands in sections.
+    A group whose help lists its commands in sections.
     """
 
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 - click's
@@ -77,7 +77,9 @@ class _InSections(click.Group):
                 formatter.write_dl(rows)
 
 
-@click.group(cls=_InSections, context_settings={"help_option_names": ["-h", "--help"]})
+@click.group(
+    cls=_SectionedGroup, context_settings={"help_option_names": ["-h", "--help"]}
+)
 @click.option(
     "--version",
     is_flag=True,
@@ -86,18 +88,24 @@ class _InSections(click.Group):
     callback=_show_version,
     help="Show the version and exit.",
 )
-def cli() -> None:
+@click.option(
+    "--store",
+    "url",
+    metavar="URL",
+    help="The URL of the store, as in sqlite:///talks.db; also after the command.",
+)
+def cli(url: str | None) -> None:
     """
     Conversations with language models, as values.
 
-    A store is a file of conversations, each under a name, every state they
-    were ever in restorable. --store or CONVERSATION_STATE_STORE says where it
-    is: sqlite:///talks.db. NAME@3 is revision 3 of NAME, NAME@-1 the one before
-    the newest, NAME@LABEL the one with that label, NAME the newest.
+    A store is a file of conversations, each saved under a name; every saved
+    state can be restored. Give its URL as --store or CONVERSATION_STATE_STORE:
+    sqlite:///talks.db. NAME@3 is revision 3 of NAME, NAME@-1 the one before the
+    newest, NAME@LABEL the one with that label, NAME the newest.
 
-    The status is 0 if all is well; 1 if a check failed or the answer is no; 2
-    if something could not be read, written, found or understood; 130 if it was
-    interrupted; 141 if nobody reads what is printed.
+    Exit status: 0 on success; 1 if a check failed or a question was answered
+    with no; 2 if something could not be read, written, found or parsed; 130 if
+    interrupted; 141 if the pipe that reads the output was closed.
     """
 
 
@@ -117,7 +125,7 @@ def cli() -> None:
     type=click.IntRange(min=0),
     default=1_000,
     show_default=True,
-    help="What of the window is kept free for the answer.",
+    help="Tokens of the window to reserve for the answer.",
 )
 @click.option(
     "--json", "as_json", is_flag=True, help="Print a JSON object for each conversation."
@@ -141,78 +149,78 @@ def replay(
     max_line: int,
 ) -> None:
     """
-    Lead conversations through the life of a state, and check it.
+    Run conversations through all operations, and check them.
 
     Each line of a FILE holds one conversation in OpenAI's chat format: an
-    object with "messages" and maybe an "id", or a list of messages; or in
+    object with "messages" and optionally an "id", or a list of messages; or in
     ShareGPT's: an object with "conversations"; or a state that `export` wrote.
     Lines of one message each are one conversation, up to a blank line. "-" is
     standard input.
 
     A conversation is built message by message, and every state is kept. It is
     rolled back to the last user turn, forked into two branches there, and
-    joined again; trimmed to what --max-output leaves of --window, tokens being
-    estimated as characters by four; written to bytes and read back. In the end
-    every kept state is compared with what it held when it was made.
+    joined again; trimmed to --window minus --max-output, with tokens estimated
+    as a quarter of the characters; encoded to bytes and decoded. Finally every
+    kept state is compared with what it contained when it was made.
 
-    Bytes per state is what keeping a state takes in memory beyond its
-    messages, counted by tracemalloc in a second, untimed run. Time is that of
+    Bytes per state is the memory that keeping a state takes beyond its
+    messages, measured by tracemalloc in a second, untimed run. Time is that of
     the first run, without reading the file and without the checks. "no view"
-    means that nothing valid fits into the budget.
+    means that no valid view fits into the budget.
 
-    The status is 0 if all is well, 1 if a check failed, and 2 if something
-    could not be read. That is told on stderr, and the rest is replayed.
+    Exit status: 0 on success, 1 if a check failed, and 2 if something could not
+    be read, which is reported on stderr while the rest is replayed.
     """
     if max_output >= window:
         msg = (
-            f"--max-output {max_output} leaves nothing of --window {window}; "
-            "raise the one or lower the other."
+            f"--max-output {max_output} must be less than --window {window}; "
+            "raise --window or lower --max-output."
         )
         raise click.UsageError(msg)
 
-    with ending(context):
-        context.exit(_replayed(files, window, max_output, as_json, max_line))
+    with exit_on_error(context):
+        context.exit(_replay_files(files, window, max_output, as_json, max_line))
 
 
-def _replayed(
+def _replay_files(
     files: tuple[str, ...], window: int, max_output: int, as_json: bool, max_line: int
 ) -> int:
-    from conversation_state.cli import _reading, _showing
+    from conversation_state.cli import _display, _input
     from conversation_state.cli.replay import replay
     from conversation_state.counting import TokenBudget
 
     budget = TokenBudget(context_window=window, max_output_tokens=max_output)
-    rows: list[_showing.Row] = []
+    rows: list[_display.ReplayRow] = []
     done = broken = unreadable = 0
     drawn = monotonic()
     quiet = as_json and sys.stdout.isatty()
-    with _showing.progress(_reading.total_bytes(files), quiet=quiet) as bar:
+    with _display.progress(_input.total_bytes(files), quiet=quiet) as bar:
         (task,) = bar.task_ids
-        for item in _reading.read(
+        for item in _input.read_files(
             files,
             limit=max_line * _MEBIBYTE,
             advance=lambda size: bar.advance(task, size),
         ):
-            if isinstance(item, _reading.Unreadable):
+            if isinstance(item, _input.UnreadableInput):
                 unreadable += 1
-                bar.console.print(_showing.plain(str(item)), soft_wrap=True)
+                bar.console.print(_display.escape_controls(str(item)), soft_wrap=True)
                 continue
 
             outcome = replay(item.messages, budget)
             done += 1
             broken += bool(outcome.broken)
             bar.update(task, count=done)
-            if monotonic() - drawn >= _DRAWN_EVERY_S:
+            if monotonic() - drawn >= _REDRAW_INTERVAL_S:
                 bar.refresh()
                 drawn = monotonic()
 
             if as_json:
-                click.echo(_showing.as_json(item, outcome))
+                click.echo(_display.replay_json(item, outcome))
             else:
-                rows.append(_showing.Row(item.name, outcome))
+                rows.append(_display.ReplayRow(item.name, outcome))
 
     if rows:
-        click.echo(_showing.report(rows, files=files))
+        click.echo(_display.render_report(rows, files=files))
 
     if broken:
         return BROKEN
@@ -223,7 +231,7 @@ def _replayed(
 for _command in (
     *(import_, export),
     *(names, log, show, diff, trim),
-    *(checkpoint, fork, rollback),
+    *(fork, label, rollback),
     *(verify, gc, erase, delete),
 ):
     cli.add_command(_command)

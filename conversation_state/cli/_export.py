@@ -1,11 +1,10 @@
 """
-Exporting: from a store into a file, in some provider's words or in ours.
+The command `export`: from a store to a file, in a provider's format or ours.
 """
 
 from __future__ import annotations
 
 import importlib
-import importlib.util
 import json
 from collections.abc import Sequence
 from pathlib import Path
@@ -13,40 +12,27 @@ from typing import TYPE_CHECKING
 
 import click
 
-from conversation_state.cli._ending import RefusedError, told
-from conversation_state.cli._storing import as_json as in_json
-from conversation_state.cli._storing import asked, is_seen, opened, store_option
+from conversation_state.adapters import PROVIDERS
+from conversation_state.cli._exit import RefusedError, print_error
+from conversation_state.cli._options import (
+    find_state,
+    is_stdout_terminal,
+    open_url,
+    store_option,
+    to_json_line,
+)
 
 if TYPE_CHECKING:
-    # What a command imports when it runs, so that the help of all is quick.
+    # A command imports these when it runs, so that --help is quick.
     from conversation_state.adapters import Lost
     from conversation_state.aggregator import Aggregator
 
 __all__ = ["export"]
 
-_OURS = "json"
-_PROVIDERS = (
-    "openai_chat",
-    "openai_responses",
-    "anthropic",
-    "gemini",
-    "eino",
-    "bubo",
-)
+_OWN_FORMAT = "json"
 
-# How much of what is lost is told one by one, of each conversation.
-_TOLD = 10
-
-
-def _formats() -> list[str]:
-    """
-    Ours, and those there is an adapter for; none is imported for that.
-    """
-    adapters = "conversation_state.adapters"
-    there = [
-        name for name in _PROVIDERS if importlib.util.find_spec(f"{adapters}.{name}")
-    ]
-    return [_OURS, *there]
+# So many lost details of each conversation are listed; the rest is counted.
+_MAX_REPORTED = 10
 
 
 @click.command()
@@ -54,11 +40,11 @@ def _formats() -> list[str]:
 @store_option
 @click.option(
     "--format",
-    "form",
-    type=click.Choice(_formats()),
-    default=_OURS,
+    "format_name",
+    type=click.Choice([_OWN_FORMAT, *PROVIDERS]),
+    default=_OWN_FORMAT,
     show_default=True,
-    help="In whose words.",
+    help="The format to write.",
 )
 @click.option(
     "-o",
@@ -66,7 +52,7 @@ def _formats() -> list[str]:
     metavar="FILE",
     type=click.Path(dir_okay=False, allow_dash=True),
     default="-",
-    help="Write here, and not to stdout.",
+    help="Write to this file instead of stdout.",
 )
 @click.option("--id", "with_id", is_flag=True, help='Add the name as "id".')
 @click.pass_context
@@ -75,56 +61,61 @@ def export(
     *,
     names: tuple[str, ...],
     url: str,
-    form: str,
+    format_name: str,
     output: str,
     with_id: bool,
 ) -> None:
     """
     Write conversations in a provider's format, one on each line.
 
-    json is our own: it has all of the state, and `import` takes it back. The
-    others are the part of a provider's request that carries the conversation;
-    what they can't say is told on stderr. --id adds the name to them, for
-    `import`; providers want none.
+    json is this library's own format: it has the whole state, and `import`
+    reads it. The others are the part of a provider's request that carries the
+    conversation; what they can't represent is reported on stderr. --id adds the
+    name for `import`; providers don't accept it.
 
-    Nothing is written if one of them is not there.
+    Nothing is written if one of the names is not saved.
     """
-    from conversation_state.cli._showing import progress
+    from conversation_state.cli._display import progress
 
-    if with_id and form == _OURS:
-        msg = "--id goes with a provider's format; a state has an id of its own"
+    if with_id and format_name == _OWN_FORMAT:
+        msg = "--id needs a provider's --format; json already has the id of the state"
         raise click.UsageError(msg)
 
-    with opened(context, url) as store:
-        which = [asked(store, name) for name in names]
+    with open_url(context, url) as store:
+        states = [find_state(store, name) for name in names]
         written = []
-        with progress(len(which), doing="Exporting") as bar:
+        with progress(len(states), doing="Exporting") as bar:
             (task,) = bar.task_ids
-            for done, each in enumerate(which, 1):
-                data, lost = _written(each.load(store), form)
+            for done, each in enumerate(states, 1):
+                data, lost = _dump_state(each.load(store), format_name)
                 if with_id:
                     data = _with_id(data, each.name)
 
                 written.append(f"{data}\n")
                 bar.update(task, completed=done, count=done, refresh=True)
-                _tell(each.text, form, lost)
+                _report_lost(each.text, format_name, lost)
 
         if output == "-":
             for line in written:
-                # UTF-8 wherever it goes, and nothing that a terminal obeys.
-                data = in_json(json.loads(line)) + "\n" if is_seen() else line
+                # UTF-8 in files and pipes; ASCII on a terminal, so that no
+                # control character reaches it.
+                data = (
+                    to_json_line(json.loads(line)) + "\n"
+                    if is_stdout_terminal()
+                    else line
+                )
                 click.echo(data.encode(), nl=False)
         else:
-            _write(output, "".join(written))
+            _replace_file(output, "".join(written))
 
 
-def _written(state: Aggregator, form: str) -> tuple[str, Sequence[Lost]]:
+def _dump_state(state: Aggregator, format_name: str) -> tuple[str, Sequence[Lost]]:
     from conversation_state.codec import encode
 
-    if form == _OURS:
+    if format_name == _OWN_FORMAT:
         return encode(state).decode(), ()
 
-    adapter = importlib.import_module(f"conversation_state.adapters.{form}")
+    adapter = importlib.import_module(f"conversation_state.adapters.{format_name}")
     exported = adapter.dump(state)
     return json.dumps(exported.payload, ensure_ascii=False), exported.lost
 
@@ -133,17 +124,19 @@ def _with_id(data: str, name: str) -> str:
     return json.dumps({"id": name, **json.loads(data)}, ensure_ascii=False)
 
 
-def _tell(text: str, form: str, lost: Sequence[Lost]) -> None:
-    for each in lost[:_TOLD]:
-        told(f"{text}: lost in {form}: {each}")
+def _report_lost(text: str, format_name: str, lost: Sequence[Lost]) -> None:
+    for each in lost[:_MAX_REPORTED]:
+        print_error(f"{text}: lost in {format_name}: {each}")
 
-    if len(lost) > _TOLD:
-        told(f"{text}: lost in {form}: {len(lost) - _TOLD:,} more")
+    if len(lost) > _MAX_REPORTED:
+        print_error(
+            f"{text}: lost in {format_name}: {len(lost) - _MAX_REPORTED:,} more"
+        )
 
 
-def _write(output: str, text: str) -> None:
+def _replace_file(output: str, text: str) -> None:
     """
-    Write a file as a whole, or leave the one that is there as it is.
+    Write the file *output* atomically: on errors an existing one is unchanged.
     """
     path = Path(output)
     partial = path.with_name(f".{path.name}.partial")

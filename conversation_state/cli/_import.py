@@ -1,8 +1,8 @@
 """
-Importing: from files into a store.
+The command `import`: from files to a store.
 
-What lives here: the command, what conversations are called there, and what is
-done where the name is taken. What does not: how files are read (`_reading`).
+The names that conversations get and conflicts of names are here; reading
+files is in `_input`.
 """
 
 from __future__ import annotations
@@ -16,21 +16,26 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import click
 
-from conversation_state.cli._ending import BROKEN, FAILED, told
-from conversation_state.cli._storing import as_json as in_json
-from conversation_state.cli._storing import json_option, opened, store_option
+from conversation_state._wording import format_count
+from conversation_state.cli._exit import BROKEN, FAILED, print_error
+from conversation_state.cli._options import (
+    json_option,
+    open_url,
+    store_option,
+    to_json_line,
+)
 
 if TYPE_CHECKING:
-    # What a command imports when it runs, so that the help of all is quick.
+    # A command imports these when it runs, so that --help is quick.
     from conversation_state.aggregator import Aggregator
-    from conversation_state.cli._reading import Found
+    from conversation_state.cli._input import InputConversation
     from conversation_state.messages import Message
     from conversation_state.store import Head, Store
 
 __all__ = ["import_"]
 
 _MEBIBYTE = 1 << 20
-_DRAWN_EVERY_S = 0.1
+_REDRAW_INTERVAL_S = 0.1
 
 IMPORTED = "imported"
 EXTENDED = "extended"
@@ -39,18 +44,18 @@ UNCHANGED = "unchanged"
 SKIPPED = "skipped"
 
 
-class Outcome(NamedTuple):
+class ImportResult(NamedTuple):
     """
-    What came of one conversation.
+    The result of importing one conversation.
 
     Attributes:
         outcome: One of the five words above.
 
-        name: What it is called in the store.
+        name: Its name in the store.
 
-        head: Where that name stands now.
+        head: The newest revision of that name now.
 
-        added: How many messages were written.
+        added: The number of messages written.
     """
 
     outcome: str
@@ -68,9 +73,11 @@ class Outcome(NamedTuple):
     type=click.Choice(["skip", "replace", "rename", "stop"]),
     default="skip",
     show_default=True,
-    help="What to do where something else is saved under the name.",
+    help="What to do if the name has another conversation.",
 )
-@click.option("--strict", is_flag=True, help="Stop at what can't be read.")
+@click.option(
+    "--strict", is_flag=True, help="Stop at the first line that can't be read."
+)
 @click.option(
     "--max-line",
     metavar="MIB",
@@ -95,127 +102,142 @@ def import_(
     """
     Save conversations of files in a store.
 
-    The store is made if it is not there. A FILE holds what `replay` reads: a
-    conversation on each line, in OpenAI's chat format say, or a state that
-    `export` wrote. "-" is standard input. A conversation is called as its "id"
-    says, or else as its file, with the number of its line.
+    The store is created if it does not exist. A FILE holds what `replay` reads:
+    a conversation on each line, for example in OpenAI's chat format, or a state
+    that `export` wrote. "-" is standard input. The name of a conversation is
+    its "id", or else the name of its file and the number of its line.
 
-    Each is saved as a whole or not at all, as one revision. Importing again
-    changes nothing, so what was interrupted can be run again: where a name is
-    taken by the same, or by what goes on from it, nothing is done, and where
-    it is taken by its beginning, what is new is added.
+    Each is saved atomically, as one revision. Importing is idempotent, so an
+    interrupted import can be run again: if the name has the same conversation
+    or a longer one that starts with it, nothing is saved; if it has a shorter
+    one, the new messages are appended.
 
-    Where it is taken by something else, --on-conflict decides: to skip this
-    one, which ends with status 1; to replace what is there, which stays a
-    revision; to rename this one, to NAME-2, NAME-3 and so on; or to stop.
+    If the name has a different conversation, --on-conflict decides: skip this
+    one (exit status 1); replace the saved one, which stays a revision; rename
+    this one to NAME-2, NAME-3 and so on; or stop.
 
-    Messages that were erased there stay erased.
+    Messages that were erased in the store stay erased.
 
-    The status is 0 if all is saved, 1 if something was skipped for its name,
-    and 2 if something could not be read, which is told with its line.
+    Exit status: 0 if all is saved, 1 if something was skipped because of its
+    name, and 2 if something could not be read, which is reported with its line.
     """
     import sys
 
-    from conversation_state.cli import _reading, _showing
+    from conversation_state.cli import _display, _input
 
     tally: Counter[str] = Counter()
     unreadable = 0
     drawn = monotonic()
     quiet = as_json and sys.stdout.isatty()
-    total = _reading.total_bytes(files)
+    total = _input.total_bytes(files)
     try:
         with (
-            opened(context, url, new=True) as store,
-            _showing.progress(total, quiet=quiet, doing="Importing") as bar,
+            open_url(context, url, new=True) as store,
+            _display.progress(total, quiet=quiet, doing="Importing") as bar,
         ):
             (task,) = bar.task_ids
-            for item in _reading.read(
+            for item in _input.read_files(
                 files,
                 limit=max_line * _MEBIBYTE,
                 advance=lambda size: bar.advance(task, size),
             ):
                 try:
-                    found = _named(item, prefix)
-                    done = _imported(store, found, on_conflict)
-                except _UnreadableError as error:
+                    found = _name_conversation(item, prefix)
+                    result = _import_conversation(store, found, on_conflict)
+                except _CannotImportError as error:
                     unreadable += 1
-                    bar.console.print(_showing.plain(str(error)), soft_wrap=True)
+                    bar.console.print(
+                        _display.escape_controls(str(error)), soft_wrap=True
+                    )
                     if strict:
                         break
 
                     continue
 
-                tally[done.outcome] += 1
+                tally[result.outcome] += 1
                 bar.update(task, count=tally.total())
-                if monotonic() - drawn >= _DRAWN_EVERY_S:
+                if monotonic() - drawn >= _REDRAW_INTERVAL_S:
                     bar.refresh()
                     drawn = monotonic()
 
                 if as_json:
-                    click.echo(in_json(_data(found, done)))
-                elif done.outcome == SKIPPED:
-                    bar.console.print(_showing.plain(_conflict(done)), soft_wrap=True)
+                    click.echo(to_json_line(_result_data(found, result)))
+                elif result.outcome == SKIPPED:
+                    bar.console.print(
+                        _display.escape_controls(_describe_conflict(result)),
+                        soft_wrap=True,
+                    )
 
-                if done.outcome == SKIPPED and on_conflict == "stop":
+                if result.outcome == SKIPPED and on_conflict == "stop":
                     break
 
             if not as_json:
-                click.echo(_summary(tally))
+                click.echo(_format_summary(tally))
     except KeyboardInterrupt:
-        told(f"Interrupted. {_summary(tally)} What was saved stays; run it again.")
+        print_error(
+            f"Interrupted. {_format_summary(tally)} What was saved stays; "
+            "run the command again."
+        )
         raise
 
     context.exit(FAILED if unreadable else BROKEN if tally[SKIPPED] else 0)
 
 
-class _UnreadableError(Exception):
+class _CannotImportError(Exception):
     """
-    What can't be imported, and where it is.
+    A conversation can't be imported; the message has its file and line.
     """
 
 
-def _named(item: object, prefix: str) -> Found:
+def _name_conversation(item: object, prefix: str) -> InputConversation:
     """
-    A conversation under the name it gets in the store.
+    The conversation with the name it gets in the store.
     """
-    from conversation_state.cli._reading import STANDARD_INPUT, Unreadable
+    from conversation_state.cli._input import STANDARD_INPUT, UnreadableInput
 
-    if isinstance(item, Unreadable):
-        raise _UnreadableError(str(item))
+    if isinstance(item, UnreadableInput):
+        raise _CannotImportError(str(item))
 
-    found: Found = item  # type: ignore[assignment]  # there is nothing else
+    found: InputConversation = item  # type: ignore[assignment]  # the only other type
     stem = "stdin" if found.file == STANDARD_INPUT else Path(found.file).stem
     return found._replace(name=f"{prefix}{found.id or f'{stem}-{found.line}'}")
 
 
-def _imported(store: Store, found: Found, on_conflict: str) -> Outcome:
-    for name in _names(found.name, on_conflict):
-        done = _saved(store, found, name, on_conflict)
-        if done is not None:
-            return done
+def _import_conversation(
+    store: Store, found: InputConversation, on_conflict: str
+) -> ImportResult:
+    for name in _candidate_names(found.name, on_conflict):
+        result = _save_as(store, found, name, on_conflict)
+        if result is not None:
+            return result
 
     msg = "names never end"
     raise AssertionError(msg)
 
 
-def _names(name: str, on_conflict: str) -> Iterator[str]:
+def _candidate_names(name: str, on_conflict: str) -> Iterator[str]:
     yield name
     if on_conflict == "rename":
         yield from (f"{name}-{number}" for number in count(2))
 
 
-def _saved(store: Store, found: Found, name: str, on_conflict: str) -> Outcome | None:
+def _save_as(
+    store: Store, found: InputConversation, name: str, on_conflict: str
+) -> ImportResult | None:
     """
-    What came of it under this *name*; None if another is to be tried.
+    The result of saving as *name*; None if the next name has to be tried.
     """
     from conversation_state.aggregator import Aggregator
     from conversation_state.errors import StaleHeadError
     from conversation_state.store import Head
 
-    state = found.state or Aggregator.new(messages=found.messages)
+    state = found.state
+    if state is None:
+        state = Aggregator.new(found.messages).record_responses()
+
     try:
-        # Not asked before: where nothing is saved, a store looks for names
-        # that are written much like it.
+        # Save first and look afterwards: asking for a name that is not saved
+        # makes the store search all names for near matches.
         head = store.save(name, state, expecting=0)
     except StaleHeadError as error:
         if not isinstance(error.actual, Head):
@@ -223,101 +245,98 @@ def _saved(store: Store, found: Found, name: str, on_conflict: str) -> Outcome |
 
         head = error.actual
     except ValueError as error:
-        msg = f"{found.file}:{found.line}: can't be called so; {error}"
-        raise _UnreadableError(msg) from None
+        msg = f"{found.file}:{found.line}: invalid name; {error}"
+        raise _CannotImportError(msg) from None
     else:
-        return Outcome(IMPORTED, name, head, head.length)
+        return ImportResult(IMPORTED, name, head, head.length)
 
-    there = store.load(name, at=head)
-    grown = _grown(there, found)
-    if grown is there:
-        return Outcome(UNCHANGED, name, head, 0)
+    saved = store.load(name, at=head)
+    extended = _extend_saved(saved, found)
+    if extended is saved:
+        return ImportResult(UNCHANGED, name, head, 0)
 
-    if grown is not None:
-        head = store.save(name, grown, expecting=head)
-        return Outcome(EXTENDED, name, head, len(grown) - len(there))
+    if extended is not None:
+        head = store.save(name, extended, expecting=head)
+        return ImportResult(EXTENDED, name, head, len(extended) - len(saved))
 
     if on_conflict == "replace":
-        # What is the same stays the same entries, so only the rest is written.
-        common = _common(there, found.messages)
+        # Common messages keep their entries, so that only the rest is written.
+        common = _count_common(saved, found.messages)
         if found.state is None:
-            state = there.fork(at=common).extend(found.messages[common:])
+            state = saved.fork(at=common).extend(found.messages[common:])
 
         head = store.save(name, state, expecting=head)
-        return Outcome(REPLACED, name, head, len(state) - common)
+        return ImportResult(REPLACED, name, head, len(state) - common)
 
-    return None if on_conflict == "rename" else Outcome(SKIPPED, name, head, 0)
+    return None if on_conflict == "rename" else ImportResult(SKIPPED, name, head, 0)
 
 
-def _grown(there: Aggregator, found: Found) -> Aggregator | None:
+def _extend_saved(saved: Aggregator, found: InputConversation) -> Aggregator | None:
     """
-    What is *there* with what was *found* to come after; itself if nothing
-    does, and None if the two are no beginning of each other.
+    *saved* with the messages that only *found* has appended; *saved* itself if
+    there are none, and None if neither of the two starts with the other.
     """
     if found.state is not None:
-        if there.join(found.state) is there:
-            return there
+        if saved.join(found.state) is saved:
+            return saved
 
-        return found.state if _grew_from(found.state, there) else None
+        return found.state if _is_extension(found.state, saved) else None
 
-    given = found.messages
-    common = _common(there, given)
-    if common < min(len(there), len(given)):
+    messages = found.messages
+    common = _count_common(saved, messages)
+    if common < min(len(saved), len(messages)):
         return None
 
-    return there.extend(given[common:]) if common < len(given) else there
+    return saved.extend(messages[common:]) if common < len(messages) else saved
 
 
-def _common(there: Aggregator, given: tuple[Message, ...]) -> int:
+def _count_common(saved: Aggregator, messages: tuple[Message, ...]) -> int:
     """
-    How many messages at the start are the same; what was erased is like what
-    it was, as far as anybody can tell.
+    How many messages at the start are equal; an erased message counts as equal
+    to any message of its role.
     """
-    for at, (old, new) in enumerate(zip(there, given, strict=False)):
-        if old != new and not (_is_erased(old) and old.role == new.role):
+    from conversation_state.messages import find_erasure
+
+    for at, (old, new) in enumerate(zip(saved, messages, strict=False)):
+        is_erased = find_erasure(old) is not None and old.role == new.role
+        if old != new and not is_erased:
             return at
 
-    return min(len(there), len(given))
+    return min(len(saved), len(messages))
 
 
-def _is_erased(message: Message) -> bool:
-    from conversation_state.store import ERASED
-
-    return ERASED in message.metadata
-
-
-def _grew_from(state: Aggregator, there: Aggregator) -> bool:
+def _is_extension(state: Aggregator, saved: Aggregator) -> bool:
     """
-    Whether *state* has all of *there*, in its order, and more.
+    Whether *state* has all entries of *saved* in their order, and more.
     """
     entries = state.entries
-    return state.join(there) is state and all(
-        old.id == new.id for old, new in zip(there.entries, entries, strict=False)
+    return state.join(saved) is state and all(
+        old.id == new.id for old, new in zip(saved.entries, entries, strict=False)
     )
 
 
-def _data(found: Found, done: Outcome) -> dict[str, object]:
+def _result_data(found: InputConversation, result: ImportResult) -> dict[str, object]:
     return {
         "file": found.file,
         "line": found.line,
-        "name": done.name,
-        "outcome": done.outcome,
-        "revision": done.head.revision,
-        "messages": done.head.length,
-        "added": done.added,
+        "name": result.name,
+        "outcome": result.outcome,
+        "revision": result.head.revision,
+        "messages": result.head.length,
+        "added": result.added,
     }
 
 
-def _conflict(done: Outcome) -> str:
+def _describe_conflict(result: ImportResult) -> str:
     return (
-        f"{done.name}: skipped, for something else is saved there (revision "
-        f"{done.head.revision}, {done.head.length:,} messages); --on-conflict replace "
-        "or rename saves it all the same"
+        f"{result.name}: skipped; the name has another conversation (revision "
+        f"{result.head.revision}, {format_count(result.head.length, 'message')}); "
+        "to save it, give --on-conflict replace or rename"
     )
 
 
-def _summary(tally: Counter[str]) -> str:
-    from conversation_state.cli._showing import counted
+def _format_summary(tally: Counter[str]) -> str:
+    from conversation_state.cli._display import counted
 
     words = [
         f"{tally[outcome]:,} {outcome}"

@@ -1,8 +1,8 @@
 """
 The entry point of the command `conversation-state`.
 
-What lives here: finding out whether the command line can run at all, and what
-a shell is told when it ends. What does not: the commands (`_commands`).
+Checking that the extra is installed and exiting with a status are here; the
+commands are in `_commands`.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from conversation_state.errors import MissingExtraError
 
 __all__ = ["main"]
 
-# 128 and the number of the signal, as shells have it.
+# 128 plus the number of SIGINT, the convention of shells.
 _INTERRUPTED = 130
 
 _FAILED = 2
@@ -22,21 +22,21 @@ _FAILED = 2
 
 def main() -> None:
     """
-    Run the command line, and leave the process with its status.
+    Run the command line, and exit with its status.
 
-    0 if all is well, 1 if a check failed or the answer is no, 2 if something
-    could not be read, written, found or understood, 130 if it was interrupted,
-    141 if nobody reads what it prints.
+    0 on success, 1 if a check failed or a question was answered with no, 2 if
+    something could not be read, written, found or parsed, 130 if interrupted,
+    141 if the pipe that reads the output was closed.
     """
     try:
-        status = _run()
+        status = _run_command()
     except KeyboardInterrupt:
         status = _INTERRUPTED
 
     sys.exit(status)
 
 
-def _run() -> int:
+def _run_command() -> int:
     for name in ("click", "rich"):
         if importlib.util.find_spec(name) is None:
             sys.stderr.write(f"{MissingExtraError('the command line', 'cli')}\n")

@@ -1,9 +1,8 @@
 """
-The replay: one conversation led through all that a state can do.
+The replay: runs one conversation through every operation of a state.
 
-What lives here: what is done, what is checked, and what is measured. What
-does not: where conversations come from (`_reading`), and how the outcome is
-shown (`_showing`).
+The operations, the checks and the measurements are here; reading conversations
+(`_input`) and formatting the results (`_display`) are not.
 """
 
 from __future__ import annotations
@@ -28,32 +27,32 @@ from conversation_state.messages import AssistantMessage, Message
 from conversation_state.trimming import Dropped, TrimContext, fit, trim
 from conversation_state.usage import Usage
 
-__all__ = ["Drop", "Replay", "bytes_per_state", "drops_of", "replay"]
+__all__ = ["Drop", "Replay", "bytes_per_state", "group_drops", "replay"]
 
-# What the second branch says in place of what was said.
-_INSTEAD = AssistantMessage("Let me ask a colleague and come back to you.")
+# The message of the second branch, in place of the original ones.
+_ALTERNATIVE_MESSAGE = AssistantMessage("Let me ask a colleague and come back to you.")
 
-# What each branch spends; different, so that no sum is right by chance.
-_SPENT_RETOLD, _SPENT_INSTEAD = Usage(1_000, 100), Usage(20, 3)
+# The usage of each branch; different, so that no sum is right by chance.
+_REPLAYED_USAGE, _ALTERNATIVE_USAGE = Usage(1_000, 100), Usage(20, 3)
 
 # Reading every kept state in full is quadratic. Beyond this many entries only
-# every other state is, or every third, and so on.
-_READ_AT_MOST = 5_000_000
+# every second state is, or every third, and so on.
+_MAX_ENTRIES_READ = 5_000_000
 
-# Over how many states the memory of one is averaged, at most.
-_WEIGHED_AT_MOST = 10_000
+# The memory of one state is averaged over at most so many.
+_MAX_STATES_MEASURED = 10_000
 
 
 class Drop(NamedTuple):
     """
-    Neighbouring messages that a view does not show, all for one reason.
+    Neighbouring messages that a view dropped, all for one reason.
 
     Attributes:
         first: The position of the first one, counted from 0.
 
         last: The position of the last one.
 
-        reason: Why.
+        reason: Why they were dropped.
     """
 
     first: int
@@ -64,7 +63,7 @@ class Drop(NamedTuple):
 @attrs.frozen(kw_only=True)
 class Replay:
     """
-    What came of a replay.
+    The result of a replay.
 
     Attributes:
         messages: How many messages the conversation has.
@@ -73,30 +72,30 @@ class Replay:
             each message, those of both branches, and the join.
 
         states_read: How many of them were read in full in the end; all, unless
-            the conversation has thousands of messages. Of the others, length
-            and newest entry were.
+            the conversation has thousands of messages. Of the others only
+            the length and the newest entry were checked.
 
-        bytes_per_state: What a state kept after each message takes; see the
+        bytes_per_state: The memory of a state kept after each message; see the
             function of this name. None if there is no message.
 
-        tokens: What all messages fill, estimated.
+        tokens: The estimated size of all messages.
 
-        limit_tokens: What the budget leaves for them.
+        limit_tokens: What the budget leaves for messages.
 
         kept: How many messages the trimmed view shows; None without a view.
 
-        dropped: How many it does not show; None without a view.
+        dropped: How many it dropped; None without a view.
 
-        drops: Which ones it does not show, and why.
+        drops: Which ones it dropped, and why.
 
         no_view: Why there is no view; "" if there is one.
 
-        encoded_bytes: The size of the join when written.
+        encoded_bytes: The size of the encoded join.
 
-        seconds: What building, forking, joining, trimming, writing and reading
-            back took; not the checks, nor measuring memory.
+        seconds: The time for building, forking, joining, trimming, encoding and
+            decoding; without the checks and measuring memory.
 
-        broken: Promises that were not kept; none if all is well.
+        broken: The checks that failed; empty if all passed.
     """
 
     messages: int
@@ -114,72 +113,72 @@ class Replay:
     broken: tuple[str, ...]
 
 
-class _Kept(NamedTuple):
+class _KeptState(NamedTuple):
     """
-    A state, and how many of the identities of its line it should hold.
+    A state, and how many of the identities of its line it should have.
     """
 
     state: Aggregator
     size: int
 
 
-class _Line:
+class _StateLine:
     """
-    States that grew one from another, and what was true when they did.
+    Successive states, and the identities of entries they should have.
     """
 
     def __init__(self, start: Aggregator, ids: Iterable[str] = ()) -> None:
         self.ids = [*ids]
-        self.kept = [_Kept(start, len(self.ids))]
+        self.kept = [_KeptState(start, len(self.ids))]
 
     @property
     def newest(self) -> Aggregator:
         return self.kept[-1].state
 
-    def say(self, message: Message) -> None:
+    def add(self, message: Message) -> None:
         state = self.newest.add(message)
         self.ids.append(state.entries[-1].id)
-        self.kept.append(_Kept(state, len(self.ids)))
+        self.kept.append(_KeptState(state, len(self.ids)))
 
-    def spend(self, usage: Usage) -> None:
-        self.kept.append(_Kept(self.newest.add_usage(usage), len(self.ids)))
+    def add_usage(self, usage: Usage) -> None:
+        self.kept.append(_KeptState(self.newest.add_usage(usage), len(self.ids)))
 
 
-class _Life(NamedTuple):
+class _ReplayStates(NamedTuple):
     """
-    All that a conversation went through.
+    All states of one replay.
     """
 
-    trunk: _Line
+    trunk: _StateLine
     turn: Checkpoint  # after the last message of a user
-    retold: _Line
-    instead: _Line
-    joined: _Line
+    replayed: _StateLine
+    alternative: _StateLine
+    joined: _StateLine
 
     @property
     def states(self) -> int:
         """
-        How many states there were.
+        The number of states.
         """
-        lines = self.trunk, self.retold, self.instead, self.joined
+        lines = self.trunk, self.replayed, self.alternative, self.joined
         return sum(len(line.kept) for line in lines)
 
 
 def replay(messages: Sequence[Message], budget: TokenBudget) -> Replay:
     """
-    *messages*, led through the life of a state, and whether it kept its word.
+    Run *messages* through every operation of a state, and check the results.
 
-    The state is built message by message, rolled back to the last thing a user
-    said, and forked there: one branch tells again what followed, the other one
-    says something else. Both are joined; the conversation is trimmed to
-    *budget*; the join is written and read back. Every state made on the way is
-    kept, and in the end compared with what it held when it was made.
+    The state is built message by message, rolled back to the last message of a
+    user, and forked there: one branch adds the messages that followed, the
+    other one a different message. Both are joined; the conversation is trimmed
+    to *budget*; the join is encoded and decoded. Every state made on the way is
+    kept, and at the end compared with what it contained when it was made.
     """
-    digests = [_digest(message) for message in messages]
+    digests = [_digest_message(message) for message in messages]
 
     began = perf_counter()
-    life = _live(messages)
-    final, joined = life.trunk.newest, life.joined.newest
+    made = _build_states(messages)
+    final, joined = made.trunk.newest, made.joined.newest
     tokens = TrimContext.of(final).total_tokens
     view, no_view = None, ""
     try:
@@ -196,29 +195,29 @@ def replay(messages: Sequence[Message], budget: TokenBudget) -> Replay:
 
     seconds = perf_counter() - began
 
-    broken = [*_broken_by_join(life)]
+    broken = [*_broken_by_join(made)]
     if view is not None:
         broken += _broken_by_view(view, messages, budget)
 
     if unreadable:
-        broken.append(f"the state can't be written and read back: {unreadable}")
+        broken.append(f"the state can't be encoded and decoded: {unreadable}")
     elif read_back != joined:
-        broken.append("what was read back is not what was written")
+        broken.append("the decoded state differs from the encoded one")
 
-    states_read, changed = _reread(life, digests)
+    states_read, changed = _check_kept_states(made, digests)
     if changed:
-        broken.append(f"{changed:,} kept states do not hold what they held")
+        broken.append(f"{changed:,} kept states have changed")
 
     return Replay(
         messages=len(messages),
-        states=life.states,
+        states=made.states,
         states_read=states_read,
         bytes_per_state=bytes_per_state(messages),
         tokens=tokens,
         limit_tokens=budget.effective_input_limit,
         kept=None if view is None else len(view.messages),
         dropped=None if view is None else len(view.dropped),
-        drops=() if view is None else drops_of(view.dropped),
+        drops=() if view is None else group_drops(view.dropped),
         no_view=no_view,
         encoded_bytes=len(data),
         seconds=seconds,
@@ -228,28 +227,28 @@ def replay(messages: Sequence[Message], budget: TokenBudget) -> Replay:
 
 def bytes_per_state(messages: Sequence[Message]) -> float | None:
     """
-    What keeping the state after each of *messages* takes, in bytes each.
+    The memory for keeping the state after each of *messages*, in bytes each.
 
     Measured, not estimated: the states are built once more while `tracemalloc`
-    counts what they allocate. Counted is all they hold but the messages, which
-    are there already: entries with their identities, log and state. The list
-    that keeps them is not, nor what states remember once they were read. The
-    first 10,000 messages stand for the others. None if there are none.
+    counts what they allocate: entries with their identities, log and state, but
+    not the messages, which exist already, nor the list that keeps the states,
+    nor what states cache when they are read. The first 10,000 messages are
+    measured. None if there are no messages.
     """
-    weighed = messages[:_WEIGHED_AT_MOST]
-    if not weighed:
+    measured = messages[:_MAX_STATES_MEASURED]
+    if not measured:
         return None
 
     state = Aggregator.new()
-    kept = [state] * len(weighed)
-    # Somebody may be tracing the whole program, PYTHONTRACEMALLOC say.
+    kept = [state] * len(measured)
+    # The whole program may be traced, for example by PYTHONTRACEMALLOC.
     is_ours = not tracemalloc.is_tracing()
     if is_ours:
         tracemalloc.start()
 
     try:
         before, _ = tracemalloc.get_traced_memory()
-        for at, message in enumerate(weighed):
+        for at, message in enumerate(measured):
             kept[at] = state = state.add(message)
 
         after, _ = tracemalloc.get_traced_memory()
@@ -260,32 +259,32 @@ def bytes_per_state(messages: Sequence[Message]) -> float | None:
     return (after - before) / len(kept)
 
 
-def _live(messages: Sequence[Message]) -> _Life:
-    trunk = _Line(Aggregator.new())
+def _build_states(messages: Sequence[Message]) -> _ReplayStates:
+    trunk = _StateLine(Aggregator.new())
     for message in messages:
-        trunk.say(message)
+        trunk.add(message)
 
-    at = _turn(messages)
+    at = _find_last_turn(messages)
     turn = trunk.kept[at].state.checkpoint("last user turn")
     back = turn.restore()
-    retold = _Line(back.fork(), trunk.ids[:at])
+    replayed = _StateLine(back.fork(), trunk.ids[:at])
     for message in messages[at:]:
-        retold.say(message)
+        replayed.add(message)
 
-    retold.spend(_SPENT_RETOLD)
-    instead = _Line(back.fork(), trunk.ids[:at])
-    instead.say(_INSTEAD)
-    instead.spend(_SPENT_INSTEAD)
+    replayed.add_usage(_REPLAYED_USAGE)
+    alternative = _StateLine(back.fork(), trunk.ids[:at])
+    alternative.add(_ALTERNATIVE_MESSAGE)
+    alternative.add_usage(_ALTERNATIVE_USAGE)
 
-    joined = back.join(retold.newest, instead.newest)
-    ids = [*retold.ids, *instead.ids[at:]]
-    return _Life(trunk, turn, retold, instead, _Line(joined, ids))
+    joined = back.join(replayed.newest, alternative.newest)
+    ids = [*replayed.ids, *alternative.ids[at:]]
+    return _ReplayStates(trunk, turn, replayed, alternative, _StateLine(joined, ids))
 
 
-def _turn(messages: Sequence[Message]) -> int:
+def _find_last_turn(messages: Sequence[Message]) -> int:
     """
-    How many messages there are up to the last of a user; all but the last one
-    if no user said anything.
+    The number of messages up to the last one of a user; all but the last one if
+    there is no message of a user.
     """
     for at in range(len(messages), 0, -1):
         if messages[at - 1].role == "user":
@@ -294,22 +293,22 @@ def _turn(messages: Sequence[Message]) -> int:
     return max(len(messages) - 1, 0)
 
 
-def _broken_by_join(life: _Life) -> Iterator[str]:
-    back = life.turn.restore()
-    joined, retold, instead = (
-        line.newest for line in (life.joined, life.retold, life.instead)
+def _broken_by_join(made: _ReplayStates) -> Iterator[str]:
+    back = made.turn.restore()
+    joined, replayed, alternative = (
+        line.newest for line in (made.joined, made.replayed, made.alternative)
     )
-    if [entry.id for entry in joined.entries] != life.joined.ids:
-        yield "the join does not hold all of both branches, once and in order"
+    if [entry.id for entry in joined.entries] != made.joined.ids:
+        yield "the join does not have all entries of both branches once and in order"
 
-    if joined.total_usage != _SPENT_RETOLD + _SPENT_INSTEAD:
-        yield "the join does not cost what both branches cost"
+    if joined.total_usage != _REPLAYED_USAGE + _ALTERNATIVE_USAGE:
+        yield "the usage of the join is not the sum of both branches"
 
-    if any(joined.join(again) is not joined for again in (back, retold, instead)):
-        yield "joining a branch again made another state"
+    if any(joined.join(again) is not joined for again in (back, replayed, alternative)):
+        yield "joining a branch again made a different state"
 
-    if back.join(retold.join(instead)) != joined:
-        yield "joining the branches first gave something else"
+    if back.join(replayed.join(alternative)) != joined:
+        yield "joining the branches first made a different state"
 
 
 def _broken_by_view(
@@ -321,32 +320,32 @@ def _broken_by_view(
         yield "the trimmed view is over the budget"
 
     if view.problems():
-        yield f"a provider would refuse the trimmed view: {view.problems()[0]}"
+        yield f"the trimmed view is invalid: {view.problems()[0]}"
 
     if sorted([*shown, *hidden]) != [*range(len(messages))] or shown != sorted(shown):
         yield "the trimmed view does not account for every message, in order"
 
-    if any(messages[at] is not said for at, said, *_ in view.elements):
-        yield "the trimmed view shows what was not said"
+    if any(messages[at] is not message for at, message, *_ in view.elements):
+        yield "the trimmed view has a message that is not in the conversation"
 
     if messages and shown[-1:] != [len(messages) - 1]:
         yield "the trimmed view lacks the newest message"
 
 
-def _reread(life: _Life, digests: list[bytes]) -> tuple[int, int]:
+def _check_kept_states(made: _ReplayStates, digests: list[bytes]) -> tuple[int, int]:
     """
-    How many kept states were read in full, and how many of all have changed.
+    The number of kept states that were read in full, and of those that changed.
     """
-    instead = _digest(_INSTEAD)
+    alternative = _digest_message(_ALTERNATIVE_MESSAGE)
     expected = (
-        (life.trunk, digests),
-        (life.retold, digests),
-        (life.instead, [*digests[: len(life.turn.messages)], instead]),
-        (life.joined, [*digests, instead]),
+        (made.trunk, digests),
+        (made.replayed, digests),
+        (made.alternative, [*digests[: len(made.turn.messages)], alternative]),
+        (made.joined, [*digests, alternative]),
     )
     total = sum(size for line, _ in expected for _, size in line.kept)
-    every = 1 + total // _READ_AT_MOST
-    now: dict[int, bytes] = {}  # what a message says, asked once for all states
+    every = 1 + total // _MAX_ENTRIES_READ
+    now: dict[int, bytes] = {}  # each digest is computed once for all states
     read = changed = 0
     for line, contents in expected:
         for number, (state, size) in enumerate(reversed(line.kept)):
@@ -354,7 +353,7 @@ def _reread(life: _Life, digests: list[bytes]) -> tuple[int, int]:
             held = [*state.entries.iterate(start)]
             for _, message in held:
                 if id(message) not in now:
-                    now[id(message)] = _digest(message)
+                    now[id(message)] = _digest_message(message)
 
             read += not start
             changed += (
@@ -366,14 +365,14 @@ def _reread(life: _Life, digests: list[bytes]) -> tuple[int, int]:
     return read, changed
 
 
-def _digest(message: Message) -> bytes:
-    # Not the codec's bytes: what the codec forgets would not be missed.
+def _digest_message(message: Message) -> bytes:
+    # Not of the encoded message: what the codec loses would not be noticed.
     return blake2b(repr(message).encode(), digest_size=16).digest()
 
 
-def drops_of(dropped: Iterable[Dropped]) -> tuple[Drop, ...]:
+def group_drops(dropped: Iterable[Dropped]) -> tuple[Drop, ...]:
     """
-    What a view does not show, neighbours together.
+    Dropped messages, neighbours with the same reason as one.
     """
     drops: list[Drop] = []
     for seq, reason in dropped:

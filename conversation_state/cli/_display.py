@@ -1,8 +1,7 @@
 """
-Showing: what a replay found, for people and for programs.
+Formats the results of a replay: the table and its summary, JSON, progress bar.
 
-What lives here: the table and the words around it, the JSON, and the progress
-bar. What does not: where the text goes (`_commands`).
+Writing the text is in `_commands`.
 """
 
 from __future__ import annotations
@@ -25,43 +24,53 @@ from rich.progress import (
 from rich.table import Table
 from rich.text import Text
 
-from conversation_state.cli._reading import Found
+from conversation_state._wording import format_count as counted
+from conversation_state.cli._input import InputConversation
 from conversation_state.cli.replay import Drop, Replay
 
-__all__ = ["Row", "as_json", "counted", "in_words", "plain", "progress", "report"]
+__all__ = [
+    "ReplayRow",
+    "counted",
+    "describe_drop",
+    "escape_controls",
+    "progress",
+    "render_report",
+    "replay_json",
+]
 
-# So many conversations have their trims told in words, so many problems of
-# all of them are told below the table.
-_TRIMS_TOLD = 5
-_PROBLEMS_TOLD = 5
+# Below the table: the drops of each conversation, if there are no more than this,
+# and at most so many problems of all of them.
+_MAX_TRIMS_SHOWN = 5
+_MAX_PROBLEMS_SHOWN = 5
 
-# The longest name shown, in characters.
-_NAME = 40
+# The longest name that is printed, in characters.
+_MAX_NAME_LENGTH = 40
 
-_NOTHING = "-"
+_NO_VALUE = "-"
 
-# Narrower than this, in columns, the table shows less rather than fold figures.
-_WIDE = 76
-_IF_NARROW = ("\nMessages", "Kept\nby trim", "Dropped\nby trim")
+# On narrower terminals, in columns, the table omits columns: rich would wrap the
+# figures.
+_WIDE_COLUMNS = 76
+_NARROW_HEADINGS = ("\nMessages", "Kept\nby trim", "Dropped\nby trim")
 
 
-class Row(NamedTuple):
+class ReplayRow(NamedTuple):
     """
-    A conversation and what came of its replay.
+    A conversation and the result of its replay.
 
     Attributes:
         name: The conversation's name.
 
-        outcome: What came of it.
+        outcome: The result of its replay.
     """
 
     name: str
     outcome: Replay
 
 
-def plain(text: str) -> str:
+def escape_controls(text: str) -> str:
     """
-    *text* without anything a terminal could obey; such characters are escaped.
+    *text* with control and other unprintable characters escaped.
     """
     if text.isprintable():
         return text
@@ -71,7 +80,7 @@ def plain(text: str) -> str:
     )
 
 
-def as_json(found: Found, outcome: Replay) -> str:
+def replay_json(found: InputConversation, outcome: Replay) -> str:
     """
     One conversation on one line of JSON.
     """
@@ -103,12 +112,12 @@ def progress(
     total: int | None, *, quiet: bool = False, doing: str = "Replaying"
 ) -> Iterator[Progress]:
     """
-    A bar on stderr that goes away when it is done; nothing off a terminal.
+    A progress bar on stderr, removed at the end; disabled without a terminal.
 
-    Its one task counts bytes where a file is read, for they are known before
-    conversations are; how many of those there were is its field *count*. It is
-    drawn when asked to be (`Progress.refresh`): a thread that draws would
-    allocate memory while that of states is measured.
+    Its one task counts bytes where a file is read, because their total is known
+    in advance; the number of conversations is its field *count*. It is redrawn
+    only by `Progress.refresh`: a refresh thread would allocate memory while
+    that of states is measured.
     """
     idle = quiet or not sys.stderr.isatty()
     console = Console(stderr=True, highlight=False, markup=False, emoji=False)
@@ -126,33 +135,33 @@ def progress(
         disable=idle,
     )
     bar.add_task("", total=total, count=0)
-    # Even one that is disabled ends with an empty line in rich 13.
+    # In rich 13 even a disabled bar prints an empty line at its end.
     with nullcontext() if idle else bar:
         yield bar
 
 
-def report(rows: Sequence[Row], *, files: Sequence[str]) -> str:
+def render_report(rows: Sequence[ReplayRow], *, files: Sequence[str]) -> str:
     """
-    What was done, the table, and what was found, as text for stdout.
+    The report of a replay as text: what was done, the table, the results.
 
-    As wide as that, and in colour if it is a terminal that has some.
+    As wide as stdout, and in colour if that is a terminal with colours.
     """
     console = Console(file=sys.stdout, highlight=False, markup=False, emoji=False)
     with console.capture() as captured:
-        console.print(_opening(rows, files))
+        console.print(_describe_run(rows, files))
         console.print()
-        console.print(_table(rows, is_narrow=console.width < _WIDE))
-        for text in _closing(rows):
+        console.print(_build_table(rows, is_narrow=console.width < _WIDE_COLUMNS))
+        for text in _describe_results(rows):
             console.print(text)
 
-    # Cells are filled up with spaces, which nobody needs in a file.
+    # rich pads cells with spaces; in a file they would be trailing ones.
     return "\n".join(line.rstrip() for line in captured.get().splitlines())
 
 
-def _opening(rows: Sequence[Row], files: Sequence[str]) -> Text:
+def _describe_run(rows: Sequence[ReplayRow], files: Sequence[str]) -> Text:
     origin = f"{len(files)} files"
     if len(files) == 1:
-        origin = "standard input" if files[0] == "-" else plain(files[0])
+        origin = "standard input" if files[0] == "-" else escape_controls(files[0])
 
     return Text(
         f"Replayed {counted(len(rows), 'conversation')} from {origin}: built message "
@@ -162,9 +171,9 @@ def _opening(rows: Sequence[Row], files: Sequence[str]) -> Text:
     )
 
 
-def _table(rows: Sequence[Row], *, is_narrow: bool) -> Table:
-    whole = _cells(_total([row.outcome for row in rows]))
-    shown = _IF_NARROW if is_narrow else tuple(whole)
+def _build_table(rows: Sequence[ReplayRow], *, is_narrow: bool) -> Table:
+    whole = _format_cells(_sum_replays([row.outcome for row in rows]))
+    shown = _NARROW_HEADINGS if is_narrow else tuple(whole)
     table = Table(
         box=SIMPLE,
         footer_style="bold",
@@ -178,10 +187,10 @@ def _table(rows: Sequence[Row], *, is_narrow: bool) -> Table:
         table.add_column(heading, whole[heading], justify="right", no_wrap=True)
 
     for name, outcome in rows:
-        cells = _cells(outcome)
+        cells = _format_cells(outcome)
         broken = " (BROKEN)" if outcome.broken else ""
         table.add_row(
-            Text(f"{_name(name)}{broken}"),
+            Text(f"{_shorten_name(name)}{broken}"),
             *[cells[heading] for heading in shown],
             style="bold red" if broken else "",
         )
@@ -189,25 +198,25 @@ def _table(rows: Sequence[Row], *, is_narrow: bool) -> Table:
     return table
 
 
-def _cells(outcome: Replay) -> dict[str, str]:
+def _format_cells(outcome: Replay) -> dict[str, str]:
     """
-    What the table says of *outcome*, by heading.
+    The cells of the table for *outcome*, by heading.
     """
     size, kept, dropped = outcome.bytes_per_state, outcome.kept, outcome.dropped
     return {
         "\nMessages": f"{outcome.messages:,}",
         "States\nkept": f"{outcome.states:,}",
-        "Bytes per\nstate": _NOTHING if size is None else f"{size:,.0f}",
+        "Bytes per\nstate": _NO_VALUE if size is None else f"{size:,.0f}",
         "\nTokens": f"{outcome.tokens:,}",
         "Kept\nby trim": "no view" if kept is None else f"{kept:,}",
-        "Dropped\nby trim": _NOTHING if dropped is None else f"{dropped:,}",
+        "Dropped\nby trim": _NO_VALUE if dropped is None else f"{dropped:,}",
         "Time\nin ms": f"{outcome.seconds * 1_000:,.1f}",
     }
 
 
-def _total(outcomes: Sequence[Replay]) -> Replay:
+def _sum_replays(outcomes: Sequence[Replay]) -> Replay:
     """
-    All outcomes as one; bytes per state are averaged over all states.
+    The sum of all outcomes; bytes per state are averaged over all states.
     """
     shown = [each for each in outcomes if each.kept is not None]
     messages = sum(each.messages for each in outcomes)
@@ -229,18 +238,18 @@ def _total(outcomes: Sequence[Replay]) -> Replay:
     )
 
 
-def _closing(rows: Sequence[Row]) -> Iterator[Text]:
+def _describe_results(rows: Sequence[ReplayRow]) -> Iterator[Text]:
     yield Text()
     trimmed = [row for row in rows if row.outcome.drops]
-    for name, outcome in trimmed if len(rows) <= _TRIMS_TOLD else ():
-        words = ", ".join(map(in_words, outcome.drops))
+    for name, outcome in trimmed if len(rows) <= _MAX_TRIMS_SHOWN else ():
+        words = ", ".join(map(describe_drop, outcome.drops))
         yield Text(
-            f"Trimmed {_name(name)}: dropped messages {words}, kept the other "
+            f"Trimmed {_shorten_name(name)}: dropped messages {words}, kept the other "
             f"{outcome.kept:,}."
         )
 
     problems = [
-        Text(f"{_name(name)}: {plain(what)}", style)
+        Text(f"{_shorten_name(name)}: {escape_controls(what)}", style)
         for name, outcome in rows
         for what, style in (
             *((promise, "bold red") for promise in outcome.broken),
@@ -248,21 +257,23 @@ def _closing(rows: Sequence[Row]) -> Iterator[Text]:
         )
         if what
     ]
-    yield from problems[:_PROBLEMS_TOLD]
-    if len(problems) > _PROBLEMS_TOLD:
-        yield Text(f"... and {len(problems) - _PROBLEMS_TOLD:,} more; --json tells all")
+    yield from problems[:_MAX_PROBLEMS_SHOWN]
+    if len(problems) > _MAX_PROBLEMS_SHOWN:
+        yield Text(
+            f"... and {len(problems) - _MAX_PROBLEMS_SHOWN:,} more; --json prints all"
+        )
 
-    if problems or (trimmed and len(rows) <= _TRIMS_TOLD):
+    if problems or (trimmed and len(rows) <= _MAX_TRIMS_SHOWN):
         yield Text()
 
-    yield Text(_verdict([row.outcome for row in rows]))
+    yield Text(_summarise_results([row.outcome for row in rows]))
 
 
-def in_words(drop: Drop) -> str:
+def describe_drop(drop: Drop) -> str:
     """
     Which messages were dropped, and why.
     """
-    # Counted from 1, as people count; the JSON counts from 0.
+    # From 1, like `show --number`; the JSON of a replay counts from 0.
     numbers = f"{drop.first + 1:,}"
     if drop.last > drop.first:
         numbers += f" to {drop.last + 1:,}"
@@ -270,15 +281,15 @@ def in_words(drop: Drop) -> str:
     return f"{numbers} ({drop.reason})"
 
 
-def _verdict(outcomes: Sequence[Replay]) -> str:
+def _summarise_results(outcomes: Sequence[Replay]) -> str:
     """
-    What holds of all conversations, in words.
+    One sentence about all conversations.
     """
     broken = sum(bool(each.broken) for each in outcomes)
     if broken:
         return (
-            f"{broken:,} of {counted(len(outcomes), 'conversation')} did not come "
-            "through. That is a bug of conversation-state; please report it."
+            f"{broken:,} of {counted(len(outcomes), 'conversation')} failed a "
+            "check. This is a bug of conversation-state; please report it."
         )
 
     states = sum(each.states for each in outcomes)
@@ -287,20 +298,14 @@ def _verdict(outcomes: Sequence[Replay]) -> str:
     views = sum(each.kept is not None for each in outcomes)
     trimmed = "every trimmed view fits and is valid, " if views else ""
     return (
-        f"Verified: all {states:,} states kept on the way{sampled} still hold what "
-        "they held when they were made, every join has both branches once, joining "
-        f"again gives the same object, {trimmed}and what was read back equals what "
-        "was written."
+        f"Verified: all {states:,} kept states{sampled} are unchanged, "
+        "every join has the entries of both branches once, joining again returns the "
+        f"same object, {trimmed}and the decoded state equals the encoded one."
     )
 
 
-def _name(name: str) -> str:
-    name = plain(name)
-    return name if len(name) <= _NAME else f"{name[: _NAME - 3]}..."
-
-
-def counted(number: int, noun: str) -> str:
-    """
-    So many of them, in words.
-    """
-    return f"{number:,} {noun}{'s'[: number != 1]}"
+def _shorten_name(name: str) -> str:
+    name = escape_controls(name)
+    return (
+        name if len(name) <= _MAX_NAME_LENGTH else f"{name[: _MAX_NAME_LENGTH - 3]}..."
+    )

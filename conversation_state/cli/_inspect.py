@@ -1,9 +1,8 @@
 """
-Looking: what is saved in a store, without changing any of it.
+Commands that read a store: names, revisions, transcripts, differences, views.
 
-What lives here: names, revisions, transcripts, differences and views. What
-does not: taking it out in some format (`_export`), and whether all of it is
-still what it was (`_tending`).
+Not here: writing conversations to files (`_export`) and verifying that a
+store is undamaged (`_maintenance`).
 """
 
 from __future__ import annotations
@@ -13,19 +12,19 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from conversation_state.cli._ending import BROKEN, DeclinedError, told
-from conversation_state.cli._storing import as_json as in_json
-from conversation_state.cli._storing import (
-    asked,
+from conversation_state.cli._exit import BROKEN, DeclinedError, print_error
+from conversation_state.cli._options import (
+    find_state,
     head_data,
     json_option,
     message_data,
-    opened,
+    open_url,
     store_option,
+    to_json_line,
 )
 
 if TYPE_CHECKING:
-    # What a command imports when it runs, so that the help of all is quick.
+    # A command imports these when it runs, so that --help is quick.
     from conversation_state.diffing import Diff
     from conversation_state.store import Head
     from conversation_state.trimming import TrimContext
@@ -35,31 +34,34 @@ __all__ = ["diff", "log", "names", "show", "trim"]
 
 @click.command()
 @store_option
-@click.option("--prefix", default="", help="Only those that begin so.")
+@click.option("--prefix", default="", help="Only names that start with this.")
 @json_option
 @click.pass_context
 def names(context: click.Context, *, url: str, prefix: str, as_json: bool) -> None:
     """
-    List what is saved, and where each name stands.
+    List the saved names, each with its newest revision.
     """
-    with opened(context, url) as store:
-        found = [store.head(name) for name in store.names(prefix=prefix)]
+    with open_url(context, url) as store:
+        found = [store.latest(name) for name in store.names(prefix=prefix)]
         if as_json:
             for head in found:
-                click.echo(in_json(head_data(head)))
+                click.echo(to_json_line(head_data(head)))
         elif found:
             rows = [
-                (f"{head.revision}", _when(head), f"{head.length:,}", head.name)
+                (f"{head.revision}", _format_time(head), f"{head.length:,}", head.name)
                 for head in found
             ]
-            _table(("REVISIONS", "SAVED (UTC)", "MESSAGES", "NAME"), rows)
+            _print_table(("REVISIONS", "SAVED (UTC)", "MESSAGES", "NAME"), rows)
 
 
 @click.command()
 @click.argument("name")
 @store_option
 @click.option(
-    "-n", "--limit", type=click.IntRange(min=1), help="Only so many revisions."
+    "-n",
+    "--limit",
+    type=click.IntRange(min=1),
+    help="List at most this many revisions.",
 )
 @json_option
 @click.pass_context
@@ -69,14 +71,14 @@ def log(
     """
     List the revisions of NAME, the newest first.
 
-    With NAME@3, those from revision 3 back. Tokens are what the messages fill,
-    estimated as characters by four.
+    With NAME@3, those from revision 3 back. TOKENS is the estimated size of the
+    messages, a quarter of their characters.
     """
     from conversation_state.trimming import TrimContext
 
-    with opened(context, url) as store:
-        newest = asked(store, name)
-        # What others share with the newest state is not read again.
+    with open_url(context, url) as store:
+        newest = find_state(store, name)
+        # Loading the newest first caches what the older revisions share with it.
         store.load(newest.name)
         rows: list[tuple[str, ...]] = []
         before = newest.head.revision + 1
@@ -84,40 +86,47 @@ def log(
             state = store.load(head.name, at=head)
             tokens = TrimContext.of(state).total_tokens
             if as_json:
-                spent = state.total_usage.total_tokens
-                data = {**head_data(head), "tokens": tokens, "spent_tokens": spent}
-                click.echo(in_json(data))
+                used = state.total_usage.total_tokens
+                data = {**head_data(head), "tokens": tokens, "spent_tokens": used}
+                click.echo(to_json_line(data))
             else:
                 size, filled = f"{head.length:,}", f"{tokens:,}"
-                rows.append((f"{head.revision}", _when(head), size, filled, head.label))
+                labels = ", ".join(head.labels)
+                rows.append(
+                    (f"{head.revision}", _format_time(head), size, filled, labels)
+                )
 
         if rows:
-            _table(("REVISION", "SAVED (UTC)", "MESSAGES", "TOKENS", "LABEL"), rows)
+            _print_table(
+                ("REVISION", "SAVED (UTC)", "MESSAGES", "TOKENS", "LABELS"), rows
+            )
 
 
-def _when(head: Head) -> str:
+def _format_time(head: Head) -> str:
     return f"{head.saved_at:%Y-%m-%d %H:%M:%S}"
 
 
-def _table(heading: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
+def _print_table(heading: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
     """
-    Figures to the right, and the last column, which is text, to the left.
+    Print aligned columns: figures to the right, the last, which is text, left.
     """
-    from conversation_state.cli._showing import plain
+    from conversation_state.cli._display import escape_controls
 
     widths = [max(map(len, column)) for column in zip(heading, *rows, strict=True)]
     for *cells, last in (heading, *rows):
         first = "  ".join(
             cell.rjust(width) for cell, width in zip(cells, widths, strict=False)
         )
-        click.echo(f"{first}  {plain(last)}".rstrip())
+        click.echo(f"{first}  {escape_controls(last)}".rstrip())
 
 
 @click.command()
 @click.argument("name")
 @store_option
 @click.option(
-    "--last", type=click.IntRange(min=0), help="Only so many messages from the end."
+    "--last",
+    type=click.IntRange(min=0),
+    help="Print at most this many of the newest messages.",
 )
 @click.option("--number", is_flag=True, help="Number the messages, from 1.")
 @click.option("--markdown", is_flag=True, help="Write Markdown.")
@@ -137,13 +146,13 @@ def show(
     Print a conversation as a transcript.
 
     --last reads no more than it prints, however long the conversation is.
-    --number tells the numbers that `erase` takes.
+    --number prints the numbers that `erase` takes.
     """
-    _one_of(as_json=as_json, markdown=markdown)
-    _one_of(as_json=as_json, number=number)
-    _one_of(markdown=markdown, number=number)
-    with opened(context, url) as store:
-        which = asked(store, name)
+    _check_exclusive(as_json=as_json, markdown=markdown)
+    _check_exclusive(as_json=as_json, number=number)
+    _check_exclusive(markdown=markdown, number=number)
+    with open_url(context, url) as store:
+        which = find_state(store, name)
         start = 0
         if last is None:
             entries = which.load(store).entries
@@ -153,25 +162,25 @@ def show(
 
         if as_json:
             for data in message_data(entries, start):
-                click.echo(in_json(data))
+                click.echo(to_json_line(data))
 
             return
 
         if start:
-            told(f"({start:,} earlier messages are not shown)")
+            print_error(f"({start:,} earlier messages are not shown)")
 
-        _transcript(
+        _print_transcript(
             [entry.message for entry in entries],
             start if number else None,
             markdown=markdown,
         )
 
 
-def _transcript(
+def _print_transcript(
     messages: Sequence[Any], start: int | None, *, markdown: bool = False
 ) -> None:
     """
-    *messages* for people; numbered, if *start* says how many came before.
+    Print *messages* as a transcript; numbered from *start* + 1 if it is given.
     """
     from conversation_state.rendering import render_transcript
 
@@ -180,24 +189,24 @@ def _transcript(
         return
 
     if start is not None:
-        # Only heads start a line in a transcript.
+        # In a transcript only the line that names the role is not indented.
         number, lines = start, []
         for line in text.split("\n"):
-            is_head = bool(line) and not line.startswith(" ")
-            number += is_head
-            lines.append(f"[{number}] {line}" if is_head else line)
+            is_role_line = bool(line) and not line.startswith(" ")
+            number += is_role_line
+            lines.append(f"[{number}] {line}" if is_role_line else line)
 
         text = "\n".join(lines)
 
     click.echo(text)
 
 
-def _one_of(**flags: bool) -> None:
+def _check_exclusive(**flags: bool) -> None:
     if sum(flags.values()) > 1:
         one, other = (
             f"--{name.removeprefix('as_').replace('_', '-')}" for name in flags
         )
-        msg = f"{one} and {other} don't go together; give one of them"
+        msg = f"{one} and {other} exclude each other; give one of them"
         raise click.UsageError(msg)
 
 
@@ -212,9 +221,9 @@ def _one_of(**flags: bool) -> None:
     type=click.IntRange(min=1),
     default=40,
     show_default=True,
-    help="Show so many messages of each side, at most.",
+    help="Show at most this many messages of each side.",
 )
-@click.option("--exit-code", is_flag=True, help="End with status 1 if they differ.")
+@click.option("--exit-code", is_flag=True, help="Exit with status 1 if they differ.")
 @json_option
 @click.pass_context
 def diff(
@@ -232,20 +241,20 @@ def diff(
     """
     Compare two saved states.
 
-    Tells what both have, and what each has alone. A and B are names, or
-    NAME@REVISION, or NAME@LABEL.
+    Prints what both have, and what only one has. A and B are NAME,
+    NAME@REVISION or NAME@LABEL.
     """
     from conversation_state.diffing import diff as compare
 
-    _one_of(html=html, markdown=markdown)
-    _one_of(as_json=as_json, html=html)
-    _one_of(as_json=as_json, markdown=markdown)
-    with opened(context, url) as store:
-        one, other = asked(store, a), asked(store, b)
+    _check_exclusive(html=html, markdown=markdown)
+    _check_exclusive(as_json=as_json, html=html)
+    _check_exclusive(as_json=as_json, markdown=markdown)
+    with open_url(context, url) as store:
+        one, other = find_state(store, a), find_state(store, b)
         found = compare(one.load(store), other.load(store))
         titles = one.text, other.text
         if as_json:
-            click.echo(in_json(_diff_data(found, one.head, other.head)))
+            click.echo(to_json_line(_diff_data(found, one.head, other.head)))
         elif html:
             click.echo(found.html(names=titles, limit=limit))
         elif markdown:
@@ -257,7 +266,7 @@ def diff(
 
 
 def _diff_data(found: Diff, one: Head, other: Head) -> dict[str, Any]:
-    # All their numbers would need where each entry is; its identity tells more.
+    # No numbers: they would need the position of each entry in its state.
     only_a, only_b = (
         [
             {"entry_id": each["entry_id"], "message": each["message"]}
@@ -287,7 +296,7 @@ def _diff_data(found: Diff, one: Head, other: Head) -> dict[str, Any]:
     metavar="TOKENS",
     type=click.IntRange(min=1),
     required=True,
-    help="How many tokens the view may fill.",
+    help="The most tokens the view may have.",
 )
 @json_option
 @click.pass_context
@@ -295,24 +304,25 @@ def trim(
     context: click.Context, *, name: str, url: str, limit: int, as_json: bool
 ) -> None:
     """
-    Print what a model would see, and what was dropped.
+    Print the view a model would get, and what was dropped.
 
-    Changes nothing: a view is chosen, and what was said stays. It keeps the
-    system messages in front and the longest valid run to the end that fits
-    into --limit, tokens being estimated as characters by four. The status is 1
-    if nothing valid fits.
+    Nothing saved changes. Calls without a result get an error as their result,
+    results without a call are dropped. The view keeps the system messages at
+    the start and the longest valid run of newest messages that fits into
+    --limit, with tokens estimated as a quarter of the characters. The exit
+    status is 1 if no valid view fits.
     """
     from conversation_state.counting import TokenBudget
     from conversation_state.errors import BudgetExceededError
-    from conversation_state.trimming import TrimContext, fit
-    from conversation_state.trimming import trim as trimmed
+    from conversation_state.trimming import TrimContext
+    from conversation_state.trimming import trim as trim_view
 
-    with opened(context, url) as store:
-        which = asked(store, name)
+    with open_url(context, url) as store:
+        which = find_state(store, name)
         state = which.load(store)
         whole = TrimContext.of(state).total_tokens
         try:
-            view = trimmed(state, TokenBudget(context_window=limit), fit())
+            view = trim_view(state, TokenBudget(context_window=limit))
         except BudgetExceededError as error:
             msg = (
                 f"no valid view of {which.text!r} fits: the smallest needs "
@@ -321,14 +331,14 @@ def trim(
             raise DeclinedError(msg) from None
 
         if as_json:
-            click.echo(in_json(_view_data(which.head, view, whole, limit)))
+            click.echo(to_json_line(_view_data(which.head, view, whole, limit)))
             return
 
-        for line in _told_of(view, whole, limit):
+        for line in _describe_view(view, whole, limit):
             click.echo(line)
 
         click.echo()
-        _transcript(view.messages, None)
+        _print_transcript(view.messages, None)
 
 
 def _view_data(head: Head, view: TrimContext, whole: int, limit: int) -> dict[str, Any]:
@@ -337,19 +347,22 @@ def _view_data(head: Head, view: TrimContext, whole: int, limit: int) -> dict[st
         "tokens": whole,
         "limit_tokens": limit,
         "kept_tokens": view.total_tokens,
-        "kept": [element.seq + 1 for element in view.elements],
+        "kept": sorted({element.seq + 1 for element in view.elements}),
         "dropped": [
             {"number": drop.seq + 1, "reason": drop.reason} for drop in view.dropped
         ],
     }
 
 
-def _told_of(view: TrimContext, whole: int, limit: int) -> Iterator[str]:
-    from conversation_state.cli._showing import counted, in_words
-    from conversation_state.cli.replay import drops_of
+def _describe_view(view: TrimContext, whole: int, limit: int) -> Iterator[str]:
+    from conversation_state.cli._display import counted, describe_drop
+    from conversation_state.cli.replay import group_drops
 
     kept, dropped = len(view.messages), len(view.dropped)
-    yield f"{counted(kept + dropped, 'message')}, {whole:,} tokens; limit {limit:,}"
-    yield f"kept {kept:,}, {view.total_tokens:,} tokens"
-    words = ", ".join(map(in_words, drops_of(view.dropped)))
+    messages = counted(len(view.original), "message")
+    yield f"{messages}, {counted(whole, 'token')}; limit {limit:,}"
+    yield f"kept {kept:,}, {counted(view.total_tokens, 'token')}"
+    words = ", ".join(map(describe_drop, group_drops(view.dropped)))
     yield f"dropped {dropped:,}{f': {words}' if words else ''}"
+    for failure in view.failures:
+        yield f"{failure.error}"

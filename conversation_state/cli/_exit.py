@@ -1,0 +1,105 @@
+"""
+How a command exits: the exit statuses, and errors as one line on stderr.
+
+Not here: what Python and click themselves raise where the program starts
+(`main`).
+"""
+
+from __future__ import annotations
+
+import io
+import os
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import click
+
+from conversation_state.errors import (
+    ConversationStateError,
+    InvalidTranscriptError,
+    StaleHeadError,
+)
+
+__all__ = [
+    "BROKEN",
+    "FAILED",
+    "DeclinedError",
+    "RefusedError",
+    "exit_on_error",
+    "print_error",
+]
+
+# A check failed, or a question was answered with no.
+BROKEN = 1
+
+# Something could not be read, written, found or parsed.
+FAILED = 2
+
+# 128 plus the number of SIGPIPE, which ends most programs there.
+_BROKEN_PIPE = 141
+
+
+class RefusedError(click.ClickException):
+    """
+    A command can't do what was asked; the message is one line.
+    """
+
+    exit_code = FAILED
+
+    def show(self, file: object = None) -> None:  # noqa: ARG002 - click's
+        """
+        Print the message on stderr.
+        """
+        print_error(f"Error: {self.message}")
+
+
+class DeclinedError(RefusedError):
+    """
+    Nothing failed, but a question was answered with no, or nothing fits.
+    """
+
+    exit_code = BROKEN
+
+
+def print_error(line: str) -> None:
+    """
+    Print *line* on stderr, with control characters escaped.
+    """
+    from conversation_state.cli._display import escape_controls
+
+    click.echo(escape_controls(line), err=True)
+
+
+@contextmanager
+def exit_on_error(context: click.Context) -> Iterator[None]:
+    """
+    Turn errors of the block into the exit statuses that `main` lists.
+    """
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        # The name of a conversation may have characters that the terminal's
+        # encoding lacks.
+        sys.stdout.reconfigure(errors="backslashreplace")
+
+    try:
+        yield
+    except StaleHeadError as error:
+        msg = (
+            f"{error.name!r} is now {error.actual or 'not saved'}: another program "
+            "saved it first, and nothing was written. Check it and retry"
+        )
+        raise RefusedError(msg) from None
+    except InvalidTranscriptError as error:
+        raise DeclinedError(str(error)) from None
+    except ConversationStateError as error:
+        raise RefusedError(str(error)) from None
+    except OSError as error:
+        # Errors of other files are caught where they are opened, so this is
+        # stdout. Python flushes its buffer at exit, and would fail again
+        # unless the descriptor points elsewhere.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        if isinstance(error, BrokenPipeError):
+            context.exit(_BROKEN_PIPE)
+
+        click.echo(f"standard output: {error.strerror}", err=True)
+        context.exit(FAILED)

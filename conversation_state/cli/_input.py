@@ -1,0 +1,305 @@
+"""
+Reads conversations from files, and reports the lines that have none.
+
+Lines in bounded memory and the errors of invalid lines are here; parsing the
+formats (`adapters.transcripts`) and what is done with a conversation
+(`replay`, `_import`) are not.
+"""
+
+from __future__ import annotations
+
+import stat
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, nullcontext, suppress
+from pathlib import Path
+from typing import Any, BinaryIO, NamedTuple
+
+from conversation_state.adapters import openai_chat, transcripts
+from conversation_state.adapters.transcripts import Transcript, line_results
+from conversation_state.aggregator import Aggregator
+from conversation_state.codec import from_data
+from conversation_state.errors import ConversationStateError, DecodeError, Problem
+from conversation_state.messages import Message
+
+__all__ = [
+    "STANDARD_INPUT",
+    "InputConversation",
+    "UnreadableInput",
+    "read_files",
+    "read_lines",
+    "total_bytes",
+]
+
+STANDARD_INPUT = "-"
+
+# The value of "format" in a document of this library.
+_OWN_FORMAT = "conversation_state"
+
+# So many invalid lines of a file are reported; the others are counted. Of lines
+# that are not text, the first is enough.
+_MAX_REPORTED = 10
+_MAX_REPORTED_BINARY = 1
+
+# The longest part of an error that is printed, in characters.
+_MAX_ERROR_LENGTH = 300
+
+_SKIP_CHUNK_BYTES = 1 << 16
+_MEBIBYTE = 1 << 20
+_UTF_8_BOM = b"\xef\xbb\xbf"
+_UTF_16_BOMS = (b"\xff\xfe", b"\xfe\xff")
+
+
+class InputConversation(NamedTuple):
+    """
+    A conversation.
+
+    Attributes:
+        name: Its id, or its file and line if it has none.
+
+        file: Its file, as given on the command line.
+
+        line: Its line, counted from 1.
+
+        messages: Its messages.
+
+        id: Its id in the file; "" if it has none.
+
+        state: The state, if the line holds an encoded one.
+    """
+
+    name: str
+    file: str
+    line: int
+    messages: tuple[Message, ...]
+    id: str = ""
+    state: Aggregator | None = None
+
+
+class UnreadableInput(NamedTuple):
+    """
+    A line or a file that should hold a conversation and does not.
+
+    Attributes:
+        file: The file, as given on the command line.
+
+        line: The line, counted from 1; 0 if this is about the whole file.
+
+        why: What is wrong.
+    """
+
+    file: str
+    line: int
+    reason: str
+
+    def __str__(self) -> str:
+        file = "standard input" if self.file == STANDARD_INPUT else self.file
+        return (
+            f"{file}:{self.line}: {self.reason}"
+            if self.line
+            else f"{file}: {self.reason}"
+        )
+
+
+class _NotTextError(DecodeError):
+    """
+    A line is not UTF-8 text.
+    """
+
+
+def _not_text_error(reason: str) -> _NotTextError:
+    return _NotTextError((Problem("$", reason),))
+
+
+def read_lines(stream: BinaryIO, *, limit: int) -> Iterator[tuple[bytes | None, int]]:
+    """
+    The lines of *stream*, each with the number of bytes it takes there.
+
+    A line of more than *limit* bytes is None: it is read to its end in chunks
+    and discarded, so that never more than twice the limit is in memory.
+    """
+    while line := stream.readline(limit + 1):
+        size = len(line)
+        if size <= limit or line.endswith(b"\n"):
+            yield line, size
+            continue
+
+        while line and not line.endswith(b"\n"):
+            line = stream.readline(_SKIP_CHUNK_BYTES)
+            size += len(line)
+
+        yield None, size
+
+
+def read_files(
+    files: Sequence[str], *, limit: int, advance: Callable[[int], object]
+) -> Iterator[InputConversation | UnreadableInput]:
+    """
+    All conversations of *files* in order, with invalid lines in their places.
+
+    A line holds one conversation: messages in OpenAI's chat format, as a list
+    or as an object with the list as ``messages`` and optionally an ``id``; or
+    one in ShareGPT's format and others that `adapters.transcripts` reads, one
+    of which has a message per line; or a state as `codec.encode` writes it.
+    Blank lines are skipped. The first invalid lines of a file are reported, the
+    rest are counted.
+
+    Args:
+        files: Paths; ``-`` is standard input.
+
+        limit: The longest line that is parsed, in bytes.
+
+        advance: Called with the size of each line that was read.
+    """
+    for file in files:
+        nameless = "line {}" if len(files) == 1 else f"{file}:{{}}"
+        try:
+            with _open_file(file) as stream:
+                yield from _read_stream(file, stream, limit, advance, nameless)
+        except OSError as error:
+            yield UnreadableInput(file, 0, error.strerror or str(error))
+
+
+def total_bytes(files: Sequence[str]) -> int | None:
+    """
+    The total size of *files*; None if one of them is not a regular file.
+    """
+    total = 0
+    for file in files:
+        if file == STANDARD_INPUT:
+            return None
+
+        with suppress(OSError):  # reported when it is read
+            status = Path(file).stat()
+            if not stat.S_ISREG(status.st_mode):
+                return None
+
+            total += status.st_size
+
+    return total
+
+
+def _open_file(file: str) -> AbstractContextManager[BinaryIO]:
+    if file == STANDARD_INPUT:
+        return nullcontext(sys.stdin.buffer)
+
+    return Path(file).open("rb")
+
+
+def _read_stream(
+    file: str,
+    stream: BinaryIO,
+    limit: int,
+    advance: Callable[[int], object],
+    nameless: str,
+) -> Iterator[InputConversation | UnreadableInput]:
+    is_empty = True
+    reported = reported_binary = unreported = 0
+    for found in line_results(_decode_lines(stream, limit, advance), load=_load_record):
+        is_empty = False
+        if isinstance(found, Transcript):
+            messages = found.messages
+            # The id of a state is an identity, not a name.
+            state = messages.state if isinstance(messages, _StateMessages) else None
+            id = found.name if state is None else ""
+            name = id or nameless.format(found.line)
+            yield InputConversation(name, file, found.line, tuple(messages), id, state)
+            continue
+
+        binary = isinstance(found.error, _NotTextError)
+        if reported < _MAX_REPORTED and not (
+            binary and reported_binary >= _MAX_REPORTED_BINARY
+        ):
+            reported += 1
+            reported_binary += binary
+            yield UnreadableInput(file, found.line, _describe_problems(found.error))
+        else:
+            unreported += 1
+
+    if unreported:
+        more = "1 more line is" if unreported == 1 else f"{unreported:,} more lines are"
+        yield UnreadableInput(file, 0, f"{more} invalid as well")
+
+    if is_empty:
+        yield UnreadableInput(file, 0, "empty; expected a conversation on each line")
+
+
+def _decode_lines(
+    stream: BinaryIO, limit: int, advance: Callable[[int], object]
+) -> Iterator[str | DecodeError]:
+    """
+    The lines of *stream* as texts, or why they are none.
+    """
+    for number, (line, size) in enumerate(read_lines(stream, limit=limit), 1):
+        advance(size)
+        if line is None:
+            reason = (
+                f"a line of {size / _MEBIBYTE:,.1f} MiB was skipped; --max-line is "
+                f"{limit / _MEBIBYTE:,g} MiB"
+            )
+            yield DecodeError((Problem("$", reason),))
+            continue
+
+        if number == 1:
+            line = line.removeprefix(_UTF_8_BOM)  # noqa: PLW2901 - no part of it
+
+        try:
+            yield _decode_line(line)
+        except _NotTextError as error:
+            yield error
+
+
+class _StateMessages(tuple[Message, ...]):  # noqa: SLOT001 - a tuple takes none
+    """
+    The messages of a state, and the state.
+    """
+
+    state: Aggregator
+
+
+def _load_record(record: Any) -> tuple[Message, ...]:
+    """
+    The messages of *record*, in OpenAI's format or another that people share,
+    or of a state of ours.
+    """
+    if isinstance(record, dict) and record.get("format") == _OWN_FORMAT:
+        state = from_data(record, expect=Aggregator)
+        messages = _StateMessages(state)
+        messages.state = state
+        return messages
+
+    items = record.get("messages") if isinstance(record, dict) else record
+    first = items[0] if isinstance(items, list) and items else None
+    try:
+        if isinstance(items, list) and not (
+            isinstance(first, dict) and "from" in first
+        ):
+            return openai_chat.load({"messages": items})
+
+        return transcripts.load(record)
+    except DecodeError:
+        raise
+    except ConversationStateError as error:
+        raise DecodeError((Problem("$", f"no conversation; {error}"),)) from None
+
+
+def _describe_problems(error: DecodeError) -> str:
+    first, *others = error.problems
+    # About the line itself, or about something in a conversation.
+    reason = first.what if first.path == "$" else f"no conversation; {first}"
+    reason = f"{reason:.{_MAX_ERROR_LENGTH}}"
+    return f"{reason} (and {len(others):,} more)" if others else reason
+
+
+def _decode_line(line: bytes) -> str:
+    if line.startswith(_UTF_16_BOMS):
+        raise _not_text_error("UTF-16 text; save it as UTF-8")
+
+    if b"\0" in line:
+        raise _not_text_error("binary data; expected a line of JSON")
+
+    try:
+        return line.decode()
+    except UnicodeDecodeError as error:
+        reason = f"no UTF-8 text from byte {error.start + 1} of the line on"
+        raise _not_text_error(reason) from None

@@ -1,0 +1,364 @@
+"""
+What the commands on a store share: options, names of states, JSON, questions.
+
+The option `--store`, resolving ``NAME@REVISION`` and its like, and the JSON of
+heads and messages are here; the commands and how they exit (`_exit`) are not.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+from urllib.parse import unquote
+
+import click
+
+from conversation_state.cli._exit import DeclinedError, RefusedError, exit_on_error
+
+if TYPE_CHECKING:
+    # A command imports these when it runs, so that --help is quick.
+    from conversation_state.aggregator import Aggregator, Entry
+    from conversation_state.store import Head, Store
+
+__all__ = [
+    "ENVIRONMENT",
+    "SavedState",
+    "check_label",
+    "confirm",
+    "find_state",
+    "head_data",
+    "is_stdin_terminal",
+    "is_stdout_terminal",
+    "json_option",
+    "message_data",
+    "open_url",
+    "revision_or_label",
+    "store_option",
+    "to_json_line",
+]
+
+CommandT = TypeVar("CommandT", bound=Callable[..., Any])
+
+ENVIRONMENT = "CONVERSATION_STATE_STORE"
+
+
+class _StoreOption(click.Option):
+    """
+    An option of a command that defaults to the option of the group.
+    """
+
+    def resolve_envvar_value(self, ctx: click.Context) -> str | None:
+        return ctx.find_root().params.get("url") or super().resolve_envvar_value(ctx)
+
+
+def store_option(command: CommandT) -> CommandT:
+    """
+    Add the option for the URL of the store to *command*.
+
+    The option of the command wins over that of the group, which wins over the
+    environment.
+    """
+    return click.option(
+        "--store",
+        "url",
+        cls=_StoreOption,
+        metavar="URL",
+        envvar=ENVIRONMENT,
+        required=True,
+        show_envvar=True,
+        help="The URL of the store, as in sqlite:///talks.db.",
+    )(command)
+
+
+def json_option(command: CommandT) -> CommandT:
+    """
+    Add the option to print JSON to *command*.
+    """
+    return click.option(
+        "--json", "as_json", is_flag=True, help="Print one JSON object per line."
+    )(command)
+
+
+@contextmanager
+def open_url(context: click.Context, url: str, *, new: bool = False) -> Iterator[Store]:
+    """
+    The store at *url*, closed at the end of the block; errors end the command.
+
+    A missing file is created only if *new* is true, so that a mistyped path
+    does not leave an empty store behind.
+    """
+    from conversation_state.store import open_store
+
+    with exit_on_error(context):
+        if ":" not in url:
+            msg = (
+                f"--store: expected a URL, as in sqlite:///talks.db, got {url!r:.80}; "
+                f"did you mean sqlite:///{url:.80}?"
+            )
+            raise RefusedError(msg)
+
+        scheme, _, rest = url.partition(":")
+        path = unquote(rest.partition("?")[0].removeprefix("///"))
+        if scheme == "sqlite" and path and not new and not _may_exist(path):
+            msg = f"{url}: no such file; `import` creates one"
+            raise RefusedError(msg)
+
+        try:
+            store = open_store(url)
+        except OSError as error:
+            # URLs of servers may contain a password.
+            where = f"{url:.200}" if scheme == "sqlite" else f"the {scheme:.40} store"
+            msg = f"{where}: {error.strerror or error}"
+            raise RefusedError(msg) from None
+
+        with store:
+            yield store
+
+
+def _may_exist(path: str) -> bool:
+    try:
+        return Path(path).exists()
+    except (OSError, ValueError):
+        return True  # opening the store reports what is wrong with it
+
+
+class SavedState(NamedTuple):
+    """
+    A saved state that an argument names.
+
+    Attributes:
+        head: Its revision.
+
+        at: The argument *at* for `Store.load`; None if it is the newest.
+
+        text: The argument as it was given.
+    """
+
+    head: Head
+    at: int | None
+    text: str
+
+    @property
+    def name(self) -> str:
+        """
+        The name it is saved under.
+        """
+        return self.head.name
+
+    def load(self, store: Store) -> Aggregator:
+        """
+        Load the state.
+        """
+        return store.load(self.name, at=self.at)
+
+
+def find_state(store: Store, text: str, at: str | None = None) -> SavedState:
+    """
+    The saved state for ``NAME``, ``NAME@REVISION`` or ``NAME@LABEL``.
+
+    Names and labels may contain an ``@``: the longest saved name that *text*
+    starts with is used.
+
+    Raises:
+        RefusedError:
+            If the name is invalid, or the revision is given twice.
+
+        NotSavedError:
+            If no such state is saved.
+    """
+    from conversation_state.errors import NotSavedError
+
+    if not text:
+        msg = "invalid name '': expected 1 to 500 characters"
+        raise RefusedError(msg)
+
+    cut = len(text)
+    unknown: NotSavedError | None = None
+    while cut > 0:
+        name = text[:cut]
+        try:
+            newest = store.latest(name)
+        except NotSavedError as error:
+            unknown = _prefer_near_matches(unknown, error)
+        except ValueError as error:
+            raise RefusedError(str(error)) from None
+        else:
+            break
+
+        cut = text.rfind("@", 0, cut)
+    else:
+        if unknown is not None:
+            raise unknown
+
+        msg = f"{text!r:.80} has no name before the @; expected NAME@REVISION"
+        raise RefusedError(msg)
+
+    rest = text[cut + 1 :] if cut < len(text) else None
+    if rest is not None and at is not None:
+        msg = f"{text!r:.80} and --at {at!r:.80} both give a revision; give one"
+        raise RefusedError(msg)
+
+    which = at if rest is None else rest
+    if which is None:
+        return SavedState(newest, None, text)
+
+    head = store.latest(name, at=revision_or_label(newest, which))
+    return SavedState(head, head.revision, text)
+
+
+def _prefer_near_matches(first: Any, second: Any) -> Any:
+    """
+    Of the errors for two names, the one to report: the one with near matches.
+    """
+    return second if first is None or (second.near and not first.near) else first
+
+
+def revision_or_label(newest: Head, which: str) -> int | str:
+    """
+    *which* revision, for `Store.load`: ``3``, ``-1`` (the one before the
+    *newest*), or a label. An ``@`` may stand in front.
+
+    Raises:
+        RefusedError:
+            If it is empty, or before the first revision.
+    """
+    which = which.removeprefix("@")
+    if not which:
+        msg = "nothing after the @; expected the number of a revision or a label"
+        raise RefusedError(msg)
+
+    number = _parse_revision(which)
+    if number is None:
+        return _check_label_text(which)
+
+    if number >= 0 and not which.startswith("-"):
+        return number
+
+    if newest.revision + number < 1:
+        msg = (
+            f"no revision {-number:,} before the newest: {newest.name!r} is at "
+            f"revision {newest.revision}"
+        )
+        raise RefusedError(msg)
+
+    return newest.revision + number
+
+
+_MAX_LABEL_LENGTH = 500
+
+# More digits than any revision has, and fewer than int() refuses to parse.
+_MAX_DIGITS = 18
+
+
+def _parse_revision(text: str) -> int | None:
+    digits = text.removeprefix("-")
+    if not (digits.isascii() and digits.isdigit() and len(digits) <= _MAX_DIGITS):
+        return None
+
+    return int(text)
+
+
+def check_label(label: str) -> str:
+    """
+    *label* if it is valid and can't be mistaken for a revision.
+
+    Raises:
+        RefusedError:
+            If it would be parsed as the number of a revision, or is invalid.
+    """
+    if _parse_revision(label) is not None or label.startswith("@"):
+        msg = f"invalid label {label!r:.80}: after an @ it would be read as a revision"
+        raise RefusedError(msg)
+
+    return _check_label_text(label)
+
+
+def _check_label_text(label: str) -> str:
+    if not 0 < len(label) <= _MAX_LABEL_LENGTH or "\0" in label:
+        msg = (
+            f"invalid label {label!r:.80}: expected 1 to {_MAX_LABEL_LENGTH} "
+            "characters, none of them NUL"
+        )
+        raise RefusedError(msg)
+
+    return label
+
+
+def is_stdout_terminal() -> bool:
+    """
+    Whether stdout is a terminal.
+    """
+    return sys.stdout.isatty()
+
+
+def is_stdin_terminal() -> bool:
+    """
+    Whether stdin is a terminal, where a question can be answered.
+    """
+    return sys.stdin.isatty()
+
+
+def confirm(question: str, *, yes: bool) -> None:
+    """
+    Ask *question* on the terminal; *yes* answers it in advance.
+
+    Raises:
+        RefusedError:
+            If there is no terminal to ask at.
+
+        DeclinedError:
+            If the answer is no.
+    """
+    if yes:
+        return
+
+    if not is_stdin_terminal():
+        msg = "this can't be undone, and stdin is no terminal to confirm it; give --yes"
+        raise RefusedError(msg)
+
+    from conversation_state.cli._display import escape_controls
+
+    if not click.confirm(escape_controls(question), err=True):
+        msg = "nothing was done"
+        raise DeclinedError(msg)
+
+
+# JSON output
+
+
+def to_json_line(data: object) -> str:
+    """
+    *data* as one line of ASCII.
+    """
+    return json.dumps(data)
+
+
+def head_data(head: Head) -> dict[str, Any]:
+    """
+    The JSON of a saved state.
+    """
+    return {
+        "name": head.name,
+        "revision": head.revision,
+        "labels": list(head.labels),
+        "saved_at": head.saved_at.isoformat(timespec="milliseconds"),
+        "messages": head.length,
+        "ledger_entries": head.ledger_length,
+        "state_id": str(head.state_id),
+        "digest": head.digest,
+    }
+
+
+def message_data(entries: Iterable[Entry], start: int = 0) -> Iterator[dict[str, Any]]:
+    """
+    The JSON of messages, numbered from *start* + 1.
+    """
+    from conversation_state.codec import encode_message
+
+    for number, entry in enumerate(entries, start + 1):
+        message = json.loads(encode_message(entry.message))
+        yield {"number": number, "entry_id": entry.id, "message": message}
