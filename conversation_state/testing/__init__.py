@@ -1,5 +1,5 @@
 """
-For the tests of whoever uses this library: strategies, laws, a state machine.
+For tests: strategies, laws, state machines, and the contract of stores.
 
 What lives here: `register`, which Hypothesis calls. What does not: the
 strategies (`strategies`), what they are held against (`laws`), a machine that

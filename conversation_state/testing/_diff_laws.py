@@ -7,7 +7,7 @@ from __future__ import annotations
 from typing import Any
 
 from conversation_state.aggregator import Aggregator
-from conversation_state.diffing import Diff, Parting, diff
+from conversation_state.diffing import Diff, Divergence, diff
 
 __all__ = [
     "diffs_are_mirrored",
@@ -53,15 +53,15 @@ def diffs_tell_all(a: Aggregator, b: Aggregator) -> None:
     """
     found = diff(a, b)
 
-    _parted(found.entries, list(a.entries), list(b.entries))
-    _parted(found.ledger, list(a.ledger), list(b.ledger))
+    _split_entries(found.entries, list(a.entries), list(b.entries))
+    _split_entries(found.ledger, list(a.ledger), list(b.ledger))
     first = list(a.entries)[: found.common]
     assert list(found.context) == first[-3:], "others are the last in common"
     differs = a.entries != b.entries or a.ledger != b.ledger
     assert bool(found) == differs, f"says {bool(found)} of whether it differs"
     assert found.identical == (a == b), f"says {found.identical} of being equal"
     assert found.related == a.is_related_to(b), f"says related: {found.related}"
-    _alike(found)
+    _is_equivalent(found)
 
 
 def joins_bring_the_difference(a: Aggregator, b: Aggregator) -> None:
@@ -73,18 +73,22 @@ def joins_bring_the_difference(a: Aggregator, b: Aggregator) -> None:
     brought = diff(a, both)
 
     assert list(both.entries) == [*a.entries, *found.only_b], "brought something else"
-    assert list(both.ledger) == [*a.ledger, *found.ledger_b], "spent something else"
+    assert list(both.ledger) == [*a.ledger, *found.ledger.only_b], (
+        "spent something else"
+    )
     assert both.total_usage == a.total_usage + found.usage_b, "another bill"
     assert brought.only_b == found.only_b, "a join lacks something"
-    assert brought.ledger_b == found.ledger_b, "a join's ledger lacks something"
+    assert brought.ledger.only_b == found.ledger.only_b, (
+        "a join's ledger lacks something"
+    )
     assert brought.only_a == (), "a join lost something"
     assert brought.both == (), "a join moved something"
     assert brought.common == len(a), "a join changed the beginning"
     assert diff(b, both).only_a == (), "a join lacks something of the other"
 
 
-def _parted(parting: Parting[Any], a: list[Any], b: list[Any]) -> None:
-    common = parting.common
+def _split_entries(divergence: Divergence[Any], a: list[Any], b: list[Any]) -> None:
+    common = divergence.common
     ids_a, ids_b = ({entry.id for entry in side} for side in (a, b))
     only_a = [entry for entry in a if entry.id not in ids_b]
     only_b = [entry for entry in b if entry.id not in ids_a]
@@ -95,22 +99,24 @@ def _parted(parting: Parting[Any], a: list[Any], b: list[Any]) -> None:
     assert a[common : common + 1] != b[common : common + 1] or common == len(a), (
         "more is in common"
     )
-    assert list(parting.rest_a) == a[common:], "another rest"
-    assert list(parting.rest_b) == b[common:], "another rest"
-    assert list(parting.only_a) == only_a, "others are only in a"
-    assert list(parting.only_b) == only_b, "others are only in b"
-    assert [pair.a for pair in parting.both] == met_a, "others are in both"
-    assert {pair.b.id: pair.b for pair in parting.both} == {e.id: e for e in met_b}, (
-        "others are in both"
+    assert list(divergence.rest_a) == a[common:], "another rest"
+    assert list(divergence.rest_b) == b[common:], "another rest"
+    assert list(divergence.only_a) == only_a, "others are only in a"
+    assert list(divergence.only_b) == only_b, "others are only in b"
+    assert [pair.a for pair in divergence.both] == met_a, "others are in both"
+    assert {pair.b.id: pair.b for pair in divergence.both} == {
+        e.id: e for e in met_b
+    }, "others are in both"
+    assert all(pair.a.id == pair.b.id for pair in divergence.both), "not one identity"
+    assert divergence.reordered == ([e.id for e in met_a] != [e.id for e in met_b]), (
+        f"says {divergence.reordered} of another order"
     )
-    assert all(pair.a.id == pair.b.id for pair in parting.both), "not one identity"
-    assert parting.reordered == ([e.id for e in met_a] != [e.id for e in met_b]), (
-        f"says {parting.reordered} of another order"
+    assert divergence.changed == tuple(
+        [pair for pair in divergence.both if pair.a != pair.b]
     )
-    assert parting.changed == tuple([pair for pair in parting.both if pair.a != pair.b])
 
 
-def _alike(found: Diff) -> None:
+def _is_equivalent(found: Diff) -> None:
     ours, theirs = [pair.a for pair in found.same], [pair.b for pair in found.same]
     rest_a = [entry for entry in found.only_a if entry not in ours]
     rest_b = [entry for entry in found.only_b if entry not in theirs]

@@ -54,7 +54,7 @@ def timelines_add_up(timeline: Timeline[Any]) -> None:
 
     parents = {moment.parent for moment in kept}
     tips = [moment for moment in kept if moment.number not in parents]
-    assert tips == list(timeline.branches), "the branches are others"
+    assert tips == list(timeline.tips), "the tips are others"
     ahead = [moment for moment in kept if moment.parent == present.number]
     assert ahead == list(timeline.children()), "the children are others"
     assert timeline.can_redo == bool(ahead), "redo does not say where it goes"
@@ -125,17 +125,17 @@ def timelines_unchanged(*timelines: Timeline[Any]) -> Generator[None, None, None
     """
     Whatever the block does, *timelines* are what they were.
     """
-    before = [_told(timeline) for timeline in timelines]
+    before = [_comparable_state(timeline) for timeline in timelines]
     yield
     for timeline, told in zip(timelines, before, strict=True):
-        assert _told(timeline) == told, f"{timeline!r} was changed"
+        assert _comparable_state(timeline) == told, f"{timeline!r} was changed"
 
 
-def _told(timeline: Timeline[Any]) -> tuple[Any, ...]:
+def _comparable_state(timeline: Timeline[Any]) -> tuple[Any, ...]:
     ways = [timeline.goto(moment).redo().moment.number for moment in timeline.moments]
-    moments = [(*_fields(moment),) for moment in timeline.moments]
+    moments = [(*_comparable_fields(moment),) for moment in timeline.moments]
     return moments, timeline.moment.number, ways, timeline.limit
 
 
-def _fields(moment: Any) -> tuple[Any, ...]:
+def _comparable_fields(moment: Any) -> tuple[Any, ...]:
     return moment.number, moment.state, moment.label, moment.group, moment.parent

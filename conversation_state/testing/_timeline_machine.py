@@ -134,7 +134,7 @@ class TimelineMachine(RuleBasedStateMachine):
         copy: Timeline[int] = pickle.loads(pickle.dumps(timeline))  # noqa: S301 - our own
         return copy
 
-    def _keep(self, kept: _Kept) -> _Kept:
+    def _remember_state(self, kept: _Kept) -> _Kept:
         kept.check()
         self._kept.append(kept)
         return kept
@@ -159,16 +159,16 @@ class TimelineMachine(RuleBasedStateMachine):
         worth = is_worth_a_step if filtered else None
         timeline = Timeline.begin(state, label, limit=limit, filter=worth)
         nodes = {0: _Node(state, label, None, None)}
-        return self._keep(_Kept(timeline, nodes, {}, 0, 0, limit, filtered))
+        return self._remember_state(_Kept(timeline, nodes, {}, 0, 0, limit, filtered))
 
     @rule(target=timelines, kept=timelines, state=_STATES, label=_LABELS, group=_GROUPS)
     def commit(self, kept: _Kept, state: int, label: str, group: str | None) -> _Kept:
         """
         A step, or a state in the place of the present one.
         """
-        return self._keep(self._committed(kept, state, label, group))
+        return self._remember_state(self._commit_moment(kept, state, label, group))
 
-    def _committed(
+    def _commit_moment(
         self, kept: _Kept, state: int, label: str = "", group: str | None = None
     ) -> _Kept:
         timeline = kept.timeline.commit(state, label, group=group)
@@ -208,9 +208,9 @@ class TimelineMachine(RuleBasedStateMachine):
         """
         for _ in range(times):
             before = kept.nodes[kept.present].state
-            kept = self._committed(kept, before + 1)
+            kept = self._commit_moment(kept, before + 1)
 
-        return self._keep(kept)
+        return self._remember_state(kept)
 
     @rule(target=timelines, kept=timelines)
     def undo(self, kept: _Kept) -> _Kept:
@@ -218,7 +218,7 @@ class TimelineMachine(RuleBasedStateMachine):
         One step back, if there is one.
         """
         up = kept.ways_up(kept.present)[:2][-1]
-        return self._keep(kept.moved(kept.timeline.undo(), up))
+        return self._remember_state(kept.moved(kept.timeline.undo(), up))
 
     @rule(target=timelines, kept=timelines)
     def redo(self, kept: _Kept) -> _Kept:
@@ -226,7 +226,7 @@ class TimelineMachine(RuleBasedStateMachine):
         One step on, to where it was last, if there is one.
         """
         on = kept.visited.get(kept.present, kept.present)
-        return self._keep(kept.moved(kept.timeline.redo(), on))
+        return self._remember_state(kept.moved(kept.timeline.redo(), on))
 
     @rule(target=timelines, kept=timelines, data=st.data())
     def redo_into(self, kept: _Kept, data: st.DataObject) -> _Kept:
@@ -235,7 +235,7 @@ class TimelineMachine(RuleBasedStateMachine):
         """
         number = data.draw(st.sampled_from(sorted(kept.nodes)))
         moment = kept.timeline.moments[number - min(kept.nodes)]
-        return self._redone(kept, moment, kept.ways_up(number))
+        return self._redo_moment(kept, moment, kept.ways_up(number))
 
     @rule(target=timelines, kept=timelines, label=_LABELS)
     def redo_into_label(self, kept: _Kept, label: str) -> _Kept:
@@ -247,9 +247,9 @@ class TimelineMachine(RuleBasedStateMachine):
             for number, node in kept.nodes.items()
             if node.label == label and kept.present in kept.ways_up(number)[1:]
         ]
-        return self._redone(kept, label, kept.ways_up(ahead[-1]) if ahead else [])
+        return self._redo_moment(kept, label, kept.ways_up(ahead[-1]) if ahead else [])
 
-    def _redone(self, kept: _Kept, into: Any, ways: list[int]) -> _Kept:
+    def _redo_moment(self, kept: _Kept, into: Any, ways: list[int]) -> _Kept:
         if kept.present not in ways[1:]:
             try:
                 kept.timeline.redo(into)
@@ -260,7 +260,7 @@ class TimelineMachine(RuleBasedStateMachine):
             raise AssertionError(msg)
 
         on = ways[ways.index(kept.present) - 1]
-        return self._keep(kept.moved(kept.timeline.redo(into), on))
+        return self._remember_state(kept.moved(kept.timeline.redo(into), on))
 
     @rule(target=timelines, kept=timelines, data=st.data())
     def goto(self, kept: _Kept, data: st.DataObject) -> _Kept:
@@ -268,7 +268,13 @@ class TimelineMachine(RuleBasedStateMachine):
         Any moment that is kept.
         """
         number = data.draw(st.sampled_from(sorted(kept.nodes)))
-        return self._keep(kept.moved(kept.timeline.goto(number), number))
+        there = kept.timeline.goto(number)
+        if kept.grows and number == kept.present and kept.nodes[number].group:
+            # Nothing but that the group is closed.
+            assert there == kept.timeline, f"{kept.timeline!r} became {there!r}"
+            return self._remember_state(attrs.evolve(kept, timeline=there, grows=False))
+
+        return self._remember_state(kept.moved(there, number))
 
     @rule(kept=timelines, number=st.integers(-2, 500))
     def goto_unknown(self, kept: _Kept, number: int) -> None:
@@ -296,7 +302,7 @@ class TimelineMachine(RuleBasedStateMachine):
         assert hash(copy) == hash(kept.timeline), "a copy has another hash"
         copy = copy.with_filter(is_worth_a_step if kept.filtered else None)
         grows = kept.grows and self.carries_groups
-        return self._keep(attrs.evolve(kept, timeline=copy, grows=grows))
+        return self._remember_state(attrs.evolve(kept, timeline=copy, grows=grows))
 
     def teardown(self) -> None:
         """

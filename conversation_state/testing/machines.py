@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import pickle
 from collections.abc import Iterable
+from contextlib import suppress
 from typing import NamedTuple, TypeVar
 from uuid import UUID
 
@@ -94,7 +95,7 @@ STEPS: dict[str, Step] = {
 }
 
 
-def _seen(view: TrimContext) -> Seen:
+def _read_state(view: TrimContext) -> Seen:
     return list(view.elements), list(view.dropped), view.total_tokens
 
 
@@ -204,21 +205,21 @@ class AggregatorMachine(RuleBasedStateMachine):
         copy: V = pickle.loads(pickle.dumps(value))  # noqa: S301 - our own
         return copy
 
-    def _keep(self, kept: Kept) -> Kept:
+    def _remember_state(self, kept: Kept) -> Kept:
         kept.check()
         self._kept.append(kept)
         return kept
 
-    def _added(self, kept: Kept, state: Aggregator, *said: Message) -> Kept:
+    def _add_message(self, kept: Kept, state: Aggregator, *said: Message) -> Kept:
         """
-        *kept* with *said* under identities that nobody had before.
+        *kept* with *said* under new identities.
         """
         ids = [entry.id for entry in state.entries][len(kept.said) :]
         assert len(ids) == len(said), f"added {len(said)} messages, got {len(ids)}"
         assert self._known.isdisjoint(ids), "an identity was handed out twice"
         assert len({*ids}) == len(ids), "an identity was handed out twice"
         self._known.update(ids)
-        return self._keep(kept.grown(state, said=zip(ids, said, strict=True)))
+        return self._remember_state(kept.grown(state, said=zip(ids, said, strict=True)))
 
     @initialize(target=states)
     def begin(self) -> Kept:
@@ -226,7 +227,7 @@ class AggregatorMachine(RuleBasedStateMachine):
         An empty root to start from.
         """
         state = Aggregator.new()
-        return self._keep(Kept(state, state.id, None, state.id, [], {}, 0, 0))
+        return self._remember_state(Kept(state, state.id, None, state.id, [], {}, 0, 0))
 
     @rule(target=states, name=uuids(), said=st.lists(messages(), max_size=3))
     def new(self, name: UUID, said: list[Message]) -> Kept:
@@ -234,14 +235,16 @@ class AggregatorMachine(RuleBasedStateMachine):
         Another root, which has nothing to do with the others.
         """
         state = Aggregator.new(id=name, messages=said)
-        return self._added(Kept(state, name, None, name, [], {}, 0, 0), state, *said)
+        return self._add_message(
+            Kept(state, name, None, name, [], {}, 0, 0), state, *said
+        )
 
     @rule(target=states, kept=states, message=messages())
     def add(self, kept: Kept, message: Message) -> Kept:
         """
         One message of any kind.
         """
-        return self._added(kept, kept.state.add(message), message)
+        return self._add_message(kept, kept.state.add(message), message)
 
     @rule(target=states, kept=states, text=texts())
     def add_texts(self, kept: Kept, text: str) -> Kept:
@@ -249,7 +252,7 @@ class AggregatorMachine(RuleBasedStateMachine):
         A prompt and its answer, by the verbs that take texts.
         """
         state = kept.state.add_user_prompt(text).add_assistant_message(text)
-        return self._added(kept, state, UserMessage(text), AssistantMessage(text))
+        return self._add_message(kept, state, UserMessage(text), AssistantMessage(text))
 
     @rule(
         target=states,
@@ -262,7 +265,9 @@ class AggregatorMachine(RuleBasedStateMachine):
         Calls and a result.
         """
         state = kept.state.add_tool_call(*calls).add_tool_response(result)
-        return self._added(kept, state, AssistantMessage(tool_calls=calls), result)
+        return self._add_message(
+            kept, state, AssistantMessage(tool_calls=calls), result
+        )
 
     @rule(target=states, kept=states, said=st.lists(messages(), max_size=3))
     def extend(self, kept: Kept, said: list[Message]) -> Kept:
@@ -271,7 +276,7 @@ class AggregatorMachine(RuleBasedStateMachine):
         """
         state = kept.state.extend(said)
         assert said or state is kept.state, "nothing was added, and made another state"
-        return self._added(kept, state, *said)
+        return self._add_message(kept, state, *said)
 
     @rule(
         target=states,
@@ -297,7 +302,7 @@ class AggregatorMachine(RuleBasedStateMachine):
             for _ in range(times):
                 state = state.add(message)
 
-        return self._added(kept, state, *[message] * times)
+        return self._add_message(kept, state, *[message] * times)
 
     @rule(target=states, kept=states, usage=usages(), model=texts(max_size=3))
     def add_usage(self, kept: Kept, usage: Usage, model: str) -> Kept:
@@ -309,7 +314,7 @@ class AggregatorMachine(RuleBasedStateMachine):
         paid = state.ledger[-1].id
         assert paid not in self._known, "an identity was handed out twice"
         self._known.add(paid)
-        return self._keep(kept.grown(state, spent={paid: (usage, model)}))
+        return self._remember_state(kept.grown(state, spent={paid: (usage, model)}))
 
     @rule(
         target=states,
@@ -332,13 +337,13 @@ class AggregatorMachine(RuleBasedStateMachine):
 
         assert paid in {None, (usage, model)}, "paid twice under one key"
         assert paid is None or state is kept.state, "a no-op made another state"
-        return self._keep(kept.grown(state, spent={key: (usage, model)}))
+        return self._remember_state(kept.grown(state, spent={key: (usage, model)}))
 
-    def _forked(self, kept: Kept, fork: Aggregator, at: int) -> Kept:
+    def _fork_state(self, kept: Kept, fork: Aggregator, at: int) -> Kept:
         assert str(fork.id) not in self._known, "an id was handed out twice"
         self._known.add(str(fork.id))
         said, spent = kept.said[:at], kept.spent
-        return self._keep(
+        return self._remember_state(
             Kept(fork, fork.id, kept.id, kept.root, said, spent, at, len(spent))
         )
 
@@ -347,7 +352,7 @@ class AggregatorMachine(RuleBasedStateMachine):
         """
         A fork from the end.
         """
-        return self._forked(kept, kept.state.fork(), len(kept.said))
+        return self._fork_state(kept, kept.state.fork(), len(kept.said))
 
     @rule(target=states, kept=states, data=st.data())
     def fork_earlier(self, kept: Kept, data: st.DataObject) -> Kept:
@@ -355,9 +360,11 @@ class AggregatorMachine(RuleBasedStateMachine):
         A fork from anywhere.
         """
         at = data.draw(st.integers(0, len(kept.said)), "at")
-        return self._forked(kept, kept.state.fork(at=at), at)
+        return self._fork_state(kept, kept.state.fork(at=at), at)
 
-    def _joined(self, kept: Kept, joined: Aggregator, *others: Kept | _Added) -> Kept:
+    def _join_states(
+        self, kept: Kept, joined: Aggregator, *others: Kept | _Added
+    ) -> Kept:
         """
         *kept* with what *others* have and it lacks.
         """
@@ -370,14 +377,16 @@ class AggregatorMachine(RuleBasedStateMachine):
 
         nothing_new = len(said) == len(kept.said) and len(spent) == len(kept.spent)
         assert (joined is kept.state) == nothing_new, "a join made a needless state"
-        return self._keep(attrs.evolve(kept, state=joined, said=said, spent=spent))
+        return self._remember_state(
+            attrs.evolve(kept, state=joined, said=said, spent=spent)
+        )
 
     @rule(target=states, kept=states, other=states)
     def join(self, kept: Kept, other: Kept) -> Kept:
         """
         Any two states, related or not, and once more.
         """
-        both = self._joined(kept, kept.state.join(other.state), other)
+        both = self._join_states(kept, kept.state.join(other.state), other)
         assert both.state.join(other.state, kept.state) is both.state, "joined twice"
         return both
 
@@ -386,28 +395,30 @@ class AggregatorMachine(RuleBasedStateMachine):
         """
         Any three at once, by the function.
         """
-        return self._joined(kept, join(kept.state, one.state, two.state), one, two)
+        return self._join_states(kept, join(kept.state, one.state, two.state), one, two)
 
     @rule(target=states, kept=states, one=messages(), two=messages())
     def grow_apart(self, kept: Kept, one: Message, two: Message) -> Kept:
         """
         Two values under one id, which are branches too: a join keeps both.
         """
-        ours = self._added(kept, kept.state.add(one), one)
-        theirs = self._added(kept, kept.state.add(two), two)
-        return self._joined(ours, ours.state.join(theirs.state), theirs)
+        ours = self._add_message(kept, kept.state.add(one), one)
+        theirs = self._add_message(kept, kept.state.add(two), two)
+        return self._join_states(ours, ours.state.join(theirs.state), theirs)
 
     @rule(target=states, kept=states, one=messages(), two=messages())
     def meet_twice(self, kept: Kept, one: Message, two: Message) -> Kept:
         """
         A diamond: what two branches share comes back once.
         """
-        left = self._forked(kept, kept.state.fork(), len(kept.said))
-        right = self._forked(kept, kept.state.fork(), len(kept.said))
-        left = self._added(left, left.state.add(one), one)
-        right = self._added(right, right.state.add(two), two)
-        right = self._joined(right, right.state.join(left.state), left)
-        return self._joined(kept, kept.state.join(left.state, right.state), left, right)
+        left = self._fork_state(kept, kept.state.fork(), len(kept.said))
+        right = self._fork_state(kept, kept.state.fork(), len(kept.said))
+        left = self._add_message(left, left.state.add(one), one)
+        right = self._add_message(right, right.state.add(two), two)
+        right = self._join_states(right, right.state.join(left.state), left)
+        return self._join_states(
+            kept, kept.state.join(left.state, right.state), left, right
+        )
 
     @rule(target=states, kept=states)
     def carry(self, kept: Kept) -> Kept:
@@ -417,7 +428,7 @@ class AggregatorMachine(RuleBasedStateMachine):
         copy = self.carried(kept.state)
         assert copy == kept.state, "changed on the way"
         assert hash(copy) == hash(kept.state), "changed its hash on the way"
-        return self._keep(attrs.evolve(kept, state=copy))
+        return self._remember_state(attrs.evolve(kept, state=copy))
 
     def _added_by(self, source: Kept) -> _Added:
         """
@@ -433,7 +444,7 @@ class AggregatorMachine(RuleBasedStateMachine):
         changes nothing.
         """
         turn = self.carried(source.state.turn) if far else source.state.turn
-        both = self._joined(kept, kept.state.join(turn), self._added_by(source))
+        both = self._join_states(kept, kept.state.join(turn), self._added_by(source))
         assert both.state.join(turn) is both.state, "joined a turn twice"
         return both
 
@@ -451,7 +462,9 @@ class AggregatorMachine(RuleBasedStateMachine):
         made = source.state.checkpoint(label)
         made = self.carried(made) if far else made
         assert made.label == label, "another label"
-        return self._joined(kept, made.merge_into(kept.state), self._added_by(source))
+        return self._join_states(
+            kept, made.merge_into(kept.state), self._added_by(source)
+        )
 
     @rule(target=states, kept=states, label=texts(), far=st.booleans())
     def restore(self, kept: Kept, label: str, far: bool) -> Kept:  # noqa: FBT001 - drawn
@@ -461,7 +474,42 @@ class AggregatorMachine(RuleBasedStateMachine):
         made = kept.state.checkpoint(label)
         made = self.carried(made) if far else made
         assert made.restore() == kept.state, "another state was restored"
-        return self._keep(attrs.evolve(kept, state=made.restore()))
+        return self._remember_state(attrs.evolve(kept, state=made.restore()))
+
+    @rule(target=states, kept=states, to=states)
+    def roll_back(self, kept: Kept, to: Kept) -> Kept:
+        """
+        Back to any state that has anything in common: its messages, and the
+        ledger of both.
+        """
+        if not kept.state.is_related_to(to.state):
+            with suppress(ValueError):
+                kept.state.rollback(to.state)
+                msg = "went back to another conversation"
+                raise AssertionError(msg)
+
+            return kept
+
+        return self._join_states(
+            to, kept.state.rollback(to.state), _Added([], kept.spent)
+        )
+
+    @rule(target=states, kept=states, share=st.floats(0, 1), by_id=st.booleans())
+    def go_back(self, kept: Kept, share: float, by_id: bool) -> Kept:  # noqa: FBT001 - drawn
+        """
+        Back to an earlier place in the state itself: the whole ledger stays.
+        """
+        count = int(share * len(kept.said))
+        by_id = by_id and count > 0
+        state = kept.state.rollback(kept.said[count - 1][0] if by_id else count)
+        if count < len(kept.said):
+            before = kept.state.before(kept.said[count][0])
+            assert before == state, "before an entry is not after the one before it"
+
+        said, init_len = kept.said[:count], min(kept.init_len, count)
+        return self._remember_state(
+            attrs.evolve(kept, state=state, said=said, init_len=init_len)
+        )
 
     @rule(one=states, two=states)
     def compare(self, one: Kept, two: Kept) -> None:
@@ -495,7 +543,7 @@ class AggregatorMachine(RuleBasedStateMachine):
 
             views_add_up(context)
             assert list(context.original) == [one for _, one in kept.said], "lost"
-            self._views.append((context, _seen(context)))
+            self._views.append((context, _read_state(context)))
             if name == "fit":
                 views_fit(before, context)
 
@@ -507,4 +555,4 @@ class AggregatorMachine(RuleBasedStateMachine):
             kept.check()
 
         for view, seen in self._views:
-            assert _seen(view) == seen, "a view changed"
+            assert _read_state(view) == seen, "a view changed"

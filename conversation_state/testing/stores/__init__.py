@@ -1,12 +1,11 @@
 """
-For whoever writes a backend of a store: what it has to promise, as tests.
+The contract of a store backend, as tests for authors of backends.
 
 A class of tests for pytest (`StoreContract`), a machine for Hypothesis
-(`StoreMachine`), and a backend that tells of every call, or fails at any of
-them (`Watched`). Needs pytest.
+(`StoreMachine`), and a backend that records every call, or fails at any of
+them (`RecordingBackend`). Needs pytest.
 
-What lives here: promises about stores. What does not: laws of values
-(`laws`).
+Promises about stores are here; laws of values are in `laws`.
 """
 
 import sys
@@ -15,24 +14,27 @@ import pytest
 
 # Before they are imported: so that an assertion which fails shows both sides, in
 # the projects of others too.
-for _name in ("_failures", "_heads", "_keeping", "_letting_go", "_machine", "_tables"):
+for _name in (
+    *("_failures", "_heads", "_saving", "_deletion", "_machine", "_recording"),
+    *("_reopening", "_tables"),
+):
     if f"{__name__}.{_name}" not in sys.modules:
         pytest.register_assert_rewrite(f"{__name__}.{_name}")
 
 from conversation_state.testing.stores._contract import StoreContract  # noqa: E402 - as said
 from conversation_state.testing.stores._machine import StoreMachine  # noqa: E402 - as said
-from conversation_state.testing.stores._watched import (  # noqa: E402 - as said
+from conversation_state.testing.stores._recorded_calls import (  # noqa: E402 - as said
     Call,
     InjectedError,
-    Watched,
+    RecordingBackend,
     failing,
 )
 
 __all__ = [
     "Call",
     "InjectedError",
+    "RecordingBackend",
     "StoreContract",
     "StoreMachine",
-    "Watched",
     "failing",
 ]

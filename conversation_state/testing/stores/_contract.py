@@ -1,20 +1,29 @@
 """
-What every store promises, whatever keeps its rows.
+What every store promises, with any backend.
 """
 
 from __future__ import annotations
 
-from conversation_state.testing.stores._failures import Failures
-from conversation_state.testing.stores._heads import Heads
-from conversation_state.testing.stores._keeping import Keeping
-from conversation_state.testing.stores._letting_go import LettingGo
-from conversation_state.testing.stores._recording import Recording
-from conversation_state.testing.stores._tables import Tables
+from conversation_state.testing.stores._deletion import DeletionPromises
+from conversation_state.testing.stores._failures import FailurePromises
+from conversation_state.testing.stores._heads import HeadPromises
+from conversation_state.testing.stores._recording import RecordPromises
+from conversation_state.testing.stores._reopening import ReopeningPromises
+from conversation_state.testing.stores._saving import SavingPromises
+from conversation_state.testing.stores._tables import TablePromises
 
 __all__ = ["StoreContract"]
 
 
-class StoreContract(Keeping, Heads, LettingGo, Recording, Failures, Tables):
+class StoreContract(
+    SavingPromises,
+    HeadPromises,
+    DeletionPromises,
+    RecordPromises,
+    FailurePromises,
+    TablePromises,
+    ReopeningPromises,
+):
     """
     The promises of a store, to be subclassed beside a backend.
 

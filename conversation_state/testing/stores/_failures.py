@@ -15,15 +15,24 @@ from conversation_state.errors import StoreError
 from conversation_state.messages import UserMessage
 from conversation_state.parts import ImagePart
 from conversation_state.store import Store
-from conversation_state.store._records import Writer, reading, write
 from conversation_state.store.backend import TABLES, Backend, Row
-from conversation_state.testing.stores._subject import LARGE, TALK, Subject, grown
-from conversation_state.testing.stores._watched import Call, InjectedError, Watched
+from conversation_state.store.records import Writer, reading, write
+from conversation_state.testing.stores._fixtures import (
+    CONVERSATION,
+    LARGE,
+    StoreFixtures,
+    append_turns,
+)
+from conversation_state.testing.stores._recorded_calls import (
+    Call,
+    InjectedError,
+    RecordingBackend,
+)
 
-__all__ = ["Failures"]
+__all__ = ["FailurePromises"]
 
 
-class Failures(Subject):
+class FailurePromises(StoreFixtures):
     """
     Damage is found, and failures damage nothing.
     """
@@ -32,7 +41,9 @@ class Failures(Subject):
         """
         Whatever changed behind the store's back is found, and nothing else.
         """
-        state = grown(TALK, 10)[-1].add(UserMessage([ImagePart(data=LARGE)]))
+        state = append_turns(CONVERSATION, 10)[-1].add(
+            UserMessage([ImagePart(data=LARGE)])
+        )
         store.save("talk", state)
         backend = store._core.backend
         with backend.reading() as rows:
@@ -67,13 +78,13 @@ class Failures(Subject):
         closed again.
         """
         store = Store(self.backend(tmp_path))
-        store.save("talk", TALK)
+        store.save("talk", CONVERSATION)
         store.close()
         store.close()
         verbs: list[Callable[[], object]] = [
             lambda: store.load("talk"),
-            lambda: store.save("talk", TALK),
-            lambda: store.save("talk", TALK.add_user_prompt("and?")),
+            lambda: store.save("talk", CONVERSATION),
+            lambda: store.save("talk", CONVERSATION.add_user_prompt("and?")),
             store.names,
             store.collect_garbage,
         ]
@@ -88,28 +99,30 @@ class Failures(Subject):
         """
         failed = 0
         with (
-            Store(self.backend(_sub(tmp_path, "mine"))) as store,
-            Store(self.backend(_sub(tmp_path, "twin"))) as twin,
+            Store(self.backend(_make_folder(tmp_path, "mine"))) as store,
+            Store(self.backend(_make_folder(tmp_path, "twin"))) as twin,
         ):
-            for step in _steps():
+            for step in _store_steps():
                 step(twin)
-                failed += _fails(store._core.backend, step, _all_of(twin))
+                failed += _count_interruptions(
+                    store._core.backend, step, _read_all(twin)
+                )
 
         assert 50 < failed
 
 
-def _fails(
+def _count_interruptions(
     backend: Backend, step: Callable[[Store], object], after: dict[str, object]
 ) -> int:
     """
     How often a step was interrupted, once at each of its calls, until it was
     done.
     """
-    before, rows_before = _all_of(Store(backend)), _rows_of(backend)
+    before, rows_before = _read_all(Store(backend)), _read_rows(backend)
     at = 0
     while True:
         left = [-1]
-        store = Store(Watched(backend, partial(_fail, left)))
+        store = Store(RecordingBackend(backend, partial(_fail_at, left)))
         # As it is in life: a store knows the heads that it goes on from.
         for name in store.names():
             store.load(name)
@@ -123,10 +136,10 @@ def _fails(
             at += 1
 
         found = before
-        if _rows_of(backend) != rows_before:
+        if _read_rows(backend) != rows_before:
             there = Store(backend)
             assert () == there.verify()
-            found = _all_of(there)
+            found = _read_all(there)
 
         # What was done when it was interrupted is not done once more.
         if is_done or found == after != before:
@@ -136,7 +149,7 @@ def _fails(
         assert before == found
 
 
-def _rows_of(backend: Backend) -> dict[str, list[Row]]:
+def _read_rows(backend: Backend) -> dict[str, list[Row]]:
     """
     All there is.
     """
@@ -144,54 +157,54 @@ def _rows_of(backend: Backend) -> dict[str, list[Row]]:
         return {table: rows.scan(table, None, None) for table in TABLES}
 
 
-def _fail(left: list[int], call: Call) -> None:
+def _fail_at(left: list[int], call: Call) -> None:
     if not left[0]:
         raise InjectedError(call)
 
     left[0] -= 1
 
 
-def _sub(folder: Path, name: str) -> Path:
+def _make_folder(folder: Path, name: str) -> Path:
     made = folder / name
     made.mkdir()
     return made
 
 
-_SAID = grown(TALK, 3)
-_SHOWN = _SAID[-1].add(UserMessage([ImagePart(data=LARGE)]))
-_FORK = _SAID[0].fork().add_user_prompt("fork")
+_STATES = append_turns(CONVERSATION, 3)
+_WITH_IMAGE = _STATES[-1].add(UserMessage([ImagePart(data=LARGE)]))
+_FORK = _STATES[0].fork().add_user_prompt("fork")
 
 
-def _steps() -> list[Callable[[Store], object]]:
+def _store_steps() -> list[Callable[[Store], object]]:
     """
     A life of a store.
     """
     return [
-        lambda store: store.save("talk", _SAID[0]),
-        lambda store: store.save("talk", _SAID[1], label="kept"),
-        lambda store: store.save("talk", _SHOWN),
+        lambda store: store.save("talk", _STATES[0]),
+        lambda store: store.save("talk", _STATES[1], label="kept"),
+        lambda store: store.save("talk", _WITH_IMAGE),
         lambda store: store.save("fork", _FORK),
         lambda store: store.fork("talk", "third", at=2),
-        lambda store: store.save("talk", _SAID[0], expecting=store.head("talk")),
-        lambda store: store.erase(_SAID[1].entries[1].id, reason="asked"),
-        lambda store: store.checkpoint("talk", "last", at=2),
+        lambda store: store.save("talk", _STATES[0], expecting=store.latest("talk")),
+        lambda store: store.erase(_STATES[1].entries[1].id, reason="asked"),
+        lambda store: store.label("talk", "last", at=2),
         lambda store: store.delete("talk"),
         lambda store: store.collect_garbage(),
-        lambda store: store.save("talk", _SHOWN),
-        lambda store: write(store, partial(_recorded, state=_SAID[2])),
-        lambda store: write(store, partial(_recorded, state=_SAID[1])),
+        lambda store: store.save("talk", _WITH_IMAGE),
+        lambda store: write(store, partial(_write_records, state=_STATES[2])),
+        lambda store: write(store, partial(_write_records, state=_STATES[1])),
         lambda store: write(store, lambda rows: rows.remove(b"k", None)),
     ]
 
 
-def _recorded(rows: Writer, state: Aggregator) -> None:
+def _write_records(rows: Writer, state: Aggregator) -> None:
     rows.put(b"key", b"before")
     rows.put(b"kept", b"%d" % len(state), rows.save("talk", state).entries)
     rows.fork("talk", f"as of {len(state)}")
     rows.remove(b"key", b"key\0")
 
 
-def _all_of(store: Store) -> dict[str, object]:
+def _read_all(store: Store) -> dict[str, object]:
     """
     All that users see of a store, but for ids and times.
     """
@@ -208,7 +221,7 @@ def _all_of(store: Store) -> dict[str, object]:
         name: [
             (
                 head.revision,
-                head.label,
+                head.labels,
                 [str(message) for message in store.load(name, at=head)],
                 len(store.load(name, at=head).ledger),
             )

@@ -13,23 +13,34 @@ import pytest
 from conversation_state.aggregator import Aggregator
 from conversation_state.errors import NotSavedError, StaleHeadError
 from conversation_state.store import Store
-from conversation_state.testing.stores._subject import TALK, Subject, grown
+from conversation_state.testing.stores._fixtures import (
+    CONVERSATION,
+    StoreFixtures,
+    append_turns,
+)
 from conversation_state.usage import Usage
 
-__all__ = ["Heads"]
+__all__ = ["HeadPromises"]
 
 
-class Heads(Subject):
+def labels_of(store: Store) -> list[tuple[str, ...]]:
+    return [head.labels for head in store.history("talk")]
+
+
+class HeadPromises(StoreFixtures):
     """
     Nothing is lost to others, and everything can be looked at.
     """
 
     def test_stale(self, store: Store) -> None:
         """
-        Who expects another head is told both, and nothing is written.
+        A save that expects another head fails with both, and writes nothing.
         """
-        first = store.save("talk", TALK)
-        ours, theirs = TALK.add_user_prompt("ours"), TALK.add_user_prompt("theirs")
+        first = store.save("talk", CONVERSATION)
+        ours, theirs = (
+            CONVERSATION.add_user_prompt("ours"),
+            CONVERSATION.add_user_prompt("theirs"),
+        )
         second = self.other(store).save("talk", theirs)
 
         for expecting in (None, first, 1, 0):
@@ -50,28 +61,35 @@ class Heads(Subject):
         Without *expecting*, a state has to hold all the head holds, in order,
         the ledger too.
         """
-        head = store.save("talk", TALK.add_usage(Usage(1)))
-        for state in (Aggregator.new(), TALK, TALK.fork(), TALK.add_usage(Usage(1))):
+        head = store.save("talk", CONVERSATION.add_usage(Usage(1)))
+        for state in (
+            Aggregator.new(),
+            CONVERSATION,
+            CONVERSATION.fork(),
+            CONVERSATION.add_usage(Usage(1)),
+        ):
             with pytest.raises(StaleHeadError):
                 store.save("talk", state)
 
-        joined = store.load("talk").join(TALK.add_user_prompt("late"))
+        joined = store.load("talk").join(CONVERSATION.add_user_prompt("late"))
         store.save("talk", joined)
         store.save("talk", Aggregator.new(), expecting=2)
 
-        assert 3 == store.head("talk").revision
-        assert head == store.head("talk", at=1)
+        assert 3 == store.latest("talk").revision
+        assert head == store.latest("talk", at=1)
 
     def test_all_or_none(self, store: Store) -> None:
         """
         Several names are saved at once, and none of them if one is stale.
         """
         notes = Aggregator.new().add_user_prompt("notes")
-        heads = store.save_all({"talk": TALK, "notes": notes}, expecting={"talk": 0})
+        heads = store.save_all(
+            {"talk": CONVERSATION, "notes": notes}, expecting={"talk": 0}
+        )
         elsewhere = self.other(store)
         more = elsewhere.load("notes").add_user_prompt("more notes")
         elsewhere.save("notes", more)
-        late = {"talk": TALK.add_user_prompt("late"), "notes": notes.fork()}
+        late = {"talk": CONVERSATION.add_user_prompt("late"), "notes": notes.fork()}
         for expecting in (heads, {"notes": heads["notes"]}, {}):
             with pytest.raises(StaleHeadError) as caught:
                 store.save_all(late, expecting=expecting)
@@ -79,7 +97,7 @@ class Heads(Subject):
             assert "notes" == caught.value.name
 
         assert ["talk", "notes"] == [*heads]
-        assert (TALK, more) == (store.load("talk"), store.load("notes"))
+        assert (CONVERSATION, more) == (store.load("talk"), store.load("notes"))
         assert 1 == len(store.history("talk"))
         assert () == store.verify()
 
@@ -88,7 +106,7 @@ class Heads(Subject):
         What was saved with others is saved again by what is new, alone or
         with them.
         """
-        states = {"one": TALK, "two": TALK.fork()}
+        states = {"one": CONVERSATION, "two": CONVERSATION.fork()}
         for _ in range(3):
             store.save_all(states)
             states = {
@@ -98,8 +116,8 @@ class Heads(Subject):
         store.save("one", states["one"])
 
         assert states["one"] == self.other(store).load("one")
-        assert len(TALK) + 2 == len(self.other(store).load("two"))
-        assert [4, 3] == [store.head(name).revision for name in ("one", "two")]
+        assert len(CONVERSATION) + 2 == len(self.other(store).load("two"))
+        assert [4, 3] == [store.latest(name).revision for name in ("one", "two")]
         assert () == store.verify()
 
     def test_all_of_nothing(self, store: Store) -> None:
@@ -108,8 +126,8 @@ class Heads(Subject):
         """
         assert {} == store.save_all({})
 
-        with pytest.raises(ValueError, match="no state is to be saved"):
-            store.save_all({"talk": TALK}, expecting={"notes": 1})
+        with pytest.raises(ValueError, match="states has no state"):
+            store.save_all({"talk": CONVERSATION}, expecting={"notes": 1})
 
         assert () == store.names()
 
@@ -117,8 +135,8 @@ class Heads(Subject):
         """
         A name whose head is another is not deleted.
         """
-        first = store.save("talk", TALK)
-        head = self.other(store).save("talk", TALK.add_user_prompt("news"))
+        first = store.save("talk", CONVERSATION)
+        head = self.other(store).save("talk", CONVERSATION.add_user_prompt("news"))
         for expecting in (first, 1, 0):
             with pytest.raises(StaleHeadError):
                 store.delete("talk", expecting=expecting)
@@ -133,7 +151,7 @@ class Heads(Subject):
         """
         A store whose head is old news saves on top of the news.
         """
-        store.save("talk", TALK)
+        store.save("talk", CONVERSATION)
         other = self.other(store)
         news = other.load("talk").add_user_prompt("news")
         other.save("talk", news)
@@ -144,10 +162,10 @@ class Heads(Subject):
 
     def test_reads_what_is_new(self, store: Store, watched: Store) -> None:
         """
-        A head that somebody else moved is loaded by its new rows: what was
+        A head that another store moved is loaded by its new rows: what was
         known is the same, not only equal.
         """
-        states = grown(TALK, 50)
+        states = append_turns(CONVERSATION, 50)
         store.save("talk", states[-2])
         before = watched.load("talk")
         store.save("talk", states[-1])
@@ -171,10 +189,10 @@ class Heads(Subject):
         with ThreadPoolExecutor(4) as threads:
             list(threads.map(speak, range(4)))
 
-        said = [message.text for message in store.load("talk")]
-        assert {f"{who} {i}" for who in range(4) for i in range(5)} == {*said}
-        assert 20 == len(said)
-        assert 21 == store.head("talk").revision
+        texts = [message.text for message in store.load("talk")]
+        assert {f"{who} {i}" for who in range(4) for i in range(5)} == {*texts}
+        assert 20 == len(texts)
+        assert 21 == store.latest("talk").revision
 
     def test_update_starts(self, store: Store) -> None:
         """
@@ -184,7 +202,7 @@ class Heads(Subject):
             store.update("talk", lambda state: state)
 
         made = store.update(
-            "talk", lambda state: state.add_user_prompt("hi"), start=TALK
+            "talk", lambda state: state.add_user_prompt("hi"), start=CONVERSATION
         )
 
         assert ["When is the next train?", "hi"] == [m.text for m in made]
@@ -192,9 +210,9 @@ class Heads(Subject):
 
     def test_not_saved(self, store: Store) -> None:
         """
-        What is not there is told as such, with names that are written alike.
+        A missing name is reported as such, with similar names.
         """
-        store.save("travel desk", TALK)
+        store.save("travel desk", CONVERSATION)
         with pytest.raises(NotSavedError) as caught:
             store.load("travel dusk")
 
@@ -204,7 +222,7 @@ class Heads(Subject):
             with pytest.raises(LookupError):
                 store.load("travel desk", at=at)
 
-        for verb in (store.history, store.head, store.delete):
+        for verb in (store.history, store.latest, store.delete):
             with pytest.raises(NotSavedError):
                 verb("nothing")
 
@@ -217,7 +235,7 @@ class Heads(Subject):
         """
         given = ["b", "a", "a/2", "a/1", "é", "\U0001f600", "Z", "a b", "ÿ", "\uffff"]
         for name in given:
-            store.save(name, TALK)
+            store.save(name, CONVERSATION)
 
         assert tuple(sorted(given)) == store.names()
         assert ("a", "a b", "a/1", "a/2") == store.names(prefix="a")
@@ -227,8 +245,8 @@ class Heads(Subject):
         """
         The newest first, by pages or all at once.
         """
-        heads = [store.save("talk", state) for state in grown(TALK, 7)]
-        store.save("other", TALK)
+        heads = [store.save("talk", state) for state in append_turns(CONVERSATION, 7)]
+        store.save("other", CONVERSATION)
         newest_first = tuple(reversed(heads))
 
         assert newest_first == store.history("talk")
@@ -238,39 +256,125 @@ class Heads(Subject):
 
     def test_labels(self, store: Store) -> None:
         """
-        A label finds the state it was given to last.
+        A label finds the state it was given to last. Any number of them point to
+        one state, and none is lost by another, nor by a save.
         """
-        states = grown(TALK, 3)
+        states = append_turns(CONVERSATION, 3)
         store.save("talk", states[0], label="first")
         store.save("talk", states[1])
         store.save("talk", states[2])
 
         assert states[0] == store.load("talk", at="first")
-        assert "kept" == store.checkpoint("talk", "kept", at=2).label
+        assert ("kept",) == store.label("talk", "kept", at=2).labels
         assert states[1] == store.load("talk", at="kept")
 
-        store.checkpoint("talk", "kept")
+        store.label("talk", "kept")
 
         assert states[2] == store.load("talk", at="kept")
-        assert ["kept", "kept", "first"] == [h.label for h in store.history("talk")]
+        assert [("kept",), (), ("first",)] == labels_of(store)
 
-        store.checkpoint("talk", "", at="first")
+        assert ("kept", "again") == store.save("talk", states[2], label="again").labels
+        assert ("kept", "again") == store.save("talk", states[2], label="kept").labels
+        for label in ("kept", "again"):
+            assert states[2] == store.load("talk", at=label)
 
-        with pytest.raises(NotSavedError):
-            store.load("talk", at="first")
+        other = self.other(store)
+        other.save("talk", append_turns(states[2], 1)[0], label="first")
 
-        assert "" == store.head("talk", at=1).label
-        assert "again" == store.save("talk", states[2], label="again").label
-        assert 3 == store.head("talk", at="again").revision
+        assert [("first",), ("kept", "again"), (), ()] == labels_of(store)
+        assert 1 == store.fork("talk", "fork", at="kept").revision
+        assert () == store.latest("fork").labels
+        assert () == store.verify()
+
+    def test_removed_label(self, store: Store) -> None:
+        """
+        A label that is removed is gone, and no other one.
+        """
+        store.save("talk", CONVERSATION, label="first")
+        store.label("talk", "second")
+
+        assert ("second",) == store.unlabel("talk", "first").labels
+        for verb in (store.unlabel, lambda *given: store.load(given[0], at=given[1])):
+            with pytest.raises(NotSavedError, match="first"):
+                verb("talk", "first")
+
+        assert [("second",)] == labels_of(self.other(store))
+        assert CONVERSATION == store.load("talk", at="second")
+        assert () == store.verify()
+
+    def test_rollback(self, store: Store) -> None:
+        """
+        Going back keeps usage recorded since, and what is gone back from; a label,
+        a number and a head mean the same.
+        """
+        first = CONVERSATION.add_usage(Usage(10, 1), key="first")
+        wrong = first.add_user_prompt("Book it.").add_usage(Usage(1_500), key="wrong")
+        store.save("talk", first, label="before")
+        gone = store.save("talk", wrong)
+        head = store.rollback("talk", "before")
+
+        back = self.other(store).load("talk")
+        assert (3, first.id, first.entries) == (head.revision, back.id, back.entries)
+        assert ["first", "wrong"] == [entry.id for entry in back.ledger]
+        assert wrong == store.load("talk", at=2)
+        assert ["before"] == [*store.latest("talk", at=1).labels]
+        for to in (1, "before", store.latest("talk", at=1), 3):
+            assert head == store.rollback("talk", to)
+
+        store.rollback("talk", gone)
+
+        assert wrong == store.load("talk")
+        assert () == store.verify()
+
+    def test_rollback_to_what_had_more(self, store: Store) -> None:
+        """
+        The ledger of both counts: also entries that the head lacks, and those of
+        another conversation that stood under the name meanwhile.
+        """
+        with_usage = CONVERSATION.add_usage(Usage(1_500), key="spent")
+        other = Aggregator.new().add_user_prompt("Hi!").add_usage(Usage(7), key="other")
+        store.save("talk", with_usage)
+        store.save("talk", CONVERSATION, expecting=1)
+        store.save("talk", other, expecting=2)
+        store.rollback("talk", 1)
+
+        back = store.load("talk")
+        assert with_usage.entries == back.entries
+        assert ["spent", "other"] == [entry.id for entry in back.ledger]
+        assert () == store.verify()
+
+    def test_rollback_from(self, store: Store) -> None:
+        """
+        Who expects another head is told, and nothing is written; a name or a
+        revision that is not there is said to be missing.
+        """
+        states = append_turns(CONVERSATION, 3)
+        heads = [store.save("talk", state) for state in states]
+        for expecting in (heads[1], 2, 0):
+            with pytest.raises(StaleHeadError) as caught:
+                store.rollback("talk", 1, expecting=expecting)
+
+            assert heads[2] == caught.value.actual
+
+        for name, to in (("none", 1), ("talk", 9), ("talk", "none")):
+            with pytest.raises(NotSavedError):
+                store.rollback(name, to)
+
+        none: Any = None
+        with pytest.raises(TypeError, match="expected a revision's number, a label"):
+            store.rollback("talk", none)
+
+        assert heads[2] == store.latest("talk")
+        assert 4 == store.rollback("talk", 1, expecting=heads[2]).revision
 
     @pytest.mark.parametrize("last", [0, 1, 20, 61, 1_000])
     def test_window(self, store: Store, last: int) -> None:
         """
         The newest messages without the others, across branches.
         """
-        states = grown(TALK, 40)
+        states = append_turns(CONVERSATION, 40)
         store.save("talk", states[-1])
-        fork = grown(states[20].fork(), 39)[-1]
+        fork = append_turns(states[20].fork(), 39)[-1]
         store.save("fork", fork)
         window = self.other(store).load("fork", last=last)
 
@@ -278,7 +382,7 @@ class Heads(Subject):
         assert (start, len(fork)) == (window.start, window.length)
         assert fork.messages[start:] == window.messages
         assert fork.entries[start:] == window.entries
-        assert store.head("fork") == window.head
+        assert store.latest("fork") == window.head
 
     @pytest.mark.parametrize("name", ["", "a\0b", "\ud800", "a" * 501, 7])
     def test_bad_names(self, store: Store, name: str) -> None:
@@ -294,12 +398,13 @@ class Heads(Subject):
         What can be no label, prefix, number or identity is refused at once, and
         is never taken for damage; nothing is written.
         """
-        head = store.save("talk", TALK)
+        head = store.save("talk", CONVERSATION)
         given: Any
         for given in (None, 0, False, 7, b"x", [], "\ud800"):
             for verb in (
-                lambda it: store.save("new", TALK, label=it),
-                lambda it: store.checkpoint("talk", it),
+                lambda it: store.save("new", CONVERSATION, label=it),
+                lambda it: store.label("talk", it),
+                lambda it: store.unlabel("talk", it),
                 lambda it: store.names(prefix=it),
                 lambda it: store.erase(it, reason="asked"),
             ):

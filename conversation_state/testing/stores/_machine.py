@@ -14,7 +14,7 @@ from conversation_state.aggregator import Aggregator
 from conversation_state.errors import NotSavedError, StaleHeadError
 from conversation_state.messages import Message
 from conversation_state.store import ERASED, Store
-from conversation_state.store._memory import MemoryBackend
+from conversation_state.store.backends.memory import MemoryBackend
 from conversation_state.testing.strategies import messages, usages
 from conversation_state.usage import Usage
 
@@ -48,7 +48,7 @@ class StoreMachine(RuleBasedStateMachine):
         backend = MemoryBackend()
         return [Store(backend), Store(backend), Store(backend, remembered=0)]
 
-    def _same(self, state: Aggregator, loaded: Aggregator) -> bool:
+    def _is_same_state(self, state: Aggregator, loaded: Aggregator) -> bool:
         """
         Whether what was loaded is what was saved, with tombstones where
         something was erased.
@@ -58,17 +58,17 @@ class StoreMachine(RuleBasedStateMachine):
             for entry in loaded.entries
             if entry.id in self._erased
         ]
-        return self._told(state) == self._told(loaded) and all(stones)
+        return self._comparable(state) == self._comparable(loaded) and all(stones)
 
-    def _told(self, state: Aggregator) -> tuple[Any, ...]:
+    def _comparable(self, state: Aggregator) -> tuple[Any, ...]:
         """
         All a state says, but for what was erased, of which there is the id.
         """
         erased = self._erased
-        said = [entry.id if entry.id in erased else entry for entry in state.entries]
-        return said, list(state.ledger), state._origin
+        entries = [entry.id if entry.id in erased else entry for entry in state.entries]
+        return entries, list(state.ledger), state._origin
 
-    def _check(self, who: int, name: str) -> None:
+    def _check_name(self, who: int, name: str) -> None:
         store, saved = self._stores[who], self._saved.get(name)
         if saved is None:
             try:
@@ -79,8 +79,10 @@ class StoreMachine(RuleBasedStateMachine):
             msg = f"{name} is there, and nobody saved it"
             raise AssertionError(msg)
 
-        assert self._same(saved[-1], store.load(name)), "another head was loaded"
-        assert store.head(name).revision == len(saved), "another number"
+        assert self._is_same_state(saved[-1], store.load(name)), (
+            "another head was loaded"
+        )
+        assert store.latest(name).revision == len(saved), "another number"
 
     @initialize(target=states)
     def begin(self) -> Aggregator:
@@ -125,8 +127,13 @@ class StoreMachine(RuleBasedStateMachine):
         saved = self._saved.get(name)
         fits = saved is None
         if saved is not None:
-            (told, paid, _), (ours, spent, _) = map(self._told, (saved[-1], state))
-            fits = told == ours[: len(told)] and paid == spent[: len(paid)]
+            (entries, usages, _), (new_entries, new_usages, _) = map(
+                self._comparable, (saved[-1], state)
+            )
+            fits = (
+                entries == new_entries[: len(entries)]
+                and usages == new_usages[: len(usages)]
+            )
 
         try:
             head = self._stores[who].save(name, state)
@@ -135,8 +142,8 @@ class StoreMachine(RuleBasedStateMachine):
             return
 
         assert fits, "something was lost"
-        self._keep(name, state)
-        assert head == self._stores[who].head(name), "another head"
+        self._remember_saved(name, state)
+        assert head == self._stores[who].latest(name), "another head"
 
     @rule(target=states, who=_WHO, name=_NAMES, message=messages())
     def say_more(self, who: int, name: str, message: Message) -> Aggregator:
@@ -148,7 +155,7 @@ class StoreMachine(RuleBasedStateMachine):
         state = (Aggregator.new() if saved is None else store.load(name)).add(message)
         store.save(name, state)
         # What is loaded after an erasure holds tombstones, and so does this.
-        self._keep(name, state)
+        self._remember_saved(name, state)
         return state
 
     @rule(who=_WHO, name=_NAMES, state=states)
@@ -158,7 +165,7 @@ class StoreMachine(RuleBasedStateMachine):
         """
         saved = self._saved.get(name, [])
         self._stores[who].save(name, state, expecting=len(saved))
-        self._keep(name, state)
+        self._remember_saved(name, state)
 
     @rule(who=_WHO, name=_NAMES, state=states, data=st.data())
     def come_late(
@@ -177,10 +184,10 @@ class StoreMachine(RuleBasedStateMachine):
         msg = "a head was replaced that nobody expected"
         raise AssertionError(msg)
 
-    def _keep(self, name: str, state: Aggregator) -> None:
+    def _remember_saved(self, name: str, state: Aggregator) -> None:
         saved = self._saved.setdefault(name, [])
         # The same state once more is no new revision.
-        if not saved or self._told(saved[-1]) != self._told(state):
+        if not saved or self._comparable(saved[-1]) != self._comparable(state):
             saved.append(state)
 
     @rule(who=_WHO, name=_NAMES)
@@ -188,7 +195,7 @@ class StoreMachine(RuleBasedStateMachine):
         """
         The head.
         """
-        self._check(who, name)
+        self._check_name(who, name)
 
     @rule(target=states, who=_WHO, name=_NAMES, data=st.data())
     def go_back(self, who: int, name: str, data: st.DataObject) -> Aggregator:
@@ -201,7 +208,9 @@ class StoreMachine(RuleBasedStateMachine):
 
         number = data.draw(st.integers(1, len(saved)))
         loaded = self._stores[who].load(name, at=number)
-        assert self._same(saved[number - 1], loaded), "another state was restored"
+        assert self._is_same_state(saved[number - 1], loaded), (
+            "another state was restored"
+        )
         return loaded
 
     @rule(who=_WHO, name=_NAMES, new=_NAMES)
@@ -265,9 +274,13 @@ class StoreMachine(RuleBasedStateMachine):
         for name, saved in self._saved.items():
             for who, store in enumerate(self._stores):
                 for i, state in enumerate(saved, 1):
-                    assert self._same(state, store.load(name, at=i)), (who, name, i)
+                    assert self._is_same_state(state, store.load(name, at=i)), (
+                        who,
+                        name,
+                        i,
+                    )
 
-                self._check(who, name)
+                self._check_name(who, name)
 
         assert store.verify() == (), "damaged"
         for each in self._stores:

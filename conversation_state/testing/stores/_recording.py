@@ -9,13 +9,17 @@ import pytest
 from conversation_state.aggregator import Aggregator
 from conversation_state.errors import StoreError
 from conversation_state.store import Store
-from conversation_state.store._records import Hold, Writer, after, reading, write
-from conversation_state.testing.stores._subject import TALK, Subject, grown
+from conversation_state.store.records import Hold, Writer, after, reading, write
+from conversation_state.testing.stores._fixtures import (
+    CONVERSATION,
+    StoreFixtures,
+    append_turns,
+)
 
-__all__ = ["Recording"]
+__all__ = ["RecordPromises"]
 
 
-class Recording(Subject):
+class RecordPromises(StoreFixtures):
     """
     Records are in order, and written at one moment with states.
     """
@@ -66,11 +70,11 @@ class Recording(Subject):
         A block that raises has written neither records nor states, and what
         was saved in it is not known afterwards.
         """
-        store.save("talk", TALK)
+        store.save("talk", CONVERSATION)
 
         def fail(rows: Writer) -> None:
-            rows.save("talk", TALK.add_user_prompt("lost"))
-            rows.save("new", TALK)
+            rows.save("talk", CONVERSATION.add_user_prompt("lost"))
+            rows.save("new", CONVERSATION)
             rows.put(b"key", b"lost")
             raise InterruptedError
 
@@ -78,12 +82,12 @@ class Recording(Subject):
             write(store, fail)
 
         for each in (store, self.other(store)):
-            assert TALK == each.load("talk")
+            assert CONVERSATION == each.load("talk")
             assert ("talk",) == each.names()
             with reading(each) as rows:
                 assert [] == rows.keys(b"", None)
 
-        after_all = TALK.add_user_prompt("found")
+        after_all = CONVERSATION.add_user_prompt("found")
         store.save("talk", after_all)
 
         assert after_all == self.other(store).load("talk")
@@ -94,7 +98,7 @@ class Recording(Subject):
         A state that is saved with a record becomes the head whatever was; and
         the head as it is changes nothing.
         """
-        states = grown(TALK, 4)
+        states = append_turns(CONVERSATION, 4)
         other = self.other(store)
 
         def save(at: int) -> Hold:
@@ -135,7 +139,7 @@ class Recording(Subject):
         Messages that a record holds are there for as long as it is, whatever
         becomes of names, and can be read from it.
         """
-        states = grown(TALK, 6)
+        states = append_turns(CONVERSATION, 6)
         holds: list[Hold] = []
 
         def keep(rows: Writer) -> None:
@@ -143,9 +147,9 @@ class Recording(Subject):
                 holds.append(rows.save("talk", states[at]).entries)
                 rows.put(b"%d" % at, b"", holds[-1])
 
-            rows.put(b"none", b"", rows.save("empty", TALK.fork(at=0)).entries)
-            paid = rows.save("apart", states[3]).ledger
-            rows.put(b"paid", b"", paid)
+            rows.put(b"none", b"", rows.save("empty", CONVERSATION.fork(at=0)).entries)
+            ledger = rows.save("apart", states[3]).ledger
+            rows.put(b"paid", b"", ledger)
 
         write(store, keep)
         store.delete("talk")
@@ -165,10 +169,10 @@ class Recording(Subject):
             assert none is not None
             assert none.hold is not None
             assert [] == list(rows.entries(none.hold))
-            paid = rows.get(b"paid")
-            assert paid is not None
-            assert paid.hold is not None
-            assert states[3].ledger == rows.ledger(paid.hold)
+            ledger = rows.get(b"paid")
+            assert ledger is not None
+            assert ledger.hold is not None
+            assert states[3].ledger == rows.ledger(ledger.hold)
 
         assert () == other.verify()
 
@@ -187,7 +191,7 @@ class Recording(Subject):
         """
         What is erased is erased for records, too.
         """
-        states = grown(TALK, 3)
+        states = append_turns(CONVERSATION, 3)
         write(
             store,
             lambda rows: rows.put(b"k", b"", rows.save("talk", states[2]).entries),
@@ -197,10 +201,10 @@ class Recording(Subject):
             record = rows.get(b"k")
             assert record is not None
             assert record.hold is not None
-            said = [str(entry.message) for entry in rows.entries(record.hold)]
+            texts = [str(entry.message) for entry in rows.entries(record.hold)]
 
-        assert [str(message) for message in store.load("talk")] == said
-        assert str(states[2][1]) not in said
+        assert [str(message) for message in store.load("talk")] == texts
+        assert str(states[2][1]) not in texts
         assert () == store.verify()
 
     def test_damage(self, store: Store) -> None:
@@ -208,7 +212,7 @@ class Recording(Subject):
         A record that is not what was written is found, and never read; nor are
         other messages than it held.
         """
-        states = grown(TALK, 3)
+        states = append_turns(CONVERSATION, 3)
         write(
             store,
             lambda rows: rows.put(b"k", b"v", rows.save("talk", states[2]).entries),
@@ -225,46 +229,46 @@ class Recording(Subject):
 
             assert ["records"] == [damage.where for damage in store.verify()]
             with pytest.raises(StoreError, match="not what was written"):
-                _read(self.other(store))
+                _has_record(self.other(store))
 
             with backend.writing() as changing:
                 changing.set("records", b"k", **{name: old})
 
         other = self.other(store)
-        other.save("apart", TALK.add_user_prompt("apart"))
+        other.save("apart", CONVERSATION.add_user_prompt("apart"))
         with backend.reading() as rows:
             place = rows.scan("entries", None, None)[2][0]
             digest = rows.scan("entries", None, None)[-1][4]
 
-        assert _read(store)
+        assert _has_record(store)
 
         with backend.writing() as changing:
             changing.set("entries", place + 1, digest=digest)
 
         assert "records" in {damage.where for damage in store.verify()}
         with pytest.raises(StoreError):
-            _read(self.other(store))
+            _has_record(self.other(store))
 
     def test_other_messages(self, store: Store) -> None:
         """
         Messages in the place of those that a record held are not read as
         them, sound as they are.
         """
-        state = grown(TALK, 3)[2]
+        state = append_turns(CONVERSATION, 3)[2]
         held = write(store, lambda rows: rows.save("talk", state).entries)
         others = held._replace(digest=bytes(len(held.digest)))
         write(store, lambda rows: rows.put(b"k", b"v", others))
 
         assert ["records"] == [damage.where for damage in store.verify()]
         with pytest.raises(StoreError, match="other entries than it did"):
-            _read(self.other(store))
+            _has_record(self.other(store))
 
 
-def _keep(store: Store, state: Aggregator) -> None:
+def _save_record(store: Store, state: Aggregator) -> None:
     write(store, lambda rows: rows.put(b"k", b"v", rows.save("talk", state).entries))
 
 
-def _read(store: Store) -> bool:
+def _has_record(store: Store) -> bool:
     with reading(store) as rows:
         record = rows.get(b"k")
         return (

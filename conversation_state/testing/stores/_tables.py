@@ -11,12 +11,12 @@ import pytest
 
 from conversation_state.store import Store
 from conversation_state.store.backend import TABLES, ConflictError
-from conversation_state.testing.stores._subject import Subject
+from conversation_state.testing.stores._fixtures import StoreFixtures
 
-__all__ = ["Tables"]
+__all__ = ["TablePromises"]
 
 
-class Tables(Subject):
+class TablePromises(StoreFixtures):
     """
     Blocks, ranges and numbers are what the protocol says.
     """
@@ -61,10 +61,10 @@ class Tables(Subject):
 
         a, b, c = [("starts", key) for key in (b"a", b"b", b"c")]
         for conditions in (
-            {"given": [b]},
-            {"lacking": [a]},
-            {"given": [a, b]},
-            {"given": [a], "lacking": [c, a]},
+            {"if_exists": [b]},
+            {"if_absent": [a]},
+            {"if_exists": [a, b]},
+            {"if_exists": [a], "if_absent": [c, a]},
         ):
             with pytest.raises(ConflictError):
                 add((b"y", 2), **conditions)
@@ -73,7 +73,7 @@ class Tables(Subject):
             add((b"y", 2), (b"a", 2))
 
         with backend.writing() as rows:
-            rows.add("starts", [(b"c", 3)], given=[("starts", b"a")])
+            rows.add("starts", [(b"c", 3)], if_exists=[("starts", b"a")])
             assert [(b"a", 1), (b"c", 3)] == rows.scan("starts", None, None)
 
     def test_ranges(self, store: Store) -> None:
@@ -141,8 +141,8 @@ class Tables(Subject):
 
         ranges = [(i, i + 3) for i in range(1, 2_001, 2)]
         with backend.reading() as rows:
-            told = rows.scan_each("branches", ranges, columns=("branch",), limit=2)
-            assert [[(i,), (i + 1,)] for i in range(1, 2_001, 2)] == told
+            found = rows.scan_each("branches", ranges, columns=("branch",), limit=2)
+            assert [[(i,), (i + 1,)] for i in range(1, 2_001, 2)] == found
             assert [] == rows.scan_each("branches", [])
             assert [[], [(b"a", 1)]] == rows.scan_each(
                 "starts", [(b"c", b"d"), (b"a", b"a\0")]

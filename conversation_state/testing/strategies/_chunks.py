@@ -38,7 +38,7 @@ __all__ = ["chunks"]
 
 
 @once
-def _pieces(role: str) -> SearchStrategy[Part]:
+def _split_texts(role: str) -> SearchStrategy[Part]:
     """
     Parts that often continue each other.
     """
@@ -49,12 +49,12 @@ def _pieces(role: str) -> SearchStrategy[Part]:
         media_type=st.sampled_from(["", "audio/wav", "audio/mpeg"]),
         index=index,
     )
-    text = st.builds(TextPart, texts(max_size=4), index=index, metadata=_notes())
+    text = st.builds(TextPart, texts(max_size=4), index=index, metadata=_build_notes())
     return text if role == "system" else st.one_of(text, sound, parts(role=role))
 
 
 @once
-def _notes() -> SearchStrategy[Fields]:
+def _build_notes() -> SearchStrategy[Fields]:
     """
     Metadata under few keys, so that it meets.
     """
@@ -76,12 +76,12 @@ def _call_pieces() -> SearchStrategy[ToolCall]:
         name=st.sampled_from(["", "", "search"]),
         arguments=st.sampled_from(["", '{"q', '": 1}']) | texts(max_size=4),
         index=st.sampled_from([0, 0, 1, None]),
-        metadata=_notes(),
+        metadata=_build_notes(),
     )
 
 
 @st.composite
-def _chunks(draw: DrawFn, role: str, max_size: int) -> tuple[Message, ...]:
+def _build_chunks(draw: DrawFn, role: str, max_size: int) -> tuple[Message, ...]:
     name = draw(st.sampled_from(["", "ann"]))
     kinds: dict[str, Any] = {
         "assistant": AssistantMessage,
@@ -90,21 +90,21 @@ def _chunks(draw: DrawFn, role: str, max_size: int) -> tuple[Message, ...]:
         "user": UserMessage,
     }
     # Only one chunk of a tool result may hold media of one kind.
-    pieces = text_parts() if role == "tool" else _pieces(role)
+    pieces = text_parts() if role == "tool" else _split_texts(role)
     content = seldom(texts(max_size=6), st.lists(pieces, max_size=3))
     chunks: list[Message] = []
     for _ in range(draw(st.integers(1, max_size))):
         fields: dict[str, Any] = {"content": draw(content)}
         if draw(st.integers(0, 4)) == 0:
             fields["name"] = name
-            fields["metadata"] = draw(_notes())
+            fields["metadata"] = draw(_build_notes())
             fields["timestamp"] = draw(st.none() | timestamps())
 
         if role == "assistant":
             fields["tool_calls"] = draw(
                 seldom(st.just([]), st.lists(_call_pieces(), max_size=3))
             )
-            fields["response"] = draw(seldom(st.none(), _metas()))
+            fields["response"] = draw(seldom(st.none(), _build_metadata()))
         elif role == "tool":
             fields["tool_call_id"] = "call"
             fields["tool_name"] = draw(st.sampled_from(["", "search"]))
@@ -116,9 +116,9 @@ def _chunks(draw: DrawFn, role: str, max_size: int) -> tuple[Message, ...]:
 
 
 @once
-def _metas() -> SearchStrategy[Any]:
+def _build_metadata() -> SearchStrategy[Any]:
     """
-    What is told with a chunk; counts are small enough to be added.
+    The metadata of a chunk; counts are small enough to be added.
     """
     small = st.none() | usages(max_count=2**40)
     return st.builds(
@@ -138,4 +138,4 @@ def chunks(
 
     Shrink to one empty message.
     """
-    return _chunks(role, max_size)
+    return _build_chunks(role, max_size)

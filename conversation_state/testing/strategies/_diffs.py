@@ -32,12 +32,12 @@ _SAID: tuple[Message, ...] = (
 _VERBS = ["say", "many", "spend", "pay", "fork", "at", "join", "erase", "move"]
 
 
-def _altered(draw: DrawFn, state: Aggregator, *, is_erased: bool) -> Aggregator:
+def _alter_state(draw: DrawFn, state: Aggregator, *, is_erased: bool) -> Aggregator:
     """
     What a store, or another program, may have made of *state*.
     """
     entries = list(state.entries)
-    # One of the last, lest most of a long past be in the difference.
+    # One of the last, so that little of a long past is in the difference.
     few = min(len(entries), 4)
     at = draw(st.integers(-few, -1))
     if is_erased:
@@ -58,7 +58,7 @@ def _altered(draw: DrawFn, state: Aggregator, *, is_erased: bool) -> Aggregator:
 
 
 @st.composite
-def _branches(
+def _build_branches(
     draw: DrawFn,
     max_steps: int,
     trunks: SearchStrategy[Aggregator],
@@ -87,7 +87,7 @@ def _branches(
         elif verb == "join":
             state = state.join(sides[1 - at])
         elif verb in ("erase", "move") and len(state):
-            state = _altered(draw, state, is_erased=verb == "erase")
+            state = _alter_state(draw, state, is_erased=verb == "erase")
 
         sides[at] = state
 
@@ -108,7 +108,7 @@ def relatives(*, max_steps: int = 8) -> SearchStrategy[tuple[Aggregator, Aggrega
     """
     trunks = aggregators(max_steps=3)
     said = seldom(st.sampled_from(_SAID), messages())
-    return _branches(max_steps, trunks, said, usages())
+    return _build_branches(max_steps, trunks, said, usages())
 
 
 @once

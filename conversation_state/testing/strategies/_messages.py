@@ -75,7 +75,7 @@ __all__ = [
 
 
 @once
-def _positions() -> SearchStrategy[int | None]:
+def _part_positions() -> SearchStrategy[int | None]:
     return st.none() | st.integers(0, 40) | st.just(2**63 - 1)
 
 
@@ -88,7 +88,7 @@ def _part_fields() -> SearchStrategy[Fields]:
         {},
         optional={
             "metadata": metadata(),
-            "index": _positions(),
+            "index": _part_positions(),
             "unknown": unknown_fields(),
         },
     )
@@ -115,18 +115,18 @@ class _Recipe(Generic[T]):
 
 
 @st.composite
-def _values(draw: DrawFn, recipe: _Recipe[T]) -> T:
+def _field_values(draw: DrawFn, recipe: _Recipe[T]) -> T:
     drawn = [draw(some) for some in recipe.fields]
     return recipe.kind(**{name: some[name] for some in drawn for name in some})
 
 
-def _made(
+def _build_message(
     kind: Callable[..., T], *fields: SearchStrategy[Fields], **own: SearchStrategy[Any]
 ) -> SearchStrategy[T]:
     """
     What *kind* makes of all *fields* and its *own*.
     """
-    return _values(_Recipe(kind, (st.fixed_dictionaries(own), *fields)))
+    return _field_values(_Recipe(kind, (st.fixed_dictionaries(own), *fields)))
 
 
 @once
@@ -136,10 +136,10 @@ def text_parts() -> SearchStrategy[TextPart]:
 
     Shrink to an empty text and nothing beside it.
     """
-    return _made(TextPart, _part_fields(), text=texts())
+    return _build_message(TextPart, _part_fields(), text=texts())
 
 
-def _media(
+def _media_parts(
     kind: Callable[..., T], media_type: str, **own: SearchStrategy[Any]
 ) -> SearchStrategy[T]:
     urls = st.one_of(
@@ -152,7 +152,7 @@ def _media(
         st.fixed_dictionaries({"data": st.binary(min_size=1, max_size=64)}),
     )
     types = st.one_of(st.just(""), st.just(media_type), texts(max_size=8))
-    return _made(kind, content, _part_fields(), media_type=types, **own)
+    return _build_message(kind, content, _part_fields(), media_type=types, **own)
 
 
 @once
@@ -163,7 +163,7 @@ def image_parts() -> SearchStrategy[ImagePart]:
     Shrink to a short url.
     """
     details = st.sampled_from(["", "low", "high", "auto"]) | texts(max_size=6)
-    return _media(ImagePart, "image/png", detail=details)
+    return _media_parts(ImagePart, "image/png", detail=details)
 
 
 @once
@@ -173,7 +173,7 @@ def audio_parts() -> SearchStrategy[AudioPart]:
 
     Shrinks to a short url.
     """
-    return _media(AudioPart, "audio/wav")
+    return _media_parts(AudioPart, "audio/wav")
 
 
 @once
@@ -183,7 +183,7 @@ def video_parts() -> SearchStrategy[VideoPart]:
 
     Shrinks to a short url.
     """
-    return _media(VideoPart, "video/mp4")
+    return _media_parts(VideoPart, "video/mp4")
 
 
 @once
@@ -193,7 +193,7 @@ def file_parts() -> SearchStrategy[FilePart]:
 
     Shrink to a short url.
     """
-    return _media(FilePart, "application/pdf", name=texts(max_size=12))
+    return _media_parts(FilePart, "application/pdf", name=texts(max_size=12))
 
 
 @once
@@ -214,7 +214,9 @@ def reasoning_parts() -> SearchStrategy[ReasoningPart]:
     Shrinks to an empty text without a signature.
     """
     signatures = texts(max_size=12)
-    return _made(ReasoningPart, _part_fields(), text=texts(), signature=signatures)
+    return _build_message(
+        ReasoningPart, _part_fields(), text=texts(), signature=signatures
+    )
 
 
 @once
@@ -224,12 +226,12 @@ def refusal_parts() -> SearchStrategy[RefusalPart]:
 
     Shrink to an empty text.
     """
-    return _made(RefusalPart, _part_fields(), text=texts())
+    return _build_message(RefusalPart, _part_fields(), text=texts())
 
 
-def _foreign(key: str, known: Iterable[str]) -> SearchStrategy[Fields]:
+def _foreign_parts(key: str, known: Iterable[str]) -> SearchStrategy[Fields]:
     """
-    JSON objects of somebody else's, and whose they are; those of nobody are of
+    JSON objects of foreign formats, and their format; those without one are of
     no *known* kind.
     """
     taken = frozenset(known)
@@ -241,7 +243,9 @@ def _foreign(key: str, known: Iterable[str]) -> SearchStrategy[Fields]:
 
     def raws(words: SearchStrategy[Any]) -> SearchStrategy[Fields]:
         rest = metadata().map(lambda rest: {k: rest[k] for k in rest if k != key})
-        return _made(Fields, rest, st.fixed_dictionaries({}, optional={key: words}))
+        return _build_message(
+            Fields, rest, st.fixed_dictionaries({}, optional={key: words})
+        )
 
     newer = words.filter(lambda word: not isinstance(word, str) or word not in taken)
     sources = st.sampled_from(["openai", "anthropic"]) | texts(min_size=1, max_size=8)
@@ -261,7 +265,7 @@ def unknown_parts() -> SearchStrategy[UnknownPart]:
 
     Shrink to an empty object without a source.
     """
-    return _made(UnknownPart, _foreign("type", KINDS), _part_fields())
+    return _build_message(UnknownPart, _foreign_parts("type", KINDS), _part_fields())
 
 
 @once
@@ -305,13 +309,13 @@ def tool_calls(
     fields = st.fixed_dictionaries(
         {},
         optional={
-            "index": _positions(),
+            "index": _part_positions(),
             "type": st.just("custom") | texts(max_size=8),
             "metadata": metadata(),
             "unknown": unknown_fields(),
         },
     )
-    return _made(
+    return _build_message(
         ToolCall,
         seldom(st.just({}), fields),
         id=texts(max_size=12) if ids is None else ids,
@@ -351,6 +355,7 @@ def response_metas() -> SearchStrategy[ResponseMeta]:
         st.none() | usages(),
         seldom(st.none(), st.lists(log_probs(), max_size=2)),
         st.just("") | texts(max_size=8),
+        st.just("") | texts(max_size=8),
         unknown=seldom(st.just({}), unknown_fields()),
     )
 
@@ -375,7 +380,7 @@ def _common_fields() -> SearchStrategy[Fields]:
 
 
 @once
-def _contents(role: str) -> SearchStrategy[str | Sequence[Part]]:
+def _message_contents(role: str) -> SearchStrategy[str | Sequence[Part]]:
     listed: SearchStrategy[str | Sequence[Part]] = st.lists(
         parts(role=role), max_size=3
     )
@@ -389,7 +394,9 @@ def system_messages() -> SearchStrategy[SystemMessage]:
 
     Shrinks to an empty text and nothing beside it.
     """
-    return _made(SystemMessage, _common_fields(), content=_contents("system"))
+    return _build_message(
+        SystemMessage, _common_fields(), content=_message_contents("system")
+    )
 
 
 @once
@@ -399,7 +406,9 @@ def user_messages() -> SearchStrategy[UserMessage]:
 
     Shrinks to an empty text and nothing beside it.
     """
-    return _made(UserMessage, _common_fields(), content=_contents("user"))
+    return _build_message(
+        UserMessage, _common_fields(), content=_message_contents("user")
+    )
 
 
 @once
@@ -419,10 +428,10 @@ def assistant_messages(
     if calls is None:
         calls = seldom(st.just([]), st.lists(tool_calls(), max_size=3))
 
-    return _made(
+    return _build_message(
         AssistantMessage,
         _common_fields(),
-        content=_contents("assistant"),
+        content=_message_contents("assistant"),
         tool_calls=calls,
         response=seldom(st.none(), response_metas()),
     )
@@ -441,10 +450,10 @@ def tool_messages(
 
     Shrinks to an empty text in answer to "0".
     """
-    return _made(
+    return _build_message(
         ToolMessage,
         _common_fields(),
-        content=_contents("tool"),
+        content=_message_contents("tool"),
         tool_call_id=texts(min_size=1, max_size=12) if call_ids is None else call_ids,
         tool_name=texts(max_size=12),
         is_error=st.booleans(),
@@ -459,7 +468,9 @@ def unknown_messages() -> SearchStrategy[UnknownMessage]:
 
     Shrink to an empty object without a source.
     """
-    return _made(UnknownMessage, _foreign("role", ROLES), _common_fields())
+    return _build_message(
+        UnknownMessage, _foreign_parts("role", ROLES), _common_fields()
+    )
 
 
 @once

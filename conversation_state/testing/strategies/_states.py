@@ -94,7 +94,7 @@ class _Steps:
 
 
 @st.composite
-def _aggregators(draw: DrawFn, max_steps: int, steps: _Steps) -> Aggregator:
+def _draw_aggregators(draw: DrawFn, max_steps: int, steps: _Steps) -> Aggregator:
     states = [Aggregator.new(id=draw(st.none() | uuids()))]
     for _ in range(draw(st.integers(0, max_steps))):
         state = states[draw(st.integers(-len(states), -1))]
@@ -143,7 +143,7 @@ def aggregators(*, max_steps: int = 6) -> SearchStrategy[Aggregator]:
     """
     usual: SearchStrategy[Message] = texts().map(UserMessage)
     steps = _Steps(seldom(usual, messages()), usages(), texts(max_size=6))
-    return _aggregators(max_steps, steps)
+    return _draw_aggregators(max_steps, steps)
 
 
 @once

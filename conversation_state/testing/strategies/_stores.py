@@ -21,7 +21,7 @@ _COUNTS = st.integers(0, 2**32)
 _NAMES = texts(min_size=1, max_size=8).filter(lambda name: "\0" not in name)
 
 
-def _digests(size: int = 16) -> SearchStrategy[str]:
+def _digest_bytes(size: int = 16) -> SearchStrategy[str]:
     return st.binary(min_size=size, max_size=size).map(bytes.hex)
 
 
@@ -33,11 +33,11 @@ def _saved_at() -> SearchStrategy[datetime]:
 @once
 def heads() -> SearchStrategy[Head]:
     """
-    Saved states of any name, with a label or without.
+    Saved states of any name, with labels or without.
 
-    Shrink to the first revision, without messages or label, saved in 1970.
+    Shrink to the first revision, without messages or labels, saved in 1970.
     """
-    labels = st.just("") | _NAMES
+    labels = st.lists(_NAMES, max_size=2, unique=True).map(tuple)
     return st.builds(
         Head,
         _NAMES,
@@ -45,7 +45,7 @@ def heads() -> SearchStrategy[Head]:
         uuids(),
         _COUNTS,
         _COUNTS,
-        _digests(),
+        _digest_bytes(),
         labels,
         _saved_at(),
     )
@@ -75,7 +75,7 @@ def receipts() -> SearchStrategy[Receipt]:
     """
     ids = texts(min_size=1, max_size=8)
     counts = (_COUNTS, _COUNTS)
-    return st.builds(Receipt, ids, _NAMES, _digests(), _saved_at(), *counts)
+    return st.builds(Receipt, ids, _NAMES, _digest_bytes(), _saved_at(), *counts)
 
 
 @once

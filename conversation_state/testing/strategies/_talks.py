@@ -83,7 +83,7 @@ class _Speakers:
 
 
 @st.composite
-def _transcripts(
+def _build_transcript(
     draw: DrawFn, min_size: int, max_size: int, speakers: _Speakers
 ) -> tuple[Message, ...]:
     said: list[Message] = []
@@ -151,7 +151,7 @@ def transcripts(
         st.lists(tool_calls(), min_size=1, max_size=3),
         tool_messages(call_ids=st.just("0")),
     )
-    return _transcripts(min_size, max_size, speakers)
+    return _build_transcript(min_size, max_size, speakers)
 
 
 def _position_of(draw: DrawFn, said: list[Message], kind: type[Message]) -> int:
@@ -160,7 +160,7 @@ def _position_of(draw: DrawFn, said: list[Message], kind: type[Message]) -> int:
     )
 
 
-def _orphan(draw: DrawFn, said: list[Message]) -> None:
+def _orphan_result(draw: DrawFn, said: list[Message]) -> None:
     """
     A result whose call is gone, or was never there.
     """
@@ -169,7 +169,7 @@ def _orphan(draw: DrawFn, said: list[Message]) -> None:
     said[at] = result.replace(tool_call_id=f"{result.tool_call_id}, not made")  # type: ignore[attr-defined]
 
 
-def _dangle(draw: DrawFn, said: list[Message]) -> None:
+def _remove_result(draw: DrawFn, said: list[Message]) -> None:
     """
     A call in the middle without a result.
     """
@@ -177,7 +177,7 @@ def _dangle(draw: DrawFn, said: list[Message]) -> None:
     said.append(UserMessage("go on"))
 
 
-def _duplicate(draw: DrawFn, said: list[Message]) -> None:
+def _duplicate_result(draw: DrawFn, said: list[Message]) -> None:
     """
     A result given twice, at once or later.
     """
@@ -185,23 +185,23 @@ def _duplicate(draw: DrawFn, said: list[Message]) -> None:
     said.insert(draw(st.integers(at + 1, len(said))), said[at])
 
 
-def _separate(draw: DrawFn, said: list[Message]) -> None:
+def _insert_before_result(draw: DrawFn, said: list[Message]) -> None:
     """
-    Something said between a call and its result.
+    A message between a call and its result.
     """
     at = _position_of(draw, said, ToolMessage)
     said.insert(at, UserMessage("are you done?"))
 
 
-def _delay(draw: DrawFn, said: list[Message]) -> None:
+def _delay_result(draw: DrawFn, said: list[Message]) -> None:
     """
-    A result that comes after something else was said.
+    A result that comes after another message.
     """
     late = said.pop(_position_of(draw, said, ToolMessage))
     said += [UserMessage("are you done?"), late]
 
 
-def _repeat(draw: DrawFn, said: list[Message]) -> None:
+def _repeat_call_id(draw: DrawFn, said: list[Message]) -> None:
     """
     Two calls with one id: in one message, or in two that are both answered.
     """
@@ -218,16 +218,24 @@ def _repeat(draw: DrawFn, said: list[Message]) -> None:
                 break
 
 
-def _command(draw: DrawFn, said: list[Message]) -> None:
+def _add_late_system_message(draw: DrawFn, said: list[Message]) -> None:
     """
-    A system message after somebody spoke.
+    A system message after other messages.
     """
     said.append(UserMessage("hi"))
     said.insert(draw(st.integers(0, len(said))), SystemMessage("be brief"))
     said.append(SystemMessage("be brief"))
 
 
-_BREAKS = (_orphan, _dangle, _duplicate, _separate, _delay, _repeat, _command)
+_BREAKS = (
+    _orphan_result,
+    _remove_result,
+    _duplicate_result,
+    _insert_before_result,
+    _delay_result,
+    _repeat_call_id,
+    _add_late_system_message,
+)
 
 
 @st.composite
@@ -263,13 +271,13 @@ def broken_transcripts(*, max_size: int = 6) -> SearchStrategy[tuple[Message, ..
 
     Shrink to a call, its result, and one harm.
     """
-    return _broken_transcripts(_ended(max_size)).filter(
+    return _broken_transcripts(_end_conversation(max_size)).filter(
         lambda said: not is_accepted(said)
     )
 
 
 @once
-def _ended(max_size: int) -> SearchStrategy[tuple[Message, ...]]:
+def _end_conversation(max_size: int) -> SearchStrategy[tuple[Message, ...]]:
     """
     Transcripts without open calls, which something can be added to.
     """

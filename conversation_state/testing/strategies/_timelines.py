@@ -44,7 +44,7 @@ def _next_state(draw: DrawFn, timeline: Timeline[Any]) -> Any:
 
 
 @st.composite
-def _timelines(
+def _build_timeline(
     draw: DrawFn, states: SearchStrategy[Any] | None, max_steps: int
 ) -> Timeline[Any]:
     labels = seldom(st.just(""), texts(max_size=6))
@@ -87,7 +87,7 @@ def timelines(
 
     Shrink to one moment without a label, and to fewer verbs.
     """
-    return _timelines(states, max_steps)
+    return _build_timeline(states, max_steps)
 
 
 @once

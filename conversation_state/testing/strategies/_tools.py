@@ -34,13 +34,13 @@ _VALUES: dict[str, SearchStrategy[Any]] = {
 
 
 @once
-def _names() -> SearchStrategy[str]:
+def _parameter_names() -> SearchStrategy[str]:
     # `type` is what a JSON Schema has, too.
     return st.sampled_from(["city", "when", "type"]) | texts(min_size=1, max_size=6)
 
 
 @st.composite
-def _scalars(draw: DrawFn, required: SearchStrategy[bool]) -> Parameter:
+def _scalar_schemas(draw: DrawFn, required: SearchStrategy[bool]) -> Parameter:
     kind = draw(st.sampled_from(list(_VALUES)))
     values = st.lists(_VALUES[kind], max_size=3, unique=True)
     enum = draw(seldom(st.just([]), values))
@@ -48,24 +48,28 @@ def _scalars(draw: DrawFn, required: SearchStrategy[bool]) -> Parameter:
 
 
 @st.composite
-def _nested(draw: DrawFn, required: SearchStrategy[bool], levels: int) -> Parameter:
+def _nested_schemas(
+    draw: DrawFn, required: SearchStrategy[bool], levels: int
+) -> Parameter:
     said, needed = draw(texts(max_size=8)), draw(required)
     if draw(st.booleans()):
-        inner = _parameters(st.just(value=False), levels - 1)
+        inner = _parameter_schemas(st.just(value=False), levels - 1)
         items = draw(st.none() | inner)
         return Parameter("array", said, needed, items=items)
 
     inner = st.dictionaries(
-        _names(), _parameters(st.booleans(), levels - 1), max_size=3
+        _parameter_names(), _parameter_schemas(st.booleans(), levels - 1), max_size=3
     )
     return Parameter("object", said, needed, properties=draw(inner))
 
 
-def _parameters(required: SearchStrategy[bool], levels: int) -> SearchStrategy[Any]:
+def _parameter_schemas(
+    required: SearchStrategy[bool], levels: int
+) -> SearchStrategy[Any]:
     if not levels:
-        return _scalars(required)
+        return _scalar_schemas(required)
 
-    return seldom(_scalars(required), _nested(required, levels))
+    return seldom(_scalar_schemas(required), _nested_schemas(required, levels))
 
 
 @once
@@ -75,18 +79,27 @@ def parameters() -> SearchStrategy[Parameter]:
 
     Shrink to an optional text without a description.
     """
-    return _parameters(st.booleans(), 3)
+    return _parameter_schemas(st.booleans(), 3)
 
 
 @once
 def _json_schemas() -> SearchStrategy[dict[str, Any]]:
     return st.builds(
-        lambda more: {**more, "type": "object"},
+        lambda more, says: {**more, **says},
         st.dictionaries(
             st.sampled_from(["properties", "required", "$defs", "title"])
             | texts(max_size=6),
             json_values(max_leaves=4),
             max_size=3,
+        ),
+        st.sampled_from(
+            [
+                {"type": "object"},
+                {"type": ["object", "null"]},
+                {"$ref": "https://example.org/schema"},
+                {"anyOf": [{"type": "object"}]},
+                {"properties": {"type": "string"}},
+            ]
         ),
     )
 
@@ -100,7 +113,7 @@ def tool_infos() -> SearchStrategy[ToolInfo]:
     """
     takes = st.one_of(
         st.none(),
-        st.dictionaries(_names(), parameters(), max_size=3),
+        st.dictionaries(_parameter_names(), parameters(), max_size=3),
         _json_schemas(),
     )
     beside = st.fixed_dictionaries(
@@ -114,7 +127,7 @@ def tool_infos() -> SearchStrategy[ToolInfo]:
     )
     return st.builds(
         lambda name, said, takes, beside: ToolInfo(name, said, takes, **beside),
-        _names(),
+        _parameter_names(),
         texts(max_size=12),
         takes,
         seldom(st.just({}), beside),
@@ -151,17 +164,17 @@ def documents() -> SearchStrategy[Document]:
         json_values(),
         max_size=3,
     )
-    return st.builds(_document, _fields(foreign), seldom(st.just({}), said))
+    return st.builds(_document_text, _class_fields(foreign), seldom(st.just({}), said))
 
 
-def _fields(foreign: SearchStrategy[Any]) -> SearchStrategy[dict[str, Any]]:
+def _class_fields(foreign: SearchStrategy[Any]) -> SearchStrategy[dict[str, Any]]:
     return st.fixed_dictionaries(
         {"id": texts(max_size=8), "content": texts()},
         optional={"metadata": foreign, "unknown": unknown_fields()},
     )
 
 
-def _document(fields: dict[str, Any], said: dict[str, Any]) -> Document:
+def _document_text(fields: dict[str, Any], said: dict[str, Any]) -> Document:
     document = Document(**fields)
     for name, value in said.items():
         document = getattr(document, f"with_{name}")(value)

@@ -170,7 +170,7 @@ def unknown_fields(*, max_size: int = 2) -> SearchStrategy[Fields]:
 # Usage
 
 
-def _counts(max_count: int) -> SearchStrategy[int]:
+def _token_counts(max_count: int) -> SearchStrategy[int]:
     return st.integers(0, max_count)
 
 
@@ -183,7 +183,7 @@ def prompt_tokens_details(
 
     Shrink to zeros.
     """
-    counts = _counts(max_count)
+    counts = _token_counts(max_count)
     return st.builds(PromptTokensDetails, audio_tokens=counts, cached_tokens=counts)
 
 
@@ -196,7 +196,7 @@ def completion_tokens_details(
 
     Shrink to zeros.
     """
-    counts = _counts(max_count)
+    counts = _token_counts(max_count)
     return st.builds(
         CompletionTokensDetails,
         accepted_prediction_tokens=counts,
@@ -217,12 +217,12 @@ def usages(*, max_count: int = MAX_COUNT) -> SearchStrategy[Usage]:
 
     Shrink to zeros, totals to the sum, and no categories.
     """
-    counts = _counts(max_count)
+    counts = _token_counts(max_count)
     names = st.sampled_from(["cache_write_tokens", "tool_use_prompt_tokens"])
     return st.builds(
         Usage,
-        _counts(max_count // 2),
-        _counts(max_count // 2),
+        _token_counts(max_count // 2),
+        _token_counts(max_count // 2),
         st.none() | counts,
         seldom(
             st.just(PromptTokensDetails()), prompt_tokens_details(max_count=max_count)

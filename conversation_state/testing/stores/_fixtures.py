@@ -1,5 +1,5 @@
 """
-What is tested: a store, and others over the same rows.
+The fixtures of the contract: a store, and others over the same rows.
 """
 
 from __future__ import annotations
@@ -13,40 +13,40 @@ from conversation_state.aggregator import Aggregator
 from conversation_state.messages import AssistantMessage, UserMessage
 from conversation_state.store import Store
 from conversation_state.store.backend import Backend
-from conversation_state.testing.stores._watched import Call, Watched
+from conversation_state.testing.stores._recorded_calls import Call, RecordingBackend
 from conversation_state.usage import Usage
 
-__all__ = ["LARGE", "TALK", "Subject", "grown"]
+__all__ = ["CONVERSATION", "LARGE", "StoreFixtures", "append_turns"]
 
-TALK = Aggregator.new().add_user_prompt("When is the next train?")
+CONVERSATION = Aggregator.new().add_user_prompt("When is the next train?")
 LARGE = bytes(range(256)) * 40
 
 
-def grown(state: Aggregator, count: int) -> list[Aggregator]:
+def append_turns(state: Aggregator, count: int) -> list[Aggregator]:
     """
-    What *state* grows into, a message and a usage at a time.
+    The states after each of *count* more messages with a usage.
     """
     states = []
     for i in range(count):
-        said = UserMessage(f"say {i}") if i % 2 else AssistantMessage(f"said {i}")
-        state = state.add(said).add_usage(Usage(i, 1))
+        message = UserMessage(f"say {i}") if i % 2 else AssistantMessage(f"said {i}")
+        state = state.add(message).add_usage(Usage(i, 1))
         states.append(state)
 
     return states
 
 
-class Subject:
+class StoreFixtures:
     """
-    A backend, and the stores that tests are given over it.
+    A backend, and the fixtures for stores over it.
     """
 
     is_kept = True
 
     def backend(self, folder: Path) -> Backend:
         """
-        The backend of what is kept in *folder*, which is empty at first.
+        The backend that keeps its data in *folder*, which is empty at first.
         """
-        msg = f"say in {type(self).__name__}.backend(folder) which backend to test"
+        msg = f"define {type(self).__name__}.backend(folder), which returns the backend"
         raise NotImplementedError(msg)
 
     @pytest.fixture
@@ -60,16 +60,16 @@ class Subject:
     @pytest.fixture
     def calls(self) -> list[Call]:
         """
-        What the backend of `watched` was asked.
+        The calls of the backend of `watched`.
         """
         return []
 
     @pytest.fixture
     def watched(self, store: Store, calls: list[Call]) -> Store:
         """
-        The same store, in which every call is seen.
+        The same store, with every call of its backend recorded.
         """
-        return Store(Watched(store._core.backend, calls.append))
+        return Store(RecordingBackend(store._core.backend, calls.append))
 
     def other(self, store: Store, *, remembered: int = 100) -> Store:
         """

@@ -1,5 +1,5 @@
 """
-Promises about what is let go of: deleted, collected, erased; and large content.
+Promises about deleting, collecting and erasing; and about large content.
 """
 
 from __future__ import annotations
@@ -12,24 +12,30 @@ from conversation_state.messages import AssistantMessage, ToolMessage, UserMessa
 from conversation_state.parts import ImagePart, TextPart
 from conversation_state.store import ERASED, Store
 from conversation_state.store.backend import TABLES
-from conversation_state.testing.stores._subject import LARGE, TALK, Subject, grown
-from conversation_state.testing.stores._watched import Call, Watched
+from conversation_state.store.backends.memory import MemoryBackend
+from conversation_state.testing.stores._fixtures import (
+    CONVERSATION,
+    LARGE,
+    StoreFixtures,
+    append_turns,
+)
+from conversation_state.testing.stores._recorded_calls import Call, RecordingBackend
 from conversation_state.tools import ToolCall
 from conversation_state.usage import Usage
 
-__all__ = ["LettingGo"]
+__all__ = ["DeletionPromises"]
 
 
-class LettingGo(Subject):
+class DeletionPromises(StoreFixtures):
     """
-    What is let go of is gone, and nothing else is.
+    What is deleted is gone, and nothing else is.
     """
 
     def test_delete_and_collect(self, store: Store) -> None:
         """
-        What nobody needs any more is let go of; what anybody needs is not.
+        What no name needs is collected; what any name needs is not.
         """
-        states = grown(TALK, 30)
+        states = append_turns(CONVERSATION, 30)
         store.save("talk", states[-1])
         store.save("fork", states[10].fork().add_user_prompt("mine"))
         other = self.other(store)
@@ -52,7 +58,7 @@ class LettingGo(Subject):
         that there was garbage.
         """
         shown = UserMessage([ImagePart(data=LARGE)])
-        state = grown(TALK.add(shown), 5)[-1]
+        state = append_turns(CONVERSATION.add(shown), 5)[-1]
         store.save("talk", state, label="kept")
         store.save("fork", state.fork(at=3).add(shown), label="kept, too")
         store.fork("talk", "third")
@@ -70,7 +76,7 @@ class LettingGo(Subject):
         What was collected once is counted once, with vacuum as without, and
         nobody forgets what is there when nothing was.
         """
-        states = grown(TALK, 5)
+        states = append_turns(CONVERSATION, 5)
         store.save("talk", states[-1])
         store.save("fork", states[2].fork().add_user_prompt("mine"))
         store.delete("talk")
@@ -116,13 +122,13 @@ class LettingGo(Subject):
         Who remembers rows that were collected takes none of them for those
         that came in their place.
         """
-        states = grown(TALK, 30)
+        states = append_turns(CONVERSATION, 30)
         other = self.other(store)
         other.save("talk", states[-1])
         store.save("short", states[10])
         store.delete("talk")
         store.collect_garbage()
-        new = grown(states[10], 40)
+        new = append_turns(states[10], 40)
         store.save("short", new[-1])
 
         assert new[-1] == other.load("short")
@@ -134,21 +140,21 @@ class LettingGo(Subject):
 
     def test_deleted_by_others(self, store: Store) -> None:
         """
-        A name that was deleted elsewhere, or made anew, is not what it was.
+        A name that was deleted elsewhere, or created again, is not what it was.
         """
-        store.save("talk", TALK)
+        store.save("talk", CONVERSATION)
         other = self.other(store)
         other.delete("talk")
         with pytest.raises(NotSavedError):
             store.load("talk")
 
         with pytest.raises(StaleHeadError):
-            store.save("talk", TALK.add_user_prompt("and?"), expecting=1)
+            store.save("talk", CONVERSATION.add_user_prompt("and?"), expecting=1)
 
         new = Aggregator.new().add_user_prompt("new")
         other.save("talk", new)
         with pytest.raises(StaleHeadError):
-            store.save("talk", TALK.add_user_prompt("and?"))
+            store.save("talk", CONVERSATION.add_user_prompt("and?"))
 
         assert new == store.load("talk")
 
@@ -160,7 +166,9 @@ class LettingGo(Subject):
         call = AssistantMessage(
             "secret", tool_calls=[ToolCall("c1", "clock", '{"secret": 1}')], name="ann"
         )
-        state = TALK.add(call).add_tool_response(ToolMessage("12", tool_call_id="c1"))
+        state = CONVERSATION.add(call).add_tool_response(
+            ToolMessage("12", tool_call_id="c1")
+        )
         head = store.save("talk", state)
         # Another order, and so another branch, with the same entry.
         apart = Aggregator.new().add_user_prompt("first").join(state)
@@ -183,7 +191,7 @@ class LettingGo(Subject):
             assert receipt.content == stone.metadata[ERASED]["content"]
 
         assert state.messages[2] == other.load("talk")[2]
-        assert head == store.head("talk")
+        assert head == store.latest("talk")
         assert () == store.verify()
         again = store.erase(state.entries[1].id, reason="once more")
         assert (0, "asked for", receipt.erased_at) == (
@@ -192,19 +200,65 @@ class LettingGo(Subject):
             again.erased_at,
         )
 
+    def test_erase_a_tombstone(self, store: Store) -> None:
+        """
+        An entry that came in as a tombstone, from another store, is erased already:
+        the receipt has the reason it brought; and who still has what it said can't
+        bring it back.
+        """
+        state = CONVERSATION.add_user_prompt("secret")
+        elsewhere = Store(MemoryBackend())
+        elsewhere.save("talk", state)
+        first = elsewhere.erase(state.entries[1].id, reason="asked for")
+        stone = elsewhere.load("talk")
+        store.save("talk", stone)
+        receipt = store.erase(state.entries[1].id, reason="here, too")
+
+        assert (0, 0, "asked for") == (receipt.rows, receipt.blobs, receipt.reason)
+        assert first.content == receipt.content
+        assert receipt == store.erase(state.entries[1].id, reason="once more")
+        assert stone == self.other(store).load("talk")
+
+        apart = Aggregator.new().add_user_prompt("apart").join(state)
+        self.other(store).save("apart", apart)
+
+        assert "" == store.load("apart")[2].text
+        assert () == store.verify()
+
+    def test_erase_beside_a_tombstone(self, store: Store) -> None:
+        """
+        Where one state has what was said and another one a tombstone of it, that
+        what is left is erased, for the reason that is given.
+        """
+        state = CONVERSATION.add_user_prompt("secret")
+        elsewhere = Store(MemoryBackend())
+        elsewhere.save("talk", state)
+        elsewhere.erase(state.entries[1].id, reason="asked for")
+        stone = Aggregator.new().add_user_prompt("apart").join(elsewhere.load("talk"))
+        store.save("apart", stone)
+        store.save("talk", state)
+        receipt = store.erase(state.entries[1].id, reason="here, too")
+
+        assert (1, "here, too") == (receipt.rows, receipt.reason)
+        assert "" == store.load("talk")[1].text
+        assert stone == store.load("apart")
+        assert () == store.verify()
+
     def test_goes_on_after_erasing(self, store: Store, calls: list[Call]) -> None:
         """
         A state that was loaded after an erasure goes on with one row, and so
         does one from before.
         """
-        state = TALK.extend([UserMessage("again")] * 100)
+        state = CONVERSATION.extend([UserMessage("again")] * 100)
         store.save("talk", state)
         store.erase(state.entries[50].id, reason="asked for")
         loaded = self.other(store, remembered=0).load("talk")
         for mine in (loaded.add_user_prompt("and?"), state.add_user_prompt("or?")):
             calls.clear()
-            other = Store(Watched(self.other(store)._core.backend, calls.append))
-            other.save("talk", mine, expecting=other.head("talk"))
+            other = Store(
+                RecordingBackend(self.other(store)._core.backend, calls.append)
+            )
+            other.save("talk", mine, expecting=other.latest("talk"))
 
             told = [call.rows for call in calls if call[:2] == ("add", "entries")]
             assert [1] == told
@@ -217,12 +271,12 @@ class LettingGo(Subject):
         What was erased does not come back with somebody who still has it.
         """
         other = self.other(store)
-        other.save("talk", TALK)
-        store.erase(TALK.entries[0].id, reason="asked for")
+        other.save("talk", CONVERSATION)
+        store.erase(CONVERSATION.entries[0].id, reason="asked for")
 
         assert "" == other.load("talk")[0].text
         for i, saving in enumerate((store, other, self.other(store, remembered=0))):
-            mine = Aggregator.new().add_user_prompt("mine").join(TALK)
+            mine = Aggregator.new().add_user_prompt("mine").join(CONVERSATION)
             saving.save(f"mine {i}", mine)
             for reading in (store, other, saving):
                 assert ["mine", ""] == [m.text for m in reading.load(f"mine {i}")]
@@ -234,19 +288,19 @@ class LettingGo(Subject):
         Nor does it come back with a head that was saved here, and that nobody
         touched.
         """
-        store.save("talk", TALK)
+        store.save("talk", CONVERSATION)
         other = self.other(store)
         mine = Aggregator.new().add_user_prompt("mine")
         other.save("mine", mine)
-        store.erase(TALK.entries[0].id, reason="asked for")
-        other.save("mine", mine.join(TALK))
+        store.erase(CONVERSATION.entries[0].id, reason="asked for")
+        other.save("mine", mine.join(CONVERSATION))
 
         for reading in (store, other, self.other(store)):
             assert ["mine", ""] == [m.text for m in reading.load("mine")]
 
         # Now the other one knows, and remembers this head as well.
         other.save("new", Aggregator.new().add_user_prompt("new"))
-        other.save("new", other.load("new").join(TALK))
+        other.save("new", other.load("new").join(CONVERSATION))
 
         assert ["new", ""] == [m.text for m in other.load("new")]
         assert () == store.verify()
@@ -274,6 +328,21 @@ class LettingGo(Subject):
         assert () == watched.verify()
         assert 1 == watched.erase(state.entries[1].id, reason="asked").blobs
         assert () == watched.verify()
+
+    def test_large_content_of_a_first_message(self, store: Store) -> None:
+        """
+        An image in the first message of what was deleted is collected at once, not
+        by the next collection.
+        """
+        shown = UserMessage([ImagePart(data=LARGE)])
+        store.save("kept", CONVERSATION)
+        store.save("talk", Aggregator.new(messages=[shown]).add_user_prompt("more"))
+        store.delete("talk")
+        collected = store.collect_garbage()
+
+        assert (2, 1) == (collected.entries, collected.blobs)
+        assert 0 == store.collect_garbage().blobs
+        assert () == store.verify()
 
     def test_several_in_one_message(self, store: Store) -> None:
         """

@@ -13,21 +13,25 @@ from hypothesis import HealthCheck, given, settings
 from conversation_state.aggregator import Aggregator
 from conversation_state.messages import UserMessage
 from conversation_state.store import Store
-from conversation_state.testing.stores._subject import TALK, Subject, grown
-from conversation_state.testing.stores._watched import Call, Watched
+from conversation_state.testing.stores._fixtures import (
+    CONVERSATION,
+    StoreFixtures,
+    append_turns,
+)
+from conversation_state.testing.stores._recorded_calls import Call, RecordingBackend
 from conversation_state.testing.strategies import aggregators
 from conversation_state.usage import Usage
 
-__all__ = ["Keeping"]
+__all__ = ["SavingPromises"]
 
 
-class Keeping(Subject):
+class SavingPromises(StoreFixtures):
     """
     What is saved is loaded, and only what is new is written.
     """
 
-    # One store for all examples, and one test for all backends: neither is told
-    # of the others. Half as many as usual, since every backend has them.
+    # One store for all examples, and one test for all backends: neither affects
+    # the others. Half as many as usual, since every backend has them.
     @settings(
         max_examples=settings().max_examples // 2,
         deadline=None,  # a backend may be slow, and so may be making states
@@ -63,7 +67,7 @@ class Keeping(Subject):
         """
         Saved after every message, each state comes back by its number.
         """
-        states = grown(TALK, 70)
+        states = append_turns(CONVERSATION, 70)
         heads = [store.save("talk", state) for state in states]
         other = self.other(store)
 
@@ -78,7 +82,9 @@ class Keeping(Subject):
         What was loaded joins what was saved like itself: nothing is new.
         """
         fork = (
-            TALK.fork().add_assistant_message("At noon.").add_usage(Usage(1), key="a")
+            CONVERSATION.fork()
+            .add_assistant_message("At noon.")
+            .add_usage(Usage(1), key="a")
         )
         store.save("talk", fork)
         loaded = self.other(store).load("talk")
@@ -96,8 +102,8 @@ class Keeping(Subject):
         Keys that users chose are kept as they are, those too that look like
         identities of ours.
         """
-        paid = TALK.add_usage(Usage(1), key=key)
-        store.save("talk", paid)
+        usages = CONVERSATION.add_usage(Usage(1), key=key)
+        store.save("talk", usages)
 
         assert [key] == [entry.id for entry in self.other(store).load("talk").ledger]
         assert () == store.verify()
@@ -106,9 +112,9 @@ class Keeping(Subject):
         """
         A store gives the very state it saved last, while that is the head.
         """
-        store.save("talk", TALK)
+        store.save("talk", CONVERSATION)
 
-        assert TALK is store.load("talk")
+        assert CONVERSATION is store.load("talk")
 
     def test_reopened(self, tmp_path: Path) -> None:
         """
@@ -117,7 +123,7 @@ class Keeping(Subject):
         if not self.is_kept:
             pytest.skip("this backend keeps nothing when it is closed")
 
-        states = grown(TALK, 5)
+        states = append_turns(CONVERSATION, 5)
         with Store(self.backend(tmp_path)) as store:
             for state in states:
                 store.save("talk", state)
@@ -134,7 +140,7 @@ class Keeping(Subject):
         """
         One more message is two rows, however long the talk has been.
         """
-        state = TALK.extend([UserMessage("again")] * length)
+        state = CONVERSATION.extend([UserMessage("again")] * length)
         watched.save("talk", state)
         calls.clear()
 
@@ -148,11 +154,11 @@ class Keeping(Subject):
         """
         Saving the very state that is the head gives the head again.
         """
-        head = watched.save("talk", TALK)
+        head = watched.save("talk", CONVERSATION)
         calls.clear()
 
-        assert head == watched.save("talk", TALK)
-        assert head == self.other(watched).save("talk", TALK)
+        assert head == watched.save("talk", CONVERSATION)
+        assert head == self.other(watched).save("talk", CONVERSATION)
         assert [] == [call for call in calls if call.verb in {"add", "set"}]
         assert 1 == len(watched.history("talk"))
 
@@ -163,26 +169,26 @@ class Keeping(Subject):
         A fork under another name writes what it said itself, whether or not
         anybody remembers its past.
         """
-        state = TALK.extend([UserMessage("again")] * 100).add_usage(Usage(1))
+        state = CONVERSATION.extend([UserMessage("again")] * 100).add_usage(Usage(1))
         watched.save("talk", state)
-        far = Watched(self.other(store)._core.backend, calls.append)
+        far = RecordingBackend(self.other(store)._core.backend, calls.append)
         for name, saving in (("here", watched), ("far", Store(far, remembered=0))):
             calls.clear()
             fork = state.fork().add_user_prompt(name)
             saving.save(name, fork)
 
-            told = [
+            added = [
                 call.rows for call in calls if call == ("add", "entries", call.rows)
             ]
-            paid = [call for call in calls if call[:2] == ("add", "ledger")]
-            assert ([1], []) == (told, paid), name
+            usages = [call for call in calls if call[:2] == ("add", "ledger")]
+            assert ([1], []) == (added, usages), name
             assert fork == self.other(watched).load(name)
 
     def test_fork_writes_no_messages(self, watched: Store, calls: list[Call]) -> None:
         """
         A fork costs three rows, and is a new state with the same past.
         """
-        watched.save("talk", TALK.extend([UserMessage("again")] * 100))
+        watched.save("talk", CONVERSATION.extend([UserMessage("again")] * 100))
         calls.clear()
         head = watched.fork("talk", "fork")
         fork = watched.load("fork")
@@ -199,13 +205,13 @@ class Keeping(Subject):
         A name that goes back to an earlier state and on from there keeps both
         futures.
         """
-        states = grown(TALK, 40)
+        states = append_turns(CONVERSATION, 40)
         for state in states:
             store.save("talk", state)
 
         back = states[10]
-        head = store.save("talk", back, expecting=store.head("talk"))
-        on = grown(back, 40)
+        head = store.save("talk", back, expecting=store.latest("talk"))
+        on = append_turns(back, 40)
         for state in on:
             store.save("talk", state)
 

@@ -1,5 +1,5 @@
 """
-A backend that tells of every call before it is done.
+A backend that reports every call before it is made.
 """
 
 from __future__ import annotations
@@ -10,12 +10,12 @@ from typing import Any, NamedTuple
 
 from conversation_state.store.backend import Backend
 
-__all__ = ["Call", "InjectedError", "Watched", "failing"]
+__all__ = ["Call", "InjectedError", "RecordingBackend", "failing"]
 
 
 class Call(NamedTuple):
     """
-    One call of a backend's.
+    One call of a backend.
 
     Attributes:
         verb: ``get``, ``add``, ...; ``commit`` before a block that writes ends
@@ -37,41 +37,41 @@ class InjectedError(Exception):
     """
 
 
-class _Block:
+class _RecordedBlock:
     """
-    A block whose calls are told.
+    A block that reports its calls.
     """
 
-    def __init__(self, block: Any, told: Callable[[Call], None]) -> None:
+    def __init__(self, block: Any, on_call: Callable[[Call], None]) -> None:
         self._block = block
-        self._told = told
+        self._on_call = on_call
 
     def __getattr__(self, verb: str) -> Callable[..., Any]:
         call = getattr(self._block, verb)
 
-        def watched(*given: Any, **options: Any) -> Any:
-            table = given[0] if given else ""
-            rows = len(given[1]) if verb == "add" else 0
-            self._told(Call(verb, table, rows))
-            return call(*given, **options)
+        def recorded_call(*arguments: Any, **options: Any) -> Any:
+            table = arguments[0] if arguments else ""
+            rows = len(arguments[1]) if verb == "add" else 0
+            self._on_call(Call(verb, table, rows))
+            return call(*arguments, **options)
 
-        return watched
+        return recorded_call
 
 
-class Watched:
+class RecordingBackend:
     """
-    A backend that does what another does, and tells of every call before.
+    A backend that forwards to another, and reports every call before.
 
     Args:
-        backend: The other.
+        backend: The other backend.
 
-        told: Called with each call; what it raises, the call raises.
+        on_call: Called with each call; what it raises, the call raises.
     """
 
-    def __init__(self, backend: Backend, told: Callable[[Call], None]) -> None:
+    def __init__(self, backend: Backend, on_call: Callable[[Call], None]) -> None:
         self.url = backend.url
         self.backend = backend
-        self._told = told
+        self._on_call = on_call
 
     @contextmanager
     def reading(self) -> Iterator[Any]:
@@ -79,7 +79,7 @@ class Watched:
         A block that reads.
         """
         with self.backend.reading() as block:
-            yield _Block(block, self._told)
+            yield _RecordedBlock(block, self._on_call)
 
     @contextmanager
     def writing(self) -> Iterator[Any]:
@@ -87,49 +87,49 @@ class Watched:
         A block that writes.
         """
         with self.backend.writing() as block:
-            yield _Block(block, self._told)
-            self._told(Call("commit"))
+            yield _RecordedBlock(block, self._on_call)
+            self._on_call(Call("commit"))
 
-        self._told(Call("committed"))
+        self._on_call(Call("committed"))
 
     def scrub(self) -> None:
         """
-        As the other does.
+        Forward to the other backend.
         """
-        self._told(Call("scrub"))
+        self._on_call(Call("scrub"))
         self.backend.scrub()
 
     def vacuum(self) -> None:
         """
-        As the other does.
+        Forward to the other backend.
         """
-        self._told(Call("vacuum"))
+        self._on_call(Call("vacuum"))
         self.backend.vacuum()
 
     def problems(self) -> list[str]:
         """
-        What the other finds.
+        The problems that the other backend finds.
         """
-        self._told(Call("problems"))
+        self._on_call(Call("problems"))
         return self.backend.problems()
 
     def close(self) -> None:
         """
-        The other stays open: somebody wants to see what came of it.
+        Leave the other backend open, so that its rows can be checked.
         """
 
 
-def failing(backend: Backend, at: int) -> Watched:
+def failing(backend: Backend, at: int) -> RecordingBackend:
     """
     A backend whose call number *at*, counted from 0 on, fails, and all later
     ones, as if the program had been killed there.
     """
     left = [at]
 
-    def told(call: Call) -> None:
+    def on_call(call: Call) -> None:
         if not left[0]:
             raise InjectedError(call)
 
         left[0] -= 1
 
-    return Watched(backend, told)
+    return RecordingBackend(backend, on_call)
