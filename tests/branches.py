@@ -9,7 +9,7 @@ from functools import partial
 from pathlib import Path
 
 from conversation_state import Aggregator, Turn, Usage, UserMessage
-from conversation_state.parallel import fan_out, keep
+from conversation_state.parallel import fan_out, save_progress
 
 SPENT = Usage(8, 2)
 
@@ -85,7 +85,7 @@ def fail(kind: type[Exception], state: Aggregator) -> Aggregator:
     """
     Nothing but a cost, and an error.
     """
-    keep(say("half of it", state))
+    save_progress(say("half of it", state))
     raise kind(3, "words")
 
 
@@ -93,7 +93,7 @@ def refused(state: Aggregator) -> Aggregator:
     """
     The same with an error of one argument.
     """
-    keep(say("half of it", state))
+    save_progress(say("half of it", state))
     msg = "too many requests"
     raise Refused(msg)
 
@@ -102,7 +102,7 @@ def die(state: Aggregator) -> Aggregator:
     """
     The end of the process.
     """
-    keep(say("half of it", state))
+    save_progress(say("half of it", state))
     os._exit(3)
 
 
@@ -121,7 +121,7 @@ def leave(state: Aggregator) -> Aggregator:
     """
     A cost, and a SystemExit.
     """
-    keep(say("half of it", state))
+    save_progress(say("half of it", state))
     sys.exit(3)
 
 

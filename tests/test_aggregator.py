@@ -24,16 +24,29 @@ from conversation_state import (
     AssistantMessage,
     Checkpoint,
     ConversationStateError,
+    Message,
+    ResponseMeta,
     SystemMessage,
+    TokenBudget,
     ToolCall,
     ToolMessage,
     Turn,
     Usage,
     UserMessage,
+    decode,
+    encode,
     join,
+    trim,
 )
 from conversation_state._persistent import Log
-from conversation_state.aggregator import Entry, LedgerEntry, Messages
+from conversation_state.aggregator import (
+    Entry,
+    LedgerEntry,
+    Messages,
+    ledger_union,
+    response_key,
+    total_usage,
+)
 from conversation_state.errors import InvalidMessageError, InvalidUsageError
 from conversation_state.messages import UnknownMessage
 from conversation_state.testing.laws import states_add_up, unchanged
@@ -55,6 +68,13 @@ def said(state: Aggregator | Turn) -> str:
     All that was said, in one text.
     """
     return " ".join(message.text for message in state)
+
+
+def copied(text: str) -> str:
+    """
+    An equal text that is another object.
+    """
+    return "".join(list(text))
 
 
 class TestNew:
@@ -103,7 +123,7 @@ class TestNew:
         with pytest.raises(TypeError) as raised:
             Aggregator.new(id="7")  # type: ignore[arg-type]
 
-        assert "id is '7'; expected a uuid.UUID or None" == str(raised.value)
+        assert "id: expected a uuid.UUID or None, got '7'" == str(raised.value)
         with pytest.raises(InvalidMessageError, match="a str: 'hi'"):
             Aggregator.new(messages=["hi"])  # type: ignore[list-item]
 
@@ -374,8 +394,8 @@ class TestAddUsage:
             state.add_usage(usage, key="request 1", model=model)
 
         assert str(raised.value) == (
-            f"'request 1' was paid with {Usage(3)} for model 'gpt-5' and can't be paid "
-            f"with {usage} for model {model!r}; use another key"
+            f"conflicting usage for key 'request 1': the ledger has {Usage(3)} for "
+            f"model 'gpt-5', got {usage} for model {model!r}; use another key"
         )
 
     @pytest.mark.parametrize("count", [1, 31, 32, 33, 64, 65, 200])
@@ -416,6 +436,50 @@ class TestAddUsage:
             sys.setprofile(before)
 
         assert 300 > calls
+
+    def test_known_keys_cost(self):
+        """
+        An old key is found without reading the ledger: by looking it up in
+        no more maps than its length has binary digits.
+        """
+        state = talk()
+        for n in range(1_000):
+            state = state.add_usage(Usage(1), key=str(n))
+
+        state.add_usage(Usage(1), key="0")
+        steps = 0
+
+        def count(_frame: object, event: str, _arg: object) -> Any:
+            nonlocal steps
+            steps += event == "line"
+            return count
+
+        before = sys.gettrace()
+        sys.settrace(count)
+        try:
+            again = state.add_usage(Usage(1), key="0")
+        finally:
+            sys.settrace(before)
+
+        assert again is state
+        assert 100 > steps
+
+    def test_equal_keys(self):
+        """
+        A key and a model are compared by what they say, and kept as plain
+        texts: a subclass of `str` could not be written.
+        """
+
+        class Name(str):
+            __slots__ = ()
+
+        state = talk().add_usage(Usage(3), key=Name("request 1"), model=Name("gpt-5"))
+
+        assert [str, str] == [type(state.ledger[0].id), type(state.ledger[0].model)]
+        assert state is state.add_usage(
+            Usage(3), key=copied("request 1"), model=copied("gpt-5")
+        )
+        assert state == decode(encode(state))
 
     def test_keys_of_branches(self):
         """
@@ -467,6 +531,305 @@ class TestAddUsage:
             state.add_usage(Usage(1)).join(rich)
 
         assert Usage(MOST) == state.join(rich).total_usage
+
+
+def answer(
+    text: str, usage: Usage | None, id: str = "", model: str = ""
+) -> AssistantMessage:
+    """
+    An assistant's message as an adapter loads it from a response.
+    """
+    return AssistantMessage(
+        text, response=ResponseMeta(usage=usage, id=id, model=model)
+    )
+
+
+class TestAddResponse:
+    def test_message_and_usage(self):
+        """
+        The message is appended, and its usage recorded under the response's id.
+        """
+        message = answer("Hi.", Usage(8, 2), "chatcmpl-1", "gpt-5")
+        state = talk("Hello").add_response(message)
+
+        assert message is state[-1]
+        assert [("chatcmpl-1", Usage(8, 2), "gpt-5")] == list(state.ledger)
+        assert "chatcmpl-1" == response_key(state.entries[-1])
+
+    def test_once(self):
+        """
+        A response that comes in twice, or from two branches, is billed once.
+        """
+        one = answer("Hi.", Usage(8, 2), "chatcmpl-1")
+        two = answer("Hi.", Usage(8, 2), copied("chatcmpl-1"))
+        state = talk().add_response(one).add_response(two)
+        branches = talk().fork().add_response(one), talk().fork().add_response(two)
+
+        assert Usage(8, 2) == state.total_usage
+        assert Usage(8, 2) == join(talk(), *branches).total_usage
+
+    def test_without_an_id(self):
+        """
+        A response without an id is recorded under the identity of its entry.
+        """
+        state = talk().add_response(answer("Hi.", Usage(8, 2)))
+
+        assert (
+            state.entries[0].id == state.ledger[0].id == response_key(state.entries[0])
+        )
+        assert state is state.record_responses()
+
+    @pytest.mark.parametrize("usage", [None, Usage()])
+    def test_nothing_reported(self, usage):
+        """
+        A response without tokens leaves nothing in the ledger.
+        """
+        state = talk().add_response(answer("Hi.", usage, "chatcmpl-1"))
+
+        assert 1 == len(state)
+        assert () == tuple(state.ledger)
+        assert response_key(state.entries[0]) is None
+
+    def test_several_messages(self):
+        """
+        All messages of a response are appended, in order; none is no change.
+        """
+        state = talk()
+        both = state.add_response(
+            answer("a", Usage(1), "1"), UserMessage("b"), answer("c", Usage(2), "2")
+        )
+
+        assert "a b c" == said(both)
+        assert ["1", "2"] == [entry.id for entry in both.ledger]
+        assert state is state.add_response()
+
+    def test_one_id_for_every_response(self):
+        """
+        Where a server gives two responses one id, both are billed.
+        """
+        state = talk().add_response(answer("a", Usage(1), "same"))
+        state = state.add_response(answer("b", Usage(2), "same"))
+
+        assert ["same", state.entries[1].id] == [entry.id for entry in state.ledger]
+        assert Usage(3) == state.total_usage
+        assert state is state.record_responses()
+
+    def test_recorded_by_hand(self):
+        """
+        What `add_usage` recorded under the response's id is not billed again,
+        whatever model was named.
+        """
+        state = talk().add_usage(Usage(1), key="chatcmpl-1", model="other")
+        state = state.add_response(answer("a", Usage(1), "chatcmpl-1", "gpt-5"))
+
+        assert Usage(1) == state.total_usage
+
+    def test_key(self):
+        """
+        A *key* of the caller takes the place of the response's id.
+        """
+        state = talk().add_response(answer("a", Usage(1), "chatcmpl-1"), key="mine")
+
+        assert ["mine"] == [entry.id for entry in state.ledger]
+        with pytest.raises(InvalidUsageError, match="conflicting usage for key 'mine'"):
+            state.add_response(answer("a", Usage(2), "chatcmpl-1"), key="mine")
+        with pytest.raises(InvalidUsageError, match="these messages report 2; add"):
+            state.add_response(
+                answer("a", Usage(2)), answer("a", Usage(3)), key="another"
+            )
+
+    def test_messages_only(self):
+        """
+        Anything else is refused, and nothing is added.
+        """
+        with pytest.raises(InvalidMessageError, match="extend takes Messages"):
+            talk().add_response({"content": "a"})  # type: ignore[arg-type]
+
+
+class TestRecordResponses:
+    def test_of_a_history(self):
+        """
+        The bill of a history that was loaded from elsewhere.
+        """
+        history = [UserMessage("q"), answer("a", Usage(1), "1"), answer("b", Usage(2))]
+        state = Aggregator.new(history).record_responses()
+
+        assert Usage(3) == state.total_usage
+        assert state is state.record_responses()
+        assert history == list(state)
+
+    def test_since(self):
+        """
+        Messages before *since* are not looked at.
+        """
+        state = Aggregator.new([answer("a", Usage(1), "1"), answer("b", Usage(2), "2")])
+
+        assert Usage(2) == state.record_responses(since=1).total_usage
+        assert state is state.record_responses(since=2)
+
+
+class TestRollback:
+    @pytest.mark.parametrize("keep", [lambda state: state, Aggregator.checkpoint])
+    def test_keeps_the_ledger(self, keep):
+        """
+        Going back has the earlier messages, and everything that was paid.
+        """
+        start = talk("a").add_usage(Usage(1), key="1")
+        wrong = start.add_user_prompt("b").add_usage(Usage(1_500), key="2")
+        again = wrong.rollback(keep(start))
+
+        assert "a" == said(again)
+        assert Usage(1_501) == again.total_usage
+        assert ["1", "2"] == [entry.id for entry in again.ledger]
+        assert start.id == again.id
+        assert wrong.ledger is again.ledger
+        assert "a b" == said(wrong)
+
+    def test_two_attempts(self):
+        """
+        Attempts that all started from one state are all paid.
+        """
+        start = talk("a")
+        first = start.add_user_prompt("b").add_usage(Usage(1_500))
+        second = first.rollback(start).add_user_prompt("c").add_usage(Usage(1_500))
+
+        assert Usage(3_000) == second.rollback(start).total_usage
+
+    def test_out_of_a_fork(self):
+        """
+        A fork goes back to the state it was forked from, whose id the result
+        has, and to a sibling.
+        """
+        root = talk("a")
+        one = root.fork().add_user_prompt("b").add_usage(Usage(1))
+        two = root.fork().add_user_prompt("c").add_usage(Usage(2))
+
+        assert (root.id, Usage(1)) == (one.rollback(root).id, one.rollback(root).usage)
+        assert (two.id, "a c") == (one.rollback(two).id, said(one.rollback(two)))
+        assert Usage(3) == one.rollback(two).total_usage
+
+    def test_by_number_and_entry(self):
+        """
+        A place in the state itself: how many messages to keep, or the last
+        entry to keep.
+        """
+        state = talk("a", "b", "c").add_usage(Usage(7))
+        entry = state.entries[1]
+
+        assert "a b" == said(state.rollback(2))
+        assert "a b" == said(state.rollback(copied(entry.id)))
+        assert Usage(7) == state.rollback(0).total_usage
+        assert state.id == state.rollback(0).id
+        assert state.entries[:2] == state.rollback(2).entries
+
+    def test_before_the_fork(self):
+        """
+        Back before its fork, a state has inherited no more than is left.
+        """
+        fork = talk("a", "b").add_usage(Usage(1)).fork().add_user_prompt("c")
+        back = fork.rollback(1)
+
+        assert (1, 0, fork.id) == (back.init_len, back.turn_len, back.id)
+        assert Usage(1) == back.total_usage
+        assert back == decode(encode(back))
+
+    def test_nothing_to_do(self):
+        """
+        Going back to where it is, is the state itself.
+        """
+        state = talk("a", "b")
+
+        assert state is state.rollback(state)
+        assert state is state.rollback(2)
+        assert state is state.rollback(state.entries[-1].id)
+        assert state is state.add_user_prompt("c").rollback(state)
+
+    @pytest.mark.parametrize(
+        ("to", "error", "shown"),
+        [
+            (4, IndexError, "can't roll back to 4: this state has 3 messages"),
+            (-1, IndexError, "can't roll back to -1: this state has 3 messages"),
+            ("nowhere", LookupError, "no entry of this state has the identity"),
+            (None, TypeError, "rollback takes an Aggregator, a Checkpoint, the id of"),
+            (True, TypeError, "or a number of messages, got a bool: True"),
+            (1.0, TypeError, "got a float: 1.0"),
+        ],
+    )
+    def test_errors(self, to, error, shown):
+        """
+        A place that is not in the state is refused, with what there is.
+        """
+        with pytest.raises(error) as raised:
+            talk("a", "b", "c").rollback(to)
+
+        assert shown in str(raised.value)
+
+    def test_unrelated(self):
+        """
+        A state of another conversation is refused: its bill is another one.
+        """
+        with pytest.raises(ValueError, match="have no entry in common"):
+            talk("a").rollback(talk("a"))
+
+
+class TestBefore:
+    def test_before(self):
+        """
+        The state up to an entry, with the whole ledger.
+        """
+        state = talk("a", "b", "c").add_usage(Usage(7))
+        back = state.before(state.entries[1].id)
+
+        assert ("a", Usage(7)) == (said(back), back.total_usage)
+        assert "" == said(state.before(state.entries[0].id))
+        with pytest.raises(LookupError, match="no entry of this state has"):
+            state.before("nowhere")
+
+
+class TestTotalUsage:
+    def test_each_once(self):
+        """
+        What branches cost together: what they share counts once.
+        """
+        start = talk("a").add_usage(Usage(100), key="start")
+        one = start.add_usage(Usage(5), key="one")
+        two = start.fork().add_usage(Usage(7), key="two")
+        copied = pickle.loads(pickle.dumps(two))
+
+        assert Usage(112) == total_usage(one, two, copied, start.checkpoint(), two.turn)
+        assert ["start", "one", "two"] == [e.id for e in ledger_union(one, two, copied)]
+        assert Usage(100) == total_usage(start)
+
+    def test_nothing(self):
+        """
+        No state cost nothing.
+        """
+        assert Usage() == total_usage()
+        assert () == tuple(ledger_union())
+
+    @pytest.mark.parametrize("other", [None, 5, [talk("a")]])
+    def test_states_only(self, other):
+        """
+        Anything else is a TypeError that names what it got.
+        """
+        with pytest.raises(TypeError) as raised:
+            total_usage(other)
+
+        assert (
+            "expected Aggregators, Turns or Checkpoints, got a "
+            f"{type(other).__name__}: {other!r:.80}"
+        ) == str(raised.value)
+
+
+class TestTruth:
+    def test_always(self):
+        """
+        A state and a turn are true, however empty: they have an id and a bill.
+        """
+        empty = Aggregator.new()
+
+        assert [True, True] == [bool(empty), bool(empty.turn)]
+        assert bool(empty.fork().add_usage(Usage(1)).turn)
 
 
 class TestFork:
@@ -749,6 +1112,59 @@ class TestJoin:
         assert Usage(1) == root.join(fork, copied).usage
         assert fork is fork.join(pickle.loads(pickle.dumps(fork)))
 
+    @pytest.mark.parametrize("size", [3, 31, 32, 33, 64, 65, 1_000])
+    @pytest.mark.parametrize(
+        "travel",
+        [
+            lambda state: pickle.loads(pickle.dumps(state)),
+            lambda state: decode(encode(state)),
+        ],
+        ids=["pickle", "decode"],
+    )
+    def test_shares_its_own_past(self, travel, size):
+        """
+        What a branch brings from another process is added to our own log: no
+        copy of the shared past takes its place.
+        """
+        base = talk(*map(str, range(size))).add_usage(Usage(1), key="a")
+        branch = travel(base).fork().add_user_prompt("new").add_usage(Usage(2), key="b")
+        joined = base.join(branch)
+
+        assert size + 1 == len(joined)
+        assert all(ours is theirs for ours, theirs in zip(base, joined, strict=False))
+        assert base.entries.is_shared_start_of(joined.entries)
+        assert base.ledger[0] is joined.ledger[0]
+        assert Usage(3) == joined.total_usage
+
+    def test_counts_nothing_again(self):
+        """
+        After a branch from another process was joined, a trimmer counts what
+        is new and nothing of the shared past.
+        """
+        counted = []
+
+        def count(message: Message) -> int:
+            counted.append(message.text)
+            return 1
+
+        base = talk(*map(str, range(100)))
+        budget = TokenBudget(context_window=1_000)
+        trim(base, budget, counter=count)
+        counted.clear()
+        branch = pickle.loads(pickle.dumps(base)).fork().add_user_prompt("new")
+        trim(base.join(branch), budget, counter=count)
+
+        assert ["new"] == counted
+
+    def test_takes_a_longer_log_that_grew_from_it(self):
+        """
+        Joining what grew here copies nothing: the longer log is the result's.
+        """
+        base = talk(*map(str, range(100)))
+        grown = base.fork().add_user_prompt("new")
+
+        assert base.join(grown).entries is grown.entries
+
     def test_one_identity_two_contents(self):
         """
         Where two sides hold different things under one identity, the
@@ -927,7 +1343,7 @@ class TestTurn:
         state = Aggregator.new(id=ONE).add_user_prompt("a").add_usage(Usage(1000, 234))
 
         assert (
-            "<Turn of 00000000-0000-0000-0000-000000000001: 1 messages, 1,234 tokens "
+            "<Turn of 00000000-0000-0000-0000-000000000001: 1 message, 1,234 tokens "
             "spent>"
         ) == repr(state.turn)
 
@@ -989,6 +1405,17 @@ class TestCheckpoint:
             talk().checkpoint(label)
         with pytest.raises(TypeError, match="label"):
             Checkpoint(talk(), label)
+
+    def test_plain_label(self):
+        """
+        A label is kept as a plain text, which pickles and encodes as itself.
+        """
+
+        class Name(str):
+            __slots__ = ()
+
+        assert str is type(talk().checkpoint(Name("one")).label)
+        assert "one" == talk().checkpoint(Name("one")).label
 
     def test_states_only(self):
         """
@@ -1062,9 +1489,9 @@ class TestRebuild:
     @pytest.mark.parametrize(
         ("fields", "shown"),
         [
-            ({"init_len": 2}, "init_len is 2; there are 1 to fork from"),
-            ({"init_len": -1}, "init_len is -1; there are 1 to fork from"),
-            ({"init_ledger_len": 2}, "init_ledger_len is 2; there are 1 to fork from"),
+            ({"init_len": 2}, "init_len is 2; expected 0 to 1, the entries"),
+            ({"init_len": -1}, "init_len is -1; expected 0 to 1, the entries"),
+            ({"init_ledger_len": 2}, "init_ledger_len is 2; expected 0 to 1,"),
             ({"entries": [entry("a")] * 2}, "entries holds an identity more than once"),
             (
                 {"entries": [entry("a")._replace(id=7)]},  # type: ignore[arg-type]
@@ -1087,6 +1514,37 @@ class TestRebuild:
         base = {"entries": [entry("a")], "ledger": [LedgerEntry("1", Usage(1), "")]}
         with pytest.raises(ValueError, match=shown):
             rebuilt(**{**base, **fields})
+
+    @pytest.mark.parametrize(
+        ("fields", "error", "shown"),
+        [
+            ({"entries": [("1", UserMessage("a"))]}, TypeError, "entries[0]: expected"),
+            (
+                {"entries": [Entry("1", "a")]},  # type: ignore[arg-type]
+                InvalidMessageError,
+                "entries[0]: expected a Message, got a str: 'a'",
+            ),
+            ({"ledger": [("1", Usage(), "")]}, TypeError, "expected a LedgerEntry"),
+            (
+                {"ledger": [LedgerEntry("1", 5, "")]},  # type: ignore[arg-type]
+                InvalidUsageError,
+                "ledger[0]: expected a Usage, got a int: 5",
+            ),
+            (
+                {"ledger": [LedgerEntry("1", Usage(), 5)]},  # type: ignore[arg-type]
+                InvalidUsageError,
+                "ledger[0].model is 5; expected a str",
+            ),
+        ],
+    )
+    def test_what_is_no_entry(self, fields, error, shown):
+        """
+        Entries and ledger entries hold messages and usages, and nothing else.
+        """
+        with pytest.raises(error) as raised:
+            rebuilt(**fields)
+
+        assert shown in str(raised.value)
 
 
 class TestMessages:
@@ -1162,6 +1620,20 @@ class TestMessages:
 
         with pytest.raises(AttributeError):
             view.entries = talk("b").entries  # type: ignore[misc]
+
+
+class TestHash:
+    def test_tells_bills_apart(self):
+        """
+        States that differ only in what was paid have different hashes, so that
+        a set of them is not searched one by one.
+        """
+        state = talk("a")
+        by_usage = {hash(state.add_usage(Usage(n), key="same")) for n in range(1_000)}
+        by_key = {hash(state.add_usage(Usage(1), key=str(n))) for n in range(1_000)}
+
+        assert 990 < len(by_usage)
+        assert 990 < len(by_key)
 
 
 class TestEqual:
@@ -1281,7 +1753,7 @@ class TestFace:
         Shown by id, messages and tokens.
         """
         state = Aggregator.new(id=ONE).add_user_prompt("a").add_usage(Usage(1000, 234))
-        shown = "<Aggregator 00000000-0000-0000-0000-000000000001: 1 messages"
+        shown = "<Aggregator 00000000-0000-0000-0000-000000000001: 1 message"
 
         assert f"{shown}, 1,234 tokens spent>" == repr(state)
         assert "2 messages, 1 inherited, 1,234" in repr(

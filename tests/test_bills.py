@@ -16,7 +16,7 @@ from hypothesis.stateful import Bundle, RuleBasedStateMachine, invariant, rule
 
 from conversation_state import Aggregator, Usage, decode, encode
 from conversation_state.errors import FanOutError
-from conversation_state.parallel import fan_out, keep
+from conversation_state.parallel import fan_out, save_progress
 
 KEYS = st.sampled_from(["request 1", "request 2", "request 3"])
 USAGES = st.builds(Usage, st.integers(0, 9), st.integers(0, 9))
@@ -165,7 +165,7 @@ class Bills(RuleBasedStateMachine):
                 if ships == "pickle":
                     state = pickle.loads(pickle.dumps(state))
                 if kept:
-                    keep(state)
+                    save_progress(state)
 
             if fails:
                 raise Failed
@@ -226,8 +226,8 @@ def test_the_same_key_on_many_branches(workers):
     """
 
     def step(state):
-        state = keep(state.add_usage(Usage(8, 2), key="request"))
-        keep(state.add_usage(Usage(8, 2), key="request"))
+        state = save_progress(state.add_usage(Usage(8, 2), key="request"))
+        save_progress(state.add_usage(Usage(8, 2), key="request"))
         if state.id.int % 2:
             raise Failed
         return state.add_usage(Usage(1))

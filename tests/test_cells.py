@@ -177,7 +177,7 @@ class TestSwap:
         """
         cell = Cell(0)
 
-        with pytest.raises(RuntimeError, match="changed this very cell"):
+        with pytest.raises(RuntimeError, match="itself changed this cell"):
             cell.swap(lambda n: cell.swap(one_more) + n)
 
         value = cell.value
@@ -249,11 +249,56 @@ class TestSwap:
 
         assert 1_001 == cell.value
 
+    def test_finds_the_newest_value(self):
+        """
+        A thread that has gone far behind, in a race of others, changes the
+        newest value, and no other.
+        """
+        cell = Cell(0)
+        behind = cell._version
+        for _ in range(5):
+            cell.swap(one_more)
+        cell._version = behind  # as a late thread leaves it
+
+        assert 5 == cell.value
+        cell._version = behind
+        assert 6 == cell.swap(one_more)
+
+    def test_keeps_its_turn(self):
+        """
+        A function that is let through is let through until it got through.
+        """
+        cell: Any = Cell(0)
+        turns = []
+
+        def slowly(n):
+            turns.append(cell._turn.get(0))
+            if len(turns) < 10:
+                in_threads(lambda: cell.compare_and_set(n, n + 1))
+            return n + 100
+
+        cell.swap(slowly)
+        first, *others = [turn for turn in turns if turn is not None]
+
+        assert len(others) > 3
+        assert all(turn is first for turn in others)
+        assert not cell._turn
+
 
 class TestCompareAndSet:
     """
     `Cell.compare_and_set`.
     """
+
+    def test_returns_a_bool(self):
+        """
+        Whether it was set, as `True` or `False`.
+        """
+        old = Value()
+        cell = Cell(old)
+
+        assert cell.compare_and_set(Value(), Value()) is False
+        assert cell.compare_and_set(old, Value()) is True
 
     def test_sets(self):
         """
@@ -313,15 +358,15 @@ class TestCompareAndSet:
         """
         a, b, c = Value(), Value(), Value()
         cell = Cell(a)
-        follow = cells.Cell._follow
+        follow = cells.Cell._try_append
 
         def overtaken(self, moment, value):
-            monkeypatch.setattr(cells.Cell, "_follow", follow)
+            monkeypatch.setattr(cells.Cell, "_try_append", follow)
             cell.compare_and_set(a, b)
             cell.compare_and_set(b, a)
-            return self._follow(moment, value)
+            return self._try_append(moment, value)
 
-        monkeypatch.setattr(cells.Cell, "_follow", overtaken)
+        monkeypatch.setattr(cells.Cell, "_try_append", overtaken)
 
         assert cell.compare_and_set(a, c)
         assert cell.value is c
@@ -465,16 +510,13 @@ class TestWatch:
         cell, told = Cell(0), []
         watch = cell.watch(lambda *both: told.append(both))
 
-        class Lock:
-            lock = watch._telling
-            acquire = lock.acquire
-
-            def release(self):
+        class Place(dict[int, Any]):
+            def clear(self):
                 if cell.value == 1:
                     cell.swap(one_more)
-                self.lock.release()
+                super().clear()
 
-        watch._telling = Lock()
+        watch._turn = Place()
         cell.swap(one_more)
 
         assert [(0, 1), (1, 2)] == told
@@ -524,6 +566,29 @@ class TestWatch:
         assert [(0, 1)] == told
         assert watch.is_closed
         assert "closed" in repr(watch)
+
+    def test_closes_with_its_block(self):
+        """
+        The end of a `with` block ends the calls, and the cell forgets the watch.
+        """
+        cell, told = Cell(0), []
+        with cell.watch(lambda *both: told.append(both)) as watch:
+            cell.swap(one_more)
+        cell.swap(one_more)
+
+        assert [(0, 1)] == told
+        assert watch.is_closed
+        assert not cell._watches
+
+    def test_a_closed_watch_is_forgotten(self):
+        """
+        A cell does not collect the watches that were closed.
+        """
+        cell = Cell(0)
+        for _ in range(3):
+            cell.watch(print).close()
+
+        assert not cell._watches
 
     def test_closes_inside_of_a_call(self):
         """
@@ -614,7 +679,7 @@ class TestWatch:
         """
         Something else is refused at once.
         """
-        with pytest.raises(TypeError, match="takes a function"):
+        with pytest.raises(TypeError, match="expected a function"):
             Cell(0).watch(**{"callback": print, **wrong})
 
 
@@ -663,9 +728,9 @@ class TestMemory:
         cell, told = Cell(0), []
         watch = cell.watch(lambda *both: told.append(both))
         watch.close()
-        watch._call(cell._newest())
+        watch._call_once(cell._find_newest())
 
-        assert watch._moment is None
+        assert watch._version is None
         assert [] == told
 
     def test_goes_with_its_watches(self):

@@ -42,6 +42,15 @@ def one_more(n):
     return n + 1
 
 
+def a_turn(lasts_s):
+    """
+    The turn of a thread that does not get done.
+    """
+    turn = cells._CellTurn()
+    turn.thread, turn.lasts_s = 0, lasts_s
+    return turn
+
+
 class TestSwap:
     """
     `Cell.aswap`.
@@ -152,7 +161,7 @@ class TestSwap:
             return await function(n) - 1
 
         with anyio.fail_after(30):
-            with pytest.raises(RuntimeError, match="changed this very cell"):
+            with pytest.raises(RuntimeError, match="itself changed this cell"):
                 await cell.aswap(function_of_its_own)
 
         value = cell.value
@@ -177,8 +186,7 @@ class TestSwap:
         waited for without end.
         """
         cell = Cell(0)
-        cell._turn.acquire()
-        cell._held_s = 0.01
+        cell._turn[0] = a_turn(0.01)
 
         async def function(n):
             return n + 1
@@ -197,7 +205,7 @@ class TestSwap:
         async def overtaken(n):
             tries.append(n)
             if len(tries) > 8:
-                assert cell._turn.locked()
+                assert cell._turn
                 scope.cancel()
                 await anyio.lowlevel.checkpoint()
             cell.swap(one_more)
@@ -207,7 +215,7 @@ class TestSwap:
             await cell.aswap(overtaken)
 
         assert 8 == cell.value
-        assert not cell._turn.locked()
+        assert not cell._turn
 
     async def test_a_swap_beside_it_does_not_wait(self):
         """
@@ -231,8 +239,7 @@ class TestSwap:
         else could run in this loop meanwhile.
         """
         cell = Cell(0)
-        cell._turn.acquire()
-        cell._held_s = 1_000.0
+        cell._turn[0] = a_turn(1_000)
 
         assert 1 == cell.swap(one_more)
 
@@ -265,6 +272,27 @@ class TestWatch:
         assert 3 == await anext(values)
         cell.swap(one_more)
         assert 4 == await anext(aiter(values))
+
+    async def test_gives_an_equal_value(self):
+        """
+        A change to an equal value that is another object is a change.
+        """
+
+        class Alike:
+            def __eq__(self, other):
+                return isinstance(other, Alike)
+
+            def __hash__(self):
+                return 1
+
+        first, second = Alike(), Alike()
+        cell = Cell(first)
+        values = cell.awatch()
+
+        assert await anext(values) is first
+        cell.swap(lambda _: second)
+        with anyio.fail_after(20):
+            assert await anext(values) is second
 
     async def test_waits_for_a_change(self):
         """
@@ -440,7 +468,7 @@ async def test_needs_anyio(monkeypatch):
     """
     cell = Cell(0)
     monkeypatch.setitem(sys.modules, "anyio", None)
-    _waiting.the_anyio.cache_clear()
+    _waiting.require_anyio.cache_clear()
     try:
         assert 1 == cell.swap(one_more)
         with pytest.raises(MissingExtraError, match=r"awatch needs.*\[anyio\]"):
@@ -448,7 +476,7 @@ async def test_needs_anyio(monkeypatch):
         with pytest.raises(MissingExtraError, match=r"aswap needs.*\[anyio\]"):
             await cell.aswap(one_more)
     finally:
-        _waiting.the_anyio.cache_clear()
+        _waiting.require_anyio.cache_clear()
 
 
 def test_sync_code_takes_no_anyio():

@@ -13,6 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from conversation_state.chunks import Accumulator, concat, concat_rows
+from conversation_state.chunks._merger import ChunkMerger
 from conversation_state.errors import ConcatError, InvalidUsageError
 from conversation_state.messages import (
     AssistantMessage,
@@ -107,6 +108,26 @@ def outcome(function, *arguments):
         return function(*arguments)
     except ConcatError as error:
         return error.args
+
+
+def copied(text):
+    """
+    An equal text that is another object.
+    """
+    return "".join([text[:1], text[1:]])
+
+
+def watched(read):
+    """
+    The method `ChunkMerger.read`, which lists how many chunks it reads.
+    """
+    method = ChunkMerger.read
+
+    def watch(self, chunks):
+        read.append(len(chunks))
+        return method(self, chunks)
+
+    return watch
 
 
 class TestLaws:
@@ -575,6 +596,63 @@ class TestToolCalls:
 
         assert ["".join(texts)] == [call.arguments for call in calls]
 
+    @pytest.mark.parametrize("count", [1, 5, 100])
+    def test_text_beside_arguments(self, count):
+        """
+        Text in chunks that also bring arguments is kept, however many follow
+        each other.
+        """
+        opened = AssistantMessage(tool_calls=[ToolCall("c", "f", "", index=0)])
+        more = [
+            AssistantMessage(f"{n} ", tool_calls=[ToolCall("", "", f"{n},", index=0)])
+            for n in range(count)
+        ]
+        message = concat([opened, *more])
+
+        assert "".join(f"{n} " for n in range(count)) == message.text
+        assert "".join(f"{n}," for n in range(count)) == message.tool_calls[0].arguments
+
+    def test_equal_ids_names_and_types(self):
+        """
+        What the pieces of a call repeat is compared by content: equal texts
+        that are different objects are no conflict.
+        """
+        pieces = [
+            AssistantMessage(
+                tool_calls=[
+                    ToolCall(
+                        copied("call_1"),
+                        copied("clock"),
+                        "1",
+                        index=0,
+                        type=copied("custom_tool"),
+                    )
+                ]
+            )
+            for _ in range(3)
+        ]
+        (call,) = concat(pieces).tool_calls
+
+        assert pieces[0].tool_calls[0].type is not pieces[1].tool_calls[0].type
+        assert ToolCall("call_1", "clock", "111", index=0, type="custom_tool") == call
+
+    def test_equal_facts(self):
+        """
+        The same for what messages repeat.
+        """
+
+        def piece(text):
+            return ToolMessage(
+                text,
+                tool_call_id=copied("call_1"),
+                tool_name=copied("clock"),
+                name=copied("ann"),
+                run_id=UUID(int=2**100),
+                turn_id=UUID(int=2**101),
+            )
+
+        assert "ab" == concat([piece("a"), piece("b")]).text
+
 
 class TestResponse:
     def test_words(self):
@@ -755,7 +833,7 @@ class TestToolResults:
 
     def test_media_in_two_chunks(self):
         """
-        Is refused: nobody could tell a second image from a second version.
+        Is refused: a second image can't be distinguished from a second version.
         """
         images = [ImagePart(url=url) for url in ("https://x", "https://y")]
         pieces = [ToolMessage([image], tool_call_id="c") for image in images]
@@ -839,7 +917,7 @@ class TestConflicts:
     @pytest.mark.parametrize("stranger", [None, "text", {"role": "user"}])
     def test_no_message(self, stranger):
         """
-        What is no message is told by its number.
+        The error of a chunk that is no message has its number.
         """
         for give in (
             lambda: concat([AssistantMessage("a"), stranger]),
@@ -869,7 +947,7 @@ class TestConflicts:
 
     def test_lowest_first(self):
         """
-        Of several conflicts, that of the first chunk is told.
+        Of several conflicts, that of the first chunk is reported.
         """
         pieces = [UserMessage("", name=name) for name in ("ann", "", "bob", "cy")]
 
@@ -982,9 +1060,27 @@ class TestAccumulator:
         """
         Asked again, it is the same object.
         """
-        accumulator = Accumulator().add(AssistantMessage("a"))
+        accumulator = Accumulator()
+        for text in "abc":
+            accumulator = accumulator.add(AssistantMessage(text))
 
         assert accumulator.message is accumulator.message
+        assert "abc" == accumulator.message.text
+
+    def test_reads_each_chunk_once(self, monkeypatch):
+        """
+        A message that is asked for at every moment is made of the one before
+        and what was added since.
+        """
+        read: list[int] = []
+        monkeypatch.setattr(ChunkMerger, "read", watched(read))
+        accumulator = Accumulator()
+        for n in range(50):
+            accumulator = accumulator.add(AssistantMessage(f"{n} "))
+            for _ in range(3):
+                assert accumulator.message.text.endswith(f"{n} ")
+
+        assert 2 * 50 >= sum(read)
 
     def test_length(self):
         """

@@ -19,6 +19,7 @@ from conversation_state.parts import ReasoningPart
 from conversation_state.store import open_store
 from conversation_state.usage import Usage
 from tests.commands import HOSTILE, MAIN, ROOT, SAID, Commands, line
+from tests.recorded import is_large
 
 LONGER = [*SAID, {"role": "user", "content": "And in Lima?"}]
 OTHER = [*SAID[:2], {"role": "assistant", "content": "I can't tell."}]
@@ -60,7 +61,7 @@ def heads(run):
     All names, and their newest revisions.
     """
     with open_store(run.url) as store:
-        return {name: store.head(name).revision for name in store.names()}
+        return {name: store.latest(name).revision for name in store.names()}
 
 
 class TestImport:
@@ -219,8 +220,8 @@ class TestConflict:
 
         assert "3 conversations: 2 imported, 1 skipped.\n" == result.stdout
         assert (
-            "oslo: skipped, for something else is saved there (revision 1, 3 "
-            "messages); --on-conflict replace or rename saves it all the same\n"
+            "oslo: skipped; the name has another conversation (revision 1, 3 "
+            "messages); to save it, give --on-conflict replace or rename\n"
             == result.stderr
         )
         assert openai_chat.load(OTHER) == tuple(saved(run, "oslo"))
@@ -300,7 +301,7 @@ class TestUnreadable:
         result = run("import", path, status=2)
 
         first, second = result.stderr.splitlines()
-        assert first.startswith(f"{path}:2: no JSON")
+        assert first.startswith(f"{path}:2: invalid JSON")
         assert second.startswith(f"{path}:4: no conversation")
         assert "2 conversations: 2 imported.\n" == result.stdout
         assert {"a": 1, "b": 1} == heads(run)
@@ -337,7 +338,7 @@ class TestUnreadable:
 
         result = run("import", path, status=2)
 
-        assert f"{path}:2: can't be called so; " in result.stderr
+        assert f"{path}:2: invalid name; " in result.stderr
         assert {"a": 1, "b": 1} == heads(run)
 
     def test_long_line(self, run):
@@ -518,7 +519,7 @@ class TestExport:
 
         assert {"messages"} == {*json.loads(run(*args).stdout)}
         assert "talk" == json.loads(run(*args, "--id").stdout)["id"]
-        assert "--id goes with" in run("export", "talk", "--id", status=2).stderr
+        assert "--id needs" in run("export", "talk", "--id", status=2).stderr
 
     def test_surrogates(self, run, talk):
         """
@@ -553,7 +554,7 @@ class TestExport:
         """
         On a terminal the same is written in letters that it does not obey.
         """
-        monkeypatch.setattr(_export, "is_seen", lambda: True)
+        monkeypatch.setattr(_export, "is_stdout_terminal", lambda: True)
         with open_store(run.url) as store:
             state = Aggregator.new().add_user_prompt(f"🧀{HOSTILE}\x9b")
             store.save("talk", state)
@@ -629,12 +630,12 @@ class TestThereAndBack:
         assert 0 == result.returncode
         assert "Verified" in result.stdout
 
-    def test_recorded(self, run, shared_data):
+    def test_recorded(self, run, recordings):
         """
         A hundred real conversations come back as they were, in either format;
         importing what was exported changes nothing.
         """
-        path = shared_data / "transcripts" / "airline.jsonl"
+        path = recordings / "transcripts" / "airline.jsonl"
         lines = [json.loads(each) for each in path.read_text("utf-8").splitlines()]
         run("import", path)
 
@@ -643,8 +644,8 @@ class TestThereAndBack:
         ours, theirs = run("export", *names), run(*args)
         again = run.json("import", run.write(theirs.stdout))
 
-        assert 100 == len(lines)
-        assert ["unchanged"] * 100 == outcomes(again)
+        assert (100 if is_large(recordings) else 4) == len(lines)
+        assert ["unchanged"] * len(lines) == outcomes(again)
         assert lines == [json.loads(each) for each in theirs.stdout.splitlines()]
         with open_store(run.url) as store:
             states = [store.load(name) for name in names]
@@ -685,8 +686,8 @@ class TestProcess:
         assert 130 == process.returncode
         assert ["imported"] * 2 == outcomes(told)
         assert (
-            b"Interrupted. 2 conversations: 2 imported. What was saved stays; run it "
-            b"again." == error.strip()
+            b"Interrupted. 2 conversations: 2 imported. What was saved stays; "
+            b"run the command again." == error.strip()
         )
         assert [] == run.json("verify")
         assert ["unchanged", "unchanged", "imported"] == outcomes(

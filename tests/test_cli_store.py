@@ -8,11 +8,12 @@ import pytest
 from click.testing import CliRunner
 
 from conversation_state.aggregator import Aggregator
-from conversation_state.cli import _storing
+from conversation_state.cli import _options
 from conversation_state.cli._commands import cli
-from conversation_state.messages import AssistantMessage, UserMessage
+from conversation_state.messages import AssistantMessage, ToolMessage, UserMessage
 from conversation_state.rendering import render_transcript
 from conversation_state.store import open_store
+from conversation_state.tools import ToolCall
 from conversation_state.usage import Usage
 from tests.commands import HOSTILE, MAIN, ROOT, Commands
 
@@ -46,7 +47,7 @@ def store(run):
         for state in STATES:
             store.save("travel", state)
 
-        store.checkpoint("travel", "before booking", at=2)
+        store.label("travel", "before booking", at=2)
         yield store
 
 
@@ -61,7 +62,7 @@ class TestOpening:
             ["trim", "x", "--limit", "9"],
             ["export", "x"],
             ["fork", "x", "y"],
-            ["checkpoint", "x", "y"],
+            ["label", "x", "y"],
             ["rollback", "x", "1"],
             ["verify"],
             ["gc"],
@@ -75,15 +76,52 @@ class TestOpening:
         """
         result = run(*command, status=2)
 
-        assert "there is no such file; `import` makes one" in result.stderr
+        assert "no such file; `import` creates one" in result.stderr
         assert "" == result.stdout
         assert [] == [*run.folder.iterdir()]
+
+    def test_before_or_after_the_command(self, run, monkeypatch):
+        """
+        --store stands before or after the command; the one behind it wins, and
+        both win over the environment.
+        """
+        with open_store(run.url) as store:
+            store.save("here", Aggregator.new())
+
+        monkeypatch.setenv("CONVERSATION_STATE_STORE", "sqlite:///nowhere.db")
+        asked = [
+            ["--store", run.url, "names"],
+            ["names", "--store", run.url],
+            ["--store", "sqlite:///nowhere.db", "names", "--store", run.url],
+        ]
+
+        for args in asked:
+            result = CliRunner().invoke(cli, args)
+            assert 0 == result.exit_code, result.output
+            assert "here" in result.output
+
+    def test_as_a_module(self, run):
+        """
+        ``python -m conversation_state`` is the same program.
+        """
+        with open_store(run.url) as store:
+            store.save("here", Aggregator.new())
+
+        done = subprocess.run(
+            [sys.executable, "-m", "conversation_state", "names", "--store", run.url],
+            capture_output=True,
+            check=True,
+            cwd=ROOT,
+            text=True,
+        )
+
+        assert "here" in done.stdout
 
     @pytest.mark.parametrize(
         ("url", "told"),
         [
             ("talks.db", "did you mean sqlite:///talks.db?"),
-            ("mysql://me:secret@host/x", "no store's URL"),
+            ("mysql://me:secret@host/x", "invalid URL of a store"),
             ("sqlite:///x?mode=whatever", "mode=whatever"),
             ("sqlite:///" + "x" * 5_000, "name too long"),
             ("memory:", "there is no name 'x'"),
@@ -180,8 +218,8 @@ class TestAsked:
         [
             ("travel@9", "no revision 9"),
             ("travel@0", "no revision 0"),
-            ("travel@-3", "is at revision 3, so there is none 3 before it"),
-            ("travel@", "nothing comes after the @"),
+            ("travel@-3", "no revision 3 before the newest: 'travel' is at revision 3"),
+            ("travel@", "nothing after the @"),
             ("travel@later", "no label 'later'"),
             ("travel@99999999999999999999", "no label"),
             (f"travel@{'x' * 501}", "1 to 500 characters"),
@@ -258,11 +296,11 @@ class TestNames:
         """
         (told,) = run.json("names", "--prefix", "tr")
 
-        head = store.head("travel")
+        head = store.latest("travel")
         assert {
             "name": "travel",
             "revision": 3,
-            "label": None,
+            "labels": [],
             "saved_at": head.saved_at.isoformat(timespec="milliseconds"),
             "messages": 4,
             "ledger_entries": 1,
@@ -289,13 +327,13 @@ class TestNames:
 class TestLog:
     def test_table(self, run, store):
         """
-        The newest revision comes first, each with its label, its length and
+        The newest revision comes first, each with its labels, its length and
         the tokens it fills.
         """
         head, *rows = run("log", "travel").stdout.splitlines()
 
         cells = [re.split(r"\s{2,}", row.strip()) for row in rows]
-        assert ["REVISION", "SAVED (UTC)", "MESSAGES", "TOKENS", "LABEL"] == re.split(
+        assert ["REVISION", "SAVED (UTC)", "MESSAGES", "TOKENS", "LABELS"] == re.split(
             r"\s{2,}", head
         )
         assert ["3", "2", "1"] == [row[0] for row in cells]
@@ -310,7 +348,7 @@ class TestLog:
         told = run.json("log", "travel")
 
         assert [3, 2, 1] == [each["revision"] for each in told]
-        assert [None, "before booking", None] == [each["label"] for each in told]
+        assert [[], ["before booking"], []] == [each["labels"] for each in told]
         assert [12, 8, 6] == [each["tokens"] for each in told]
         assert [10, 10, 0] == [each["spent_tokens"] for each in told]
 
@@ -375,7 +413,7 @@ class TestShow:
         """
         The rest is not even loaded.
         """
-        monkeypatch.setattr("conversation_state.store._loading.load", None)
+        monkeypatch.setattr("conversation_state.store._load.load", None)
 
         assert "Done." in run("show", "travel", "--last", 2).stdout
 
@@ -435,7 +473,7 @@ class TestShow:
         """
         result = run("show", "travel", *flags, status=2)
 
-        assert "don't go together" in result.stderr
+        assert "exclude each other" in result.stderr
         assert all(flag in result.stderr for flag in flags)
 
 
@@ -525,7 +563,27 @@ class TestTrim:
         assert "dropped 1: 1 (over budget)" == dropped
         assert "" == blank
         assert render_transcript(STATES[2][1:]).splitlines() == shown
-        assert 3 == store.head("travel").revision
+        assert 3 == store.latest("travel").revision
+
+    def test_a_stopped_call_hides_nothing(self, run, store):
+        """
+        A call without a result is answered in the view; what stands before it
+        is kept, and a result without a call is named.
+        """
+        state = Aggregator.new().add_user_prompt("first")
+        state = state.add_tool_call(ToolCall("c", "f")).add_user_prompt("next")
+        store.save("stopped", state.add(ToolMessage("?", tool_call_id="lost")))
+
+        result = run("trim", "stopped", "--limit", 99)
+        (told,) = run.json("trim", "stopped", "--limit", 99)
+
+        lines = result.stdout.splitlines()
+        assert lines[0].startswith("4 messages")
+        reason = "result has no call lost before it (entry 3)"
+        assert f"dropped 1: 4 (invalid: {reason})" == lines[2]
+        assert f"the view leaves out 1 message: {reason}" == lines[3]
+        assert [1, 2, 3] == told["kept"]
+        assert [{"number": 4, "reason": f"invalid: {reason}"}] == told["dropped"]
 
     def test_all_fits(self, run, store):
         """
@@ -563,53 +621,58 @@ class TestTrim:
 class TestCheckpoint:
     def test_labels(self, run, store):
         """
-        The newest revision gets the label, or the one that is meant.
+        The newest revision gets the label, or the one that is meant, beside those
+        it has.
         """
-        run("checkpoint", "travel", "booked")
-        run("checkpoint", "travel@1", "asked")
-        (told,) = run.json("checkpoint", "travel", "noon", "--at", "before booking")
+        run("label", "travel", "booked")
+        run("label", "travel@1", "asked")
+        (told,) = run.json("label", "travel", "noon", "--at", "before booking")
 
-        labels = [head.label for head in store.history("travel")]
-        assert ["booked", "noon", "asked"] == labels
-        assert (2, "noon") == (told["revision"], told["label"])
+        labels = [head.labels for head in store.history("travel")]
+        assert [("booked",), ("before booking", "noon"), ("asked",)] == labels
+        assert (2, ["before booking", "noon"]) == (told["revision"], told["labels"])
+        assert "before booking, noon" in run("log", "travel").stdout
 
-    def test_takes_away(self, run, store):
+    def test_removes(self, run, store):
         """
-        An empty label takes it away.
+        A label is removed, and no other one; one that is not there is refused.
         """
-        result = run("checkpoint", "travel@2", "")
+        run("label", "travel@2", "noon")
+        result = run("label", "travel", "before booking", "--remove")
+        again = run("label", "travel", "before booking", "--remove", status=2)
 
-        assert "Revision 2 of travel has no label now.\n" == result.stdout
-        assert "" == store.head("travel", at=2).label
+        assert "Revision 2 of travel is no longer 'before booking'.\n" == result.stdout
+        assert ("noon",) == store.latest("travel", at=2).labels
+        assert "travel has no label 'before booking'" in again.stderr
 
-    @pytest.mark.parametrize("label", ["3", "-1", "@x", "x" * 501, "a\0b"])
+    @pytest.mark.parametrize("label", ["", "3", "-1", "@x", "x" * 501, "a\0b"])
     def test_refused(self, run, store, label):
         """
         What would mean a revision after an @ can't be a label, nor what no
         store takes.
         """
-        run("checkpoint", "travel", "--", label, status=2) if label == "-1" else run(
-            "checkpoint", "travel", label, status=2
+        run("label", "travel", "--", label, status=2) if label == "-1" else run(
+            "label", "travel", label, status=2
         )
 
-        assert "" == store.head("travel").label
+        assert () == store.latest("travel").labels
 
     def test_twice(self, run, store):
         """
         A revision can't be named in two ways at once.
         """
-        result = run("checkpoint", "travel@1", "x", "--at", "2", status=2)
+        result = run("label", "travel@1", "x", "--at", "2", status=2)
 
-        assert "both say which revision" in result.stderr
+        assert "both give a revision" in result.stderr
 
     def test_hostile(self, run, store):
         """
         A label may hold anything, and is shown without harm.
         """
-        run("checkpoint", "travel", HOSTILE)
+        run("label", "travel", HOSTILE)
 
         assert "owned" in run("log", "travel").stdout
-        assert HOSTILE == run.json("log", "travel")[0]["label"]
+        assert [HOSTILE] == run.json("log", "travel")[0]["labels"]
         assert 4 == len(run.json("show", f"travel@{HOSTILE}"))
 
 
@@ -645,8 +708,8 @@ class TestFork:
         """
         result = run("fork", "travel@1", "travel", status=2)
 
-        assert "'travel' is there already" in result.stderr
-        assert 3 == store.head("travel").revision
+        assert "'travel' is saved already" in result.stderr
+        assert 3 == store.latest("travel").revision
 
     @pytest.mark.parametrize("new", ["", "x" * 501])
     def test_no_name(self, run, store, new):
@@ -675,15 +738,28 @@ class TestRollback:
         result = run("rollback", "travel", 1)
 
         first, second = result.stdout.splitlines()
-        assert (
-            "travel is at revision 4, which is revision 1 again (1 message)." == first
+        assert first == (
+            "travel is at revision 4, which has the messages of revision 1 again "
+            "(1 message)."
         )
         assert "To go back: conversation-state rollback travel 3" == second
 
         run(*second.split()[4:])
 
         assert STATES[2] == store.load("travel")
-        assert 5 == store.head("travel").revision
+        assert 5 == store.latest("travel").revision
+
+    def test_keeps_the_bill(self, run, store):
+        """
+        What was spent since stays in the ledger.
+        """
+        store.save("travel", STATES[2].add_usage(Usage(1500), key="booked"))
+        run("rollback", "travel", "1")
+
+        back = store.load("travel")
+        assert STATES[0].entries == back.entries
+        assert {"booked"} < {entry.id for entry in back.ledger}
+        assert 1510 == back.total_usage.total_tokens
 
     def test_json(self, run, store):
         """
@@ -699,7 +775,7 @@ class TestRollback:
         Where it stands already nothing is written.
         """
         assert "nothing to do" in run("rollback", "travel", to).stdout
-        assert 3 == store.head("travel").revision
+        assert 3 == store.latest("travel").revision
 
     def test_from_elsewhere(self, run, store):
         """
@@ -707,26 +783,31 @@ class TestRollback:
         """
         result = run("rollback", "travel@2", "1", status=2)
 
-        assert "rollback takes a NAME and a revision: travel 1" in result.stderr
+        assert "expected a NAME without a revision: rollback travel 1" in result.stderr
 
     def test_stale(self, run, store, monkeypatch):
         """
         If somebody else saves meanwhile, nothing of theirs is lost, and that
         is told without a word of Python.
         """
-        load = type(store).load
+        head = type(store).latest
 
-        def meanwhile(self, name, **options):
-            store.save("travel", STATES[2].add_user_prompt("And back?"))
-            return load(self, name, **options)
+        def meanwhile(self, name, *, at=None):
+            found = head(self, name, at=at)
+            if at is not None:
+                store.save("travel", STATES[2].add_user_prompt("And back?"))
 
-        monkeypatch.setattr(type(store), "load", meanwhile)
+            return found
+
+        monkeypatch.setattr(type(store), "latest", meanwhile)
         result = run("rollback", "travel", "1", status=2)
 
         assert "'travel' is now revision 4" in result.stderr
-        assert "somebody else was first, and nothing was written" in result.stderr
+        assert (
+            "another program saved it first, and nothing was written" in result.stderr
+        )
         assert "expecting" not in result.stderr
-        assert 4 == store.head("travel").revision
+        assert 4 == store.latest("travel").revision
 
     def test_quotes(self, run, store):
         """
@@ -743,7 +824,7 @@ class TestVerify:
         """
         If all is well it says so, and tells programs nothing.
         """
-        assert "Verified: all of 1 name is" in run("verify").stdout
+        assert "Verified: everything under 1 name is" in run("verify").stdout
         assert [] == run.json("verify")
 
     def test_damage(self, run, store):
@@ -794,7 +875,7 @@ class TestCollect:
         (gone,) = run.json("gc")
 
         assert (1, 0) == (gone["entries"], gone["ledger_entries"])
-        assert "Let go of 0 messages, 0 payments" in run("gc").stdout
+        assert "Collected 0 messages, 0 ledger entries" in run("gc").stdout
         assert STATES[2] == store.load("travel")
 
 
@@ -818,6 +899,28 @@ class TestErase:
             for at, number in ((2, 1), (3, 1), (3, 2))
         ]
         assert [] == run.json("verify")
+        again = run("show", "travel", "--number").stdout
+        assert "[2] assistant\n  erased:\n    private" in again
+
+    def test_came_in_as_a_tombstone(self, run, store):
+        """
+        A conversation that was exported after an erasure, imported elsewhere, can
+        be erased there, too, and nothing is reported as damaged.
+        """
+        run("erase", "travel", "2", "--reason", "private", "--yes")
+        exported = run.folder / "out.json"
+        run("export", "travel", "-o", exported)
+        store.delete("travel")
+        other = ("--store", f"sqlite:///{run.folder / 'other.db'}")
+        run("import", exported, *other)
+        (name,) = [each["name"] for each in run.json("names", *other)]
+        result = run("erase", name, "2", "--reason", "again", "--yes", *other)
+
+        assert "This was erased before." in result.stdout
+        assert "private" in result.stdout
+        assert "again" not in result.stdout
+        assert "erased:\n    private" in run("show", name, *other).stdout
+        assert [] == run.json("verify", *other)
 
     def test_by_id(self, run, store):
         """
@@ -871,7 +974,7 @@ class TestErase:
 class TestAsking:
     @pytest.fixture(autouse=True)
     def _terminal(self, monkeypatch):
-        monkeypatch.setattr(_storing, "can_answer", lambda: True)
+        monkeypatch.setattr(_options, "is_stdin_terminal", lambda: True)
 
     @pytest.mark.parametrize(
         ("answer", "status", "text"),
@@ -929,8 +1032,8 @@ class TestDelete:
         """
         result = run("delete", "travel@2", "--yes", status=2)
 
-        assert "with all its revisions" in result.stderr
-        assert 3 == store.head("travel").revision
+        assert "without a revision" in result.stderr
+        assert 3 == store.latest("travel").revision
 
 
 class TestHelp:
@@ -951,7 +1054,7 @@ class TestHelp:
             "show",
             "diff",
             "trim",
-            "checkpoint",
+            "label",
             "fork",
             "rollback",
             "verify",

@@ -16,15 +16,15 @@ import pytest
 
 from conversation_state.aggregator import Aggregator, Entry, LedgerEntry
 from conversation_state.codec import (
-    _in,
-    _messages_in,
-    _timeline_in,
+    _decode,
+    _decode_messages,
+    _decode_timeline,
     decode,
     encode,
     from_data,
     to_data,
 )
-from conversation_state.codec._reading import Shape
+from conversation_state.codec._reader import Shape
 from conversation_state.documents import Document
 from conversation_state.messages import (
     AssistantMessage,
@@ -349,8 +349,8 @@ class TestGoldenFiles:
         """
         There is one for each kind of document there is.
         """
-        assert {path.stem for path in GOLDEN.iterdir()} == _in.READS.keys()
-        assert VALUES.keys() == _in.READS.keys()
+        assert {path.stem for path in GOLDEN.iterdir()} == _decode.READS.keys()
+        assert VALUES.keys() == _decode.READS.keys()
 
     def test_every_field(self):
         """
@@ -358,20 +358,22 @@ class TestGoldenFiles:
         """
         seen: dict[Any, set[str]] = defaultdict(set)
         fields_in(json.loads(golden("aggregator")), seen)
+        messages = _decode_messages._MESSAGES.shapes
+        parts = _decode_messages._PARTS.shapes
         shapes: dict[Any, Shape] = {
-            **{("role", role): s for role, s in _messages_in._MESSAGES.shapes.items()},
-            **{("type", kind): s for kind, s in _messages_in._PARTS.shapes.items()},
-            "any": _in._AGGREGATOR,
-            ("type", "custom"): _messages_in._TOOL_CALL,
+            **{("role", role): each for role, each in messages.items()},
+            **{("type", kind): each for kind, each in parts.items()},
+            "any": _decode._AGGREGATOR,
+            ("type", "custom"): _decode_messages._TOOL_CALL,
         }
 
         for name, shape in shapes.items():
             assert set() == shape.fields.keys() - seen[name], name
 
         for fields in (
-            _messages_in._USAGE,
-            _messages_in._LIKELY,
-            _messages_in._TOLD,
+            _decode_messages._USAGE_READERS,
+            _decode_messages._LOGPROB_FIELDS,
+            _decode_messages._RESPONSE_FIELDS,
             {"top", "since_v2"},
         ):
             assert set() == set(fields) - seen["any"]
@@ -388,10 +390,10 @@ class TestGoldenFiles:
 
         assert {"limit", "first", "present", "redo"} <= data.keys()
         for name, shape in {
-            "moments": _timeline_in._MOMENT,
-            "origins": _timeline_in._ORIGIN,
-            "threads": _timeline_in._THREAD,
-            "ledgers": _timeline_in._LEDGER,
+            "moments": _decode_timeline._MOMENT,
+            "origins": _decode_timeline._ORIGIN,
+            "threads": _decode_timeline._THREAD,
+            "ledgers": _decode_timeline._LEDGER,
         }.items():
             assert shape.fields.keys() == seen[name], name
 

@@ -72,7 +72,7 @@ class TestTemplates:
     )
     def test_refused(self, fields, path):
         """
-        What is no template is told with its path.
+        An invalid template is reported with its path.
         """
         with pytest.raises(DecodeError) as caught:
             from_data(document(**fields))

@@ -4,8 +4,10 @@ Timelines on the wire.
 
 import gc
 import json
+import math
 import tracemalloc
 from contextlib import suppress
+from enum import StrEnum
 from itertools import pairwise
 from typing import Any
 
@@ -17,7 +19,7 @@ from hypothesis import strategies as st
 from conversation_state.aggregator import Aggregator, Checkpoint, Entry, LedgerEntry
 from conversation_state.codec import (
     Codec,
-    _timeline_out,
+    _encode_timeline,
     decode,
     encode,
     from_data,
@@ -32,6 +34,10 @@ from conversation_state.testing.strategies import json_values, timelines
 from conversation_state.timeline import Timeline
 from conversation_state.tools import ToolCall, ToolInfo
 from conversation_state.usage import Usage
+
+
+class Key(StrEnum):
+    KEY = "key"
 
 
 @attrs.frozen
@@ -195,7 +201,20 @@ class TestRoundTrip:
         assert {"kind": "draft", "value": {"text": "b"}} == data["states"][1]
         assert timeline == codec.from_data(data)
         assert timeline == codec.decode(codec.encode(timeline), expect=Timeline)
-        assert "$.states[0].kind: 'draft' is no kind" in "\n".join(wrong(data))
+        assert "$.states[0].kind: unknown kind 'draft'" in "\n".join(wrong(data))
+
+    def test_lists_of_messages(self):
+        """
+        A list comes back as a list, and a tuple as a tuple.
+        """
+        messages = [UserMessage("hi"), AssistantMessage("hello")]
+        timeline: Timeline[Any] = Timeline.begin([*messages])
+        timeline = timeline.commit(tuple(messages)).commit([]).commit(())
+        read = decode(encode(timeline))
+
+        assert timeline == read
+        assert [list, tuple, list, tuple] == [type(each.state) for each in read.moments]
+        assert encode(timeline) == encode(read)
 
     def test_kept_as_a_field(self):
         """
@@ -219,6 +238,162 @@ class TestRoundTrip:
 
         with pytest.raises(DecodeError, match="takes more than 64 bits"):
             decode(data)
+
+
+class TestPlaces:
+    """
+    Branches that leave each other anywhere.
+    """
+
+    @pytest.mark.parametrize("first", [1, 5, 40])
+    @pytest.mark.parametrize("second", [1, 5, 40])
+    def test_in_the_middle_of_a_branch(self, first, second):
+        """
+        A branch that leaves another branch in its middle has the messages and
+        the usages it had, and so has every moment of either.
+        """
+        state = Aggregator.new()
+        for i in range(10):
+            state = state.add_user_prompt(f"trunk {i}").add_usage(Usage(i + 1))
+
+        timeline = Timeline.begin(state)
+        for i in range(10):
+            state = state.add_user_prompt(f"more {i}").add_usage(Usage(i + 1))
+            timeline = timeline.commit(state)
+
+        timeline = timeline.goto(3)
+        for name, count in (("one", first), ("two", second), ("three", 3)):
+            there = timeline.moment
+            state = there.state
+            begun = len(timeline.moments)
+            for i in range(2 * count):
+                state = state.add_user_prompt(f"{name} {i}").add_usage(Usage(i + 1))
+                timeline = timeline.commit(state)
+
+            timeline = timeline.goto(begun + count)
+
+        read = decode(encode(timeline))
+
+        assert timeline == read
+        for kept, made in zip(timeline.moments, read.moments, strict=True):
+            assert list(kept.state) == list(made.state)
+            assert list(kept.state.ledger) == list(made.state.ledger)
+
+    @given(st.lists(st.tuples(st.integers(0, 60), st.integers(1, 40)), max_size=6))
+    def test_anywhere(self, branches):
+        """
+        Branches of branches, of any length, from any moment.
+        """
+        state = Aggregator.new()
+        timeline = Timeline.begin(state)
+        for number, (at, length) in enumerate([(0, 5), *branches]):
+            timeline = timeline.goto(at % len(timeline.moments))
+            for i in range(length):
+                said = timeline.present.add_user_prompt(f"{number}.{i}")
+                timeline = timeline.commit(said.add_usage(Usage(i + 1)))
+
+        read = decode(encode(timeline))
+
+        for kept, made in zip(timeline.moments, read.moments, strict=True):
+            assert list(kept.state) == list(made.state)
+            assert list(kept.state.ledger) == list(made.state.ledger)
+            assert kept.state.total_usage == made.state.total_usage
+
+
+class TestEqual:
+    """
+    Comparing a timeline with what was read of it.
+    """
+
+    @pytest.mark.parametrize("steps", [200, 800])
+    def test_compares_each_message_once(self, steps, monkeypatch):
+        """
+        The cost grows with what was said, and not with that for each moment.
+        """
+        timeline = talk(steps)
+        for at in range(0, steps, 20):  # branches, back and forth
+            there = timeline.goto(at)
+            said = there.present.fork().add_user_prompt(f"branch at {at}")
+            timeline = there.commit(said).commit(said.add_user_prompt("more"))
+
+        read = decode(encode(timeline))
+        compared = []
+        compare = UserMessage.__eq__
+
+        def watch(self, other):
+            compared.append(self)
+            return compare(self, other)
+
+        monkeypatch.setattr(UserMessage, "__eq__", watch)
+
+        assert timeline == read
+        assert read == timeline
+        assert read.moments == timeline.moments
+        assert 10 * steps > len(compared)
+
+    def test_of_several_conversations(self, monkeypatch):
+        """
+        Also where they take turns, and the moments before are forgotten.
+        """
+        states = [Aggregator.new() for _ in range(3)]
+        timeline: Timeline[Any] = Timeline.begin(None, limit=150)
+        for step in range(300):
+            at = step % 3
+            states[at] = states[at].add_user_prompt(f"prompt {step}")
+            timeline = timeline.commit(states[at])
+
+        read = decode(encode(timeline))
+        compared = []
+        compare = UserMessage.__eq__
+
+        def watch(self, other):
+            compared.append(self)
+            return compare(self, other)
+
+        monkeypatch.setattr(UserMessage, "__eq__", watch)
+
+        assert timeline == read
+        assert 2_000 > len(compared)
+
+    @pytest.mark.parametrize("at", [0, 1, 30, 31, 32, 33, 60])
+    def test_sees_any_difference(self, at):
+        """
+        In one message, one label or one usage of any moment.
+        """
+        timeline = talk(60)
+        moments = list(decode(encode(timeline)).moments)
+        state, moment = moments[at].state, moments[at]
+        changed = [
+            attrs.evolve(moment, label="x"),
+            attrs.evolve(moment, group="x"),
+            attrs.evolve(moment, state=state.add_user_prompt("x")),
+            attrs.evolve(moment, state=state.add_usage(Usage(1), key="x")),
+            attrs.evolve(moment, state=state.fork()),
+            attrs.evolve(moment, state=None),
+        ]
+        if at:
+            said = [*state.entries]
+            said[-1] = said[-1]._replace(message=UserMessage("x"))
+            unlike = Aggregator.rebuild(
+                id=state.id,
+                parent_id=None,
+                root_id=state.root_id,
+                init_len=0,
+                init_ledger_len=0,
+                entries=said,
+                ledger=state.ledger,
+            )
+            changed.append(attrs.evolve(moment, state=unlike))
+
+        for each in changed:
+            moments[at] = each
+            other = Timeline.rebuild(moments=moments, present=60, redo={})
+
+            assert timeline != other
+            assert other != timeline
+
+        moments[at] = moment
+        assert timeline == Timeline.rebuild(moments=moments, present=60, redo={})
 
 
 class TestShared:
@@ -274,13 +449,13 @@ class TestShared:
         What is there already is not compared again, item by item.
         """
         asked = []
-        further = _timeline_out._Segments._further
+        further = _encode_timeline._LogSegmenter._find_next
 
         def counted(self, segment, at, item):
             asked.append(at)
             return further(self, segment, at, item)
 
-        monkeypatch.setattr(_timeline_out._Segments, "_further", counted)
+        monkeypatch.setattr(_encode_timeline._LogSegmenter, "_find_next", counted)
         state = Aggregator.new(messages=[UserMessage(str(i)) for i in range(500)])
         timeline = Timeline.begin(state, limit=10)
         for i in range(30):
@@ -295,13 +470,13 @@ class TestShared:
         Also where conversations take turns in one timeline.
         """
         asked = []
-        further = _timeline_out._Segments._further
+        further = _encode_timeline._LogSegmenter._find_next
 
         def counted(self, segment, at, item):
             asked.append(at)
             return further(self, segment, at, item)
 
-        monkeypatch.setattr(_timeline_out._Segments, "_further", counted)
+        monkeypatch.setattr(_encode_timeline._LogSegmenter, "_find_next", counted)
         states = [Aggregator.new() for _ in range(3)]
         timeline: Timeline[Any] = Timeline.begin(None)
         for i in range(100):
@@ -339,7 +514,7 @@ class TestShared:
 
     def test_one_id_of_several_origins(self):
         """
-        States of one id that were forked elsewhere are told apart.
+        States of one id that were forked elsewhere are distinguished.
         """
         one, other = Aggregator.new(), Aggregator.new()
         given: dict[str, Any] = {
@@ -452,36 +627,57 @@ class TestRefuses:
         [
             (object(), "object.*gives a codec that can"),
             ({1}, r"\{1\}"),
-            ({"a": (1,)}, "no dict, list, str"),
+            ({"a": (1,)}, "expected a dict, list, str"),
             ({"a": {1: 2}}, "keys of JSON are text"),
-            ([object()], "which JSON has no word for"),
+            ({"a": {Key.KEY: 2}}, "keys of JSON are text"),
+            ({"a": [Key.KEY]}, "expected a dict, list, str"),
+            ([object()], "expected a dict, list, str"),
+            ([math.nan, {1}], "expected a dict, list, str"),
+            ([b"bytes"], "expected a dict, list, str"),
             ([UserMessage("hi"), 5], "can't encode a int"),
             (("a", 5), "can't encode a str"),
-            (Timeline.begin("S"), "a timeline can't be a state of one"),
+            (Timeline.begin("S"), "a timeline can't be a state of a timeline"),
             (Draft("a"), r"Codec\(\).register\(cls, kind\)"),
         ],
     )
     def test_states(self, state, problem):
         """
-        A state nobody can write is named, with its moment.
+        A state that can't be written is named, with its moment.
         """
         timeline: Timeline[Any] = Timeline.begin(None)
         timeline = timeline.commit(5, "five").commit(state, "the one")
 
-        with pytest.raises(
-            (TypeError, ValueError), match=rf"moment 2 \('the one'\) .*{problem}"
-        ) as caught:
+        match = rf"moment 2 \('the one'\) .*{problem}"
+        with pytest.raises(TypeError, match=match) as caught:
             encode(timeline)
 
-        assert type(caught.value) in (TypeError, ValueError)
+        assert type(caught.value) is TypeError
 
-    @pytest.mark.parametrize("number", [float("nan"), float("inf"), 2**64])
-    def test_what_json_has_no_word_for(self, number):
+    @pytest.mark.parametrize(
+        "value", [math.nan, math.inf, 2**64, "\ud800", {"\ud800": 1}], ids=repr
+    )
+    def test_what_json_can_not_represent(self, value):
         """
         It is no TypeError, for the type is right.
         """
+        for state in (value, [value], {"a": value}):
+            with pytest.raises(ValueError, match="moment 0 of a timeline"):
+                encode(Timeline.begin(state))
+
+    @pytest.mark.parametrize("make", [list, dict])
+    def test_what_holds_itself(self, make):
+        """
+        It is refused, and not written for ever.
+        """
+        state: Any = make()
+        for key in ("a", "b"):
+            if make is list:
+                state.append(state)
+            else:
+                state[key] = state
+
         with pytest.raises(ValueError, match="moment 0 of a timeline"):
-            encode(Timeline.begin([number]))
+            encode(Timeline.begin(state))
 
 
 class TestProblems:
@@ -494,12 +690,12 @@ class TestProblems:
             (
                 ["moments", 1, "state"],
                 4,
-                ["$.moments[1].state: there is no state 4, but 4 of them"],
+                ["$.moments[1].state: unknown state 4; there are 4"],
             ),
             (
                 ["moments", 1, "state"],
                 -1,
-                ["$.moments[1].state: there is no state -1, but 4 of them"],
+                ["$.moments[1].state: unknown state -1; there are 4"],
             ),
             (["moments", 1, "group"], "", ["$.moments[1].group: is empty"]),
             (
@@ -552,12 +748,12 @@ class TestProblems:
             (
                 ["states", 1, "thread"],
                 [2, 1],
-                ["$.states[1].thread: there is no segment 2; those before it are 0"],
+                ["$.states[1].thread: unknown segment 2; those before it are 0"],
             ),
             (
                 ["states", 1, "thread"],
                 [-1, 1],
-                ["$.states[1].thread: there is no segment -1; those before it are 0"],
+                ["$.states[1].thread: unknown segment -1; those before it are 0"],
             ),
             (
                 ["states", 1, "thread"],
@@ -587,17 +783,17 @@ class TestProblems:
             (
                 ["states", 1, "ledger"],
                 [5, 1],
-                ["$.states[1].ledger: there is no segment 5"],
+                ["$.states[1].ledger: unknown segment 5"],
             ),
             (
                 ["states", 1, "origin"],
                 2,
-                ["$.states[1].origin: there is no origin 2, but 2 of them"],
+                ["$.states[1].origin: unknown origin 2; there are 2"],
             ),
             (["states", 1, "more"], 2, ["$.states[1].more: unknown field"]),
             (["states", 1], {"json": 5, "a": 1}, ["$.states[1].a: unknown field"]),
-            (["states", 1], {"kind": "no"}, ["$.states[1].kind: 'no' is no kind"]),
-            (["states", 1], {"kind": []}, ["$.states[1].kind: an array is no kind"]),
+            (["states", 1], {"kind": "no"}, ["$.states[1].kind: unknown kind 'no'"]),
+            (["states", 1], {"kind": []}, ["$.states[1].kind: unknown kind an array"]),
             (["states", 1], {"kind": "usage"}, ["$.states[1].usage: missing"]),
             (
                 ["states", 1],
@@ -612,7 +808,7 @@ class TestProblems:
             (
                 ["states", 1],
                 {"kind": "timeline"},
-                ["$.states[1].kind: a timeline can't be a state of one"],
+                ["$.states[1].kind: a timeline can't be a state of a timeline"],
             ),
             (
                 ["states", 3, "thread"],
@@ -636,23 +832,23 @@ class TestProblems:
             ),
             (["origins", 1, "id"], "no", ["$.origins[1].id: expected a UUID"]),
             (["origins", 1], {}, ["$.origins[1].id: missing"]),
-            (["origins"], [], ["$.states[0].origin: there is no origin 0, but 0"]),
+            (["origins"], [], ["$.states[0].origin: unknown origin 0; there are 0"]),
             (["threads"], 5, ["$.threads: expected an array, got 5"]),
             (["threads", 0], 5, ["$.threads[0]: expected an object, got 5"]),
             (
                 ["threads", 0, "entry_ids"],
                 ["a"],
-                ["$.threads[0].entry_ids: 1 identities for 3 messages"],
+                ["$.threads[0].entry_ids: 1 identity for 3 messages"],
             ),
             (
                 ["threads", 1, "after"],
                 [1, 1],
-                ["$.threads[1].after: there is no segment 1; those before it are 0"],
+                ["$.threads[1].after: unknown segment 1; those before it are 0"],
             ),
             (
                 ["threads", 1, "after"],
                 [2, 1],
-                ["$.threads[1].after: there is no segment 2"],
+                ["$.threads[1].after: unknown segment 2"],
             ),
             (
                 ["threads", 1, "after"],
@@ -662,7 +858,7 @@ class TestProblems:
             (
                 ["threads", 0, "after"],
                 [0, 1],
-                ["$.threads[0].after: there is no segment 0; it is first"],
+                ["$.threads[0].after: unknown segment 0; it is first"],
             ),
             (
                 ["threads", 1],
@@ -742,7 +938,7 @@ class TestProblems:
         data = to_data(begun.commit(3).goto(0).commit(4).goto(2))
         data["redo"] = [[0, 2]]
 
-        assert ["$.redo: tells nothing of 1, on which 3 was committed"] == wrong(data)
+        assert ["$.redo: has no entry for 1, on which 3 was committed"] == wrong(data)
 
     def test_same_identity_on_one_way(self):
         """
@@ -764,7 +960,7 @@ class TestProblems:
 
     def test_same_identity_on_several_ways(self):
         """
-        Each is told, in whatever order the ways part; what came after the
+        Each is reported, in whatever order the ways part; what came after the
         place where one parts is none of its own.
         """
         past = {
@@ -803,9 +999,9 @@ class TestProblems:
 
         assert [
             "$.more: unknown field",
-            "$.states[2].thread: there is no segment 7; those before it are 0 to 1",
+            "$.states[2].thread: unknown segment 7; those before it are 0 to 1",
             "$.threads[0].entry_ids[1]: the same as at 0 of segment 0",
-            "$.moments[1].state: there is no state 9, but 4 of them",
+            "$.moments[1].state: unknown state 9; there are 4",
             "$.present: is 9; there are moments 0 to 3",
         ] == wrong(data)
 
@@ -909,7 +1105,7 @@ class TestHostile:
 
     def test_overflowing_ledgers(self):
         """
-        What adds up to too much is told once, not once for all on top of it.
+        A total that overflows is reported once, not once for each log on top of it.
         """
         usage = {"prompt_tokens": 2**62}
         spent = [{"id": str(i), "usage": usage} for i in range(2_000)]
@@ -975,7 +1171,7 @@ class TestRebuild:
         state = Aggregator.new()
         given: dict[str, Any] = {"init_len": 0, "init_ledger_len": 0, name: at}
 
-        with pytest.raises(ValueError, match=f"{name} is {at}; there are 0 to fork"):
+        with pytest.raises(ValueError, match=f"{name} is {at}; expected 0 to 0"):
             Aggregator.rebuild_from_logs(
                 id=state.id,
                 parent_id=None,

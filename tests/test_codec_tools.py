@@ -153,7 +153,7 @@ class TestRoundTrip:
 class TestWrong:
     def test_all_at_once(self):
         """
-        Everything wrong with a tool is told, each with its path.
+        All problems of a tool are reported, each with its path.
         """
         found = wrong(
             "tool_info",
@@ -196,11 +196,11 @@ class TestWrong:
             ({"a": "string"}, ".a", "expected an object, got 'string'"),
             ({"type": 5}, ".type", "expected an object, got 5"),
             ({"type": "string"}, "", "has \"type\": 'string'; a tool takes an object"),
-            ({"": {"type": "null"}}, "", "has a parameter without a name"),
+            ({"": {"type": "null"}}, "", "has a parameter with an empty name"),
             (
                 {"a": {"type": "integer", "enum": [1, True]}},
                 ".a.enum",
-                "has True, which is no integer",
+                "has True; expected integer",
             ),
             (
                 {"a": {"type": "string", "items": {"type": "null"}}},
@@ -277,7 +277,7 @@ class TestWrong:
 
     def test_documents(self):
         """
-        Everything wrong with a document is told, each with its path.
+        All problems of a document are reported, each with its path.
         """
         assert [
             "$.document.id: expected a text, got 5",

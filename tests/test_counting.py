@@ -168,7 +168,7 @@ class TestCount:
 
     def test_equal_counters_are_one(self):
         """
-        A counter that is made anew for every turn, and equal to the last one,
+        A counter that is made again for every turn, and equal to the last one,
         is not asked again.
         """
         asked = []
@@ -223,7 +223,7 @@ class TestCount:
         """
         A counter that gives no count is named, with what it gave.
         """
-        with pytest.raises(ValueError, match=f"gave {wrong!r}.*expected a count"):
+        with pytest.raises(ValueError, match=f"a number of tokens.* got {wrong!r} for"):
             count(UserMessage("hi"), lambda _: wrong)
 
 
@@ -308,7 +308,7 @@ class TestCalibrated:
 
     def test_asks_the_counter_once(self):
         """
-        A counter that is calibrated anew in every turn is still asked once for
+        A counter that is calibrated again in every turn is still asked once for
         a message.
         """
         asked = []
@@ -463,7 +463,7 @@ class TestCountTools:
         """
         A provider's dictionary is no tool of ours.
         """
-        with pytest.raises(TypeError, match="count_tools takes ToolInfos"):
+        with pytest.raises(TypeError, match="tool_infos: expected ToolInfos"):
             count_tools([wrong])
 
 
@@ -487,13 +487,18 @@ class TestTokenBudget:
     )
     def test_leaves_what_nothing_else_fills(self, window, output, overhead, used):
         """
-        The window less output and overhead is for history, and never negative.
+        The window less output and overhead is for history; where that is
+        nothing, the budget is refused.
         """
-        budget = TokenBudget(
-            context_window=window, max_output_tokens=output, overhead=overhead
-        )
+        fields = {"max_output_tokens": output, "overhead": overhead}
+        limit = window - output - overhead
+        if limit <= 0 < output + overhead:
+            with pytest.raises(ValueError, match="leave nothing for messages"):
+                TokenBudget(context_window=window, **fields)
+            return
 
-        limit = max(window - output - overhead, 0)
+        budget = TokenBudget(context_window=window, **fields)
+
         assert limit == budget.effective_input_limit
         assert max(limit - used, 0) == budget.available(used)
 
@@ -502,6 +507,32 @@ class TestTokenBudget:
         A window of 0 is a window, and leaves nothing.
         """
         assert 0 == TokenBudget(context_window=0).effective_input_limit
+
+    @pytest.mark.parametrize(
+        "reserved",
+        [
+            {"max_output_tokens": 200},
+            {"max_output_tokens": 100},
+            {"overhead": 100},
+            {"max_output_tokens": 40, "overhead": 60},
+        ],
+    )
+    def test_refuses_what_leaves_nothing(self, reserved):
+        """
+        Room for no message is a mistake, and the error has all three numbers.
+        """
+        with pytest.raises(ValueError, match="leave nothing") as caught:
+            TokenBudget(context_window=100, **reserved)
+
+        output, overhead = (
+            reserved.get(name, 0) for name in ("max_output_tokens", "overhead")
+        )
+        assert (
+            f"max_output_tokens={output} and overhead={overhead} leave nothing for "
+            "messages of context_window=100; reduce them, or use a larger window"
+        ) == str(caught.value)
+        fits = {name: number // 3 for name, number in reserved.items()}
+        assert 0 < TokenBudget(context_window=100, **fits).available()
 
     def test_needs_a_window(self):
         """

@@ -7,6 +7,7 @@ import pickle
 import random
 from datetime import UTC, datetime
 from itertools import pairwise
+from typing import Any
 from uuid import UUID
 
 import attrs
@@ -30,10 +31,19 @@ from conversation_state import (
 from conversation_state.adapters import openai_chat
 from conversation_state.aggregator import Entry, LedgerEntry
 from conversation_state.diffing import Diff, Pair, diff
-from conversation_state.diffing._rows import APART, BOTH, CHANGED, SAME, rows
-from conversation_state.diffing._saying import said
-from conversation_state.diffing._words import first_difference, marked
-from conversation_state.messages import UnknownMessage
+from conversation_state.diffing._divergence import (
+    APART,
+    BOTH,
+    CHANGED,
+    SAME,
+    align_rows,
+)
+from conversation_state.diffing._equivalence import make_content_key
+from conversation_state.diffing._excerpts import (
+    find_first_difference,
+    mark_differences,
+)
+from conversation_state.messages import UnknownMessage, make_tombstone
 from conversation_state.parts import (
     FilePart,
     ImagePart,
@@ -44,6 +54,7 @@ from conversation_state.parts import (
 )
 from conversation_state.testing import _diff_laws, laws, strategies
 from conversation_state.testing import strategies as our
+from tests.recorded import is_large
 
 
 def grown(state, *texts):
@@ -51,6 +62,19 @@ def grown(state, *texts):
     *state* with users' texts at its end.
     """
     return state.extend(map(UserMessage, texts))
+
+
+def watched(verb, looked_at):
+    """
+    The method *verb* of a user's message, which lists what it is called on.
+    """
+    method = getattr(UserMessage, verb)
+
+    def watch(self, *others):
+        looked_at.append(self)
+        return method(self, *others)
+
+    return watch
 
 
 def texts(entries):
@@ -90,7 +114,7 @@ class TestDiff:
 
     def test_forks(self, talk):
         """
-        What each fork said and spent is its own; what they inherited is common.
+        What each fork added and recorded is its own; what they inherited is common.
         """
         talk = talk.add_usage(Usage(100))
         a = grown(talk.fork(), "a1", "a2").add_usage(Usage(10, 1)).add_usage(Usage(5))
@@ -102,11 +126,11 @@ class TestDiff:
         assert ["two", "three", "four"] == texts(found.context)
         assert tuple(a.entries)[4:] == found.only_a
         assert tuple(b.entries)[4:] == found.only_b
-        assert tuple(a.ledger)[1:] == found.ledger_a
-        assert tuple(b.ledger)[1:] == found.ledger_b
+        assert tuple(a.ledger)[1:] == found.ledger.only_a
+        assert tuple(b.ledger)[1:] == found.ledger.only_b
         assert (Usage(15, 1), Usage(20)) == (found.usage_a, found.usage_b)
         assert () == found.both == found.same == found.changed
-        assert () == found.ledger_changed
+        assert () == found.ledger.changed
         assert found
         assert found.related
         assert not found.identical
@@ -196,23 +220,23 @@ class TestDiff:
         assert found
         assert talk.join(other) is talk
 
-    def test_paid_differently(self, talk):
+    def test_conflicting_usages(self, talk):
         """
-        One key with two usages, or two models, is spent by neither alone.
+        One key with two usages, or two models, counts as usage of neither side.
         """
         a = talk.add_usage(Usage(1), key="k").add_usage(Usage(5), key="l", model="x")
         b = talk.add_usage(Usage(2), key="k").add_usage(Usage(5), key="l", model="y")
         found = diff(a, b)
 
-        assert () == found.ledger_a == found.ledger_b
+        assert () == found.ledger.only_a == found.ledger.only_b
         assert Usage() == found.usage_a == found.usage_b
         assert [
             (LedgerEntry("k", Usage(1), ""), LedgerEntry("k", Usage(2), "")),
             (LedgerEntry("l", Usage(5), "x"), LedgerEntry("l", Usage(5), "y")),
-        ] == [tuple(pair) for pair in found.ledger_changed]
+        ] == [tuple(pair) for pair in found.ledger.changed]
         assert found
 
-    def test_paid_in_another_order(self, talk):
+    def test_recorded_in_another_order(self, talk):
         """
         The same records in two orders are a difference of the ledgers.
         """
@@ -282,49 +306,47 @@ class TestDiff:
 
         assert 3_000 > len(pickle.dumps(found))
 
-    def test_looks_at_nothing_in_common(self):
+    def test_looks_at_nothing_in_common(self, monkeypatch):
         """
-        Of a shared past no message is compared, hashed or shown.
+        Of a shared past no message is compared, hashed or shown, but for the
+        last three.
         """
-
-        class Watched(UserMessage):
-            __slots__ = ()
-
-            def __eq__(self, other):
-                raise AssertionError
-
-            def __hash__(self):
-                raise AssertionError
-
-        past = Aggregator.new(messages=[Watched(str(n)) for n in range(100)])
+        past = Aggregator.new(messages=[UserMessage(f"past {n}") for n in range(100)])
         past = past.extend(map(UserMessage, "abc"))
         a, b = grown(past.fork(), "a"), grown(past.fork(), "b")
+        looked_at: list[Any] = []
+        for verb in ("__eq__", "__hash__", "__str__", "__repr__"):
+            monkeypatch.setattr(UserMessage, verb, watched(verb, looked_at))
 
         assert 103 == diff(a, b).common
         assert diff(a, b).text()
         assert diff(a, a).identical
+        assert not any(message.content.startswith("past") for message in looked_at)
 
     @pytest.mark.parametrize(
-        ("wrong", "told"),
+        ("wrong", "problem"),
         [
-            (None, "a is a NoneType: None"),
-            ([UserMessage("hi")], r"a is a list: \[UserMessage"),
-            (Aggregator.new().checkpoint("x"), r"a is a Checkpoint: .* a\.state"),
-            (Aggregator.new().turn, "a is a Turn, .* compare the state it is of"),
-            (TrimContext.of([]), "a is a TrimContext, .* compare the state it is of"),
+            (None, "is None; expected an Aggregator"),
+            ([UserMessage("hi")], r"is \[UserMessage.*; expected an Aggregator"),
+            (
+                Aggregator.new().checkpoint("x"),
+                r"is a Checkpoint; .*: pass [ab]\.state",
+            ),
+            (Aggregator.new().turn, "is a Turn, a part of a state; expected the whole"),
+            (TrimContext.of([]), "is a TrimContext, a part of a state; expected"),
         ],
         ids=["nothing", "list", "checkpoint", "turn", "view"],
     )
-    def test_refuses_what_is_no_state(self, wrong, told):
+    def test_rejects_other_types(self, wrong, problem):
         """
-        By saying what it is, and what to compare instead; on either side.
+        The error names the argument, its type, and what to compare instead.
         """
         state = Aggregator.new()
 
-        with pytest.raises(TypeError, match=f"diff compares two Aggregators; {told}"):
+        with pytest.raises(TypeError, match=f"a {problem}"):
             diff(wrong, state)
 
-        with pytest.raises(TypeError, match="diff compares two Aggregators; b is a"):
+        with pytest.raises(TypeError, match=f"b {problem}"):
             diff(state, wrong)
 
 
@@ -373,7 +395,7 @@ class TestLaws:
             lambda found: found.both and found.only_a and found.only_b,
             lambda found: found.changed,
             lambda found: found.reordered,
-            lambda found: found.ledger_changed,
+            lambda found: found.ledger.changed,
             lambda found: found.common > 40 and found.only_a,
             lambda found: not found and not found.identical,
         ],
@@ -485,13 +507,21 @@ class TestSame:
         """
         Ids, times, metadata, thoughts and pieces do not count.
         """
-        assert said(one) == said(other)
-        assert hash(said(one)) == hash(said(other))
+        assert make_content_key(one) == make_content_key(other)
+        assert hash(make_content_key(one)) == hash(make_content_key(other))
 
     @pytest.mark.parametrize(
         ("one", "other"),
         [
             (UserMessage("hi"), UserMessage("Hi")),
+            (
+                make_tombstone(UserMessage("hi"), b"x" * 16, "asked for"),
+                make_tombstone(UserMessage("Hi"), b"y" * 16, "asked for"),
+            ),
+            (
+                make_tombstone(UserMessage("hi"), b"x" * 16, "asked for"),
+                UserMessage(""),
+            ),
             (UserMessage("hi"), SystemMessage("hi")),
             (UserMessage("hi"), UserMessage("hi", name="ann")),
             (UserMessage("hi"), UserMessage([TextPart("hi"), ImagePart(data=b"GIF")])),
@@ -546,7 +576,7 @@ class TestSame:
         """
         Who says it counts, and everything that is said or done.
         """
-        assert said(one) != said(other)
+        assert make_content_key(one) != make_content_key(other)
 
     @given(our.messages())
     def test_equal_messages_say_the_same(self, message):
@@ -555,8 +585,12 @@ class TestSame:
         """
         again = message.replace(metadata={"typed": "again"}, timestamp=None)
 
-        assert said(message) == said(message.replace()) == said(again)
-        assert hash(said(message)) == hash(said(again))
+        assert (
+            make_content_key(message)
+            == make_content_key(message.replace())
+            == make_content_key(again)
+        )
+        assert hash(make_content_key(message)) == hash(make_content_key(again))
 
     def test_matched_in_order(self, talk):
         """
@@ -599,7 +633,7 @@ class TestRows:
         """
         Both orders are kept, and what stands together belongs together.
         """
-        shown = list(rows(found.entries, found.same))
+        shown = list(align_rows(found.entries, found.same))
         both = {(pair.a.id, pair.b.id): pair.a == pair.b for pair in found.both}
         same = {(pair.a.id, pair.b.id) for pair in found.same}
 
@@ -626,7 +660,9 @@ class TestRows:
         found = diff(
             grown(root.fork(), *map(str, one)), grown(root.fork(), *map(str, other))
         )
-        shown = [row for row in rows(found.entries, found.same) if row.kind == SAME]
+        shown = [
+            row for row in align_rows(found.entries, found.same) if row.kind == SAME
+        ]
 
         at_b = {entry.id: at for at, entry in enumerate(found.only_b)}
         # The longest increasing run by the book: quadratic, over all ends.
@@ -644,13 +680,13 @@ class TestRows:
         """
         a, b = grown(talk.fork(), "a", "x"), grown(talk.fork(), "b")
         found = diff(talk.join(a, b), talk.join(b, a))
-        shown = list(rows(found.entries, found.same))
+        shown = list(align_rows(found.entries, found.same))
 
         assert [(None, "b"), ("a", "a"), ("x", "x"), ("b", None)] == [
             tuple(entry and entry.message.text for entry in row[:2]) for row in shown
         ]
-        assert ["", "", "", BOTH] == [row.a_met for row in shown]
-        assert [BOTH, "", "", ""] == [row.b_met for row in shown]
+        assert ["", "", "", BOTH] == [row.a_elsewhere for row in shown]
+        assert [BOTH, "", "", ""] == [row.b_elsewhere for row in shown]
 
     def test_lazy(self, talk):
         """
@@ -658,7 +694,7 @@ class TestRows:
         """
         found = diff(talk, grown(talk, *["x"] * 100_000))
 
-        first = next(rows(found.entries, found.same))
+        first = next(align_rows(found.entries, found.same))
 
         assert (None, found.only_b[0], APART, "", "") == first
 
@@ -669,7 +705,7 @@ class TestRows:
         a = grown(talk, *map(str, range(20_000)))
         b = grown(talk, *map(str, reversed(range(20_000))))
         found = diff(a, b)
-        kinds = [row.kind for row in rows(found.entries, found.same)]
+        kinds = [row.kind for row in align_rows(found.entries, found.same)]
 
         assert 1 == kinds.count(SAME)
         assert 20_000 == len(found.same)
@@ -686,7 +722,7 @@ class TestWords:
         All before is the same, and the next character is not.
         """
         a, b = start + one, start + other
-        at = first_difference(a, b)
+        at = find_first_difference(a, b)
 
         assert a[:at] == b[:at]
         assert at in (len(a), len(b)) or a[at] != b[at]
@@ -714,7 +750,7 @@ class TestWords:
         """
         The words that the other text has not; none where most differ.
         """
-        one, other = marked(a, b)
+        one, other = mark_differences(a, b)
 
         assert ours == [text for text, is_marked in one if is_marked]
         assert theirs == [text for text, is_marked in other if is_marked]
@@ -728,7 +764,7 @@ class TestWords:
         The pieces are the texts; what is not marked is the same in both.
         """
         a, b = "".join(one), "".join(other)
-        ours, theirs = marked(a, b)
+        ours, theirs = mark_differences(a, b)
         plain = [
             "".join(text for text, is_marked in side if not is_marked)
             for side in (ours, theirs)
@@ -753,7 +789,7 @@ class TestWords:
         """
         Texts made to take long are not compared word by word.
         """
-        one, other = marked(a, b)
+        one, other = mark_differences(a, b)
 
         assert 3 > len(one) + len(other) - 1
 
@@ -763,12 +799,12 @@ class TestRealRuns:
     Two recorded runs of one task.
     """
 
-    def test_runs(self, shared_data):
+    def test_runs(self, recordings):
         """
         All laws hold, every rendering shows both runs, and what was not
         common is what a plain comparison finds.
         """
-        path = shared_data / "transcripts" / "airline.jsonl"
+        path = recordings / "transcripts" / "airline.jsonl"
         talks = [
             openai_chat.load(json.loads(line)["messages"])
             for line in path.read_text(encoding="utf-8").splitlines()
@@ -793,6 +829,6 @@ class TestRealRuns:
             laws.diffs_are_mirrored(a, b)
             laws.joins_bring_the_difference(a, b)
             for shown in (found.text(), found.markdown(), found.html()):
-                assert len(shown) < 4 * len(str(one)) + 4 * len(str(other))
+                assert len(shown) < 5_000 + 4 * len(str(one)) + 4 * len(str(other))
 
-        assert 100 < alike
+        assert (100 if is_large(recordings) else 2) < alike

@@ -23,7 +23,7 @@ from conversation_state import (
 )
 from conversation_state.aggregator import Entry
 from conversation_state.diffing import diff
-from conversation_state.messages import UnknownMessage
+from conversation_state.messages import UnknownMessage, make_tombstone
 from conversation_state.parts import (
     FilePart,
     ImagePart,
@@ -32,7 +32,7 @@ from conversation_state.parts import (
     TextPart,
     UnknownPart,
 )
-from conversation_state.rendering import visible
+from conversation_state.rendering import escape_invisible
 from conversation_state.testing import strategies as our
 
 FORMATS = ["text", "markdown", "html"]
@@ -176,22 +176,22 @@ TEXT = """\
 - assistant: It leaves at 12:30 from platform 4.
 + assistant: It leaves at 12:40 from platform 4.
 + user: Thanks.
-only draft spent 15 tokens (1 record)
-only "second try" spent 20 tokens (1 record)"""
+only draft recorded 15 tokens (1 ledger entry)
+only "second try" recorded 20 tokens (1 ledger entry)"""
 
 MARKDOWN = """\
 - 2 messages in common
 - only in `draft`: 3 messages
 - only in `second try`: 4 messages
-- said on both sides: 2 messages
-- only `draft` spent 15 tokens (1 record)
-- only `second try` spent 20 tokens (1 record)
+- same content on both sides: 2 messages
+- only `draft` recorded 15 tokens (1 ledger entry)
+- only `second try` recorded 20 tokens (1 ledger entry)
 
 ### the last in common: user
 
 > When does it leave?
 
-### said in both: assistant
+### same content in both: assistant
 
 reasoning:
 
@@ -206,7 +206,7 @@ calls `clock` as `c3`:
 }
 ```
 
-### said in both: tool `clock`, for `c3`
+### same content in both: tool `clock`, for `c3`
 
 ```
 12:30
@@ -330,7 +330,11 @@ def check_markdown(found, names=("a", "b")):
                 heads.append(ours)
 
     shown = [head for head in heads if not head.startswith("the last in common: ")]
-    twice = [head for head in shown if head.startswith(("in both: ", "said in both: "))]
+    twice = [
+        head
+        for head in shown
+        if head.startswith(("in both: ", "same content in both: "))
+    ]
     assert not quotes
     assert not env.get("references")
     assert len(messages_of(found)) == len(shown) + len(twice)
@@ -348,10 +352,10 @@ def check_html(found, names=("a", "b")):
     }
     styles = [value for name, value in seen.attributes if name == "style"]
     assert not re.search("url|@|expression|import|\\\\", "".join(styles))
-    assert seen.text == visible(seen.text)
+    assert seen.text == escape_invisible(seen.text)
     for entry in messages_of(found):
         if len(entry.message.text) < 500 and not entry.message.reasoning:
-            text = visible(entry.message.text).rstrip("\n")
+            text = escape_invisible(entry.message.text).rstrip("\n")
             parts = [part for part in entry.message.parts if type(part) is TextPart]
             if len(parts) == len(entry.message.parts):
                 assert text in seen.text
@@ -385,7 +389,7 @@ class TestText:
         [
             ("nothing differs: 5 messages in common", lambda a: a),
             (
-                "nothing differs but who the states are: 5 messages in common",
+                "nothing differs but the id or fork point: 5 messages in common",
                 lambda a: a.fork(),
             ),
             (
@@ -441,13 +445,13 @@ class TestText:
         found = diff(a, b)
 
         assert [
-            "+ user, said elsewhere in a, too: z",
+            "+ user, same content elsewhere in a: z",
             "= user: x",
             "= user: y",
-            "- user, said elsewhere in b, too: z",
+            "- user, same content elsewhere in b: z",
         ] == found.text().split("\n")[3:]
-        assert 2 == found.markdown().count("said elsewhere")
-        assert 2 == Fragment(found.html()).text.count("said elsewhere")
+        assert 2 == found.markdown().count("same content elsewhere")
+        assert 2 == Fragment(found.html()).text.count("same content elsewhere")
 
     def test_changed(self):
         """
@@ -496,7 +500,7 @@ class TestText:
 
         assert str(diff(state, other)).endswith("!   differs in role")
 
-    def test_spent(self):
+    def test_recorded_usage(self):
         """
         One key with two usages is told by its name, and at most five of them.
         """
@@ -510,12 +514,15 @@ class TestText:
 
         assert 6 == len(lines)
         assert (
-            'under the key "order 0" a paid 1 token for "x y", b 1,000 tokens'
+            'under the key "order 0" a recorded 1 token for "x y", b 1,000 tokens'
             == lines[0]
         )
-        assert "under 2 more keys a and b paid differently" == lines[-1]
+        assert "under 2 more keys a and b recorded different usages" == lines[-1]
         both = a.add_usage(Usage(2), key="k")
-        assert "only b spent 2 tokens (1 record)" == str(diff(a, both)).split("\n")[3]
+        assert (
+            "only b recorded 2 tokens (1 ledger entry)"
+            == str(diff(a, both)).split("\n")[3]
+        )
 
     def test_order_of_ledgers(self):
         """
@@ -525,7 +532,7 @@ class TestText:
         a, b = root.add_usage(Usage(1), key="a"), root.add_usage(Usage(1), key="b")
 
         assert str(diff(a.join(b), b.join(a))).endswith(
-            "\nthe order of what both spent differs"
+            "\nthe order of the ledgers differs"
         )
 
     def test_around_the_difference(self):
@@ -543,6 +550,50 @@ class TestText:
         assert re.fullmatch(r"- user: … (word )+yes\.+… 133 more", a)
         assert re.fullmatch(r"\+ user: … (word )+no\.+… 132 more", b)
         assert 140 > len(a)
+
+    @pytest.mark.parametrize("at", [0, 29, 30, 59, 60])
+    def test_from_the_beginning(self, at):
+        """
+        A difference near the beginning is shown with all before it.
+        """
+        root = Aggregator.new()
+        found = diff(
+            root.fork().add_user_prompt(f"{'x' * at}yes{'.' * 200}"),
+            root.fork().add_user_prompt(f"{'x' * at}no{'.' * 200}"),
+        )
+        a, b = found.text().split("\n")[3:]
+
+        assert a.startswith(f"- user: {'x' * at}yes..")
+        assert b.startswith(f"+ user: {'x' * at}no..")
+
+    def test_from_thirty_before(self):
+        """
+        One that is further down, with the thirty characters before it.
+        """
+        root = Aggregator.new()
+        found = diff(
+            root.fork().add_user_prompt(f"{'x' * 61}yes{'.' * 200}"),
+            root.fork().add_user_prompt(f"{'x' * 61}no{'.' * 200}"),
+        )
+        a, b = found.text().split("\n")[3:]
+
+        assert f"- user: … {'x' * 30}yes{'.' * 67}… 133 more" == a
+        assert f"+ user: … {'x' * 30}no{'.' * 68}… 132 more" == b
+
+    def test_one_begins_the_other(self):
+        """
+        Where a text ends that the other begins with, it is shown from its
+        beginning; the other one around that end.
+        """
+        root = Aggregator.new()
+        found = diff(
+            root.fork().add_user_prompt("x" * 200),
+            root.fork().add_user_prompt("x" * 200 + "y" * 200),
+        )
+        a, b = found.text().split("\n")[3:]
+
+        assert f"- user: {'x' * 100}… 100 more" == a
+        assert f"+ user: … {'x' * 30}{'y' * 70}… 130 more" == b
 
     def test_short_or_long(self):
         """
@@ -615,7 +666,7 @@ class TestText:
         there are as many as entries, and nothing in them is obeyed.
         """
         check_text(found, names)
-        assert found.text(names=names) == visible(found.text(names=names))
+        assert found.text(names=names) == escape_invisible(found.text(names=names))
 
 
 class TestMarkdown:
@@ -664,12 +715,16 @@ class TestHtml:
         assert "draft: 5 messagessecond try: 6 messages" in seen.text
         assert "2 messages in common" in seen.text
         assert seen.text.endswith(
-            "only draft spent 15 tokens (1 record)"
-            "only second try spent 20 tokens (1 record)"
+            "only draft recorded 15 tokens (1 ledger entry)"
+            "only second try recorded 20 tokens (1 ledger entry)"
         )
         assert 8 == len(seen.cells)
-        assert seen.cells[0].startswith("assistant · said in bothreasoningThought 3.")
-        assert seen.cells[1].startswith("assistant · said in bothreasoningThought 4.")
+        assert seen.cells[0].startswith(
+            "assistant · same content in bothreasoningThought 3."
+        )
+        assert seen.cells[1].startswith(
+            "assistant · same content in bothreasoningThought 4."
+        )
         assert "assistantIt leaves at 12:30 from platform 4." == seen.cells[4]
         assert ["", "userThanks."] == seen.cells[6:]
         assert {"del": ["3", "30"], "ins": ["4", "40"]} == {
@@ -707,8 +762,23 @@ class TestHtml:
                 AssistantMessage(tool_calls=[ToolCall("c", "map", '{"at": "Chur"}')]),
                 AssistantMessage(tool_calls=[ToolCall("c", "map", '{"at": "Bern"}')]),
             ),
+            (
+                ["first", "last"],
+                UserMessage("first one two three four five last"),
+                UserMessage("other one two three four five end"),
+            ),
+            (
+                ["aaaa", "dddd"],
+                UserMessage("aaaa same bbbb dddd"),
+                UserMessage("x same bbbb y"),
+            ),
+            (
+                [],
+                UserMessage("aaaa cccc same eeee dddd"),
+                UserMessage("x y same z w"),
+            ),
         ],
-        ids=["escaped", "roles", "parts", "calls"],
+        ids=["escaped", "roles", "parts", "calls", "middle", "mostly", "hardly"],
     )
     def test_marks(self, marks, one, other):
         """
@@ -717,7 +787,7 @@ class TestHtml:
         root = Aggregator.new()
         seen = Fragment(diff(root.fork().add(one), root.fork().add(other)).html())
 
-        assert marks == seen.marked["del"]
+        assert marks == [text.strip() for text in seen.marked["del"]]
         assert len(marks) == len(seen.marked["ins"])
 
     def test_folds(self):
@@ -772,6 +842,33 @@ class TestAll:
     Whatever the rendering.
     """
 
+    @pytest.mark.parametrize("style", FORMATS)
+    def test_erased(self, style):
+        """
+        A message that was erased says so, and why, on whichever side it is.
+        """
+        state = Aggregator.new().add_user_prompt("Hi!").add_user_prompt("secret")
+        stone = make_tombstone(state[1], b"x" * 16, "asked for by ann")
+        entries = [state.entries[0], Entry(state.entries[1].id, stone)]
+        erased = Aggregator.rebuild(
+            id=state.id,
+            parent_id=None,
+            root_id=state.root_id,
+            init_len=0,
+            init_ledger_len=0,
+            entries=entries,
+            ledger=(),
+        )
+        for found in (diff(state, erased), diff(erased, state)):
+            shown = {
+                "text": found.text,
+                "markdown": found.markdown,
+                "html": found.html,
+            }[style]()
+
+            assert "erased" in shown
+            assert "asked for by ann" in shown
+
     @pytest.mark.parametrize("forgery", FORGERIES)
     def test_forgeries(self, forgery):
         """
@@ -797,7 +894,9 @@ class TestAll:
         b = b.add_usage(Usage(2), key=forgery, model=forgery)
         marks = Fragment(diff(a, b).html()).marked["del"]
 
-        assert "".join(visible(forgery).split()) in "".join("".join(marks).split())
+        assert "".join(escape_invisible(forgery).split()) in "".join(
+            "".join(marks).split()
+        )
         for found in (diff(a, b), diff(trunk, a), diff(a.join(b), b.join(a))):
             check_text(found, (forgery, forgery))
             check_markdown(found, (forgery, forgery))
@@ -821,6 +920,88 @@ class TestAll:
         assert f"{100_000 - limit:,} more messages in" in shown
         assert "more messages in `a`" not in shown
         assert "more messages in a" not in shown
+
+    @pytest.mark.parametrize("length", [900, 3_000, 15_900, 100_000])
+    @pytest.mark.parametrize("name", FORMATS)
+    def test_difference_far_down(self, name, length):
+        """
+        However long a text is, what differs in it is shown.
+        """
+        root = Aggregator.new()
+        start, end = "word " * (length // 5), " and more" * length
+        found = diff(
+            root.fork().add_user_prompt(f"{start}yes{end}"),
+            root.fork().add_user_prompt(f"{start}no{end}"),
+        )
+        shown = getattr(found, name)()
+        text = Fragment(shown).text if name == "html" else shown
+
+        assert 60_000 > len(shown)
+        assert "word yes and more" in text
+        assert "word no and more" in text
+        assert "differ, too" not in text
+
+    @pytest.mark.parametrize("name", ["markdown", "html"])
+    def test_more_differences_than_are_shown(self, name):
+        """
+        Where what is cut off differs once more, that is told.
+        """
+        root = Aggregator.new()
+        texts = [f"{x}{'word ' * 10_000}{y}{'word ' * 10_000}" for x, y in ("ab", "cd")]
+        found = diff(*[root.fork().add_user_prompt(text) for text in texts])
+        shown = getattr(found, name)()
+        longest = 2_000 if name == "markdown" else 10_000
+
+        more = f"... {100_002 - longest:,} more characters, which differ, too"
+        assert 2 == shown.count(more)
+
+    @pytest.mark.parametrize("name", FORMATS)
+    def test_one_is_the_others_beginning(self, name):
+        """
+        What one text has after the end of the other is shown.
+        """
+        root = Aggregator.new()
+        found = diff(
+            root.fork().add_user_prompt("word " * 20_000),
+            root.fork().add_user_prompt("word " * 20_000 + "and an end"),
+        )
+
+        assert "and an end" in getattr(found, name)()
+
+    @pytest.mark.parametrize("name", FORMATS)
+    def test_difference_in_a_late_part(self, name):
+        """
+        Of a message of many parts, those that differ are shown.
+        """
+        root = Aggregator.new()
+        calls = [ToolCall(f"{n}", "f", "1") for n in range(500)]
+        other = [*calls[:400], ToolCall("other", "g", "2"), *calls[401:]]
+        found = diff(
+            root.fork().add_tool_call(*calls), root.fork().add_tool_call(*other)
+        )
+        shown = getattr(found, name)()
+        text = Fragment(shown).text if name == "html" else shown.replace("`", "")
+
+        assert "calls g as other" in text
+        assert "calls f as 400" in text
+        assert "parts before" in text
+        assert "more parts" in text
+
+    def test_marks_far_down(self):
+        """
+        Words that differ are marked in the middle of long texts, too.
+        """
+        root = Aggregator.new()
+        start, end = "word " * 10_000, " and more" * 10_000
+        found = diff(
+            root.fork().add_user_prompt(f"{start}yes{end}"),
+            root.fork().add_user_prompt(f"{start}no{end}"),
+        )
+        marked = Fragment(found.html()).marked
+
+        assert {"del": ["yes"], "ins": ["no"]} == {
+            mark: [text.strip() for text in texts] for mark, texts in marked.items()
+        }
 
     @pytest.mark.parametrize("name", FORMATS)
     def test_many_parts(self, name):
@@ -878,4 +1059,4 @@ class TestAll:
         """
         for name in FORMATS:
             shown = getattr(found, name)()
-            assert shown == shown.encode().decode() == visible(shown)
+            assert shown == shown.encode().decode() == escape_invisible(shown)

@@ -46,7 +46,7 @@ def with_(document: Document, name: str, value: Any) -> Document:
 
 def through_json(document: Document) -> Document:
     """
-    What somebody reads who has our metadata as JSON text.
+    The metadata as another program reads it from JSON text.
     """
     return Document("1", "text", json.loads(json.dumps(thaw(document.metadata))))
 
@@ -79,7 +79,7 @@ class TestConstruct:
 
     def test_may_be_empty(self):
         """
-        A document nobody has named or filled yet is one.
+        A document without id and content is valid.
         """
         empty = Document("", "")
 
@@ -238,7 +238,7 @@ class TestScore:
 
     def test_zero_is_not_none(self):
         """
-        A score of 0 was given by somebody.
+        A score of 0 is a score.
         """
         assert 0.0 == EMPTY.with_score(0).score
         assert EMPTY != EMPTY.with_score(0)
@@ -258,9 +258,9 @@ class TestScore:
             (b"1", "score is b'1', which is no number"),
             ([1], "score is [1], which is no number"),
             (1j, "score is 1j, which is no number"),
-            (math.nan, "score is nan, which JSON has no word for"),
-            (-math.inf, "score is -inf, which JSON has no word for"),
-            (10**400, "score is what is no number: int too large"),
+            (math.nan, "score is nan, which JSON can't represent"),
+            (-math.inf, "score is -inf, which JSON can't represent"),
+            (10**400, "score is an invalid number: int too large"),
         ],
     )
     def test_refuses(self, given, message):
@@ -277,7 +277,7 @@ class TestSubIndexes:
     @given(st.lists(texts()))
     def test_any_texts(self, names):
         """
-        Any texts in any iterable, in their order; none is not nobody said.
+        Any texts in any iterable, in their order; empty is not the same as unknown.
         """
         document = EMPTY.with_sub_indexes(iter(names))
 
@@ -377,8 +377,8 @@ class TestDenseVector:
             ([0.5, True], "dense_vector has True, which is no number"),
             ([0.5, None], "dense_vector has None, which is no number"),
             ([[0.5]], "dense_vector has [0.5], which is no number"),
-            ([0.5, math.inf], "dense_vector has inf, which JSON has no word for"),
-            ([Decimal("NaN")], "dense_vector has nan, which JSON has no word for"),
+            ([0.5, math.inf], "dense_vector has inf, which JSON can't represent"),
+            ([Decimal("NaN")], "dense_vector has nan, which JSON can't represent"),
         ],
     )
     def test_refuses(self, given, message):
@@ -432,7 +432,7 @@ class TestSparseVector:
                 f"sparse_vector has the dimension {-(2**63) - 1}; ex",
             ),
             ({1: "a"}, "sparse_vector has 'a', which is no number"),
-            ({1: math.nan}, "sparse_vector has nan, which JSON has no word for"),
+            ({1: math.nan}, "sparse_vector has nan, which JSON can't represent"),
         ],
     )
     def test_refuses(self, given, message):
@@ -476,7 +476,7 @@ class TestDsl:
         ("given", "message"),
         [
             ("match", "dsl is 'match'; expected a mapping of names to JSON values"),
-            ({"a": {1}}, "dsl.a is {1}, which JSON has no word for"),
+            ({"a": {1}}, "dsl.a is {1}, which JSON can't represent"),
         ],
     )
     def test_refuses(self, given, message):
@@ -495,12 +495,22 @@ class TestDsl:
         assert pmap() == EMPTY.with_dsl({}).dsl
         assert Document("1", "", {"_dsl": [1]}).dsl is None
 
+    def test_equal_is_not_the_same(self):
+        """
+        A query that is equal, and written as something else, is another one.
+        """
+        found = EMPTY.with_dsl({"a": [1]})
+
+        assert found is found.with_dsl({"a": [1]})
+        assert "True" in repr(found.with_dsl({"a": [True]}).dsl)
+        assert "1.0" in repr(found.with_dsl({"a": [1.0]}).dsl)
+
 
 class TestExtraInfo:
     @pytest.mark.parametrize("given", [5, b"a", ["a"], "\ud800"])
     def test_refuses(self, given):
         """
-        What is no text is none.
+        An invalid value reads as None.
         """
         with pytest.raises(InvalidDocumentError) as raised:
             EMPTY.with_extra_info(given)

@@ -5,8 +5,12 @@ wrong.
 """
 
 import pickle
+import subprocess
+import sys
+import tomllib
 from concurrent.futures import ThreadPoolExecutor
 from itertools import repeat
+from pathlib import Path
 
 import pytest
 
@@ -22,6 +26,8 @@ from conversation_state import (
     Usage,
     join,
 )
+
+ROOT = Path(__file__).resolve().parent.parent
 
 
 class Provider:
@@ -202,7 +208,46 @@ class TestVote:
         assert Usage(3, 6) == best.usage
 
 
+class TestImport:
+    def test_light(self):
+        """
+        Importing the package loads no third party but those of the state itself,
+        and no event loop.
+        """
+        config = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+        (third_parties,) = (
+            contract["importers"]
+            for contract in config["tool"]["importlinter"]["contracts"]
+            if contract["type"] == "third_parties"
+        )
+        script = (
+            "import sys; before = set(sys.modules); import conversation_state; "
+            "print(*{name.partition('.')[0] for name in {*sys.modules} - before})"
+        )
+        loaded = subprocess.run(
+            [sys.executable, "-c", script],
+            capture_output=True,
+            check=True,
+            cwd=ROOT,
+            text=True,
+        ).stdout.split()
+
+        assert "conversation_state" in loaded
+        assert {"attr", "attrs", "pyrsistent"} == (
+            {"asyncio", *third_parties} & {*loaded}
+        )
+
+
 class TestNames:
+    def test_few(self):
+        """
+        At most thirty names, and all of them there.
+        """
+        names = conversation_state.__all__
+
+        assert 30 >= len(names)
+        assert [] == [name for name in names if not hasattr(conversation_state, name)]
+
     @pytest.mark.parametrize("name", conversation_state.__all__)
     def test_documented(self, name):
         """

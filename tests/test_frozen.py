@@ -135,10 +135,10 @@ class TestFreeze:
         [
             (2**64, "it is an integer that does not fit in 64 bits; make it a text"),
             (-(2**63) - 1, "it is an integer that does not fit in 64 bits"),
-            (float("nan"), "it is nan, which JSON has no word for"),
-            (float("-inf"), "it is -inf, which JSON has no word for"),
-            ({"a": [0, {"b": {1}}]}, "it.a[1].b is {1}, which JSON has no word for"),
-            ({"a": b"b"}, "it.a is b'b', which JSON has no word for"),
+            (float("nan"), "it is nan, which JSON can't represent"),
+            (float("-inf"), "it is -inf, which JSON can't represent"),
+            ({"a": [0, {"b": {1}}]}, "it.a[1].b is {1}, which JSON can't represent"),
+            ({"a": b"b"}, "it.a is b'b', which JSON can't represent"),
             ({"a": {1: 2}}, "it.a has the key 1; keys of JSON are text"),
             ([{None: 2}], "it[0] has the key None; keys of JSON are text"),
             (
@@ -146,7 +146,7 @@ class TestFreeze:
                 "it.a holds '\\ud800' at position 0, half of a surrogate",
             ),
             ({"a\udfff": 1}, "a key of it holds '\\udfff' at position 1, half of a"),
-            (object, "it is <class 'object'>, which JSON has no word for"),
+            (object, "it is <class 'object'>, which JSON can't represent"),
         ],
     )
     def test_what_json_cannot_hold(self, value, said):

@@ -8,16 +8,17 @@ import os
 import re
 import subprocess
 import sys
+import threading
 import time
 from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
 from uuid import RFC_4122, UUID
 
 import pytest
 
-from conversation_state import Aggregator, Envelope
+from conversation_state import Aggregator, Envelope, _identity
 from conversation_state._identity import (
-    _LockedCount,
-    _renew,
+    _CountPerThread,
+    _renew_prefix,
     new_entry_id,
     new_uuid_number,
 )
@@ -136,10 +137,10 @@ class TestUuidNumber:
         with monkeypatch.context() as patched:
             patched.setattr(os, "urandom", lambda count: chance * count)
             patched.setattr(time, "time_ns", lambda: 1_700_000_000_000_000_000)
-            _renew()
+            _renew_prefix()
             made = [UUID(int=new_uuid_number()) for _ in range(5_000)]
 
-        _renew()
+        _renew_prefix()
 
         assert sorted(set(made)) == made
         assert {(7, RFC_4122)} == {(one.version, one.variant) for one in made}
@@ -170,18 +171,44 @@ class TestUuidNumber:
         assert 8_000 == len(made) == len(set(made))
 
 
-class TestLockedCount:
+class TestCountPerThread:
     """
     What free-threaded builds count with.
     """
 
     def test_counts(self):
         """
-        Each number once, to any number of threads, none left out.
+        Every thread counts up, from a place of its own; no number comes twice,
+        and none leaves the bits there are.
         """
-        following = _LockedCount(5).__next__
-        with ThreadPoolExecutor(8) as pool:
-            runs = pool.map(lambda _: [following() for _ in range(1_000)], range(8))
-            numbers = sorted(itertools.chain(*runs))
+        following = _CountPerThread(1 << 70, 61).__next__
+        barrier = threading.Barrier(8, timeout=60)
 
-        assert list(range(numbers[0], numbers[0] + 8_000)) == numbers
+        def run(_):
+            barrier.wait()
+            return [following() for _ in range(1_000)]
+
+        with ThreadPoolExecutor(8) as pool:
+            runs = list(pool.map(run, range(8)))
+
+        assert all([*range(run[0], run[0] + 1_000)] == run for run in runs)
+        assert 8_000 == len(set(itertools.chain(*runs)))
+        assert {1 << 9} == {number >> 61 for run in runs for number in run}
+
+    def test_is_what_identities_are_made_with(self, monkeypatch):
+        """
+        Without a global lock identities are as unique, in their form too.
+        """
+        monkeypatch.setattr(sys, "_is_gil_enabled", lambda: False, raising=False)
+        _renew_prefix()
+        try:
+            with ThreadPoolExecutor(4) as pool:
+                ids = list(pool.map(lambda _: _identity.new_entry_id(), range(4_000)))
+                numbers = list(pool.map(lambda _: new_uuid_number(), range(4_000)))
+        finally:
+            monkeypatch.undo()
+            _renew_prefix()
+
+        assert 4_000 == len(set(ids)) == len(set(numbers))
+        assert {7} == {UUID(int=number).version for number in numbers}
+        assert {RFC_4122} == {UUID(int=number).variant for number in numbers}

@@ -9,7 +9,7 @@ import copy
 import pickle
 import sys
 from collections.abc import Callable, Iterable, Sequence
-from functools import reduce
+from functools import partial, reduce
 from itertools import accumulate
 from typing import Any, ClassVar
 
@@ -230,7 +230,8 @@ class TestIndex:
             with pytest.raises(IndexError) as raised:
                 log[at]
 
-            assert f"position {at} of a log of {size} items" == str(raised.value)
+            items = "1 item" if size == 1 else f"{size:,} items"
+            assert f"position {at} of a log of {items}" == str(raised.value)
 
     def test_by_what_is_an_index(self):
         """
@@ -486,7 +487,7 @@ class TestFold:
 
     def test_forgets_the_oldest(self):
         """
-        Four keys are remembered; the one asked for longest ago goes first.
+        Eight keys are remembered; the one asked for longest ago goes first.
         """
         calls = []
 
@@ -495,11 +496,11 @@ class TestFold:
             return total + item
 
         log = Log(range(64))
-        for key in range(5):
+        for key in range(9):
             log.fold(counted, 0, key=key)
 
         calls.clear()
-        for key in range(1, 5):
+        for key in range(1, 9):
             log.fold(counted, 0, key=key)
 
         assert [] == calls
@@ -525,6 +526,27 @@ def steps(run: Callable[[], object]) -> int:
         sys.setprofile(before)
 
     return calls
+
+
+def lines(run: Callable[[], object]) -> int:
+    """
+    How many lines of code a *run* executes: loops that call nothing count.
+    """
+    count = 0
+
+    def watch(_frame: object, event: str, _arg: object) -> Any:
+        nonlocal count
+        count += event == "line"
+        return watch
+
+    before = sys.gettrace()
+    sys.settrace(watch)
+    try:
+        run()
+    finally:
+        sys.settrace(before)
+
+    return count
 
 
 class TestCost:
@@ -561,6 +583,25 @@ class TestCost:
 
         assert 200 > more
         assert 60 > more - few
+
+    @pytest.mark.parametrize("apart", [1, 100, 5_000])
+    def test_common_prefix_where_two_part(self, make, apart):
+        """
+        The place where two logs part is found by halves: nothing is looked at
+        for each block they share, nor for each they do not.
+        """
+        counts = []
+        for size in (1_100, 110_000):
+            start = make(range(size))
+            one, two = (start.extend([n] * apart) for n in (-1, -2))
+            counts.append(lines(partial(one.common_prefix, two)))
+
+            assert size == one.common_prefix(two)
+            assert size == one.take(size + apart // 2).common_prefix(two)
+
+        few, more = counts
+        assert 300 > more
+        assert 150 > more - few
 
 
 class TestEqual:
@@ -674,8 +715,9 @@ class TestFace:
         log = Log("abc")
         names = [name for name in dir(log) if not name.startswith("_")]
 
-        assert ["append", "common_prefix", "count", "extend", "fold"] == names[:5]
-        assert ["index", "iterate", "take"] == names[5:]
+        assert ["append", "common_prefix", "count", "equals", "extend"] == names[:5]
+        assert ["fold", "index", "is_shared_start_of", "iterate"] == names[5:9]
+        assert ["shared_prefix", "take"] == names[9:]
         for name in names:
             with pytest.raises(AttributeError):
                 setattr(log, name, None)

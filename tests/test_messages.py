@@ -32,7 +32,7 @@ from conversation_state import (
 )
 from conversation_state._persistent import EMPTY_MAP, PMap
 from conversation_state.errors import InvalidMessageError
-from conversation_state.messages import LogProb, UnknownMessage
+from conversation_state.messages import LogProb, UnknownMessage, make_tombstone
 from conversation_state.parts import (
     AudioPart,
     ReasoningPart,
@@ -292,7 +292,7 @@ class TestMetadata:
     @pytest.mark.parametrize(
         ("value", "shown"),
         [
-            ({"n": float("nan")}, "UserMessage.metadata.n is nan, which JSON has no"),
+            ({"n": float("nan")}, "UserMessage.metadata.n is nan, which JSON can't"),
             ({"n": 2**64}, "UserMessage.metadata.n is an integer that does not fit"),
             ({"a": [{"b": {1}}]}, "UserMessage.metadata.a[0].b is {1}, which JSON"),
             ({"at": NOON}, "UserMessage.metadata.at is datetime.datetime(2026"),
@@ -301,7 +301,7 @@ class TestMetadata:
     )
     def test_json_only(self, value, shown):
         """
-        What JSON has no word for is refused, with its place.
+        What JSON can't represent is refused, with its place.
         """
         with pytest.raises(InvalidMessageError) as raised:
             UserMessage("hi", metadata=value)
@@ -769,6 +769,53 @@ class TestValue:
         assert 7 == len({message, *others})
         assert message == said(kind)
 
+    def test_equal_by_own_fields(self):
+        """
+        The same for the fields that one kind has, and those of what it holds.
+        """
+        call, meta = ToolCall("c", "f", "{}"), ResponseMeta("stop")
+        answer = AssistantMessage("a", tool_calls=[call], response=meta)
+        result = ToolMessage("a", tool_call_id="c", tool_name="f")
+        unknown = UnknownMessage({"role": "new"})
+        cases: list[tuple[Message, list[dict[str, Any]]]] = [
+            (UserMessage("a"), [{"content": "b"}, {"content": [TextPart("a")]}]),
+            (SystemMessage("a"), [{"content": "b"}]),
+            (
+                answer,
+                [
+                    {"content": "b"},
+                    {"tool_calls": ()},
+                    {"tool_calls": [call, call]},
+                    {"tool_calls": [ToolCall("d", "f", "{}")]},
+                    {"tool_calls": [ToolCall("c", "g", "{}")]},
+                    {"tool_calls": [ToolCall("c", "f", "{ }")]},
+                    {"tool_calls": [ToolCall("c", "f", "{}", index=0)]},
+                    {"response": None},
+                    {"response": ResponseMeta("length")},
+                    {"response": ResponseMeta("stop", Usage(1))},
+                    {"response": ResponseMeta("stop", model="m")},
+                ],
+            ),
+            (
+                result,
+                [
+                    {"content": "b"},
+                    {"tool_call_id": "d"},
+                    {"tool_name": "g"},
+                    {"is_error": True},
+                ],
+            ),
+            (unknown, [{"raw": {"role": "newer"}}, {"source": "elsewhere"}]),
+        ]
+        for message, others in cases:
+            changed = [message.replace(**changes) for changes in others]
+
+            assert message == message.replace()
+            assert len(others) + 1 == len({message, *changed})
+            for each in changed:
+                assert message != each
+                assert each != message
+
     def test_equal_within_a_kind(self):
         """
         Messages of different kinds are never equal.
@@ -781,7 +828,7 @@ class TestValue:
         """
         Nothing can be set, deleted or added.
         """
-        for field in (name, *message._own()):
+        for field in (name, *message._own_fields()):
             with pytest.raises(AttributeError):
                 setattr(message, field, None)
             with pytest.raises(AttributeError):
@@ -868,6 +915,10 @@ class TestStr:
         ("message", "shown"),
         [
             (SystemMessage("Be brief."), "system: Be brief."),
+            (
+                make_tombstone(UserMessage("secret"), b"x" * 16, "asked for"),
+                "user: (erased: asked for)",
+            ),
             (UserMessage("hi\nthere", name="ann"), "user (ann): hi\nthere"),
             (
                 ToolMessage("no clock", tool_call_id="c1", is_error=True),

@@ -14,6 +14,7 @@ import weakref
 from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from functools import partial
 from pickle import PicklingError
+from queue import SimpleQueue
 from types import SimpleNamespace
 from typing import Any
 
@@ -32,8 +33,13 @@ from conversation_state import (
     trim,
 )
 from conversation_state.cells import Cell
-from conversation_state.errors import BranchError, ConversationStateError, FanOutError
-from conversation_state.parallel import Failure, FanOut, _fan_out, _settling, keep
+from conversation_state.errors import (
+    BranchError,
+    ConversationStateError,
+    FanOutError,
+    InvalidUsageError,
+)
+from conversation_state.parallel import Failure, FanOut, _fan_out, _runs, save_progress
 from conversation_state.testing import laws
 from conversation_state.testing.strategies import aggregators
 from tests.branches import (
@@ -92,8 +98,8 @@ def time_is_up(monkeypatch):
         return math.inf if up.is_set() else 0.0
 
     clock = SimpleNamespace(monotonic=monotonic)
-    monkeypatch.setattr(_settling, "ThreadWaiter", Waiter)
-    monkeypatch.setattr(_settling, "time", clock)
+    monkeypatch.setattr(_runs, "ThreadWaiter", Waiter)
+    monkeypatch.setattr(_runs, "time", clock)
     monkeypatch.setattr(_fan_out, "time", clock)
     return up
 
@@ -474,7 +480,7 @@ class TestFailures:
 
         def waits(state):
             began.append(1)
-            keep(say("so far", state))
+            save_progress(say("so far", state))
             assert go.wait(60)
             return state
 
@@ -503,18 +509,20 @@ class TestFailures:
         turns: list[Turn] = []
 
         def waits(state):
-            keep(say("so far", state))
+            save_progress(say("so far", state))
             inside.set()
             assert go.wait(60)
             return say("later", say("so far", state))
 
-        def interrupt(*_):
-            assert inside.wait(60)
-            raise KeyboardInterrupt
+        class Waiter(_waiting.ThreadWaiter):
+            def wait(self, timeout_s=-1):
+                if interrupts:
+                    assert inside.wait(60)
+                    raise interrupts.pop()
+                super().wait(timeout_s)
 
-        monkeypatch.setattr(
-            "conversation_state.parallel._settling.ThreadWaiter.wait", interrupt
-        )
+        interrupts = [KeyboardInterrupt]
+        monkeypatch.setattr(_runs, "ThreadWaiter", Waiter)
         with pytest.raises(KeyboardInterrupt):
             fan_out(TALK, [waits], executor=executor, on_turn=turns.append)
 
@@ -527,22 +535,22 @@ class TestFailures:
 
 class TestKeep:
     """
-    `keep`.
+    `save_progress`.
     """
 
     def test_outside(self):
         """
         Outside of a fan-out it gives back what it gets.
         """
-        assert keep(TALK) is TALK
+        assert save_progress(TALK) is TALK
 
     @pytest.mark.parametrize("wrong", [None, 3, TALK.turn])
     def test_takes_states(self, wrong):
         """
         Something else is refused, inside and outside.
         """
-        with pytest.raises(TypeError, match="keep takes"):
-            keep(wrong)
+        with pytest.raises(TypeError, match="save_progress expected the Aggregator"):
+            save_progress(wrong)
 
     def test_what_was_kept_stays_kept(self):
         """
@@ -550,8 +558,8 @@ class TestKeep:
         """
 
         def step(state):
-            keep(say("first try", state))
-            keep(say("second try", state))
+            save_progress(say("first try", state))
+            save_progress(say("second try", state))
             raise Refused
 
         done = fan_out(TALK, [step], on_error="keep")
@@ -559,16 +567,63 @@ class TestKeep:
         assert ["Go!", "first try", "second try"] == texts(done.state)
         assert 30 == tokens(done.state)
 
-    def test_success_is_what_was_returned(self):
+    def test_messages_are_those_returned(self):
         """
-        A step that comes to a good end says itself what it added.
+        A step that returns a state says itself which messages it added.
         """
 
         def step(state):
-            keep(say("first try", state))
+            save_progress(say("first try", state))
             return say("second try", state)
 
         assert ["Go!", "second try"] == texts(fan_out(TALK, [step]).state)
+
+    def test_what_was_kept_is_paid(self, executor):
+        """
+        What a step noted in the ledger was spent, also if it returns another
+        state, or another attempt.
+        """
+        turns: list[Turn] = []
+
+        def step(state):
+            save_progress(state.add_usage(Usage(500)))
+            return state.add_usage(Usage(300))
+
+        done = fan_out(TALK, [step, step], executor=executor, on_turn=turns.append)
+
+        assert 10 + 2 * 800 == tokens(done.state)
+        assert [Usage(800)] * 2 == [turn.usage for turn in turns]
+
+    def test_what_was_kept_is_paid_once(self, executor):
+        """
+        Kept three times, and returned: one payment.
+        """
+
+        def step(state):
+            state = save_progress(state.add_usage(Usage(500), key="a" * 3))
+            save_progress(state.fork())
+            save_progress(pickle.loads(pickle.dumps(state)))
+            return state.add_usage(Usage(7))
+
+        done = fan_out(TALK, [step], executor=executor)
+
+        assert 10 + 507 == tokens(done.state)
+        assert 3 == len(done.state.ledger)
+
+    def test_inner_fan_outs_are_paid(self, executor):
+        """
+        What an inner fan-out cost is paid, also if the step goes on without
+        its result.
+        """
+
+        def outer(state):
+            fan_out(state, [partial(say, "a"), partial(say, "b")], executor=executor)
+            return state
+
+        done = fan_out(TALK, [outer], executor=executor)
+
+        assert ["Go!"] == texts(done.state)
+        assert 30 == tokens(done.state)
 
     def test_another_conversation(self):
         """
@@ -576,8 +631,8 @@ class TestKeep:
         """
 
         def step(state):
-            keep(say("mine", state))
-            keep(say("other", Aggregator.new()))
+            save_progress(say("mine", state))
+            save_progress(say("other", Aggregator.new()))
             raise Refused
 
         done = fan_out(TALK, [step], on_error="keep")
@@ -594,7 +649,7 @@ class TestKeep:
 
             def work():
                 for _ in range(200):
-                    keep(say("x", state))
+                    save_progress(say("x", state))
 
             threads = [
                 threading.Thread(target=context.copy().run, args=(work,))
@@ -612,9 +667,170 @@ class TestKeep:
         """
         After the fan-out, and in the caller, nothing is noted.
         """
-        fan_out(TALK, [keep])
+        fan_out(TALK, [save_progress])
 
-        assert parallel._branches.running() is None
+        assert parallel._branches.running_notes() is None
+
+
+def _equal_text(text):
+    return "".join(list(text))  # equal, and another object
+
+
+class TestConflictingKeys:
+    """
+    One key with two usages.
+    """
+
+    @staticmethod
+    def pay(tokens, state, model="m", *, after_s=0.0):
+        time.sleep(after_s)
+        key = _equal_text("request")
+        return say("a", state).add_usage(
+            Usage(tokens), key=key, model=_equal_text(model)
+        )
+
+    @pytest.mark.parametrize(
+        ("other", "shown"), [((300,), "300"), ((500, "n"), "'n'"), ((900,), "900")]
+    )
+    def test_in_two_branches(self, executor, other, shown):
+        """
+        The later step has failed, whichever ended first; the first usage
+        stands, all messages and other payments are there.
+        """
+        tokens_, *model = other
+        steps = [
+            partial(self.pay, 500, after_s=0.02),
+            lambda state: self.pay(tokens_, state, *model),
+        ]
+        done = fan_out(TALK, steps, executor=executor, on_error="keep")
+        (failure,) = done.failures
+
+        assert 1 == failure.step
+        assert isinstance(failure.error, InvalidUsageError)
+        assert "'request'" in str(failure.error)
+        assert "step 0 (TestConflictingKeys.pay)" in str(failure.error)
+        assert shown in str(failure.error)
+        assert "500" in str(failure.error)
+        assert ["Go!", "a", "a"] == texts(done.state)
+        assert 10 + 2 * 10 + 500 == tokens(done.state)
+        assert Usage(tokens_) + SPENT == failure.turn.usage
+
+    def test_raised(self):
+        """
+        Unless failures are kept, it is raised, with the state.
+        """
+        with pytest.raises(FanOutError) as caught:
+            fan_out(TALK, [partial(self.pay, tokens) for tokens in (500, 300, 500)])
+
+        assert [1] == [failure.step for failure in caught.value.failures]
+        assert 10 + 3 * 10 + 500 == tokens(caught.value.state)
+
+    def test_equal_usages(self, executor):
+        """
+        The same payment, in other objects, is one payment and no conflict.
+        """
+        steps = [partial(self.pay, 500)] * 3
+        done = fan_out(TALK, steps, executor=executor)
+
+        assert 10 + 3 * 10 + 500 == tokens(done.state)
+
+    def test_with_the_past(self, executor):
+        """
+        A step that goes on from an older state can't pay otherwise what was
+        paid since.
+        """
+        state = self.pay(500, TALK)
+        steps = [partial(say, "b"), lambda _: self.pay(300, TALK)]
+        done = fan_out(state, steps, executor=executor, on_error="keep")
+        (failure,) = done.failures
+
+        assert 1 == failure.step
+        assert isinstance(failure.error, InvalidUsageError)
+        assert "in the state it was given" in str(failure.error)
+        assert ["Go!", "a", "b", "a"] == texts(done.state)
+        assert 10 + 3 * 10 + 500 == tokens(done.state)
+
+    def test_in_one_step(self, executor):
+        """
+        What a step kept and what it returned can't differ either; what it
+        returned stands.
+        """
+
+        def step(state):
+            save_progress(self.pay(500, state))
+            return self.pay(300, state)
+
+        done = fan_out(TALK, [step], executor=executor, on_error="keep")
+        (failure,) = done.failures
+
+        assert isinstance(failure.error, InvalidUsageError)
+        assert "in the same step" in str(failure.error)
+        assert ["Go!", "a"] == texts(done.state)
+        assert 10 + 2 * 10 + 300 == tokens(done.state)
+
+    def test_in_a_step_that_failed(self, executor):
+        """
+        The error of the step stays, with a note.
+        """
+
+        def step(state):
+            save_progress(self.pay(300, state))
+            raise Refused
+
+        steps = [partial(self.pay, 500), step]
+        done = fan_out(TALK, steps, executor=executor, on_error="keep")
+        (failure,) = done.failures
+
+        assert isinstance(failure.error, Refused)
+        assert "recorded the key 'request'" in failure.error.__notes__[0]
+        assert 10 + 2 * 10 + 500 == tokens(done.state)
+
+
+class TestTooMuch:
+    """
+    Usage that no ledger can hold.
+    """
+
+    MOST = Usage(2**63 - 100)
+
+    def test_loses_nothing_of_the_others(self, executor):
+        """
+        The branch has failed; the others, its messages, and of its ledger what
+        there is room for, are there.
+        """
+
+        def too_much(state):
+            return save_progress(say("b", Aggregator.join(state))).add_usage(self.MOST)
+
+        steps = [partial(say, "a"), too_much, too_much, partial(say, "d")]
+        done = fan_out(TALK, steps, executor=executor, on_error="keep")
+        (failure,) = done.failures
+
+        assert 2 == failure.step
+        assert isinstance(failure.error, InvalidUsageError)
+        assert "step 2 (" in str(failure.error)
+        assert ["Go!", "a", "b", "b", "d"] == texts(done.state)
+        assert 5 * 10 + 2**63 - 100 == tokens(done.state)
+        assert self.MOST in [entry.usage for entry in failure.turn.ledger]
+
+    def test_in_what_was_kept(self, executor):
+        """
+        The same for two attempts of one step.
+        """
+
+        def step(state):
+            save_progress(state.add_usage(self.MOST))
+            return say("a", state).add_usage(self.MOST)
+
+        done = fan_out(
+            TALK, [step, partial(say, "b")], executor=executor, on_error="keep"
+        )
+        (failure,) = done.failures
+
+        assert 0 == failure.step
+        assert isinstance(failure.error, InvalidUsageError)
+        assert ["Go!", "a", "b"] == texts(done.state)
+        assert 3 * 10 + 2**63 - 100 == tokens(done.state)
 
 
 class TestNested:
@@ -702,7 +918,7 @@ class TestNested:
             state = fan_out(state, [partial(say, "a")]).state
             with pytest.raises(FanOutError):
                 fan_out(state, [refused])
-            assert [] == parallel._branches.running().inner  # type: ignore[union-attr]
+            assert [] == parallel._branches.running_notes().inner  # type: ignore[union-attr]
             return state
 
         assert ["Go!", "a"] == texts(fan_out(TALK, [outer]).state)
@@ -715,7 +931,7 @@ class TestNested:
         go, inside = threading.Event(), threading.Barrier(4, timeout=60)
 
         def waits(state):
-            keep(say("so far", state))
+            save_progress(say("so far", state))
             inside.wait()
             go.wait(60)
             return state
@@ -771,22 +987,86 @@ class TestOnTurn:
 
     def test_what_it_raises(self):
         """
-        What it raises is raised in the end, when all were told; several as a
-        group.
+        What it raises is raised in the end, in an error that has the state:
+        nothing that was paid is lost by it.
         """
-        told = []
+        turns = []
 
         def broken(turn):
-            told.append(turn)
+            turns.append(turn)
             raise Refused
 
-        with pytest.raises(Refused):
-            fan_out(TALK, [partial(say, "a")], on_turn=broken)
-        with pytest.raises(ExceptionGroup) as caught:
-            fan_out(TALK, [partial(say, "a")] * 3, on_turn=broken)
+        with pytest.raises(FanOutError) as caught:
+            fan_out(TALK, [partial(say, text) for text in "abc"], on_turn=broken)
 
-        assert 4 == len(told)
+        assert 3 == len(turns)
         assert [Refused] * 3 == [*map(type, caught.value.exceptions)]
+        assert "on_turn of a fan-out raised" in str(caught.value)
+        assert ["Go!", "a", "b", "c"] == texts(caught.value.state)
+        assert () == caught.value.failures
+
+    @pytest.mark.parametrize(("on_error", "raised"), [("raise", 3), ("keep", 2)])
+    def test_what_it_raises_beside_failures(self, on_error, raised):
+        """
+        Failures are in the same error, raised or not.
+        """
+
+        def broken(turn):
+            raise KeyError(len(turn))
+
+        with pytest.raises(FanOutError) as caught:
+            fan_out(
+                TALK, [refused, partial(say, "b")], on_turn=broken, on_error=on_error
+            )
+        _, rest = caught.value.split(KeyError)
+
+        assert raised == len(caught.value.exceptions)
+        assert [0] == [failure.step for failure in caught.value.failures]
+        assert "step 0 of a fan-out failed, and on_turn raised" in str(caught.value)
+        assert ["Go!", "half of it", "b"] == texts(caught.value.state)
+        assert (rest is None) == (on_error == "keep")
+
+    def test_a_step_that_only_spent(self, executor):
+        """
+        Its turn has no messages, and its usage all the same.
+        """
+        turns: list[Turn] = []
+        fan_out(
+            TALK,
+            [lambda state: state.add_usage(SPENT)],
+            executor=executor,
+            on_turn=turns.append,
+        )
+
+        assert [(True, 0, SPENT)] == [(bool(t), len(t), t.usage) for t in turns]
+
+    def test_what_it_raises_late(self, time_is_up, monkeypatch):
+        """
+        What it raises after the fan-out has returned goes where errors of
+        threads go.
+        """
+        go, seen = threading.Event(), threading.Event()
+        raised: list[Any] = []
+
+        def slow(state):
+            time_is_up.set()
+            assert go.wait(60)
+            return say("late", state)
+
+        def broken(turn):
+            if texts(turn) == ["late"]:
+                raise Refused
+
+        def hook(facts):
+            raised.append(facts.exc_type)
+            seen.set()
+
+        monkeypatch.setattr(threading, "excepthook", hook)
+        fan_out(TALK, [slow], timeout_s=1, on_error="keep", on_turn=broken)
+        go.set()
+
+        assert seen.wait(60)
+        assert [Refused] == raised
 
     def test_what_it_raises_in_an_interrupt(self):
         """
@@ -819,7 +1099,7 @@ class TestTimeout:
         turns: list[Turn] = []
 
         def slow(state):
-            state = keep(say("so far", state))
+            state = save_progress(say("so far", state))
             kept.set()
             go.wait(60)
             return say("later", state)
@@ -883,16 +1163,41 @@ class TestArguments:
         [
             ((None, []), {}, TypeError, "takes an Aggregator"),
             ((TALK.turn, []), {}, TypeError, "got a Turn"),
-            ((TALK, keep), {}, TypeError, "iterable of steps"),
-            ((TALK, [keep, "b"]), {}, TypeError, "step 1 is 'b'"),
-            ((TALK, [keep]), {"on_error": "ignore"}, ValueError, "'raise' or 'keep'"),
-            ((TALK, [keep]), {"executor": 4}, TypeError, "executor is 4"),
-            ((TALK, [keep]), {"on_turn": 4}, TypeError, "on_turn is 4"),
-            ((TALK, [keep]), {"on_error": []}, ValueError, "'raise' or 'keep'"),
-            ((TALK, [keep]), {"timeout_s": "3"}, TypeError, "expected seconds"),
-            ((TALK, [keep]), {"timeout_s": True}, TypeError, "expected seconds"),
-            ((TALK, [keep]), {"timeout_s": -1}, ValueError, "timeout_s is -1"),
-            ((TALK, [keep]), {"timeout_s": float("nan")}, ValueError, "timeout_s"),
+            ((TALK, save_progress), {}, TypeError, "iterable of steps"),
+            ((TALK, [save_progress, "b"]), {}, TypeError, "step 1 is 'b'"),
+            (
+                (TALK, [save_progress]),
+                {"on_error": "ignore"},
+                ValueError,
+                "'raise' or 'keep'",
+            ),
+            ((TALK, [save_progress]), {"executor": 4}, TypeError, "executor is 4"),
+            ((TALK, [save_progress]), {"on_turn": 4}, TypeError, "on_turn is 4"),
+            (
+                (TALK, [save_progress]),
+                {"on_error": []},
+                ValueError,
+                "'raise' or 'keep'",
+            ),
+            (
+                (TALK, [save_progress]),
+                {"timeout_s": "3"},
+                TypeError,
+                "expected seconds",
+            ),
+            (
+                (TALK, [save_progress]),
+                {"timeout_s": True},
+                TypeError,
+                "expected seconds",
+            ),
+            ((TALK, [save_progress]), {"timeout_s": -1}, ValueError, "timeout_s is -1"),
+            (
+                (TALK, [save_progress]),
+                {"timeout_s": float("nan")},
+                ValueError,
+                "timeout_s",
+            ),
         ],
     )
     def test_refused(self, arguments, options, kind, said, monkeypatch):
@@ -1079,7 +1384,7 @@ class TestExecutors:
         future.set_result(Travels().submit(function, branch).result())
 
         assert [[], ["late"]] == [*map(texts, turns)]
-        assert TALK.entries is turns[1]._base_log()
+        assert TALK.entries is turns[1].base_log()
 
     def test_in_this_thread(self):
         """
@@ -1120,7 +1425,8 @@ class TestSize:
 
         monkeypatch.setattr(pickle, "dumps", noted)
         out = [dumps(branch) for branch in branches]
-        back = dumps(parallel._branches.run(pickle.loads(out[0])))
+        assignment = parallel._transport.Assignment(pickle.loads(out[0]))
+        back = dumps(parallel._transport.run_assignment(assignment))
 
         assert [long] == pickled
         assert len(back) < len(encode(long)) / 50
@@ -1163,8 +1469,71 @@ class TestThreads:
         However many have come and gone, the next job finds one.
         """
         threads = parallel._threads.Threads()
+        done: SimpleQueue[int] = SimpleQueue()
+        for number in range(100):
+            threads.submit(partial(done.put, number))
 
-        assert [*range(100)] == [threads.submit(abs, n).result(30) for n in range(100)]
+            assert number == done.get(timeout=30)
+
+    def test_at_most_32_at_once(self):
+        """
+        A fan-out runs as many steps at once, and no more.
+        """
+        full, running, most = threading.Barrier(32, timeout=60), [], []
+
+        def step(state):
+            running.append(1)
+            most.append(len(running))
+            full.wait()
+            running.pop()
+            full.wait()
+            return state
+
+        fan_out(TALK, [step] * 64)
+
+        assert 32 == max(most)
+
+    def test_a_pool_limits_inner_fan_outs_too(self):
+        """
+        Fan-outs that are given one pool have no more threads than it, however
+        deep they are in each other.
+        """
+        threads = set()
+
+        def step(depth, state):
+            threads.add(threading.get_ident())
+            if depth:
+                steps = [partial(step, depth - 1)] * 4
+                return fan_out(state, steps, executor=pool).state
+
+            return state
+
+        with ThreadPoolExecutor(3) as pool:
+            fan_out(TALK, [partial(step, 2)] * 4, executor=pool)
+
+        assert len(threads) <= 3
+
+    def test_a_refused_job_never_runs(self, monkeypatch):
+        """
+        A job whose submission raised is not run when there are threads again.
+        """
+        start, done = _waiting.in_worker, threading.Event()
+        ran: list[str] = []
+
+        def none(_):
+            msg = "can't start new thread"
+            raise RuntimeError(msg)
+
+        threads = parallel._threads.Threads()
+        monkeypatch.setattr(parallel._threads, "in_worker", none)
+        with pytest.raises(RuntimeError):
+            threads.submit(partial(ran.append, "refused"))
+        monkeypatch.setattr(parallel._threads, "in_worker", start)
+        threads.submit(partial(ran.append, "next"))
+        threads.submit(done.set)
+
+        assert done.wait(30)
+        assert ["next"] == ran
 
     def test_none_to_be_had(self, monkeypatch):
         """
@@ -1209,18 +1578,6 @@ class TestThreads:
 
         assert 1 == len(started)
         assert 41 == len(done.state)
-
-    def test_an_interrupt_is_the_futures(self):
-        """
-        What a job raises, whatever it is, is told by its future.
-        """
-        future = parallel._threads.Threads().submit(_exit, 3)
-
-        assert isinstance(future.exception(30), SystemExit)
-
-
-def _exit(code):
-    raise SystemExit(code)
 
 
 class TestLaws:
@@ -1277,7 +1634,7 @@ class TestTakenOver:
         turns: list[Turn] = []
 
         def slow(state):
-            keep(say("so far", state))
+            save_progress(say("so far", state))
             assert go.wait(60)
             return say("later", state)
 

@@ -21,7 +21,7 @@ import trio
 from conversation_state import Aggregator, Turn, _waiting, parallel
 from conversation_state.cells import Cell
 from conversation_state.errors import BranchError, FanOutError, MissingExtraError
-from conversation_state.parallel import keep
+from conversation_state.parallel import save_progress
 from tests.branches import SPENT, Refused, refused, say
 
 pytestmark = pytest.mark.anyio
@@ -64,7 +64,7 @@ async def arefused(state):
 
 
 async def hangs(state, then=lambda: None):
-    keep(say("so far", state))
+    save_progress(say("so far", state))
     then()
     await anyio.sleep_forever()
 
@@ -128,7 +128,7 @@ class TestTasks:
         inside: list[Any] = []
 
         def on_turn(_):
-            inside.append(parallel._branches.running())
+            inside.append(parallel._branches.running_notes())
 
         await afan_out(TALK, [partial(asay, "a")] * 2, on_turn=on_turn)
         fan_out(TALK, [partial(say, "a")], on_turn=on_turn)
@@ -158,7 +158,8 @@ class TestTasks:
             assert 40 == tokens(state)
 
     @pytest.mark.parametrize(
-        ("step", "problem"), [(lambda state: state, "awaits"), (keep, "executor=")]
+        ("step", "problem"),
+        [(lambda state: state, "awaits"), (save_progress, "executor=")],
     )
     async def test_a_plain_step(self, step, problem):
         """
@@ -342,7 +343,7 @@ class TestCancelled:
         """
 
         async def step(state):
-            keep(say("so far", state))
+            save_progress(say("so far", state))
             inner = asyncio.ensure_future(asyncio.sleep(60))
             asyncio.get_running_loop().call_soon(inner.cancel)
             await inner
@@ -358,7 +359,7 @@ class TestCancelled:
         """
 
         async def step(state):
-            keep(say("so far", state))
+            save_progress(say("so far", state))
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(trio.sleep_forever)
                 nursery.start_soon(trio.sleep_forever)
@@ -465,7 +466,7 @@ class TestExecutor:
 
         def slow(state):
             began.append(1)
-            state = keep(say("so far", state))
+            state = save_progress(say("so far", state))
             inside.set()
             assert go.wait(60)
             return say("later", state)
@@ -494,7 +495,7 @@ class TestExecutor:
         go = threading.Event()
 
         def slow(state):
-            keep(say("so far", state))
+            save_progress(say("so far", state))
             assert go.wait(60)
             return state
 
@@ -537,10 +538,10 @@ async def test_needs_anyio(monkeypatch):
     Without anyio, the twin names the extra; `fan_out` works.
     """
     monkeypatch.setitem(sys.modules, "anyio", None)
-    _waiting.the_anyio.cache_clear()
+    _waiting.require_anyio.cache_clear()
     try:
         assert 2 == len(fan_out(TALK, [partial(say, "a")]).state)
         with pytest.raises(MissingExtraError, match=r"afan_out needs.*\[anyio\]"):
             await afan_out(TALK, [hangs])
     finally:
-        _waiting.the_anyio.cache_clear()
+        _waiting.require_anyio.cache_clear()

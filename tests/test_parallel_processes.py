@@ -83,8 +83,8 @@ class TestProcesses:
         turns: list[Any] = []
         fan_out(TALK, [partial(say, "a")], executor=pool, on_turn=turns.append)
 
-        assert TALK.entries is turns[0]._base_log()
-        assert TALK.ledger is turns[0]._base_ledger()
+        assert TALK.entries is turns[0].base_log()
+        assert TALK.ledger is turns[0].base_ledger()
 
     def test_failures(self, pool):
         """

@@ -118,6 +118,12 @@ class Box(Generic[T]):
     content: T
 
 
+@dataclasses.dataclass
+class Halt:
+    city: str
+    stops: int = dataclasses.field(default=0, init=False)
+
+
 @attrs.frozen
 class Secret:
     _key: int
@@ -370,7 +376,7 @@ class TestContent:
     )
     def test_why_there_is_none(self, message, what):
         """
-        What the message knows about that is told.
+        The error contains what the message knows about it.
         """
         assert [f"$.content: {what}"] == wrong(message, dict)
 
@@ -694,7 +700,7 @@ class TestTypes:
 
         assert found.startswith(f"$.content: {what}")
 
-    def test_tells_all_that_is_wrong(self):
+    def test_reports_all_problems(self):
         """
         Each with its path, the missing and the unhashable too.
         """
@@ -738,7 +744,7 @@ class TestTypes:
             said("[[1]]"), set[list[int]]
         )
 
-    def test_tells_a_hundred_at_most(self):
+    def test_reports_at_most_a_hundred(self):
         """
         However many items are wrong, and however deep.
         """
@@ -826,7 +832,7 @@ class TestTypes:
             (
                 [
                     (
-                        ": fits Left and Right alike; give each a field of another "
+                        ": fits Left and Right equally; give each a field of another "
                         "Literal type to tell them apart"
                     )
                 ],
@@ -864,7 +870,7 @@ class TestTypes:
             "$.content.next.next.next.next: expected an object or null, got 5"
         )
 
-    def test_tells_what_a_class_says(self):
+    def test_reports_errors_of_a_class(self):
         """
         In its words, at its path; the first such exception is the cause.
         """
@@ -912,7 +918,7 @@ class TestTypes:
         ],
         ids=str,
     )
-    def test_refuses_types_nobody_knows(self, kind, what):
+    def test_refuses_unsupported_types(self, kind, what):
         """
         Before anything is looked at.
         """
@@ -1045,7 +1051,7 @@ class TestLaws:
         ],
     )
     @given(data=st.data())
-    def test_gives_back_what_was_said(self, type, values, data):
+    def test_returns_the_written_value(self, type, values, data):
         """
         A value that was written as JSON, in a text or in a block, or for a
         call, is read again.
@@ -1156,6 +1162,77 @@ class TestArguments:
             parse(wrong, int)
 
 
+@dataclasses.dataclass
+class Place:
+    city: str
+    street: str = ""
+
+
+@dataclasses.dataclass
+class Route:
+    city: str
+    to: str = ""
+    stops: int = dataclasses.field(default=0, init=False)
+
+
+@dataclasses.dataclass
+class Journey:
+    city: str
+    stops: int = 0
+
+
+@attrs.frozen
+class Owned:
+    _key: str
+    _owner: str = ""
+
+
+@attrs.frozen
+class Hidden:
+    _key: str
+    _until: int = 0
+
+
+class TestUnionsOfClasses:
+    """
+    An object that several classes of a union take is of the one that knows
+    most of its keys.
+    """
+
+    @pytest.mark.parametrize(
+        ("kind", "raw", "expected"),
+        [
+            (Place | Route, {"city": "a", "to": "b"}, Route("a", "b")),
+            (Place | Route, {"city": "a", "street": "b"}, Place("a", "b")),
+            (Route | Journey, {"city": "a", "stops": 5}, Journey("a", 5)),
+            (Halt | Journey, {"city": "a", "stops": 5}, Journey("a", 5)),
+            (Place | Journey, {"city": "a", "stops": 5}, Journey("a", 5)),
+            (Owned | Hidden, {"key": "a", "until": 5}, Hidden("a", 5)),
+            (Owned | Hidden, {"key": "a", "owner": "b"}, Owned("a", "b")),
+            (Place | Owned, {"key": "a"}, Owned("a")),
+        ],
+    )
+    def test_knows_most_keys(self, kind, raw, expected):
+        """
+        Of dataclasses, and of attrs classes whose fields are private; fields
+        that `__init__` does not take are no keys.
+        """
+        found = structure(raw, kind)
+
+        assert expected == found
+        assert type(expected) is type(found)
+
+    @pytest.mark.parametrize("raw", ["ab", {"a": 1, "b": 2}, ["a"], ["a", "b", "c"]])
+    def test_tuples(self, raw):
+        """
+        A tuple of two texts is an array of two, and no text of two letters.
+        """
+        with pytest.raises(DecodeError, match="expected an array"):
+            structure(raw, tuple[str, str])
+
+        assert ("a", "b") == structure(["a", "b"], tuple[str, str])
+
+
 class TestStructure:
     """
     `structure`, of the codec.
@@ -1168,7 +1245,7 @@ class TestStructure:
         with pytest.raises(DecodeError, match="a number, got an integer of 1329 bits"):
             structure(10**400, float)
 
-    def test_tells_all_that_is_wrong(self):
+    def test_reports_all_problems(self):
         """
         With paths from the value on.
         """

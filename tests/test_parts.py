@@ -2,6 +2,7 @@
 Parts: what a message is made of when it is more than one text.
 """
 
+import pickle
 from typing import Any
 
 import attrs
@@ -156,7 +157,7 @@ class TestNew:
     @pytest.mark.parametrize("field", ["metadata", "unknown"])
     def test_maps_of_json(self, part, field):
         """
-        What JSON has no word for is refused, with its place.
+        What JSON can't represent is refused, with its place.
         """
         with pytest.raises(InvalidPartError) as raised:
             attrs.evolve(part, **{field: {"a": [0, {1}]}})
@@ -377,6 +378,20 @@ class TestValue:
         Copied and pickled, it is equal.
         """
         copies_are_equal(part)
+
+    def test_error_names_the_field(self):
+        """
+        The error of an invalid field has class, field and problem as attributes,
+        also after pickling.
+        """
+        with pytest.raises(InvalidPartError) as caught:
+            ImagePart(url="")
+
+        error = pickle.loads(pickle.dumps(caught.value))
+
+        assert ("ImagePart", "url") == (error.owner, error.field)
+        assert "is empty; there is nothing to show" == error.problem
+        assert "ImagePart.url is empty; there is nothing to show" == str(error)
 
     @pytest.mark.parametrize("part", SMALLEST, ids=by_name)
     def test_equal_by_content(self, part):

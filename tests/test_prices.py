@@ -22,13 +22,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from conversation_state import Aggregator
-from conversation_state.aggregator import LedgerEntry
+from conversation_state.aggregator import Entry, LedgerEntry
 from conversation_state.counting import Cost, TokenBudget, Unpriced, cost, price
 from conversation_state.errors import (
     MissingExtraError,
     UnknownModelError,
     UnpricedError,
 )
+from conversation_state.messages import AssistantMessage, ResponseMeta
 from conversation_state.testing import strategies as our
 from conversation_state.usage import (
     CompletionTokensDetails,
@@ -95,7 +96,25 @@ NEWER = theirs.ModelInfo(
         ),
     ],
 )
+STARTED = theirs.ModelInfo(
+    id="started",
+    match=theirs.ClauseEquals("started"),
+    prices=[
+        theirs.ConditionalPrice(
+            theirs.StartDateConstraint(date(2025, 1, 1)),
+            prices=theirs.ModelPrice(input_mtok=Decimal(3)),
+        ),
+        theirs.ConditionalPrice(
+            theirs.StartDateConstraint(date(2026, 1, 1)),
+            prices=theirs.ModelPrice(input_mtok=Decimal(2)),
+        ),
+    ],
+)
 MODELS = [
+    STARTED,
+    model("dated-2024-08-06", input_mtok="1"),
+    model("dated-20240806", input_mtok="1"),
+    model("dated-20249999", input_mtok="1"),
     model("draws", input_mtok="1", output_mtok="2", output_image_mtok="30"),
     model("looks", input_mtok="1", input_image_mtok="4", input_text_mtok="3"),
     model("plain", 8_000, input_mtok="3", output_mtok="15"),
@@ -261,6 +280,48 @@ class TestPrice:
         Prices change; *when* is a moment, wherever one was.
         """
         assert Decimal(dollars) == price(million(1), "cheaper", when=when)
+
+    @pytest.mark.parametrize(
+        ("name", "when", "why"),
+        [
+            ("started", "2024-12-31", "its first price is of 2025-01-01, and when is"),
+            ("dated-2024-08-06", "2024-08-04", "the model is of 2024-08-06"),
+            ("dated-20240806", "2020-01-01", "the model is of 2024-08-06"),
+            ("ours:dated-2024-08-06", "2024-01-01", "the model is of 2024-08-06"),
+        ],
+    )
+    def test_has_no_price_before_the_model(self, name, when, why, registry):
+        """
+        A time before the model existed has no price, as far as its name or its
+        first price has a date; a day on, somewhere on Earth, it has.
+        """
+        then = datetime.fromisoformat(f"{when}T12:00+00:00")
+        with pytest.raises(UnpricedError, match=why):
+            price(million(1), name, when=then)
+
+        (unpriced,) = cost(
+            Aggregator.new().add_usage(million(1), model=name), when=then
+        ).unpriced
+        assert why in unpriced.why
+
+    @pytest.mark.parametrize(
+        ("name", "when"),
+        [
+            ("started", "2025-01-01"),
+            ("dated-2024-08-06", "2024-08-05"),
+            ("dated-20240806", "2026-01-01"),
+            ("dated-20249999", "2020-01-01"),
+            ("cheaper", "2001-01-01"),
+        ],
+    )
+    def test_has_a_price_from_then_on(self, name, when, registry):
+        """
+        What is no date is none; and a price without a start is that of all
+        earlier times, as in the registry.
+        """
+        then = datetime.fromisoformat(f"{when}T12:00+00:00")
+
+        assert Decimal(0) < price(million(1), name, when=then)
 
     @given(our.usages())
     def test_is_exact_whatever_the_context(self, usage):
@@ -543,6 +604,120 @@ def branches(draw):
 ENTRY = LedgerEntry("id", Usage(5), "")
 
 
+def answer(usage, response_id="", text="Hi."):
+    """
+    A response that reports a usage.
+    """
+    meta = ResponseMeta(usage=usage, model="plain", id=response_id)
+    return AssistantMessage(text, response=meta)
+
+
+SAID = Entry("entry", answer(Usage(1_000, 5)))
+
+
+class TestUnbilled:
+    """
+    `cost` lists responses whose usage is in no ledger entry.
+    """
+
+    def test_lists_what_no_ledger_entry_has(self, registry):
+        """
+        In order; a conversation that cost something never costs $0.00.
+        """
+        talk = Aggregator.new().add_user_prompt("Hi?")
+        talk = talk.add(answer(Usage(9, 1), "r1")).add(answer(Usage(8, 1)))
+
+        found = cost(talk)
+
+        assert tuple(talk.entries)[1:] == found.unbilled
+        assert "unknown: 2 responses (19 tokens) not in the ledger" == str(found)
+        assert found == pickle.loads(pickle.dumps(found))
+        recorded = talk.record_responses()
+        assert () == cost(recorded).unbilled
+        assert recorded.ledger[-1].id == talk.entries[-1].id
+
+    @pytest.mark.parametrize("response_id", ["", "r1"])
+    def test_knows_what_was_recorded(self, response_id):
+        """
+        Under the response's id, that of its entry, a key of the caller's or
+        none: once each.
+        """
+        said = Aggregator.new().add(answer(Usage(9, 1), response_id))
+        usage = Usage(4 + 5, 1)
+
+        for talk in (
+            said.record_responses(),
+            said.add_usage(usage),
+            said.add_usage(usage, key="request 7"),
+            said.add_usage(usage, key=said.entries[0].id),
+            Aggregator.new().add_response(answer(usage, response_id), key="mine"),
+        ):
+            assert () == cost(talk).unbilled
+            twice = talk.add(answer(usage, response_id and "other"))
+            assert (twice.entries[-1],) == cost(twice).unbilled
+
+        other = said.add_usage(Usage(9, 2))
+        assert tuple(said.entries) == cost(other).unbilled
+
+    def test_one_response_in_several_messages(self):
+        """
+        Counts once: the first of them is listed.
+        """
+        talk = Aggregator.new(
+            messages=[answer(Usage(9, 1), "r1", "a"), answer(Usage(9, 1), "r1", "b")]
+        )
+
+        assert (talk.entries[0],) == cost(talk).unbilled
+        assert () == cost(talk.add_usage(Usage(9, 1))).unbilled
+        assert () == cost(talk.add_usage(Usage(7, 7), key="r1")).unbilled
+
+    def test_one_id_for_several_responses(self):
+        """
+        Some servers give every response one id: each different usage counts.
+        """
+        talk = Aggregator.new(
+            messages=[answer(Usage(9, 1), "id"), answer(Usage(8, 1), "id")]
+        )
+
+        assert tuple(talk.entries) == cost(talk).unbilled
+        first = talk.add_usage(Usage(9, 1), key="id", model="plain")
+        assert (talk.entries[1],) == cost(first).unbilled
+        assert () == cost(talk.record_responses()).unbilled
+
+    def test_reports_nothing_where_nothing_was_reported(self):
+        """
+        No response, none with a usage, or one of nothing; and what has a
+        ledger alone.
+        """
+        talk = Aggregator.new().add_assistant_message("a").add(answer(None))
+        talk = talk.add(answer(Usage())).add_user_prompt("b")
+
+        assert () == cost(talk).unbilled
+        assert "$0.00" == str(cost(talk))
+
+        class Bill:
+            ledger = ()
+
+        assert Cost(Decimal(0)) == cost(Bill())
+
+    def test_of_a_turn(self):
+        """
+        What came since the fork, and was not recorded since.
+        """
+        talk = Aggregator.new().add(answer(Usage(9, 1), "r1")).fork()
+        talk = talk.add(answer(Usage(8, 1), "r2"))
+
+        assert (talk.entries[-1],) == cost(talk.turn).unbilled
+        assert () == cost(talk.record_responses(since=1).turn).unbilled
+
+    @given(our.aggregators())
+    def test_is_what_recording_adds(self, talk):
+        """
+        After `record_responses` nothing is left, in any state.
+        """
+        assert () == cost(talk.record_responses(), when=THEN).unbilled
+
+
 class TestCost:
     """
     `cost` of a ledger.
@@ -569,7 +744,7 @@ class TestCost:
             entry for entry, _ in found.unpriced
         ]
         assert [
-            "can't price this usage: nobody said which model it was spent on",
+            "can't price this usage: its model is unknown",
             "genai-prices knows no model 'planin'; did you mean 'plain'?",
             (
                 "can't price this usage of 'gift': genai-prices has no price for the 9 "
@@ -673,6 +848,25 @@ class TestCost:
                 Cost(Decimal(1), (Unpriced(ENTRY, "who knows"),)),
             ),
             (
+                "unknown: 1 entry without a price: who knows",
+                Cost(Decimal(0), (Unpriced(ENTRY, "who knows"),)),
+            ),
+            (
+                "$1.00 and 1 response (1,005 tokens) not in the ledger",
+                Cost(Decimal(1), (), (SAID,)),
+            ),
+            (
+                "unknown: 2 responses (2,010 tokens) not in the ledger",
+                Cost(Decimal(0), (), (SAID, SAID)),
+            ),
+            (
+                (
+                    "unknown: 1 entry without a price: a and 1 response (1,005 "
+                    "tokens) not in the ledger"
+                ),
+                Cost(Decimal(0), (Unpriced(ENTRY, "a"),), (SAID,)),
+            ),
+            (
                 "$1.00 and 3 entries without a price: a; b",
                 Cost(Decimal(1), tuple(Unpriced(ENTRY, why) for why in "aba")),
             ),
@@ -702,7 +896,7 @@ class TestCost:
         """
         A usage alone has no model: price takes both.
         """
-        with pytest.raises(TypeError, match="cost takes what has a ledger"):
+        with pytest.raises(TypeError, match="state: expected an object with a ledger"):
             cost(wrong)
 
     def test_refuses_a_naive_time(self):

@@ -20,6 +20,7 @@ from conversation_state.messages import (
     ToolMessage,
     UnknownMessage,
     UserMessage,
+    make_tombstone,
 )
 from conversation_state.parts import (
     AudioPart,
@@ -30,7 +31,7 @@ from conversation_state.parts import (
     TextPart,
     UnknownPart,
 )
-from conversation_state.rendering import render_transcript, visible
+from conversation_state.rendering import escape_invisible, render_transcript
 from conversation_state.testing import strategies as our
 from conversation_state.tools import ToolCall
 from conversation_state.trimming import trim
@@ -332,7 +333,7 @@ class TestRenderTranscript:
 
         assert shown == shown.encode().decode()
         assert not shown.endswith("\n\n")
-        assert shown == visible(shown)
+        assert shown == escape_invisible(shown)
         assert not re.search("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e]", shown)
         assert shown == render_transcript(tuple(messages), format=style)
 
@@ -401,7 +402,7 @@ class TestRenderTranscript:
         different tools, are shown differently.
         """
         # Ends of lines of other systems, and empty lines at the end, are not.
-        bare = [visible(word).rstrip() for word in (one, other)]
+        bare = [escape_invisible(word).rstrip() for word in (one, other)]
         lines = [[line.rstrip() for line in word.split("\n")] for word in bare]
 
         shown = [
@@ -446,7 +447,7 @@ class TestRenderTranscript:
                 AssistantMessage(tool_calls=[ToolCall("", "f as 1")]),
             ),
             (UserMessage([ImagePart(data=b"a")]), UserMessage([AudioPart(data=b"a")])),
-            (UserMessage([ImagePart(data=b"a")]), UserMessage("image: 1 bytes")),
+            (UserMessage([ImagePart(data=b"a")]), UserMessage("image: 1 byte")),
         ],
         ids=[
             *("role", "name", "reasoning", "reasoning at length", "refusal"),
@@ -462,6 +463,32 @@ class TestRenderTranscript:
         assert render_transcript(one, format=style) != render_transcript(
             other, format=style
         )
+
+    @pytest.mark.parametrize("style", FORMATS)
+    @pytest.mark.parametrize(
+        "message",
+        [
+            SystemMessage("secret"),
+            UserMessage("secret"),
+            AssistantMessage("secret", tool_calls=[ToolCall("c1", "clock", "secret")]),
+            ToolMessage("secret", tool_call_id="c1"),
+            UnknownMessage({"role": "secret"}, source="x"),
+        ],
+        ids=lambda message: message.role,
+    )
+    def test_erased(self, message, style):
+        """
+        A message that was erased says so, and why, and nothing else but the calls
+        it made; nor does the reason pass for another message.
+        """
+        stone = make_tombstone(message, b"x" * 16, "asked for\n\nuser\n    Hi!")
+        shown = render_transcript([stone], format=style)
+
+        assert "erased" in shown
+        assert "asked for" in shown
+        assert "secret" not in shown
+        assert "\nuser" not in shown
+        assert ("clock" in shown) == isinstance(message, AssistantMessage)
 
     def test_results_name_their_calls(self):
         """
@@ -575,7 +602,7 @@ class TestRenderTranscript:
 
 class TestVisible:
     """
-    `visible` escapes what nobody sees.
+    `escape_invisible` escapes what nobody sees.
     """
 
     @pytest.mark.parametrize(
@@ -599,11 +626,11 @@ class TestVisible:
         Controls, marks of direction and what has no width; not what scripts
         and emoji need.
         """
-        assert shown == visible(text)
+        assert shown == escape_invisible(text)
 
     @given(our.texts())
     def test_once_is_enough(self, text):
         """
         What is visible stays as it is.
         """
-        assert visible(text) == visible(visible(text))
+        assert escape_invisible(text) == escape_invisible(escape_invisible(text))

@@ -7,6 +7,7 @@ import contextvars
 import sys
 import threading
 import weakref
+from collections import deque
 from typing import Any
 
 import anyio
@@ -156,6 +157,40 @@ class TestRead:
         stream = Stream.of(iter([1, 2]))
         assert [1, 2] == list(stream)
         assert [1, 2] == await listed(stream)
+
+    async def test_asks_an_async_source_once(self):
+        """
+        Several readers that wait for one element ask for it once, and for none
+        that is not wanted yet.
+        """
+        asked: list[int] = []
+        go = anyio.Event()
+
+        async def source():
+            for n in range(3):
+                asked.append(n)
+                await go.wait()
+                yield n
+
+        stream = Stream.of(source())
+
+        async def first():
+            return await anext(aiter(stream))
+
+        async def later():
+            await until(lambda: asked)
+            return await first()
+
+        async def release():
+            await until(lambda: len(stream._cell.link[0]._pump.waiters) == 3)
+            go.set()
+
+        *got, _ = await at_once(first, later, later, release)
+        for _ in range(10):
+            await anyio.lowlevel.checkpoint()
+
+        assert [0, 0, 0] == got
+        assert [0] == asked
 
     async def test_blocks_no_other_task(self):
         """
@@ -404,6 +439,35 @@ class TestCancel:
 
         _, got = await at_once(send, lambda: listed(stream))
         assert ["first"] * capacity + ["next"] == got
+
+    @pytest.mark.parametrize("anyio_backend", ["asyncio"])
+    @pytest.mark.parametrize("capacity", [0, 1])
+    async def test_sends_nothing_in_the_moment_there_is_room(self, capacity):
+        """
+        A sender that asyncio cancels just when room is made for it has not sent
+        its element, and leaves the room to the next one.
+        """
+        sender, stream = pipe(capacity)
+        if capacity:
+            await sender.asend("first")
+        late = asyncio.create_task(sender.asend("late"))
+        behind = asyncio.create_task(sender.asend("behind"))
+        await until(lambda: len(sender._pipe.offers) == 2)
+        reader = aiter(stream)
+        read = anext(reader)
+        if capacity:
+            with pytest.raises(StopIteration):  # it is there: nothing is awaited
+                read.send(None)
+        else:
+            read.send(None)  # it waits
+        late.cancel()
+
+        with pytest.raises(asyncio.CancelledError):
+            await late
+        read.close()
+        assert await behind
+        sender.close()
+        assert ["first"] * capacity + ["behind"] == await listed(stream)
 
     async def test_of_one_reader_leaves_the_other_waiting(self):
         """
@@ -779,6 +843,21 @@ class TestCollect:
         assert self.WHOLE == caught.value.partial
         assert "read before: 2" in caught.value.__notes__[0]
 
+    async def test_an_error_that_is_kept_keeps_no_source(self):
+        """
+        A sender learns that there is no reader while the error is still held.
+        """
+        sender, stream = pipe(3)
+        sender.send(self.CHUNKS[0])
+        sender.fail(Boom())
+        held = [stream]
+        del stream
+        with pytest.raises(Boom) as caught:
+            await acollect(held.pop())
+
+        assert await sender.asend(1) is False
+        assert self.CHUNKS[0] == caught.value.partial
+
 
 async def test_needs_anyio(monkeypatch):
     """
@@ -786,7 +865,7 @@ async def test_needs_anyio(monkeypatch):
     """
     sender, stream = pipe(1)
     monkeypatch.setitem(sys.modules, "anyio", None)
-    _waiting.the_anyio.cache_clear()
+    _waiting.require_anyio.cache_clear()
     try:
         sender.send(1)
         sender.close()
@@ -797,7 +876,7 @@ async def test_needs_anyio(monkeypatch):
             with pytest.raises(MissingExtraError):
                 await use
     finally:
-        _waiting.the_anyio.cache_clear()
+        _waiting.require_anyio.cache_clear()
 
 
 class TestLoops:
@@ -869,16 +948,21 @@ class TestLoops:
 
         assert there() is None
 
-    def test_workers_serve_again(self):
+    def test_workers_serve_again(self, monkeypatch):
         """
-        A thread that asked one source asks the next, after a while, too.
+        A worker without a job takes the next one, rather than a new thread.
         """
+        idle = deque()
+        monkeypatch.setattr(_waiting, "_idle", idle)
+        monkeypatch.setattr(_waiting, "_IDLE_S", 60)
+        threads = []
 
         async def both():
-            first = await listed(Stream.of(iter([1, 2, 3])))
-            await until(lambda: _waiting._idle)
-            before = {*threading.enumerate()}
-            second = await listed(Stream.of(iter([1, 2, 3])))
-            return first, second, {*threading.enumerate()} - before
+            for _ in range(2):
+                _waiting.in_worker(lambda: threads.append(threading.current_thread()))
+                await until(lambda: idle)
 
-        assert ([1, 2, 3], [1, 2, 3], set()) == anyio.run(both)
+        anyio.run(both)
+
+        first, second = threads
+        assert first is second

@@ -640,7 +640,7 @@ def main():
         except TemplateError as error:
             end = "TemplateError"
             said = str(error)
-        except BaseException as error:  # noqa: BLE001 - told, and refused by the test
+        except BaseException as error:  # noqa: BLE001 - reported, and refused by the test
             end = said = f"{type(error).__name__}: {error!s:.200}"
         else:
             said = end
@@ -662,8 +662,8 @@ def test_all_end_in_a_template_error():
         text=True,
         timeout=WATCHDOG_S,
     )
-    told = [json.loads(line) for line in done.stdout.splitlines()]
-    ends = {name: (end, said) for name, end, said, _ in told}
+    rows = [json.loads(line) for line in done.stdout.splitlines()]
+    ends = {name: (end, said) for name, end, said, _ in rows}
     names = {case[0] for case in cases()}
 
     # Python itself says something where a generator is dropped at the very end of

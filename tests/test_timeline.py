@@ -2,17 +2,21 @@ import copy
 import gc
 import pickle
 import re
+import sys
 import tracemalloc
 import weakref
+from collections.abc import Callable
+from enum import StrEnum
 from functools import partial
 from itertools import pairwise
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 from hypothesis import Phase, find, given, settings
 from hypothesis import strategies as st
 
 from conversation_state import Aggregator
+from conversation_state._persistent import Log
 from conversation_state.errors import ConversationStateError, UnknownMomentError
 from conversation_state.testing.laws import (
     copies_are_equal,
@@ -25,7 +29,7 @@ from conversation_state.testing.laws import (
     undo_then_redo_is_the_identity,
 )
 from conversation_state.testing.strategies import aggregators, moments, timelines
-from conversation_state.timeline import Moment, Moments, Timeline
+from conversation_state.timeline import Moment, Moments, Timeline, _timeline
 
 QUICK = settings(
     max_examples=2_000,
@@ -80,7 +84,7 @@ class TestBegin:
         assert "S" == timeline.present
         assert Moment(0, "S", "start", None, None) == timeline.moment
         assert [timeline.moment] == timeline.moments
-        assert (timeline.moment,) == timeline.branches == timeline.path
+        assert (timeline.moment,) == timeline.tips == timeline.path
         assert not timeline.can_undo
         assert not timeline.can_redo
         assert timeline.limit is None
@@ -147,7 +151,7 @@ class TestCommit:
         """
         timeline = Timeline.begin("S").commit("A").commit("B").undo().commit("C")
 
-        assert ["B", "C"] == [moment.state for moment in timeline.branches]
+        assert ["B", "C"] == [moment.state for moment in timeline.tips]
         assert [0, 1, 3] == numbers(timeline.path)
         assert [2, 3] == numbers(timeline.children(1))
 
@@ -239,8 +243,10 @@ class TestGroup:
             lambda timeline: timeline.commit("x", group="other"),
             lambda timeline: timeline.undo().redo(),
             lambda timeline: timeline.goto(0).goto(1),
+            lambda timeline: timeline.goto(1),
+            lambda timeline: timeline.goto(timeline.moment),
         ],
-        ids=["commit", "another group", "undo and redo", "goto"],
+        ids=["commit", "another group", "undo and redo", "goto", "here", "present"],
     )
     def test_ends_with_anything_else(self, between):
         """
@@ -253,11 +259,29 @@ class TestGroup:
 
     def test_goes_on_where_nothing_happened(self):
         """
-        Going nowhere, or to where one is, does not end it.
+        An undo or redo that has nowhere to go does not end it.
         """
         typed = Timeline.begin("").commit("a", group="g")
+        forgotten = Timeline.begin("", limit=1).commit("a", group="g")
 
-        assert 2 == len(typed.redo().goto(1).commit("b", group="g").moments)
+        assert typed is typed.redo()
+        assert forgotten is forgotten.undo()
+        assert 2 == len(typed.redo().commit("b", group="g").moments)
+
+    def test_same_by_content(self):
+        """
+        Equal groups are one, though their texts are different objects, and
+        are kept as plain texts.
+        """
+        group = next(iter(StrEnum("Group", {"TYPING": "typing"})))
+        typed = Timeline.begin("").commit("a", group="typin" + chr(ord("g")))
+        again = typed.commit("b", group="typi" + chr(ord("n")) + "g").commit(
+            "c", group=group
+        )
+        other = Timeline.begin("").commit("a", group=group)
+
+        assert ["", "c"] == [moment.state for moment in again.moments]
+        assert str is type(other.moment.group)
 
     def test_none_is_no_group(self):
         """
@@ -278,6 +302,85 @@ class TestGroup:
             del state
 
         assert [timeline.present] == [watch() for watch in watches if watch()]
+
+
+class TestCost:
+    """
+    What is kept is shared, and not copied.
+    """
+
+    USES: ClassVar[dict[str, Callable[[Timeline[int]], object]]] = {
+        "moments": lambda timeline: timeline.moments,
+        "present": lambda timeline: timeline.present,
+        "commit": lambda timeline: timeline.commit(-1),
+        "commit a branch": lambda timeline: timeline.undo().commit(-1),
+        "commit in a group": lambda timeline: timeline.commit(-1, group="g").commit(
+            -2, group="g"
+        ),
+        "undo": lambda timeline: timeline.undo(),
+        "redo": lambda timeline: timeline.undo().redo(),
+        "goto": lambda timeline: timeline.goto(len(timeline.moments) - 5),
+        "can": lambda timeline: (timeline.can_undo, timeline.can_redo),
+        "equal": lambda timeline: timeline.undo().redo() == timeline,
+        "with_filter": lambda timeline: timeline.with_filter(differs),
+    }
+
+    @pytest.mark.parametrize("use", USES)
+    @pytest.mark.parametrize("limit", [None, 20_000])
+    def test_of_each_use(self, use, limit):
+        """
+        A hundred times as many moments, and a few steps more.
+        """
+        counts = []
+        for size in (110, 11_000):
+            timeline = Timeline.begin(0, limit=limit)
+            for i in range(size):
+                timeline = timeline.commit(i)
+
+            counts.append(steps(partial(self.USES[use], timeline)))
+
+        few, more = counts
+        assert 60 > more - few
+
+    def test_of_forgetting(self, monkeypatch):
+        """
+        What is forgotten is dropped when it is an eighth of the limit, and the
+        rest is copied then, and not with every commit.
+        """
+        copied = []
+
+        def watch(items):
+            copied.append(len(items))
+            return Log(items)
+
+        timeline = Timeline.begin(0, limit=800)
+        monkeypatch.setattr(_timeline, "Log", watch)
+        for i in range(2_000):
+            timeline = timeline.commit(i)
+
+        assert 800 == len(timeline.moments)
+        assert 2_000 / 100 >= len(copied) > 0
+        assert 8 * 2_000 >= sum(copied)
+
+
+def steps(run: Callable[[], object]) -> int:
+    """
+    How many functions are called in a *run*, and how many items are yielded.
+    """
+    calls = 0
+
+    def count(_frame: object, event: str, _arg: object) -> None:
+        nonlocal calls
+        calls += event in {"call", "c_call"}
+
+    before = sys.getprofile()
+    sys.setprofile(count)
+    try:
+        run()
+    finally:
+        sys.setprofile(before)
+
+    return calls
 
 
 class TestFilter:
@@ -405,7 +508,7 @@ class TestLimit:
 
         assert ["A", "B", "C"] == [moment.state for moment in timeline.moments]
         assert (timeline.moment,) == timeline.path
-        assert [2, 3] == numbers(timeline.branches)
+        assert [2, 3] == numbers(timeline.tips)
         assert "A" == timeline.goto(2).undo().present
 
     def test_forgets_where_redo_went(self):
@@ -417,7 +520,7 @@ class TestLimit:
         again = Timeline.begin("S", limit=2).commit("A").undo().commit("B")
 
         assert again.commit("C") == away
-        assert {} == dict(away._chosen)
+        assert {} == dict(away._redo_targets)
 
     def test_chooses_nothing_that_is_forgotten(self):
         """
@@ -608,7 +711,9 @@ class TestRedo:
         """
         A number might be taken for steps, so it is not taken.
         """
-        with pytest.raises(TypeError, match="redo takes a Moment or a label, got"):
+        with pytest.raises(
+            TypeError, match=r"into is .*; expected a Moment or a label"
+        ):
             tree().goto(1).redo(into)
 
 
@@ -647,7 +752,7 @@ class TestGoto:
         error = caught.value
 
         assert number == error.asked
-        assert "is none of this timeline's" == error.problem
+        assert "is not in this timeline" == error.problem
         assert ((1, "left"), (2, "a"), (3, "right"), (4, "b"), (5, "")) == error.there
         assert isinstance(error, LookupError)
         assert isinstance(error, ConversationStateError)
@@ -696,12 +801,12 @@ class TestGoto:
 
 
 class TestReading:
-    def test_branches(self):
+    def test_tips(self):
         """
         What nothing was committed on, in order.
         """
-        assert [2, 3, 5] == numbers(tree().branches)
-        assert tree().branches == tree().goto(1).branches
+        assert [2, 3, 5] == numbers(tree().tips)
+        assert tree().tips == tree().goto(1).tips
 
     def test_children(self):
         """
@@ -770,9 +875,9 @@ class TestReading:
         """
         begun = Timeline.begin("S")
 
-        assert "<Timeline: 1 moment, 1 branch, at 0>" == repr(begun)
-        assert "<Timeline: 6 moments, 3 branches, at 5>" == repr(tree())
-        assert "<Timeline: 6 moments, 3 branches, at 'left'>" == repr(tree().goto(1))
+        assert "<Timeline: 1 moment, 1 tip, at 0>" == repr(begun)
+        assert "<Timeline: 6 moments, 3 tips, at 5>" == repr(tree())
+        assert "<Timeline: 6 moments, 3 tips, at 'left'>" == repr(tree().goto(1))
 
 
 class TestEquality:
@@ -929,9 +1034,9 @@ class TestMemory:
         for i in range(1, 50):
             timeline = timeline.commit(i)
 
-        assert 0 == len(timeline.undo().undo().redo().goto(3).goto(40)._chosen)
-        assert 1 == len(timeline.undo().commit("x")._chosen)
-        assert 0 == len(timeline.undo().commit("x").goto(49)._chosen)
+        assert 0 == len(timeline.undo().undo().redo().goto(3).goto(40)._redo_targets)
+        assert 1 == len(timeline.undo().commit("x")._redo_targets)
+        assert 0 == len(timeline.undo().commit("x").goto(49)._redo_targets)
 
 
 @given(timelines())
@@ -980,7 +1085,7 @@ def test_old_timelines_are_unchanged(timeline, other, state, data):
         timeline.undo().commit(state, "new", group="typing").commit(1, group="typing")
         timeline.goto(moment).commit(state).undo().redo()
         timeline.with_filter(lambda a, b: False).goto(moment).commit(state)
-        timeline.branches, timeline.path, repr(timeline), hash(timeline)
+        timeline.tips, timeline.path, repr(timeline), hash(timeline)
 
 
 @given(timelines())
@@ -1056,7 +1161,7 @@ class TestLaws:
             ),
             ("can_undo", False, timelines_add_up, "undo does not say"),
             ("can_redo", False, timelines_add_up, "redo does not say"),
-            ("branches", (), timelines_add_up, "the branches are others"),
+            ("tips", (), timelines_add_up, "the tips are others"),
             ("children", lambda self: (), timelines_add_up, "the children are others"),
             ("limit", 2, timelines_add_up, "kept too many"),
             ("present", "X", timelines_add_up, "the present state is another"),
@@ -1092,11 +1197,11 @@ class TestStrategies:
     @pytest.mark.parametrize(
         "holds",
         [
-            lambda timeline: 2 < len(timeline.branches),
+            lambda timeline: 2 < len(timeline.tips),
             lambda timeline: timeline.can_undo and timeline.can_redo,
             lambda timeline: timeline.moments[0].number,
-            lambda timeline: timeline._chosen,
-            lambda timeline: timeline._grows and timeline.moment.group,
+            lambda timeline: timeline._redo_targets,
+            lambda timeline: timeline._is_group_open and timeline.moment.group,
             lambda timeline: any(moment.label for moment in timeline.moments),
             lambda timeline: 1 < len({each.state.id for each in timeline.moments}),
         ],

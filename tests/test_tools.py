@@ -22,6 +22,7 @@ from hypothesis import strategies as st
 from jsonschema import Draft202012Validator  # type: ignore[import-untyped]
 
 from conversation_state._persistent import thaw
+from conversation_state.codec import decode, encode
 from conversation_state.errors import (
     ConversationStateError,
     InvalidToolError,
@@ -42,6 +43,11 @@ from conversation_state.tools import (
 ROOT = Path(__file__).parent.parent
 TYPES = "array, boolean, integer, null, number, object, string"
 TEXT = Parameter("string")
+# As Pydantic describes a model that holds itself.
+NODE = {
+    "type": "object",
+    "properties": {"children": {"type": "array", "items": {"$ref": "#/$defs/Node"}}},
+}
 
 
 def refused(make: Callable[[], object]) -> str:
@@ -140,14 +146,14 @@ class TestParameter:
             ({"enum": 5}, "Parameter.enum is 5; expected a sequence of values"),
             ({"enum": {"a": 1}}, "Parameter.enum is {'a': 1}; expected a sequence"),
             ({"enum": None}, "Parameter.enum is None; expected a sequence of values"),
-            ({"enum": ["a", 1]}, "Parameter.enum has 1, which is no string"),
-            ({"enum": ["a", None]}, "Parameter.enum has None, which is no string"),
+            ({"enum": ["a", 1]}, "Parameter.enum has 1; expected string"),
+            ({"enum": ["a", None]}, "Parameter.enum has None; expected string"),
             ({"enum": ["a", "b", "a"]}, "Parameter.enum has 'a' more than once"),
             ({"enum": ["\udfff"]}, "Parameter.enum has a value that holds '\\udfff'"),
             ({"enum": [b""]}, "Parameter.enum has a value that is b'', which JSON"),
             ({"items": TEXT}, "Parameter.items are given for a string; only an array"),
             ({"properties": {"a": TEXT}}, "Parameter.properties are given for a str"),
-            ({"properties": {"": TEXT}}, "Parameter.properties has a parameter withou"),
+            ({"properties": {"": TEXT}}, "Parameter.properties has a parameter with a"),
             ({"properties": {5: TEXT}}, "Parameter.properties has a name that is 5; e"),
             ({"properties": {"\ud800": TEXT}}, "Parameter.properties has a name that "),
             ({"properties": [TEXT]}, "Parameter.properties is [Parameter(type='string"),
@@ -181,7 +187,7 @@ class TestParameter:
         """
         said = refused(lambda: Parameter(kind, enum=[wrong]))
 
-        assert f"Parameter.enum has {wrong!r}, which is no {kind}" == said
+        assert f"Parameter.enum has {wrong!r}; expected {kind}" == said
 
     @pytest.mark.parametrize(
         ("kind", "values"),
@@ -215,7 +221,7 @@ class TestParameter:
         """
         said = refused(lambda: Parameter(kind, enum=[[]]))
 
-        assert f"Parameter.enum has values for an {kind}; put those that" in said
+        assert f"Parameter.enum has values for an {kind}; an enum belongs" in said
 
     def test_items(self):
         """
@@ -233,7 +239,7 @@ class TestParameter:
 
     def test_levels(self):
         """
-        As deep as a schema may be that somebody gives as JSON, and no deeper.
+        As deep as a schema given as JSON may be, and no deeper.
         """
         tool = ToolInfo("t", "", {"a": nested(45)})
 
@@ -341,7 +347,7 @@ class TestParametersSchema:
         [
             (None, "parameters is None; expected a mapping of names to Parameter"),
             ({"a": {"type": "string"}}, "parameters has {'type': 'string'} for 'a'; "),
-            ({"": TEXT}, "parameters has a parameter without a name; name it as a "),
+            ({"": TEXT}, "parameters has a parameter with an empty name; name it "),
         ],
     )
     def test_refuses(self, given, message):
@@ -360,14 +366,14 @@ class TestToolInfo:
             ({"name": "\ud800"}, "ToolInfo.name holds '\\ud800' at position 0"),
             ({"description": None}, "ToolInfo.description is None; expected a str"),
             ({"metadata": None}, "ToolInfo.metadata is None; expected a mapping"),
-            ({"metadata": {"a": {1}}}, "ToolInfo.metadata.a is {1}, which JSON has n"),
+            ({"metadata": {"a": {1}}}, "ToolInfo.metadata.a is {1}, which JSON can't"),
             ({"unknown": {"name": 1}}, "ToolInfo.unknown has 'name', a field this ve"),
             (
                 {"parameters": 5},
                 "ToolInfo.parameters is 5; expected a mapping of names",
             ),
             ({"parameters": [TEXT]}, "ToolInfo.parameters is [Parameter(type='string'"),
-            ({"parameters": {"": TEXT}}, "ToolInfo.parameters has a parameter without"),
+            ({"parameters": {"": TEXT}}, "ToolInfo.parameters has a parameter with an"),
             (
                 {"parameters": {"a": TEXT, "b": "string"}},
                 "ToolInfo.parameters has a Parameter for some names and something else",
@@ -413,13 +419,104 @@ class TestToolInfo:
 
     def test_takes_a_schema(self):
         """
-        A JSON Schema is kept as it is, what nobody here understands included.
+        A JSON Schema is kept as it is, unknown keywords included.
         """
         given = {"type": "object", "properties": {"a": {"$ref": "#/x"}}, "x": [1, None]}
         tool = ToolInfo("t", "", given)
 
         assert given == thaw(tool.schema)
         assert tool.schema is tool.parameters
+
+    @pytest.mark.parametrize(
+        "given",
+        [
+            {"$ref": "#/$defs/Node", "$defs": {"Node": NODE}},
+            {"$ref": "#/$defs/a~1b%20c", "$defs": {"a/b c": {"type": "object"}}},
+            {"$ref": "#/$defs/0", "$defs": [{"type": "object"}]},
+            {"$ref": "https://example.org/schema"},
+            {"$ref": "#"},
+            {"$ref": "#/$defs/Missing"},
+            {"allOf": [{"type": "object"}, {"required": ["a"]}]},
+            {"anyOf": [{"type": "string"}, {"type": "object"}]},
+            {"oneOf": [{"$ref": "#/$defs/Node"}, True], "$defs": {"Node": NODE}},
+            {"type": ["object", "null"]},
+            {"properties": {"type": "string"}},
+            {"properties": {"type": {"type": "string"}}},
+            {"enum": [1, {"a": 1}]},
+            {"const": {}},
+            {"not": {"type": "string"}},
+            {"default": None, "properties": {}},
+            {"type": "object", "default": None},
+        ],
+        ids=str,
+    )
+    def test_takes_any_schema_of_an_object(self, given):
+        """
+        Whether or not it says so in a ``type`` of its own; and writes it, and
+        reads it again, as a schema and not as parameters of such names.
+        """
+        tool = ToolInfo("t", "", given)
+
+        assert given == thaw(tool.schema)
+        assert tool.schema is tool.parameters
+        assert tool == decode(encode(tool))
+        assert given == thaw(decode(encode(tool)).schema)
+
+    @pytest.mark.parametrize(
+        ("given", "says"),
+        [
+            ({"type": ["string", "null"]}, "has \"type\": ['string', 'null']"),
+            ({"type": "array", "properties": {}}, "has \"type\": 'array'"),
+            ({"const": 5}, 'has "const": 5'),
+            ({"enum": ["a", 1]}, "has \"enum\": ['a', 1]"),
+            (
+                {"$ref": "#/$defs/Text", "$defs": {"Text": {"type": "string"}}},
+                "has \"type\": 'string'",
+            ),
+            ({"allOf": [{"type": "object"}, {"type": "null"}]}, "has \"type\": 'null'"),
+            (
+                {"anyOf": [{"type": "integer"}, {"allOf": [{"const": None}]}]},
+                'has "const": None, as all of "anyOf" do',
+            ),
+            ({"oneOf": [False]}, "allows nothing at all: false"),
+            ({"description": "no keyword"}, 'has no "type"'),
+        ],
+        ids=str,
+    )
+    def test_refuses_what_is_no_object(self, given, says):
+        """
+        A schema that no object can be valid by is refused, with what is
+        against it.
+        """
+        found = refused(lambda: ToolInfo("t", "", given))
+
+        assert found.startswith(f"ToolInfo.parameters {says}; a tool takes an object")
+
+    def test_looks_at_each_reference_once(self):
+        """
+        However often others lead to it.
+        """
+        choices = [{"$ref": f"#/$defs/{n}"} for n in range(90)]
+        definitions = {
+            str(n): {"anyOf": [choices[n + 1], choices[n + 1]]} for n in range(89)
+        }
+        last = {"type": "string"}
+        schema = {"anyOf": choices[:1], "$defs": {**definitions, "89": last}}
+
+        assert "has \"type\": 'string'" in refused(lambda: ToolInfo("t", "", schema))
+
+    def test_distinguishes_schemas_from_parameters(self):
+        """
+        On the wire, too, where both look alike.
+        """
+        schema = ToolInfo("t", "", {"properties": {"type": "string"}})
+        named = ToolInfo("t", "", {"properties": Parameter("string")})
+        wrapped = ToolInfo("t", "", {"schema": Parameter("string")})
+
+        assert 3 == len({schema, named, wrapped})
+        assert (schema, named, wrapped) == tuple(
+            decode(encode(tool)) for tool in (schema, named, wrapped)
+        )
 
     @given(tool_infos())
     def test_is_a_value(self, tool):

@@ -533,11 +533,11 @@ class TestKinds:
     )
     def test_no_word(self, kind, shown):
         """
-        What JSON has no word for is named with its parameter, and what to do.
+        What JSON can't represent is named with its parameter, and what to do.
         """
         said = refused(lambda: of_kind(kind))
 
-        assert "can't describe f(): JSON has no word for " in said
+        assert "can't describe f(): JSON can't represent " in said
         assert shown.rpartition(".")[2] in said
         assert "the type of x" in said
         assert "without=('x',)" in said
@@ -552,12 +552,12 @@ class TestKinds:
 
         said = refused(lambda: ToolInfo.from_function(names["f"]))
 
-        assert "can't describe f(): nobody knows what Json is, the type of x[" in said
+        assert "can't describe f(): unknown name Json in the type of x[" in said
         assert "as a class, or as `type Json = ...` (Python 3.12)" in said
 
     def test_choice_that_is_no_text(self):
         """
-        A value that no UTF-8 can carry is told with its parameter.
+        A value that UTF-8 can't represent is reported with its parameter.
         """
         assert "can't describe f(): a value of x holds '\\ud800'" in refused(
             lambda: of_kind(Literal["\ud800"])
@@ -583,7 +583,7 @@ class TestKinds:
 
     def test_no_word_inside(self):
         """
-        The way there is told.
+        The path is reported.
         """
 
         @attrs.frozen
@@ -592,7 +592,7 @@ class TestKinds:
 
         said = refused(lambda: of_kind(list[Inside]))
 
-        assert "JSON has no word for bytes, the type of x[].deep[][]; " in said
+        assert "JSON can't represent bytes, the type of x[].deep[][]; " in said
         assert "without=('x',)" in said
 
     @pytest.mark.parametrize(
@@ -909,7 +909,7 @@ class TestFromFunction:
 
     def test_silent(self):
         """
-        A function that says nothing of itself is told of by its name, and an
+        A function without a docstring is described by its name, and an
         argument without a hint is any JSON value.
         """
 
@@ -1009,7 +1009,7 @@ class TestFromFunction:
     )
     def test_defaults_without_a_word(self, default):
         """
-        What JSON has no word for is not shown; it need not be given all the same.
+        What JSON can't represent is not shown; it need not be given all the same.
         """
 
         def f(x=default): ...
@@ -1021,7 +1021,7 @@ class TestFromFunction:
 
     def test_default_its_type_does_not_take(self):
         """
-        None that stands for nothing given is none a model may give.
+        A default of None is no value a model may give.
         """
 
         def f(x: int = None, y: int | None = None, z: Odd = None): ...  # type: ignore[assignment] # noqa: RUF013
@@ -1154,7 +1154,7 @@ class TestFromFunction:
 
     def test_without(self):
         """
-        Parameters may be hidden, whatever they are: nobody looks at them.
+        Parameters of any type may be hidden: their types are not read.
         """
 
         def f(ctx: "Nobody", /, to: str, *rest: bytes, db: bytes): ...  # type: ignore[name-defined] # noqa: F821
@@ -1205,18 +1205,18 @@ class TestFromFunction:
     @pytest.mark.parametrize(
         ("function", "message"),
         [
-            (5, "expected a function, got 5; give something that is called with"),
-            (Place, "expected a function, got a class; give something that is called"),
-            (None, "expected a function, got None; give something that is called wit"),
-            (lambda x: x, "<lambda> is no name to call a tool by; give one: name=..."),
+            (5, "expected a function, got 5; pass something that is called with"),
+            (Place, "expected a function, got a class; pass something that is called"),
+            (None, "expected a function, got None; pass something that is called wit"),
+            (lambda x: x, "<lambda> is no valid tool name; pass name=..."),
             (Proxy(), "<"),
             (
                 Desk.book,
-                "can't describe book(): it is not bound; give the method of an",
+                "can't describe book(): it is not bound; pass the method of an",
             ),
             (dict.fromkeys, "can't describe fromkeys(): "),
             (math.sqrt, "can't describe sqrt(): x is positional-only, and a model gi"),
-            (min, "can't describe min(): nobody knows what it takes (no signature"),
+            (min, "can't describe min(): its signature is unknown (no signature"),
         ],
     )
     def test_refuses(self, function, message):
@@ -1227,14 +1227,14 @@ class TestFromFunction:
 
     def test_unresolved(self):
         """
-        A hint that means nothing is told with what it may be.
+        An unknown hint is reported with what to do.
         """
 
         def f(a: "list[Nobody]"): ...  # type: ignore[name-defined] # noqa: F821
         def g(a: "1 / 0"): ...  # type: ignore[valid-type]
 
         assert (
-            "can't describe f(): nobody knows what the type of a is (NameError: name "
+            "can't describe f(): can't resolve the type of a (NameError: name "
             "'Nobody' is not defined); define or import it in the module itself, "
         ) in refused(lambda: ToolInfo.from_function(f))
         assert "ZeroDivisionError" in refused(lambda: ToolInfo.from_function(g))

@@ -2,6 +2,7 @@
 Trimming: views with guarantees, proven against brute force.
 """
 
+import asyncio
 import json
 import pickle
 import random
@@ -14,7 +15,11 @@ from hypothesis import strategies as st
 
 from conversation_state import Aggregator
 from conversation_state.counting import TokenBudget, by_characters
-from conversation_state.errors import BudgetExceededError, InvalidTranscriptError
+from conversation_state.errors import (
+    BudgetExceededError,
+    DroppedHistoryError,
+    InvalidTranscriptError,
+)
 from conversation_state.messages import (
     AssistantMessage,
     Message,
@@ -24,7 +29,20 @@ from conversation_state.messages import (
 )
 from conversation_state.testing import strategies as our
 from conversation_state.tools import ToolCall
-from conversation_state.trimming import Dropped, Element, TrimContext, fit, trim
+from conversation_state.trimming import (
+    Dropped,
+    Element,
+    TrimContext,
+    Trimmer,
+    atrim,
+    fit,
+    keep_first_and_last,
+    keep_last,
+    repair,
+    trim,
+)
+from conversation_state.trimming._repair import Repaired
+from conversation_state.trimming._survey import Survey
 
 
 def calls(*ids):
@@ -67,26 +85,28 @@ def is_valid(view: Sequence[Message]) -> bool:
     return not view or view[0].role != "tool"
 
 
-def best_view(said, limit, *, keep_system, start_on_user):
+def best_view(history, limit, *, keep_system, start_on_user):
     """
     Brute force: what `fit` should give, or the error it should raise.
     """
     lead = 0
-    while keep_system and lead < len(said) and said[lead].role == "system":
+    while keep_system and lead < len(history) and history[lead].role == "system":
         lead += 1
 
-    runs = range(lead, len(said) + (lead == len(said)))
+    runs = range(lead, len(history) + (lead == len(history)))
     views = [
-        (*said[:lead], *said[start:])
+        (*history[:lead], *history[start:])
         for start in runs
-        if is_valid((*said[:lead], *said[start:]))
-        and not (start_on_user and start < len(said) and said[start].role != "user")
+        if is_valid((*history[:lead], *history[start:]))
+        and not (
+            start_on_user and start < len(history) and history[start].role != "user"
+        )
     ]
     for view in views:
         if sum(map(by_characters, view)) <= limit:
             return view
 
-    if not said:
+    if not history:
         return ()
 
     return BudgetExceededError if views else InvalidTranscriptError
@@ -113,61 +133,61 @@ class TestFit:
     """
 
     @given(anything, st.integers(0, 60), options)
-    def test_gives_what_brute_force_finds(self, said, limit, choice):
+    def test_gives_what_brute_force_finds(self, history, limit, choice):
         """
         Over all transcripts, broken ones too: the longest view there is, or
         the error that there is none.
         """
-        expected = best_view(said, limit, **choice)
+        expected = best_view(history, limit, **choice)
         budget = TokenBudget(context_window=limit)
 
         if isinstance(expected, tuple):
-            assert expected == trim(said, budget, fit(**choice)).messages
+            assert expected == trim(history, budget, fit(**choice)).messages
         else:
             with pytest.raises(expected):
-                trim(said, budget, fit(**choice))
+                trim(history, budget, fit(**choice))
 
     @given(anything, st.integers(0, 60), options)
     def test_is_never_over_budget_never_invalid_and_loses_no_account(
-        self, said, limit, choice
+        self, history, limit, choice
     ):
         """
         Each guarantee by itself, and every message is either shown or listed.
         """
         budget = TokenBudget(context_window=limit)
         try:
-            view = trim(said, budget, fit(**choice))
+            view = trim(history, budget, fit(**choice))
         except (BudgetExceededError, InvalidTranscriptError):
             return
 
         assert view.total_tokens == sum(map(by_characters, view.messages)) <= limit
         assert () == view.problems()
         assert is_valid(list(view.messages))
-        assert not said or said[-1] is view.messages[-1]
+        assert not history or history[-1] is view.messages[-1]
         shown = [element.seq for element in view.elements]
-        assert [said[seq] for seq in shown] == list(view.messages)
+        assert [history[seq] for seq in shown] == list(view.messages)
         gone = [dropped.seq for dropped in view.dropped]
-        assert list(range(len(said))) == sorted(shown + gone)
+        assert list(range(len(history))) == sorted(shown + gone)
         assert shown == sorted(shown)
         assert gone == sorted(gone)
 
     @given(anything, st.integers(0, 60), st.data())
-    def test_fits_what_a_step_before_it_left(self, said, limit, data):
+    def test_fits_what_a_step_before_it_left(self, history, limit, data):
         """
         After removals, fitting a view is fitting what it shows.
         """
-        removed = data.draw(st.sets(st.integers(0, max(len(said) - 1, 0))))
-        left = [one for at, one in enumerate(said) if at not in removed]
+        removed = data.draw(st.sets(st.integers(0, max(len(history) - 1, 0))))
+        left = [one for at, one in enumerate(history) if at not in removed]
         expected = best_view(tuple(left), limit, keep_system=True, start_on_user=False)
-        context = TrimContext.of(said, TokenBudget(context_window=limit))
+        context = TrimContext.of(history, TokenBudget(context_window=limit))
         narrowed = context.remove(removed)
 
         if isinstance(expected, tuple):
             view = fit()(narrowed)
             assert expected == view.messages
             assert view.total_tokens == sum(map(by_characters, expected))
-            assert len(said) == len(view) + len(view.dropped)
-            assert list(range(len(said))) == sorted(
+            assert len(history) == len(view) + len(view.dropped)
+            assert list(range(len(history))) == sorted(
                 [*(e.seq for e in view.elements), *(d.seq for d in view.dropped)]
             )
         else:
@@ -175,12 +195,12 @@ class TestFit:
                 fit()(narrowed)
 
     @given(our.transcripts(min_size=1), st.integers(1, 40))
-    def test_fitting_twice_changes_nothing(self, said, limit):
+    def test_fitting_twice_changes_nothing(self, history, limit):
         """
         What fits is left as it is: the very same view.
         """
         try:
-            view = trim(said, TokenBudget(context_window=limit))
+            view = trim(history, TokenBudget(context_window=limit))
         except BudgetExceededError:
             return
 
@@ -190,12 +210,12 @@ class TestFit:
         """
         Parallel calls and their results stay or go together, at every budget.
         """
-        said = [UserMessage("aaaa"), calls("x", "y"), result("x"), result("y")]
+        history = [UserMessage("aaaa"), calls("x", "y"), result("x"), result("y")]
 
-        assert said == trim(said, TokenBudget(context_window=5)).messages
-        assert said[1:] == trim(said, TokenBudget(context_window=4)).messages
+        assert history == trim(history, TokenBudget(context_window=5)).messages
+        assert history[1:] == trim(history, TokenBudget(context_window=4)).messages
         with pytest.raises(BudgetExceededError) as caught:
-            trim(said, TokenBudget(context_window=3))
+            trim(history, TokenBudget(context_window=3))
 
         assert (4, 3) == (caught.value.needed_tokens, caught.value.limit_tokens)
         assert "needs 4 tokens and the budget leaves 3" in str(caught.value)
@@ -204,18 +224,18 @@ class TestFit:
         """
         An agent that is about to run its tools has a valid view.
         """
-        said = [UserMessage("a"), calls("x", "y"), result("x")]
+        history = [UserMessage("a"), calls("x", "y"), result("x")]
 
-        assert said == trim(said, TokenBudget(context_window=100)).messages
+        assert history == trim(history, TokenBudget(context_window=100)).messages
 
     def test_says_why_no_view_is_valid(self):
         """
         A result without its call can't be shown, and the error names it.
         """
-        said = [UserMessage("a"), result("gone")]
+        history = [UserMessage("a"), result("gone")]
 
         with pytest.raises(InvalidTranscriptError, match=r"messages\[1\].*'gone'"):
-            trim(said, TokenBudget(context_window=100))
+            trim(history, TokenBudget(context_window=100), fit())
 
     def test_says_that_no_user_spoke(self):
         """
@@ -224,23 +244,104 @@ class TestFit:
         with pytest.raises(InvalidTranscriptError, match="no user's message"):
             trim([AssistantMessage("hi")], None, fit(start_on_user=True))
 
-    def test_tells_over_budget_from_not_valid(self):
+    def test_distinguishes_over_budget_from_invalid(self):
         """
-        What a provider would refuse is dropped for that, the rest for size.
+        What a provider would refuse is dropped for that, the rest for size;
+        and the invalid place is a failure.
         """
-        said = [calls("lost"), UserMessage("aaaa"), UserMessage("b"), UserMessage("c")]
+        history = [
+            calls("lost"),
+            UserMessage("aaaa"),
+            UserMessage("b"),
+            UserMessage("c"),
+        ]
 
-        view = trim(said, TokenBudget(context_window=2))
+        view = trim(history, TokenBudget(context_window=2), fit())
 
-        assert (Dropped(0, "not valid"), Dropped(1, "over budget")) == view.dropped
+        reason = "invalid: call lost has no result (entry 0)"
+        assert (Dropped(0, reason), Dropped(1, "over budget")) == view.dropped
+        ((step, error),) = view.failures
+        assert fit() == step
+        assert isinstance(error, DroppedHistoryError)
+        assert ((0, 1), 1) == (error.seqs, error.dropped)
+        assert (
+            "the view leaves out 1 message: call lost has no result (entry 0); put "
+            "repair() before this step to keep them"
+        ) == str(error)
+
+    @pytest.mark.parametrize(
+        ("reason", "history"),
+        [
+            ("call a has no result (entry 1)", [calls("a")]),
+            ("calls a, b have no results (entry 1)", [calls("a", "b")]),
+            (
+                "calls a, b, c, 2 more have no results (entry 1)",
+                [calls("a", "b", "c", "d", "e")],
+            ),
+            ("call without id has no result (entry 1)", [calls("")]),
+            ("two calls have one id (entry 1)", [calls("a", "a"), result("a")]),
+            ("result has no call z before it (entry 1)", [result("z")]),
+            (
+                "call a has a result already (entry 3)",
+                [calls("a"), result("a"), result("a")],
+            ),
+        ],
+    )
+    def test_names_the_invalid_place(self, reason, history):
+        """
+        Whatever a provider would refuse: `dropped` and `failures` name it, for
+        every step that can't show what stands before it.
+        """
+        history = [UserMessage("old"), *history, UserMessage("new")]
+
+        for step in (fit(), keep_last(9), keep_first_and_last(1, 9)):
+            view = trim(history, None, step)
+            # What `keep_first_and_last` keeps of the first ones is shown.
+            gone = [one for one in view.dropped if one.seq]
+            assert {f"invalid: {reason}"} == {one.reason for one in gone}
+            assert UserMessage("new") == view.messages[-1]
+            ((failed, error),) = view.failures
+            assert failed == step
+            assert reason in str(error)
+            assert len(view.dropped) == error.dropped  # type: ignore[attr-defined]
+
+    def test_distinguishes_a_start_on_a_user_from_invalid(self):
+        """
+        A view that has to start on a user's message leaves out what is before
+        it, which is valid: no failure.
+        """
+        history = [AssistantMessage("Hello?"), UserMessage("b"), UserMessage("c")]
+
+        view = trim(history, TokenBudget(context_window=1), fit(start_on_user=True))
+
+        reasons = [one.reason for one in view.dropped]
+        assert ["before the first user message", "over budget"] == reasons
+        assert () == view.failures
+
+    def test_views_with_failures_are_values(self):
+        """
+        Equal to the view of the same, and so after pickling.
+        """
+        history = [calls("lost"), UserMessage("a")]
+
+        view = trim(history, None, fit())
+
+        assert 1 == len(view.failures)
+        assert (
+            trim(list(history), None, fit()) == view == pickle.loads(pickle.dumps(view))
+        )
+        assert hash(view.failures[0]) == hash(
+            pickle.loads(pickle.dumps(view.failures[0]))
+        )
+        assert view != trim([calls("other"), UserMessage("a")], None, fit())
 
     def test_needs_no_limit(self):
         """
         Without a budget only what is invalid goes.
         """
-        said = [result("gone"), UserMessage("a" * 1_000)]
+        history = [result("gone"), UserMessage("a" * 1_000)]
 
-        assert said[1:] == trim(said, None).messages
+        assert history[1:] == trim(history, None).messages
 
     def test_steps_are_values(self):
         """
@@ -258,13 +359,13 @@ class TestTrimContext:
     """
 
     @given(anything, st.lists(st.sets(st.integers(-3, 12)), max_size=4))
-    def test_remove_keeps_a_running_total(self, said, removals):
+    def test_remove_keeps_a_running_total(self, history, removals):
         """
         After any removals: the messages that are left, their sum, their old
         positions; and the views before are as they were.
         """
-        context = TrimContext.of(said)
-        left = dict(enumerate(said))
+        context = TrimContext.of(history)
+        left = dict(enumerate(history))
         for seqs in removals:
             before, shown = context, list(context.messages)
             context = context.remove(seqs)
@@ -276,11 +377,11 @@ class TestTrimContext:
             assert list(left.values()) == context.messages
             assert list(left) == [element.seq for element in context.elements]
             assert sum(map(by_characters, left.values())) == context.total_tokens
-            assert set(range(len(said))) - left.keys() == {
+            assert set(range(len(history))) - left.keys() == {
                 dropped.seq for dropped in context.dropped
             }
 
-        assert said == context.original.messages
+        assert history == context.original.messages
 
     def test_remove_takes_one_or_many(self):
         """
@@ -298,14 +399,14 @@ class TestTrimContext:
             context.remove(["1"])  # type: ignore[list-item]
 
     @given(anything)
-    def test_problems_are_what_a_provider_refuses(self, said):
+    def test_problems_are_what_a_provider_refuses(self, history):
         """
         No problem is found exactly where the judge finds none.
         """
-        assert is_valid(said) == (() == TrimContext.of(said).problems())
+        assert is_valid(history) == (() == TrimContext.of(history).problems())
 
     @pytest.mark.parametrize(
-        ("kind", "seqs", "said"),
+        ("kind", "seqs", "history"),
         [
             ("orphaned result", (0,), [result("x")]),
             ("orphaned result", (1,), [calls("y"), result("x")]),
@@ -315,22 +416,22 @@ class TestTrimContext:
             ("repeated call id", (0,), [calls("x", "x")]),
         ],
     )
-    def test_problems_say_what_where_and_what_to_do(self, kind, seqs, said):
+    def test_problems_say_what_where_and_what_to_do(self, kind, seqs, history):
         """
         Each flaw has a kind, the positions concerned, and a sentence.
         """
-        (flaw,) = TrimContext.of(said).problems()
+        (flaw,) = TrimContext.of(history).problems()
 
         assert (kind, seqs) == (flaw.kind, flaw.seqs)
         assert f"messages[{seqs[0]}]" in str(flaw)
 
     @given(small, st.data())
-    def test_views_are_sequences(self, said, data):
+    def test_views_are_sequences(self, history, data):
         """
         What is shown and what is dropped can be indexed from both ends.
         """
         removed = data.draw(st.sets(st.integers(0, 8), max_size=3))
-        context = TrimContext.of(said).remove(removed)
+        context = TrimContext.of(history).remove(removed)
 
         for view in (context.messages, context.elements, context.dropped):
             plain = list(view)
@@ -354,10 +455,10 @@ class TestTrimContext:
         """
         Views of the same are equal, pickle, and can't be changed.
         """
-        said = [UserMessage("a"), UserMessage("b")]
-        context = TrimContext.of(said, TokenBudget(context_window=9)).remove(0)
+        history = [UserMessage("a"), UserMessage("b")]
+        context = TrimContext.of(history, TokenBudget(context_window=9)).remove(0)
 
-        again = TrimContext.of(said, TokenBudget(context_window=9)).remove(0)
+        again = TrimContext.of(history, TokenBudget(context_window=9)).remove(0)
         assert again == context
         assert context == pickle.loads(pickle.dumps(context))
         with pytest.raises(AttributeError):
@@ -369,18 +470,18 @@ class TestTrimContext:
         """
         with pytest.raises(TypeError, match="expected a TokenBudget"):
             TrimContext.of([UserMessage("a")], 8_000)  # type: ignore[arg-type]
-        with pytest.raises(TypeError, match="a view shows messages, got a str"):
+        with pytest.raises(TypeError, match="expected a message, got a str"):
             TrimContext.of(["a"])  # type: ignore[list-item]
 
     def test_is_readable(self):
         """
-        Its repr tells how much of what is shown.
+        Its repr states how much of what is shown.
         """
         view = trim(
             [UserMessage("a" * 9), UserMessage("b")], TokenBudget(context_window=1)
         )
 
-        assert "<TrimContext: 1 of 2 messages, 1 tokens, a limit of 1>" == repr(view)
+        assert "<TrimContext: 1 of 2 messages, 1 token, a limit of 1>" == repr(view)
 
 
 class TestTrim:
@@ -392,17 +493,19 @@ class TestTrim:
         """
         Each step gets what the one before gave.
         """
-        said = [UserMessage("a"), UserMessage("b"), UserMessage("c")]
+        history = [UserMessage("a"), UserMessage("b"), UserMessage("c")]
 
-        view = trim(said, None, lambda c: c.remove(0), lambda c: c.remove(2))
+        view = trim(history, None, lambda c: c.remove(0), lambda c: c.remove(2))
 
-        assert said[1:2] == view.messages
+        assert history[1:2] == view.messages
 
     def test_refuses_a_step_that_gives_no_view(self):
         """
         A step that forgot its return is named.
         """
-        with pytest.raises(TypeError, match="gave None; a step takes"):
+        with pytest.raises(
+            TypeError, match="expected a TrimContext in return, got None"
+        ):
             trim([], None, lambda _: None)  # type: ignore[arg-type, return-value]
 
     @given(our.aggregators(), st.integers(0, 50))
@@ -418,6 +521,106 @@ class TestTrim:
 
         assert before == list(state.entries)
         assert state.messages == view.original.messages
+
+
+def stopped(turns=50):
+    """
+    A state in which a user stopped a tool call and went on.
+    """
+    state = Aggregator.new(messages=[SystemMessage("sys")])
+    for n in range(turns):
+        state = state.add_user_prompt(f"q{n}").add_assistant_message(f"a{n}")
+
+    state = state.add_tool_call(ToolCall("call_1", "f", "{}"))
+    state = state.add_user_prompt("still there?").add_assistant_message("yes")
+    return state.add_user_prompt("what did I ask first?")
+
+
+class TestDefault:
+    """
+    Without steps a view is repaired and fitted: nothing is lost in silence.
+    """
+
+    def test_keeps_what_stands_before_a_stopped_call(self):
+        """
+        All messages are shown, and the call has an answer that says that there
+        is none; by every way to trim.
+        """
+        state = stopped()
+        budget = TokenBudget(context_window=8_000)
+
+        views = [
+            trim(state, budget),
+            asyncio.run(atrim(state, budget)),
+            Trimmer(budget)(state),
+            asyncio.run(Trimmer(budget).acall(state)),
+        ]
+
+        for view in views:
+            assert views[0] == view
+            assert len(state) + 1 == len(view)
+            assert () == view.problems() == view.dropped == view.failures  # type: ignore[comparison-overlap]
+            assert "q0" == view.messages[1].text
+            assert "call_1" == view.messages[102].tool_call_id  # type: ignore[attr-defined]
+
+    def test_is_repair_and_fit(self):
+        """
+        A trimmer says which steps it runs.
+        """
+        assert (repair(), fit()) == Trimmer(None).steps
+
+    def test_fits_what_was_repaired(self):
+        """
+        The answers count: never over the budget, and valid.
+        """
+        state = stopped(3)
+        most = TrimContext.of(state).total_tokens
+
+        for limit in range(12, most + 30):
+            view = trim(state, TokenBudget(context_window=limit))
+            assert view.total_tokens == sum(map(by_characters, view)) <= limit
+            assert () == view.problems()
+
+    def test_names_results_that_it_leaves_out(self):
+        """
+        A result without its call can't be shown: dropped, with the place, and a
+        failure of `repair`.
+        """
+        history = [UserMessage("a"), result("gone"), UserMessage("b")]
+
+        view = trim(history, None)
+
+        assert [history[0], history[2]] == list(view.messages)
+        reason = "result has no call gone before it (entry 1)"
+        assert (Dropped(1, f"invalid: {reason}"),) == view.dropped
+        ((step, error),) = view.failures
+        assert repair() == step
+        assert f"the view leaves out 1 message: {reason}" == str(error)
+
+    @given(anything, st.integers(0, 60))
+    def test_is_what_the_two_steps_give_one_by_one(self, history, limit):
+        """
+        Over all transcripts, broken ones too: as if `repair` had looked at a
+        view that other steps changed before.
+        """
+        budget = TokenBudget(context_window=limit)
+        more = TrimContext.of([*history, UserMessage("gone")], budget)
+        try:
+            expected = fit()(repair()(more.remove(len(history))))
+        except (BudgetExceededError, InvalidTranscriptError) as error:
+            with pytest.raises(type(error)):
+                trim(history, budget)
+            return
+
+        view = trim(history, budget)
+
+        assert list(expected.elements) == list(view.elements)
+        assert list(expected.dropped)[:-1] == list(view.dropped)
+        assert expected.failures == view.failures
+        assert expected.total_tokens == view.total_tokens
+        # What `fit` takes from the log is what it finds in the view.
+        fresh = pickle.loads(pickle.dumps(repair()(TrimContext.of(history, budget))))
+        assert fit()(fresh) == view
 
 
 class TestCost:
@@ -452,12 +655,12 @@ class TestCost:
         Fitting the next state reads what came since, not what was before; so
         does fitting an older one, which a later one has been read for.
         """
-        said = [UserMessage("a"), AssistantMessage("b")] * 5_000
-        state = Aggregator.new(messages=said)
+        history = [UserMessage("a"), AssistantMessage("b")] * 5_000
+        state = Aggregator.new(messages=history)
         budget = TokenBudget(context_window=100)
         trim(state, budget)
         steps = []
-        survey = type(TrimContext.of([])._survey())
+        survey = Survey
         step = survey.with_message
 
         def counted(self, *args):
@@ -471,27 +674,63 @@ class TestCost:
         trim(state.fork(at=7_000), budget)
         assert 1 + 32 >= len(steps)
 
+    def test_repairs_what_is_new(self, monkeypatch):
+        """
+        In a conversation that was damaged once, too, the next view reads what
+        came since; and a conversation without damage is not read for repair.
+        """
+        budget = TokenBudget(context_window=100)
+        steps = []
+        step = Repaired.with_entry
+
+        def counted(self, *args):
+            steps.append(args)
+            return step(self, *args)
+
+        monkeypatch.setattr(Repaired, "with_entry", counted)
+        clean = Aggregator.new(messages=[UserMessage("a")] * 1_000)
+        trim(clean, budget)
+        assert 0 == len(steps)
+
+        state = stopped(1_000)
+        trim(state, budget)
+        assert len(state) == len(steps)
+
+        surveyed = []
+        survey = Survey
+        survey_step = survey.with_message
+
+        def counted_survey(self, *args):
+            surveyed.append(args)
+            return survey_step(self, *args)
+
+        monkeypatch.setattr(survey, "with_message", counted_survey)
+        steps.clear()
+        trim(state.add(AssistantMessage("c")), budget)
+        assert 1 == len(steps)
+        assert 2 == len(surveyed)  # one each for the original and the repaired view
+
 
 class TestRealConversations:
     """
     The recorded conversations at every budget.
     """
 
-    def test_fit_holds_at_every_budget(self, shared_data):
+    def test_fit_holds_at_every_budget(self, recordings):
         """
         A sample of budgets from 1 to the full size of all 100 conversations:
         within the budget and valid, or an error that names a larger one.
         """
         draw = random.Random(7)
-        lines = (shared_data / "transcripts" / "airline.jsonl").read_text().splitlines()
+        lines = (recordings / "transcripts" / "airline.jsonl").read_text().splitlines()
         fitted, needed = 0, []
         for line in lines:
-            said = [_plain(one) for one in json.loads(line)["messages"]]
-            context = TrimContext.of(Aggregator.new(messages=said))
+            history = [_plain(one) for one in json.loads(line)["messages"]]
+            context = TrimContext.of(Aggregator.new(messages=history))
             for limit in draw.sample(range(1, context.total_tokens + 1), 40):
                 budget = TokenBudget(context_window=limit)
                 try:
-                    view = trim(said, budget)
+                    view = trim(history, budget)
                 except BudgetExceededError as error:
                     needed.append(limit < error.needed_tokens <= context.total_tokens)
                     continue
@@ -499,7 +738,7 @@ class TestRealConversations:
                 fitted += 1
                 assert view.total_tokens <= limit
                 assert is_valid(list(view.messages))
-                assert said[-1] == view.messages[-1]
+                assert history[-1] == view.messages[-1]
 
         assert all(needed)
         assert fitted > len(lines)
@@ -512,7 +751,7 @@ def _plain(message):
 
     made = [
         ToolCall(one["id"], one["function"]["name"], one["function"]["arguments"])
-        for one in message.get("tool_calls", ())
+        for one in message.get("tool_calls") or ()
     ]
     if role == "assistant":
         return AssistantMessage(text, tool_calls=made)
@@ -524,8 +763,8 @@ def test_a_long_view_is_not_written_out():
     """
     The view of a long talk is read lazily: its first message costs one.
     """
-    said = [UserMessage("a")] * 10_000
-    view = trim(said, None)
+    history = [UserMessage("a")] * 10_000
+    view = trim(history, None)
 
-    assert said[:3] == list(islice(view.messages, 3))
-    assert said[-1] is view.messages[-1]
+    assert history[:3] == list(islice(view.messages, 3))
+    assert history[-1] is view.messages[-1]

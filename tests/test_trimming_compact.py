@@ -6,15 +6,17 @@ import asyncio
 import pickle
 from typing import Any
 
+import attrs
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from conversation_state import Aggregator, decode, encode
 from conversation_state.counting import TokenBudget
-from conversation_state.errors import CompactionError
+from conversation_state.errors import BudgetExceededError, CompactionError
 from conversation_state.messages import (
     AssistantMessage,
+    ResponseMeta,
     SystemMessage,
     ToolMessage,
     UserMessage,
@@ -30,6 +32,7 @@ from conversation_state.trimming import (
     acompact,
     arolling_summary,
     atrim,
+    clear_tool_results,
     compact,
     fit,
     keep_last,
@@ -37,6 +40,7 @@ from conversation_state.trimming import (
     rolling_summary,
     trim,
 )
+from conversation_state.usage import Usage
 from tests.test_trimming import anything, calls, result
 
 
@@ -63,6 +67,13 @@ def broken(messages):
     raise OSError(msg)
 
 
+def giving(summary):
+    """
+    A summariser that gives this, whatever it reads.
+    """
+    return lambda _: summary
+
+
 def mark(message):
     """
     What a summary says about itself.
@@ -83,12 +94,12 @@ class TestCompact:
     """
 
     @given(anything, st.integers(0, 8), st.integers(0, 8), st.sets(st.integers(0, 8)))
-    def test_replaces_exactly_the_range_or_refuses(self, said, start, stop, removed):
+    def test_replaces_exactly_the_range_or_refuses(self, history, start, stop, removed):
         """
         What is shown outside stays; the originals are listed; nothing that was
         valid becomes invalid; where it would, the range is refused.
         """
-        context = TrimContext.of(said).remove(removed)
+        context = TrimContext.of(history).remove(removed)
         inside = [one for one in context.elements if start <= one.seq < stop]
         try:
             view = compact(range(start, stop), lambda _: "sum")(context)
@@ -115,11 +126,11 @@ class TestCompact:
         gone = {one.seq for one in view.dropped if one.reason == "compacted"}
         assert {one.seq for one in inside} == gone
         assert len(view.problems()) <= len(context.problems())
-        assert said == view.original.messages
+        assert history == view.original.messages
 
     def test_carries_what_it_stands_for(self):
         """
-        Identities of the entries, and positions; given in the order said.
+        Identities of the entries, and positions; given in order.
         """
         state = Aggregator.new(messages=map(UserMessage, "abcde"))
         seen = []
@@ -165,12 +176,12 @@ class TestCompact:
         """
         Its role and metadata stay.
         """
-        said = [UserMessage("a"), UserMessage("b")]
+        history = [UserMessage("a"), UserMessage("b")]
 
         def summarise(messages):
             return AssistantMessage(listing(messages), metadata={"by": "me"})
 
-        view = trim(said, None, compact(range(2), summarise))
+        view = trim(history, None, compact(range(2), summarise))
 
         assert ("assistant", "me") == (
             view.messages[0].role,
@@ -180,18 +191,18 @@ class TestCompact:
         assert () == mark(view.messages[0])["compacted"]
 
     @pytest.mark.parametrize(
-        ("given_", "said"),
+        ("given_", "history"),
         [
             ("", "blank text, ''"),
             (" \n", "blank text"),
             (None, "gave None; expected a text"),
             (7, "gave 7; expected a text"),
-            (UserMessage(""), "says nothing"),
+            (UserMessage(""), "an empty message"),
             (calls("x"), "calls tools"),
             (result("x"), "gave ToolMessage"),
         ],
     )
-    def test_tells_that_a_summary_is_none(self, given_, said):
+    def test_tells_that_a_summary_is_none(self, given_, history):
         """
         The view is what it was, and says why.
         """
@@ -202,10 +213,10 @@ class TestCompact:
 
         assert context.elements == view.elements
         assert () == view.dropped == view.summaries  # type: ignore[comparison-overlap]
-        ((told, error),) = view.failures
-        assert step is told
+        ((failed_step, error),) = view.failures
+        assert step is failed_step
         assert isinstance(error, CompactionError)
-        assert said in str(error)
+        assert history in str(error)
         assert (0, 1) == error.seqs
         assert "1 failure>" in repr(view)
 
@@ -221,17 +232,17 @@ class TestCompact:
         """
         And goes on: the next steps see the view as it was.
         """
-        said = [UserMessage("a"), UserMessage("b")]
+        history = [UserMessage("a"), UserMessage("b")]
 
-        view = trim(said, None, compact(range(2), broken), keep_last(1))
+        view = trim(history, None, compact(range(2), broken), keep_last(1))
 
-        assert said[1:] == view.messages
+        assert history[1:] == view.messages
         assert "no model for 2 messages" == str(view.failures[0].error)
         assert isinstance(view.failures[0].error, OSError)
 
     def test_tells_that_a_text_is_none(self):
         """
-        Half of a surrogate pair is no text, whoever wrote it.
+        Half of a surrogate pair is no text, from any source.
         """
         view = trim([UserMessage("a")], None, compact([0], lambda _: "\ud800"))
 
@@ -240,7 +251,7 @@ class TestCompact:
 
     def test_does_not_catch_what_ends_a_program(self):
         """
-        Only errors are told; who presses a key means it.
+        Only errors are listed; an interrupt is raised.
         """
 
         def interrupted(_):
@@ -253,38 +264,41 @@ class TestCompact:
         """
         And says where to begin or end instead.
         """
-        said = [UserMessage("a"), calls("x", "y"), result("x"), result("y")]
-        said += [UserMessage("b"), calls("z")]
+        history = [UserMessage("a"), calls("x", "y"), result("x"), result("y")]
+        history += [UserMessage("b"), calls("z")]
 
         with pytest.raises(
             CompactionError,
             match=r"messages\[0\] to messages\[2\]: messages\[3\] is among the "
-            r"answers to calls, which would be parted from them; stop at 1 or 4 or 5",
+            r"results of calls, which would be separated from them; "
+            r"stop at 1 or 4 or 5",
         ):
-            trim(said, None, compact(range(3), listing))
-        with pytest.raises(CompactionError, match=r"start at 0 or 1 or 4, say"):
-            trim(said, None, compact(range(2, 5), listing))
-        with pytest.raises(CompactionError, match="calls at the end are about to be"):
-            trim(said, None, compact(range(4, 6), listing))
+            trim(history, None, compact(range(3), listing))
+        with pytest.raises(CompactionError, match=r"start at 0 or 1 or 4, for example"):
+            trim(history, None, compact(range(2, 5), listing))
+        with pytest.raises(
+            CompactionError, match="calls at the end have no results yet"
+        ):
+            trim(history, None, compact(range(4, 6), listing))
 
     def test_refuses_to_part_a_late_answer(self):
         """
         One behind a stranger among the answers belongs to its call, too.
         """
-        said = [calls("x"), result("stranger"), result("x")]
+        history = [calls("x"), result("stranger"), result("x")]
 
-        with pytest.raises(CompactionError, match="stop at 3, say"):
-            trim(said, None, compact([0], listing))
+        with pytest.raises(CompactionError, match="stop at 3, for example"):
+            trim(history, None, compact([0], listing))
 
     def test_refuses_to_lose_what_is_between(self):
         """
         What the view shows between two of the positions has no place to go.
         """
-        said = list(map(UserMessage, "abc"))
+        history = list(map(UserMessage, "abc"))
 
         with pytest.raises(CompactionError, match=r"shows messages\[1\] between them"):
-            trim(said, None, compact({0, 2}, listing))
-        view = trim(said, None, lambda c: c.remove(1), compact({0, 2}, listing))
+            trim(history, None, compact({0, 2}, listing))
+        view = trim(history, None, lambda c: c.remove(1), compact({0, 2}, listing))
         assert ["[a|c]"] == texts(view)
         expected = (
             Dropped(0, "compacted"),
@@ -308,8 +322,10 @@ class TestCompact:
         Its position says why it went, the others that they were compacted; and
         it is still known.
         """
-        said = list(map(UserMessage, "abc"))
-        view = trim(said, None, compact(range(2), lambda _: "long" * 9), keep_last(1))
+        history = list(map(UserMessage, "abc"))
+        view = trim(
+            history, None, compact(range(2), lambda _: "long" * 9), keep_last(1)
+        )
 
         assert (Dropped(0, "over the count"), Dropped(1, "compacted")) == view.dropped
         assert ["long" * 9] == texts(view.summaries)
@@ -319,8 +335,8 @@ class TestCompact:
         """
         Replaced, it stands for the same.
         """
-        said = list(map(UserMessage, "abc"))
-        view = trim(said, None, compact(range(2), listing))
+        history = list(map(UserMessage, "abc"))
+        view = trim(history, None, compact(range(2), listing))
 
         other = view.replace(0, UserMessage("other"))
 
@@ -332,9 +348,9 @@ class TestCompact:
         """
         With the answer that stands at its position.
         """
-        said = [calls("x"), UserMessage("a"), UserMessage("b")]
+        history = [calls("x"), UserMessage("a"), UserMessage("b")]
 
-        view = trim(said, None, repair(), compact([0, 1], lambda m: str(len(m))))
+        view = trim(history, None, repair(), compact([0, 1], lambda m: str(len(m))))
 
         assert ["3", "b"] == texts(view)
         views_add_up(view)
@@ -343,17 +359,15 @@ class TestCompact:
         """
         When the step is made, not when a model was asked.
         """
-        with pytest.raises(
-            TypeError, match=r"takes positions, range\(2, 9\) say; got 3"
-        ):
+        with pytest.raises(TypeError, match=r"positions such as range\(2, 9\), got 3"):
             compact(3, listing)  # type: ignore[arg-type]
         with pytest.raises(TypeError, match="got 'ab'"):
             compact("ab", listing)  # type: ignore[arg-type]
         with pytest.raises(TypeError):
             compact(["a"], listing)  # type: ignore[list-item]
-        with pytest.raises(TypeError, match="a function from messages to a text; got"):
+        with pytest.raises(TypeError, match="a function from messages to a text, got"):
             compact([1], "summary")  # type: ignore[arg-type]
-        with pytest.raises(TypeError, match="use acompact, and atrim"):
+        with pytest.raises(TypeError, match="use acompact, with atrim"):
             compact([1], alisting)  # type: ignore[arg-type]
         with pytest.raises(TypeError, match="a function from messages"):
             acompact([1], None)  # type: ignore[arg-type]
@@ -362,17 +376,17 @@ class TestCompact:
         """
         Steps and views with summaries are equal to the same, and pickle.
         """
-        said = list(map(UserMessage, "abc"))
+        history = list(map(UserMessage, "abc"))
         step = compact([1, 0, 1], listing)
 
         assert compact([0, 1], listing) == step == pickle.loads(pickle.dumps(step))
-        view = trim(said, None, step)
-        assert view == trim(said, None, step) == pickle.loads(pickle.dumps(view))
+        view = trim(history, None, step)
+        assert view == trim(history, None, step) == pickle.loads(pickle.dumps(view))
 
 
 def open_calls(messages):
     """
-    The calls at the very end that nobody answered.
+    The calls at the very end without a result.
     """
     found: set[str] = set()
     for message in messages:
@@ -384,6 +398,93 @@ def open_calls(messages):
     return sorted(name for name in found if name)
 
 
+class TestPaid:
+    """
+    What a summary cost is never lost.
+    """
+
+    META = ResponseMeta(usage=Usage(90, 9), model="gpt-5", id="resp_1")
+
+    def test_reports_what_a_summariser_paid(self):
+        """
+        The response of a message that it gave, refused ones too, and those of
+        this view alone; recorded under the response's id, once.
+        """
+        history = list(map(UserMessage, "abcd"))
+        given = [
+            AssistantMessage("sum", response=self.META),
+            AssistantMessage("", response=attrs.evolve(self.META, id="")),
+            AssistantMessage("free", response=ResponseMeta(usage=Usage())),
+            "text",
+        ]
+        steps = [compact([at], giving(one)) for at, one in enumerate(given)]
+
+        view = trim(history, None, *steps)
+
+        assert (self.META, attrs.evolve(self.META, id="")) == view.summary_responses
+        assert 1 == len(view.failures)
+        assert ["sum", "b", "free", "text"] == texts(view)
+        assert view.summary_responses == fit()(view).summary_responses
+        state = Aggregator.new()
+        for _ in range(2):
+            for response in view.summary_responses[:1]:
+                state = state.add_usage(
+                    response.usage, key=response.id or None, model=response.model
+                )
+
+        assert [("resp_1", Usage(90, 9), "gpt-5")] == list(state.ledger)
+        later = trim(history, None, previous=view)
+        assert () == later.summary_responses
+
+    def test_is_not_lost_where_a_later_step_raises(self):
+        """
+        The error has the summary and what it cost, after pickling too; the
+        next turn goes on from there.
+        """
+        state = talk(9)
+        paid = AssistantMessage("s" * 400, response=self.META)
+        steps = (rolling_summary(30, 4, lambda _: paid), fit())
+
+        async def asummarise(_):
+            return paid
+
+        async def asteps():
+            step = arolling_summary(30, 4, asummarise)
+            return await atrim(state, TokenBudget(context_window=2), step, fit())
+
+        with pytest.raises(BudgetExceededError) as caught:
+            trim(state, TokenBudget(context_window=2), *steps)
+        with pytest.raises(BudgetExceededError) as awaited:
+            asyncio.run(asteps())
+
+        for error in (caught.value, awaited.value):
+            for one in (error, pickle.loads(pickle.dumps(error))):
+                assert (self.META,) == one.summary_responses
+                assert paid.text == one.summaries[0].text
+                view = trim(
+                    state, None, rolling_summary(30, 4, broken), previous=one.summaries
+                )
+                assert paid.text == view.messages[1].text
+                assert () == view.failures
+
+    def test_any_error_has_it(self):
+        """
+        One of a caller's step, too; and an error without a summary before it
+        is as it was.
+        """
+
+        def fail(_):
+            raise OSError("no")
+
+        with pytest.raises(OSError, match="no") as caught:
+            trim([UserMessage("a")], None, compact([0], listing), fail)
+        assert ["[a]"] == texts(caught.value.summaries)  # type: ignore[attr-defined]
+
+        with pytest.raises(OSError, match="no") as caught:
+            trim([UserMessage("a")], None, fail)
+        assert not hasattr(caught.value, "summaries")
+
+
 class TestAwaited:
     """
     `atrim` takes steps that have to be awaited among others.
@@ -393,26 +494,28 @@ class TestAwaited:
         """
         A view of steps that answer at once and steps that don't.
         """
-        said = list(map(UserMessage, "abcde"))
+        history = list(map(UserMessage, "abcde"))
 
         async def step(context):
             await asyncio.sleep(0)
             return context.remove(4)
 
         steps = (compact([0, 1], listing), step, acompact([2, 3], alisting))
-        view = asyncio.run(atrim(said, None, *steps))
+        view = asyncio.run(atrim(history, None, *steps))
 
         assert ["[a|b]", "[c|d]"] == texts(view)
-        assert view == asyncio.run(Trimmer(None, *steps).acall(said))
-        assert said[-1:] == asyncio.run(atrim(said, None, keep_last(1))).messages
+        assert view == asyncio.run(Trimmer(None, *steps).acall(history))
+        assert history[-1:] == asyncio.run(atrim(history, None, keep_last(1))).messages
 
     def test_takes_a_function_that_answers_at_once(self):
         """
         Whoever can wait can also not wait.
         """
-        said = [UserMessage("a")]
+        history = [UserMessage("a")]
 
-        assert ["[a]"] == texts(asyncio.run(atrim(said, None, acompact([0], listing))))
+        assert ["[a]"] == texts(
+            asyncio.run(atrim(history, None, acompact([0], listing)))
+        )
 
     def test_tells_the_error_of_a_summariser(self):
         """
@@ -462,14 +565,16 @@ class TestAwaited:
         An awaitable is refused with the name of who takes it, wherever it
         shows.
         """
-        said = [UserMessage("a")]
+        history = [UserMessage("a")]
 
         with pytest.raises(TypeError, match=r"use atrim, or Trimmer\.acall"):
-            trim(said, None, acompact([0], alisting))  # type: ignore[arg-type]
-        with pytest.raises(TypeError, match="use acompact, and atrim"):
-            trim(said, None, compact([0], lambda said: alisting(said)))  # type: ignore[arg-type, return-value]  # noqa: PLW0108 - hides that it is async
-        with pytest.raises(TypeError, match="gave None; a step takes"):
-            asyncio.run(atrim(said, None, lambda _: None))  # type: ignore[arg-type, return-value]
+            trim(history, None, acompact([0], alisting))  # type: ignore[arg-type]
+        with pytest.raises(TypeError, match="use acompact, with atrim"):
+            trim(history, None, compact([0], lambda history: alisting(history)))  # type: ignore[arg-type, return-value]  # noqa: PLW0108 - hides that it is async
+        with pytest.raises(
+            TypeError, match="expected a TrimContext in return, got None"
+        ):
+            asyncio.run(atrim(history, None, lambda _: None))  # type: ignore[arg-type, return-value]
 
     def test_knows_objects_that_have_to_be_awaited(self):
         """
@@ -480,7 +585,7 @@ class TestAwaited:
             async def __call__(self, messages):
                 return listing(messages)
 
-        with pytest.raises(TypeError, match="use acompact, and atrim"):
+        with pytest.raises(TypeError, match="use acompact, with atrim"):
             compact([0], Summariser())  # type: ignore[arg-type]
         view = asyncio.run(atrim([UserMessage("a")], None, acompact([0], Summariser())))
         assert ["[a]"] == texts(view)
@@ -521,13 +626,13 @@ class TestRollingSummary:
         A call and the answer that `repair` gave it share a position, and stay
         together among the newest.
         """
-        said = [
+        history = [
             UserMessage("a"),
             AssistantMessage(tool_calls=[ToolCall("c", "f")]),
             UserMessage("b"),
             UserMessage("d"),
         ]
-        view = trim(said, None, repair(), rolling_summary(0, 3, lambda _: "summary"))
+        view = trim(history, None, repair(), rolling_summary(0, 3, lambda _: "summary"))
 
         assert ["user", "assistant", "tool", "user", "user"] == [
             message.role for message in view
@@ -591,7 +696,7 @@ class TestRollingSummary:
 
     def test_does_nothing_below_its_limit(self):
         """
-        The very same view, and nobody is asked.
+        The very same view, and *summarise* is not called.
         """
         context = TrimContext.of(talk(3))
 
@@ -646,25 +751,121 @@ class TestRollingSummary:
     def test_forks_share_it_as_far_as_it_reaches(self):
         """
         A fork behind what is summed up takes the summary; one from before
-        does not, for it would tell what was never said.
+        does not, for it would tell what was never history.
         """
         state = talk(9)
         view = trim(state, None, rolling_summary(10, 2, lambda _: "sum"))
         covered = len(mark(view.summaries[0])["compacted"])
 
         step = rolling_summary(8, 2, lambda m: f"{len(m)} read")
-        late = state.fork(at=covered + 1).add(UserMessage("other"))
+        late = state.fork(at=covered + 1).extend(map(UserMessage, ["other", "one"]))
         for previous in (view, view.summaries):
             taken = trim(late, None, step, previous=previous)
             assert "sum" == taken.messages[1].text
             early = state.fork(at=covered).extend(map(UserMessage, "abc"))
-            anew = trim(early, None, step, previous=previous)
-            assert "sum" not in texts(anew)
-            assert f"{covered} read" == anew.messages[1].text
+            again = trim(early, None, step, previous=previous)
+            assert "sum" not in texts(again)
+            assert f"{covered} read" == again.messages[1].text
+
+    def test_never_hides_the_newest_messages(self):
+        """
+        After going back, a summary that reaches into the messages to be kept
+        is not used, and neither is it where one of them alone is left.
+        """
+        state = Aggregator.new(
+            messages=[UserMessage(f"question {n}, in a few words") for n in range(20)]
+        )
+        step = rolling_summary(40, 3, lambda messages: f"{len(messages)} read")
+        view = trim(state, None, step)
+        assert "17 read" == view.messages[0].text
+
+        for previous in (view, view.summaries):
+            for at in range(1, 21):
+                back = trim(state.fork(at=at), None, step, previous=previous)
+                newest = state.messages[max(at - 3, 0) : at]
+                assert list(newest) == list(back.messages)[-len(newest) :]
+
+    def test_reveals_nothing_that_was_removed(self):
+        """
+        A summary of a message that this view removes, or replaces
+        that the summary did not read, is not used; what is only too much for
+        the view may be summed up in it.
+        """
+        state = talk(9)
+        step = rolling_summary(30, 4, lambda messages: f"{len(messages)} read")
+        view = trim(state, None, step)
+        (summary,) = view.summaries
+
+        def redact(context):
+            return context.replace(1, UserMessage("(redacted)"))
+
+        for hide in (lambda context: context.remove(1), redact):
+            for previous in (view, view.summaries):
+                hidden = trim(state, None, hide, step, previous=previous)
+                assert summary not in list(hidden.messages)
+                again = trim(
+                    state,
+                    None,
+                    hide,
+                    rolling_summary(30, 4, broken),
+                    previous=hidden.summaries,
+                )
+                assert hidden.messages == again.messages
+                assert () == again.failures
+
+        for smaller in (keep_last(12), clear_tool_results(keep=0, marker=".")):
+            shown = trim(
+                state, None, smaller, rolling_summary(8, 4, broken), previous=view
+            )
+            assert summary is shown.messages[1]
+            assert () == shown.failures
+
+    def test_remembers_a_summary_that_a_turn_does_not_need(self):
+        """
+        After an undo below the limit, and in a fork that needs another one:
+        going forth again reads nothing.
+        """
+        state = talk(9)
+        limit = TrimContext.of(state).total_tokens - 1
+        step = rolling_summary(limit, 4, lambda messages: f"{len(messages)} read")
+        view = trim(state, None, step)
+        free = rolling_summary(limit, 4, broken)
+
+        undone = trim(state.fork(at=9), None, free, previous=view)
+        assert undone.messages == state.fork(at=9).messages
+        assert view.summaries == undone.summaries
+        for previous in (undone, undone.summaries):
+            again = trim(state, None, free, previous=previous)
+            assert view.messages == again.messages
+            assert () == again.failures
+
+        other = trim(
+            state.fork(at=20), None, rolling_summary(5, 4, listing), previous=view
+        )
+        assert 2 == len(other.summaries)
+        for previous in (other, other.summaries):
+            again = trim(state, None, free, previous=previous)
+            assert view.messages == again.messages
+
+    def test_remembers_a_bounded_number(self):
+        """
+        Eight summaries of earlier views, however many turns there were.
+        """
+        view = None
+        for n in range(20):
+            view = trim(
+                [UserMessage(f"other {n} {at}") for at in range(9)],
+                None,
+                rolling_summary(3, 1, giving(f"summary {n}")),
+                previous=view,
+            )
+
+        expected = [f"summary {n}" for n in range(19, 10, -1)]
+        assert expected == texts(view.summaries)  # type: ignore[union-attr]
 
     def test_a_failure_leaves_the_summary_before(self):
         """
-        It still stands, the error is told, and the next turn makes up for it.
+        It still stands, the error is listed, and the next turn makes up for it.
         """
         state = talk(9)
         view = trim(state, None, rolling_summary(30, 4, listing))
@@ -727,25 +928,25 @@ class TestRollingSummary:
             {"seqs": [[1, 3]], "compacted": ids[2:4]},
         )
         for wrong in lies:
-            said = UserMessage(
+            history = UserMessage(
                 "lie", metadata={"conversation_state": {"rolling": True, **wrong}}
             )
-            view = trim(state, None, rolling_summary(5, 2, listing), previous=[said])
+            view = trim(state, None, rolling_summary(5, 2, listing), previous=[history])
             assert "lie" not in texts(view), wrong
 
-        said = UserMessage("no mark", metadata={"conversation_state": 7})
-        view = trim(state, None, rolling_summary(5, 2, listing), previous=[said])
+        history = UserMessage("no mark", metadata={"conversation_state": 7})
+        view = trim(state, None, rolling_summary(5, 2, listing), previous=[history])
         assert "no mark" not in texts(view)
 
     def test_works_for_messages_in_no_state(self):
         """
         They have no identities; equal messages at the same positions do.
         """
-        said = list(talk(5).messages)
-        view = trim(said, None, rolling_summary(20, 2, lambda _: "sum"))
+        history = list(talk(5).messages)
+        view = trim(history, None, rolling_summary(20, 2, lambda _: "sum"))
 
         later = trim(
-            [*said, UserMessage("!")],
+            [*history, UserMessage("!")],
             None,
             rolling_summary(20, 2, broken),
             previous=view,
@@ -756,14 +957,14 @@ class TestRollingSummary:
     @given(
         our.transcripts(max_size=12), st.integers(0, 30), st.integers(0, 5), st.data()
     )
-    def test_never_breaks_a_valid_talk(self, said, limit, keep, data):
+    def test_never_breaks_a_valid_talk(self, history, limit, keep, data):
         """
         Message by message, forked and not: valid, accounted for, and the state
         untouched.
         """
         step = rolling_summary(limit, keep, lambda m: f"{len(m)}")
         state, view = Aggregator.new(), None
-        for message in said:
+        for message in history:
             if data.draw(st.integers(0, 9)) == 0:
                 state = state.fork()
 
@@ -784,21 +985,23 @@ class TestRollingSummary:
         assert (
             trim(state, None, rolling_summary(9, 2, listing)).messages == view.messages
         )
-        with pytest.raises(TypeError, match="use arolling_summary, and atrim"):
+        with pytest.raises(TypeError, match="use arolling_summary, with atrim"):
             rolling_summary(9, 2, alisting)  # type: ignore[arg-type]
 
     @pytest.mark.parametrize("numbers", [(-1, 2), (2, -1), ("5", 2), (5, None)])
     def test_wants_numbers(self, numbers):
         """
-        The error says which, and by whom.
+        The error names the number and the step.
         """
         for step in (rolling_summary, arolling_summary):
-            with pytest.raises(ValueError, match=f"{step.__name__} takes"):
+            with pytest.raises(
+                ValueError, match=f"of {step.__name__}: expected an integer"
+            ):
                 step(*numbers, listing)  # type: ignore[call-arg]
 
     def test_previous_is_a_view_or_messages(self):
         """
         Something else is refused at once.
         """
-        with pytest.raises(TypeError, match="a view shows messages, got a str"):
+        with pytest.raises(TypeError, match="expected a message, got a str"):
             trim([], None, previous="summary")  # type: ignore[arg-type]

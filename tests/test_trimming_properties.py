@@ -62,35 +62,35 @@ class TestProperties:
     """
 
     @given(anything)
-    def test_those_that_all_want_make_a_view_valid(self, said):
+    def test_those_that_all_want_make_a_view_valid(self, history):
         """
         No flaw of theirs exactly where the judge finds none; and `problems`
         tells the same.
         """
         everywhere = [one for one in PROPERTIES if one.everywhere]
-        flaws = [flaw for one in everywhere for flaw in one.flaws(said)]
+        flaws = [flaw for one in everywhere for flaw in one.flaws(history)]
 
-        assert is_valid(said) == all(one.holds(said) for one in everywhere)
-        assert sorted(flaws) == sorted(TrimContext.of(said).problems())
+        assert is_valid(history) == all(one.holds(history) for one in everywhere)
+        assert sorted(flaws) == sorted(TrimContext.of(history).problems())
         assert {flaw.property for flaw in flaws} == {
-            one.name for one in everywhere if not one.holds(said)
+            one.name for one in everywhere if not one.holds(history)
         }
 
     @given(anything)
-    def test_a_cut_is_safe_if_it_adds_no_flaw(self, said):
+    def test_a_cut_is_safe_if_it_adds_no_flaw(self, history):
         """
         For properties of pairs: both halves together lack nothing that the
         whole had.
         """
-        cuts = RESULTS_FOLLOW_CALLS.safe_cuts(said)
-        keeps = CALLS_KEEP_RESULTS.safe_cuts(said)
+        cuts = RESULTS_FOLLOW_CALLS.safe_cuts(history)
+        keeps = CALLS_KEEP_RESULTS.safe_cuts(history)
 
-        assert {0, len(said)} <= cuts & keeps
-        assert cuts | keeps <= {*range(len(said) + 1)}
-        for at in range(len(said) + 1):
-            halves = said[:at], said[at:]
+        assert {0, len(history)} <= cuts & keeps
+        assert cuts | keeps <= {*range(len(history) + 1)}
+        for at in range(len(history) + 1):
+            halves = history[:at], history[at:]
             adds = sum(len(RESULTS_FOLLOW_CALLS.flaws(half)) for half in halves) > len(
-                RESULTS_FOLLOW_CALLS.flaws(said)
+                RESULTS_FOLLOW_CALLS.flaws(history)
             )
             if at in cuts:
                 assert not adds
@@ -98,51 +98,53 @@ class TestProperties:
                 assert at not in cuts
 
     @given(our.transcripts())
-    def test_fit_starts_where_all_cuts_are_safe(self, said):
+    def test_fit_starts_where_all_cuts_are_safe(self, history):
         """
         In a valid talk: wherever both properties may be cut, and nowhere else.
         """
-        both = RESULTS_FOLLOW_CALLS.safe_cuts(said) & CALLS_KEEP_RESULTS.safe_cuts(said)
-        starts = {cut.seq for cut in TrimContext.of(said)._survey().cuts}
+        both = RESULTS_FOLLOW_CALLS.safe_cuts(history) & CALLS_KEEP_RESULTS.safe_cuts(
+            history
+        )
+        starts = {cut.seq for cut in TrimContext.of(history)._selection.survey().cuts}
 
-        assert both == starts | {0, len(said)}
+        assert both == starts | {0, len(history)}
 
     def test_parallel_results_stay_together(self):
         """
         Cuts are safe around a group, not within.
         """
-        said = [UserMessage("a"), calls("x", "y"), result("x"), result("y")]
-        said.append(UserMessage("b"))
+        history = [UserMessage("a"), calls("x", "y"), result("x"), result("y")]
+        history.append(UserMessage("b"))
 
-        assert {0, 1, 4, 5} == CALLS_KEEP_RESULTS.safe_cuts(said)
-        assert {0, 1, 4, 5} == RESULTS_FOLLOW_CALLS.safe_cuts(said)
+        assert {0, 1, 4, 5} == CALLS_KEEP_RESULTS.safe_cuts(history)
+        assert {0, 1, 4, 5} == RESULTS_FOLLOW_CALLS.safe_cuts(history)
         # A stranger among the results parts nothing, and a cut there would.
-        said.insert(3, result("z"))
-        assert {0, 1, 5, 6} == CALLS_KEEP_RESULTS.safe_cuts(said)
-        assert {0, 1, 5, 6} == RESULTS_FOLLOW_CALLS.safe_cuts(said)
+        history.insert(3, result("z"))
+        assert {0, 1, 5, 6} == CALLS_KEEP_RESULTS.safe_cuts(history)
+        assert {0, 1, 5, 6} == RESULTS_FOLLOW_CALLS.safe_cuts(history)
 
     def test_system_messages_in_front(self):
         """
         Late ones are flaws; the leading ones are not cut.
         """
         lead = [SystemMessage("a"), SystemMessage("b")]
-        said = [*lead, UserMessage("c"), SystemMessage("d")]
+        history = [*lead, UserMessage("c"), SystemMessage("d")]
 
-        (flaw,) = SYSTEM_IN_FRONT.flaws(said)
+        (flaw,) = SYSTEM_IN_FRONT.flaws(history)
         assert ("late system message", (2, 3)) == (flaw.kind, flaw.seqs)
         assert "put it in front" in str(flaw)
-        assert SYSTEM_IN_FRONT.holds(said[:3])
-        assert {0, 2, 3, 4} == SYSTEM_IN_FRONT.safe_cuts(said)
+        assert SYSTEM_IN_FRONT.holds(history[:3])
+        assert {0, 2, 3, 4} == SYSTEM_IN_FRONT.safe_cuts(history)
 
     def test_reasoning_stays_with_what_it_led_to(self):
         """
         A message that only thinks belongs to the next of the assistant; one
         that also speaks or calls does not part from itself.
         """
-        said = [UserMessage("a"), thought(), calls("x"), result("x")]
+        history = [UserMessage("a"), thought(), calls("x"), result("x")]
 
-        assert REASONING_STAYS.holds(said)
-        assert {0, 1, 3, 4} == REASONING_STAYS.safe_cuts(said)
+        assert REASONING_STAYS.holds(history)
+        assert {0, 1, 3, 4} == REASONING_STAYS.safe_cuts(history)
         (flaw,) = REASONING_STAYS.flaws([thought(), UserMessage("a")])
         assert ("parted reasoning", (0, 1)) == (flaw.kind, flaw.seqs)
         for whole in (thought(TextPart("hi")), calls("x"), AssistantMessage("")):
@@ -153,18 +155,29 @@ class TestProperties:
         """
         Behind the leading system messages, if anybody speaks at all.
         """
-        said = [SystemMessage("a"), AssistantMessage("b"), UserMessage("c")]
+        history = [SystemMessage("a"), AssistantMessage("b"), UserMessage("c")]
 
-        (flaw,) = STARTS_ON_USER.flaws(said)
+        (flaw,) = STARTS_ON_USER.flaws(history)
         assert ("start", (1,)) == (flaw.kind, flaw.seqs)
         assert "'assistant'" in str(flaw)
-        assert {0, 2, 3} == STARTS_ON_USER.safe_cuts(said)
+        assert {0, 2, 3} == STARTS_ON_USER.safe_cuts(history)
         assert STARTS_ON_USER.holds([])
-        assert STARTS_ON_USER.holds(said[:1])
+        assert STARTS_ON_USER.holds(history[:1])
+
+    def test_starts_on_a_user_behind_system_messages(self):
+        """
+        A view may start before a system message if a user's follows it, and
+        not if something else does.
+        """
+        late = [UserMessage("a"), SystemMessage("b"), SystemMessage("c")]
+
+        assert {0, 1, 2, 3, 4} == STARTS_ON_USER.safe_cuts([*late, UserMessage("d")])
+        assert {0, 4} == STARTS_ON_USER.safe_cuts([*late, AssistantMessage("d")])
+        assert {0, 1, 2, 3} == STARTS_ON_USER.safe_cuts(late)
 
     def test_problems_takes_what_only_some_want(self):
         """
-        With the view's own positions; those that all want are told once.
+        With the view's own positions; those that all require are listed once.
         """
         view = TrimContext.of([UserMessage("a"), AssistantMessage("b"), result("x")])
         view = view.remove(0)
@@ -196,27 +209,27 @@ ALPHABET = (
 )
 
 
-def valid_runs(said):
+def valid_runs(history):
     """
     All views that `fit` may give, longest first, with what they fill.
     """
     lead = 0
-    while lead < len(said) and said[lead].role == "system":
+    while lead < len(history) and history[lead].role == "system":
         lead += 1
 
-    starts = range(lead, len(said) + (lead == len(said)))
-    runs = [(*said[:lead], *said[start:]) for start in starts]
+    starts = range(lead, len(history) + (lead == len(history)))
+    runs = [(*history[:lead], *history[start:]) for start in starts]
     return [(sum(map(by_characters, run)), run) for run in runs if is_valid(run)]
 
 
-def telling(said):
+def telling(history):
     """
     The budgets that the end of a talk just fills, or is just too big for, with
     and without its leading system messages.
     """
-    sizes = [by_characters(message) for message in said]
+    sizes = [by_characters(message) for message in history]
     lead = 0
-    for message, size in zip(said, sizes, strict=True):
+    for message, size in zip(history, sizes, strict=True):
         if message.role != "system":
             break
 
@@ -229,7 +242,7 @@ def telling(said):
 
 class TestAllSmallTalks:
     """
-    Every talk of up to five messages, at every budget that tells two of its
+    Every conversation of up to five messages, at every budget that separates two of its
     ends apart, beside brute force.
     """
 
@@ -243,8 +256,8 @@ class TestAllSmallTalks:
         found = 0
         for size in range(5):
             for more in itertools.product(ALPHABET, repeat=size):
-                said = (ALPHABET[first], *more)
-                plain = TrimContext.of(said)
+                history = (ALPHABET[first], *more)
+                plain = TrimContext.of(history)
                 repaired = repair()(plain)
                 contexts = [plain] if repaired is plain else [plain, repaired]
                 for context in contexts:
@@ -265,7 +278,7 @@ class TestAllSmallTalks:
                             found += 1
 
                         smallest = runs[-1][0] if runs else None
-                        assert (expected or smallest) == shown, (said, limit)
+                        assert (expected or smallest) == shown, (history, limit)
 
         assert found > 5_000
 
@@ -278,13 +291,15 @@ steps_of = st.one_of(
     st.builds(repair, at_end=st.booleans()),
     st.builds(lambda seqs: lambda c: c.remove(seqs), st.sets(st.integers(0, 9))),
     st.builds(
-        lambda a, b, said: compact(range(a, b), lambda _: said),
+        lambda a, b, history: compact(range(a, b), lambda _: history),
         st.integers(0, 6),
         st.integers(0, 9),
         st.sampled_from(["sum", "", "a long summary"]),
     ),
     st.builds(
-        lambda limit, keep: rolling_summary(limit, keep, lambda m: f"{len(m)} said"),
+        lambda limit, keep: rolling_summary(
+            limit, keep, lambda m: f"{len(m)} messages"
+        ),
         st.integers(0, 20),
         st.integers(0, 4),
     ),
@@ -304,12 +319,12 @@ class TestAnyOrder:
         st.integers(0, 12),
         st.booleans(),
     )
-    def test_a_fit_at_the_end_holds(self, said, steps, limit, slack, start_on_user):
+    def test_a_fit_at_the_end_holds(self, history, steps, limit, slack, start_on_user):
         """
         Within the budget, valid, with the newest message that is left; and
         every view on the way is what it was.
         """
-        context = TrimContext.of(said, TokenBudget(context_window=limit))
+        context = TrimContext.of(history, TokenBudget(context_window=limit))
         kept = [(context, list(context.elements), list(context.dropped))]
         for step in [*steps, fit(slack=slack, start_on_user=start_on_user)]:
             before = context
@@ -322,7 +337,7 @@ class TestAnyOrder:
                 continue
 
             views_add_up(context)
-            assert said == context.original.messages
+            assert history == context.original.messages
             kept.append((context, list(context.elements), list(context.dropped)))
             if type(step) is type(fit()):
                 assert context.total_tokens <= limit
@@ -338,9 +353,9 @@ class TestAnyOrder:
             assert view.failures or view == pickle.loads(pickle.dumps(view))
 
     @given(small, st.sets(st.integers(0, 8)), st.data())
-    def test_a_step_is_any_function(self, said, removed, data):
+    def test_a_step_is_any_function(self, history, removed, data):
         """
-        One that looks at elements and budget, drops and says in other words.
+        One that looks at elements and budget, drops and replaces.
         """
         seen = []
 
@@ -353,10 +368,10 @@ class TestAnyOrder:
             return context.remove(removed)
 
         budget = TokenBudget(context_window=10**6)
-        view = trim(said, budget, on_trim, lambda context: context)
+        view = trim(history, budget, on_trim, lambda context: context)
 
         views_add_up(view)
-        assert [(budget, sum(map(by_characters, said)))] == seen
+        assert [(budget, sum(map(by_characters, history)))] == seen
         assert {"hi"} >= {one.text for one in view if one.role == "user"}
 
 
@@ -381,19 +396,19 @@ class TestSlack:
     """
 
     @given(our.transcripts(max_size=12), st.integers(1, 60), st.integers(1, 80))
-    def test_gives_a_valid_run_that_is_no_longer(self, said, limit, slack):
+    def test_gives_a_valid_run_that_is_no_longer(self, history, limit, slack):
         """
         What `fit` gives, or a later start of it; and the same error.
         """
         budget = TokenBudget(context_window=limit)
         try:
-            most = trim(said, budget, fit())
+            most = trim(history, budget, fit())
         except BudgetExceededError:
             with pytest.raises(BudgetExceededError):
-                trim(said, budget, fit(slack=slack))
+                trim(history, budget, fit(slack=slack))
             return
 
-        view = trim(said, budget, fit(slack=slack))
+        view = trim(history, budget, fit(slack=slack))
 
         shown = [one.seq for one in view.elements]
         assert {*shown} <= {one.seq for one in most.elements}
@@ -433,10 +448,10 @@ class TestSlack:
         """
         More would leave next to nothing, and move all the time.
         """
-        said = [UserMessage("four")] * 130
+        history = [UserMessage("four")] * 130
         budget = TokenBudget(context_window=20)
 
-        views = [trim(said[:n], budget, fit(slack=1_000)) for n in range(100, 130)]
+        views = [trim(history[:n], budget, fit(slack=1_000)) for n in range(100, 130)]
 
         starts = {view.elements[0].seq for view in views}
         assert {10, 20} >= {
@@ -449,11 +464,11 @@ class TestSlack:
         """
         Where there is no farther place to start, the nearest one does.
         """
-        said = [*[UserMessage("four")] * 8, UserMessage("a" * 36)]
+        history = [*[UserMessage("four")] * 8, UserMessage("a" * 36)]
 
-        view = trim(said, TokenBudget(context_window=10), fit(slack=4))
+        view = trim(history, TokenBudget(context_window=10), fit(slack=4))
 
-        assert said[-1] is view.messages[-1]
+        assert history[-1] is view.messages[-1]
         assert 10 >= view.total_tokens
 
     @pytest.mark.parametrize("slack", [-1, 0.5, "9", None, False])
@@ -461,7 +476,9 @@ class TestSlack:
         """
         The error says what was given.
         """
-        with pytest.raises(ValueError, match="fit takes slack, an integer from 0 on"):
+        with pytest.raises(
+            ValueError, match="slack of fit: expected an integer from 0 on"
+        ):
             fit(slack=slack)
 
     def test_asks_only_for_what_is_new(self, monkeypatch):
@@ -471,7 +488,7 @@ class TestSlack:
         from conversation_state.trimming import _fit  # noqa: PLC0415 - its private part
 
         steps = []
-        apart = _fit._apart
+        apart = _fit._spaced_cuts
 
         def counted(slack, lead):
             step = apart(slack, lead)
@@ -484,7 +501,7 @@ class TestSlack:
 
         state = Aggregator.new(messages=[UserMessage("four")] * 5_000)
         budget = TokenBudget(context_window=500)
-        monkeypatch.setattr(_fit, "_apart", counted)
+        monkeypatch.setattr(_fit, "_spaced_cuts", counted)
         trim(state, budget, fit(slack=100))
         assert 5_000 == len(steps)
         trim(state.add(UserMessage("four")), budget, fit(slack=100))
@@ -503,13 +520,15 @@ class TestSharedPrefix:
         small,
         st.booleans(),
     )
-    def test_counts_what_comparing_counts(self, said, pipelines, limit, more, related):
+    def test_counts_what_comparing_counts(
+        self, history, pipelines, limit, more, related
+    ):
         """
         For any two views, of one state or of two: the messages that are equal
         from the start on, and their tokens.
         """
-        state = Aggregator.new(messages=said)
-        later = (state if related else Aggregator.new(messages=said)).extend(more)
+        state = Aggregator.new(messages=history)
+        later = (state if related else Aggregator.new(messages=history)).extend(more)
         views = []
         for one, steps in zip((state, later), pipelines, strict=True):
             view = TrimContext.of(one, TokenBudget(context_window=limit))
@@ -531,20 +550,19 @@ class TestSharedPrefix:
         assert expected == views[1].shared_prefix(views[0])
         assert (len(left), views[0].total_tokens) == views[0].shared_prefix(views[0])
 
-    def test_reads_runs_not_messages(self):
+    def test_reads_runs_not_messages(self, monkeypatch):
         """
         A thousand messages in common are not compared one by one.
         """
         asked = []
+        compare = UserMessage.__eq__
 
-        class Said(UserMessage):
-            def __eq__(self, other):
-                asked.append(other)
-                return super().__eq__(other)
+        def watch(self, other):
+            asked.append(other)
+            return compare(self, other)
 
-            __hash__ = UserMessage.__hash__
-
-        state = Aggregator.new(messages=[Said("four") for _ in range(5_000)])
+        monkeypatch.setattr(UserMessage, "__eq__", watch)
+        state = Aggregator.new(messages=[UserMessage("four") for _ in range(5_000)])
         one = trim(state, TokenBudget(context_window=4_000))
         two = TrimContext.of(state.add(UserMessage("more"))).remove(range(1_000))
 
@@ -575,20 +593,21 @@ class TestTrimmer:
     """
 
     @given(anything, st.integers(0, 40))
-    def test_says_what_trim_says(self, said, limit):
+    def test_says_what_trim_says(self, history, limit):
         """
-        For every talk it is given, and with `fit` alone if there are no steps.
+        For every conversation it is given, and with `repair` and `fit` if there
+        are no steps.
         """
         budget = TokenBudget(context_window=limit)
         try:
-            expected = trim(said, budget, counter=by_text)
+            expected = trim(history, budget, counter=by_text)
         except (BudgetExceededError, InvalidTranscriptError) as error:
             with pytest.raises(type(error)):
-                Trimmer(budget, counter=by_text)(said)
+                Trimmer(budget, counter=by_text)(history)
             return
 
-        assert expected == Trimmer(budget, counter=by_text)(said)
-        assert expected == Trimmer(budget, fit(), counter=by_text)(said)
+        assert expected == Trimmer(budget, counter=by_text)(history)
+        assert expected == Trimmer(budget, repair(), fit(), counter=by_text)(history)
 
     def test_is_a_value(self):
         """
@@ -606,15 +625,13 @@ class TestTrimmer:
     @pytest.mark.parametrize("make", [Trimmer, lambda *args: trim((), *args)])
     def test_says_what_is_wrong_with_its_arguments(self, make):
         """
-        At once, before anything was said.
+        At once, before there is a conversation.
         """
         with pytest.raises(TypeError, match="expected a TokenBudget"):
             make(8_000, fit())
-        with pytest.raises(TypeError, match="function from one view to the next; got"):
+        with pytest.raises(TypeError, match="functions from view to view, got"):
             make(None, "fit")
-        with pytest.raises(
-            TypeError, match=r"fit makes a step and is none; fit\(\.\.\.\)"
-        ):
+        with pytest.raises(TypeError, match=r"fit makes a step; pass fit\(\.\.\.\)"):
             make(None, fit)
 
     def test_views_ask_for_views_and_properties(self):
@@ -623,9 +640,9 @@ class TestTrimmer:
         """
         view = TrimContext.of([UserMessage("a")])
 
-        with pytest.raises(TypeError, match=r"a TrimContext; got \[\]"):
+        with pytest.raises(TypeError, match=r"other: expected a TrimContext, got \[\]"):
             view.shared_prefix([])  # type: ignore[arg-type]
-        with pytest.raises(TypeError, match="SYSTEM_IN_FRONT say; got 'system'"):
+        with pytest.raises(TypeError, match="such as SYSTEM_IN_FRONT, got 'system'"):
             view.problems("system")  # type: ignore[arg-type]
 
 

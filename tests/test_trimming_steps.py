@@ -42,20 +42,22 @@ def by_length(message):
     return len(message.text) + len(getattr(message, "tool_calls", ()))
 
 
-def kept_last(said, n, *, start_on_user=False):
+def kept_last(history, n, *, start_on_user=False):
     """
     Brute force: the most that `keep_last` may keep, or that of the next size.
     """
     lead = 0
-    while lead < len(said) and said[lead].role == "system":
+    while lead < len(history) and history[lead].role == "system":
         lead += 1
 
     runs = [
         run
-        for start in range(lead, len(said) + (lead == len(said)))
-        for run in [(*said[:lead], *said[start:])]
+        for start in range(lead, len(history) + (lead == len(history)))
+        for run in [(*history[:lead], *history[start:])]
         if is_valid(run)
-        and not (start_on_user and start < len(said) and said[start].role != "user")
+        and not (
+            start_on_user and start < len(history) and history[start].role != "user"
+        )
     ]
     small_enough = [run for run in runs if len(run) - lead <= n]
     return (small_enough or runs[-1:] or [None])[0]  # type: ignore[list-item]
@@ -67,18 +69,18 @@ class TestKeepLast:
     """
 
     @given(anything, st.integers(1, 6), st.booleans())
-    def test_keeps_the_most_that_is_valid(self, said, n, start_on_user):
+    def test_keeps_the_most_that_is_valid(self, history, n, start_on_user):
         """
         The longest valid run of at most *n*; if there is none, the shortest.
         """
-        expected = kept_last(said, n, start_on_user=start_on_user) if said else ()
+        expected = kept_last(history, n, start_on_user=start_on_user) if history else ()
         step = keep_last(n, start_on_user=start_on_user)
         if expected is None:
             with pytest.raises(InvalidTranscriptError):
-                trim(said, None, step)
+                trim(history, None, step)
             return
 
-        view = trim(said, None, step)
+        view = trim(history, None, step)
 
         assert expected == view.messages
         assert () == view.problems()
@@ -86,12 +88,12 @@ class TestKeepLast:
         assert view is step(view)
 
     @given(small, st.integers(1, 4), st.data())
-    def test_counts_what_a_view_shows(self, said, n, data):
+    def test_counts_what_a_view_shows(self, history, n, data):
         """
         After other steps: what they dropped or put there counts as shown.
         """
         removed = data.draw(st.sets(st.integers(0, 8)))
-        context = repair()(TrimContext.of(said).remove(removed))
+        context = repair()(TrimContext.of(history).remove(removed))
         expected = kept_last(tuple(context.messages), n) if len(context) else ()
         if expected is None:
             with pytest.raises(InvalidTranscriptError):
@@ -109,38 +111,43 @@ class TestKeepLast:
         """
         Beyond the count, or behind something that no provider accepts.
         """
-        said = [calls("lost"), *map(UserMessage, "abc")]
+        history = [calls("lost"), *map(UserMessage, "abc")]
 
-        view = trim(said, None, keep_last(2))
+        view = trim(history, None, keep_last(2))
 
-        assert (Dropped(0, "not valid"), Dropped(1, "over the count")) == view.dropped
+        reason = "invalid: call lost has no result (entry 0)"
+        assert (Dropped(0, reason), Dropped(1, "over the count")) == view.dropped
 
     def test_an_answer_made_up_is_not_kept_alone(self):
         """
         Where the count begins behind a call, between it and the answer that
         `repair` put there, both go.
         """
-        said = [UserMessage("a"), calls("x"), UserMessage("b")]
+        history = [UserMessage("a"), calls("x"), UserMessage("b")]
 
-        view = trim(said, None, repair(), keep_last(2))
+        view = trim(history, None, repair(), keep_last(2))
 
-        assert said[2:] == list(view.messages)
+        assert history[2:] == list(view.messages)
 
     def test_may_let_the_system_message_go(self):
         """
         Without *keep_system* it is a message like the others.
         """
-        said = [SystemMessage("s"), UserMessage("a"), UserMessage("b")]
+        history = [SystemMessage("s"), UserMessage("a"), UserMessage("b")]
 
-        assert said == trim(said, None, keep_last(2)).messages
-        assert said[2:] == trim(said, None, keep_last(1, keep_system=False)).messages
+        assert history == trim(history, None, keep_last(2)).messages
+        assert (
+            history[2:] == trim(history, None, keep_last(1, keep_system=False)).messages
+        )
 
     @pytest.mark.parametrize("n", [0, -1, True, 1.0, "3", None])
     def test_wants_a_number(self, n):
         """
         None at all would be an empty view.
         """
-        with pytest.raises(ValueError, match="n, an integer from 1 on; got"):
+        with pytest.raises(
+            ValueError, match="n of keep_last: expected an integer from 1 on, got"
+        ):
             keep_last(n)
 
 
@@ -150,31 +157,31 @@ class TestKeepFirstAndLast:
     """
 
     @given(anything, st.integers(0, 4), st.integers(1, 4))
-    def test_keeps_whole_groups_at_both_ends(self, said, m, n):
+    def test_keeps_whole_groups_at_both_ends(self, history, m, n):
         """
         Valid, with what `keep_last` keeps, and before it as many of the first
         messages as are whole.
         """
-        newest = kept_last(said, n) if said else ()
+        newest = kept_last(history, n) if history else ()
         if newest is None:
             with pytest.raises(InvalidTranscriptError):
-                trim(said, None, keep_first_and_last(m, n))
+                trim(history, None, keep_first_and_last(m, n))
             return
 
-        view = trim(said, None, keep_first_and_last(m, n))
+        view = trim(history, None, keep_first_and_last(m, n))
 
-        lead = len(list(said)) and next(
-            (at for at, one in enumerate(said) if one.role != "system"), len(said)
+        lead = len(list(history)) and next(
+            (at for at, one in enumerate(history) if one.role != "system"), len(history)
         )
         heads = [
             head
             for head in range(m + 1)
-            if is_valid((*said[: lead + head], UserMessage("")))
-            and all(is_valid(said[: lead + at]) for at in range(head))
+            if is_valid((*history[: lead + head], UserMessage("")))
+            and all(is_valid(history[: lead + at]) for at in range(head))
         ]
-        start = len(said) - (len(newest) - lead)
-        head = min(lead + max(heads, default=0), len(said))
-        expected = said if head >= start else (*said[:head], *said[start:])
+        start = len(history) - (len(newest) - lead)
+        head = min(lead + max(heads, default=0), len(history))
+        expected = history if head >= start else (*history[:head], *history[start:])
         assert expected == view.messages
         assert () == view.problems()
         views_add_up(view)
@@ -183,9 +190,9 @@ class TestKeepFirstAndLast:
         """
         The middle is dropped, for the count.
         """
-        said = [SystemMessage("s"), *map(UserMessage, "abcdef")]
+        history = [SystemMessage("s"), *map(UserMessage, "abcdef")]
 
-        view = trim(said, None, keep_first_and_last(2, 1))
+        view = trim(history, None, keep_first_and_last(2, 1))
 
         assert "sabf" == "".join(one.text for one in view)
         assert {"over the count"} == {one.reason for one in view.dropped}
@@ -194,12 +201,12 @@ class TestKeepFirstAndLast:
         """
         A second answer is not kept, nor what follows it.
         """
-        said = [UserMessage("a"), calls("x"), result("x"), result("x")]
-        said += map(UserMessage, "bcd")
+        history = [UserMessage("a"), calls("x"), result("x"), result("x")]
+        history += map(UserMessage, "bcd")
 
-        view = trim(said, None, keep_first_and_last(5, 1))
+        view = trim(history, None, keep_first_and_last(5, 1))
 
-        assert [*said[:3], said[-1]] == list(view.messages)
+        assert [*history[:3], history[-1]] == list(view.messages)
         assert () == view.problems()
 
     @pytest.mark.parametrize(("m", "n"), [(-1, 2), (1, 0), ("1", 2), (1, None)])
@@ -208,7 +215,9 @@ class TestKeepFirstAndLast:
         The error names the one that is wrong.
         """
         name = "m" if n == 2 else "n"
-        with pytest.raises(ValueError, match=f"keep_first_and_last takes {name}, an"):
+        with pytest.raises(
+            ValueError, match=f"{name} of keep_first_and_last: expected an"
+        ):
             keep_first_and_last(m, n)
 
 
@@ -226,10 +235,10 @@ class TestShortenToolResults:
         the same again.
         """
         counter = by_length if exact else by_characters
-        said = [calls("x"), result("x", text), UserMessage("go on")]
+        history = [calls("x"), result("x", text), UserMessage("go on")]
         step = shorten_tool_results(limit, marker="<{cut}>")
 
-        context = TrimContext.of(said, counter=counter)
+        context = TrimContext.of(history, counter=counter)
         view = step(context)
 
         views_add_up(view)
@@ -256,15 +265,15 @@ class TestShortenToolResults:
         """
         Beginning and end stay, with a note between, and the number is right.
         """
-        said = [calls("x"), result("x", "a" * 500 + "b" * 500)]
+        history = [calls("x"), result("x", "a" * 500 + "b" * 500)]
 
-        view = trim(said, None, shorten_tool_results(30))
+        view = trim(history, None, shorten_tool_results(30))
 
         text = view.messages[1].text
         kept = text.replace("\n[… 906 characters cut …]\n", "")
         assert "a" * 47 + "b" * 47 == kept
         assert 30 == by_characters(view.messages[1])
-        assert said[1] is view.original.messages[1]
+        assert history[1] is view.original.messages[1]
         assert () == view.dropped
 
     def test_keeps_all_else(self):
@@ -299,12 +308,12 @@ class TestShortenToolResults:
         The limit is on the texts of tool results.
         """
         image = ImagePart(data=b"GIF89a")
-        said = [
+        history = [
             UserMessage("a" * 99),
             calls("x"),
             ToolMessage([image, TextPart("short")], tool_call_id="x"),
         ]
-        context = TrimContext.of(said)
+        context = TrimContext.of(history)
 
         assert context is shorten_tool_results(10)(context)
 
@@ -312,8 +321,8 @@ class TestShortenToolResults:
         """
         A smaller limit cuts more, a larger one nothing.
         """
-        said = [calls("x"), result("x", "word " * 500)]
-        once = trim(said, None, shorten_tool_results(100))
+        history = [calls("x"), result("x", "word " * 500)]
+        once = trim(history, None, shorten_tool_results(100))
 
         assert once is shorten_tool_results(200)(once)
         twice = shorten_tool_results(20)(once)
@@ -324,9 +333,9 @@ class TestShortenToolResults:
         """
         Of a result that is nothing but a marker, there is no more to cut.
         """
-        said = [calls("x"), result("x", "a" * 10**6)]
+        history = [calls("x"), result("x", "a" * 10**6)]
 
-        view = trim(said, None, shorten_tool_results(0))
+        view = trim(history, None, shorten_tool_results(0))
 
         assert "\n[… 1,000,000 characters cut …]\n" == view.messages[1].text
         assert view is shorten_tool_results(0)(view)
@@ -336,7 +345,8 @@ class TestShortenToolResults:
         A limit is a number, a marker a text.
         """
         with pytest.raises(
-            ValueError, match="limit_tokens, an integer from 0 on; got -1"
+            ValueError,
+            match="shorten_tool_results: expected an integer from 0 on, got -1",
         ):
             shorten_tool_results(-1)
         with pytest.raises(ValueError, match="marker is 7; expected a str"):
@@ -349,13 +359,13 @@ class TestClearToolResults:
     """
 
     @given(anything, st.integers(0, 4))
-    def test_clears_all_but_the_newest(self, said, keep):
+    def test_clears_all_but_the_newest(self, history, keep):
         """
         The same messages at the same positions; old results say less; and
         doing it again changes nothing.
         """
         step = clear_tool_results(keep=keep, marker=".")
-        context = TrimContext.of(said)
+        context = TrimContext.of(history)
 
         view = step(context)
 
@@ -363,10 +373,10 @@ class TestClearToolResults:
         assert view is step(view)
         assert view.total_tokens <= context.total_tokens
         assert context.problems() == view.problems()
-        assert len(said) == len(view)
-        results = [at for at, one in enumerate(said) if one.role == "tool"]
+        assert len(history) == len(view)
+        results = [at for at, one in enumerate(history) if one.role == "tool"]
         old = results[: max(len(results) - keep, 0)]
-        for at, (was, now) in enumerate(zip(said, view, strict=True)):
+        for at, (was, now) in enumerate(zip(history, view, strict=True)):
             if at in old and by_characters(was) > 1:
                 assert "." == now.content  # type: ignore[attr-defined]
                 assert was.tool_call_id == now.tool_call_id  # type: ignore[attr-defined]
@@ -376,23 +386,23 @@ class TestClearToolResults:
 
     def test_keeps_three(self):
         """
-        Unless told otherwise; and media go, too.
+        By default; and media go, too.
         """
         image = ToolMessage([ImagePart(data=b"GIF89a")], tool_call_id="a")
-        said = [calls(*"abcd"), image, *[result(name, "b" * 50) for name in "bcd"]]
+        history = [calls(*"abcd"), image, *[result(name, "b" * 50) for name in "bcd"]]
 
-        view = trim(said, None, clear_tool_results())
+        view = trim(history, None, clear_tool_results())
 
         assert ["[cleared]", *["b" * 50] * 3] == [one.text for one in view][1:]
         assert view.messages[1].metadata["conversation_state"]["cleared"] is True
-        assert said == view.original.messages
+        assert history == view.original.messages
 
     def test_leaves_what_is_small(self):
         """
         A marker that is no smaller than the result would tell less for more.
         """
-        said = [calls("a"), result("a", "ok")]
-        context = TrimContext.of(said)
+        history = [calls("a"), result("a", "ok")]
+        context = TrimContext.of(history)
 
         assert context is clear_tool_results(keep=0)(context)
 
@@ -400,7 +410,10 @@ class TestClearToolResults:
         """
         The error says what was given.
         """
-        with pytest.raises(ValueError, match="keep, an integer from 0 on; got 'all'"):
+        with pytest.raises(
+            ValueError,
+            match="clear_tool_results: expected an integer from 0 on, got 'all'",
+        ):
             clear_tool_results(keep="all")  # type: ignore[arg-type]
 
 
@@ -410,12 +423,12 @@ class TestRepair:
     """
 
     @given(anything, st.booleans(), st.sets(st.integers(0, 8)))
-    def test_closes_every_call_and_drops_every_orphan(self, said, at_end, removed):
+    def test_closes_every_call_and_drops_every_orphan(self, history, at_end, removed):
         """
         Nothing is left of those problems, all else is as it was, and doing it
         again changes nothing.
         """
-        context = TrimContext.of(said).remove(removed)
+        context = TrimContext.of(history).remove(removed)
         step = repair(at_end=at_end)
 
         view = step(context)
@@ -445,8 +458,8 @@ class TestRepair:
         Stopped in the middle of two calls: one answer is there, the other
         says that there is none.
         """
-        said = [UserMessage("a"), calls("x", "y"), result("x"), UserMessage("b")]
-        state = Aggregator.new(messages=said)
+        history = [UserMessage("a"), calls("x", "y"), result("x"), UserMessage("b")]
+        state = Aggregator.new(messages=history)
 
         view = trim(state, TokenBudget(context_window=100), repair(), fit())
 
@@ -460,56 +473,88 @@ class TestRepair:
         assert "not answered" in answer.text
         assert answer.metadata["conversation_state"]["synthetic"] is True
         assert [0, 1, 1, 2, 3] == [one.seq for one in view.elements]
-        assert said == list(state.messages)
+        assert history == list(state.messages)
 
     def test_answers_calls_at_the_end_if_told(self):
         """
         They may be about to be run, or never.
         """
-        said = [UserMessage("a"), calls("x")]
-        context = TrimContext.of(said)
+        history = [UserMessage("a"), calls("x")]
+        context = TrimContext.of(history)
 
         assert context is repair()(context)
         assert "x" == repair(at_end=True)(context).messages[2].tool_call_id  # type: ignore[attr-defined]
 
     def test_drops_what_answers_nothing(self):
         """
-        Orphans and second answers, as not valid.
+        Orphans and second answers, each with its place.
         """
-        said = [result("w"), calls("x"), result("x"), result("x"), result("y")]
+        history = [result("w"), calls("x"), result("x"), result("x"), result("y")]
 
-        view = trim(said, None, repair())
+        view = trim(history, None, repair())
 
-        assert said[1:3] == view.messages
-        gone = [Dropped(seq, "not valid") for seq in (0, 3, 4)]
-        assert gone == list(view.dropped)
+        assert history[1:3] == view.messages
+        reasons = {
+            0: "result has no call w before it (entry 0)",
+            3: "call x has a result already (entry 3)",
+            4: "result has no call y before it (entry 4)",
+        }
+        assert [
+            Dropped(seq, f"invalid: {reason}") for seq, reason in reasons.items()
+        ] == list(view.dropped)
+        assert [
+            f"the view leaves out 1 message: {reason}" for reason in reasons.values()
+        ] == [str(failure.error) for failure in view.failures]
 
     def test_a_call_without_id_can_not_be_answered(self):
         """
-        The view shows the message without it, or not at all.
+        The view shows the message without it, or not at all; both are
+        failures.
         """
         nameless = ToolCall("", "f", "{}")
-        said = [
+        history = [
             AssistantMessage("Well.", tool_calls=[nameless]),
             AssistantMessage(tool_calls=[nameless]),
             UserMessage("go on"),
         ]
 
-        view = trim(said, None, repair())
+        view = trim(history, None, repair())
 
-        assert [AssistantMessage("Well."), said[2]] == list(view.messages)
-        assert (Dropped(1, "not valid"),) == view.dropped
+        assert [AssistantMessage("Well."), history[2]] == list(view.messages)
+        reason = "call without id has no result (entry 1)"
+        assert (Dropped(1, f"invalid: {reason}"),) == view.dropped
+        first, second = [str(failure.error) for failure in view.failures]
+        assert first.endswith("invalid part: call without id has no result (entry 0)")
+        assert f"the view leaves out 1 message: {reason}" == second
         views_add_up(view)
+
+    def test_leaves_two_calls_with_one_id(self):
+        """
+        They stay what they are: the very same view; what `fit` drops because
+        of them is named.
+        """
+        history = [UserMessage("a"), calls("x", "x"), result("x"), UserMessage("b")]
+        context = TrimContext.of(history)
+
+        assert context is repair()(context)
+        view = trim(history, None)
+        assert history[3:] == view.messages
+        assert {"invalid: two calls have one id (entry 1)"} == {
+            one.reason for one in view.dropped
+        }
+        assert "the view leaves out 3 messages: two calls have one id (entry 1)" == str(
+            view.failures[0].error
+        )
 
     def test_goes_with_its_call(self):
         """
         Removing a position removes the answer that was put there.
         """
-        said = [calls("x"), UserMessage("a")]
-        view = trim(said, None, repair())
+        history = [calls("x"), UserMessage("a")]
+        view = trim(history, None, repair())
 
         assert 3 == len(view)
-        assert said[1:] == view.remove(0).messages
+        assert history[1:] == view.remove(0).messages
         views_add_up(view.remove(0))
 
 
@@ -519,22 +564,22 @@ def _is_synthetic(message):
 
 class TestReplace:
     """
-    `TrimContext.replace` says something in other words.
+    `TrimContext.replace` shows another message.
     """
 
     def test_shows_another_message_at_the_position(self):
         """
         Tokens, elements and the original are right, and nothing is dropped.
         """
-        said = [UserMessage("secret word"), UserMessage("b")]
-        context = TrimContext.of(said)
+        history = [UserMessage("secret word"), UserMessage("b")]
+        context = TrimContext.of(history)
 
         view = context.replace(0, UserMessage("…"))
 
         assert Element(0, UserMessage("…"), 1, "user") == view.elements[0]
         assert 2 == view.total_tokens
         assert () == view.dropped
-        assert said == view.original.messages
+        assert history == view.original.messages
         assert view is view.replace(0, UserMessage("…"))
         assert context is context.replace(1, UserMessage("b"))
         assert view == pickle.loads(pickle.dumps(view))
@@ -546,7 +591,7 @@ class TestReplace:
         context = TrimContext.of([UserMessage("a")]).remove(0)
 
         for seq in (0, 1, -1):
-            with pytest.raises(ValueError, match=f"nothing at position {seq}"):
+            with pytest.raises(ValueError, match=f"seq={seq}: the view shows nothing"):
                 context.replace(seq, UserMessage("b"))
         with pytest.raises(TypeError, match="got a str: 'b'"):
             context.replace(0, "b")  # type: ignore[arg-type]

@@ -292,6 +292,25 @@ class TestOr:
 
         assert expected == one | two
 
+    @pytest.mark.parametrize(
+        ("one", "two", "total"),
+        [
+            (Usage(10, 1), Usage(0, 20), 30),
+            (Usage(10, 1), Usage(10, 20), 30),
+            (Usage(10, 1, 15), Usage(0, 20), 30),
+            (Usage(10, 1, 50), Usage(0, 20), 50),
+            (Usage(10, 5, 12), Usage(10, 8, 14), 14),
+            (Usage(10, 5, 12), Usage(), 12),
+        ],
+    )
+    def test_total(self, one, two, total):
+        """
+        A total that was implied on both sides stays prompt and completion
+        together; one that the provider reported as less stays what it said.
+        """
+        assert total == (one | two).total_tokens
+        assert total == (two | one).total_tokens
+
     @pytest.mark.parametrize("other", [None, 1, PromptTokensDetails()])
     def test_other_kinds(self, other):
         """
@@ -359,3 +378,13 @@ class TestValue:
         other = attrs.evolve(usage, **{name: count})
 
         assert (count == getattr(usage, name)) == (usage == other)
+
+
+class TestDetails:
+    @pytest.mark.parametrize("kind", [PromptTokensDetails, CompletionTokensDetails])
+    def test_by_keyword(self, kind):
+        """
+        Counts of details are given by name: two of a kind are easily confused.
+        """
+        with pytest.raises(TypeError, match="positional"):
+            kind(1, 2)

@@ -54,12 +54,18 @@ from conversation_state.chunks import Accumulator, concat_rows
 from conversation_state.codec import structure
 from conversation_state.counting import TokenCounter
 from conversation_state.diffing import Diff, Pair, diff
-from conversation_state.parallel import Failure, FanOut, afan_out, fan_out, keep
+from conversation_state.parallel import (
+    Failure,
+    FanOut,
+    afan_out,
+    fan_out,
+    save_progress,
+)
 from conversation_state.parsing import parse
 from conversation_state.rendering import render_transcript
 from conversation_state.store import Head, Store, Window, open_store
-from conversation_state.store._memory import MemoryBackend
 from conversation_state.store.backend import Backend
+from conversation_state.store.backends.memory import MemoryBackend
 from conversation_state.streams import (
     SKIP,
     Failed,
@@ -129,6 +135,19 @@ UserMessage("hi", nmae="ann")  # type: ignore[call-arg]
 ToolMessage("12:30")  # type: ignore[call-arg]
 ImagePart(url=3)  # type: ignore[arg-type]
 Usage(prompt_tokens="3")  # type: ignore[arg-type]
+
+
+class MyMessage(UserMessage):  # type: ignore[misc]
+    pass
+
+
+class MyUsage(Usage):  # type: ignore[misc]
+    pass
+
+
+class MyState(Aggregator):  # type: ignore[misc]
+    pass
+
 
 # Views
 
@@ -202,7 +221,7 @@ async def step(state: Aggregator) -> Aggregator:
     """
     A step of `afan_out` is async; one of `fan_out` is not.
     """
-    return keep(state)
+    return save_progress(state)
 
 
 async def branches() -> None:
@@ -211,17 +230,17 @@ async def branches() -> None:
     """
     assert_type(await afan_out(talk, [step]), FanOut)
     assert_type(await cell.aswap(step), Aggregator)
-    await afan_out(talk, [keep], executor=ThreadPoolExecutor())
-    await afan_out(talk, [keep])  # type: ignore[list-item]
+    await afan_out(talk, [save_progress], executor=ThreadPoolExecutor())
+    await afan_out(talk, [save_progress])  # type: ignore[list-item]
     await afan_out(talk, [step], executor=ThreadPoolExecutor())  # type: ignore[list-item]
 
 
-assert_type(fan_out(talk, [keep]), FanOut)
-assert_type(fan_out(talk, [keep]).state, Aggregator)
-assert_type(fan_out(talk, [keep]).failures, tuple[Failure, ...])
+assert_type(fan_out(talk, [save_progress]), FanOut)
+assert_type(fan_out(talk, [save_progress]).state, Aggregator)
+assert_type(fan_out(talk, [save_progress]).failures, tuple[Failure, ...])
 fan_out(talk, [step])  # type: ignore[list-item]
-fan_out(talk, [keep], on_error="ignore")  # type: ignore[arg-type]
-fan_out(talk, [keep], on_turn=talk.join, timeout_s=3)
+fan_out(talk, [save_progress], on_error="ignore")  # type: ignore[arg-type]
+fan_out(talk, [save_progress], on_turn=talk.join, timeout_s=3)
 
 # Tools
 
@@ -259,7 +278,7 @@ assert_type(timeline.moment, Moment[Aggregator])
 assert_type(timeline.moments, Moments[Aggregator])
 assert_type(timeline.moments[0].state, Aggregator)
 assert_type(timeline.moments[1:], Moments[Aggregator])
-assert_type(timeline.branches, tuple[Moment[Aggregator], ...])
+assert_type(timeline.tips, tuple[Moment[Aggregator], ...])
 assert_type(timeline.children(0), tuple[Moment[Aggregator], ...])
 assert_type(timeline.limit, int | None)
 
@@ -273,10 +292,10 @@ timeline.moment.label = "other"  # type: ignore[misc]
 found = diff(talk, talk.fork())
 assert_type(found, Diff)
 assert_type(found.only_a, tuple[Entry, ...])
-assert_type(found.ledger_b, tuple[LedgerEntry, ...])
+assert_type(found.ledger.only_b, tuple[LedgerEntry, ...])
 assert_type(found.same[0], Pair[Entry])
 assert_type(found.same[0].b, Entry)
-assert_type(found.ledger_changed, tuple[Pair[LedgerEntry], ...])
+assert_type(found.ledger.changed, tuple[Pair[LedgerEntry], ...])
 assert_type(found.reversed(), Diff)
 assert_type(found.html(names=("draft", "retry"), limit=5), str)
 diff(talk, talk.turn)  # type: ignore[arg-type]
@@ -290,9 +309,12 @@ assert_type(store, Store)
 assert_type(store.save("talk", talk), Head)
 assert_type(store.load("talk"), Aggregator)
 assert_type(store.load("talk", at="label"), Aggregator)
-assert_type(store.load("talk", at=store.head("talk"), last=20), Window)
+assert_type(store.load("talk", at=store.latest("talk"), last=20), Window)
 assert_type(store.update("talk", lambda state: state.add(hel)), Aggregator)
 assert_type(store.history("talk"), tuple[Head, ...])
+assert_type(store.latest("talk").labels, tuple[str, ...])
+assert_type(store.rollback("talk", "label", expecting=2), Head)
+store.rollback("talk")  # type: ignore[call-arg]
 store.save("talk", talk, expecting="1")  # type: ignore[arg-type]
 store.load("talk", at=1.5)  # type: ignore[call-overload]
 store.load("talk", "label")  # type: ignore[call-overload]

@@ -9,6 +9,7 @@ from typing import Any
 
 from hypothesis import strategies as st
 
+from conversation_state.adapters._notes import notes_of
 from conversation_state.adapters.anthropic import load, load_usage
 from conversation_state.testing.strategies import json_values, texts
 from tests.adapters.objects import both, exactly, some
@@ -274,7 +275,7 @@ def notes(value):
     """
     What was noted about *value*.
     """
-    return value.metadata.get("anthropic", {})
+    return notes_of(value.metadata, "anthropic")
 
 
 # Streams

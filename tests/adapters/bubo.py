@@ -7,6 +7,7 @@ from datetime import datetime, timedelta, timezone
 
 from hypothesis import strategies as st
 
+from conversation_state.adapters._notes import notes_of
 from conversation_state.adapters.bubo import load
 from conversation_state.testing.strategies import json_values, metadata, texts
 from tests.adapters.objects import both, exactly, some
@@ -27,7 +28,14 @@ TIMES = st.datetimes(datetime(1, 1, 3), timezones=ZONES).map(  # noqa: DTZ001
 METAS = (
     metadata()
     | json_values()
-    | st.sampled_from([None, {}, {"bubo": {"keys": {"a": 1}}}, {"eino": 1, "b": 2}])
+    | st.sampled_from(
+        [
+            None,
+            {},
+            {"conversation_state": {"bubo": {"keys": {"a": 1}}, "mark": 1}},
+            {"conversation_state": 1, "b": 2},
+        ]
+    )
 )
 ENVELOPES = some(
     run_id=UUIDS,
@@ -174,7 +182,7 @@ def notes(value):
     """
     What was noted about *value*.
     """
-    return value.metadata.get("bubo", {})
+    return notes_of(value.metadata, "bubo")
 
 
 def user(content="hi", **fields):

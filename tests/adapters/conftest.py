@@ -10,7 +10,7 @@ from conversation_state.store import Store, open_store
 from tests.store import server as servers
 
 
-class Place:
+class ObjectReader:
     """
     A place for a store, which may be opened, left and opened again.
 
@@ -53,19 +53,19 @@ class Place:
 
 
 @pytest.fixture(params=["memory", "sqlite", "postgres"])
-def place(request, tmp_path) -> Iterator[Place]:
+def place(request, tmp_path) -> Iterator[ObjectReader]:
     """
     A place for a store, of each kind.
     """
     if request.param != "postgres":
         urls = {"memory": "memory:", "sqlite": f"sqlite:///{tmp_path}/talks.db"}
-        found = Place(urls[request.param])
+        found = ObjectReader(urls[request.param])
         yield found
         found.close()
         return
 
     server, schema = servers.server(), servers.schema_of(tmp_path)
-    found = Place(server.url(schema))
+    found = ObjectReader(server.url(schema))
     yield found
     found.close()
     server.drop(schema)

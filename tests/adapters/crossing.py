@@ -10,7 +10,7 @@ from contextlib import suppress
 from typing import Any, NamedTuple
 
 from conversation_state.adapters import Lost
-from conversation_state.adapters._extras import from_data_url
+from conversation_state.adapters._wire.media import parse_data_url
 from conversation_state.messages import (
     Message,
     ToolMessage,
@@ -70,7 +70,7 @@ def _part(part: Any, path: str, role: str) -> Said:
         about["raw"] = part.raw
     elif isinstance(part, MediaPart):
         # A url that is its own content is that content.
-        held = from_data_url(part.url or "")
+        held = parse_data_url(part.url or "")
         about["url"] = None if held else part.url
         about["data"] = held[0] if held else part.data
         about["media_type"] = part.media_type or (held[1] if held else "")
@@ -155,7 +155,7 @@ def kept_of(said: Iterable[Said], lost: Iterable[Lost]) -> list[Kept]:
     beside: dict[str, set[str]] = {}
     for each in lost:
         # A key that only its provider knows is nothing that was said.
-        own = "'s own, and" in each.why and each.what != "signature"
+        own = each.why.startswith("is specific to") and each.what != "signature"
         # A content that is no list is one text.
         path = each.path.replace(".content", ".parts[0]")
         (beside if own else listed).setdefault(path, set()).add(each.what)

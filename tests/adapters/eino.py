@@ -6,6 +6,7 @@ import base64
 
 from hypothesis import strategies as st
 
+from conversation_state.adapters._notes import notes_of
 from conversation_state.adapters.eino import load
 from conversation_state.testing.strategies import json_values, metadata, texts
 from tests.adapters.objects import both, exactly, some
@@ -17,7 +18,10 @@ PNG_TEXT = base64.b64encode(PNG).decode()
 WORDS = texts(min_size=1, max_size=4)
 SAID = texts(min_size=1)
 EXTRAS = metadata().filter(bool) | st.sampled_from(
-    [{"eino": {"keys": {"a": 1}}}, {"openai_chat": 1, "b": 2}]
+    [
+        {"conversation_state": {"eino": {"keys": {"a": 1}}, "mark": 1}},
+        {"conversation_state": 1, "b": 2},
+    ]
 )
 EXTRA = some(extra=EXTRAS)
 
@@ -195,4 +199,4 @@ def notes(value):
     """
     What was noted about *value*.
     """
-    return value.metadata.get("eino", {})
+    return notes_of(value.metadata, "eino")

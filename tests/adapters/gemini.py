@@ -6,6 +6,7 @@ import base64
 
 from hypothesis import strategies as st
 
+from conversation_state.adapters._notes import notes_of
 from conversation_state.adapters.gemini import load, load_usage
 from conversation_state.testing.strategies import json_values, texts
 from tests.adapters.objects import both, exactly, some
@@ -298,4 +299,4 @@ def notes(value):
     """
     What was noted about *value*.
     """
-    return value.metadata.get("gemini", {})
+    return notes_of(value.metadata, "gemini")

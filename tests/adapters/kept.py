@@ -6,7 +6,7 @@ import json
 
 import attrs
 
-from conversation_state.adapters._export import PROVIDERS
+from conversation_state.adapters._notes import notes_of, own_of
 from conversation_state.messages import AssistantMessage, Message, UnknownMessage
 from conversation_state.parts import TextPart
 
@@ -29,7 +29,7 @@ def without_notes(value):
     """
     *value* without what adapters noted about it.
     """
-    own = {k: v for k, v in value.metadata.items() if k not in PROVIDERS}
+    own = own_of(value.metadata)
     if isinstance(value, Message):
         return value.replace(metadata=own)
 
@@ -56,7 +56,7 @@ def said(message, source):
         calls = [
             attrs.evolve(
                 without_notes(call),
-                id="" if "made_id" in call.metadata.get(source, {}) else call.id,
+                id="" if "made_id" in notes_of(call.metadata, source) else call.id,
             )
             for call in message.tool_calls
         ]

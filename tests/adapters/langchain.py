@@ -24,7 +24,7 @@ NAMES = st.text("abc", min_size=1, max_size=3)
 # A dict equals another with true for 1, and so tests would tell less.
 VALUES = json_values()
 MAPS = st.dictionaries(NAMES, VALUES, max_size=3)
-# What JSON has no word for, and LangChain keeps all the same.
+# What JSON can't represent, and LangChain keeps all the same.
 ODD = st.sampled_from(
     [
         float("inf"),

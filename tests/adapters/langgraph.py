@@ -18,14 +18,14 @@ from tests.store import server as servers
 
 __all__ = [
     "CONFIG",
-    "Talk",
+    "ChatState",
     "echo",
     "graph_of",
-    "kept",
     "opened",
     "rows_of",
-    "said",
-    "say",
+    "run_turn",
+    "stored_bytes",
+    "texts_of",
     "urls",
 ]
 
@@ -65,7 +65,7 @@ def opened(kind, folder):
         server.drop(schema)
 
 
-class Talk(TypedDict):
+class ChatState(TypedDict):
     """
     The usual state of a graph.
     """
@@ -75,48 +75,48 @@ class Talk(TypedDict):
 
 def echo(state):
     """
-    A model that repeats what was said last, and how much was said.
+    A model that repeats the last message, and the number of messages.
     """
-    said = state["messages"]
-    return {"messages": [AIMessage(f"{len(said)}: {said[-1].content}")]}
+    messages = state["messages"]
+    return {"messages": [AIMessage(f"{len(messages)}: {messages[-1].content}")]}
 
 
 def graph_of(saver: Any, node: Any = echo, **options: Any) -> Any:
     """
     A graph of one node.
     """
-    builder: Any = StateGraph(Talk)
+    builder: Any = StateGraph(ChatState)
     builder.add_node("answer", node)
     builder.add_edge(START, "answer")
     return builder.compile(checkpointer=saver, **options)
 
 
-def say(graph, text, config=CONFIG, **options):
+def run_turn(graph, text, config=CONFIG, **options):
     """
-    A turn; all that was said then.
+    Run a turn; the texts of all messages after it.
     """
     state = graph.invoke({"messages": [HumanMessage(text)]}, config, **options)
     return [message.content for message in state["messages"]]
 
 
-def said(store, name):
+def texts_of(store, name):
     """
-    What is saved under a name.
+    The texts of the conversation under a name.
     """
     return [message.text for message in store.load(name)]
 
 
 def rows_of(store):
     """
-    How many rows there are in each table.
+    The number of rows in each table.
     """
     with store._core.backend.reading() as rows:
         return Counter({name: len(rows.scan(name, None, None)) for name in TABLES})
 
 
-def kept(store):
+def stored_bytes(store):
     """
-    All bytes of records and entries.
+    The number of bytes in records and entries.
     """
     with store._core.backend.reading() as rows:
         found = [*rows.scan("records", None, None), *rows.scan("entries", None, None)]

@@ -7,6 +7,7 @@ import base64
 
 from hypothesis import strategies as st
 
+from conversation_state.adapters._notes import notes_of
 from conversation_state.adapters.openai_chat import load
 from conversation_state.testing.strategies import json_values, texts
 from tests.adapters.objects import both, exactly, some
@@ -217,7 +218,7 @@ def notes(value):
     """
     What was noted about *value*.
     """
-    return value.metadata.get("openai_chat", {})
+    return notes_of(value.metadata, "openai_chat")
 
 
 def as_given(value):

@@ -7,6 +7,7 @@ from typing import Any
 
 from hypothesis import strategies as st
 
+from conversation_state.adapters._notes import notes_of
 from conversation_state.adapters.openai_responses import load, load_chunks
 from conversation_state.chunks import concat
 from conversation_state.testing.strategies import json_values, texts
@@ -302,7 +303,7 @@ def notes(value):
     """
     What was noted about *value*.
     """
-    return value.metadata.get("openai_responses", {})
+    return notes_of(value.metadata, "openai_responses")
 
 
 # Events

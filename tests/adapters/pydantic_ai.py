@@ -120,7 +120,7 @@ EVERYTHING = [
         timestamp=NEW_YEAR,
         run_id="01980000-0000-7000-8000-000000000000",
         conversation_id="talk",
-        metadata={"tenant": 7, "anthropic": {"mine": 1}},
+        metadata={"tenant": 7, "conversation_state": {"anthropic": {"mine": 1}}},
     ),
     ModelResponse(
         parts=[

@@ -310,12 +310,12 @@ class StreamContract:
             assert all(size <= more for size, more in zip(sizes, given, strict=True))
             assert abs(costs[0] - 2 * costs[1] + costs[2]) <= 9
 
-    def test_recorded(self, shared_data):
+    def test_recorded(self, recordings):
         """
         Real streams: every moment of them is a message, usage is told once,
         what they collect to can be sent again, and nothing of it is lost.
         """
-        paths = sorted((shared_data / "streams" / self.provider).glob("*.sse"))
+        paths = sorted((recordings / "streams" / self.provider).glob("*.sse"))
         assert paths
         for path in paths:
             events = events_of(path)
@@ -338,11 +338,11 @@ class StreamContract:
                 chunk for chunk in chunks if chunk.response and chunk.response.usage
             ] or not chunks[-1].response.usage
 
-    def test_recorded_and_cut(self, shared_data):
+    def test_recorded_and_cut(self, recordings):
         """
         Wherever a real stream breaks off, what was said until then is there.
         """
-        for path in sorted((shared_data / "streams" / self.provider).glob("*.sse")):
+        for path in sorted((recordings / "streams" / self.provider).glob("*.sse")):
             events = events_of(path)
             for size in range(0, len(events), 1 + len(events) // 9):
                 until = self.given_until(events, size)

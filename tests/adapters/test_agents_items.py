@@ -11,9 +11,14 @@ from hypothesis import strategies as st
 
 from conversation_state import Aggregator, AssistantMessage, ToolCall, ToolMessage
 from conversation_state.adapters import Export, anthropic, openai_chat, openai_responses
+from conversation_state.adapters._notes import notes_of
 from conversation_state.adapters._responses._load import load_items
 from conversation_state.adapters.agents import _items, dump, load
-from conversation_state.adapters.agents._items import extended, items_of, shortened
+from conversation_state.adapters.agents._items import (
+    append_items,
+    items_of,
+    pop_last_item,
+)
 from conversation_state.errors import DecodeError, InvalidMessageError
 from conversation_state.messages import SystemMessage, UnknownMessage, UserMessage
 from conversation_state.parts import ReasoningPart, TextPart
@@ -79,7 +84,7 @@ def grown(items, *, at=()):
     ends = sorted({min(place, len(items)) for place in at} | {len(items)})
     start = 0
     for end in ends:
-        state = extended(state, items[start:end])
+        state = append_items(state, items[start:end])
         start = end
 
     return state
@@ -97,12 +102,12 @@ class TestLoadAndDump:
         assert () == dump(loaded).lost
         assert as_json(items) == as_json(items_of(loaded))
 
-    def test_recorded(self, shared_data):
+    def test_recorded(self, recordings):
         """
         Recorded histories come back item for item, and are the messages that
         the adapter of Responses loads.
         """
-        exchanges = lines(shared_data / "requests" / "openai_responses.jsonl")
+        exchanges = lines(recordings / "requests" / "openai_responses.jsonl")
         inputs = [exchange["request"]["input"] for exchange in exchanges]
         for items in [one for one in inputs if isinstance(one, list)]:
             loaded = load(items)
@@ -210,7 +215,11 @@ class TestLoadAndDump:
         """
         What another provider signed is lost, and listed.
         """
-        part = ReasoningPart("Hm.", "sig", metadata={"anthropic": {"signed": True}})
+        part = ReasoningPart(
+            "Hm.",
+            "sig",
+            metadata={"conversation_state": {"anthropic": {"signed": True}}},
+        )
         export = dump([AssistantMessage([part, TextPart("Yes.")])])
 
         assert ["output_text"] == [
@@ -263,7 +272,9 @@ class TestLoadAndDump:
         (said,) = load([{"role": "user", "content": "a\ud83d"}])
 
         assert "a\ufffd" == said.text
-        assert ["[0].content"] == [*said.metadata["openai_responses"]["mended"]]
+        assert ["[0].content"] == [
+            *notes_of(said.metadata, "openai_responses")["mended"]
+        ]
         assert 1 == len(dump([said]).lost)
 
 
@@ -296,7 +307,7 @@ class TestExtended:
         the entries they were.
         """
         before = grown(PARALLEL[:3])
-        after = extended(before, PARALLEL[3:])
+        after = append_items(before, PARALLEL[3:])
 
         assert before.entries[0] is after.entries[0]
         assert before.entries[1].id != after.entries[1].id
@@ -308,7 +319,7 @@ class TestExtended:
         A message of the model's behind another one leaves that alone.
         """
         before = grown([message("One.")])
-        after = extended(before, [message("Two.")])
+        after = append_items(before, [message("Two.")])
 
         assert before.entries[0] is after.entries[0]
         assert 2 == len(after)
@@ -319,7 +330,7 @@ class TestExtended:
         """
         state = grown(PARALLEL)
 
-        assert state is extended(state, [])
+        assert state is append_items(state, [])
 
     @pytest.mark.parametrize("state", [Aggregator.new(), grown(PARALLEL)])
     def test_no_list(self, state):
@@ -327,7 +338,7 @@ class TestExtended:
         What is no list of items is refused, whatever came before.
         """
         with pytest.raises(DecodeError):
-            extended(state, {"role": "user"})  # type: ignore[arg-type]
+            append_items(state, {"role": "user"})  # type: ignore[arg-type]
 
     def test_never_rewrites_what_others_said(self):
         """
@@ -338,7 +349,7 @@ class TestExtended:
             AssistantMessage("Hm.", metadata={"app": {"shown": True}})
         )
 
-        assert state.entries[0] is extended(state, [call()]).entries[0]
+        assert state.entries[0] is append_items(state, [call()]).entries[0]
 
     def test_results_of_long_ago(self):
         """
@@ -346,7 +357,7 @@ class TestExtended:
         """
         items = [call("old"), result(), call("new"), *PARALLEL[:1], message("Hm.")]
 
-        (said,) = extended(grown(items), [result()]).messages[-1:]
+        (said,) = append_items(grown(items), [result()]).messages[-1:]
 
         assert isinstance(said, ToolMessage)
         assert "new" == said.tool_name
@@ -361,19 +372,19 @@ class TestShortened:
         """
         state = grown(items)
         for at in range(len(items) - 1, -1, -1):
-            state, popped = shortened(state)
+            state, popped = pop_last_item(state)
 
             assert as_json(items[at]) == as_json(popped)
             assert load(items[:at]) == tuple(state.messages)
 
-        assert (state, None) == shortened(state)
+        assert (state, None) == pop_last_item(state)
 
     def test_spent_stays_spent(self):
         """
         Id and bill are what they were.
         """
         state = grown(PARALLEL).add_usage(Usage(prompt_tokens=5), key="r1").fork()
-        short, _ = shortened(state)
+        short, _ = pop_last_item(state)
 
         assert state.id == short.id
         assert state.parent_id == short.parent_id
@@ -391,7 +402,7 @@ class TestShortened:
             .add_tool_response(ToolMessage("12", tool_call_id="c1"))
         )
 
-        _, popped = shortened(state)
+        _, popped = pop_last_item(state)
 
         assert items_of(state)[-1] == popped
         assert popped is not None
@@ -404,7 +415,7 @@ class TestShortened:
         state = grown([message("One."), {"role": "user", "content": "Two."}])
         state = state.add(UnknownMessage({"type": "ping"}, source="anthropic"))
 
-        short, popped = shortened(state)
+        short, popped = pop_last_item(state)
 
         assert {"role": "user", "content": "Two."} == popped
         assert [AssistantMessage, UnknownMessage] == [type(one) for one in short]

@@ -31,6 +31,7 @@ from tests.adapters.anthropic import (
 )
 from tests.adapters.contract import AdapterContract, as_json, bare
 from tests.adapters.kept import lines
+from tests.recorded import is_large
 
 
 def meaning(arguments):
@@ -121,18 +122,18 @@ class TestRecorded:
     Real conversations.
     """
 
-    def exchanges(self, shared_data):
+    def exchanges(self, recordings):
         """
         All that were recorded, but for counts of tokens.
         """
-        found = lines(shared_data / "requests" / "anthropic.jsonl")
+        found = lines(recordings / "requests" / "anthropic.jsonl")
         return [one for one in found if "content" in one["response"]]
 
-    def test_requests(self, shared_data):
+    def test_requests(self, recordings):
         """
         Requests come back as they were, system messages and all.
         """
-        exchanges = lines(shared_data / "requests" / "anthropic.jsonl")
+        exchanges = lines(recordings / "requests" / "anthropic.jsonl")
         for exchange in exchanges:
             request = exchange["request"]
             export = dump(load(request))
@@ -146,13 +147,13 @@ class TestRecorded:
                 dump(load(request["messages"])).payload["messages"]
             )
 
-        assert 58 == len(exchanges)
+        assert (58 if is_large(recordings) else 4) == len(exchanges)
 
-    def test_arguments(self, shared_data):
+    def test_arguments(self, recordings):
         """
         Calls and results keep their ids, and results learn the tool's name.
         """
-        for exchange in self.exchanges(shared_data):
+        for exchange in self.exchanges(recordings):
             loaded = load(exchange["request"])
             calls = {
                 call.id: call
@@ -173,11 +174,11 @@ class TestRecorded:
                 if isinstance(message, ToolMessage)
             )
 
-    def test_responses(self, shared_data):
+    def test_responses(self, recordings):
         """
         Responses load with what they cost, and can be sent back.
         """
-        for exchange in self.exchanges(shared_data):
+        for exchange in self.exchanges(recordings):
             response = exchange["response"]
             (message,) = several(response)
             told = response["usage"]
@@ -185,7 +186,7 @@ class TestRecorded:
             export = dump([message])
             assert response["stop_reason"] == message.response.finish_reason
             assert response["model"] == message.response.model
-            assert response["id"] == message.metadata["anthropic"]["response"]["id"]
+            assert response["id"] == message.response.id
             assert load_usage(response) == load_usage(told) == message.response.usage
             assert message.response.usage.prompt_tokens == (
                 told["input_tokens"]
@@ -198,12 +199,12 @@ class TestRecorded:
                 export.payload["messages"][0]["content"]
             )
 
-    def test_iterations_add_up(self, shared_data):
+    def test_iterations_add_up(self, recordings):
         """
         What a response did itself is in its counts; its advisor's is beside.
         """
         seen = 0
-        for exchange in self.exchanges(shared_data):
+        for exchange in self.exchanges(recordings):
             usage = cost(exchange["response"])
             runs = exchange["response"]["usage"].get("iterations")
             if runs:
@@ -218,19 +219,19 @@ class TestRecorded:
                     sum(one.completion_tokens for one in advice)
                 )
 
-        assert 4 == seen
+        assert (4 if is_large(recordings) else 0) == seen
 
-    def test_counts_of_tokens(self, shared_data):
+    def test_counts_of_tokens(self, recordings):
         """
         Counting tokens gives a usage and no message.
         """
         counted = [
             one["response"]
-            for one in lines(shared_data / "requests" / "anthropic.jsonl")
+            for one in lines(recordings / "requests" / "anthropic.jsonl")
             if "content" not in one["response"]
         ]
 
-        assert 4 == len(counted)
+        assert (4 if is_large(recordings) else 1) == len(counted)
         for response in counted:
             assert response["input_tokens"] == cost(response).prompt_tokens
             with pytest.raises(DecodeError, match="neither messages nor content"):

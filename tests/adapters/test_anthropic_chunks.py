@@ -4,7 +4,6 @@ Streams of Anthropic Messages: chunks that concatenate to what was said.
 
 import copy
 import json
-from pathlib import Path
 from typing import Any, ClassVar
 
 import attrs
@@ -18,11 +17,12 @@ from conversation_state.adapters.anthropic import (
     load,
     load_chunks,
 )
-from conversation_state.adapters.anthropic._chunks import _Stream
+from conversation_state.adapters.anthropic._chunks import AnthropicStream
 from conversation_state.chunks import concat
 from conversation_state.errors import DecodeError, ProviderStreamError
 from conversation_state.parts import ReasoningPart, TextPart, UnknownPart
 from conversation_state.usage import Usage
+from tests import recorded
 from tests.adapters import stream_contract
 from tests.adapters.anthropic import (
     END,
@@ -43,11 +43,7 @@ from tests.adapters.anthropic import (
 )
 from tests.adapters.stream_contract import StreamContract, calls_made_by
 
-STREAMS = Path(__file__).parents[3] / "shared" / "data" / "streams" / "anthropic"
-
-recorded = pytest.mark.skipif(
-    not STREAMS.is_dir(), reason="the recorded streams are not beside this checkout"
-)
+RECORDED = recorded.streams("anthropic")
 
 
 def collected(*events):
@@ -183,7 +179,7 @@ class TestThinking:
             delta("thinking", thinking="m"),
             delta("signature", signature="Ep+/=="),
         )
-        noted = {"anthropic": {"signed": True}}
+        noted = {"conversation_state": {"anthropic": {"signed": True}}}
 
         assert (ReasoningPart("hm", "Ep+/==", index=0, metadata=noted),) == (
             message.content
@@ -578,8 +574,8 @@ class TestResponse:
         )
         told = notes(message)
 
+        assert "msg_1" == message.response.id
         assert {
-            "id": "msg_1",
             "type": "message",
             "stop_sequence": "x",
             "container": container,
@@ -703,7 +699,7 @@ class TestEnds:
                 {"type": "error", "error": {"type": "x", "message": "Overloaded"}},
                 "Overloaded",
             ),
-            ({"type": "error"}, "it did not say why"),
+            ({"type": "error"}, "no reason given"),
             ({"type": "error", "error": "no\ud800"}, "no\ufffd"),
             ({"error": {"message": "Overloaded"}}, "Overloaded"),
         ],
@@ -788,7 +784,7 @@ class TestRefuses:
         events = [begin(call()), stop(), given("{}")]
         _, error = given_before(events, DecodeError)
 
-        assert "was not begun, or has ended" in error.problems[0].what
+        assert "which is not open" in error.problems[0].what
 
     def test_all_of_an_event(self):
         """
@@ -882,7 +878,7 @@ class TestStreams(StreamContract):
 
     adapter: ClassVar = anthropic
     provider: ClassVar = "anthropic"
-    reader: ClassVar = _Stream
+    reader: ClassVar = AnthropicStream
     made: ClassVar = streams()
     failures: ClassVar = [{"type": "error", "error": {"message": "Overloaded"}}]
 
@@ -912,10 +908,6 @@ class TestStreams(StreamContract):
         assert tuple(map(plain, load(whole))) == (plain(message),)
 
 
-RECORDED = sorted(STREAMS.glob("*.sse"))
-
-
-@recorded
 @pytest.mark.parametrize("path", RECORDED, ids=[path.stem for path in RECORDED])
 class TestRecorded:
     """

@@ -583,7 +583,7 @@ class TestReasoning:
         """
         What another provider signed is for nobody else.
         """
-        noted = {name: {"signed": True}}
+        noted = {"conversation_state": {name: {"signed": True}}}
         part = ReasoningPart("a", "x", metadata=noted)
 
         assert (None, ["reasoning"]) == block(part, "assistant")
@@ -593,7 +593,12 @@ class TestReasoning:
         """
         Its own goes back, whoever else left a note.
         """
-        noted = {"anthropic": {"signed": True}, "gemini": {"signed": True}}
+        noted = {
+            "conversation_state": {
+                "anthropic": {"signed": True},
+                "gemini": {"signed": True},
+            }
+        }
         part = ReasoningPart("a", "x", metadata=noted)
 
         assert "x" == block(part, "assistant")[0]["signature"]
@@ -602,7 +607,9 @@ class TestReasoning:
         """
         Also if all that is noted are keys.
         """
-        part = ReasoningPart("a", "x", metadata={"anthropic": {"deltas": ()}})
+        part = ReasoningPart(
+            "a", "x", metadata={"conversation_state": {"anthropic": {"deltas": ()}}}
+        )
 
         assert "x" == block(part, "assistant")[0]["signature"]
 
@@ -610,7 +617,9 @@ class TestReasoning:
         """
         A thought that came without its signature was broken off: lost.
         """
-        part = ReasoningPart("a", metadata={"anthropic": {"deltas": ()}})
+        part = ReasoningPart(
+            "a", metadata={"conversation_state": {"anthropic": {"deltas": ()}}}
+        )
 
         assert (None, ["reasoning"]) == block(part, "assistant")
 
@@ -702,7 +711,7 @@ class TestMedia:
         """
         A note on what was changed since does nothing.
         """
-        noted = {"anthropic": {"source": "text", "text": "?"}}
+        noted = {"conversation_state": {"anthropic": {"source": "text", "text": "?"}}}
         changed = FilePart(data=b"\xff", media_type="text/plain", metadata=noted)
         other = ImagePart(data=PNG, media_type="image/png", metadata=noted)
 
@@ -793,7 +802,12 @@ class TestOthers:
         """
         What another provider's own keys say is lost.
         """
-        part = TextPart("a", metadata={"openai_chat": {"keys": {"annotations": [1]}}})
+        part = TextPart(
+            "a",
+            metadata={
+                "conversation_state": {"openai_chat": {"keys": {"annotations": [1]}}}
+            },
+        )
 
         assert (text("a"), ["annotations"]) == block(part)
 
@@ -820,7 +834,7 @@ class TestOthers:
         """
         Metadata is anybody's to write, and notes may be anything.
         """
-        noted = {"anthropic": notes}
+        noted = {"conversation_state": {"anthropic": notes}}
         export = dump(
             [
                 SystemMessage("a", metadata=noted),

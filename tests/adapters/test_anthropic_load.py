@@ -463,6 +463,7 @@ class TestMedia:
             {"type": "base64", "media_type": "text/plain", "data": "aGk="},
             {"type": "base64", "media_type": "application/pdf", "data": "aGk"},
             {"type": "text", "media_type": "text/csv", "data": "a,b"},
+            {"type": "text", "media_type": "application/json", "data": "{}"},
             {"type": "url", "url": f"data:image/png;base64,{PNG_BASE64}"},
             {"type": "url", "url": "https://x", "kept": 1},
         ],
@@ -558,7 +559,8 @@ class TestResponse:
         (message,) = several(RESPONSE)
         told = notes(message)["response"]
 
-        assert {"id", "type", "stop_sequence", "container", "usage"} == {*told}
+        assert RESPONSE["id"] == message.response.id
+        assert {"type", "stop_sequence", "container", "usage"} == {*told}
         assert {"service_tier": "standard"} == told["usage"]
         assert [answer(text("hi"))] == dump([message]).payload["messages"]
 
@@ -659,9 +661,9 @@ class TestRefuses:
             (
                 {"type": "error", "error": {"message": "Overloaded"}},
                 "$.error",
-                "is why the provider failed: Overloaded",
+                "is the provider's error: Overloaded",
             ),
-            ({"error": {}}, "$.error", "it did not say why"),
+            ({"error": {}}, "$.error", "no reason given"),
         ],
     )
     def test_what_is_wrong(self, payload, path, what):

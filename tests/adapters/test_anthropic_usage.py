@@ -4,6 +4,7 @@ What a response cost, in Anthropic's words.
 
 import pytest
 
+from conversation_state.adapters._notes import notes_of
 from conversation_state.adapters.anthropic import load_usage
 from conversation_state.errors import DecodeError
 from conversation_state.usage import (
@@ -129,7 +130,9 @@ class TestArithmetic:
             "usage": {"cache_creation_input_tokens": 9, "cache_creation": parts},
         }
         (message,) = several(response)
-        noted = message.metadata["anthropic"]["response"]["usage"]["cache_creation"]
+        noted = notes_of(message.metadata, "anthropic")["response"]["usage"][
+            "cache_creation"
+        ]
 
         assert {"cache_write_tokens": 9} == dict(message.response.usage.extra)
         assert noted
@@ -176,7 +179,7 @@ class TestArithmetic:
         What is no count is kept with the response.
         """
         (message,) = several({"content": "a", "usage": BLOCK})
-        noted = message.metadata["anthropic"]["response"]["usage"]
+        noted = notes_of(message.metadata, "anthropic")["response"]["usage"]
 
         assert USAGE == message.response.usage
         assert {

@@ -694,12 +694,12 @@ class TestRefuses:
 
 
 class TestCrossing:
-    def test_recorded(self, shared_data):
+    def test_recorded(self, recordings):
         """
         Real conversations cross over and back: texts, roles, ids, names and
         arguments; where an assistant says and calls, that is two messages.
         """
-        for talk in lines(shared_data / "transcripts" / "airline.jsonl"):
+        for talk in lines(recordings / "transcripts" / "airline.jsonl"):
             loaded = openai_chat.load(talk)
             back = load(copy.deepcopy(dump(loaded).payload))
 

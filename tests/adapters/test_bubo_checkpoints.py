@@ -190,7 +190,7 @@ class TestLoad:
         (found,) = problems(kept(user(), init_len=wrong))
 
         assert found.startswith("$.init_len: is ")
-        assert "how many of the 1 messages were inherited" in found
+        assert "how many of 1 message were inherited" in found
 
     def test_all_of_it(self):
         """

@@ -12,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from conversation_state.adapters import eino, openai_chat
+from conversation_state.adapters._notes import with_notes
 from conversation_state.adapters.eino import dump, load, load_usage
 from conversation_state.chunks import concat
 from conversation_state.errors import DecodeError, InvalidMessageError
@@ -444,8 +445,12 @@ class TestContent:
         raw = answer(
             **{OUTPUT: [{"type": "reasoning", "reasoning": {"signature": "s"}}]}
         )
-        theirs = ReasoningPart("a", "s", metadata={"anthropic": {"signed": True}})
-        both = ReasoningPart("", "s", metadata={**theirs.metadata, "eino": {}})
+        theirs = ReasoningPart(
+            "a", "s", metadata={"conversation_state": {"anthropic": {"signed": True}}}
+        )
+        both = ReasoningPart(
+            "", "s", metadata=with_notes("eino", {"keys": {}}, theirs.metadata)
+        )
 
         (part,) = one(raw).content
         assert {"signed": True} == notes(part)
@@ -487,14 +492,27 @@ class TestExtra:
         """
         What in it has the name of an adapter is not taken for its notes.
         """
-        raw = user(extra={"eino": {"keys": {"role": "x"}}, "openai_chat": 1, "a": 2})
+        theirs = {"eino": {"keys": {"role": "x"}}}
+        raw = user(extra={"conversation_state": theirs, "eino": theirs["eino"]})
         message = one(raw)
 
-        assert {"a": 2, "eino": {"extra": {"eino": {"keys": {"role": "x"}}}}} == {
-            "a": message.metadata["a"],
-            "eino": {"extra": {"eino": message.metadata["eino"]["extra"]["eino"]}},
-        }
+        assert theirs["eino"] == message.metadata["eino"]
+        assert {"extra": {"conversation_state": theirs}} == notes(message)
         assert [raw] == written(message)
+
+    def test_marks(self):
+        """
+        Marks of a view are metadata beside the notes.
+        """
+        marks = {"synthetic": True}
+        mixed = {"conversation_state": {**marks, "eino": {"keys": {"role": "x"}}}}
+        messages = [UserMessage("a", metadata={"conversation_state": marks})]
+
+        assert tuple(messages) == load(dump(messages).payload)
+        for raw in (user(extra=mixed), user(extra={"conversation_state": 1})):
+            assert [raw] == written(one(raw))
+
+        assert one(user(extra=mixed)).metadata["conversation_state"]["synthetic"]
 
     def test_notes_of_others(self):
         """
@@ -864,12 +882,12 @@ class TestUsage:
 
 
 class TestCrossing:
-    def test_recorded(self, shared_data):
+    def test_recorded(self, recordings):
         """
         Real conversations cross over and back: texts, roles, ids, names and
         arguments, and nothing is lost.
         """
-        for talk in lines(shared_data / "transcripts" / "airline.jsonl"):
+        for talk in lines(recordings / "transcripts" / "airline.jsonl"):
             loaded = openai_chat.load(talk)
             export = dump(loaded)
             back = load(copy.deepcopy(export.payload))
@@ -882,11 +900,11 @@ class TestCrossing:
                 openai_chat.dump(back).payload
             )
 
-    def test_requests(self, shared_data):
+    def test_requests(self, recordings):
         """
         So do real requests, but for what is OpenAI's own, which is listed.
         """
-        for exchange in lines(shared_data / "requests" / "openai_chat.jsonl"):
+        for exchange in lines(recordings / "requests" / "openai_chat.jsonl"):
             loaded = openai_chat.load(exchange["request"])
             export = dump(loaded)
             back = load(copy.deepcopy(export.payload))

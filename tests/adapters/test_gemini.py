@@ -9,6 +9,7 @@ from typing import ClassVar
 import attrs
 
 from conversation_state.adapters import gemini
+from conversation_state.adapters._notes import notes_of
 from conversation_state.adapters.gemini import dump, load
 from conversation_state.messages import (
     AssistantMessage,
@@ -22,6 +23,7 @@ from conversation_state.parts import (
 from tests.adapters.contract import AdapterContract, as_json, bare
 from tests.adapters.gemini import REQUESTS, RESPONSES, several, spent
 from tests.adapters.kept import lines
+from tests.recorded import is_large
 
 
 def in_other_words(part):
@@ -48,7 +50,7 @@ def as_loaded(call):
         value = json.loads(arguments)
         arguments = json.dumps(value, ensure_ascii=False, separators=(",", ":"))
 
-    made = "made_id" in call.metadata.get("gemini", {})
+    made = "made_id" in notes_of(call.metadata, "gemini")
     return attrs.evolve(call, arguments=arguments, id="" if made else call.id)
 
 
@@ -113,24 +115,24 @@ class TestRecorded:
     Real conversations.
     """
 
-    def test_requests(self, shared_data):
+    def test_requests(self, recordings):
         """
         What was sent comes back as it was, key for key.
         """
-        exchanges = lines(shared_data / "requests" / "gemini.jsonl")
+        exchanges = lines(recordings / "requests" / "gemini.jsonl")
 
         for exchange in exchanges:
             export = dump(load(exchange["request"]))
             assert () == export.lost
             assert as_json(sent(exchange["request"])) == as_json(export.payload)
 
-        assert 42 == len(exchanges)
+        assert (42 if is_large(recordings) else 3) == len(exchanges)
 
-    def test_responses(self, shared_data):
+    def test_responses(self, recordings):
         """
         Responses load with what they cost, and can be sent back.
         """
-        for exchange in lines(shared_data / "requests" / "gemini.jsonl"):
+        for exchange in lines(recordings / "requests" / "gemini.jsonl"):
             response = exchange["response"]
             (message,) = several(response)
 
@@ -144,11 +146,11 @@ class TestRecorded:
             assert response["modelVersion"] == message.response.model
             assert spent(response) == message.response.usage
 
-    def test_totals(self, shared_data):
+    def test_totals(self, recordings):
         """
         Prompt and completion, with all they include, are Google's total.
         """
-        for exchange in lines(shared_data / "requests" / "gemini.jsonl"):
+        for exchange in lines(recordings / "requests" / "gemini.jsonl"):
             block = exchange["response"]["usageMetadata"]
 
             usage = spent(block)
@@ -158,12 +160,12 @@ class TestRecorded:
             tools = block.get("toolUsePromptTokenCount", 0)
             assert tools == usage.extra.get("tool_use_prompt_tokens", 0)
 
-    def test_pairs(self, shared_data):
+    def test_pairs(self, recordings):
         """
         Every call is answered by its result, also where neither has an id.
         """
         pairs = 0
-        for exchange in lines(shared_data / "requests" / "gemini.jsonl"):
+        for exchange in lines(recordings / "requests" / "gemini.jsonl"):
             messages = load(exchange["request"])
 
             asked = [call.id for m in messages for call in getattr(m, "tool_calls", ())]
@@ -171,4 +173,4 @@ class TestRecorded:
             assert asked == [message.tool_call_id for message in answered]
             pairs += len(asked)
 
-        assert 19 == pairs
+        assert (19 if is_large(recordings) else 1) == pairs

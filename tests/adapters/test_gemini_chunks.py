@@ -6,7 +6,6 @@ import base64
 import copy
 import json
 from itertools import pairwise
-from pathlib import Path
 from typing import Any, ClassVar
 
 import pytest
@@ -18,7 +17,7 @@ from conversation_state.adapters.gemini import (
     dump,
     load_chunks,
 )
-from conversation_state.adapters.gemini._chunks import _Stream
+from conversation_state.adapters.gemini._chunks import GeminiStream
 from conversation_state.chunks import concat
 from conversation_state.errors import DecodeError, ProviderStreamError
 from conversation_state.messages import AssistantMessage, LogProb
@@ -31,15 +30,12 @@ from conversation_state.parts import (
 )
 from conversation_state.testing.strategies import texts
 from conversation_state.usage import Usage
+from tests import recorded
 from tests.adapters.contract import as_json, bare
 from tests.adapters.gemini import PNG, PNG_TEXT, call, notes, said, several, spent
 from tests.adapters.stream_contract import StreamContract, events_of
 
-STREAMS = Path(__file__).parents[3] / "shared" / "data" / "streams" / "gemini"
-
-recorded = pytest.mark.skipif(
-    not STREAMS.is_dir(), reason="the recorded streams are not beside this checkout"
-)
+RECORDED = recorded.streams("gemini")
 
 
 def event(*parts, reason=None, written=None, **beside):
@@ -666,8 +662,8 @@ class TestResponse:
                 "safetyRatings": ratings,
                 "finishMessage": "done",
             },
-            "response": {"responseId": "r1"},
         } == thaw(notes(message))
+        assert "r1" == message.response.id
 
     @pytest.mark.parametrize("key", ["citationMetadata", "url_context_metadata"])
     def test_what_was_cited(self, key):
@@ -829,7 +825,7 @@ class TestEnds:
 
     @pytest.mark.parametrize(
         ("said", "told"),
-        [("no", "no"), ({}, None), ({"message": 3}, "it did not say why")],
+        [("no", "no"), ({}, None), ({"message": 3}, "no reason given")],
     )
     def test_words_of_a_failure(self, said, told):
         """
@@ -983,7 +979,7 @@ class TestStreams(StreamContract):
 
     adapter: ClassVar = gemini
     provider: ClassVar = "gemini"
-    reader: ClassVar = _Stream
+    reader: ClassVar = GeminiStream
     made: ClassVar = streams()
     failures: ClassVar = [{"error": {"code": 503, "message": "overloaded"}}]
 
@@ -1024,11 +1020,7 @@ class TestStreams(StreamContract):
         return any("finishReason" in each for each in event.get("candidates", ()))
 
 
-PATHS = sorted(STREAMS.glob("*.sse"))
-
-
-@recorded
-@pytest.mark.parametrize("path", PATHS, ids=[path.stem for path in PATHS])
+@pytest.mark.parametrize("path", RECORDED, ids=[path.stem for path in RECORDED])
 class TestRecorded:
     """
     Real streams.

@@ -400,7 +400,11 @@ class TestDump:
         """
         Metadata of the caller's own is no note.
         """
-        about = {"gemini": "mine", "other": {"keys": {"a": 1}}}
+        about = {
+            "gemini": {"keys": {"a": 1}},
+            "other": {"keys": {"a": 1}},
+            "conversation_state": {"gemini": "mine"},
+        }
 
         assert [asked({"text": "a"})] == contents(UserMessage("a", metadata=about))
 
@@ -558,7 +562,8 @@ class TestSigned:
         """
         What others signed is not sent; the thought is.
         """
-        part = ReasoningPart("a", "sig", metadata={other: {"signed": True}})
+        noted = {"conversation_state": {other: {"signed": True}}}
+        part = ReasoningPart("a", "sig", metadata=noted)
         message = AssistantMessage([part])
 
         export = dump([message])
@@ -686,7 +691,9 @@ class TestChanged:
         """
         No note makes somebody else of the user.
         """
-        message = UserMessage("a", metadata={"gemini": {"role": role}})
+        message = UserMessage(
+            "a", metadata={"conversation_state": {"gemini": {"role": role}}}
+        )
 
         assert [asked({"text": "a"})] == contents(message)
 
@@ -727,7 +734,7 @@ class TestCrossing:
         export = dump(messages)
 
         assert [
-            Lost("messages[1]", "name", "nobody has a name here but functions")
+            Lost("messages[1]", "name", "only functions have a name in this format")
         ] == list(export.lost)
         assert export.payload == {
             "systemInstruction": {"parts": [{"text": "Be brief."}]},

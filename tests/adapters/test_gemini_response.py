@@ -44,7 +44,10 @@ class TestResponse:
         )
 
         assert AssistantMessage("hi") == bare(message)
-        assert ResponseMeta("STOP", Usage(1, 2), None, "gemini-3") == message.response
+        assert (
+            ResponseMeta("STOP", Usage(1, 2), None, "gemini-3", "r1")
+            == message.response
+        )
 
     def test_notes(self):
         """
@@ -64,7 +67,7 @@ class TestResponse:
         message = only(payload)
 
         assert beside == thaw(notes(message)["candidate"])
-        assert {"responseId", "promptFeedback"} == set(notes(message)["response"])
+        assert "promptFeedback" in notes(message)["response"]
         assert [said({"text": "hi"})] == dump([message]).payload["contents"]
 
     def test_snake_case(self):
@@ -90,7 +93,9 @@ class TestResponse:
             }
         )
 
-        expected = ResponseMeta("STOP", Usage(3), (LogProb("a", -1.0),), "gemini-3")
+        expected = ResponseMeta(
+            "STOP", Usage(3), (LogProb("a", -1.0),), "gemini-3", "r1"
+        )
         assert expected == message.response
 
     def test_ids_of_calls(self):

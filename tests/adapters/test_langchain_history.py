@@ -35,6 +35,7 @@ from conversation_state.trimming import (
     Trimmer,
     fit,
     keep_last,
+    rolling_summary,
     shorten_tool_results,
 )
 from conversation_state.usage import Usage
@@ -67,7 +68,7 @@ def texts(messages):
     return [str(message.text) for message in messages]
 
 
-def spent(id, **more):
+def with_usage(id, **more):
     """
     An answer that cost something.
     """
@@ -182,7 +183,7 @@ class TestUsage:
         """
         What answers cost is in the ledger, with the model.
         """
-        history.add_messages([HumanMessage("?"), spent("a"), spent("b")])
+        history.add_messages([HumanMessage("?"), with_usage("a"), with_usage("b")])
 
         assert Usage(6, 4, 10) == history.state.usage
         assert ["a", "b"] == [entry.id for entry in history.state.ledger]
@@ -193,18 +194,18 @@ class TestUsage:
         The same answer added again costs nothing more; another that has its
         id does.
         """
-        history.add_messages([spent("a"), spent("a")])
-        history.add_message(spent("a"))
+        history.add_messages([with_usage("a"), with_usage("a")])
+        history.add_message(with_usage("a"))
         assert Usage(3, 2, 5) == history.state.usage
 
-        history.add_message(spent("a", output_tokens=3, total_tokens=6))
+        history.add_message(with_usage("a", output_tokens=3, total_tokens=6))
         assert Usage(6, 5, 11) == history.state.usage
 
     def test_without_id(self, history):
         """
         Answers that have no id cost what each of them says.
         """
-        history.add_messages([spent(None), spent(None)])
+        history.add_messages([with_usage(None), with_usage(None)])
 
         assert Usage(6, 4, 10) == history.state.usage
 
@@ -303,7 +304,7 @@ class TestClear:
         history.add_user_message("b")
 
         assert before != history.state.id
-        assert 1 == history.store.head("talk").revision
+        assert 1 == history.store.latest("talk").revision
 
 
 CALL = {"id": "c", "name": "f", "args": {}}
@@ -335,6 +336,40 @@ class TestTrimmed:
             assert ("ToolMessage" in kinds) is (2 <= kinds.count("AIMessage"))
             assert shown[-1] is TALK[-1]
             assert all(any(one is given for given in TALK) for one in shown)
+
+    def test_a_stopped_call_hides_nothing(self):
+        """
+        All that was said before a call without a result is shown, as
+        `trim_messages` does; and the call has an answer.
+        """
+        said: list[Any] = [HumanMessage(f"q{n}") for n in range(40)]
+        said += [AIMessage("", tool_calls=[CALL]), HumanMessage("still there?")]
+
+        shown = trimmed(said, Trimmer(TokenBudget(context_window=8_000)))
+
+        assert said == [one for one in shown if not isinstance(one, ToolMessage)]
+        assert ("c", "error") == (shown[41].tool_call_id, shown[41].status)  # type: ignore[attr-defined]
+
+    def test_goes_on_from_the_view_before(self, store):
+        """
+        A history with a view pays for a summary once, and has the last view.
+        """
+        asked = []
+
+        def summarise(messages):
+            asked.append(len(messages))
+            return "summary"
+
+        view = Trimmer(None, rolling_summary(5, 1, summarise))
+        history: Any = History(store, "talk", view=view)
+        assert None is getattr(history, "last_view")  # noqa: B009 - not narrowed
+        history.add_messages([HumanMessage("some words") for _ in range(4)])
+
+        first = history.messages
+
+        assert first == history.messages
+        assert [3] == asked
+        assert "summary" == history.last_view.messages[0].text
 
     def test_what_a_step_makes(self):
         """

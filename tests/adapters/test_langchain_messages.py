@@ -6,7 +6,7 @@ import copy
 import subprocess
 import sys
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, ClassVar
 from uuid import UUID
 
 import attrs
@@ -227,6 +227,17 @@ class TestLoad:
             ToolResult("broke", tool_call_id="b", tool_name="g", is_error=True)
             == failed
         )
+
+    def test_keys_of_calls(self):
+        """
+        A call's own keys come back, also those that hold what JSON doesn't.
+        """
+        message = AIMessage("", tool_calls=[{"id": "a", "name": "f", "args": {}}])
+        message.tool_calls[0]["trace"] = b"\0\xff"  # type: ignore[typeddict-unknown-key]
+        export = dump(load([message]))
+
+        assert [message] == export.payload
+        assert () == export.lost
 
     def test_response(self):
         """
@@ -451,6 +462,57 @@ class TestLoad:
         assert given == dump(loaded).payload
 
 
+class TestResponseIds:
+    """
+    What keys the usage of a response.
+    """
+
+    USAGE: ClassVar[Any] = {"input_tokens": 1, "output_tokens": 2, "total_tokens": 3}
+
+    @pytest.mark.parametrize(
+        ("fields", "expected"),
+        [
+            ({"id": "m", "response_metadata": {"id": "r"}}, "r"),
+            ({"id": "r", "response_metadata": {"id": "r"}}, "r"),
+            ({"id": "m"}, "m"),
+            ({"id": "m", "response_metadata": {"id": ""}}, "m"),
+            ({"id": "m", "response_metadata": {"id": 5}}, "m"),
+            ({"response_metadata": {"id": "r"}}, "r"),
+            ({}, ""),
+        ],
+    )
+    def test_of_usage(self, fields, expected):
+        """
+        The provider's id of the response, or else the message's; the message
+        comes back equal.
+        """
+        given = AIMessage("hi", usage_metadata=self.USAGE, **fields)
+        (loaded,) = load([given])
+
+        assert expected == loaded.response.id
+        assert [given] == dump([loaded]).payload
+
+    def test_without_usage(self):
+        """
+        A message's own id is no response's id where no usage is known.
+        """
+        (loaded,) = load([AIMessage("hi", id="m")])
+
+        assert loaded.response is None
+
+    def test_from_elsewhere(self):
+        """
+        The id that another provider gave is written, and loaded again.
+        """
+        meta = ResponseMeta("stop", Usage(1, 2), None, "gpt", id="chatcmpl-1")
+        message = AssistantMessage("hi", response=meta)
+        export = dump([message])
+
+        assert () == export.lost
+        assert "chatcmpl-1" == export.payload[0].response_metadata["id"]
+        assert (message,) == load(export.payload)
+
+
 class TestRefusals:
     """
     What can't be kept is refused before anything is.
@@ -479,7 +541,7 @@ class TestRefusals:
         class Shout(HumanMessage):
             pass
 
-        with pytest.raises(DecodeError, match="Shout, a class of its own"):
+        with pytest.raises(DecodeError, match="subclass Shout"):
             load([Shout(content="hi")])
 
     @pytest.mark.parametrize("wrong", [None, 3, "text", b"", {"role": "user"}])
@@ -548,7 +610,9 @@ class TestRefusals:
         at.
         """
         for notes in ({"additional_kwargs": 3}, {"fields": [1]}, {"beside": 1}):
-            message = UserMessage([TextPart("hi")], metadata={"langchain": notes})
+            message = UserMessage(
+                [TextPart("hi")], metadata={"conversation_state": {"langchain": notes}}
+            )
 
             with pytest.raises(InvalidMessageError, match="metadata"):
                 dump([message])
@@ -687,8 +751,16 @@ class TestDump:
         """
         mine, theirs, others = (
             ReasoningPart("hm", "sig"),
-            ReasoningPart("hm", "sig", metadata={"anthropic": {"signed": True}}),
-            ReasoningPart("hm", "sig", metadata={"gemini": {"signed": True}}),
+            ReasoningPart(
+                "hm",
+                "sig",
+                metadata={"conversation_state": {"anthropic": {"signed": True}}},
+            ),
+            ReasoningPart(
+                "hm",
+                "sig",
+                metadata={"conversation_state": {"gemini": {"signed": True}}},
+            ),
         )
 
         export = dump([AssistantMessage([mine, theirs, others])])
@@ -739,7 +811,8 @@ class TestDump:
         """
         What a message says no more is not written either.
         """
-        told = {"finish_reason": "stop", "model_name": "m", "id": "chat-1"}
+        about = {"finish_reason": "stop", "model_name": "m", "id": "chat-1"}
+        told = {**about, "system_fingerprint": "fp"}
         usage = {"input_tokens": 1, "output_tokens": 2, "total_tokens": 3}
         (loaded,) = load(
             [AIMessage("hi", response_metadata=told, usage_metadata=usage)]
@@ -747,7 +820,7 @@ class TestDump:
 
         (found,) = dump([loaded.replace(response=None)]).payload
 
-        assert {"id": "chat-1"} == found.response_metadata
+        assert {"system_fingerprint": "fp"} == found.response_metadata
         assert found.usage_metadata is None
 
         odd = {**usage, "input_token_details": {"flex": 1}}
@@ -755,6 +828,32 @@ class TestDump:
         (found,) = dump([loaded.replace(response=None)]).payload
 
         assert found.usage_metadata is None
+
+    @pytest.mark.parametrize(
+        ("message_id", "told", "response_id"),
+        [
+            ("run-1", {"id": "chat-1"}, "chat-1"),
+            ("chat-1", {"id": "chat-1"}, "chat-1"),
+            ("run-1", {}, "run-1"),
+            (None, {"id": "chat-1"}, "chat-1"),
+            (None, {}, ""),
+        ],
+    )
+    def test_id_of_a_response(self, message_id, told, response_id):
+        """
+        The id of a response is what its metadata says or, where integrations
+        say it there, the message's own; both come back as they were.
+        """
+        message = AIMessage(
+            "hi", id=message_id, response_metadata={**told, "finish_reason": "stop"}
+        )
+        (loaded,) = load([message])
+
+        assert response_id == loaded.response.id
+        assert [message] == list(dump([loaded]).payload)
+        changed = attrs.evolve(loaded.response, id="other")
+        (found,) = dump([loaded.replace(response=changed)]).payload
+        assert "other" == found.response_metadata["id"]
 
     def test_standard_blocks(self):
         """
@@ -811,12 +910,12 @@ class TestCrossing:
     """
 
     @pytest.mark.parametrize("adapter", [anthropic, gemini, openai_chat])
-    def test_recorded(self, shared_data, adapter):
+    def test_recorded(self, recordings, adapter):
         """
         Recorded conversations keep roles, texts, names, ids and arguments.
         """
         name = adapter.__name__.rpartition(".")[2]
-        for exchange in lines(shared_data / "requests" / f"{name}.jsonl"):
+        for exchange in lines(recordings / "requests" / f"{name}.jsonl"):
             ours = adapter.load(exchange["request"])
             export = dump(ours)
             there = load(export.payload)
@@ -827,11 +926,11 @@ class TestCrossing:
             assert [_calls(one) for one in whole] == [_calls(one) for one in there]
             assert [_answers(one) for one in whole] == [_answers(one) for one in there]
 
-    def test_real_providers(self, shared_data):
+    def test_real_providers(self, recordings):
         """
         What LangChain makes of recorded requests itself comes back equal.
         """
-        exchanges = lines(shared_data / "requests" / "openai_chat.jsonl")
+        exchanges = lines(recordings / "requests" / "openai_chat.jsonl")
         for exchange in exchanges:
             said = exchange["request"]["messages"]
             theirs = convert_to_messages([{"content": "", **one} for one in said])

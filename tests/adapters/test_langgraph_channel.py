@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from langchain_core.messages import AIMessage, HumanMessage, RemoveMessage
 from langgraph.graph import START, StateGraph
-from langgraph.types import Overwrite
+from langgraph.types import Command, Overwrite, Send, interrupt
 
 from conversation_state import Aggregator, AssistantMessage, Usage, UserMessage
 from conversation_state.adapters.langgraph import StateChannel, add_to_state
@@ -138,6 +138,39 @@ class TestChannel:
         graph = built(lambda s: {"talk": Overwrite(s["talk"].fork(at=1))})
 
         assert ["a"] == texts(graph.invoke({"talk": talk})["talk"])
+
+    @pytest.mark.parametrize("durability", ["sync", "async", "exit"])
+    def test_handed_on(self, durability):
+        """
+        States go through a thread in whatever LangGraph hands on: `Overwrite`,
+        `Send`, questions and answers.
+        """
+
+        def ask(state):
+            answer = interrupt(state["talk"])
+            return {"talk": Overwrite(answer)}
+
+        builder: Any = StateGraph(State)
+        builder.add_node("ask", ask)
+        builder.add_node("tell", lambda state: {"talk": state["talk"].messages[-1]})
+        builder.add_edge(START, "ask")
+        builder.add_conditional_edges(
+            "ask", lambda state: [Send("tell", {"talk": state["talk"].fork(at=1)})]
+        )
+        with open_store("memory:") as store:
+            graph = builder.compile(saver_of(store), interrupt_before=["tell"])
+            start = {"talk": [UserMessage("a"), UserMessage("b")]}
+            asked = graph.invoke(start, CONFIG, durability=durability)
+            state = asked["__interrupt__"][0].value
+            answer: Any = Command(resume=state.fork(at=1).add_user_prompt("c"))
+            graph.invoke(answer, CONFIG, durability=durability)
+
+            assert ("tell",) == graph.get_state(CONFIG).next
+
+            done = graph.invoke(None, CONFIG, durability=durability)
+
+            assert ["a", "b"] == texts(state)
+            assert ["a", "c", "a"] == texts(done["talk"])
 
     @pytest.mark.parametrize("durability", ["sync", "async", "exit"])
     def test_kept(self, durability):

@@ -15,9 +15,22 @@ from langchain_core.messages import AIMessage, HumanMessage
 from langgraph.types import Command, interrupt
 
 from conversation_state.adapters.langgraph import ConversationStateSaver
-from conversation_state.errors import StaleHeadError, StaleThreadError
+from conversation_state.errors import (
+    MirroredNameError,
+    StaleHeadError,
+    StaleThreadError,
+)
 from conversation_state.store import open_store
-from tests.adapters.langgraph import CONFIG, graph_of, opened, said, saver_of, say, urls
+from tests.adapters.langgraph import (
+    CONFIG,
+    graph_of,
+    opened,
+    run_turn,
+    saver_of,
+    texts_of,
+    urls,
+)
+from tests.interrupts import interrupt_at_each_opcode
 
 
 def meeting(barrier):
@@ -65,12 +78,12 @@ class TestTwoRuns:
         said is there, once, and after it the refused one may go on.
         """
         with opened(kind, tmp_path) as (store, again):
-            say(graph_of(saver_of(store)), "a")
+            run_turn(graph_of(saver_of(store)), "a")
             barrier = Barrier(2)
 
             def turn(text):
                 graph = graph_of(_Late(again(), barrier))
-                return say(graph, text, durability=durability)
+                return run_turn(graph, text, durability=durability)
 
             found = both(turn)
             saver = saver_of(again())
@@ -78,9 +91,9 @@ class TestTwoRuns:
             (error,) = [each for each in found if isinstance(each, Exception)]
             (done,) = [each for each in found if not isinstance(each, Exception)]
             assert isinstance(error, StaleThreadError)
-            assert done == said(saver.store, saver.name("1"))
+            assert done == texts_of(saver.store, saver.name("1"))
             assert 4 == len(done)
-            assert 6 == len(say(graph_of(saver), "later"))
+            assert 6 == len(run_turn(graph_of(saver), "later"))
 
     def test_from_nothing(self, kind, durability, tmp_path):
         """
@@ -91,7 +104,7 @@ class TestTwoRuns:
 
             def turn(text):
                 graph = graph_of(_Late(again(), barrier))
-                return say(graph, text, durability=durability)
+                return run_turn(graph, text, durability=durability)
 
             found = both(turn)
 
@@ -99,7 +112,7 @@ class TestTwoRuns:
             (done,) = [each for each in found if not isinstance(each, Exception)]
             assert isinstance(error, StaleThreadError)
             assert error.expected is None
-            assert done == said(store, saver_of(store).name("1"))
+            assert done == texts_of(store, saver_of(store).name("1"))
 
 
 def _many(url, who, count):
@@ -111,7 +124,7 @@ def _many(url, who, count):
         for at in range(count):
             while True:
                 try:
-                    say(graph, f"{who}{at}", durability="exit")
+                    run_turn(graph, f"{who}{at}", durability="exit")
                 except StaleThreadError:
                     continue
 
@@ -139,7 +152,7 @@ class TestWriters:
             assert 0 == process.exitcode
 
         with open_store(url) as store:
-            texts = said(store, ConversationStateSaver(store).name("1"))
+            texts = texts_of(store, ConversationStateSaver(store).name("1"))
 
             assert 32 == len(texts)
             for who in "pq":
@@ -170,7 +183,7 @@ class TestWriters:
                 await asyncio.gather(*[turn(str(at)) for at in range(8)])
 
             asyncio.run(all_of_them())
-            texts = said(store, saver_of(store).name("1"))
+            texts = texts_of(store, saver_of(store).name("1"))
 
             assert {*map(str, range(8))} == {*texts[::2]}
             assert 16 == len(texts)
@@ -192,9 +205,9 @@ class TestOnPurpose:
         """
         saver = saver_of(store)
         graph = graph_of(saver)
-        say(graph, "a")
+        run_turn(graph, "a")
         config: Any = saver.get_tuple(CONFIG).config
-        say(graph, "b")
+        run_turn(graph, "b")
         newest = saver.get_tuple(CONFIG).checkpoint["id"]
         checkpoint: Any = saver.get_tuple(CONFIG).checkpoint
         count = len([*saver.list(CONFIG)])
@@ -218,11 +231,11 @@ class TestOnPurpose:
         when it was given, and also after others went on.
         """
         graph = graph_of(saver_of(store))
-        say(graph, "a")
+        run_turn(graph, "a")
         state = graph.get_state(CONFIG)
-        say(graph, "b")
+        run_turn(graph, "b")
 
-        assert ["a", "1: a", "c", "3: c"] == say(graph, "c", state.config)
+        assert ["a", "1: a", "c", "3: c"] == run_turn(graph, "c", state.config)
         graph.update_state(state.config, {"messages": [HumanMessage("d")]})
         assert ["a", "1: a", "d"] == [
             message.content for message in graph.get_state(CONFIG).values["messages"]
@@ -241,9 +254,9 @@ class TestOnPurpose:
 
         graph = graph_of(saver, meddle)
         with pytest.raises(StaleThreadError):
-            say(graph, "a", durability="sync")
+            run_turn(graph, "a", durability="sync")
 
-        assert ["a", "wait!"] == said(store, saver.name("1"))
+        assert ["a", "wait!"] == texts_of(store, saver.name("1"))
 
     def test_two_answers(self, store):
         """
@@ -254,7 +267,7 @@ class TestOnPurpose:
         def ask(_state):
             return {"messages": [AIMessage(interrupt("?"))]}
 
-        say(graph_of(saver_of(store), ask), "a")
+        run_turn(graph_of(saver_of(store), ask), "a")
 
         def answer(text):
             graph = graph_of(_Late(store, barrier), ask)
@@ -265,7 +278,7 @@ class TestOnPurpose:
 
         (done,) = [each for each in found if isinstance(each, str)]
         assert 1 == sum(isinstance(each, StaleThreadError) for each in found)
-        assert ["a", done] == said(store, saver_of(store).name("1"))
+        assert ["a", done] == texts_of(store, saver_of(store).name("1"))
 
     def test_siblings(self, store):
         """
@@ -280,8 +293,104 @@ class TestOnPurpose:
 
         graph = graph_of(saver, meddle)
 
-        assert ["a", "done"] == say(graph, "a", durability="sync")
+        assert ["a", "done"] == run_turn(graph, "a", durability="sync")
         assert {("a",), ("a", "wait!"), ("a", "done")} <= {
             tuple(m.content for m in each.values.get("messages", ()))
             for each in graph.get_state_history(CONFIG)
         }
+
+
+class TestEdits:
+    """
+    What is saved beside a graph is not lost: it is refused.
+    """
+
+    @pytest.fixture
+    def store(self):
+        """
+        A store in memory, whole at the end.
+        """
+        with open_store("memory:") as store:
+            yield store
+            assert () == store.verify()
+
+    def test_refused(self, store):
+        """
+        A save under the name of a thread says how to change the thread; the
+        graph goes on as if nothing was.
+        """
+        saver = saver_of(store)
+        graph = graph_of(saver)
+        run_turn(graph, "a")
+        name = saver.name("1")
+        head, state = store.latest(name), store.load(name)
+        store.save("mine", state)
+        edits = (
+            lambda: store.save(name, state.fork(at=1), expecting=head),
+            lambda: store.save(name, state.add_user_prompt("x"), label="mine"),
+            lambda: store.save_all({"mine": state.fork(), name: state.fork()}),
+            lambda: store.update(name, lambda found: found.add_user_prompt("x")),
+            lambda: store.rollback(name, 1),
+            lambda: store.fork("mine", saver.name("2")),
+            lambda: asyncio.run(store.asave(name, state.fork())),
+        )
+        for edit in edits:
+            with pytest.raises(
+                MirroredNameError, match=r"graph\.update_state"
+            ) as caught:
+                edit()
+
+            assert "LangGraph" == caught.value.host
+            assert caught.value.name in {name, saver.name("2")}
+            assert str(caught.value) == str(pickle.loads(pickle.dumps(caught.value)))
+
+        assert head == store.latest(name)
+        assert state == store.load("mine")
+        assert (
+            ["a", "1: a", "b", "3: b"] == run_turn(graph, "b") == texts_of(store, name)
+        )
+
+    def test_allowed(self, store):
+        """
+        Labels, forks under other names and erasing are no edits.
+        """
+        saver = saver_of(store)
+        graph = graph_of(saver)
+        run_turn(graph, "a")
+        name = saver.name("1")
+        store.label(name, "here")
+        store.fork(name, "mine")
+        store.update("mine", lambda found: found.add_user_prompt("x"))
+        store.erase(store.load(name).entries[0].id, reason="asked for")
+
+        assert 4 == len(run_turn(graph, "b"))
+        assert 2 == len(store.load(name, at="here"))
+        assert 3 == len(store.load("mine"))
+
+
+class TestInterrupted:
+    def test_reads_go_on(self):
+        """
+        After an interrupt at any moment of a read, what is remembered between
+        reads leaves no other thread waiting, and the next read is whole.
+        """
+
+        def read(saver):
+            return saver.get_tuple(CONFIG).checkpoint["channel_values"]["messages"]
+
+        def check(saver, completed):
+            assert texts == [message.content for message in read(saver)]
+
+        with open_store("memory:") as store:
+            graph = graph_of(saver_of(store))
+            run_turn(graph, "a")
+            texts = [message.content for message in read(saver_of(store))]
+            moments = interrupt_at_each_opcode(
+                read,
+                check,
+                prepare=lambda: saver_of(store),
+                modules=["conversation_state.adapters.langgraph._conversations"],
+            )
+
+        assert 2 == len(texts)
+        assert moments > 50

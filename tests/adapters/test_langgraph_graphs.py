@@ -4,6 +4,10 @@ graphs, in each durability, sync and async.
 """
 
 import asyncio
+import json
+import pickle
+from copy import deepcopy
+from threading import Event
 from typing import Annotated, Any, TypedDict
 
 import pytest
@@ -18,13 +22,14 @@ from conversation_state.adapters.langgraph import ConversationStateSaver
 from conversation_state.store import open_store
 from tests.adapters.langgraph import (
     CONFIG,
-    Talk,
+    ChatState,
     echo,
     graph_of,
     opened,
-    said,
+    rows_of,
+    run_turn,
     saver_of,
-    say,
+    texts_of,
     urls,
 )
 
@@ -56,14 +61,14 @@ class TestTurns:
         what was said is under its name.
         """
         store, again = stores
-        first = say(graph_of(saver_of(store)), "a", durability=durability)
+        first = run_turn(graph_of(saver_of(store)), "a", durability=durability)
         other = again()
         saver = saver_of(other)
 
-        second = say(graph_of(saver), "b", durability=durability)
+        second = run_turn(graph_of(saver), "b", durability=durability)
 
         assert ["a", "1: a"] == first
-        assert ["a", "1: a", "b", "3: b"] == second == said(other, saver.name("1"))
+        assert ["a", "1: a", "b", "3: b"] == second == texts_of(other, saver.name("1"))
         assert ("langgraph/1/messages",) == other.names()
         assert () == other.verify()
 
@@ -84,7 +89,7 @@ class TestTurns:
         assert ["a", "1: a"] == asyncio.run(turn("a"))
         assert ["a", "1: a", "b", "3: b", "c", "5: c"] == [
             *asyncio.run(turn("b")),
-            *say(graph, "c", durability=durability)[-2:],
+            *run_turn(graph, "c", durability=durability)[-2:],
         ]
 
     def test_same_as_in_memory(self, store):
@@ -95,8 +100,8 @@ class TestTurns:
 
         def history(saver):
             graph = graph_of(saver)
-            say(graph, "a")
-            say(graph, "b")
+            run_turn(graph, "a")
+            run_turn(graph, "b")
             return [
                 (
                     [(type(m), m.content) for m in each.values.get("messages", ())],
@@ -115,7 +120,7 @@ class TestTurns:
         Whoever changes a message that was given changes no checkpoint.
         """
         graph = graph_of(saver_of(store))
-        say(graph, "a")
+        run_turn(graph, "a")
         message = graph.get_state(CONFIG).values["messages"][0]
         message.content = "other"
         message.additional_kwargs["x"] = 1
@@ -123,6 +128,63 @@ class TestTurns:
         again = graph.get_state(CONFIG).values["messages"][0]
 
         assert ("a", {}) == (again.content, again.additional_kwargs)
+
+
+class TestConfigs:
+    def test_as_langgraph(self, store):
+        """
+        The newest checkpoint is the first one of the history, config and all,
+        and its config holds what LangGraph's own checkpointer puts there.
+        """
+        configs = []
+        for saver in (saver_of(store), InMemorySaver()):
+            graph = graph_of(saver)
+            run_turn(graph, "a")
+            newest = graph.get_state(CONFIG)
+            configs.append(newest.config["configurable"])
+
+            assert newest == next(graph.get_state_history(CONFIG))
+            assert newest == graph.get_state(newest.config)
+
+        ours, theirs = configs
+
+        assert [*theirs] == [*ours]
+        assert theirs["thread_id"] == ours["thread_id"]
+
+    def test_copied(self, store):
+        """
+        A config outside of a run is plain data: it pickles, and is JSON.
+        """
+        saver = saver_of(store)
+        run_turn(graph_of(saver), "a")
+        config = saver.get_tuple(CONFIG).config
+        copy = pickle.loads(pickle.dumps(config))
+
+        assert config == copy == json.loads(json.dumps(config)) == deepcopy(config)
+        assert {str} == {type(value) for value in copy["configurable"].values()}
+
+    def test_compared(self, store):
+        """
+        The thread in it is as equal to others as its plain id.
+        """
+
+        class AnyText(str):
+            __slots__ = ()
+
+            def __eq__(self, other):
+                return isinstance(other, str)
+
+            __hash__ = str.__hash__
+
+        saver = saver_of(store)
+        run_turn(graph_of(saver), "a")
+        thread = saver.get_tuple(CONFIG).config["configurable"]["thread_id"]
+
+        assert "1" == thread
+        assert "2" != thread
+        assert AnyText() == thread
+        assert thread == AnyText()
+        assert {"1"} == {thread}
 
 
 class TestInterrupts:
@@ -160,31 +222,41 @@ class TestInterrupts:
         the other wrote stays.
         """
         ran = []
+        written = Event()
+
+        class Saver(ConversationStateSaver):
+            def put_writes(self, config, writes, task_id, task_path=""):
+                super().put_writes(config, writes, task_id, task_path)
+                # Those of the node itself, not of the step that led to it.
+                if "well done" in str(writes):
+                    written.set()
 
         def fail(_state):
             ran.append("fail")
             if ran.count("fail") == 1:
+                # LangGraph cancels what still runs when a task fails.
+                assert written.wait(timeout=60)
                 raise OSError
 
             return {"messages": [AIMessage("at last")]}
 
         def good(_state):
             ran.append("good")
-            return {"messages": [AIMessage("good")]}
+            return {"messages": [AIMessage("well done")]}
 
-        builder: Any = StateGraph(Talk)
+        builder: Any = StateGraph(ChatState)
         builder.add_node("good", good)
         builder.add_node("fail", fail)
         builder.add_edge(START, "good")
         builder.add_edge(START, "fail")
-        graph = builder.compile(checkpointer=saver_of(store))
+        graph = builder.compile(checkpointer=Saver(store))
         with pytest.raises(OSError):
-            say(graph, "a")
+            run_turn(graph, "a")
 
         done = graph.invoke(None, CONFIG)
 
         assert 1 == ran.count("good")
-        assert {"a", "good", "at last"} == {m.content for m in done["messages"]}
+        assert {"a", "well done", "at last"} == {m.content for m in done["messages"]}
 
 
 class TestTimeTravel:
@@ -195,14 +267,14 @@ class TestTimeTravel:
         store, _ = stores
         saver = saver_of(store)
         graph = graph_of(saver)
-        say(graph, "a")
+        run_turn(graph, "a")
         early = graph.get_state(CONFIG).config
-        say(graph, "b")
+        run_turn(graph, "b")
         late = graph.get_state(CONFIG).config
 
-        forked = say(graph, "c", early)
+        forked = run_turn(graph, "c", early)
 
-        assert ["a", "1: a", "c", "3: c"] == forked == said(store, saver.name("1"))
+        assert ["a", "1: a", "c", "3: c"] == forked == texts_of(store, saver.name("1"))
         for config, expected in ((early, 2), (late, 4)):
             assert expected == len(graph.get_state(config).values["messages"])
 
@@ -224,7 +296,7 @@ class TestTimeTravel:
         saver = saver_of(store)
         graph = graph_of(saver)
         for text in "ab":
-            say(graph, text)
+            run_turn(graph, text)
 
         before = graph.get_state(CONFIG)
         entries = store.load(saver.name("1")).entries
@@ -268,7 +340,7 @@ class TestTimeTravel:
         saver = saver_of(store)
         graph = graph_of(saver)
         for text in "ab":
-            say(graph, text)
+            run_turn(graph, text)
 
         before = store.load(saver.name("1"))
         messages = graph.get_state(CONFIG).values["messages"]
@@ -283,7 +355,70 @@ class TestTimeTravel:
         for entry in after.entries:
             assert entry.id == ids.get(entry.message.text, entry.id)
 
-        assert expected == say(graph, "c")[: len(expected)]
+        assert expected == run_turn(graph, "c")[: len(expected)]
+
+
+class TestCopies:
+    def test_newest(self, stores):
+        """
+        A copy of the newest checkpoint has its newest values too, and shares
+        their messages; so has a copy in a store that was opened again.
+        """
+        store, again = stores
+        graph = graph_of(saver_of(store))
+        run_turn(graph, "a")
+        run_turn(graph, "b")
+        before = rows_of(store)
+        original = graph.get_state(CONFIG)
+        copied = []
+        for each in (store, again()):
+            graph = graph_of(saver_of(each))
+            newest = graph.get_state(CONFIG).config
+            graph.update_state(newest, None, as_node="__copy__")
+            copied.append(graph.get_state(CONFIG))
+
+        assert ["a", "1: a", "b", "3: b"] == texts_of(store, "langgraph/1/messages")
+        assert before["entries"] == rows_of(store)["entries"]
+        for copy in copied:
+            assert original.values == copy.values
+            assert "fork" == copy.metadata["source"]
+
+        assert copied[0].config != copied[1].config
+
+    def test_older(self, store):
+        """
+        A copy of an older checkpoint has that one's values, and the thread goes
+        on from there.
+        """
+        graph = graph_of(saver_of(store))
+        run_turn(graph, "a")
+        early = graph.get_state(CONFIG)
+        run_turn(graph, "b")
+        graph.update_state(early.config, None, as_node="__copy__")
+
+        assert early.values == graph.get_state(CONFIG).values
+        assert ["a", "1: a", "c", "3: c"] == run_turn(graph, "c")
+
+    def test_other_channels(self, store):
+        """
+        The same for values that are no messages.
+        """
+
+        class Both(TypedDict):
+            count: int
+            text: str
+
+        builder: Any = StateGraph(Both)
+        builder.add_node("one", lambda state: {"count": state["count"] + 1})
+        builder.add_node("two", lambda state: {"text": state["text"] + "x" * 100})
+        builder.add_edge(START, "one")
+        builder.add_edge("one", "two")
+        graph = builder.compile(checkpointer=saver_of(store))
+        graph.invoke({"count": 1, "text": "y"}, CONFIG)
+        for original in list(graph.get_state_history(CONFIG)):
+            graph.update_state(original.config, None, as_node="__copy__")
+
+            assert original.values == graph.get_state(CONFIG).values
 
 
 class TestGraphsInGraphs:
@@ -292,20 +427,20 @@ class TestGraphsInGraphs:
         Graphs in graphs have checkpoints of their own, and share what was said
         outside of them.
         """
-        inner: Any = StateGraph(Talk)
+        inner: Any = StateGraph(ChatState)
         inner.add_node("deep", echo)
         inner.add_edge(START, "deep")
-        outer: Any = StateGraph(Talk)
+        outer: Any = StateGraph(ChatState)
         outer.add_node("inner", inner.compile())
         outer.add_edge(START, "inner")
         saver = saver_of(store)
         graph = outer.compile(checkpointer=saver)
-        say(graph, "a")
-        before = len(store._core.backend._tables["entries"].rows)
-        say(graph, "b")
+        run_turn(graph, "a")
+        before = len(store._core.backend.tables["entries"].rows)
+        run_turn(graph, "b")
 
-        assert ["a", "1: a", "b", "3: b"] == said(store, saver.name("1"))
-        assert 3 >= len(store._core.backend._tables["entries"].rows) - before
+        assert ["a", "1: a", "b", "3: b"] == texts_of(store, saver.name("1"))
+        assert 3 >= len(store._core.backend.tables["entries"].rows) - before
         inside = [name for name in store.names() if "inner" in name]
         assert 2 == len(inside)
         assert [2, 4] == sorted(len(store.load(name)) for name in inside)
@@ -319,14 +454,14 @@ class TestGraphsInGraphs:
         def ask(_state):
             return {"messages": [AIMessage(interrupt("who?"))]}
 
-        inner: Any = StateGraph(Talk)
+        inner: Any = StateGraph(ChatState)
         inner.add_node("ask", ask)
         inner.add_edge(START, "ask")
-        outer: Any = StateGraph(Talk)
+        outer: Any = StateGraph(ChatState)
         outer.add_node("inner", inner.compile())
         outer.add_edge(START, "inner")
         graph = outer.compile(checkpointer=saver_of(store))
-        say(graph, "a", durability=durability)
+        run_turn(graph, "a", durability=durability)
         state: Any = graph.get_state(CONFIG, subgraphs=True).tasks[0].state
 
         assert ("ask",) == state.next
@@ -340,7 +475,7 @@ class TestGraphsInGraphs:
         A graph with a history of its own goes on from it, and is replayed where
         the outer one is, as with LangGraph's own checkpointer.
         """
-        inner: Any = StateGraph(Talk)
+        inner: Any = StateGraph(ChatState)
         inner.add_node("deep", echo)
         inner.add_edge(START, "deep")
         compiled = inner.compile(checkpointer=True)
@@ -351,14 +486,14 @@ class TestGraphsInGraphs:
 
         def run(saver):
             graph = graph_of(saver, call)
-            first = say(graph, "a")
+            first = run_turn(graph, "a")
             early = graph.get_state(CONFIG).config
-            second = say(graph, "b")
+            second = run_turn(graph, "b")
             older = list(graph.get_state_history(CONFIG))[4].config
             again = graph.invoke(None, older)["messages"]
-            third = [say(graph, "c", early), say(graph, "d", older)]
+            third = [run_turn(graph, "c", early), run_turn(graph, "d", older)]
             third.append([message.content for message in again])
-            return [first, second, *third, say(graph, "e")]
+            return [first, second, *third, run_turn(graph, "e")]
 
         assert run(InMemorySaver()) == run(saver_of(store))
 
@@ -366,13 +501,13 @@ class TestGraphsInGraphs:
         """
         Tasks that were sent have their arguments back after a stop.
         """
-        builder: Any = StateGraph(Talk)
+        builder: Any = StateGraph(ChatState)
         builder.add_node("one", lambda given: {"messages": [AIMessage(given["x"])]})
         builder.add_conditional_edges(
             START, lambda _: [Send("one", {"x": x}) for x in "pq"], ["one"]
         )
         graph = builder.compile(checkpointer=saver_of(store), interrupt_before=["one"])
-        say(graph, "a")
+        run_turn(graph, "a")
         done = graph.invoke(None, CONFIG)
 
         assert ["a", "p", "q"] == [message.content for message in done["messages"]]
@@ -414,9 +549,9 @@ class TestDelta:
         builder.add_edge(START, "answer")
         graph = builder.compile(checkpointer=saver_of(store))
         for text in "abcd":
-            say(graph, text, durability=durability)
+            run_turn(graph, text, durability=durability)
 
-        all_said = say(graph, "e", durability=durability)
+        all_said = run_turn(graph, "e", durability=durability)
 
         saver = ConversationStateSaver(again())
         graph = builder.compile(checkpointer=saver)
@@ -428,7 +563,7 @@ class TestDelta:
         assert 10 == lengths[0]
 
         early = next(each for each in history if len(each.values["messages"]) == 4)
-        forked = say(graph, "f", early.config, durability=durability)
+        forked = run_turn(graph, "f", early.config, durability=durability)
 
         assert ["a", "1: a", "b", "3: b", "f", "5: f"] == forked
 
@@ -439,17 +574,43 @@ class TestDelta:
             values = graph.get_state(config).values
 
             assert forked == [message.content for message in values["messages"]]
-            assert 8 == len(say(graph, "g", config, durability=durability))
+            assert 8 == len(run_turn(graph, "g", config, durability=durability))
+
+    def test_newest_snapshot(self, store):
+        """
+        A checkpoint in which a delta channel did not change since it was kept
+        whole has its value, as with LangGraph's own checkpointer.
+        """
+
+        class Two(TypedDict):
+            messages: Annotated[
+                list[AnyMessage], DeltaChannel(extend, snapshot_frequency=1)
+            ]
+            count: int
+
+        def last(saver):
+            builder: Any = StateGraph(Two)
+            builder.add_node("count", lambda _: {"count": 1})
+            builder.add_edge(START, "count")
+            graph = builder.compile(saver)
+            graph.invoke({"messages": [HumanMessage("a", id="1")]}, CONFIG)
+            for count in range(5):
+                graph.update_state(CONFIG, {"count": count}, as_node="count")
+
+            return saver.get_tuple(CONFIG).checkpoint["channel_values"]
+
+        assert last(InMemorySaver()) == last(saver_of(store))
+        assert "messages" in last(saver_of(store))
 
     def test_add_messages_after(self, store):
         """
         A thread of a delta channel goes on as a plain list, and back.
         """
         lengths = []
-        for schema in (Talk, Seldom, Seldom):
+        for schema in (ChatState, Seldom, Seldom):
             builder: Any = StateGraph(schema)
             builder.add_node("answer", echo)
             builder.add_edge(START, "answer")
-            lengths.append(len(say(builder.compile(saver_of(store)), "a")))
+            lengths.append(len(run_turn(builder.compile(saver_of(store)), "a")))
 
         assert [2, 4, 6] == lengths

@@ -5,6 +5,7 @@ What is kept of threads: what is new, once; all of it, or none; and as it was.
 import subprocess
 import sys
 import textwrap
+from collections import OrderedDict, deque
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -20,25 +21,29 @@ from langchain_core.messages import (
 from langgraph.checkpoint.base import empty_checkpoint
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.checkpoint.serde.encrypted import EncryptedSerializer
+from langgraph.checkpoint.serde.types import _DeltaSnapshot
+from langgraph.types import Interrupt, Overwrite, Send
 
-from conversation_state import Aggregator, UserMessage
+from conversation_state import Aggregator, TextPart, ToolCall, Usage, UserMessage
 from conversation_state.adapters import anthropic, openai_chat
 from conversation_state.adapters._langchain import load_message
-from conversation_state.adapters.langgraph import ConversationStateSaver, _templates
-from conversation_state.errors import StoreError
+from conversation_state.adapters.langgraph import ConversationStateSaver, _snapshots
+from conversation_state.documents import Document
+from conversation_state.errors import NotSavedError, StoreError
 from conversation_state.store import open_store
-from conversation_state.store._memory import MemoryBackend
 from conversation_state.store._store import Store
-from conversation_state.testing.stores._watched import InjectedError, failing
+from conversation_state.store.backends.memory import MemoryBackend
+from conversation_state.testing.stores._recorded_calls import InjectedError, failing
+from conversation_state.timeline import Timeline
 from tests.adapters.langgraph import (
     CONFIG,
     graph_of,
-    kept,
     opened,
     rows_of,
-    said,
+    run_turn,
     saver_of,
-    say,
+    stored_bytes,
+    texts_of,
     urls,
 )
 
@@ -55,7 +60,7 @@ def store():
         assert () == store.verify()
 
 
-def put(saver, values, parent=None, *, thread="1", new=None):
+def put(saver, values, parent=None, *, thread="1", new=None, metadata=None):
     """
     Put a checkpoint of those values; its config.
     """
@@ -64,7 +69,7 @@ def put(saver, values, parent=None, *, thread="1", new=None):
     checkpoint |= {"channel_values": values, "channel_versions": versions}
     config = {"configurable": {"thread_id": thread, "checkpoint_ns": ""}}
     new = versions if new is None else new
-    return saver.put(parent or config, checkpoint, {"step": 0}, new)
+    return saver.put(parent or config, checkpoint, metadata or {"step": 0}, new)
 
 
 def got(saver, config):
@@ -82,9 +87,9 @@ class TestDelta:
         graph = graph_of(saver_of(store), lambda _: {"messages": [AIMessage("y" * 50)]})
         rows, size = [], []
         for _ in range(60):
-            say(graph, "x" * 50)
+            run_turn(graph, "x" * 50)
             rows.append(rows_of(store))
-            size.append(kept(store))
+            size.append(stored_bytes(store))
 
         grown = [
             (rows[at] - rows[at - 1], size[at] - size[at - 1]) for at in (20, 40, 59)
@@ -104,7 +109,7 @@ class TestDelta:
             grown = []
             for _ in range(4):
                 before = rows_of(store)
-                say(graph_of(saver_of(again())), "x")
+                run_turn(graph_of(saver_of(again())), "x")
                 grown.append(rows_of(store) - before)
 
             assert grown[2] == grown[3]
@@ -118,11 +123,11 @@ class TestDelta:
         saver = saver_of(store)
         graph = graph_of(saver)
         for _ in range(20):
-            say(graph, "x")
+            run_turn(graph, "x")
 
         early = list(graph.get_state_history(CONFIG))[3].config
         before = rows_of(store)
-        say(graph, "fork", early)
+        run_turn(graph, "fork", early)
         forked = rows_of(store) - before
 
         assert 2 == forked["entries"]
@@ -142,12 +147,12 @@ class TestDelta:
         saver = saver_of(store)
         large = {"plan": "p" * 10_000, "step": 1}
         first = put(saver, large)
-        before = kept(store)
+        before = stored_bytes(store)
         later = first
         for step in range(5):
             later = put(saver, {**large, "step": step}, later, new={"step": 2})
 
-        assert kept(store) - before < 5_000
+        assert stored_bytes(store) - before < 5_000
         assert {**large, "step": 4} == got(saver, later)
         assert large == got(saver, first)
 
@@ -249,7 +254,7 @@ class TestMessages:
         saver = saver_of(store)
         config = put(saver, {"messages": [HumanMessage("half \ud83d", id="1")]})
 
-        assert ["half \ufffd"] == said(store, saver.name("1"))
+        assert ["half \ufffd"] == texts_of(store, saver.name("1"))
         for each in (saver, saver_of(store)):
             assert "half \ufffd" == got(each, config)["messages"][0].content
 
@@ -277,7 +282,7 @@ class TestMessages:
         def forgetful(message):
             return load_message(message.model_copy(update={"name": None}))
 
-        monkeypatch.setattr(_templates, "load_message", forgetful)
+        monkeypatch.setattr(_snapshots, "load_message", forgetful)
         saver = saver_of(store)
         messages = [HumanMessage("a", id="a", name="ann")]
         config = put(saver, {"messages": messages})
@@ -300,7 +305,7 @@ class TestMessages:
 
         put(saver, {"messages": [*said_before, AIMessage("c")]}, config)
 
-        assert ["a", "c"] == said(store, saver.name("1"))
+        assert ["a", "c"] == texts_of(store, saver.name("1"))
 
     def test_changed_in_place(self, store):
         """
@@ -331,7 +336,7 @@ class TestMessages:
 
         for at, (name, config) in enumerate(configs.items()):
             assert f"in {at}" == got(saver, config)["m"][0].content
-            assert [f"in {at}"] == said(store, saver.name(name, "m"))
+            assert [f"in {at}"] == texts_of(store, saver.name(name, "m"))
 
         assert len(names) == len(store.names())
         assert sorted(names) == sorted(
@@ -406,11 +411,11 @@ class TestMessages:
         """
         saver = saver_of(store)
         graph = graph_of(saver)
-        say(graph, "a")
+        run_turn(graph, "a")
         store.delete(saver.name("1"))
         store.collect_garbage()
 
-        assert ["a", "1: a", "b", "3: b"] == say(graph, "b")
+        assert ["a", "1: a", "b", "3: b"] == run_turn(graph, "b")
         assert 4 == len(store.load(saver.name("1")))
 
 
@@ -438,6 +443,77 @@ class TestOurs:
         pending = saver.get_tuple(config).pending_writes
 
         assert [("task", "talk", talk), ("task", "x", [UserMessage("e")])] == pending
+
+    @pytest.mark.parametrize(
+        "wrap",
+        [
+            lambda value: Send("node", {"talk": value}),
+            lambda value: Send("node", value),
+            Overwrite,
+            lambda value: [Interrupt(value, id="1")],
+            lambda value: deque([value]),
+            lambda value: OrderedDict(x=value),
+            lambda value: [value, [{"x": [value]}]],
+            _DeltaSnapshot,
+        ],
+        ids=[
+            *("sent map", "sent", "overwrite", "interrupt", "deque"),
+            *("ordered", "nested", "snapshot"),
+        ],
+    )
+    @pytest.mark.parametrize(
+        "value",
+        [
+            Aggregator.new().add_user_prompt("a"),
+            UserMessage("a"),
+            TextPart("a"),
+            Document(id="1", content="a"),
+            Timeline.begin(Aggregator.new()),
+            ToolCall("1", "f", "{}"),
+            Usage(1, 2),
+        ],
+        ids=lambda value: type(value).__name__,
+    )
+    def test_inside(self, store, wrap, value):
+        """
+        So they do inside of what LangGraph hands on between steps.
+        """
+        saver = saver_of(store)
+        config = put(saver, {"x": wrap(value)})
+        saver.put_writes(config, [("y", wrap(value))], "task")
+        found = saver_of(store).get_tuple(config)
+
+        assert wrap(value) == found.checkpoint["channel_values"]["x"]
+        assert type(wrap(value)) in {type(found.pending_writes[0][2]), OrderedDict}
+        assert ("task", "y", wrap(value)) == found.pending_writes[0]
+
+    def test_given_unchanged(self, store):
+        """
+        What was given is as it was.
+        """
+        saver = saver_of(store)
+        inner = {"talk": Aggregator.new()}
+        sent = Send("node", inner)
+        config = put(saver, {"x": sent})
+        saver.put_writes(config, [("y", sent)], "task")
+
+        assert inner is sent.arg
+        assert [Aggregator] == [type(value) for value in inner.values()]
+
+    @pytest.mark.parametrize(
+        "odd",
+        [{UserMessage("a")}, {UserMessage("a"): 1}, object()],
+        ids=["set", "key", "object"],
+    )
+    def test_refused(self, store, odd):
+        """
+        What can't be written is LangGraph's own error, and nothing was written.
+        """
+        saver = saver_of(store)
+        with pytest.raises(TypeError, match="serializable"):
+            put(saver, {"x": odd})
+
+        assert saver.get_tuple(CONFIG) is None
 
     def test_shared(self, store):
         """
@@ -531,7 +607,7 @@ class TestAtomic:
                 break
 
             assert [1] == lengths
-            assert ["Be brief."] == said(there, saver.name("1"))
+            assert ["Be brief."] == texts_of(there, saver.name("1"))
 
         assert at > 10
         config = put(saver_of(Store(backend)), {"messages": MESSAGES}, first)
@@ -547,20 +623,20 @@ class TestLettingGo:
         saver = saver_of(store)
         graph = graph_of(saver)
         for text in "ab":
-            say(graph, text)
+            run_turn(graph, text)
 
         saver.copy_thread("1", "2")
         two: Any = {"configurable": {"thread_id": "2"}}
-        say(graph, "c", two)
+        run_turn(graph, "c", two)
         saver.copy_thread("2", "3")
         three: Any = {"configurable": {"thread_id": "3"}}
         before = [*saver.list(three)]
         saver.copy_thread("2", "4")
-        say(graph, "d")
+        run_turn(graph, "d")
         saver.delete_thread("1")
         store.collect_garbage()
 
-        assert ["a", "1: a", "b", "3: b", "c", "5: c", "e", "7: e"] == say(
+        assert ["a", "1: a", "b", "3: b", "c", "5: c", "e", "7: e"] == run_turn(
             graph, "e", two
         )
         assert 6 == len(got(saver, {"configurable": {"thread_id": "3"}})["messages"])
@@ -587,7 +663,7 @@ class TestLettingGo:
         saver = saver_of(store)
         graph = graph_of(saver)
         for text in ("secret", "b"):
-            say(graph, text)
+            run_turn(graph, text)
 
         first = graph.get_state(CONFIG).values["messages"]
         saver.copy_thread("1", "2")
@@ -597,8 +673,8 @@ class TestLettingGo:
 
         assert 1 == len([*graph.get_state_history(CONFIG)])
         assert 1 == len(store.history(saver.name("1")))
-        assert ["b", "3: b"] == said(store, saver.name("1"))
-        assert ["b", "3: b", "c", "3: c"] == say(graph, "c")
+        assert ["b", "3: b"] == texts_of(store, saver.name("1"))
+        assert ["b", "3: b", "c", "3: c"] == run_turn(graph, "c")
         assert first == got(saver, {"configurable": {"thread_id": "2"}})["messages"]
 
         saver.delete_thread("2")
@@ -610,6 +686,25 @@ class TestLettingGo:
         with pytest.raises(ValueError, match="keep_latest"):
             saver.prune(["1"], strategy="all")
 
+    def test_labels(self, store):
+        """
+        Labels of what is left stay; those of what was pruned are gone.
+        """
+        saver = saver_of(store)
+        graph = graph_of(saver)
+        run_turn(graph, "a")
+        store.label(saver.name("1"), "early")
+        run_turn(graph, "b")
+        for label in ("late", "last"):
+            store.label(saver.name("1"), label)
+
+        saver.prune(["1"])
+
+        assert ("late", "last") == store.latest(saver.name("1")).labels
+        assert 4 == len(store.load(saver.name("1"), at="late"))
+        with pytest.raises(NotSavedError):
+            store.load(saver.name("1"), at="early")
+
     def test_runs(self, store):
         """
         A run's checkpoints go, in a copy as well, and what others need of them
@@ -618,7 +713,7 @@ class TestLettingGo:
         saver = saver_of(store)
         graph = graph_of(saver)
         for run in "ab":
-            say(graph, run, {**CONFIG, "metadata": {"run_id": run}})
+            run_turn(graph, run, {**CONFIG, "metadata": {"run_id": run}})
 
         saver.copy_thread("1", "2")
         saver.delete_for_runs(["a"])
@@ -634,6 +729,22 @@ class TestLettingGo:
         assert [] == [*saver.list(None)]
         assert () == store.names()
 
+    def test_runs_with_ours(self, store):
+        """
+        Runs whose metadata hold values of ours are found like others.
+        """
+        saver = saver_of(store)
+        config = None
+        for run in "ab":
+            metadata: Any = {"step": 0, "run_id": run, "by": [UserMessage(run)]}
+            config = put(saver, {"x": run}, config, metadata=metadata)
+
+        saver.delete_for_runs(["b"])
+        (left,) = saver.list(CONFIG)
+
+        assert {"x": "a"} == left.checkpoint["channel_values"]
+        assert [UserMessage("a")] == left.metadata["by"]
+
     def test_copy_refused(self, store):
         """
         What is not there can't be copied, and what is there is not passed over.
@@ -648,6 +759,38 @@ class TestLettingGo:
             saver.copy_thread("1", "2")
 
         assert {"x": 2} == got(saver, {"configurable": {"thread_id": "2"}})
+
+
+class TestCycles:
+    def test_history(self, store):
+        """
+        Of checkpoints that stand under each other each is looked at once.
+        """
+        saver = saver_of(store)
+        first = put(saver, {})
+        second = put(saver, {}, first)
+        again = saver.get_tuple(first).checkpoint
+        saver.put(second, again, {"step": 0}, {})
+        saver.put_writes(first, [("x", 1)], "one")
+        saver.put_writes(second, [("x", 2)], "two")
+        found = saver.get_delta_channel_history(config=second, channels=["x"])
+
+        assert {"x": {"writes": [("one", "x", 1)]}} == found
+
+    def test_prune(self, store):
+        """
+        So they are where what the newest one needs is looked for.
+        """
+        saver = saver_of(store)
+        first = put(saver, {})
+        second = put(saver, {}, first)
+        counted: Any = {"step": 1, "counters_since_delta_snapshot": {"x": (1, 1)}}
+        saver.put(first, saver.get_tuple(second).checkpoint, counted, {})
+        saver.put(second, saver.get_tuple(first).checkpoint, {"step": 0}, {})
+        put(saver, {}, thread="2")
+        saver.prune(["1"])
+
+        assert 2 == len([*saver.list(CONFIG)])
 
 
 class TestUse:
@@ -683,7 +826,7 @@ class TestUse:
             saver.get_tuple({"configurable": {}})
         with pytest.raises(TypeError, match="not msgpack serializable"):
             put(saver, {"x": object()})
-        with pytest.raises(ValueError, match="no checkpoint"):
+        with pytest.raises(ValueError, match="missing checkpoint_id"):
             saver.put_writes(CONFIG, [("x", 1)], "task")
 
         assert saver.get_tuple(CONFIG) is None

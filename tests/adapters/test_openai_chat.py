@@ -10,6 +10,7 @@ from typing import ClassVar
 import attrs
 
 from conversation_state.adapters import openai_chat
+from conversation_state.adapters._notes import notes_of
 from conversation_state.adapters.openai_chat import dump, load, load_usage
 from conversation_state.errors import DecodeError
 from conversation_state.messages import AssistantMessage
@@ -25,6 +26,7 @@ from tests.adapters.openai_chat import (
     RESPONSES,
     several,
 )
+from tests.recorded import is_large
 
 
 def in_other_words(part):
@@ -58,16 +60,19 @@ class TestContract(AdapterContract):
 
     def said(self, message):
         """
-        An id that was made up is as good as none.
+        An id that was made up is as good as none, and no parts are no text.
         """
         if isinstance(message, AssistantMessage):
             calls = [
                 attrs.evolve(call, id="")
-                if "made_id" in call.metadata.get("openai_chat", {})
+                if "made_id" in notes_of(call.metadata, "openai_chat")
                 else call
                 for call in message.tool_calls
             ]
             message = message.replace(tool_calls=calls)
+
+        if getattr(message, "content", "") == ():
+            message = message.replace(content="")
 
         if not isinstance(getattr(message, "content", ""), str):
             content = [
@@ -84,11 +89,11 @@ class TestRecorded:
     Real conversations.
     """
 
-    def test_transcripts(self, shared_data):
+    def test_transcripts(self, recordings):
         """
         A hundred conversations of an agent come back as they were.
         """
-        talks = lines(shared_data / "transcripts" / "airline.jsonl")
+        talks = lines(recordings / "transcripts" / "airline.jsonl")
 
         for talk in talks:
             loaded = load(talk)
@@ -106,13 +111,13 @@ class TestRecorded:
                 for call in getattr(message, "tool_calls", ())
             ]
 
-        assert 100 == len(talks)
+        assert (100 if is_large(recordings) else 4) == len(talks)
 
-    def test_requests(self, shared_data):
+    def test_requests(self, recordings):
         """
         So do the requests of half a dozen providers.
         """
-        for exchange in lines(shared_data / "requests" / "openai_chat.jsonl"):
+        for exchange in lines(recordings / "requests" / "openai_chat.jsonl"):
             export = dump(load(exchange["request"]))
 
             assert () == export.lost
@@ -120,12 +125,12 @@ class TestRecorded:
                 export.payload["messages"]
             )
 
-    def test_responses(self, shared_data):
+    def test_responses(self, recordings):
         """
         Their responses load with what they cost, and can be sent back.
         """
         refused = []
-        for exchange in lines(shared_data / "requests" / "openai_chat.jsonl"):
+        for exchange in lines(recordings / "requests" / "openai_chat.jsonl"):
             response = exchange["response"]
             try:
                 (message,) = several(response)
@@ -142,13 +147,14 @@ class TestRecorded:
             assert () == export.lost
             assert as_json([choice["message"]]) == as_json(export.payload["messages"])
 
-        assert [("invalid_response#0", ["$"])] == refused
+        invalid = [("invalid_response#0", ["$"])]
+        assert (invalid if is_large(recordings) else []) == refused
 
-    def test_streams(self, shared_data):
+    def test_streams(self, recordings):
         """
         The usage of a stream is in one of its events, or in none.
         """
-        for path in sorted((shared_data / "streams" / "openai_chat").glob("*.sse")):
+        for path in sorted((recordings / "streams" / "openai_chat").glob("*.sse")):
             events = [
                 json.loads(line.removeprefix("data: "))
                 for line in path.read_text(encoding="utf-8").splitlines()

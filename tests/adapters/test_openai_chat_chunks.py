@@ -3,33 +3,30 @@ Streams of Chat Completions: chunks that concatenate to what was said.
 """
 
 import base64
-from pathlib import Path
 from typing import Any, ClassVar
 
 import pytest
 from hypothesis import strategies as st
 
 from conversation_state.adapters import openai_chat
+from conversation_state.adapters._notes import notes_of
 from conversation_state.adapters.openai_chat import (
     dump,
     load_chunks,
 )
-from conversation_state.adapters.openai_chat._chunks import _Stream
+from conversation_state.adapters.openai_chat._chunks import ChatStream
 from conversation_state.chunks import concat
 from conversation_state.errors import DecodeError, ProviderStreamError
 from conversation_state.messages import LogProb
 from conversation_state.parts import AudioPart, ReasoningPart, RefusalPart, TextPart
 from conversation_state.testing.strategies import texts
 from conversation_state.usage import Usage
+from tests import recorded
 from tests.adapters.contract import bare
 from tests.adapters.openai_chat import several
 from tests.adapters.stream_contract import StreamContract, events_of
 
-STREAMS = Path(__file__).parents[3] / "shared" / "data" / "streams" / "openai_chat"
-
-recorded = pytest.mark.skipif(
-    not STREAMS.is_dir(), reason="the recorded streams are not beside this checkout"
-)
+RECORDED = recorded.streams("openai_chat")
 
 
 def event(*, reason=None, **delta):
@@ -113,7 +110,7 @@ class TestText:
 
         assert "a😀b" == collected(*whole).content
         assert "a\ufffdb\ufffd" == mended.content
-        assert ("content",) == mended.metadata["openai_chat"]["mended"]
+        assert ("content",) == notes_of(mended.metadata, "openai_chat")["mended"]
 
     def test_surrogates_in_arguments(self):
         """
@@ -149,7 +146,9 @@ class TestText:
 
         assert "hmhm" == message.reasoning
         assert "ab" == message.text
-        assert [2, 2] == list(message.parts[0].metadata["openai_chat"]["thinking"])
+        assert [2, 2] == list(
+            notes_of(message.parts[0].metadata, "openai_chat")["thinking"]
+        )
 
     def test_refusal(self):
         """
@@ -177,7 +176,7 @@ class TestReasoning:
             event(content="a", **{key: None}),
             event(content="b"),
         )
-        noted = {"openai_chat": {"under": {key: True}}}
+        noted = {"conversation_state": {"openai_chat": {"under": {key: True}}}}
 
         assert (ReasoningPart("hm.", metadata=noted), TextPart("ab")) == message.content
         assert {"role": "assistant", key: "hm.", "content": "ab"} == (
@@ -196,7 +195,7 @@ class TestReasoning:
         """
         Thoughts after text are others.
         """
-        noted = {"openai_chat": {"under": {"reasoning": True}}}
+        noted = {"conversation_state": {"openai_chat": {"under": {"reasoning": True}}}}
         for text in (event(content="b"), {**event(content="b"), "served_by": "x"}):
             message = collected(event(reasoning="a"), text, event(reasoning="c"))
 
@@ -205,6 +204,93 @@ class TestReasoning:
                 TextPart("b"),
                 ReasoningPart("c", metadata=noted),
             ) == message.parts
+
+
+class TestNotes:
+    def test_maps_of_several_events(self):
+        """
+        Unknown maps of several events are one map.
+        """
+        first, second = event(content="a"), event(content="b")
+        message = collected(
+            {**first, "timings": {"queue": 1, "load": 2}},
+            {**second, "timings": {"queue": 3, "total": 4}},
+        )
+
+        assert {"queue": 3, "load": 2, "total": 4} == (
+            notes_of(message.metadata, "openai_chat")["response"]["timings"]
+        )
+
+    @pytest.mark.parametrize("key", ["reasoning", "reasoning_content"])
+    def test_place_of_reasoning(self, key):
+        """
+        Where thoughts stood is noted once, with the first piece, also where
+        events differ in more than the piece.
+        """
+        chunks = list(
+            load_chunks(
+                {**event(**{key: piece}), "system_fingerprint": f"fp_{piece}"}
+                for piece in "abc"
+            )
+        )
+        pieces = [part for chunk in chunks for part in chunk.parts]
+
+        assert [True, False, False] == [bool(part.metadata) for part in pieces]
+        assert "abc" == concat(chunks).reasoning
+
+
+class TestIndexedLists:
+    def test_tools_that_were_run(self):
+        """
+        A tool that Groq ran is one tool, though two events tell of it: first
+        what it was asked, then what it found.
+        """
+        asked = {"index": 0, "type": "search", "arguments": "{}", "output": None}
+        found = {**asked, "output": "3.14", "search_results": {"results": []}}
+        other = {"index": 1, "type": "python", "arguments": "{}", "output": "4"}
+        message = collected(
+            event(executed_tools=[asked]),
+            event(content="It is"),
+            event(executed_tools=[found]),
+            event(executed_tools=[other], content=" 3.14."),
+            event(executed_tools=None, reason="stop"),
+        )
+        whole = {"role": "assistant", "content": "It is 3.14."}
+
+        assert [{**whole, "executed_tools": [found, other]}] == (
+            dump([message]).payload["messages"]
+        )
+
+    def test_details_of_thoughts(self):
+        """
+        What OpenRouter tells of a thought comes in pieces and goes back whole,
+        with its signature.
+        """
+        detail = {"type": "reasoning.text", "index": 0, "format": "anthropic"}
+        message = collected(
+            event(reasoning="H", reasoning_details=[{**detail, "text": "H"}]),
+            event(reasoning="m.", reasoning_details=[{**detail, "text": "m."}]),
+            event(reasoning_details=[{**detail, "signature": "c2ln"}]),
+            event(content="Yes.", reason="stop"),
+        )
+        (sent,) = dump([message]).payload["messages"]
+
+        assert "Hm." == sent["reasoning"]
+        assert [{**detail, "text": "Hm.", "signature": "c2ln"}] == (
+            sent["reasoning_details"]
+        )
+
+    def test_without_an_index(self):
+        """
+        What has no index is an item of its own, or no list at all.
+        """
+        message = collected(
+            event(executed_tools=[{"type": "a"}, 3]),
+            event(executed_tools={"type": "a"}, content="x"),
+        )
+        (sent,) = dump([message]).payload["messages"]
+
+        assert [{"type": "a"}, 3, {"type": "a"}] == sent["executed_tools"]
 
 
 class TestCalls:
@@ -264,7 +350,10 @@ class TestCalls:
             each.id for each in calls
         ]
         assert ['{"q": 1}', '{"q": 2}', "{}"] == [each.arguments for each in calls]
-        assert all(each.metadata["openai_chat"]["made_id"] == each.id for each in calls)
+        assert all(
+            notes_of(each.metadata, "openai_chat")["made_id"] == each.id
+            for each in calls
+        )
 
     def test_made_up_ids_are_not_sent(self):
         """
@@ -294,7 +383,7 @@ class TestCalls:
         )
 
         assert ["{}"] == [each.arguments for each in calls]
-        assert "a" == calls[0].metadata["openai_chat"]["keys"]["id"]
+        assert "a" == notes_of(calls[0].metadata, "openai_chat")["keys"]["id"]
 
     def test_repeated_names(self):
         """
@@ -417,7 +506,9 @@ class TestCalls:
             call(1, "{}", id="b", name="f", **signed),
         )
 
-        assert [signed, signed] == [c.metadata["openai_chat"]["keys"] for c in calls]
+        assert [signed, signed] == [
+            notes_of(c.metadata, "openai_chat")["keys"] for c in calls
+        ]
 
     def test_indexes_apart(self):
         """
@@ -446,7 +537,7 @@ class TestAudio:
         (part,) = message.parts
 
         assert b"RIFF-data!" == part.data
-        assert "Hello" == part.metadata["openai_chat"]["keys"]["transcript"]
+        assert "Hello" == notes_of(part.metadata, "openai_chat")["keys"]["transcript"]
         assert {"id": "audio_1"} == dump([message]).payload["messages"][0]["audio"]
 
     @pytest.mark.parametrize(
@@ -478,7 +569,9 @@ class TestAudio:
         message = collected(event(audio={"data": "eHg=e"}))
 
         assert [b"xx"] == [part.data for part in message.parts]
-        assert {"data": "e"} == message.metadata["openai_chat"]["audio"]["audio"]
+        assert {"data": "e"} == notes_of(message.metadata, "openai_chat")["audio"][
+            "audio"
+        ]
 
     def test_transcript_alone(self):
         """
@@ -488,7 +581,7 @@ class TestAudio:
 
         assert "" == message.content
         assert {"audio": {"transcript": "Hello"}} == (
-            message.metadata["openai_chat"]["keys"]
+            notes_of(message.metadata, "openai_chat")["keys"]
         )
 
     def test_no_base64(self):
@@ -577,7 +670,9 @@ class TestResponse:
         for each in events:
             each["choices"][0]["logprobs"] = {"content": None, "refusal": [token]}
 
-        noted = collected(*events).metadata["openai_chat"]["choice"]["logprobs"]
+        noted = notes_of(collected(*events).metadata, "openai_chat")["choice"][
+            "logprobs"
+        ]
 
         assert 3 == len(noted["refusal"])
 
@@ -591,10 +686,11 @@ class TestResponse:
             {**event(), "moderation": {"flagged": False}},
         ]
         events[1]["choices"][0]["content_filter"] = {"hate": False}
-        notes = collected(*events).metadata["openai_chat"]
+        message = collected(*events)
+        notes = notes_of(message.metadata, "openai_chat")
 
+        assert "chatcmpl-1" == message.response.id
         assert {
-            "id": "chatcmpl-1",
             "system_fingerprint": "fp",
             "moderation": {"flagged": False},
         } == notes["response"]
@@ -630,7 +726,7 @@ class TestResponse:
         """
         Answers are numbered; told at once, not with the first chunk.
         """
-        with pytest.raises(ValueError, match="number of an answer"):
+        with pytest.raises(ValueError, match="index of a response"):
             load_chunks([], choice=choice)
 
 
@@ -665,8 +761,8 @@ class TestEnds:
         [
             ({"message": "overloaded", "code": 5}, "overloaded"),
             ("overloaded", "overloaded"),
-            ({"code": 5}, "did not say why"),
-            (["what"], "did not say why"),
+            ({"code": 5}, "no reason given"),
+            (["what"], "no reason given"),
         ],
     )
     def test_provider_fails(self, said, told):
@@ -777,7 +873,7 @@ class TestRefuses:
 
     def test_an_event_of_the_sdk(self):
         """
-        Objects are no JSON; the message says what was given.
+        Objects are invalid JSON; the message says what was given.
         """
         _, error = given_before([object()], DecodeError)
 
@@ -833,7 +929,8 @@ def responses_and_events(draw):
     reason = "tool_calls" if calls else "stop"
     events += [event(reason=reason), {"choices": [], "usage": usage}]
     choice = {"index": 0, "message": message, "finish_reason": reason}
-    return {"model": "gpt-4o", "choices": [choice], "usage": usage}, events
+    whole = {"id": "chatcmpl-1", "model": "gpt-4o", "choices": [choice], "usage": usage}
+    return whole, events
 
 
 class TestStreams(StreamContract):
@@ -843,7 +940,7 @@ class TestStreams(StreamContract):
 
     adapter: ClassVar = openai_chat
     provider: ClassVar = "openai_chat"
-    reader: ClassVar = _Stream
+    reader: ClassVar = ChatStream
     made: ClassVar = responses_and_events()
     failures: ClassVar = [{"error": "no"}, {"error": {"message": "no"}, "choices": []}]
 
@@ -908,10 +1005,7 @@ def straightforward(events):
     return told
 
 
-@recorded
-@pytest.mark.parametrize(
-    "path", sorted(STREAMS.glob("*.sse")), ids=lambda path: path.stem
-)
+@pytest.mark.parametrize("path", RECORDED, ids=[path.stem for path in RECORDED])
 class TestRecorded:
     def test_collects(self, path):
         """

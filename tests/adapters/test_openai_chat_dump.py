@@ -13,6 +13,7 @@ from conversation_state.errors import InvalidMessageError
 from conversation_state.messages import (
     AssistantMessage,
     ResponseMeta,
+    SystemMessage,
     ToolMessage,
     UnknownMessage,
     UserMessage,
@@ -200,11 +201,15 @@ class TestWrittenAsItWas:
             "tool_calls"
         ]
 
-    def test_notes_are_anybodys_to_write(self):
+    def test_forged_notes(self):
         """
-        Metadata that only looks like notes is no reason to fail.
+        Notes of the wrong types are ignored.
         """
-        for forged in ({"openai_chat": 3}, {"openai_chat": {"keys": 3, "under": "x"}}):
+        for forged in (
+            {"conversation_state": 3},
+            {"conversation_state": {"openai_chat": 3}},
+            {"conversation_state": {"openai_chat": {"keys": 3, "under": "x"}}},
+        ):
             part = TextPart("hi", metadata=as_given(forged))
             asked = ToolCall("c1", "f", metadata=as_given(forged))
             message = AssistantMessage([part], tool_calls=[asked], metadata=forged)
@@ -296,9 +301,13 @@ class TestDump:
                 UserMessage(
                     "hi",
                     metadata={
-                        "anthropic": {"keys": {"cache_control": {"a": 1}, "b": None}},
+                        "conversation_state": {
+                            "anthropic": {
+                                "keys": {"cache_control": {"a": 1}, "b": None}
+                            },
+                            "gemini": "not a note",
+                        },
                         "mine": {"keys": {"c": 1}},
-                        "gemini": "not a note",
                     },
                 ),
                 [("messages[0]", "cache_control")],
@@ -315,6 +324,26 @@ class TestDump:
         assert all(one.why for one in export.lost)
         assert as_json(export.payload)
 
+    @pytest.mark.parametrize(
+        "message",
+        [
+            AssistantMessage([]),
+            SystemMessage([]),
+            ToolMessage([], tool_call_id="c1"),
+            UserMessage([]),
+        ],
+    )
+    def test_no_parts(self, message):
+        """
+        A list of nothing is refused by the provider; it is sent only if it was
+        loaded so.
+        """
+        (sent,) = dump([message]).payload["messages"]
+        listed = {**sent, "content": []}
+
+        assert "" == sent["content"]
+        assert [listed] == dump(load([listed])).payload["messages"]
+
     def test_counts_from_what_was_given(self):
         """
         A message that can't be sent is left out, and still counted.
@@ -326,9 +355,7 @@ class TestDump:
 
         assert 2 == len(export.payload["messages"])
         assert ["messages[0]", "messages[2]"] == [lost.path for lost in export.lost]
-        assert "messages[0]: critic: is gemini's own, and nobody else's word" == str(
-            export.lost[0]
-        )
+        assert "messages[0]: critic: is specific to gemini" == str(export.lost[0])
 
     def test_ours_is_not_lost(self):
         """

@@ -52,7 +52,6 @@ class TestLoad:
                 {"role": "user", "content": "hi", "name": "ann"},
                 UserMessage("hi", name="ann"),
             ),
-            ({"role": "user", "content": []}, UserMessage(())),
             (
                 {"role": "user", "content": [{"type": "text", "text": "hi"}]},
                 UserMessage([TextPart("hi")]),
@@ -490,7 +489,7 @@ WRONG = [
         {"role": "tool", "tool_call_id": 3, "x": {"y": [10**30, b""]}, 4: 5},
         """
     .x.y[0]: is an integer beyond 64 bits, which can't be kept as JSON
-    .x.y[1]: is a Python bytes, which can't be kept as JSON
+    .x.y[1]: is a Python bytes, which can't be kept as JSON; use model_dump(mode='json')
     : has the key 4; keys of JSON are text
     .tool_call_id: is 3; expected a text
     """,

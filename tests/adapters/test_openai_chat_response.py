@@ -72,7 +72,7 @@ class TestResponse:
 
     def test_meta(self):
         """
-        Reason, usage, chances and model are the message's; the rest is noted.
+        Reason, usage, chances, model and id are the message's; the rest is noted.
         """
         (message,) = several(RESPONSE)
 
@@ -84,11 +84,11 @@ class TestResponse:
                 Usage(9, 2, 11),
                 (LogProb("hi", -0.5, b"hi", (top,)),),
                 "gpt-4o",
+                "chatcmpl-1",
             )
             == message.response
         )
         assert {
-            "id": "chatcmpl-1",
             "object": "chat.completion",
             "created": 1,
             "system_fingerprint": None,

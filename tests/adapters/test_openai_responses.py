@@ -7,6 +7,7 @@ from typing import ClassVar
 import attrs
 
 from conversation_state.adapters import openai_responses
+from conversation_state.adapters._notes import notes_of
 from conversation_state.adapters.openai_responses import dump, load, load_usage
 from conversation_state.errors import DecodeError
 from conversation_state.messages import AssistantMessage
@@ -15,6 +16,7 @@ from tests.adapters.contract import AdapterContract, as_json, bare
 from tests.adapters.kept import lines
 from tests.adapters.openai_responses import REQUESTS, RESPONSES, several
 from tests.adapters.test_openai_chat import in_other_words
+from tests.recorded import is_large
 
 
 def in_order(message):
@@ -49,11 +51,14 @@ class TestContract(AdapterContract):
             message = in_order(message)
             calls = [
                 attrs.evolve(call, id="")
-                if "made_id" in call.metadata.get("openai_responses", {})
+                if "made_id" in notes_of(call.metadata, "openai_responses")
                 else call
                 for call in message.tool_calls
             ]
             message = message.replace(tool_calls=calls, content=message.content or "")
+
+        if getattr(message, "content", "") == ():
+            message = message.replace(content="")
 
         if not isinstance(getattr(message, "content", ""), str):
             content = [
@@ -88,22 +93,22 @@ class TestRecorded:
     Real conversations.
     """
 
-    def test_requests(self, shared_data):
+    def test_requests(self, recordings):
         """
         Requests come back as they were, key for key.
         """
-        for exchange in exchanges(shared_data):
+        for exchange in exchanges(recordings):
             export = dump(load(exchange["request"]))
 
             assert () == export.lost
             assert as_json(input_of(exchange["request"])) == as_json(export.payload)
 
-    def test_responses(self, shared_data):
+    def test_responses(self, recordings):
         """
         Responses load with what they cost, and can be sent back as they came.
         """
         refused = []
-        for exchange in exchanges(shared_data):
+        for exchange in exchanges(recordings):
             whole = exchange["response"]
             try:
                 *before, message = several(whole)
@@ -120,18 +125,20 @@ class TestRecorded:
             assert () == export.lost
             assert as_json(whole["output"]) == as_json(export.payload["input"])
 
-        assert [(COUNTED, ["$"])] == refused
+        assert ([(COUNTED, ["$"])] if is_large(recordings) else []) == refused
 
-    def test_usage(self, shared_data):
+    def test_usage(self, recordings):
         """
         Input and output together are the total, so that what is cached,
         written to the cache, or thought, is a part of them.
         """
-        told = [load_usage(each["response"]) for each in exchanges(shared_data)]
+        told = [load_usage(each["response"]) for each in exchanges(recordings)]
         used = [usage for usage in told if usage]
 
         assert any(usage.prompt_tokens_details.cached_tokens for usage in used)
-        assert any("cache_write_tokens" in usage.extra for usage in used)
+        assert is_large(recordings) == any(
+            "cache_write_tokens" in usage.extra for usage in used
+        )
         assert any(usage.completion_tokens_details.reasoning_tokens for usage in used)
         assert all(
             usage.total_tokens == usage.prompt_tokens + usage.completion_tokens
@@ -139,11 +146,11 @@ class TestRecorded:
             for usage in used
         )
 
-    def test_signatures(self, shared_data):
+    def test_signatures(self, recordings):
         """
         What thoughts are signed with is there byte for byte, once.
         """
-        for exchange in exchanges(shared_data):
+        for exchange in exchanges(recordings):
             told = as_json(exchange["request"].get("input"))
             signed = [
                 part.signature

@@ -2,7 +2,6 @@
 Streams of OpenAI's Responses: chunks that concatenate to what was said.
 """
 
-from pathlib import Path
 from typing import Any, ClassVar
 
 import pytest
@@ -10,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from conversation_state.adapters import openai_responses
-from conversation_state.adapters._responses._chunks import _Stream
+from conversation_state.adapters._responses._chunks import ResponsesStream
 from conversation_state.adapters.openai_responses import (
     dump,
     load,
@@ -22,6 +21,7 @@ from conversation_state.messages import AssistantMessage, LogProb
 from conversation_state.parts import ReasoningPart, RefusalPart, TextPart, UnknownPart
 from conversation_state.testing.strategies import texts
 from conversation_state.usage import Usage
+from tests import recorded
 from tests.adapters.contract import bare
 from tests.adapters.openai_responses import (
     added,
@@ -42,11 +42,7 @@ from tests.adapters.openai_responses import (
 )
 from tests.adapters.stream_contract import StreamContract, events_of
 
-STREAMS = Path(__file__).parents[3] / "shared" / "data" / "streams" / "openai_responses"
-
-recorded = pytest.mark.skipif(
-    not STREAMS.is_dir(), reason="the recorded streams are not beside this checkout"
-)
+RECORDED = recorded.streams("openai_responses")
 
 BEGUN = message()
 
@@ -311,6 +307,68 @@ class TestThoughts:
 
         assert ("Hm", "s") == (said.reasoning, said.parts[0].signature)
         assert "Aha!" == notes(said.parts[0])["done"]["text"]
+
+    @pytest.mark.parametrize("pieces", [["H", "m."], []])
+    def test_ends_late(self, pieces):
+        """
+        What a thought led to is given at once, though the thought's end comes
+        last; both are in their places.
+        """
+        summary = ["".join(pieces)] if pieces else []
+        asked_for = call("f", id="fc_1", arguments="{}")
+        whole = [
+            thought(*summary, encrypted_content="c2ln"),
+            message("Yes."),
+            asked_for,
+        ]
+        events = [
+            added(thought()),
+            *(piece(each, "reasoning_summary_text") for each in pieces),
+            added(BEGUN, 1),
+            piece("Ye", at=1),
+            piece("s.", at=1),
+            done(whole[1], 1),
+            added({**asked_for, "arguments": ""}, 2),
+            asked("{}", 2),
+            done(asked_for, 2),
+            done(whole[0], 0),
+        ]
+        before_the_end = list(load_chunks(events[:-1]))[:-1]
+        chunks = list(load_chunks([*events, end(*whole)]))
+        said = concat(chunks, regroup_by_index=True)
+
+        assert ["Ye", "s."] == [each.text for each in before_the_end if each.text]
+        assert ["{}"] == [
+            each.arguments
+            for chunk in before_the_end
+            for each in chunk.tool_calls
+            if each.arguments
+        ]
+        assert whole == dump([concat(chunks)]).payload["input"]
+        assert whole == dump([said]).payload["input"]
+        assert bare(answer(*whole)) == bare(said.replace(content=in_places(said)))
+
+    def test_goes_on_late(self):
+        """
+        Nothing is lost of a thought that goes on between the pieces of what is
+        behind it, nor is that torn.
+        """
+        events = [
+            added(thought()),
+            piece("H", "reasoning_summary_text"),
+            added(BEGUN, 1),
+            piece("Ye", at=1),
+            piece("m", "reasoning_summary_text"),
+            piece("s.", at=1),
+            done(message("Yes."), 1),
+            done(thought("Hm.", encrypted_content="c2ln")),
+        ]
+        said = collected(*events)
+        (hm, yes) = dump([said]).payload["input"]
+
+        assert ["Yes."] == [part.text for part in said.parts if part.kind == "text"]
+        assert "Hm." == "".join(each["text"] for each in hm["summary"])
+        assert message("Yes.") == yes
 
     def test_what_is_no_text(self):
         """
@@ -744,7 +802,8 @@ class TestResponse:
             end(created_at=1, service_tier="default", tools=[{"type": "x"}]),
         )
 
-        assert {"id": "resp_1", "created_at": 1, "service_tier": "default"} == dict(
+        assert "resp_1" == said.response.id
+        assert {"created_at": 1, "service_tier": "default"} == dict(
             notes(said)["response"]
         )
 
@@ -846,11 +905,11 @@ class TestEnds:
             ({"type": "error", "error": {"message": "overloaded"}}, "overloaded"),
             ({"error": {"message": "overloaded"}}, "overloaded"),
             ({"error": "overloaded"}, "overloaded"),
-            ({"type": "error", "code": 5}, "did not say why"),
+            ({"type": "error", "code": 5}, "no reason given"),
             ({"type": "error", "error": {"message": "\ud800"}}, "\ufffd"),
             (end(kind="failed", error={"message": "overloaded"}), "overloaded"),
-            (end(kind="failed"), "did not say why"),
-            ({"type": "response.failed"}, "did not say why"),
+            (end(kind="failed"), "no reason given"),
+            ({"type": "response.failed"}, "no reason given"),
         ],
     )
     def test_provider_fails(self, failure, told):
@@ -921,7 +980,7 @@ class TestRefuses:
 
     def test_an_event_of_the_sdk(self):
         """
-        Objects are no JSON; the message says what was given.
+        Objects are invalid JSON; the message says what was given.
         """
         _, error = given_before([object()], DecodeError)
 
@@ -1029,7 +1088,7 @@ class TestStreams(StreamContract):
 
     adapter: ClassVar = openai_responses
     provider: ClassVar = "openai_responses"
-    reader: ClassVar = _Stream
+    reader: ClassVar = ResponsesStream
     made: ClassVar = responses_and_events()
     failures: ClassVar = [
         {"type": "error", "message": "no"},
@@ -1068,7 +1127,9 @@ class TestLaws:
             for each in events[:-1]
             if each["type"].endswith((".delta", ".added")) or data.draw(st.booleans())
         ]
-        said, told = several(whole)[0], collected(*left, events[-1])
+        said = several(whole)[0]
+        # A thought without its end is overtaken by what stands behind it.
+        told = concat(load_chunks([*left, events[-1]]), regroup_by_index=True)
 
         assert bare(said) == bare(told.replace(content=in_places(told) or ""))
         assert said.response == told.response
@@ -1084,10 +1145,7 @@ def in_places(said):
 # Real traffic
 
 
-@recorded
-@pytest.mark.parametrize(
-    "path", sorted(STREAMS.glob("*.sse")), ids=lambda path: path.stem
-)
+@pytest.mark.parametrize("path", RECORDED, ids=[path.stem for path in RECORDED])
 class TestRecorded:
     def test_collects(self, path):
         """

@@ -41,8 +41,14 @@ from tests.adapters.openai_responses import (
     thought,
 )
 
-OWN: Any = {"openai_responses": {"item": {"id": "rs_1"}}}
-FOREIGN: Any = {"anthropic": {"signed": True}}
+
+def forge(notes):
+    return {"conversation_state": {"openai_responses": notes}}
+
+
+OWN: Any = forge({"item": {"id": "rs_1"}})
+FOREIGN: Any = {"conversation_state": {"anthropic": {"signed": True}}}
+BOTH: Any = {"conversation_state": {**OWN["conversation_state"], "anthropic": {}}}
 
 
 def items(*messages):
@@ -173,14 +179,15 @@ class TestWrittenAsItWas:
             said.replace(content=said.content[:1])
         )[:1]
 
-    def test_notes_are_anybodys_to_write(self):
+    def test_forged_notes(self):
         """
-        Metadata that only looks like notes is no reason to fail.
+        Notes of the wrong types are ignored.
         """
         for forged in (
-            {"openai_responses": 3},
-            {"openai_responses": {"keys": 3, "item": 3, "block": 3, "under": 3}},
-            {"openai_responses": {"more": 1, "plain": 1, "without": 3, "text": []}},
+            {"conversation_state": 3},
+            forge(3),
+            forge({"keys": 3, "item": 3, "block": 3, "under": 3}),
+            forge({"more": 1, "plain": 1, "without": 3, "text": []}),
         ):
             part = TextPart("hi", metadata=as_given(forged))
             hm = ReasoningPart("hm", "s", metadata=as_given(forged))
@@ -285,7 +292,14 @@ class TestThoughts:
         """
         assert [thought(), call()] == items(answer(thought(), call()))
 
-    @pytest.mark.parametrize("metadata", [FOREIGN, {"gemini": {}}, {"openai_chat": 3}])
+    @pytest.mark.parametrize(
+        "metadata",
+        [
+            FOREIGN,
+            {"conversation_state": {"gemini": {}}},
+            {"conversation_state": {"openai_chat": 3}},
+        ],
+    )
     def test_foreign(self, metadata):
         """
         What another provider signed is lost, the thought with it.
@@ -300,7 +314,7 @@ class TestThoughts:
         """
         Who has a note of its own has signed.
         """
-        hm = ReasoningPart("Hm.", "s", metadata=as_given({**OWN, **FOREIGN}))
+        hm = ReasoningPart("Hm.", "s", metadata=as_given(BOTH))
 
         assert (
             "s" == items(AssistantMessage([hm, TextPart("a")]))[0]["encrypted_content"]
@@ -404,8 +418,8 @@ class TestDump:
                 [("messages[0].parts[0]", "audio")],
             ),
             (
-                UserMessage([AudioPart(data=b"x", media_type="video/mp4")]),
-                [("messages[0].parts[0]", "media_type")],
+                UserMessage([AudioPart(data=b"x", media_type="audio/wav")]),
+                [("messages[0].parts[0]", "audio")],
             ),
             (
                 UserMessage([ImagePart(url="https://a.b/c", media_type="image/png")]),
@@ -448,7 +462,11 @@ class TestDump:
                 UserMessage(
                     "hi",
                     metadata={
-                        "anthropic": {"keys": {"cache_control": {"a": 1}, "b": None}},
+                        "conversation_state": {
+                            "anthropic": {
+                                "keys": {"cache_control": {"a": 1}, "b": None}
+                            }
+                        },
                         "mine": {"keys": {"c": 1}},
                     },
                 ),
@@ -524,6 +542,25 @@ class TestDump:
             {"type": "custom_tool_call", "call_id": "c1", "name": "run", "input": "ls"},
             result(type="custom_tool_call_output"),
         ] == items(asked, told)
+
+    @pytest.mark.parametrize(
+        ("message", "key"),
+        [
+            (AssistantMessage([]), "content"),
+            (SystemMessage([]), "content"),
+            (ToolMessage([], tool_call_id="c1"), "output"),
+            (UserMessage([]), "content"),
+        ],
+    )
+    def test_no_parts(self, message, key):
+        """
+        A list of nothing is sent only if it was loaded so.
+        """
+        (sent,) = items(message)
+        listed = {**sent, key: []}
+
+        assert "" == sent[key]
+        assert [listed] == items(*load([listed]))
 
     def test_counts_from_what_was_given(self):
         """

@@ -13,13 +13,17 @@ from pydantic_ai.messages import (
     ModelRequest,
     ModelResponse,
     RetryPromptPart,
+    StructuredContent,
     ThinkingPart,
     ToolCallPart,
     ToolReturnPart,
+    UserPromptPart,
 )
 from pydantic_ai.usage import RequestUsage, RunUsage
 
+from conversation_state import decode, encode
 from conversation_state.adapters import anthropic, openai_chat
+from conversation_state.adapters._notes import with_notes
 from conversation_state.adapters.pydantic_ai import Export, dump, load, load_usage
 from conversation_state.adapters.pydantic_ai._dump import dump_data
 from conversation_state.errors import DecodeError, InvalidMessageError
@@ -201,6 +205,7 @@ class TestLoad:
             ResponseMeta(
                 finish_reason="tool_use",
                 model="claude",
+                id="msg_1",
                 usage=Usage(
                     100,
                     20,
@@ -267,6 +272,44 @@ class TestLoad:
             one.parts[0].content for one in export.payload
         ]
         assert ["content", "parts[0].content"] == [lost.what for lost in export.lost]
+
+    @pytest.mark.parametrize("where", ["message", "usage", "details"])
+    def test_half_a_pair_in_a_key(self, where):
+        """
+        Half of a surrogate pair is mended in a key, too.
+        """
+        raw: dict[str, Any] = {
+            "kind": "response",
+            "parts": [{"part_kind": "text", "content": "x"}],
+            "usage": {"input_tokens": 1, "details": {}},
+        }
+        places = {"message": raw, "usage": raw["usage"]}
+        places.get(where, raw["usage"]["details"])["a\ud800"] = 1
+        (message,) = load([raw])
+
+        assert "x" == message.text
+        assert "a\ufffd" in str(message) + repr(message)
+        assert message == decode(encode(message))
+
+    @pytest.mark.parametrize("value", [None, False, 0, "", [], {}, [None], {"a": None}])
+    def test_null_is_a_value(self, value):
+        """
+        A value that a message holds comes back, also where it is null: in what
+        a user shows, and in what a tool gives.
+        """
+        history = [
+            ModelRequest(
+                [UserPromptPart(["see", StructuredContent(value)])],
+                timestamp=NEW_YEAR,
+            ),
+            calls("c1"),
+            ModelRequest(
+                [ToolReturnPart("clock", value, "c1", timestamp=NEW_YEAR)],
+                timestamp=NEW_YEAR,
+            ),
+        ]
+
+        assert plain(history) == plain(back(history))
 
     def test_hostile_text(self):
         """
@@ -400,7 +443,7 @@ class TestDump:
         (block,) = anthropic.dump(talk).payload["messages"][0]["content"]
         theirs = [
             AssistantMessage(
-                [ReasoningPart("Hm.", "c2ln", metadata={name: {"signed": 1}})]
+                [ReasoningPart("Hm.", "c2ln", metadata=with_notes(name, {"signed": 1}))]
             )
             for name in ("anthropic", "gemini")
         ]

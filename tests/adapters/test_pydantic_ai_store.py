@@ -28,8 +28,8 @@ from conversation_state.aggregator import Aggregator
 from conversation_state.errors import NotSavedError
 from conversation_state.messages import AssistantMessage, UserMessage
 from conversation_state.store import Store, open_store
-from conversation_state.store._memory import MemoryBackend
-from conversation_state.testing.stores import Watched
+from conversation_state.store.backends.memory import MemoryBackend
+from conversation_state.testing.stores import RecordingBackend
 from tests.adapters.pydantic_ai import asks, calls, says
 
 
@@ -43,7 +43,7 @@ def turn(number, **fields):
     ]
 
 
-def spent(number, **fields):
+def with_usage(number, **fields):
     """
     What a response of the provider's, of that id, cost.
     """
@@ -66,7 +66,7 @@ async def grown(backend, turns, conversation_id="talk"):
     """
     conversation = Conversation(conversation_id=conversation_id)
     for number in range(turns):
-        conversation.messages += turn(number, **spent(number))
+        conversation.messages += turn(number, **with_usage(number))
         await backend.save(conversation)
 
     return conversation
@@ -397,7 +397,7 @@ class TestStates:
             branch = await backend.branch(
                 "talk", at=1, expected_revision=saved.revision
             )
-            branch.messages.append(says("Another answer.", **spent(9)))
+            branch.messages.append(says("Another answer.", **with_usage(9)))
             await backend.save(branch)
             record = await backend.read_record("talk")
             await backend.branch(
@@ -454,7 +454,7 @@ class TestStates:
             if call.verb == "add" and call.table == "entries":
                 added.append(call.rows)
 
-        store = Store(Watched(MemoryBackend(), told))
+        store = Store(RecordingBackend(MemoryBackend(), told))
         backend: Any = StoreBackend(store)
 
         async def talk():
@@ -558,7 +558,7 @@ class TestWrite:
         two = ConversationEntry(parent_id="other", message=asks("Hi!"))
         for entries, head in (([one, two], two.id), ([one, one], one.id), ([one], "x")):
             record = ConversationRecord(conversation_id="talk", head_id=head)
-            with pytest.raises(ValueError, match="no chain"):
+            with pytest.raises(ValueError, match="expected a chain"):
                 asyncio.run(
                     backend.write_record(
                         record, new_entries=entries, expected_revision=None
@@ -592,14 +592,14 @@ class TestWrite:
         with pytest.raises(ValueError, match=r"(?i)serializ|object"):
             asyncio.run(backend.save(saved))
 
-        assert 1 == store.head("talk").revision
+        assert 1 == store.latest("talk").revision
         assert 2 == len(asyncio.run(backend.load("talk")).messages)
 
     def test_misuse(self):
         """
-        What is no open store is said at once.
+        Anything but an open store is refused at once.
         """
-        with pytest.raises(TypeError, match="takes an open store, got a str"):
+        with pytest.raises(TypeError, match="store: expected an open Store, got a str"):
             StoreBackend("sqlite:///talks.db")  # type: ignore[arg-type]  # on purpose
 
     def test_names(self):

@@ -7,6 +7,7 @@ import asyncio
 import copy
 import gc
 from functools import partial
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -35,9 +36,11 @@ from conversation_state.messages import UserMessage
 from conversation_state.trimming import (
     TrimContext,
     Trimmer,
+    arolling_summary,
     compact,
     fit,
     keep_last,
+    rolling_summary,
     shorten_tool_results,
     trim,
 )
@@ -192,6 +195,50 @@ class TestHistoryProcessor:
 
         assert [history[0], history[3], history[4]] == kept
 
+    @pytest.mark.parametrize(
+        "trimmer",
+        [within(8_000), partial(trim, budget=TokenBudget(context_window=8_000))],
+    )
+    def test_a_stopped_call_hides_nothing(self, trimmer):
+        """
+        All that stands before a call without a result is shown, and an answer
+        to the call, by any trimmer without steps.
+        """
+        history = [*talk(9), calls("c"), asks("still there?")]
+
+        shown: Any = history_processor(trimmer)(history)
+
+        assert history == [*shown[:-2], shown[-1]]
+        assert "c" == shown[-2].parts[0].tool_call_id
+        assert isinstance(shown[-2].parts[0], ToolReturnPart)
+
+    def test_goes_on_from_the_view_before(self):
+        """
+        Of a history that grew: a summary that is enough is not paid for again.
+        """
+        asked = []
+
+        def summarise(messages):
+            asked.append(len(messages))
+            return "summary"
+
+        async def asummarise(messages):
+            return summarise(messages)
+
+        history = talk(9)
+        longer = [*history, says("an answer"), asks("more?")]
+        trimmer = within(8_000, rolling_summary(60, 2, summarise))
+        later = within(8_000, arolling_summary(60, 2, asummarise))
+        process, aprocess = history_processor(trimmer), ahistory_processor(later)
+        for shown in (process(history), asyncio.run(aprocess(history))):
+            assert "summary" in str(shown)
+
+        for shown in (process(longer), asyncio.run(aprocess(longer))):
+            assert "summary" in str(shown)
+            assert longer[-2:] == shown[-2:]
+
+        assert [asked[0]] * 2 == asked
+
     def test_repairs_what_was_broken(self):
         """
         A call that nobody answered is answered by an error.
@@ -310,13 +357,13 @@ class TestHistoryProcessor:
         """
         What is no trimmer, and what gives no view, is said at once.
         """
-        with pytest.raises(TypeError, match="takes a Trimmer, got a TokenBudget"):
+        with pytest.raises(TypeError, match="expected a Trimmer, got a TokenBudget"):
             processor(TokenBudget(context_window=9))
 
-        with pytest.raises(TypeError, match="gave a list"):
+        with pytest.raises(TypeError, match="returns a TrimContext, got a list"):
             processor(list)(talk(1))
 
-        with pytest.raises(TypeError, match="takes a Trimmer, got a function"):
+        with pytest.raises(TypeError, match="expected a Trimmer, got a function"):
             awaited(lambda said: said)
 
     def test_nothing(self):

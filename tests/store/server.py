@@ -18,8 +18,6 @@ from hashlib import blake2b
 from pathlib import Path
 from typing import Any
 
-import psycopg
-
 __all__ = ["Server", "schema_of", "server", "stop"]
 
 _START_S = 120
@@ -115,6 +113,8 @@ class Server:
             log.unlink()
 
     def _answers(self, until: float) -> bool:
+        import psycopg  # noqa: PLC0415 - this module is imported without it, too
+
         assert self._process is not None
         while self._process.poll() is None and time.monotonic() < until:
             try:
@@ -167,6 +167,8 @@ class Server:
         """
         Run a statement as the server's keeper.
         """
+        import psycopg  # noqa: PLC0415 - as above
+
         with psycopg.connect(self.dsn(), autocommit=True) as connection:
             execute: Any = connection.execute
             cursor = execute(sql, given or None)
@@ -194,16 +196,14 @@ def server() -> Server:
     """
     import pytest  # noqa: PLC0415 - benchmarks have none
 
+    without = "CONVERSATION_STATE_WITHOUT_POSTGRES"
+    if os.environ.get(without):
+        pytest.skip(f"{without} is set: PostgreSQL's store is not tested here")
+
     found, why = _started()
     if found is None:
         msg = f"no PostgreSQL to test with, so its store is not tested: {why}"
-        if os.environ.get("CONVERSATION_STATE_WITHOUT_POSTGRES"):
-            pytest.skip(msg)
-
-        pytest.fail(
-            f"{msg}\nCONVERSATION_STATE_WITHOUT_POSTGRES=1 skips these tests.",
-            pytrace=False,
-        )
+        pytest.fail(f"{msg}\n{without}=1 skips these tests.", pytrace=False)
 
     return found
 

@@ -17,8 +17,8 @@ from conversation_state import (
 from conversation_state.parts import AudioPart, FilePart, ImagePart, TextPart, VideoPart
 from conversation_state.store import Store
 from conversation_state.store._blobs import LARGE
-from conversation_state.store._memory import MemoryBackend
-from conversation_state.testing.stores import Watched
+from conversation_state.store.backends.memory import MemoryBackend
+from conversation_state.testing.stores import RecordingBackend
 
 
 @pytest.fixture
@@ -96,7 +96,7 @@ class TestKeeping:
             if call[:2] == ("get", "blobs"):
                 next(read)
 
-        loaded = Store(Watched(backend, told)).load("talk")
+        loaded = Store(RecordingBackend(backend, told)).load("talk")
 
         assert 2 == next(read)
         assert [shown] * 100 == list(loaded)

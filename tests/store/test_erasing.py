@@ -4,6 +4,9 @@ What was erased or collected is gone from the file, and nothing else is.
 
 import random
 import sqlite3
+import subprocess
+import sys
+import textwrap
 import time
 from concurrent.futures import ProcessPoolExecutor
 from multiprocessing import get_context
@@ -14,6 +17,7 @@ from conversation_state import Aggregator, AssistantMessage, ToolCall, UserMessa
 from conversation_state.errors import NotSavedError, StaleHeadError, StoreError
 from conversation_state.parts import AudioPart, FilePart, ImagePart, TextPart
 from conversation_state.store import ERASED, open_store
+from conversation_state.store.backends.sqlite._block import Block
 from conversation_state.usage import Usage
 
 TALK = Aggregator.new().add_user_prompt("When is the next train?")
@@ -138,10 +142,10 @@ class TestErase:
         state = TALK.add_user_prompt(SECRETS[0])
         with open_store(url) as store, open_store(url) as other:
             other.save("talk", state, label="kept")
-            head = store.head("talk")
+            head = store.latest("talk")
             store.erase(state.entries[1].id, reason="asked for")
             store.collect_garbage(vacuum=True)
-            assert head == store.head("talk", at="kept")
+            assert head == store.latest("talk", at="kept")
             for i, saving in enumerate((store, other)):
                 saving.save(f"again {i}", state.fork().add_user_prompt("and?"))
                 saving.save("talk", state.add_user_prompt(f"and {i}?"), expecting=i + 1)
@@ -184,6 +188,110 @@ class TestErase:
         assert 100_000 > (tmp_path / "talks.db").stat().st_size
 
 
+class TestRemains:
+    """
+    An erasure that happened says what may remain, and never that it did not
+    happen.
+    """
+
+    def test_reader(self, url, tmp_path):
+        """
+        Where somebody reads what was there before for longer than *timeout_s*,
+        the receipt says so; to erase it again when they are done removes it.
+        """
+        with open_store(f"{url}?timeout_s=0") as store:
+            store.save("talk", TALK)
+            other = sqlite3.connect(tmp_path / "talks.db", isolation_level=None)
+            other.execute("BEGIN")
+            other.execute("SELECT * FROM entries").fetchall()
+            receipt = store.erase(TALK.entries[0].id, reason="asked for")
+
+            assert "vacuum=True" in receipt.remains
+            assert "talks.db-wal" in receipt.remains
+            assert 1 == receipt.rows
+            assert "" == store.load("talk")[0].text
+
+            store.delete("talk")
+            collected = store.collect_garbage()
+
+            assert "talks.db-wal" in collected.remains
+            assert 1 == collected.entries
+
+            other.execute("COMMIT")
+            again = store.erase(TALK.entries[0].id, reason="asked for")
+
+            assert "" == again.remains
+            assert b"next train" not in raw(tmp_path)
+            assert "" == store.collect_garbage().remains
+            other.close()
+
+    @pytest.mark.parametrize("verb", ["erase", "vacuum"])
+    def test_checkpoint_of_another_process(self, url, tmp_path, monkeypatch, verb):
+        """
+        A checkpoint of another process, for which SQLite itself does not wait, is
+        waited for.
+        """
+        # The byte of the shared memory that is locked during a checkpoint.
+        script = """
+            import fcntl, sys
+            with open(sys.argv[1], "r+b") as file:
+                fcntl.lockf(file, fcntl.LOCK_EX, 1, 121)
+                print("locked", flush=True)
+                sys.stdin.read()
+        """
+        fcntl = pytest.importorskip("fcntl")
+        assert fcntl
+        with open_store(url) as store:
+            store.save("talk", TALK)
+            shared_memory = str(tmp_path / "talks.db-shm")
+            command = [sys.executable, "-c", textwrap.dedent(script), shared_memory]
+            with subprocess.Popen(
+                command, stdin=subprocess.PIPE, stdout=subprocess.PIPE
+            ) as other:
+                assert other.stdin is not None
+                assert other.stdout is not None
+                assert b"locked\n" == other.stdout.readline()
+                waits = []
+
+                def end(_seconds):
+                    waits.append(_seconds)
+                    if len(waits) == 3:
+                        other.communicate()
+
+                monkeypatch.setattr(time, "sleep", end)
+                if verb == "erase":
+                    receipt = store.erase(TALK.entries[0].id, reason="asked for")
+
+                    assert "" == receipt.remains
+                    assert b"next train" not in raw(tmp_path)
+                else:
+                    store.collect_garbage(vacuum=True)
+
+                assert 3 == len(waits)
+                assert 0 == (tmp_path / "talks.db-wal").stat().st_size
+
+    def test_failing_disk(self, url, monkeypatch):
+        """
+        Where the log can't be emptied, the receipt has SQLite's own words.
+        """
+        with open_store(url) as store:
+            store.save("talk", TALK)
+
+            def fail(_block):
+                raise sqlite3.OperationalError("disk I/O error")
+
+            with monkeypatch.context() as patch:
+                patch.setattr(Block, "empty_log", fail)
+                receipt = store.erase(TALK.entries[0].id, reason="asked for")
+                store.delete("talk")
+                collected = store.collect_garbage()
+
+            assert receipt.remains.endswith("succeeded: disk I/O error")
+            assert collected.remains == receipt.remains
+            assert 1 == collected.entries
+            assert () == store.verify()
+
+
 class TestVacuum:
     def test_in_the_way(self, url, tmp_path):
         """
@@ -196,7 +304,7 @@ class TestVacuum:
             other.execute("BEGIN")
             other.execute("SELECT * FROM entries").fetchall()
             store.erase(TALK.entries[0].id, reason="asked for")
-            with pytest.raises(StoreError, match=r"reading.*talks.db-wal; try again"):
+            with pytest.raises(StoreError, match=r"db-wal for longer.*try again"):
                 store.collect_garbage(vacuum=True)
 
             other.execute("COMMIT")
@@ -272,7 +380,7 @@ class TestCollect:
         """
         What somebody saves on top of garbage, after it was found, is kept.
         """
-        from conversation_state.store import _collecting  # noqa: PLC0415 - only here
+        from conversation_state.store import _maintenance  # noqa: PLC0415 - only here
 
         state = TALK.extend([UserMessage("x")] * 5).add_usage(Usage(1))
         with open_store(url) as store, open_store(url) as other:
@@ -281,7 +389,7 @@ class TestCollect:
             store.save("kept", Aggregator.new())
             store.delete("talk")
             store.delete("fork")
-            found = _collecting._garbage
+            found = _maintenance._find_garbage
 
             def late(*given):
                 garbage = found(*given)
@@ -289,7 +397,7 @@ class TestCollect:
                 other.save("kept", state, expecting=1)
                 return garbage
 
-            monkeypatch.setattr(_collecting, "_garbage", late)
+            monkeypatch.setattr(_maintenance, "_find_garbage", late)
             collected = store.collect_garbage()
 
             assert 1 == collected.entries
@@ -301,9 +409,9 @@ class TestCollect:
         """
         What somebody else has let go of meanwhile is not told a second time.
         """
-        from conversation_state.store import _collecting  # noqa: PLC0415 - only here
+        from conversation_state.store import _maintenance  # noqa: PLC0415 - only here
 
-        found = _collecting._garbage
+        found = _maintenance._find_garbage
         first = []
 
         def late(*given):
@@ -312,10 +420,12 @@ class TestCollect:
             first.append(other.collect_garbage())
             return garbage
 
+        # Making what was removed unreadable waits for the reader that is open.
+        url = f"{url}?timeout_s=1"
         with open_store(url) as store, open_store(url) as other:
             store.save("talk", TALK.add_user_prompt("x"))
             store.delete("talk")
-            monkeypatch.setattr(_collecting, "_garbage", late)
+            monkeypatch.setattr(_maintenance, "_find_garbage", late)
             second = store.collect_garbage()
 
             assert first[0].size > 0

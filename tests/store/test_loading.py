@@ -7,7 +7,7 @@ import pytest
 from conversation_state import Aggregator, AssistantMessage, ImagePart, UserMessage
 from conversation_state.errors import StoreError
 from conversation_state.store import Store
-from conversation_state.store._memory import MemoryBackend
+from conversation_state.store.backends.memory import MemoryBackend
 from conversation_state.store.log import ENTRIES
 
 LARGE = ImagePart(data=bytes(range(256)) * 40)

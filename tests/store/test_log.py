@@ -13,15 +13,15 @@ from conversation_state.aggregator import Entry
 from conversation_state.store.log import (
     ENTRIES,
     LEDGER,
-    Growth,
-    Past,
+    LogDigests,
+    MissingRows,
     Segment,
-    chained,
+    chain_digest,
     content_digest,
-    cut,
-    grow,
-    newest,
-    shared,
+    count_shared,
+    cut_segments,
+    extend_segments,
+    take_newest,
 )
 from conversation_state.testing.strategies import aggregators, entries
 
@@ -42,10 +42,10 @@ class DictShelf:
         self.branches = {}
         self.asked = 0
 
-    def starting(self, digest):
+    def find_branch(self, digest):
         return self.starts.get(digest)
 
-    def tip(self, branch):
+    def find_end(self, branch):
         return max([p for b, p in self.rows if b == branch], default=-1) + 1
 
     def digest(self, branch, position):
@@ -57,7 +57,7 @@ class DictShelf:
         """
         Keep a log: where it stands, and how many rows it took.
         """
-        growth = Growth.of(Past(kind, log, known), self, segments)
+        growth = MissingRows.of(LogDigests(kind, log, known), self, segments)
         found, rows, goes_on = growth
         if not rows:
             return found, 0
@@ -74,7 +74,7 @@ class DictShelf:
             assert (branch, start + i) not in self.rows
             self.rows[branch, start + i] = row
 
-        return grow(found, branch, len(log)), len(rows)
+        return extend_segments(found, branch, len(log)), len(rows)
 
     def load(self, segments, kind=ENTRIES):
         """
@@ -131,17 +131,17 @@ class TestGrowth:
         shelf = DictShelf()
         at = data.draw(st.integers(0, len(state)))
         segments, _ = shelf.save(state.entries)
-        start = cut(segments, at)
+        start = cut_segments(segments, at)
         log = state.entries.take(at).extend(other.entries)
-        found = Growth.of(Past(ENTRIES, log), shelf)
+        found = MissingRows.of(LogDigests(ENTRIES, log), shelf)
         known = (at, ENTRIES.digest(log.take(at)))
 
-        assert found == Growth.of(Past(ENTRIES, log, known), shelf, start)
+        assert found == MissingRows.of(LogDigests(ENTRIES, log, known), shelf, start)
 
     def test_few_digests_are_asked_for(self):
         """
         Where two logs part is found by bisection, and a log that goes on from
-        the tip by one comparison.
+        the find_end by one comparison.
         """
         shelf = DictShelf()
         state = Aggregator.new().add_user_prompt("x")
@@ -182,7 +182,9 @@ class TestDigests:
         """
         log = state.entries
         known = data.draw(st.integers(0, len(log)))
-        past = Past(ENTRIES, log, (known, ENTRIES.digest(Log(list(log.take(known))))))
+        past = LogDigests(
+            ENTRIES, log, (known, ENTRIES.digest(Log(list(log.take(known)))))
+        )
         lengths = data.draw(st.lists(st.integers(0, len(log)), max_size=4))
         for length in lengths:
             assert ENTRIES.digest(Log(list(log.take(length)))) == past.at(length)
@@ -200,7 +202,7 @@ class TestDigests:
         """
         content = content_digest(b"a-1", b'{"role":"user","content":"Hi!"}')
 
-        digest = chained(ENTRIES.start, content)
+        digest = chain_digest(ENTRIES.start, content)
 
         assert "7fb1af6005b746e670aa187be34fffa1" == content.hex()
         assert digest == ENTRIES.digest(Log([Entry("a-1", UserMessage("Hi!"))]))
@@ -224,7 +226,7 @@ class TestDigests:
         """
         log = Log(said)
         rows = ENTRIES.rows(ENTRIES.start, said)
-        ENTRIES.teach(log, [row.digest for row in rows])
+        ENTRIES.seed_digests(log, [row.digest for row in rows])
         at = data.draw(st.integers(0, len(log)))
 
         assert ENTRIES.digest(Log(said[:at])) == ENTRIES.digest(log.take(at))
@@ -257,7 +259,7 @@ class TestSegments:
         """
         segments = segments_of(steps)
 
-        assert places(segments)[:length] == places(cut(segments, length))
+        assert places(segments)[:length] == places(cut_segments(segments, length))
 
     @given(branches, branches, st.data())
     def test_shared(self, ours, theirs, data):
@@ -274,7 +276,7 @@ class TestSegments:
 
             common += 1
 
-        assert common == shared(one, two) == shared(two, one)
+        assert common == count_shared(one, two) == count_shared(two, one)
 
     @given(st.lists(st.integers()), st.data())
     def test_newest(self, items, data):
@@ -283,4 +285,4 @@ class TestSegments:
         """
         count = data.draw(st.integers(0, len(items)))
 
-        assert items[len(items) - count :] == newest(Log(items), count)
+        assert items[len(items) - count :] == take_newest(Log(items), count)

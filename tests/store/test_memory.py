@@ -4,7 +4,7 @@ The store in memory keeps every promise of a store.
 
 from hypothesis import settings
 
-from conversation_state.store._memory import MemoryBackend
+from conversation_state.store.backends.memory import MemoryBackend
 from conversation_state.testing.stores import StoreContract, StoreMachine
 
 

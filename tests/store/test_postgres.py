@@ -8,8 +8,8 @@ import pytest
 from hypothesis import settings
 
 from conversation_state.store import Store
-from conversation_state.store._postgres import Address, PostgresBackend
 from conversation_state.store.backend import TABLES
+from conversation_state.store.backends.postgres import Address, PostgresBackend
 from conversation_state.testing.stores import StoreContract, StoreMachine
 from tests.store import server as servers
 

@@ -30,13 +30,13 @@ def test_a_life(run):
     assert "2 conversations: 2 unchanged.\n" == run("import", path).stdout
     assert ["other", "talk"] == [each["name"] for each in run.json("names")]
 
-    run("checkpoint", "talk", "first")
+    run("label", "talk", "first")
     longer = [*json.loads(line())["messages"], {"role": "user", "content": "Thanks!"}]
     path = run.write(line("talk", longer))
 
     assert "1 conversation: 1 extended.\n" == run("import", path).stdout
-    assert [(2, None), (1, "first")] == [
-        (each["revision"], each["label"]) for each in run.json("log", "talk")
+    assert [(2, []), (1, ["first"])] == [
+        (each["revision"], each["labels"]) for each in run.json("log", "talk")
     ]
 
     said = run("show", "talk", "--last", "1").stdout
@@ -62,7 +62,7 @@ def test_a_life(run):
     (gone,) = run.json("delete", "other", "--yes")
     assert 1 == gone["revisions"]
     assert 5 == run.json("gc")[0]["entries"]
-    assert "Verified: all of 2 names" in run("verify").stdout
+    assert "Verified: everything under 2 names" in run("verify").stdout
     assert "no name 'other'" in run("log", "other", status=2).stderr
 
 

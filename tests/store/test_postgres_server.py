@@ -27,8 +27,8 @@ from conversation_state.errors import (
     UnknownOutcomeError,
 )
 from conversation_state.store import open_store
-from conversation_state.store._postgres import Address, _tables
 from conversation_state.store.backend import ConflictError
+from conversation_state.store.backends.postgres import Address, _tables
 from tests.store import injection
 from tests.store import server as servers
 from tests.store.injection import PLAIN
@@ -103,7 +103,7 @@ class TestTrips:
             for verb in (
                 lambda: over.save(name, state),
                 lambda: over.load(name),
-                lambda: over.head(name),
+                lambda: over.latest(name),
                 lambda: over.load(name, last=20),
                 lambda: over.fork(name, f"{name}, but not"),
             ):
@@ -130,21 +130,21 @@ class TestSideBySide:
         with open_store(f"{pg_url}&timeout_s=0.2") as hasty:
             other: Any = hasty._core.backend
             with backend.writing() as ours:
-                ours.add("starts", [(b"a", 1)], given=given)
+                ours.add("starts", [(b"a", 1)], if_exists=given)
                 assert ours.get("starts", b"a") == (b"a", 1)
                 with other.writing() as theirs:
-                    theirs.add("starts", [(b"b", 2)], given=given)
+                    theirs.add("starts", [(b"b", 2)], if_exists=given)
 
                 with pytest.raises(StoreError, match="timeout_s"):
-                    hasty.checkpoint("talk", "here")
+                    hasty.label("talk", "here")
 
             with backend.writing() as ours:
                 assert ours.get("names", "talk", ("number",)) == (1,)
                 with pytest.raises(StoreError, match="timeout_s"):  # noqa: SIM117 - the block waits
                     with other.writing() as theirs:
-                        theirs.add("starts", [(b"c", 3)], given=given)
+                        theirs.add("starts", [(b"c", 3)], if_exists=given)
 
-            hasty.checkpoint("talk", "here")
+            hasty.label("talk", "here")
 
         with backend.reading() as rows:
             keys = rows.scan("starts", b"a", b"d", columns=("digest",))
@@ -162,7 +162,7 @@ class TestSideBySide:
 
             assert before == rows.scan("revisions", None, None)
 
-        assert 2 == store.head("talk").revision
+        assert 2 == store.latest("talk").revision
 
     def test_after_a_conflict(self, store):
         """
@@ -174,7 +174,7 @@ class TestSideBySide:
         for given in ([("names", "nobody")], [("names", "talk")]):
             try:
                 with backend.writing() as rows:
-                    rows.add("starts", [(b"a", 1)], given=given)
+                    rows.add("starts", [(b"a", 1)], if_exists=given)
                     rows.set("names", "talk", number=1)
             except ConflictError:
                 assert [("names", "nobody")] == given
@@ -426,7 +426,10 @@ class TestServerRefuses:
         )
         with open_store(poor) as theirs:
             theirs.save("talk", TALK.add_user_prompt("and?"))
-            theirs.collect_garbage()
+            collected = theirs.collect_garbage()
+
+            assert "permission denied" in collected.remains
+
             # The server itself would only warn, and leave all as it is.
             with pytest.raises(StoreError, match=r"let their owner.*permission denied"):
                 theirs.collect_garbage(vacuum=True)
@@ -552,7 +555,7 @@ class TestAddress:
             ("postgresql://me:hush:hush/db", "can't be read"),
             ("postgresql://host/db?hush", "can't be read"),
             ("postgresql://host/db/more", "can't be read"),
-            ("postgresql://host/db?schemas=x", "no option 'schemas'"),
+            ("postgresql://host/db?schemas=x", "unknown option 'schemas'"),
             ("postgresql://host/db?schema=Robert'); --", "schema="),
             ("postgresql://host/db?pool_size=0", "1 to 9999"),
             ("postgresql://host/db?timeout_s=0", "more than 0"),
@@ -619,8 +622,13 @@ class TestTables:
         """
         open_store(pg_url).close()
         server.run(f"DROP TABLE {schema}.uses")
-        with pytest.raises(StoreError, match="uses are missing"):
+        with pytest.raises(StoreError) as caught:
             open_store(pg_url)
+
+        problem = "the tables uses are missing; restore a backup"
+        assert problem == caught.value.problem
+        assert schema in caught.value.store
+        assert caught.value.store.startswith("postgresql+psycopg://")
 
     def test_steps(self, server, schema, pg_url, monkeypatch):
         """
@@ -703,6 +711,22 @@ class TestTables:
 
         assert [(0,)] == server.run(sql)
 
+    def test_scrub_skipped(self, server, schema, store):
+        """
+        A table that another session holds is not vacuumed, and the receipt of the
+        erasure, which is done, says so; erasing once more does it.
+        """
+        store.save("talk", TALK)
+        with psycopg.connect(server.dsn()) as other:
+            # What a VACUUM takes, so that nobody who saves has to wait.
+            other.execute(f"LOCK TABLE {schema}.blobs IN SHARE UPDATE EXCLUSIVE MODE")
+            receipt = store.erase(TALK.entries[0].id, reason="asked")
+
+        assert 1 == receipt.rows
+        assert "blobs" in receipt.remains
+        assert "" == store.load("talk")[0].text
+        assert "" == store.erase(TALK.entries[0].id, reason="asked").remains
+
     def test_vacuum(self, server, schema, pg_url, store):
         """
         Tables are written anew while others read and write, who wait and lose
@@ -745,6 +769,45 @@ class TestTables:
             assert TALK == hasty.load("talk")
 
         store.collect_garbage(vacuum=True)
+
+    def test_erased_is_in_no_statistics(self, server, schema, store):
+        """
+        Nothing that was erased, deleted or labelled is readable once a collection
+        with vacuum is done: neither in the planner's statistics, whenever the
+        server took its samples, nor in any file of the database.
+        """
+        said = [f"secret-{turn:03}" for turn in range(60)]
+        state = TALK.extend([UserMessage(f"{words} " * 9) for words in said])
+        store.save("talk", state)
+        for words in said:
+            store.save(f"title of {words}", TALK, label=f"label of {words}")
+
+        # As autovacuum does it, at any moment.
+        server.run("ANALYZE")
+        for entry in state.entries[1:]:
+            store.erase(entry.id, reason="asked for")
+
+        server.run("ANALYZE")
+        for words in said:
+            store.delete(f"title of {words}")
+
+        store.collect_garbage(vacuum=True)
+        sampled = "SELECT attname, s::text FROM pg_stats s WHERE schemaname = %s"
+        before = dict(server.run(sampled, schema))
+        server.run("ANALYZE")
+        server.run("CHECKPOINT")
+        samples = before | dict(server.run(sampled, schema))
+        base = server.folder / "data" / "base"
+        files = b"".join(
+            path.read_bytes() for path in base.rglob("*") if path.is_file()
+        )
+
+        assert {"place", "revision", "length"} <= samples.keys()
+        assert not {"body", "name", "label", "labels", "data", "value"} & samples.keys()
+        assert b"When is the next train?" in files
+        assert b"secret-0" not in files
+        assert b"secret-0".hex() not in "".join(samples.values())
+        assert "secret-0" not in "".join(samples.values())
 
     def test_problems(self, server, schema, store):
         """

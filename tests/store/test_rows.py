@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from conversation_state import Aggregator
 from conversation_state.store import _rows
-from conversation_state.store._rows import all_unpacked, packed, unpacked
+from conversation_state.store._rows import pack_id, unpack_id, unpack_ids
 
 DIGITS = "0123456789abcdef"
 ours = st.builds(
@@ -30,10 +30,10 @@ class TestPacked:
         Every identity comes back, one by one or all at once, and no two are
         one.
         """
-        short = [packed(id) for id in ids]
+        short = [pack_id(id) for id in ids]
 
-        assert ids == [unpacked(id) for id in short]
-        assert ids == all_unpacked(short)
+        assert ids == [unpack_id(id) for id in short]
+        assert ids == unpack_ids(short)
         assert len(set(ids)) == len(set(short))
 
     @given(ours)
@@ -41,7 +41,7 @@ class TestPacked:
         """
         Of those that are made here, 25 characters take 13 bytes.
         """
-        assert len(id) - 12 == len(packed(id))
+        assert len(id) - 12 == len(pack_id(id))
 
     def test_made_here(self):
         """
@@ -49,7 +49,7 @@ class TestPacked:
         """
         id = Aggregator.new().add_user_prompt("Hi!").entries[0].id.encode()
 
-        assert b"\xff" + bytes.fromhex(id[:24].decode()) + id[25:] == packed(id)
+        assert b"\xff" + bytes.fromhex(id[:24].decode()) + id[25:] == pack_id(id)
 
     @given(theirs)
     def test_others_stay(self, id):
@@ -58,14 +58,14 @@ class TestPacked:
         """
         start = id[:24]
         if len(id) < 25 or start.strip(DIGITS.encode()) or id[24:25] != b"-":
-            assert id == packed(id)
+            assert id == pack_id(id)
 
     def test_few_are_remembered(self):
         """
         However many beginnings there are, few of them are kept in memory.
         """
         for i in range(1000):
-            assert b"%d" % i == unpacked(packed(b"%d" % i))
+            assert b"%d" % i == unpack_id(pack_id(b"%d" % i))
 
-        for remembered in (_rows._shortened, _rows._lengthened):
+        for remembered in (_rows._shorten_start, _rows._restore_start):
             assert remembered.cache_info().currsize < 100

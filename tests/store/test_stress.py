@@ -15,9 +15,9 @@ import pytest
 from conversation_state import Aggregator
 from conversation_state.errors import StoreError
 from conversation_state.store import Store, open_store
-from conversation_state.store._memory import MemoryBackend
 from conversation_state.store.backend import ConflictError
-from conversation_state.testing.stores import Watched
+from conversation_state.store.backends.memory import MemoryBackend
+from conversation_state.testing.stores import RecordingBackend
 from tests.store import injection
 from tests.store import server as servers
 from tests.store.stress import COUNTED, WRONG
@@ -74,7 +74,7 @@ class TestConflicts:
 
     VERBS = (
         lambda store: store.fork("talk", "fork"),
-        lambda store: store.checkpoint("talk", "here"),
+        lambda store: store.label("talk", "here"),
         lambda store: store.erase(TALK.entries[0].id, reason="asked"),
         lambda store: store.delete("talk"),
         lambda store: store.collect_garbage(),
@@ -95,7 +95,7 @@ class TestConflicts:
                 left -= 1
                 raise ConflictError(call)
 
-        store = Store(Watched(backend, told))
+        store = Store(RecordingBackend(backend, told))
         for verb in self.VERBS:
             left = 3
             verb(store)
@@ -119,9 +119,9 @@ class TestConflicts:
             if call.verb == "commit":
                 raise ConflictError(call)
 
-        store = Store(Watched(backend, told))
+        store = Store(RecordingBackend(backend, told))
         for verb in self.VERBS:
-            with pytest.raises(StoreError, match="try again"):
+            with pytest.raises(StoreError, match="gave up after 100 conflicting"):
                 verb(store)
 
         assert TALK == store.load("talk")
@@ -153,7 +153,7 @@ class TestInterrupted:
     """
 
     STEPS = (
-        lambda store, state: store.save("talk", state, expecting=store.head("talk")),
+        lambda store, state: store.save("talk", state, expecting=store.latest("talk")),
         lambda store, state: store.fork("talk", f"fork {state[-1].text}"),
         lambda store, state: store.save(f"new {state[-1].text}", state.fork()),
         lambda store, state: store.update("talk", lambda it: it.add_user_prompt("x")),
@@ -230,7 +230,9 @@ class TestInterrupted:
                     store.save("handler", TALK.fork())
 
             with pytest.raises(StoreError, match="try again"):
-                Store(Watched(store._core.backend, told)).save("new", TALK.fork())
+                Store(RecordingBackend(store._core.backend, told)).save(
+                    "new", TALK.fork()
+                )
 
             assert ("handler", "talk") == store.names()
             assert () == store.verify()

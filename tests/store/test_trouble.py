@@ -26,6 +26,24 @@ MORE = TALK.add_user_prompt("and?")
 LARGE = TALK.extend([UserMessage("x" * 3_000)] * 200)
 
 
+EVERY_VERB = {
+    "save": lambda store: store.save("talk", MORE),
+    "first save": lambda store: store.save("new", TALK.fork()),
+    "load": lambda store: store.load("talk"),
+    "load last": lambda store: store.load("talk", last=1),
+    "latest": lambda store: store.latest("talk"),
+    "history": lambda store: store.history("talk"),
+    "names": lambda store: store.names(),
+    "fork": lambda store: store.fork("talk", "new"),
+    "label": lambda store: store.label("talk", "kept"),
+    "delete": lambda store: store.delete("talk"),
+    "erase": lambda store: store.erase(TALK.entries[0].id, reason="asked"),
+    "collect": lambda store: store.collect_garbage(),
+    "vacuum": lambda store: store.collect_garbage(vacuum=True),
+    "verify": lambda store: store.verify(),
+}
+
+
 @pytest.fixture
 def folder():
     """
@@ -86,8 +104,8 @@ class TestFull:
             store.save("talk", TALK)
             backend: Any = store._core.backend
             with backend.reading() as block:
-                (pages,) = block._execute("PRAGMA page_count").fetchone()
-                block._execute(f"PRAGMA max_page_count = {pages}")
+                (pages,) = block.run("PRAGMA page_count")[0]
+                block.run(f"PRAGMA max_page_count = {pages}")
 
             for write in (
                 lambda: store.save("talk", LARGE),
@@ -102,7 +120,7 @@ class TestFull:
                 assert () == store.verify()
 
             with backend.reading() as block:
-                block._execute("PRAGMA max_page_count = 1000000")
+                block.run("PRAGMA max_page_count = 1000000")
 
             store.save("talk", LARGE)
             assert LARGE == store.load("talk")
@@ -224,7 +242,7 @@ class TestRights:
                 lambda: store.save("new", TALK.fork()),
                 lambda: store.fork("talk", "new"),
                 lambda: store.delete("talk"),
-                lambda: store.checkpoint("talk", "kept"),
+                lambda: store.label("talk", "kept"),
                 lambda: store.erase(TALK.entries[0].id, reason="asked"),
                 lambda: store.collect_garbage(vacuum=True),
             ):
@@ -235,6 +253,89 @@ class TestRights:
             assert () == store.verify()
 
         assert before == path.read_bytes()
+
+    def test_given_back(self, folder):
+        """
+        When the rights are given back, as the error advises, the same store
+        writes: at once, in a block that was opened to read meanwhile as well.
+        """
+        path, url = folder / "talks.db", f"sqlite:///{folder}/talks.db"
+        with open_store(url) as store:
+            store.save("talk", TALK)
+
+        path.chmod(0o444)
+        with open_store(url) as store:
+            for save in (
+                lambda: store.save("talk", MORE),
+                lambda: store.save("new", TALK.fork()),
+                lambda: store.fork("talk", "fork"),
+                lambda: store.label("talk", "here"),
+                lambda: store.delete("talk"),
+                lambda: store.erase(TALK.entries[0].id, reason="asked"),
+            ):
+                assert TALK == store.load("talk")
+                with pytest.raises(StoreError, match=r"mode=ro"):
+                    save()
+
+            store.load("talk")
+            path.chmod(0o644)
+            store.save("talk", MORE)
+            path.chmod(0o444)
+            store.save("talk", MORE.add_user_prompt("as it is open"))
+
+        path.chmod(0o644)
+        with open_store(url) as store:
+            assert ("talk",) == store.names()
+            assert 3 == len(store.load("talk"))
+
+
+class TestTooManyFiles:
+    @pytest.mark.skipif(sys.platform == "win32", reason="Windows has no such limit")
+    def test_every_verb(self, url):
+        """
+        Where the process may open no file more, each verb that needs one says so,
+        and works when it may again.
+        """
+        said = child(
+            """
+            import os, resource, sys
+            from conversation_state import Aggregator
+            from conversation_state.errors import StoreError
+            from conversation_state.store import open_store
+
+            talk = Aggregator.new().add_user_prompt("first")
+            soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+            with open_store(sys.argv[1]) as store:
+                store.save("talk", talk)
+                for verb in (
+                    lambda: store.save("talk", talk.add_user_prompt("and?")),
+                    lambda: store.save("new", talk.fork()),
+                    lambda: store.load("talk"),
+                    lambda: store.names(),
+                    lambda: store.verify(),
+                    lambda: store.erase(talk.entries[0].id, reason="asked"),
+                    lambda: store.collect_garbage(),
+                    lambda: store.collect_garbage(vacuum=True),
+                    lambda: open_store(sys.argv[1]),
+                ):
+                    store._core.backend.reopen()
+                    resource.setrlimit(resource.RLIMIT_NOFILE, (0, hard))
+                    try:
+                        verb()
+                    except StoreError as error:
+                        print(error.problem)
+                    finally:
+                        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+
+                assert talk == store.load("talk"), "another state"
+                assert () == store.verify(), store.verify()
+            """,
+            url,
+        )
+
+        assert 9 == len(said.splitlines())
+        for line in said.splitlines():
+            assert "too many files open" in line
 
 
 class TestTaken:
@@ -254,10 +355,10 @@ class TestTaken:
             for each in moved:
                 each.rename(away / each.name)
 
-            with pytest.raises(StoreError, match="is not there any more"):
+            with pytest.raises(StoreError, match="the file is missing"):
                 store.save("talk", MORE)
 
-            with pytest.raises(StoreError, match="is not there any more"):
+            with pytest.raises(StoreError, match="the file is missing"):
                 store.collect_garbage()
 
             assert not path.exists()
@@ -267,20 +368,71 @@ class TestTaken:
             store.save("talk", MORE)
             assert MORE == store.load("talk")
 
-    def test_replaced_while_open(self, url, path):
+    @pytest.mark.parametrize("verb", EVERY_VERB.values(), ids=EVERY_VERB)
+    def test_replaced_while_open(self, url, path, verb):
         """
         A file that stands in the place of another is not written as if it were
-        that one.
+        that one, and the old one is not read as if it were there.
         """
         with open_store(url) as store:
             store.save("talk", TALK)
             path.rename(path.with_name("other.db"))
-            sqlite3.connect(path).close()
             path.write_bytes(b"Dear diary")
-            with pytest.raises(StoreError, match="another one is in its place"):
-                store.save("talk", MORE)
+            with pytest.raises(StoreError, match="the file was replaced"):
+                verb(store)
 
         assert b"Dear diary" == path.read_bytes()
+
+    @pytest.mark.parametrize("verb", EVERY_VERB.values(), ids=EVERY_VERB)
+    def test_removed_while_open(self, url, path, verb):
+        """
+        The same where there is no file any more.
+        """
+        with open_store(url) as store:
+            store.save("talk", TALK)
+            path.unlink()
+            with pytest.raises(StoreError, match="the file is missing"):
+                verb(store)
+
+        assert not path.exists()
+
+    def test_linked_before(self, url, path):
+        """
+        A file with a second hard link is not opened: what is saved under one name
+        would not be seen under the other.
+        """
+        with open_store(url) as store:
+            store.save("talk", TALK)
+
+        other = path.with_name("other.db")
+        os.link(path, other)
+        for name in (path, other):
+            for options in ("", "?mode=ro"):
+                with pytest.raises(StoreError, match=r"2 names \(hard links\).*copy"):
+                    open_store(f"sqlite:///{name}{options}")
+
+        other.unlink()
+        with open_store(url) as store:
+            assert TALK == store.load("talk")
+
+    def test_linked_while_open(self, url, path):
+        """
+        A file that is given a second hard link takes no more saves until that is
+        gone; it is read as ever.
+        """
+        other = path.with_name("other.db")
+        with open_store(url) as store:
+            store.save("talk", TALK)
+            os.link(path, other)
+            with pytest.raises(StoreError, match="hard links"):
+                store.save("talk", MORE)
+
+            assert TALK == store.load("talk")
+            other.unlink()
+            store.save("talk", MORE)
+
+        with open_store(url) as store:
+            assert MORE == store.load("talk")
 
     def test_empty(self, url, path):
         """

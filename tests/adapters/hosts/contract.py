@@ -26,8 +26,8 @@ from conversation_state.messages import (
     UnknownMessage,
 )
 from conversation_state.store import Store, open_store
-from conversation_state.store._memory import MemoryBackend
-from conversation_state.testing.stores import Call, Watched
+from conversation_state.store.backends.memory import MemoryBackend
+from conversation_state.testing.stores import Call, RecordingBackend
 from tests.adapters.kept import lines
 
 KEYS = (
@@ -78,8 +78,8 @@ class HostCase(Protocol):
 
     def host(self, store: Store, key: str) -> Any:
         """
-        The host on an open store. Many of them are for one *key*, and others
-        are told it with every call.
+        The host on an open store. Some hosts are for one *key*, others take it
+        with every call.
         """
 
     def from_url(self, url: str, key: str) -> AbstractContextManager[Any]:
@@ -87,22 +87,22 @@ class HostCase(Protocol):
         The host on a store of its own, which it closes.
         """
 
-    def say(self, host: Any, key: str, messages: list[Any]) -> None:
+    def add(self, host: Any, key: str, messages: list[Any]) -> None:
         """
-        Add the host's *messages* to the conversation, as a turn does it.
+        Add the host's *messages* to the conversation, as a turn does.
         """
 
-    async def asay(self, host: Any, key: str, messages: list[Any]) -> None:
+    async def aadd(self, host: Any, key: str, messages: list[Any]) -> None:
         """
         The same from a running loop.
         """
 
-    def heard(self, host: Any, key: str) -> list[Any]:
+    def read(self, host: Any, key: str) -> list[Any]:
         """
         All messages of the conversation, the host's; none if there is none.
         """
 
-    async def aheard(self, host: Any, key: str) -> list[Any]:
+    async def aread(self, host: Any, key: str) -> list[Any]:
         """
         The same from a running loop.
         """
@@ -119,7 +119,7 @@ class HostCase(Protocol):
 
     def name(self, key: str) -> str:
         """
-        What the conversation is called in our store.
+        The name of the conversation in our store.
         """
 
     def turn(self, number: int) -> list[Any]:
@@ -128,15 +128,15 @@ class HostCase(Protocol):
         an answer, with *number* in each text and id.
         """
 
-    def saying(self, text: str) -> Any:
+    def user_message(self, text: str) -> Any:
         """
-        A message of a user who says *text*.
+        A user's message of *text*.
         """
 
 
 def plain(message: Any) -> Any:
     """
-    What anybody would say that *message*, one of ours, says.
+    The role, text and calls of *message*, one of ours, to compare.
     """
     if isinstance(message, UnknownMessage):
         return (message.role, message.raw)
@@ -159,61 +159,61 @@ def as_one(messages: list[Any]) -> list[Any]:
 
 class HostContract:
     """
-    The promises. What is behind the host is an ordinary store, and each
-    conversation an ordinary state in it.
+    The promises. The host uses an ordinary store, in which each conversation is
+    an ordinary state.
     """
 
     case: ClassVar[Any]
 
     def texts(self, host: Any, key: str) -> list[str]:
         """
-        What was said in a conversation of the host's, in our words.
+        The texts of a conversation of the host, loaded as ours.
         """
-        return [one.text for one in self.case.adapter.load(self.case.heard(host, key))]
+        return [one.text for one in self.case.adapter.load(self.case.read(host, key))]
 
     def refused(self) -> tuple[type[Exception], ...]:
         """
-        What a host may raise that refuses something.
+        The errors with which a host may refuse something.
         """
         return (ConversationStateError, *self.case.errors)
 
-    def test_is_there_again(self, place):
+    def test_reopened(self, place):
         """
-        A conversation is there again after the store was closed and opened,
-        and goes on.
+        A conversation is loaded after its store was closed and opened, and goes
+        on.
         """
         case = self.case
         first, second = case.turn(1), case.turn(2)
-        case.say(case.host(place.open(), "a"), "a", first)
+        case.add(case.host(place.open(), "a"), "a", first)
         place.leave()
         host = case.host(place.open(), "a")
 
-        assert as_one(first) == as_one(case.heard(host, "a"))
+        assert as_one(first) == as_one(case.read(host, "a"))
 
-        case.say(host, "a", second)
+        case.add(host, "a", second)
         place.leave()
 
-        again = case.heard(case.host(place.open(), "a"), "a")
+        again = case.read(case.host(place.open(), "a"), "a")
         assert as_one([*first, *second]) == as_one(again)
 
-    def test_says_what_our_store_says(self, place):
+    def test_equals_the_store(self, place):
         """
-        The host and our store say the same: roles, texts, calls and what
-        answers them, in order; and each is made of the other.
+        The host and our store have the same roles, texts, calls and results, in
+        order; and each is converted to the other.
         """
         case, store = self.case, place.open()
         host = case.host(store, "a")
         for number in range(3):
-            case.say(host, "a", case.turn(number))
+            case.add(host, "a", case.turn(number))
 
-        state, heard = store.load(case.name("a")), case.heard(host, "a")
+        state, messages = store.load(case.name("a")), case.read(host, "a")
         roles = ["user", "assistant", "tool", "assistant"]
 
         assert 3 * roles == [message.role for message in state]
-        assert [plain(one) for one in case.adapter.load(heard)] == [
+        assert [plain(one) for one in case.adapter.load(messages)] == [
             plain(one) for one in state
         ]
-        assert as_one(heard) == as_one(case.adapter.dump(state.messages).payload)
+        assert as_one(messages) == as_one(case.adapter.dump(state.messages).payload)
         assert {
             call.id
             for one in state
@@ -221,65 +221,64 @@ class HostContract:
             for call in one.tool_calls
         } == {one.tool_call_id for one in state if isinstance(one, ToolMessage)}
 
-    def test_nothing_said(self, place):
+    def test_empty(self, place):
         """
-        Of a key that nobody used there is nothing, and nothing is saved by
-        asking, nor by saying nothing.
+        An unused key has no messages; reading it, or adding none, saves nothing.
         """
         case, store = self.case, place.open()
         host = case.host(store, "a")
 
-        assert [] == case.heard(host, "a")
+        assert [] == case.read(host, "a")
 
-        case.say(host, "a", [])
-        assert [] == case.heard(host, "a")
+        case.add(host, "a", [])
+        assert [] == case.read(host, "a")
         assert () == store.names()
 
-    def test_is_the_callers_to_change(self, place):
+    def test_result_is_a_copy(self, place):
         """
-        What is heard is the caller's: changing it changes no conversation.
+        Changing a list that was read changes no conversation.
         """
         case = self.case
         host = case.host(place.open(), "a")
-        case.say(host, "a", case.turn(1))
-        case.heard(host, "a").clear()
+        case.add(host, "a", case.turn(1))
+        case.read(host, "a").clear()
 
-        assert as_one(case.turn(1)) == as_one(case.heard(host, "a"))
+        assert as_one(case.turn(1)) == as_one(case.read(host, "a"))
 
     @given(data=st.data())
     def test_any_conversation(self, data):
         """
-        Whatever the host's messages are, they are heard as they were said, and
-        converted both ways.
+        Any messages of the host are read as they were added, and converted both
+        ways.
         """
         case = self.case
-        said = data.draw(case.conversations)
+        added = data.draw(case.conversations)
         with open_store("memory:") as store:
             host = case.host(store, "a")
-            case.say(host, "a", said)
+            case.add(host, "a", added)
 
-            assert as_one(said) == as_one(case.heard(host, "a"))
+            assert as_one(added) == as_one(case.read(host, "a"))
 
-        assert as_one(said) == as_one(
-            case.adapter.dump(case.adapter.load(said)).payload
+        assert as_one(added) == as_one(
+            case.adapter.dump(case.adapter.load(added)).payload
         )
 
-    def test_recorded(self, shared_data):
+    def test_recorded(self, recordings):
         """
-        Recorded conversations of another provider's are told in the host's
-        words, heard as they were told, and lose no text but what is listed.
+        Recorded conversations of another provider are dumped for the host, read
+        as they were added, and lose only texts that are listed.
         """
         case = self.case
         with open_store("memory:") as store:
-            found = lines(shared_data / "requests" / "openai_chat.jsonl")
+            found = lines(recordings / "requests" / "openai_chat.jsonl")
             for number, exchange in enumerate(found[:40]):
                 ours = openai_chat.load(exchange["request"])
                 export, key = case.adapter.dump(ours), f"talk {number}"
                 host = case.host(store, key)
-                case.say(host, key, export.payload)
+                case.add(host, key, export.payload)
 
                 assert isinstance(export, Export)
-                assert as_one(export.payload) == as_one(case.heard(host, key))
+                assert as_one(export.payload) == as_one(case.read(host, key))
                 texts = "".join(one.text for one in ours)
                 if not export.lost:
                     assert texts == "".join(self.texts(host, key))
@@ -291,16 +290,16 @@ class HostContract:
         """
         case, rows = self.case, 0
 
-        def told(call: Call) -> None:
+        def count_rows(call: Call) -> None:
             nonlocal rows
             rows += call.rows if call.verb == "add" else 1
 
-        store = Store(Watched(MemoryBackend(), told))
+        store = Store(RecordingBackend(MemoryBackend(), count_rows))
         host = case.host(store, "a")
         written = []
         for number in range(101):
             before = rows
-            case.say(host, "a", case.turn(number))
+            case.add(host, "a", case.turn(number))
             written.append(rows - before)
 
         assert 0 < written[10] < 100
@@ -310,24 +309,24 @@ class HostContract:
 
     def test_two_writers(self, place):
         """
-        Of two who write at once, each message is heard once, or its writer
+        With two concurrent writers, each message is read once, or its writer
         got an error.
         """
-        case, said, failed = self.case, [], []
+        case, added, failed = self.case, [], []
         start = threading.Barrier(2)
         hosts = [case.host(place.open(), "a") for _ in range(2)]
-        case.say(hosts[0], "a", [case.saying("first")])
+        case.add(hosts[0], "a", [case.user_message("first")])
 
         def write(who: int) -> None:
             start.wait(30)
             for number in range(8):
                 text = f"{who}: {number}"
                 try:
-                    case.say(hosts[who], "a", [case.saying(text)])
+                    case.add(hosts[who], "a", [case.user_message(text)])
                 except self.refused():
                     failed.append(text)
                 else:
-                    said.append(text)
+                    added.append(text)
 
         threads = [threading.Thread(target=write, args=(who,)) for who in range(2)]
         for thread in threads:
@@ -336,8 +335,8 @@ class HostContract:
             thread.join(60)
 
         texts = self.texts(case.host(place.open(), "a"), "a")
-        assert 16 == len(said) + len(failed)
-        assert sorted(["first", *said]) == sorted(texts)
+        assert 16 == len(added) + len(failed)
+        assert sorted(["first", *added]) == sorted(texts)
         assert "first" == texts[0]
         for who in ("0", "1"):
             mine = [text for text in texts if text.startswith(who)]
@@ -350,7 +349,7 @@ class HostContract:
         case, store, taken = self.case, place.open(), []
         for number, key in enumerate(KEYS):
             try:
-                case.say(case.host(store, key), key, [case.saying(f"{number}")])
+                case.add(case.host(store, key), key, [case.user_message(f"{number}")])
             except self.refused():
                 continue
 
@@ -365,74 +364,72 @@ class HostContract:
 
     def test_clear(self, place):
         """
-        What is cleared is not heard any more, others are, and a new
-        conversation may begin there; clearing nothing does nothing.
+        A cleared conversation is empty, others are unchanged, and a new one may
+        begin under its key; clearing an unused key does nothing.
         """
         case, store = self.case, place.open()
         host, other = case.host(store, "a"), case.host(store, "b")
         case.clear(host, "a")
-        case.say(host, "a", case.turn(1))
-        case.say(other, "b", case.turn(2))
+        case.add(host, "a", case.turn(1))
+        case.add(other, "b", case.turn(2))
 
         case.clear(host, "a")
 
-        assert [] == case.heard(host, "a")
-        assert [] == case.heard(case.host(store, "a"), "a")
-        assert as_one(case.turn(2)) == as_one(case.heard(other, "b"))
+        assert [] == case.read(host, "a")
+        assert [] == case.read(case.host(store, "a"), "a")
+        assert as_one(case.turn(2)) == as_one(case.read(other, "b"))
 
-        case.say(host, "a", case.turn(3))
-        assert as_one(case.turn(3)) == as_one(case.heard(host, "a"))
+        case.add(host, "a", case.turn(3))
+        assert as_one(case.turn(3)) == as_one(case.read(host, "a"))
 
     def test_async(self, place):
         """
-        The same from a running loop: what is said there is heard there, and
+        The same from a running loop: messages added there are read there, and
         elsewhere.
         """
         case, store = self.case, place.open()
 
-        async def talk() -> list[Any]:
+        async def use_host() -> list[Any]:
             host = case.host(store, "a")
-            await case.asay(host, "a", case.turn(1))
-            first: list[Any] = await case.aheard(host, "a")
+            await case.aadd(host, "a", case.turn(1))
+            first: list[Any] = await case.aread(host, "a")
             await case.aclear(host, "a")
-            assert [] == await case.aheard(host, "a")
+            assert [] == await case.aread(host, "a")
 
             await asyncio.gather(
                 *[
-                    case.asay(case.host(store, key), key, case.turn(2))
+                    case.aadd(case.host(store, key), key, case.turn(2))
                     for key in ("a", "b", "c")
                 ]
             )
             return first
 
-        first = asyncio.run(talk())
+        first = asyncio.run(use_host())
 
         assert as_one(case.turn(1)) == as_one(first)
         for key in ("a", "b", "c"):
-            assert as_one(case.turn(2)) == as_one(
-                case.heard(case.host(store, key), key)
-            )
+            assert as_one(case.turn(2)) == as_one(case.read(case.host(store, key), key))
 
     def test_never_blocks_the_loop(self):
         """
-        Whatever is read or written is so in another thread than the loop's.
+        All reads and writes are in other threads than the loop's.
         """
         case, threads = self.case, set()
 
-        def told(_call: Call) -> None:
+        def note_thread(_call: Call) -> None:
             threads.add(threading.get_ident())
 
-        store = Store(Watched(MemoryBackend(), told))
+        store = Store(RecordingBackend(MemoryBackend(), note_thread))
 
-        async def talk() -> int:
+        async def use_host() -> int:
             host = case.host(store, "a")
             threads.clear()
-            await case.asay(host, "a", case.turn(1))
-            await case.aheard(host, "a")
+            await case.aadd(host, "a", case.turn(1))
+            await case.aread(host, "a")
             await case.aclear(host, "a")
             return threading.get_ident()
 
-        mine = asyncio.run(talk())
+        mine = asyncio.run(use_host())
 
         assert threads
         assert mine not in threads
@@ -440,48 +437,48 @@ class HostContract:
     @pytest.mark.parametrize("text", HOSTILE, ids=lambda text: repr(text[:9]))
     def test_hostile_text(self, place, text):
         """
-        Text that no bytes can hold is refused, and nothing is said, or mended;
-        whatever else is odd stays as it is. What was said before is unharmed.
+        Text that is not valid Unicode is refused, and nothing is added, or it is
+        mended; other odd text stays as it is. Earlier messages are unharmed.
         """
         case = self.case
         host = case.host(place.open(), "a")
-        case.say(host, "a", case.turn(1))
+        case.add(host, "a", case.turn(1))
         try:
-            case.say(host, "a", [case.saying(text)])
+            case.add(host, "a", [case.user_message(text)])
         except self.refused():
             assert mended(text) != text
-            assert as_one(case.turn(1)) == as_one(case.heard(host, "a"))
+            assert as_one(case.turn(1)) == as_one(case.read(host, "a"))
         else:
             assert mended(text) == self.texts(host, "a")[-1]
 
-        case.say(host, "a", case.turn(2))
-        heard = case.heard(host, "a")
-        assert as_one(case.turn(1)) == as_one(heard)[: len(case.turn(1))]
-        assert as_one(case.turn(2)) == as_one(heard)[-len(case.turn(2)) :]
+        case.add(host, "a", case.turn(2))
+        messages = case.read(host, "a")
+        assert as_one(case.turn(1)) == as_one(messages)[: len(case.turn(1))]
+        assert as_one(case.turn(2)) == as_one(messages)[-len(case.turn(2)) :]
 
     def test_from_url(self, tmp_path):
         """
-        A host may open a store itself, which it closes; one that was given a
-        store leaves it open.
+        A host closes a store that it opened, and leaves one open that it was
+        passed.
         """
-        case, url = self.case, f"sqlite:///{tmp_path}/talks.db"
+        case, url = self.case, f"sqlite:///{tmp_path}/conversations.db"
         with case.from_url(url, "a") as host:
-            case.say(host, "a", case.turn(1))
-            assert as_one(case.turn(1)) == as_one(case.heard(host, "a"))
+            case.add(host, "a", case.turn(1))
+            assert as_one(case.turn(1)) == as_one(case.read(host, "a"))
 
-        # Two files stand beside one that somebody has open.
-        assert ["talks.db"] == [path.name for path in tmp_path.iterdir()]
+        # Two files are beside an open one.
+        assert ["conversations.db"] == [path.name for path in tmp_path.iterdir()]
         with open_store(url) as store:
-            assert case.turn(1) == case.heard(case.host(store, "a"), "a")
+            assert case.turn(1) == case.read(case.host(store, "a"), "a")
             assert 4 == len(store.load(case.name("a")))
 
-    def test_what_was_cleared_is_a_name(self, place):
+    def test_cleared_in_the_store(self, place):
         """
-        What our store has under the name is what the host has.
+        Our store has the host's conversation under its name, also when cleared.
         """
         case, store = self.case, place.open()
         host = case.host(store, "a")
-        case.say(host, "a", case.turn(1))
+        case.add(host, "a", case.turn(1))
         case.clear(host, "a")
         try:
             left = len(store.load(case.name("a")))

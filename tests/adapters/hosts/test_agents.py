@@ -38,25 +38,25 @@ class AgentsCase:
         """
         return agents.StoreSession.from_url(url, key)
 
-    def say(self, host, key, messages):
+    def add(self, host, key, messages):
         """
         Add items.
         """
-        asyncio.run(self.asay(host, key, messages))
+        asyncio.run(self.aadd(host, key, messages))
 
-    async def asay(self, host, key, messages):
+    async def aadd(self, host, key, messages):
         """
         The same from a running loop.
         """
         await host.add_items(messages)
 
-    def heard(self, host, key):
+    def read(self, host, key):
         """
         All items.
         """
-        return asyncio.run(self.aheard(host, key))
+        return asyncio.run(self.aread(host, key))
 
-    async def aheard(self, host, key) -> list[Any]:
+    async def aread(self, host, key) -> list[Any]:
         """
         The same from a running loop.
         """
@@ -86,14 +86,14 @@ class AgentsCase:
         A question, a thought and a call, its result, an answer.
         """
         return [
-            self.saying(f"Question {number}"),
+            self.user_message(f"Question {number}"),
             thought(f"Thought {number}", id=f"rs_{number}", encrypted_content="AAAA"),
             call("look_up", call_id=f"call_{number}", id=f"fc_{number}"),
             result(f"Found {number}", call_id=f"call_{number}"),
             message(f"Answer {number}", id=f"msg_{number}"),
         ]
 
-    def saying(self, text):
+    def user_message(self, text):
         """
         A user's item.
         """

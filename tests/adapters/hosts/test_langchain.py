@@ -37,16 +37,16 @@ class LangChainCase:
     def from_url(self, url, key):
         return History.from_url(url, key)
 
-    def say(self, host, key, messages):
+    def add(self, host, key, messages):
         host.add_messages(messages)
 
-    async def asay(self, host, key, messages):
+    async def aadd(self, host, key, messages):
         await host.aadd_messages(messages)
 
-    def heard(self, host, key):
+    def read(self, host, key):
         return host.messages
 
-    async def aheard(self, host, key):
+    async def aread(self, host, key):
         return await host.aget_messages()
 
     def clear(self, host, key):
@@ -73,7 +73,7 @@ class LangChainCase:
             AIMessage(f"answer {number}", id=f"a{number}", response_metadata=told),
         ]
 
-    def saying(self, text):
+    def user_message(self, text):
         return HumanMessage(text)
 
 

@@ -62,17 +62,17 @@ class LangGraphCase:
     def from_url(self, url, _key):
         return ConversationStateSaver.from_url(url)
 
-    def say(self, host, key, messages):
+    def add(self, host, key, messages):
         graph_on(host).invoke({"messages": messages}, thread(key), durability="exit")
 
-    async def asay(self, host, key, messages):
+    async def aadd(self, host, key, messages):
         given = {"messages": messages}
         await graph_on(host).ainvoke(given, thread(key), durability="exit")
 
-    def heard(self, host, key):
+    def read(self, host, key):
         return graph_on(host).get_state(thread(key)).values.get("messages", [])
 
-    async def aheard(self, host, key):
+    async def aread(self, host, key):
         state = await graph_on(host).aget_state(thread(key))
         return state.values.get("messages", [])
 
@@ -101,7 +101,7 @@ class LangGraphCase:
             AIMessage(f"answer {number}", id=f"a{number}", response_metadata=told),
         ]
 
-    def saying(self, text):
+    def user_message(self, text):
         return HumanMessage(text)
 
 

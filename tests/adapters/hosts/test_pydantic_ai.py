@@ -48,13 +48,13 @@ class PydanticAICase:
         """
         return pydantic_ai.StoreBackend.from_url(url)
 
-    def say(self, host, key, messages):
+    def add(self, host, key, messages):
         """
         Save a conversation with more messages.
         """
-        asyncio.run(self.asay(host, key, messages))
+        asyncio.run(self.aadd(host, key, messages))
 
-    async def asay(self, host, key, messages):
+    async def aadd(self, host, key, messages):
         """
         The same from a running loop.
         """
@@ -63,13 +63,13 @@ class PydanticAICase:
             found.messages += messages
             await host.save(found)
 
-    def heard(self, host, key):
+    def read(self, host, key):
         """
         The messages of a conversation.
         """
-        return asyncio.run(self.aheard(host, key))
+        return asyncio.run(self.aread(host, key))
 
-    async def aheard(self, host, key) -> list[Any]:
+    async def aread(self, host, key) -> list[Any]:
         """
         The same from a running loop.
         """
@@ -109,7 +109,7 @@ class PydanticAICase:
             says(f"Answer {number}"),
         ]
 
-    def saying(self, text):
+    def user_message(self, text):
         """
         A user's prompt.
         """

@@ -16,7 +16,11 @@ from conversation_state import (
 )
 from conversation_state.errors import StaleHeadError, StoreError
 from conversation_state.store import Store, open_store
-from conversation_state.store._sqlite import SqliteBackend, SqliteOptions
+from conversation_state.store._rows import Revision
+from conversation_state.store.backends.sqlite._backend import (
+    SqliteBackend,
+    SqliteOptions,
+)
 
 TALK = Aggregator.new().add_user_prompt("When is the next train?")
 MORE = TALK.add_assistant_message("At noon.")
@@ -118,7 +122,7 @@ class TestSave:
 
         with open_store(url) as store:
             assert state == store.load("talk")
-            assert (2, label) == store.head("talk")[1:7:5]
+            assert (2, (label,) if label else ()) == store.latest("talk")[1:7:5]
             assert () == store.verify()
 
     def test_leaves_nothing_behind(self, url, path):
@@ -201,7 +205,7 @@ class TestTrouble:
             store.save("talk", MORE)
             store.save("talk", MORE.add_user_prompt("Thanks!"))
 
-            assert 3 == store.head("talk").revision
+            assert 3 == store.latest("talk").revision
             assert () == store.verify()
 
     @pytest.mark.parametrize("at", range(4))
@@ -302,18 +306,17 @@ class TestTrouble:
         with open_store(url) as store:
             store.save("talk", TALK)
             with store._core.backend.reading() as rows:
-                ((revision, *rest),) = rows.scan("revisions", None, None)
+                (old,) = map(Revision._make, rows.scan("revisions", None, None))
 
             with store._core.backend.writing() as rows:
-                row = (revision + 1, *rest)
                 rows.add(
                     "revisions",
-                    [row],
-                    given=[("revisions", revision)],
-                    lacking=[("changes", 1)],
+                    [old.resealed(revision=old.revision + 1)],
+                    if_exists=[("revisions", old.revision)],
+                    if_absent=[("changes", 1)],
                 )
 
-            assert 2 == store.head("talk").revision
+            assert 2 == store.latest("talk").revision
 
     def test_other_conditions(self, url):
         """
@@ -322,23 +325,24 @@ class TestTrouble:
         with open_store(url) as store:
             store.save("talk", TALK)
             with store._core.backend.reading() as rows:
-                ((revision, *rest),) = rows.scan("revisions", None, None)
+                (old,) = map(Revision._make, rows.scan("revisions", None, None))
 
-            for i, (given, lacking) in enumerate(
+            revision = old.revision
+            for i, (given, if_absent) in enumerate(
                 [("names", "changes"), ("revisions", "labels")], start=1
             ):
                 key: Any = {"names": "talk", "revisions": revision}[given]
-                none: Any = {"changes": 1, "labels": b"none"}[lacking]
+                none: Any = {"changes": 1, "labels": b"none"}[if_absent]
                 with store._core.backend.writing() as rows:
                     rows.add(
                         "revisions",
-                        [(revision + i, *rest)],
-                        given=[(given, key)],
-                        lacking=[(lacking, none)],
+                        [old.resealed(revision=revision + i)],
+                        if_exists=[(given, key)],
+                        if_absent=[(if_absent, none)],
                     )
                     rows.add("entries", [(i, b"id", b"{}", None, b"digest")])
 
-            assert 3 == store.head("talk").revision
+            assert 3 == store.latest("talk").revision
 
     def test_seen_by_its_own_block(self, url):
         """
@@ -355,8 +359,8 @@ class TestTrouble:
                 rows.add(
                     "revisions",
                     [row],
-                    given=[("revisions", revision)],
-                    lacking=[("changes", 1)],
+                    if_exists=[("revisions", revision)],
+                    if_absent=[("changes", 1)],
                 )
                 rows.add("entries", [(place + 1, *entry)])
                 rows.add("entries", [(place + 2, *entry)])

@@ -1,0 +1,233 @@
+"""
+Metadata: the caller's keys, and the one that is reserved for notes.
+"""
+
+import copy
+import importlib
+import pkgutil
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from conversation_state import adapters
+from conversation_state.adapters._notes import FORMATS, RESERVED, has_own, own_of
+from conversation_state.messages import (
+    AssistantMessage,
+    ResponseMeta,
+    SystemMessage,
+    ToolMessage,
+    UserMessage,
+)
+from conversation_state.parts import (
+    AudioPart,
+    FilePart,
+    ImagePart,
+    ReasoningPart,
+    RefusalPart,
+    TextPart,
+    UnknownPart,
+)
+from conversation_state.testing.strategies import json_values, metadata
+from conversation_state.tools import ToolCall
+
+# Modules of adapters that need a host's SDK, and those for one direction only.
+HOSTS = {"agents", "langchain", "langgraph", "pydantic_ai"}
+ONE_WAY = {"otel", "transcripts"}
+
+EVERY: dict[str, Any] = {
+    name: importlib.import_module(f"conversation_state.adapters.{name}")
+    for name in adapters.PROVIDERS
+}
+# Formats that have a place for metadata; the others have none.
+WITH_PLACE = {name: EVERY[name] for name in ("bubo", "eino")}
+PROVIDERS = {name: EVERY[name] for name in EVERY if name not in WITH_PLACE}
+PNG = b"\x89PNG"
+
+
+class TestLists:
+    """
+    The lists of formats.
+    """
+
+    def test_providers(self):
+        """
+        `PROVIDERS` names each adapter that dumps and loads plain JSON.
+        """
+        there = {module.name for module in pkgutil.iter_modules(adapters.__path__)}
+        public = {name for name in there if not name.startswith("_")}
+
+        assert public - HOSTS - ONE_WAY == {*adapters.PROVIDERS}
+        assert all({"dump", "load"} <= {*each.__all__} for each in EVERY.values())
+
+    def test_formats(self):
+        """
+        `FORMATS` names each source of notes: only these are kept apart from
+        the caller's metadata.
+        """
+        sources = {
+            name
+            for path in Path(adapters.__path__[0]).rglob("*.py")
+            for name in re.findall(r'^SOURCE = "(\w+)"', path.read_text(), re.MULTILINE)
+        }
+
+        assert sources == {*FORMATS}
+
+
+def conversation(given):
+    """
+    A message of each role, with parts of most kinds and a call, each with the
+    metadata *given*.
+    """
+    given = copy.deepcopy(given)
+    call = ToolCall("c1", "f", '{"a": 1}', index=2, metadata=given)
+    answer = [
+        ReasoningPart("Hm.", "c2ln", index=0, metadata=given),
+        TextPart("Yes.", index=1, metadata=given),
+    ]
+    asked = [
+        TextPart("a", metadata=given),
+        ImagePart(data=PNG, media_type="image/png", metadata=given),
+        FilePart(data=PNG, media_type="application/pdf", name="f", metadata=given),
+        AudioPart(data=PNG, media_type="audio/wav", metadata=given),
+        UnknownPart({"type": "x"}, source="openai_chat", metadata=given),
+    ]
+    meta = ResponseMeta(finish_reason="stop")
+    return [
+        SystemMessage([TextPart("s", metadata=given)], metadata=given),
+        UserMessage(asked, metadata=given),
+        AssistantMessage(answer, tool_calls=[call], response=meta, metadata=given),
+        ToolMessage("r", tool_call_id="c1", tool_name="f", metadata=given),
+        AssistantMessage([RefusalPart("No.", metadata=given)], metadata=given),
+    ]
+
+
+NOTE_NAMES = st.sampled_from(
+    [
+        "aside",
+        "audio",
+        "block",
+        "bare",
+        "blocks",
+        "choice",
+        "class",
+        "cut",
+        "deltas",
+        "done",
+        "empty",
+        "extra",
+        "fields",
+        "file",
+        "format",
+        "invalid",
+        "item",
+        "keys",
+        "made_id",
+        "mended",
+        "more",
+        "odd",
+        "pieces",
+        "plain",
+        "raw",
+        "response",
+        "role",
+        "shape",
+        "signed",
+        "snake",
+        "source",
+        "text",
+        "top",
+        "turn",
+        "under",
+        "usage",
+        "without",
+        "zeros",
+    ]
+)
+NOTES = st.dictionaries(
+    NOTE_NAMES,
+    json_values() | st.dictionaries(NOTE_NAMES, json_values(), max_size=2),
+    max_size=3,
+)
+
+
+def forged_for(name):
+    """
+    What may stand under the reserved key, mostly as if the format *name* had
+    noted it.
+    """
+    own = st.fixed_dictionaries({name: NOTES})
+    others = st.dictionaries(
+        st.sampled_from(FORMATS), NOTES | json_values(), max_size=2
+    )
+    return own | others | json_values()
+
+
+class TestOwn:
+    @pytest.mark.parametrize("name", PROVIDERS)
+    def test_keys_named_like_formats(self, name):
+        """
+        A caller's own metadata reaches no provider, also where its keys are
+        the names of formats.
+        """
+        about = {each: {"keys": {"tags": ["vip"]}, "id": 5} for each in FORMATS}
+        adapter = PROVIDERS[name]
+
+        assert adapter.dump(conversation({})) == adapter.dump(conversation(about))
+
+    @pytest.mark.parametrize("name", WITH_PLACE)
+    def test_place_for_metadata(self, name):
+        """
+        Where a format has a place for metadata, it comes back as it was.
+        """
+        about = {each: {"keys": {"tags": ["vip"]}, "id": 5} for each in FORMATS}
+        adapter = WITH_PLACE[name]
+        message = UserMessage("a", metadata=about)
+
+        assert (message,) == adapter.load(adapter.dump([message]).payload)
+
+
+class TestForged:
+    @pytest.mark.parametrize("name", [*PROVIDERS, *WITH_PLACE])
+    @settings(suppress_health_check=[HealthCheck.differing_executors])
+    @given(data=st.data())
+    def test_never_raises(self, name, data):
+        """
+        Whatever stands under the reserved key is written, or ignored.
+        """
+        forged = data.draw(forged_for(name))
+        export = {**PROVIDERS, **WITH_PLACE}[name].dump(
+            conversation({RESERVED: forged})
+        )
+
+        assert isinstance(export.payload, dict)
+        assert all(isinstance(lost.path, str) for lost in export.lost)
+
+    @pytest.mark.parametrize("name", PROVIDERS)
+    def test_nothing_beside_the_messages(self, name):
+        """
+        No note adds a field to the request beside the conversation.
+        """
+        forged = {name: {"keys": {"model": "x", "tools": [], "messages": [1]}}}
+        adapter = PROVIDERS[name]
+        plain = adapter.dump(conversation({})).payload
+        payload = adapter.dump(conversation({RESERVED: forged})).payload
+
+        assert plain.keys() == payload.keys()
+
+
+class TestOwnOf:
+    @given(metadata(), NOTES)
+    def test_without_notes(self, own, notes):
+        """
+        `own_of` gives what the caller put in, and `has_own` whether there is any.
+        """
+        both: Any = {**own, RESERVED: {"gemini": notes}}
+        value = UserMessage("", metadata=both)
+        own = {key: own[key] for key in own if key != RESERVED}
+
+        assert own == own_of(value.metadata)
+        assert bool(own) == has_own(value.metadata)

@@ -1,0 +1,421 @@
+"""
+What the stream helpers of the official SDKs give, dumped to JSON: the events of
+the provider, changed a little, and events derived from them.
+"""
+
+from collections.abc import Callable, Iterable, Iterator
+from functools import partial
+from typing import Any
+
+import pytest
+
+from conversation_state.adapters import anthropic, openai_chat, openai_responses
+from conversation_state.chunks import concat
+from conversation_state.errors import DecodeError
+from tests import recorded
+from tests.adapters.stream_contract import calls_made_by, events_of
+
+# No JSON: what is derived is not even looked at.
+SNAPSHOT = object()
+
+
+def anthropic_helper(events: Iterable[Any]) -> Iterator[Any]:
+    """
+    *events* as ``client.messages.stream()`` gives them.
+    """
+    derived = {
+        "citations_delta": ("citation", "citation"),
+        "input_json_delta": ("input_json", "partial_json"),
+        "signature_delta": ("signature", "signature"),
+        "text_delta": ("text", "text"),
+        "thinking_delta": ("thinking", "thinking"),
+    }
+    for event in events:
+        kind = event["type"]
+        if kind == "content_block_stop":
+            yield {**event, "content_block": {"type": "text", "text": SNAPSHOT}}
+        elif kind == "message_stop":
+            yield {**event, "message": {"content": SNAPSHOT}}
+        elif kind != "ping":
+            yield event
+
+        delta = event.get("delta") or {}
+        if delta.get("type") in derived:
+            name, key = derived[delta["type"]]
+            snapshot = {} if name == "signature" else {"snapshot": SNAPSHOT}
+            yield {"type": name, key: delta[key], **snapshot}
+
+
+def chat_helper(events: Iterable[Any]) -> Iterator[Any]:
+    """
+    *events* as ``client.chat.completions.stream()`` gives them.
+    """
+    for event in events:
+        if event == "[DONE]":
+            continue
+
+        yield {"type": "chunk", "chunk": event, "snapshot": SNAPSHOT}
+        for choice in event["choices"]:
+            delta = choice["delta"]
+            if delta.get("content"):
+                piece = {"delta": delta["content"], "snapshot": SNAPSHOT}
+                yield {"type": "content.delta", "parsed": None, **piece}
+
+            for call in delta.get("tool_calls") or ():
+                yield {
+                    "type": "tool_calls.function.arguments.delta",
+                    "name": "f",
+                    "index": call["index"],
+                    "arguments": SNAPSHOT,
+                    "parsed_arguments": SNAPSHOT,
+                    "arguments_delta": call["function"].get("arguments"),
+                }
+
+            if choice.get("finish_reason"):
+                yield {"type": "content.done", "content": SNAPSHOT, "parsed": None}
+
+
+def responses_helper(events: Iterable[Any]) -> Iterator[Any]:
+    """
+    *events* as ``client.responses.stream()`` gives them.
+    """
+    for event in events:
+        kind = event["type"]
+        if kind in {
+            "response.function_call_arguments.delta",
+            "response.output_text.delta",
+        }:
+            yield {**event, "snapshot": SNAPSHOT}
+        elif kind == "response.output_text.done":
+            yield {**event, "parsed": SNAPSHOT}
+        elif kind == "response.completed":
+            output = [with_parsed(item) for item in event["response"]["output"]]
+            yield {**event, "response": {**event["response"], "output": output}}
+        else:
+            yield event
+
+
+def with_parsed(item: Any) -> Any:
+    """
+    An *item* of a response as ``client.responses.parse()`` gives it.
+    """
+    if item["type"] == "function_call":
+        return {**item, "parsed_arguments": SNAPSHOT}
+
+    if item["type"] != "message":
+        return item
+
+    blocks = [{**block, "parsed": SNAPSHOT} for block in item["content"]]
+    return {**item, "content": blocks}
+
+
+ANTHROPIC: list[Any] = [
+    {
+        "type": "message_start",
+        "message": {
+            "id": "msg_1",
+            "type": "message",
+            "role": "assistant",
+            "content": [],
+            "model": "claude",
+            "stop_reason": None,
+            "usage": {"input_tokens": 9, "output_tokens": 1},
+        },
+    },
+    {
+        "type": "content_block_start",
+        "index": 0,
+        "content_block": {"type": "thinking", "thinking": "", "signature": ""},
+    },
+    {
+        "type": "content_block_delta",
+        "index": 0,
+        "delta": {"type": "thinking_delta", "thinking": "Hm."},
+    },
+    {
+        "type": "content_block_delta",
+        "index": 0,
+        "delta": {"type": "signature_delta", "signature": "c2ln"},
+    },
+    {"type": "content_block_stop", "index": 0},
+    {
+        "type": "content_block_start",
+        "index": 1,
+        "content_block": {"type": "text", "text": ""},
+    },
+    {
+        "type": "content_block_delta",
+        "index": 1,
+        "delta": {"type": "text_delta", "text": "Half "},
+    },
+    {
+        "type": "content_block_delta",
+        "index": 1,
+        "delta": {"type": "text_delta", "text": "past."},
+    },
+    {
+        "type": "content_block_delta",
+        "index": 1,
+        "delta": {
+            "type": "citations_delta",
+            "citation": {"type": "char_location", "cited_text": "12:30"},
+        },
+    },
+    {"type": "content_block_stop", "index": 1},
+    {
+        "type": "content_block_start",
+        "index": 2,
+        "content_block": {"type": "tool_use", "id": "c1", "name": "f", "input": {}},
+    },
+    {
+        "type": "content_block_delta",
+        "index": 2,
+        "delta": {"type": "input_json_delta", "partial_json": '{"a":'},
+    },
+    {
+        "type": "content_block_delta",
+        "index": 2,
+        "delta": {"type": "input_json_delta", "partial_json": " 1}"},
+    },
+    {"type": "content_block_stop", "index": 2},
+    {
+        "type": "message_delta",
+        "delta": {"stop_reason": "tool_use"},
+        "usage": {"output_tokens": 12},
+    },
+    {"type": "message_stop"},
+]
+
+
+def chat_event(reason: str | None = None, **delta: Any) -> Any:
+    """
+    A chunk of Chat Completions.
+    """
+    choice = {"index": 0, "delta": delta, "finish_reason": reason}
+    fields = {"id": "chatcmpl-1", "object": "chat.completion.chunk", "model": "gpt"}
+    return {**fields, "choices": [choice]}
+
+
+CHAT: list[Any] = [
+    chat_event(role="assistant", content=""),
+    chat_event(content="Half "),
+    chat_event(content="past."),
+    chat_event(
+        tool_calls=[
+            {
+                "index": 0,
+                "id": "c1",
+                "type": "function",
+                "function": {"name": "f", "arguments": ""},
+            }
+        ]
+    ),
+    chat_event(tool_calls=[{"index": 0, "function": {"arguments": '{"a":'}}]),
+    chat_event(tool_calls=[{"index": 0, "function": {"arguments": " 1}"}}]),
+    chat_event("tool_calls"),
+    {**chat_event(), "choices": [], "usage": {"prompt_tokens": 9}},
+]
+
+SPOKEN = {
+    "type": "message",
+    "id": "msg_1",
+    "role": "assistant",
+    "content": [{"type": "output_text", "text": "Half past.", "annotations": []}],
+}
+CALLED = {
+    "type": "function_call",
+    "id": "fc_1",
+    "call_id": "c1",
+    "name": "f",
+    "arguments": '{"a": 1}',
+}
+RESPONSES: list[Any] = [
+    {
+        "type": "response.output_item.added",
+        "output_index": 0,
+        "item": {**SPOKEN, "content": []},
+    },
+    *(
+        {
+            "type": "response.output_text.delta",
+            "item_id": "msg_1",
+            "output_index": 0,
+            "content_index": 0,
+            "delta": piece,
+        }
+        for piece in ("Half ", "past.")
+    ),
+    {
+        "type": "response.output_text.done",
+        "item_id": "msg_1",
+        "output_index": 0,
+        "content_index": 0,
+        "text": "Half past.",
+    },
+    {"type": "response.output_item.done", "output_index": 0, "item": SPOKEN},
+    {
+        "type": "response.output_item.added",
+        "output_index": 1,
+        "item": {**CALLED, "arguments": ""},
+    },
+    *(
+        {
+            "type": "response.function_call_arguments.delta",
+            "item_id": "fc_1",
+            "output_index": 1,
+            "delta": piece,
+        }
+        for piece in ('{"a":', " 1}")
+    ),
+    {"type": "response.output_item.done", "output_index": 1, "item": CALLED},
+    {
+        "type": "response.completed",
+        "response": {
+            "id": "resp_1",
+            "model": "gpt",
+            "status": "completed",
+            "output": [SPOKEN, CALLED],
+        },
+    },
+]
+
+HELPERS: dict[str, tuple[Any, Callable[[Iterable[Any]], Iterator[Any]], list[Any]]] = {
+    "anthropic": (anthropic, anthropic_helper, ANTHROPIC),
+    "openai_chat": (openai_chat, chat_helper, CHAT),
+    "openai_responses": (openai_responses, responses_helper, RESPONSES),
+}
+named = pytest.mark.parametrize("name", HELPERS)
+
+
+def repeated(name: str, size: int) -> list[Any]:
+    """
+    What a helper gives of a stream with *size* pieces of a text.
+    """
+    _, helper, events = HELPERS[name]
+    at = 6 if name == "anthropic" else 1
+    return list(helper([*events[:at], *(events[at] for _ in range(size))]))
+
+
+class TestHelpers:
+    @named
+    def test_same_message(self, name):
+        """
+        A helper's events make the message that the provider's own make, with
+        nothing beside it.
+        """
+        adapter, helper, events = HELPERS[name]
+        plain = concat(adapter.load_chunks(events))
+
+        assert "Half past." == plain.text
+        assert ('{"a": 1}',) == tuple(call.arguments for call in plain.tool_calls)
+        assert plain == concat(adapter.load_chunks(helper(events)))
+
+    @named
+    def test_recorded(self, name):
+        """
+        The same of every recorded stream.
+        """
+        adapter, helper, _ = HELPERS[name]
+        for path in recorded.streams(name):
+            events = [each for each in events_of(path) if each != "[DONE]"]
+            if any("error" in each for each in events):
+                continue
+
+            assert concat(adapter.load_chunks(events)) == concat(
+                adapter.load_chunks(helper(events))
+            )
+
+    @named
+    def test_linear(self, name):
+        """
+        Reading takes as long for each piece, however long the text is by then.
+        """
+        adapter, *_ = HELPERS[name]
+        small, large = (
+            calls_made_by(partial(list, adapter.load_chunks(repeated(name, size))))
+            for size in (200, 400)
+        )
+
+        assert large < 2.1 * small
+
+    @pytest.mark.parametrize(
+        ("name", "event"),
+        [
+            ("anthropic", {"type": "text", "text": "Hi", "snapshot": "Hi"}),
+            ("anthropic", {"type": "thinking", "thinking": "Hi", "snapshot": "Hi"}),
+            ("openai_chat", {"type": "content.delta", "delta": "a", "snapshot": "a"}),
+            ("openai_chat", {"type": "content.done", "content": "Hi"}),
+        ],
+    )
+    def test_derived_events_alone(self, name, event):
+        """
+        Without the events they are derived from there would be no text: that
+        is an error.
+        """
+        adapter, *_ = HELPERS[name]
+
+        with pytest.raises(DecodeError, match="derived from another event"):
+            list(adapter.load_chunks([event]))
+
+    def test_unknown_keys(self):
+        """
+        What a newer SDK says in a derived event is kept, once.
+        """
+        derived = {"type": "text", "text": "Half ", "snapshot": "Half ", "new": 1}
+        events = [*ANTHROPIC[:7], derived, derived, *ANTHROPIC[7:]]
+        message = concat(anthropic.load_chunks(events))
+        plain = concat(anthropic.load_chunks(ANTHROPIC))
+        noted = message.metadata["conversation_state"]["anthropic"]["event"]
+
+        assert {"new": 1} == noted
+        assert plain.content == message.content
+
+
+class TestParsed:
+    def test_openai_chat(self):
+        """
+        What ``client.chat.completions.parse()`` adds is not sent back.
+        """
+        said = {"role": "assistant", "content": "{}"}
+        function = {"name": "f", "arguments": "{}"}
+        call = {"id": "c1", "type": "function", "function": function}
+        parsed = {**function, "parsed_arguments": SNAPSHOT}
+        told = [{**call, "function": parsed}]
+        message = {**said, "tool_calls": told, "parsed": SNAPSHOT}
+        response = {"choices": [{"index": 0, "message": message}]}
+
+        assert {"messages": [{**said, "tool_calls": [call]}]} == (
+            openai_chat.dump(openai_chat.load(response)).payload
+        )
+
+    def test_openai_responses(self):
+        """
+        What ``client.responses.parse()`` adds is not sent back.
+        """
+        items = [SPOKEN, CALLED]
+        response = {"output": [with_parsed(item) for item in items]}
+
+        assert {"input": items} == (
+            openai_responses.dump(openai_responses.load(response)).payload
+        )
+
+    def test_anthropic(self):
+        """
+        What ``client.messages.parse()`` adds is not sent back.
+        """
+        block = {"type": "text", "text": "{}"}
+        content = [{**block, "parsed_output": SNAPSHOT}]
+        response = {"role": "assistant", "content": content}
+
+        assert {"messages": [{"role": "assistant", "content": [block]}]} == (
+            anthropic.dump(anthropic.load(response)).payload
+        )
+
+    def test_own_keys(self):
+        """
+        A key of that name in an item of another kind is kept.
+        """
+        item = {"type": "custom_thing", "parsed": 1, "content": [{"parsed_output": 2}]}
+        messages = openai_responses.load({"output": [item]})
+
+        assert {"input": [item]} == openai_responses.dump(messages).payload

@@ -1,0 +1,336 @@
+"""
+Interrupts at every moment of an operation: what must hold after a Ctrl-C.
+
+Two ways, which find different faults:
+
+- `interrupt_at_each_opcode` raises before the first, the second, the third ...
+  instruction of the operation, until it completes. The same on every run.
+- `interrupt_by_signals` sends real signals at random moments. On Python 3.14
+  these arrive at places between two instructions of one statement that the
+  first way can't reach.
+"""
+
+from __future__ import annotations
+
+import dis
+import functools
+import random
+import signal
+import sys
+import threading
+from collections.abc import Callable, Collection
+from types import CodeType, FrameType
+from typing import Any, TypeVar
+
+__all__ = ["interrupt_at_each_opcode", "interrupt_by_signals"]
+
+T = TypeVar("T")
+
+# After these the interpreter looks for signals; all others run to their end.
+_LOOKS_FOR_SIGNALS = ("CALL", "RESUME", "JUMP_BACKWARD", "SEND")
+
+
+def interrupt_at_each_opcode(
+    operation: Callable[[T], object],
+    check: Callable[[T, bool], object],
+    *,
+    prepare: Callable[[], T],
+    modules: Collection[str],
+    only_where_signals_arrive: bool = False,
+    error: type[BaseException] = KeyboardInterrupt,
+    timeout_s: float = 30,
+    limit: int = 20_000,
+) -> int:
+    """
+    The number of moments at which *operation* was interrupted.
+
+    For each moment: `prepare()` makes the subject, `operation(subject)` runs
+    and is interrupted once, and `check(subject, completed)` asserts what must
+    hold; *completed* is true if the operation returned (the last time, and
+    where Python itself swallows the interrupt, as in finalizers). All three run
+    in a thread of their own, which has *timeout_s* seconds: use it to detect
+    that something hangs, never to measure.
+
+    Args:
+        operation: What is interrupted.
+
+        check: Asserts what must hold afterwards.
+
+        prepare: Makes what both are given.
+
+        modules: Interrupts come in functions of these modules, and of those
+            below them: `"conversation_state.streams"`. None come in `__del__`.
+
+        only_where_signals_arrive: Leave out instructions before which the
+            interpreter never looks for signals. For code that has to use
+            `with lock:`, whose own instructions no signal can come between.
+
+        error: What is raised.
+
+        timeout_s: How long one moment may take in all.
+
+        limit: Interrupt at most so many moments; more are a `RuntimeError`.
+    """
+    interrupter = _OpcodeInterrupter(
+        tuple(modules), only_where_signals_arrive=only_where_signals_arrive, error=error
+    )
+    for moment in range(limit):
+        interrupter.arm(moment)
+
+        def attempt() -> None:
+            subject = prepare()
+            check(subject, interrupter.run(operation, subject))
+
+        _run_in_thread(
+            attempt, timeout_s, lambda: f"interrupted {interrupter.describe_place()}"
+        )
+        if interrupter.place is None:
+            assert moment, "no instruction of these modules ran"
+            return moment
+
+    raise RuntimeError(f"the operation has more than {limit} instructions")
+
+
+def interrupt_by_signals(
+    operation: Callable[[T], object],
+    check: Callable[[T, bool], object],
+    *,
+    prepare: Callable[[], T],
+    times: int = 200,
+    within_s: float = 0.001,
+    seed: int = 0,
+    timeout_s: float = 30,
+) -> int:
+    """
+    The number of times, of *times*, that a signal interrupted *operation*.
+
+    Like `interrupt_at_each_opcode`, with a real signal at a random moment of
+    the first *within_s* seconds. It is no fault if the operation completes
+    before; one that repeats something quick hits the most places. Runs
+    *operation* in this thread, which must be the main one.
+    """
+    moments = random.Random(seed)
+    interrupted = 0
+    for _ in range(times):
+        subject = prepare()
+        completed = _run_with_alarm(operation, subject, moments.uniform(0, within_s))
+        interrupted += not completed
+        _run_in_thread(
+            functools.partial(check, subject, completed),
+            timeout_s,
+            lambda: "interrupted by a signal",
+        )
+
+    return interrupted
+
+
+class _OpcodeInterrupter:
+    """
+    Raises before one instruction of the functions of some modules.
+
+    Attributes:
+        place: The frame's code, its line and the instruction's offset; None if
+            it did not get there.
+    """
+
+    def __init__(
+        self,
+        modules: tuple[str, ...],
+        *,
+        only_where_signals_arrive: bool,
+        error: type[BaseException],
+    ) -> None:
+        self._modules = modules
+        self._only_signals = only_where_signals_arrive
+        self._error = error
+        self._previous: dict[int, int] = {}
+        self.arm(0)
+
+    def arm(self, moment: int) -> None:
+        """
+        Raise at the *moment*-th place of the next run.
+        """
+        self._left = moment
+        self._previous.clear()
+        self.place: tuple[CodeType, int, int] | None = None
+
+    def run(self, operation: Callable[[Any], object], subject: object) -> bool:
+        """
+        Whether *operation* returned, and was not ended by the interrupt.
+        """
+        # Python 3.12 reports opcodes only if a frame asked before it traces.
+        sys._getframe().f_trace_opcodes = True
+        sys.settrace(self._trace_call)
+        try:
+            operation(subject)
+        except self._error:
+            if self.place is None:
+                raise
+
+            return False
+        finally:
+            sys.settrace(None)
+
+        return True
+
+    def describe_place(self) -> str:
+        if self.place is None:
+            return "nowhere"
+
+        code, line, offset = self.place
+        return f"{code.co_filename}:{line} in {code.co_qualname}, offset {offset}"
+
+    def _trace_call(self, frame: FrameType, _event: str, _arg: object) -> Any:
+        if frame.f_code.co_name == "__del__":
+            return None  # where Python swallows whatever is raised
+
+        name = frame.f_globals.get("__name__", "")
+        for module in self._modules:
+            if name == module or name.startswith(f"{module}."):
+                if _is_finalizer(frame):
+                    return None
+
+                self._previous.pop(id(frame), None)  # perhaps another frame's
+                # In this order: Python 3.13 asks for a trace function first.
+                frame.f_trace = self._trace_opcode
+                frame.f_trace_lines = False
+                frame.f_trace_opcodes = True
+                return self._trace_opcode
+
+        return None
+
+    def _trace_opcode(self, frame: FrameType, event: str, _arg: object) -> Any:
+        if event != "opcode" or self.place is not None:
+            return self._trace_opcode
+
+        previous = self._previous.get(id(frame), -1)
+        self._previous[id(frame)] = frame.f_lasti
+        if self._only_signals and not _can_arrive(frame, previous):
+            return self._trace_opcode
+
+        if self._left:
+            self._left -= 1
+            return self._trace_opcode
+
+        self.place = (frame.f_code, frame.f_lineno, frame.f_lasti)
+        raise self._error
+
+
+def _is_finalizer(frame: FrameType | None) -> bool:
+    """
+    Whether a finalizer runs, in which Python 3.11 can't raise while it traces.
+    """
+    while frame is not None:
+        if frame.f_code.co_name == "__del__":
+            return True
+
+        frame = frame.f_back
+
+    return False
+
+
+def _can_arrive(frame: FrameType, previous: int) -> bool:
+    """
+    Whether a signal can arrive between the instruction at *previous* and this.
+    """
+    if previous < 0:  # a function begins or goes on, which is such a moment
+        return True
+
+    code = frame.f_code
+    names = _opcode_names(code)
+    if not names.get(previous, "").startswith(_LOOKS_FOR_SIGNALS):
+        return False
+
+    # The interrupt is raised by the previous instruction; where that has
+    # another handler than this one, raising here would be another thing.
+    return _find_handler(code, previous) == _find_handler(code, frame.f_lasti)
+
+
+_names: dict[CodeType, dict[int, str]] = {}
+_handlers: dict[CodeType, list[Any]] = {}
+
+
+def _opcode_names(code: CodeType) -> dict[int, str]:
+    if code not in _names:
+        _names[code] = {each.offset: each.opname for each in dis.get_instructions(code)}
+
+    return _names[code]
+
+
+def _find_handler(code: CodeType, offset: int) -> int | None:
+    if code not in _handlers:
+        _handlers[code] = dis.Bytecode(code).exception_entries  # type: ignore[attr-defined]
+
+    for entry in _handlers[code]:
+        if entry.start <= offset < entry.end:
+            return int(entry.target)
+
+    return None
+
+
+def _run_in_thread(
+    function: Callable[[], object], timeout_s: float, describe: Callable[[], str]
+) -> None:
+    errors: list[BaseException] = []
+
+    def run() -> None:
+        try:
+            function()
+        except BaseException as error:  # noqa: BLE001 - raised below
+            errors.append(error)
+
+    thread = threading.Thread(target=run, daemon=True)
+    with _swallowed_interrupts():
+        thread.start()
+        thread.join(timeout_s)
+
+    assert not thread.is_alive(), f"hangs: {describe()}"
+    for error in errors:
+        error.add_note(describe())
+        raise error
+
+
+def _run_with_alarm(
+    operation: Callable[[Any], object], subject: object, after_s: float
+) -> bool:
+    is_armed = True
+
+    def interrupt(*_: object) -> None:
+        # Until the operation is over, again: a finalizer may swallow one.
+        if is_armed:
+            raise KeyboardInterrupt
+
+    before = signal.signal(signal.SIGALRM, interrupt)
+    completed = False
+    with _swallowed_interrupts():
+        try:
+            signal.setitimer(signal.ITIMER_REAL, max(after_s, 1e-6), 1.0)
+            operation(subject)
+            completed = True
+            is_armed = False
+        except KeyboardInterrupt:
+            is_armed = False
+            completed = False
+        finally:
+            is_armed = False
+            signal.setitimer(signal.ITIMER_REAL, 0)
+            signal.signal(signal.SIGALRM, before)
+
+    return completed
+
+
+class _swallowed_interrupts:  # noqa: N801 - used like a function
+    """
+    No warning about interrupts that Python swallows in finalizers.
+    """
+
+    def __enter__(self) -> None:
+        self._before = sys.unraisablehook
+        sys.unraisablehook = self._report
+
+    def __exit__(self, *_: object) -> None:
+        sys.unraisablehook = self._before
+
+    def _report(self, unraisable: sys.UnraisableHookArgs) -> None:
+        if unraisable.exc_type is not KeyboardInterrupt:
+            self._before(unraisable)

@@ -1,0 +1,330 @@
+"""
+A small honest backend: rows in memory, and a journal of what changed in a file.
+
+What the contract of stores is held against: every promise is kept by it, and
+each way to break one (`FAULTS`) is caught.
+"""
+
+import pickle
+from collections.abc import Callable
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from conversation_state.store.backend import TABLES
+from conversation_state.store.backends.memory import MemoryBackend
+
+__all__ = ["FAULTS", "FileBackend"]
+
+
+class Recorder:
+    """
+    A block that notes what it changes, to be written when it has ended.
+    """
+
+    def __init__(self, block: Any) -> None:
+        self._block = block
+        self.changes: list[tuple[Any, ...]] = []
+
+    def __getattr__(self, verb: str) -> Any:
+        return getattr(self._block, verb)
+
+    def add(self, table, rows, **conditions):
+        self._block.add(table, rows, **conditions)
+        self.changes.append(("add", table, list(rows)))
+
+    def set(self, table, key, **values):
+        self._block.set(table, key, **values)
+        self.changes.append(("set", table, key, values))
+
+    def remove(self, table, low, high):
+        self.changes.append(("remove", table, low, high))
+        return self._block.remove(table, low, high)
+
+    def remove_each(self, table, ranges):
+        self.changes += [("remove", table, *ends) for ends in ranges]
+        return self._block.remove_each(table, ranges)
+
+    def new_number(self):
+        number = self._block.new_number()
+        self.changes.append(("number", number))
+        return number
+
+
+class FileBackend(MemoryBackend):
+    """
+    Tables in memory, a journal of their changes in a folder.
+    """
+
+    recorder = Recorder
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__()
+        self.url = f"file:{folder}"
+        self.path = Path(folder) / "journal"
+        if self.path.exists():
+            with self.path.open("rb") as journal:
+                self.read(journal)
+
+    def read(self, journal):
+        """
+        Do what a journal says was done.
+        """
+        while True:
+            try:
+                changes = pickle.load(journal)
+            except EOFError:
+                return
+
+            with super().writing() as block:
+                for verb, *given in changes:
+                    self.replay(block, verb, given)
+
+    def replay(self, block, verb, given):
+        """
+        Do one change of a journal.
+        """
+        if verb == "number":
+            self._number = max(self._number, *given)
+        elif verb == "set":
+            table, key, values = given
+            block.set(table, key, **values)
+        else:
+            getattr(block, verb)(*given)
+
+    @contextmanager
+    def writing(self):  # type: ignore[override]  # a block, made by a generator
+        recorder = None
+        with super().writing() as block:
+            recorder = self.recorder(block)
+            yield recorder
+
+        self.write(recorder.changes)
+
+    def write(self, changes, mode="ab"):
+        """
+        Write changes to the journal, at once.
+        """
+        if changes:
+            with self.path.open(mode) as journal:
+                pickle.dump(changes, journal)
+
+    def scrub(self):
+        self.rewrite()
+
+    def vacuum(self):
+        self.rewrite()
+
+    def rewrite(self):
+        """
+        Write what there is, and nothing that was.
+        """
+        with self.reading() as block:
+            rows = {name: block.scan(name, None, None) for name in TABLES}
+
+        changes = [("add", name, there) for name, there in rows.items() if there]
+        self.write([*changes, ("number", self._number)], mode="wb")
+
+
+# Faults, each a class that differs from the honest one in a line or two.
+
+Fault = type[FileBackend]
+FAULTS: dict[str, Fault] = {}
+
+
+def fault(what: str) -> Callable[[Fault], Fault]:
+    """
+    Name a fault.
+    """
+
+    def add(kind: Fault) -> Fault:
+        FAULTS[what] = kind
+        return kind
+
+    return add
+
+
+def without(*verbs: str) -> type[Recorder]:
+    """
+    A recorder that forgets to note some changes.
+    """
+
+    class Forgetful(Recorder):
+        def __init__(self, block: Any) -> None:
+            super().__init__(block)
+            self.changes = Kept()
+
+    class Kept(list[Any]):
+        def append(self, change):
+            if change[0] not in verbs and change[1] not in verbs:
+                super().append(change)
+
+        def __iadd__(self, changes):  # type: ignore[misc]  # no list but itself
+            for change in changes:
+                self.append(change)
+
+            return self
+
+    return Forgetful
+
+
+def forgetting(*what: str) -> Fault:
+    """
+    A backend that does not write some changes, or those of some tables.
+    """
+    return type("Forgetting", (FileBackend,), {"recorder": without(*what)})
+
+
+FAULTS["forgets numbers"] = forgetting("number")
+FAULTS["forgets deletions"] = forgetting("remove")
+FAULTS["forgets changes of rows"] = forgetting("set")
+FAULTS["forgets new rows"] = forgetting("add")
+for _table in ("blobs", "changes", "labels", "origins", "records", "uses"):
+    FAULTS[f"forgets the table {_table}"] = forgetting(_table)
+
+
+@fault("does not scrub")
+class NoScrub(FileBackend):
+    def scrub(self):
+        pass
+
+
+@fault("does not vacuum")
+class NoVacuum(FileBackend):
+    def vacuum(self):
+        pass
+
+
+@fault("a vacuum forgets numbers")
+class VacuumForgetsNumbers(FileBackend):
+    def write(self, changes, mode="ab"):
+        super().write([c for c in changes if mode == "ab" or c[0] != "number"], mode)
+
+
+@fault("a scrub leaves a copy")
+class ScrubLeavesACopy(FileBackend):
+    def scrub(self):
+        self.path.with_name("old").write_bytes(self.path.read_bytes())
+        super().scrub()
+
+
+@fault("writes blocks that raised")
+class WritesFailedBlocks(FileBackend):
+    @contextmanager
+    def writing(self):  # type: ignore[override]  # as above
+        recorder = None
+        try:
+            with MemoryBackend.writing(self) as block:
+                recorder = self.recorder(block)
+                yield recorder
+        finally:
+            self.write([] if recorder is None else recorder.changes)
+
+
+@fault("loses the last block")
+class LosesTheLast(FileBackend):
+    waiting: list[Any] = []  # noqa: RUF012 - a fault
+
+    def write(self, changes, mode="ab"):
+        if mode == "wb":
+            self.waiting = []
+            super().write(changes, mode)
+        else:
+            late, self.waiting = self.waiting, changes
+            super().write(late, mode)
+
+
+@fault("writes only one of several blocks")
+class WritesNotAll(FileBackend):
+    written = 0
+
+    def write(self, changes, mode="ab"):
+        self.written += 1
+        if mode == "wb" or self.written % 3:
+            super().write(changes, mode)
+
+
+@fault("gives numbers of removed rows again")
+class NumbersOfRows(FileBackend):
+    def new_number(self):
+        rows = self.tables["branches"].rows
+        return max(rows, default=0) + 1
+
+
+def wrong(what: str, **verbs: Callable[..., Any]) -> None:
+    """
+    Name a fault of blocks.
+    """
+    recorder = type("Wrong", (Recorder,), verbs)
+
+    @contextmanager
+    def reading(self):
+        with MemoryBackend.reading(self) as block:
+            yield recorder(block)
+
+    faulty = {"recorder": recorder, "reading": reading}
+    FAULTS[what] = type("Faulty", (FileBackend,), faulty)
+
+
+def _add_unconditionally(self, table, rows, **_conditions):
+    Recorder.add(self, table, rows)
+
+
+def _add_without_if_exists(self, table, rows, *, if_exists=(), if_absent=()):
+    assert if_exists is not None
+    Recorder.add(self, table, rows, if_absent=if_absent)
+
+
+def _add_without_if_absent(self, table, rows, *, if_exists=(), if_absent=()):
+    assert if_absent is not None
+    Recorder.add(self, table, rows, if_exists=if_exists)
+
+
+def _add_over(self, table, rows, **conditions):
+    for row in rows:
+        self._block.remove(table, row[0], _after(row[0]))
+
+    Recorder.add(self, table, rows, **conditions)
+
+
+def _after(key):
+    if isinstance(key, int):
+        return key + 1
+
+    return key + ("\0" if isinstance(key, str) else b"\0")
+
+
+def _scan_to_the_end(self, table, low, high, **options):
+    if high is not None:
+        high = _after(high)
+
+    return self._block.scan(table, low, high, **options)
+
+
+def _scan_forwards(self, table, low, high, *, backwards=False, **options):
+    assert backwards is not None
+    return self._block.scan(table, low, high, **options)
+
+
+def _scan_unlimited(self, table, low, high, *, limit=None, **options):
+    assert limit != 0
+    return self._block.scan(table, low, high, **options)
+
+
+def _find_first(self, table, column, value):
+    return self._block.find(table, column, value)[:1]
+
+
+def _remove_each_first(self, table, ranges):
+    return Recorder.remove_each(self, table, list(ranges)[:1])
+
+
+wrong("adds without conditions", add=_add_unconditionally)
+wrong("ignores if_exists", add=_add_without_if_exists)
+wrong("ignores if_absent", add=_add_without_if_absent)
+wrong("adds over what is there", add=_add_over)
+wrong("scans past the end", scan=_scan_to_the_end)
+wrong("scans forwards only", scan=_scan_forwards)
+wrong("scans without a limit", scan=_scan_unlimited)
+wrong("finds one row", find=_find_first)
+wrong("removes the first range only", remove_each=_remove_each_first)

@@ -1,0 +1,494 @@
+"""
+A fork never loses an acknowledged save: the child works, or it gets an error
+that says what to do before it has acknowledged anything.
+
+Each test runs a process of its own, which forks and prints what came of it.
+"""
+
+import os
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
+
+import pytest
+
+from conversation_state.store import open_store
+
+ROOT = Path(__file__).resolve().parent.parent.parent
+
+pytestmark = pytest.mark.skipif(
+    not hasattr(os, "fork"), reason="this system has no fork"
+)
+
+# A process that hangs is killed; nothing here takes a second.
+PRELUDE = """
+    import ctypes, multiprocessing, os, signal, sqlite3, sys, threading, warnings
+
+    from conversation_state import Aggregator
+    from conversation_state.errors import StoreError
+    from conversation_state.store import open_store
+    from conversation_state.store.backends.sqlite import _connection
+
+    warnings.filterwarnings("ignore", ".*fork", DeprecationWarning)
+    signal.alarm(100)
+    url = sys.argv[1]
+    start = Aggregator.new().add_user_prompt("start")
+
+    def append(store, name, text):
+        store.update(name, lambda it: it.add_user_prompt(text), start=start)
+
+    def texts(store, name):
+        return [message.text for message in store.load(name)][1:]
+
+    def in_child(work, *, fork=os.fork):
+        # The child's exit code: 0 if `work` returned.
+        sys.stdout.flush()
+        pid = fork()
+        if not pid:
+            signal.alarm(60)
+            code = 1
+            try:
+                work()
+                code = 0
+            except StoreError as error:
+                print(error.problem)
+                code = 3
+            finally:
+                sys.stdout.flush()
+                os._exit(code)
+
+        return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+"""
+
+
+def run(script, url):
+    """
+    The lines that a process prints that runs *script*.
+    """
+    done = subprocess.run(
+        [sys.executable, "-c", textwrap.dedent(PRELUDE) + textwrap.dedent(script), url],
+        capture_output=True,
+        check=False,
+        cwd=ROOT,
+        text=True,
+    )
+    assert not done.returncode, done.stderr + done.stdout
+    assert "" == done.stderr
+    return done.stdout.splitlines()
+
+
+def saved(url, name="talk"):
+    """
+    What is there when all processes are gone.
+    """
+    with open_store(url) as store:
+        assert () == store.verify()
+        return [message.text for message in store.load(name)][1:]
+
+
+@pytest.fixture(params=["sqlite", "postgresql"])
+def url(request, tmp_path):
+    if request.param == "sqlite":
+        return f"sqlite:///{tmp_path}/talks.db"
+
+    return request.getfixturevalue("pg_url")
+
+
+@pytest.fixture
+def file_url(tmp_path):
+    return f"sqlite:///{tmp_path}/talks.db"
+
+
+class TestWorks:
+    @pytest.mark.parametrize("own", [False, True], ids=["inherited", "own"])
+    def test_process(self, url, own):
+        """
+        A process that is started with a store inside of its block saves through
+        it, or through one that it opens itself, and loses nothing; also when the
+        parent closes its own meanwhile.
+        """
+        script = f"""
+            def work(store, closed):
+                if {own}:
+                    store = open_store(url)
+
+                for i in range(20):
+                    append(store, "talk", f"child {{i}}")
+
+                closed.wait(60)
+                for i in range(20, 40):
+                    append(store, "talk", f"child {{i}}")
+
+                if {own}:
+                    store.close()
+
+            fork = multiprocessing.get_context("fork")
+            closed = fork.Event()
+            with open_store(url) as store:
+                append(store, "talk", "before")
+                process = fork.Process(target=work, args=(store, closed))
+                process.start()
+                for i in range(20):
+                    append(store, "talk", f"parent {{i}}")
+
+            closed.set()
+            process.join()
+            print(process.exitcode)
+        """
+
+        said = run(script, url)
+
+        assert ["0"] == said
+        texts = saved(url)
+        assert "before" == texts[0]
+        assert [f"child {i}" for i in range(40)] == [t for t in texts if "child" in t]
+        assert [f"parent {i}" for i in range(20)] == [t for t in texts if "parent" in t]
+
+    def test_generations(self, url):
+        """
+        A child's child does so as well, and so does the parent after them.
+        """
+        script = """
+            store = open_store(url)
+            append(store, "talk", "parent")
+
+            def grandchild():
+                append(store, "talk", "grandchild")
+
+            def child():
+                append(store, "talk", "child")
+                assert 0 == in_child(grandchild)
+                append(store, "talk", "child again")
+
+            print(in_child(child))
+            append(store, "talk", "parent again")
+            print(texts(store, "talk"))
+        """
+
+        code, texts = run(script, url)
+
+        assert "0" == code
+        expected = ["parent", "child", "grandchild", "child again", "parent again"]
+        assert str(expected) == texts
+        assert expected == saved(url)
+
+    def test_while_a_thread_saves(self, url):
+        """
+        A child that is forked while other threads of the parent save neither
+        hangs nor loses anything, and neither do those threads.
+        """
+        script = """
+            store, other = open_store(url), open_store(url)
+            append(store, "talk", "before")
+            stop = threading.Event()
+
+            counts = {"one": 0, "two": 0}
+
+            def speak(store, name):
+                while not stop.is_set():
+                    append(store, name, f"{counts[name]}")
+                    counts[name] += 1
+
+            threads = [
+                threading.Thread(target=speak, args=(store, "one")),
+                threading.Thread(target=speak, args=(other, "two")),
+            ]
+            for thread in threads:
+                thread.start()
+
+            codes = [
+                in_child(lambda: append(store, "talk", f"child {n}"))
+                for n in range(20)
+            ]
+            stop.set()
+            for thread in threads:
+                thread.join()
+
+            for name in counts:
+                print(name, counts[name])
+
+            print("codes", codes)
+        """
+
+        *counts, codes = run(script, url)
+
+        assert f"codes {[0] * 20}" == codes
+        assert ["before", *[f"child {n}" for n in range(20)]] == saved(url)
+        for count in counts:
+            name, number = count.split()
+            assert [f"{i}" for i in range(int(number))] == saved(url, name)
+
+    def test_several_files(self, tmp_path):
+        """
+        Every store of the process is as good in the child.
+        """
+        script = """
+            stores = [open_store(f"{url}/{n}.db") for n in range(3)]
+            for store in stores:
+                append(store, "talk", "parent")
+
+            print(in_child(lambda: [append(s, "talk", "child") for s in stores]))
+            for store in stores:
+                append(store, "talk", "parent again")
+                store.close()
+        """
+        url = f"sqlite:///{tmp_path}"
+
+        assert ["0"] == run(script, url)
+        for n in range(3):
+            assert ["parent", "child", "parent again"] == saved(f"{url}/{n}.db")
+
+    def test_memory(self):
+        """
+        A store in memory is each process's own from then on, whatever another
+        thread was doing.
+        """
+        script = """
+            store = open_store(url)
+            append(store, "talk", "parent")
+            opened, over = threading.Event(), threading.Event()
+
+            def hold():
+                with store._core.backend.writing() as block:
+                    block.add("branches", [(99, 0, 0)])
+                    opened.set()
+                    over.wait(60)
+
+            holder = threading.Thread(target=hold)
+            holder.start()
+            opened.wait(60)
+
+            def child():
+                append(store, "talk", "child")
+                assert () == store.verify()
+                print(texts(store, "talk"))
+
+            print(in_child(child))
+            over.set()
+            holder.join()
+        """
+
+        assert ["['parent', 'child']", "0"] == run(script, "memory:")
+
+
+class TestRefused:
+    """
+    What is in use at the fork can't be made good in the child.
+    """
+
+    IN_USE = "forked while the store was in use"
+
+    def test_thread_in_a_block(self, file_url):
+        """
+        Where another thread's block goes on for too long, every verb of the child
+        is an error, also of another store and another file; the parent goes on.
+        """
+        script = """
+            _connection.PATIENCE_S = 0
+            store = open_store(url)
+            append(store, "talk", "before")
+            opened, over = threading.Event(), threading.Event()
+
+            def hold():
+                with store._core.backend.reading():
+                    opened.set()
+                    over.wait(60)
+
+            holder = threading.Thread(target=hold)
+            holder.start()
+            opened.wait(60)
+            for work in (
+                lambda: append(store, "talk", "child"),
+                lambda: store.load("talk"),
+                lambda: store.save("new", start),
+                lambda: store.verify(),
+                lambda: store.collect_garbage(vacuum=True),
+                lambda: open_store(url),
+                lambda: open_store(f"{url}.other"),
+            ):
+                print(in_child(work))
+
+            append(store, "talk", "after")
+            over.set()
+            holder.join()
+            print(in_child(lambda: append(store, "talk", "child")))
+        """
+
+        *said, last = run(script, file_url)
+
+        assert "0" == last
+        assert 14 == len(said)
+        assert ["3"] * 7 == said[1::2]
+        assert all(self.IN_USE in problem for problem in said[::2])
+        assert all("spawn" in problem for problem in said[::2])
+        assert ["before", "after", "child"] == saved(file_url)
+
+    def test_in_a_block_of_its_own(self, file_url):
+        """
+        A thread that forks in the middle of a block ends it in the parent only;
+        in the child neither that block nor another one does anything.
+        """
+        script = """
+            store = open_store(url)
+            append(store, "talk", "before")
+            pid = None
+            try:
+                with store._core.backend.writing() as block:
+                    block.add("branches", [(99, 0, 0)])
+                    pid = os.fork()
+            except StoreError as error:
+                print("child", error.problem)
+
+            if not pid:
+                signal.alarm(60)
+                for work in (
+                    lambda: append(store, "talk", "child"),
+                    lambda: open_store(url),
+                ):
+                    try:
+                        work()
+                    except StoreError as error:
+                        print("child", error.problem)
+
+                # What else is opened is none of what was inherited.
+                with open_store(f"{url}.other") as other:
+                    append(other, "talk", "child")
+
+                sys.exit()
+
+            os.waitpid(pid, 0)
+            with store._core.backend.reading() as block:
+                print(block.get("branches", 99))
+
+            append(store, "talk", "after")
+        """
+
+        *said, row = run(script, file_url)
+
+        assert "(99, 0, 0)" == row
+        assert 3 == len(said)
+        assert all(self.IN_USE in problem for problem in said)
+        with open_store(file_url) as store:
+            texts = [message.text for message in store.load("talk")][1:]
+
+        assert ["before", "after"] == texts
+        assert ["child"] == saved(f"{file_url}.other")
+
+    def test_other_code(self, file_url):
+        """
+        A connection that other code of the parent has to the same file is as bad,
+        and the error says so.
+        """
+        if not Path("/proc/self/fd").is_dir():
+            pytest.skip("this system does not list what a process has open")
+
+        script = """
+            store = open_store(url)
+            append(store, "talk", "before")
+            other = sqlite3.connect(url.removeprefix("sqlite:///"))
+            other.execute("SELECT count(*) FROM names").fetchall()
+            print(in_child(lambda: append(store, "talk", "child")))
+            other.close()
+            print(in_child(lambda: append(store, "talk", "child")))
+        """
+
+        problem, *codes = run(script, file_url)
+
+        assert ["3", "0"] == codes
+        assert "other code had an SQLite connection" in problem
+        assert ["before", "child"] == saved(file_url)
+
+    def test_past_python(self, file_url):
+        """
+        So is a child that was forked without Python's knowing.
+        """
+        script = """
+            store = open_store(url)
+            append(store, "talk", "before")
+            fork = ctypes.PyDLL(None).fork
+            print(in_child(lambda: append(store, "talk", "child"), fork=fork))
+            append(store, "talk", "after")
+        """
+
+        problem, code = run(script, file_url)
+
+        assert "3" == code
+        assert self.IN_USE in problem
+        assert ["before", "after"] == saved(file_url)
+
+    def test_not_the_parent(self, file_url):
+        """
+        A child that was refused and ends as programs do takes nothing from its
+        parent, or from whom else saves.
+        """
+        script = """
+            _connection.PATIENCE_S = 0
+            store = open_store(url)
+            append(store, "talk", "before")
+            opened, over = threading.Event(), threading.Event()
+
+            def hold():
+                with store._core.backend.reading():
+                    opened.set()
+                    over.wait(60)
+
+            holder = threading.Thread(target=hold)
+            holder.start()
+            opened.wait(60)
+            told, tell = os.pipe()
+            pid = os.fork()
+            if not pid:
+                os.close(tell)
+                os.read(told, 1)
+                try:
+                    store.load("talk")
+                except StoreError:
+                    store.close()
+
+                sys.exit()
+
+            over.set()
+            holder.join()
+            append(store, "talk", "after")
+            store.close()
+            other = open_store(url)
+            append(other, "talk", "more")
+            os.close(tell)
+            print(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]))
+            append(other, "talk", "last")
+        """
+
+        assert ["0"] == run(script, file_url)
+        assert ["before", "after", "more", "last"] == saved(file_url)
+
+
+def test_pool_is_closed(file_url):
+    """
+    Before a fork the file is closed, so that the child inherits nothing of
+    SQLite's; and the parent opens it again when it needs it.
+    """
+    script = """
+        path = url.removeprefix("sqlite:///")
+        store = open_store(url)
+        append(store, "talk", "before")
+        print(os.path.exists(f"{path}-wal"))
+        print(in_child(lambda: print(os.path.exists(f"{path}-wal"))))
+        append(store, "talk", "after")
+        print(os.path.exists(f"{path}-wal"))
+    """
+
+    assert ["True", "False", "0", "True"] == run(script, file_url)
+
+
+def test_interrupted_fork(file_url, monkeypatch):
+    """
+    A fork that never came to its end keeps nobody waiting for good.
+    """
+    from conversation_state.store.backends.sqlite import _connection  # noqa: PLC0415 - see above
+
+    connections = _connection.connections
+    with open_store(file_url) as store:
+        monkeypatch.setitem(connections.forking, -1, 0.0)
+
+        assert () == store.names()

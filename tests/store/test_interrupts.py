@@ -1,0 +1,114 @@
+"""
+Ctrl-C at every moment of a verb leaves the state before it or after it, and
+nothing that another thread waits for.
+"""
+
+import sys
+import threading
+from typing import Any
+
+import pytest
+
+from conversation_state import Aggregator
+from conversation_state.store import open_store
+from tests.interrupts import interrupt_at_each_opcode, interrupt_by_signals
+
+TALK = Aggregator.new().add_user_prompt("When is the next train?")
+MORE = TALK.add_user_prompt("and?")
+
+# What is in the way of a store for good ends with an error after so long.
+PATIENCE = "?timeout_s=20"
+
+VERBS = {
+    "save": lambda store: store.save("talk", MORE),
+    "first save": lambda store: store.save("new", TALK.fork()),
+    "load": lambda store: store.load("talk"),
+    "fork": lambda store: store.fork("talk", "new"),
+    "erase": lambda store: store.erase(TALK.entries[0].id, reason="asked"),
+    "collect": lambda store: store.collect_garbage(),
+}
+
+
+def check_usable(store, completed):
+    """
+    The store has all of what was interrupted or nothing, and another thread goes
+    on with it.
+    """
+    del completed
+    assert store.load("talk").messages in (
+        TALK.messages,
+        MORE.messages,
+        store.load("talk", at=1).messages,
+    )
+    errors = []
+
+    def go_on():
+        try:
+            store.save("elsewhere", TALK.fork())
+            assert () == store.verify()
+        except BaseException as error:  # noqa: BLE001 - raised below
+            errors.append(error)
+
+    thread = threading.Thread(target=go_on)
+    thread.start()
+    thread.join()
+    for error in errors:
+        raise error
+
+    store.close()
+
+
+@pytest.fixture(params=["memory", "sqlite"])
+def prepare(request, tmp_path):
+    """
+    Makes a store with one conversation.
+    """
+    made: list[Any] = []
+
+    def prepare():
+        url = "memory:"
+        if request.param == "sqlite":
+            made.append(None)
+            url = f"sqlite:///{tmp_path}/{len(made)}.db{PATIENCE}"
+
+        store = open_store(url)
+        store.save("talk", TALK)
+        return store
+
+    return prepare
+
+
+@pytest.mark.parametrize("verb", VERBS.values(), ids=VERBS)
+def test_each_instruction(prepare, verb):
+    """
+    Before each instruction where the interpreter looks for signals.
+    """
+    moments = interrupt_at_each_opcode(
+        verb,
+        check_usable,
+        prepare=prepare,
+        modules=[
+            "conversation_state.store._core",
+            "conversation_state.store.backends.memory",
+            "conversation_state.store.backends._permits",
+            "conversation_state.store.backends.sqlite._backend",
+            "conversation_state.store.backends.sqlite._block",
+            "conversation_state.store.backends.sqlite._connection",
+        ],
+        only_where_signals_arrive=True,
+    )
+
+    assert 30 < moments
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="Windows has no alarm signal")
+@pytest.mark.parametrize("verb", ["save", "first save", "erase"])
+def test_signals(prepare, verb):
+    """
+    By a real signal at a random moment.
+    """
+    interrupted = interrupt_by_signals(
+        VERBS[verb], check_usable, prepare=prepare, times=60, within_s=0.0008
+    )
+
+    assert interrupted

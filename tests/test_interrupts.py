@@ -1,0 +1,141 @@
+"""
+Interrupting an operation at each moment: that the tool finds what it is for.
+"""
+
+import sys
+import threading
+
+import pytest
+
+from tests.interrupts import interrupt_at_each_opcode, interrupt_by_signals
+
+
+class Counter:
+    """
+    A lock and a number, taken and given back in several ways.
+    """
+
+    def __init__(self):
+        self.lock = threading.Lock()
+        self.n = 0
+
+    def add_carelessly(self):
+        self.lock.acquire()
+        try:
+            self.n += 1
+        finally:
+            self.lock.release()
+
+    def add(self):
+        with self.lock:
+            self.n += 1
+
+    def swallow(self):
+        try:
+            self.n += 1
+        except KeyboardInterrupt:
+            self.n += 1
+
+
+def is_free(counter, completed):
+    assert counter.lock.acquire(timeout=0), "the lock is held"
+
+
+class TestInterruptAtEachOpcode:
+    def interrupt(self, operation, check=is_free, **options):
+        return interrupt_at_each_opcode(
+            operation, check, prepare=Counter, modules=[__name__], **options
+        )
+
+    def test_finds_what_is_taken_before_the_block(self):
+        """
+        A lock that is acquired before `try` is found held.
+        """
+        with pytest.raises(AssertionError, match="the lock is held") as caught:
+            self.interrupt(Counter.add_carelessly)
+
+        assert "in Counter.add_carelessly" in caught.value.__notes__[0]
+
+    def test_leaves_out_where_no_signal_arrives(self):
+        """
+        `with lock:` is safe where signals arrive, and not between all of its
+        instructions.
+        """
+        assert self.interrupt(Counter.add, only_where_signals_arrive=True)
+
+        with pytest.raises(AssertionError, match="the lock is held"):
+            self.interrupt(Counter.add)
+        with pytest.raises(AssertionError, match="the lock is held"):
+            self.interrupt(Counter.add_carelessly, only_where_signals_arrive=True)
+
+    def test_reports_whether_it_completed(self):
+        """
+        The check learns whether the operation returned; the last time it did.
+        """
+        seen = []
+        moments = self.interrupt(
+            Counter.add, lambda _, completed: seen.append(completed)
+        )
+
+        assert [False] * moments + [True] == seen
+        seen.clear()
+        self.interrupt(Counter.swallow, lambda _, completed: seen.append(completed))
+        assert 1 < seen.count(True)
+
+    def test_tells_what_hangs(self):
+        """
+        A check that never returns is an error that names the place.
+        """
+        with pytest.raises(AssertionError, match=r"hangs: .* in Counter\.add"):
+            self.interrupt(
+                Counter.add_carelessly,
+                lambda counter, _: counter.lock.acquire(),
+                timeout_s=0.2,
+            )
+
+    def test_needs_an_instruction(self):
+        """
+        An operation that never enters the modules is an error.
+        """
+        with pytest.raises(AssertionError, match="no instruction"):
+            interrupt_at_each_opcode(
+                Counter.add, is_free, prepare=Counter, modules=["elsewhere"]
+            )
+
+    def test_leaves_no_tracing_behind(self):
+        """
+        Its threads are its own: nothing is traced afterwards.
+        """
+        before = sys.gettrace()
+        self.interrupt(Counter.swallow, lambda *_: None)
+
+        assert sys.gettrace() is before
+
+
+class TestInterruptBySignals:
+    def test_interrupts_what_goes_on(self):
+        """
+        An operation without an end is interrupted every time, and a check runs
+        after each.
+        """
+        seen = []
+
+        def go_on(counter):
+            while True:
+                counter.n += 1
+
+        assert 20 == interrupt_by_signals(
+            go_on,
+            lambda _, completed: seen.append(completed),
+            prepare=Counter,
+            times=20,
+        )
+        assert [False] * 20 == seen
+
+    def test_lets_complete_what_is_quick(self):
+        """
+        An operation that is over sooner is left alone, and so is what follows.
+        """
+        assert 0 == interrupt_by_signals(
+            Counter.add, is_free, prepare=Counter, times=3, within_s=1000
+        )

@@ -1,0 +1,662 @@
+"""
+Streams after a Ctrl-C: nothing lost, nothing twice, and no reader or sender that
+waits for ever.
+"""
+
+import itertools
+import signal
+import threading
+import time
+from typing import Any
+
+import anyio
+import pytest
+
+from conversation_state import streams
+from conversation_state.errors import StreamClosedError
+from conversation_state.messages import AssistantMessage
+from conversation_state.streams import Failed, Ok
+from tests.interrupts import interrupt_at_each_opcode, interrupt_by_signals
+
+Stream: Any = streams.Stream
+merge: Any = streams.merge
+merge_named: Any = streams.merge_named
+pipe: Any = streams.pipe
+
+# A coroutine may be interrupted before it is awaited, and Python warns then.
+pytestmark = pytest.mark.filterwarnings(
+    "ignore:.*coroutine:pytest.PytestUnraisableExceptionWarning",
+    "ignore:coroutine .* was never awaited:RuntimeWarning",
+)
+
+MODULES = ["conversation_state.streams", "conversation_state._waiting"]
+
+
+class Boom(Exception):  # noqa: N818 - a word to look for
+    """
+    An error of a source's own.
+    """
+
+
+def finish(*threads):
+    """
+    Join *threads*, in twenty seconds at most.
+    """
+    for thread in threads:
+        thread.join(20)
+
+        assert not thread.is_alive(), "a thread hangs"
+
+
+def start(function, *arguments):
+    """
+    A daemon thread that runs *function*.
+    """
+    thread = threading.Thread(target=function, args=arguments, daemon=True)
+    thread.start()
+    return thread
+
+
+def until(condition):
+    """
+    Return once *condition* holds; in twenty seconds at most.
+    """
+    for _ in range(20_000):
+        if condition():
+            return
+        time.sleep(0.001)
+
+    pytest.fail("never happened")
+
+
+def filled_pipe(*items):
+    sender, stream = pipe(len(items))
+    for item in items:
+        if isinstance(item, Exception):
+            sender.fail(item)
+        else:
+            sender.send(item)
+
+    sender.close()
+    return stream
+
+
+BOOM = Boom()
+
+# Streams, and what is read from each.
+KINDS: dict[str, Any] = {
+    "collection": (lambda: Stream.of(range(2)), [0, 1]),
+    "iterator": (lambda: Stream.of(iter(range(2))), [0, 1]),
+    "generator": (lambda: Stream.of(n for n in range(2)), [0, 1]),
+    "pipe": (lambda: filled_pipe(0, 1), [0, 1]),
+    "convert": (lambda: Stream.of(range(2)).convert(str), ["0", "1"]),
+    "results": (lambda: filled_pipe(BOOM, 1).results(), [Failed(BOOM), Ok(1)]),
+    "on_error": (
+        lambda: filled_pipe(BOOM, 1).convert(str, on_error=repr),
+        ["Boom()", "1"],
+    ),
+    "merge": (lambda: merge(Stream.of("a"), filled_pipe(1)), ["a", 1]),
+    "merge_named": (
+        lambda: merge_named({"x": Stream.of("a"), "y": Stream.of("b")}),
+        ["a", "b"],
+    ),
+}
+
+
+class TestRead:
+    """
+    Readers that are interrupted, and those that come after.
+    """
+
+    @pytest.mark.parametrize("kind", KINDS)
+    def test_leaves_all_to_the_next(self, kind):
+        """
+        Wherever a reader is interrupted, the next one reads every element once.
+        """
+        make, expected = KINDS[kind]
+
+        def check(stream, completed):
+            assert expected == list(stream)
+            assert expected == list(stream)
+
+        interrupt_at_each_opcode(list, check, prepare=make, modules=MODULES)
+
+    @pytest.mark.parametrize("kind", KINDS)
+    def test_leaves_all_to_one_that_waits(self, kind):
+        """
+        So does a reader that reads at the same time, in another thread.
+        """
+        make, expected = KINDS[kind]
+
+        def prepare():
+            stream, got = make(), []
+            return stream, got, start(lambda: got.extend(stream))
+
+        def check(subject, completed):
+            stream, got, thread = subject
+            finish(thread)
+
+            assert expected == got == list(stream)
+
+        interrupt_at_each_opcode(
+            lambda subject: list(subject[0]), check, prepare=prepare, modules=MODULES
+        )
+
+    def test_wakes_those_that_found_the_turn_taken(self):
+        """
+        A thread that waits for the one that reads goes on when that one is
+        interrupted, in any state.
+        """
+
+        def prepare():
+            inside, go, got = threading.Event(), threading.Event(), []
+
+            def slow(n):
+                inside.set()
+                go.wait(20)
+                return n
+
+            stream = Stream.of(range(2)).convert(slow)
+
+            def second():
+                inside.wait(20)
+                got.extend(stream)
+
+            thread = start(second)
+
+            def let_go():
+                source = stream._cell.link
+                until(lambda: source[0].busy or not thread.is_alive())
+                go.set()
+
+            return stream, inside, go, got, [thread, start(let_go)]
+
+        def check(subject, completed):
+            _, inside, go, got, threads = subject
+            inside.set()
+            go.set()
+            finish(*threads)
+
+            assert [0, 1] == got
+
+        interrupt_at_each_opcode(
+            lambda subject: next(iter(subject[0])),
+            check,
+            prepare=prepare,
+            modules=MODULES,
+        )
+
+    def test_waits_for_the_turn(self):
+        """
+        A thread that is interrupted while it waits for another one's turn leaves
+        nothing behind, and no circle is seen where there is none.
+        """
+
+        def prepare():
+            inside, go, got = threading.Event(), threading.Event(), []
+
+            def slow(n):
+                inside.set()
+                go.wait(20)
+                return n
+
+            stream = Stream.of(range(2)).convert(slow)
+            thread = start(lambda: got.extend(stream))
+            inside.wait(20)
+            source = stream._cell.link[0]
+
+            def let_go():
+                until(lambda: source.busy or go.is_set())
+                go.set()
+
+            return stream, go, got, [thread, start(let_go)]
+
+        def check(subject, completed):
+            stream, go, got, threads = subject
+            go.set()
+            finish(*threads)
+
+            assert [0, 1] == got == list(stream)
+            assert not streams._cells._wanted
+
+        interrupt_at_each_opcode(
+            lambda subject: next(iter(subject[0])),
+            check,
+            prepare=prepare,
+            modules=MODULES,
+        )
+
+    def test_calls_a_function_once(self):
+        """
+        What a function returned is kept though its reader was interrupted
+        before it got it.
+        """
+
+        def prepare():
+            calls: list[int] = []
+            # `append` is C: an interrupt comes before or after it, not within.
+            return Stream.of(range(3)).convert(calls.append), calls
+
+        def check(subject, completed):
+            stream, calls = subject
+
+            assert [None] * 3 == list(stream)
+            assert [0, 1, 2] == calls
+
+        interrupt_at_each_opcode(
+            lambda subject: list(subject[0]), check, prepare=prepare, modules=MODULES
+        )
+
+    def test_an_error_is_no_end(self):
+        """
+        An iterator's error stays in its place; where its reader is interrupted
+        amid the error, the next one learns that something is missing.
+        """
+
+        def fails():
+            yield 1
+            raise Boom
+
+        def check(stream, completed):
+            first, failed = stream.results()
+
+            assert Ok(1) == first
+            assert isinstance(failed.error, Boom if completed else Exception)
+
+        interrupt_at_each_opcode(
+            lambda stream: list(stream.results()),
+            check,
+            prepare=lambda: Stream.of(fails()),
+            modules=MODULES,
+        )
+
+    def test_of_a_merge_that_waits(self):
+        """
+        Iterators that are asked in threads lose nothing to an interrupt of the
+        reader that waits for them.
+        """
+
+        def check(stream, completed):
+            assert [0, 1] == sorted(stream)
+            assert [0, 1] == sorted(stream)
+
+        interrupt_at_each_opcode(
+            list,
+            check,
+            prepare=lambda: merge(Stream.of(iter([0])), Stream.of(n for n in [1])),
+            modules=MODULES,
+        )
+
+    @pytest.mark.parametrize(
+        ("kind", "backend"),
+        [("iterator", "asyncio"), ("convert", "asyncio"), ("pipe", "trio")],
+    )
+    def test_in_tasks(self, kind, backend):
+        """
+        A loop that is interrupted leaves all to the next one.
+        """
+        make, expected = KINDS[kind]
+
+        async def read(stream):
+            return [item async for item in stream]
+
+        def check(stream, completed):
+            assert expected == anyio.run(read, stream, backend=backend)
+            assert expected == list(stream)
+
+        interrupt_at_each_opcode(
+            lambda stream: anyio.run(read, stream, backend=backend),
+            check,
+            prepare=make,
+            modules=MODULES,
+            only_where_signals_arrive=True,
+        )
+
+    def test_of_an_async_source(self):
+        """
+        A stream whose loop was interrupted gives what came until then, and an
+        error instead of a silent end.
+        """
+
+        async def source():
+            for n in range(2):
+                yield n
+
+        async def read(stream):
+            return [item async for item in stream]
+
+        def check(stream, completed):
+            *items, last = anyio.run(read, stream.results())
+
+            if isinstance(last, Ok):
+                items.append(last)
+            else:
+                assert not completed
+                assert isinstance(last.error, StreamClosedError)
+            assert [Ok(n) for n in range(2)][: len(items)] == items
+
+        interrupt_at_each_opcode(
+            lambda stream: anyio.run(read, stream),
+            check,
+            prepare=lambda: Stream.of(source()),
+            modules=MODULES,
+            only_where_signals_arrive=True,
+        )
+
+
+class TestSend:
+    """
+    Senders that are interrupted, and both sides after that.
+    """
+
+    @pytest.mark.parametrize("capacity", [0, 1, 5])
+    def test_leaves_the_pipe_usable(self, capacity):
+        """
+        Wherever a sender is interrupted: what it was told was sent is read,
+        once and in order, and others go on sending.
+        """
+
+        def prepare():
+            sender, stream = pipe(capacity)
+            sent: list[int] = []
+            got: list[Any] = []
+            return sender, sent, got, start(lambda: got.extend(stream))
+
+        def send(subject):
+            sender, sent, *_ = subject
+            for n in range(3):
+                assert sender.send(n)
+                sent.append(n)
+
+        def check(subject, completed):
+            sender, sent, got, thread = subject
+            assert sender.send("more")
+            sender.close()
+            finish(thread)
+
+            assert "more" == got.pop()
+            assert list(range(len(got))) == got
+            assert sent == got[: len(sent)]
+            assert len(got) <= len(sent) + 1
+
+        interrupt_at_each_opcode(send, check, prepare=prepare, modules=MODULES)
+
+    @pytest.mark.parametrize("capacity", [0, 1])
+    def test_lets_those_behind_it_send(self, capacity):
+        """
+        A sender that is interrupted while it waits does not keep those that
+        wait behind it.
+        """
+
+        def prepare():
+            sender, stream = pipe(capacity)
+            for n in range(capacity):
+                sender.send(n)
+
+            def behind():
+                until(lambda: sender._pipe.offers or is_over.is_set())
+                sender.send("behind")
+
+            def read():
+                until(lambda: len(sender._pipe.offers) > 1 or is_over.is_set())
+                got.extend(stream)
+
+            is_over = threading.Event()
+            got: list[Any] = []
+            return sender, is_over, got, start(behind), start(read)
+
+        def check(subject, completed):
+            sender, is_over, got, behind, read = subject
+            is_over.set()
+            finish(behind)
+            sender.close()
+            finish(read)
+
+            assert 1 == got.count("behind")
+            assert got.count("first") <= 1
+            assert not completed or "first" in got
+
+        interrupt_at_each_opcode(
+            lambda subject: subject[0].send("first"),
+            check,
+            prepare=prepare,
+            modules=MODULES,
+        )
+
+    @pytest.mark.parametrize("capacity", [0, 1])
+    def test_goes_on_when_a_reader_is_interrupted(self, capacity):
+        """
+        A sender that waits for room sends all, wherever its reader stops.
+        """
+
+        def prepare():
+            sender, stream = pipe(capacity)
+
+            def send():
+                with sender:
+                    for n in range(2):
+                        assert sender.send(n)
+
+            return stream, start(send)
+
+        def check(subject, completed):
+            stream, thread = subject
+
+            assert [0, 1] == list(stream)
+            finish(thread)
+
+        interrupt_at_each_opcode(
+            lambda subject: list(subject[0]), check, prepare=prepare, modules=MODULES
+        )
+
+    @pytest.mark.parametrize("how", ["close", "block", "failed block", "drop"])
+    def test_an_interrupted_close_can_be_repeated(self, how):
+        """
+        A reader that waits learns of the end, at the latest when it is closed
+        again; an error that is the last thing is read once at most.
+        """
+
+        def prepare():
+            sender, stream = pipe(2)
+            sender.send(1)
+            got: list[Any] = []
+            return [sender], got, start(lambda: got.extend(stream.results()))
+
+        def close(subject):
+            sender = subject[0][0]
+            if how == "close":
+                sender.close()
+            elif how == "drop":
+                del sender
+                subject[0].clear()
+            else:
+                try:
+                    with sender:
+                        if how == "failed block":
+                            raise BOOM
+                except Boom:
+                    pass
+
+        def check(subject, completed):
+            senders, got, thread = subject
+            if not completed and senders:
+                senders[0].close()
+            senders.clear()
+            finish(thread)
+
+            assert Ok(1) == got[0]
+            assert len(got) <= 2
+
+        interrupt_at_each_opcode(close, check, prepare=prepare, modules=MODULES)
+
+    @pytest.mark.parametrize("backend", ["asyncio", "trio"])
+    def test_in_tasks(self, backend):
+        """
+        A loop that is interrupted while its tasks send leaves a pipe that
+        threads can use.
+        """
+
+        async def send(sender, sent):
+            for n in range(2):
+                assert await sender.asend(n)
+                sent.append(n)
+
+        def prepare():
+            sender, stream = pipe(1)
+            sent: list[int] = []
+            got: list[Any] = []
+            return sender, sent, got, start(lambda: got.extend(stream))
+
+        def check(subject, completed):
+            sender, sent, got, thread = subject
+            assert sender.send("more")
+            sender.close()
+            finish(thread)
+
+            assert "more" == got.pop()
+            assert list(range(len(got))) == got
+            assert sent == got[: len(sent)]
+
+        interrupt_at_each_opcode(
+            lambda subject: anyio.run(send, *subject[:2], backend=backend),
+            check,
+            prepare=prepare,
+            modules=MODULES,
+            only_where_signals_arrive=True,
+        )
+
+
+class TestClose:
+    """
+    Closing that is interrupted.
+    """
+
+    def test_can_be_repeated(self):
+        """
+        A sender learns that there is no reader when closing is repeated.
+        """
+
+        def prepare():
+            sender, stream = pipe(1)
+            sender.send(1)
+            return stream, iter(stream), start(sender.send, 2)
+
+        def check(subject, completed):
+            stream, _, thread = subject
+            stream.close()
+
+            finish(thread)
+
+        interrupt_at_each_opcode(
+            lambda subject: subject[0].close(), check, prepare=prepare, modules=MODULES
+        )
+
+    def test_collect_keeps_no_source(self):
+        """
+        An interrupt of `collect` while it waits may be kept: it keeps no source.
+        """
+        sender, stream = pipe(1)
+        held = [stream]
+        del stream
+
+        me = threading.get_ident()
+
+        def interrupt():
+            until(lambda: sender._pipe.readers)
+            signal.pthread_kill(me, signal.SIGINT)
+
+        thread = start(interrupt)
+        with pytest.raises(KeyboardInterrupt) as caught:
+            streams.collect(held.pop())
+
+        assert sender.send(AssistantMessage("a")) is False
+        assert caught.type is KeyboardInterrupt
+        finish(thread)
+
+
+class TestSignals:
+    """
+    Real interrupts, at random moments.
+    """
+
+    TIMES = 100
+
+    @pytest.mark.parametrize("kind", ["collection", "iterator", "convert", "merge"])
+    def test_reading(self, kind):
+        """
+        After each the next reader gets every element once.
+        """
+        many = range(300)
+        make = {
+            "collection": lambda: Stream.of(many),
+            "iterator": lambda: Stream.of(iter(many)),
+            "convert": lambda: Stream.of(many).convert(int),
+            "merge": lambda: merge(Stream.of(many), Stream.of(())),
+        }[kind]
+
+        def check(stream, completed):
+            assert [*many] == list(stream)
+
+        interrupt_by_signals(list, check, prepare=make, times=self.TIMES)
+
+    @pytest.mark.parametrize("capacity", [0, 1, 10])
+    def test_sending(self, capacity):
+        """
+        After each others send and read what was sent.
+        """
+
+        def prepare():
+            sender, stream = pipe(capacity)
+            sent: list[int] = []
+            got: list[Any] = []
+            return sender, sent, got, start(lambda: got.extend(stream))
+
+        def send(subject):
+            sender, sent, *_ = subject
+            for n in itertools.count():
+                sender.send(n)
+                sent.append(n)
+
+        def check(subject, completed):
+            sender, sent, got, thread = subject
+            assert sender.send("more")
+            sender.close()
+            finish(thread)
+
+            assert "more" == got.pop()
+            assert list(range(len(got))) == got
+            assert sent == got[: len(sent)]
+
+        assert self.TIMES == interrupt_by_signals(
+            send, check, prepare=prepare, times=self.TIMES
+        )
+
+    @pytest.mark.parametrize("capacity", [0, 1, 10])
+    def test_receiving(self, capacity):
+        """
+        After each the sender goes on, and the next reader gets everything.
+        """
+
+        def prepare():
+            sender, stream = pipe(capacity)
+
+            def send():
+                with sender:
+                    for n in range(200):
+                        assert sender.send(n)
+
+            return stream, start(send)
+
+        def check(subject, completed):
+            stream, thread = subject
+
+            assert [*range(200)] == list(stream)
+            finish(thread)
+
+        interrupt_by_signals(
+            lambda subject: list(subject[0]),
+            check,
+            prepare=prepare,
+            times=self.TIMES,
+            within_s=0.005,
+        )

@@ -1,0 +1,84 @@
+"""
+Words that texts of all layers have in common.
+"""
+
+import re
+
+import pytest
+
+from conversation_state import (
+    Aggregator,
+    TokenBudget,
+    Usage,
+    UserMessage,
+    diff,
+    open_store,
+    trim,
+)
+from conversation_state._wording import format_count
+from conversation_state.codec import decode, structure
+from conversation_state.counting import cost
+from conversation_state.errors import DecodeError
+from conversation_state.parts import ImagePart, UnknownPart
+from conversation_state.rendering import render_transcript
+from conversation_state.timeline import Timeline
+
+WORDS = r"\b1 (?:more )?(?:[a-z]+s|entries|identities|branches|bytes)\b"
+
+
+@pytest.mark.parametrize(
+    ("text", "count", "words"),
+    [
+        ("no messages", 0, ["message"]),
+        ("1 message", 1, ["message"]),
+        ("2 messages", 2, ["message"]),
+        ("1,000 entries", 1_000, ["entry", "entries"]),
+        ("1 entry", 1, ["entry", "entries"]),
+    ],
+)
+def test_format_count(text, count, words):
+    """
+    One is singular, and thousands are parted.
+    """
+    assert text.replace("no", "0") == format_count(count, *words)
+
+
+def message_of(error, function, *args):
+    """
+    What *function* raises.
+    """
+    with pytest.raises(error) as caught:
+        function(*args)
+
+    return str(caught.value)
+
+
+def test_one_is_singular():
+    """
+    Wherever a text counts something, one of it is not several.
+    """
+    state = Aggregator.new(
+        messages=[
+            UserMessage([ImagePart(data=b"a"), UnknownPart({"x": "y" * 1_001})]),
+        ]
+    ).add_usage(Usage(1), key="k", model="no such model")
+    timeline = Timeline.begin(state)
+    other = state.fork().add_user_prompt("one")
+    store = open_store("memory:")
+    head = store.save("talk", state)
+    shown = [
+        *[repr(state), str(state), repr(state.fork().add_user_prompt("a").turn)],
+        *[repr(timeline), repr(timeline.moments[0])],
+        *[repr(trim(state, TokenBudget(context_window=2_000))), str(head)],
+        *[repr(diff(state, other)), str(diff(state, other))],
+        *[diff(other, state).markdown(), diff(other, state).html()],
+        *[render_transcript(state), str(state[0]), str(cost(state))],
+        message_of(IndexError, lambda: state.entries[5]),
+        message_of(IndexError, lambda: timeline.moments[5]),
+        message_of(IndexError, lambda: state.fork(at=5)),
+        message_of(DecodeError, decode, "{}"),
+        message_of(DecodeError, structure, [], tuple[int]),
+        message_of(DecodeError, structure, ["a"], list[int]),
+    ]
+
+    assert [] == [text for text in shown if re.search(WORDS, text)]
