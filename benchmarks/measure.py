@@ -9,7 +9,7 @@ import tracemalloc
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-__all__ = ["Row", "bytes_kept", "seconds", "seconds_each"]
+__all__ = ["LeftOut", "Row", "bytes_kept", "seconds", "seconds_each"]
 
 
 class Row(NamedTuple):
@@ -43,6 +43,20 @@ class Row(NamedTuple):
         Ours by the peer's.
         """
         return self.ours / self.peer if self.peer else None
+
+
+class LeftOut(NamedTuple):
+    """
+    Rows that can't be measured here.
+
+    Attributes:
+        claim: Which rows.
+
+        why: What is missing for them.
+    """
+
+    claim: str
+    why: str
 
 
 def seconds(

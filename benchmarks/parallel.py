@@ -20,8 +20,9 @@ from typing import Any
 from benchmarks.measure import Row, seconds, seconds_each
 from conversation_state import Aggregator, UserMessage, encode
 from conversation_state.cells import Cell
-from conversation_state.parallel import fan_out, keep
-from conversation_state.parallel._branches import Branch, Past, run
+from conversation_state.parallel import fan_out, save_progress
+from conversation_state.parallel._branches import Branch, Past
+from conversation_state.parallel._transport import Assignment, run_assignment
 
 MESSAGE = UserMessage("When is the next train?")
 BRANCHES = 1_000
@@ -30,6 +31,13 @@ BRANCHES = 1_000
 def _talk(n: int) -> Aggregator:
     said = (UserMessage(f"{number:08}" + "x" * 192) for number in range(n))
     return Aggregator.new(messages=said)
+
+
+def assign(number: int, past: Past) -> Assignment:
+    """
+    What an executor is given of a step.
+    """
+    return Assignment(Branch(number, say_ten, past, None))
 
 
 def say_ten(state: Aggregator) -> Aggregator:
@@ -49,7 +57,7 @@ def _joining() -> Iterator[Row]:
         state = _talk(n)
         past = Past(state)
         turns = [
-            run(Branch(number, say_ten, past, None)).outcome.turn
+            run_assignment(assign(number, past)).outcome.turn
             for number in range(BRANCHES)
         ]
         shipped = pickle.loads(pickle.dumps(turns))
@@ -63,15 +71,15 @@ def _bytes() -> Iterator[Row]:
     for n in (100, 10_000):
         state = _talk(n)
         past = Past(state)
-        out = [pickle.dumps(Branch(number, say_ten, past, None)) for number in range(2)]
-        back = run(pickle.loads(out[0]))
+        out = [pickle.dumps(assign(number, past)) for number in range(2)]
+        back = run_assignment(pickle.loads(out[0]))
         turn = back.outcome.turn
         peer = len(encode(state))
         yield Row("bytes out to a step", n, len(out[0]), "encode", peer, "bytes")
         peer = len(encode(turn))
         size = len(pickle.dumps(back))
         yield Row("bytes back with ten messages", n, size, "encode", peer, "bytes")
-        took = seconds(partial(pickle.dumps, Branch(3, say_ten, past, None))) * 1e6
+        took = seconds(partial(pickle.dumps, assign(3, past))) * 1e6
         each = seconds(partial(pickle.dumps, state)) * 1e6
         yield Row("pickle the next branch", n, took, "the state", each, "µs")
 
@@ -157,7 +165,11 @@ def _fanning_out() -> Iterator[Row]:
                 took = seconds(partial(fan_out, state, steps, executor=executor)) / k
                 yield Row(claim, k, took * 1e6, "executor.map", peer, "µs")
 
-    yield Row("keep, outside of a step", 1, seconds_each(lambda: keep(state)) * 1e9)
+    yield Row(
+        "save_progress, outside of a step",
+        1,
+        seconds_each(lambda: save_progress(state)) * 1e9,
+    )
     spent: list[float] = []
 
     def step(fork: Aggregator) -> Aggregator:
@@ -165,7 +177,7 @@ def _fanning_out() -> Iterator[Row]:
 
         def grow() -> None:
             nonlocal grown
-            grown = keep(grown.add(MESSAGE))
+            grown = save_progress(grown.add(MESSAGE))
 
         def alone() -> None:
             nonlocal grown
@@ -175,7 +187,7 @@ def _fanning_out() -> Iterator[Row]:
         return fork
 
     fan_out(state, [step])
-    yield Row("keep, in a step, after each message", 1, spent[0] * 1e9)
+    yield Row("save_progress, in a step, after each message", 1, spent[0] * 1e9)
 
 
 def rows() -> Iterator[Row]:

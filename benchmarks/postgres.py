@@ -19,12 +19,12 @@ import psycopg
 from benchmarks.measure import Row, seconds, seconds_each
 from benchmarks.store import TEXT, _in_turn, _talk
 from conversation_state import Aggregator, UserMessage, decode, encode
-from conversation_state.codec import bare_message
+from conversation_state.codec import encode_message
 from conversation_state.store import open_store
 from tests.store.server import Server
 
 _FOR_S = 4.0
-_BODY = bare_message(UserMessage(TEXT))
+_BODY = encode_message(UserMessage(TEXT))
 
 
 class _Bare:

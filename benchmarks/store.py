@@ -22,7 +22,7 @@ from typing import Any
 
 from benchmarks.measure import Row, seconds, seconds_each
 from conversation_state import Aggregator, AssistantMessage, UserMessage, decode, encode
-from conversation_state.codec import bare_message
+from conversation_state.codec import encode_message
 from conversation_state.store import Store, open_store
 
 TEXT = "x" * 500
@@ -76,7 +76,7 @@ def _saves(n: int, synchronous: str, times: int, turns: int) -> Row:
         for _ in range(times * turns):
             states.append(states[-1].add_user_prompt(TEXT))
 
-        body, rest = bare_message(UserMessage(TEXT)), iter(states[1:])
+        body, rest = encode_message(UserMessage(TEXT)), iter(states[1:])
         sql = "INSERT INTO bare (body) VALUES (?)"
         ours, theirs = _in_turn(
             lambda: store.save("talk", next(rest)),
@@ -104,7 +104,7 @@ def _size() -> Row:
             assert 400 == len(store.load("talk", at=400))
 
         size = (Path(folder) / "talks.db").stat().st_size
-        raw = sum([len(bare_message(message)) for message in state])
+        raw = sum([len(encode_message(message)) for message in state])
 
     beside = "their JSON"
     return Row("a file, 800 states saved", 800, size / 1e3, beside, raw / 1e3, "kB")

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import os
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +26,8 @@ def payloads() -> list[list[dict[str, Any]]]:
     The messages of each, as OpenAI writes them; none where they are absent.
     """
     if not PATH.is_file():
-        print(f"no recorded conversations at {PATH}; CONVERSATION_STATE_DATA can say")
+        what = f"no recorded conversations at {PATH}; CONVERSATION_STATE_DATA can say"
+        print(what, file=sys.stderr)
         return []
 
     lines = PATH.read_text(encoding="utf-8").splitlines()

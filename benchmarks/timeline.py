@@ -87,7 +87,7 @@ def _steps(n: int) -> Iterator[Row]:
     back, middle = timeline.undo(), timeline.goto(n // 2)
     assert back.redo() == timeline
     assert [states[n // 2], states[-1]] == [
-        each.state for each in middle.commit(states[n // 2]).branches
+        each.state for each in middle.commit(states[n // 2]).tips
     ][::-1]
     for claim, function in (
         ("undo", timeline.undo),

@@ -2,7 +2,9 @@
 Fitting a talk into a budget, beside LangChain's `trim_messages`.
 
 A state whose messages have been counted is fitted in 20 µs, whether it has a
-hundred messages or a million, and whatever part of it fits.
+hundred messages or a million, and whatever part of it fits. Without steps it
+is repaired, too, which costs at most 1.3 times as much where there is nothing
+to repair.
 """
 
 from __future__ import annotations
@@ -79,6 +81,10 @@ def _turn(state: Aggregator, budget: TokenBudget, step: Step) -> None:
     trim(state.add(SAID[0]), budget, step)
 
 
+def _default_turn(state: Aggregator, budget: TokenBudget) -> None:
+    trim(state.add(SAID[0]), budget)
+
+
 def _others(state: Aggregator, n: int) -> Iterator[Row]:
     """
     The other steps, each alone on the whole state.
@@ -137,13 +143,15 @@ def rows() -> Iterator[Row]:
             else:
                 yield Row(claim, n, took, unit="µs")
 
-            took = seconds_each(partial(_turn, state, budget, step)) * 1e6
-            yield Row("add, then trim", n, took, unit="µs")
+            turn = seconds_each(partial(_turn, state, budget, step)) * 1e6
+            yield Row("add, then trim", n, turn, unit="µs")
 
             slack = fit(slack=limit // 4)
             trim(state, budget, slack)
             took = seconds_each(partial(trim, state, budget, slack)) * 1e6
             yield Row(f"the same with slack, {part}", n, took, unit="µs")
+            repaired = seconds_each(partial(_default_turn, state, budget)) * 1e6
+            yield Row("add, then trim without steps", n, repaired, "fit()", turn, "µs")
             took = seconds_each(partial(_turn, state, budget, slack)) * 1e6
             yield Row("add, then trim with slack", n, took, unit="µs")
 

@@ -93,7 +93,7 @@ async def run() -> list[str]:
     with open_store("memory:") as store:
         session = StoreSession(store, "alice")
         lines = [await ask(desk, session, "When is the next train to Bern?")]
-        await session.checkpoint("before Basel")
+        await session.label("before Basel")
         lines.append(await ask(desk, session, "And to Basel?"))
 
         # The last question again, in other words; the past is not copied.

@@ -91,7 +91,7 @@ async def main(url: str) -> None:
 
         for key in ("desk", "desk, again"):
             state = await backend.load_state(key)
-            saves = backend.store.head(key).revision
+            saves = backend.store.latest(key).revision
             spent = state.total_usage.total_tokens
             tell(f"{key}: {len(state)} messages, {saves} saves, {spent} tokens")
 

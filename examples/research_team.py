@@ -34,7 +34,7 @@ from conversation_state import (
     fit,
     trim,
 )
-from conversation_state.parallel import keep
+from conversation_state.parallel import save_progress
 from conversation_state.trimming import TrimContext, clear_tool_results, repair
 
 Stage: TypeAlias = Callable[[Aggregator], Aggregator]
@@ -152,7 +152,7 @@ def asked(model: Model, state: Aggregator) -> Aggregator:
     answer = model(seen_by_model(state).messages)
     spent = answer.response.usage if answer.response else None
     # If anything fails from here on, what was paid for is not forgotten.
-    return keep(state.add(answer).add_usage(spent, model="scripted"))
+    return save_progress(state.add(answer).add_usage(spent, model="scripted"))
 
 
 def plan(model: Model, state: Aggregator) -> Aggregator:
@@ -178,7 +178,7 @@ def research(model: Model, topic: str, state: Aggregator) -> Aggregator:
             return state
 
         for call in answer.tool_calls:
-            state = keep(state.add_tool_response(used(call)))
+            state = save_progress(state.add_tool_response(used(call)))
 
     msg = f"{topic}: no answer after {MOST_CALLS} calls"
     raise RuntimeError(msg)
@@ -233,17 +233,10 @@ def write_until_good(model: Model, state: Aggregator) -> Aggregator:
             return tried
 
         wish = f"Mind this: {verdict}"
-        state = rolled_back(tried, before.restore())
+        state = tried.rollback(before)
 
     msg = f"no draft was good enough; the last verdict: {verdict}"
     raise RuntimeError(msg)
-
-
-def rolled_back(state: Aggregator, to: Aggregator) -> Aggregator:
-    """
-    The state *to*, with everything that was paid since.
-    """
-    return to.join(state.fork(at=len(to)))
 
 
 def run(model: Model, question: str = QUESTION) -> Aggregator:

@@ -38,7 +38,6 @@ from conversation_state import (
     decode,
     diff,
     encode,
-    fit,
     join,
     trim,
 )
@@ -78,7 +77,7 @@ def spent_in_all(talk: Talk) -> Usage:
     """
     What was spent on all branches, each request once: joining pays nothing twice.
     """
-    return join(talk.present, *[tip.state for tip in talk.branches]).total_usage
+    return join(talk.present, *[tip.state for tip in talk.tips]).total_usage
 
 
 class Branches(ModalScreen[Moment[Aggregator] | None]):
@@ -90,7 +89,7 @@ class Branches(ModalScreen[Moment[Aggregator] | None]):
 
     def __init__(self, talk: Talk) -> None:
         super().__init__()
-        self.tips = talk.branches
+        self.tips = talk.tips
         self.here = talk.moment
 
     def compose(self) -> ComposeResult:
@@ -194,7 +193,7 @@ class Chat(App[None]):
         self.talk, self.lines = talk, [*self.lines[:common], *drawn]
         here, everywhere = talk.present.total_usage, spent_in_all(talk)
         self.query_one("#spent", Static).update(
-            f"{len(talk.branches)} branches; {here.total_tokens:,} tokens on this one, "
+            f"{len(talk.tips)} tips; {here.total_tokens:,} tokens on this one, "
             f"{everywhere.total_tokens:,} in all"
         )
 
@@ -219,7 +218,7 @@ class Chat(App[None]):
         asked = self.talk.present.add_user_prompt(text)
         self.show(self.talk.commit(asked, text, group=turn))
         said = Accumulator()
-        async for chunk in self.answers(trim(asked, BUDGET, fit()).messages):
+        async for chunk in self.answers(trim(asked, BUDGET).messages):
             said = said.add(chunk)
             message = said.message
             answered = asked.add(message)
