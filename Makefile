@@ -2,12 +2,20 @@
 # into .venv the first time it is needed, and again when pyproject.toml changes.
 
 PYTHON ?= python3
-VERSIONS = 3.11 3.12 3.13
+VERSIONS = 3.11 3.12 3.13 3.14 3.15
 
-# What `demo` replays; what else `test` and `bench` are told; where `test` runs.
+# What `demo` replays; further arguments of `test`, `fuzz` and `bench`; the one
+# interpreter of `test`, or those of `test-versions`.
 FILE = examples/travel_desk.jsonl
 ARGS =
 ONLY =
+
+# What depends on the interpreter: how objects, threads, tasks, processes,
+# interrupts, JSON and SQLite behave. PostgreSQL is the same beside each.
+OF_VERSIONS = $(wildcard tests/test_log*.py tests/test_frozen.py \
+	tests/test_identity.py tests/test_messages.py tests/test_aggregator*.py \
+	tests/test_codec*.py tests/test_timeline*.py tests/test_streams*.py \
+	tests/test_cells*.py tests/test_parallel*.py) tests/store
 
 # The interpreter of version $(1) that can make environments: $(PYTHON), one on
 # PATH, or one of pyenv's, whose commands on PATH fail while not switched on.
@@ -27,12 +35,14 @@ version := $(or \
 		$(if $(call interpreter,$(each)),$(each)))), \
 	3.11)
 
-# The versions to test: those asked for, or all of ours that are here.
-asked = $(or $(ONLY),$(sort $(VERSIONS) $(version)))
+# The version that runs all tests, and those that run what depends on them.
+main = $(or $(firstword $(ONLY)),$(version))
+asked = $(or $(ONLY),$(filter-out $(version),$(VERSIONS)))
 found = $(strip $(foreach each,$(asked),$(if $(call interpreter,$(each)),$(each))))
 missing = $(filter-out $(found),$(asked))
-# The one on which laws are held against all examples; a quarter on the others.
-mostly = $(firstword $(filter $(version),$(found)) $(found))
+# A hash seed, so that one commit has one result.
+pytest = PYTHONHASHSEED=0 .venv/$(1)/bin/python -m pytest \
+	--numprocesses auto --maxprocesses 4 --dist loadscope
 
 # Makes the environment of a stamp with Python $(1) and installs $(2) there.
 define install
@@ -48,41 +58,53 @@ define install
 	@touch $@
 endef
 
-.PHONY: help demo test stress docs-test lint bench clean
+.PHONY: help demo test test-versions fuzz stress docs docs-test lint bench clean
 .NOTPARALLEL: # targets share environments
 
 help: ## this list
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-10s %s\n", $$1, $$2 }' \
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-13s %s\n", $$1, $$2 }' \
 		$(MAKEFILE_LIST)
 
 demo: .venv/$(version)/.demo ## replay a conversation (another one: FILE=talk.jsonl)
 	@.venv/$(version)/bin/conversation-state replay "$(FILE)"
 
-test: ## the tests on every Python found (ONLY=3.12, ARGS='-k fork')
-	$(if $(found),,$(error Found none of Python $(asked) with the module venv))
-	@echo 'Python found: $(found)$(if $(missing),; not found: $(missing))'
+test: ## all tests, the same in every run (ONLY=3.12, ARGS='-k fork')
+	@$(MAKE) --silent .venv/$(main)/.test
+	@echo 'Python $(main)'
+	@$(call pytest,$(main)) $(ARGS)
+
+test-versions: ## what depends on the interpreter, on every other one found
+	@echo 'Python found: $(or $(found),none)$(if $(missing),; not found: $(missing))'
 	@failed=; for each in $(found); do \
 		echo; echo "Python $$each"; \
 		$(MAKE) --silent .venv/$$each/.test && \
-		.venv/$$each/bin/python -m pytest --numprocesses auto --maxprocesses 4 \
-			--dist loadscope \
-			$$([ $$each = $(mostly) ] || echo --hypothesis-profile=brief) \
-			$(ARGS) || failed="$$failed $$each"; \
+		CONVERSATION_STATE_WITHOUT_POSTGRES=1 \
+			$(call pytest,$$each) --hypothesis-profile=brief $(OF_VERSIONS) $(ARGS) || \
+			failed="$$failed $$each"; \
 	done; \
 	test -z "$$failed" || { echo "Failed on Python$$failed" >&2; exit 1; }
+
+fuzz: .venv/$(version)/.test ## other examples in every run, and many more (ARGS=tests/test_log.py)
+	@.venv/$(version)/bin/python -m pytest --numprocesses auto --maxprocesses 4 \
+		--dist loadscope --timeout 3600 --hypothesis-profile=thorough $(ARGS)
 
 stress: .venv/$(version)/.test ## stores killed and contended, for minutes (ARGS='--seconds 60')
 	@.venv/$(version)/bin/python -m tests.store.stress $(ARGS)
 
+docs: .venv/lint/.lint ## make the generated parts of docs/architecture.md
+	@.venv/lint/bin/python docs/draw_architecture.py
+
 docs-test: .venv/$(version)/.test ## the examples in README, docs and docstrings
 	@.venv/$(version)/bin/python -m pytest $(ARGS) \
-		$(wildcard README.md docs) conversation_state
+		$(wildcard README.md SECURITY.md docs) conversation_state
 
-lint: .venv/lint/.lint ## style, format and types
+lint: .venv/lint/.lint ## style, format, layers, generated docs, and types
 	.venv/lint/bin/python -m ruff check
 	.venv/lint/bin/python -m ruff format --check
+	.venv/lint/bin/lint-imports --no-logo --no-cache
+	.venv/lint/bin/python docs/draw_architecture.py --check
 	.venv/lint/bin/python -m mypy \
-		$(wildcard conftest.py conversation_state tests benchmarks typing_tests/*.py examples/*.py)
+		$(wildcard conftest.py conversation_state tests tools benchmarks docs/*.py typing_tests/*.py examples/*.py)
 	.venv/lint/bin/python -m pyright --pythonpath .venv/lint/bin/python
 
 bench: .venv/bench/.bench ## ours beside the peers' (one of them: ARGS=join)
