@@ -50,8 +50,8 @@ _MAX_OWN_CHANGES = 100
 
 _NOTHING_SEEN: Any = object()
 
-# The call of `Cell.aswap` whose function runs here.
-_running_aswap: ContextVar[object] = ContextVar(
+# The call of `swap` or `aswap` whose function runs here, if it lost a race.
+_running: ContextVar[_Attempts | None] = ContextVar(
     "conversation_state.cells", default=None
 )
 
@@ -61,56 +61,101 @@ class _Version(Generic[T]):
     A value of a cell, and its successor.
     """
 
-    __slots__ = ("after", "by", "value", "within")
+    __slots__ = ("after", "during", "value")
 
     value: T
-    # The thread that made it.
-    by: int
-    # The call of `Cell.aswap` whose function made it; None if none did.
-    within: object
+    # The call of `swap` whose function made it, if it is known to be one.
+    during: _Attempts | None
     # Empty, or the next version: with `setdefault` exactly one thread wins.
     after: dict[int, _Version[T]]
 
-    def __init__(self, value: T, by: int) -> None:
+    def __init__(self, value: T) -> None:
         self.value = value
-        self.by = by
-        self.within = _running_aswap.get()
+        self.during = _running.get()
         self.after = {}
 
 
-class _CellTurn:
+class _Attempts:
     """
-    The right to go first of a thread that lost too many races, or the exclusive
-    right to call a watcher.
+    A call of `swap` that lost a race, and its right to go first.
 
-    Attributes:
-        lasts_s: How long other threads should wait for it.
-
-        was_acquired: Whether it was ever held.
+    That right excludes nobody from changing the cell: other threads wait for a
+    while, if they can, and then go on. So no thread starves, and none waits
+    without a limit.
     """
 
-    __slots__ = ("lasts_s", "thread", "was_acquired")
+    __slots__ = ("_lasts_s", "_lost", "_outer", "_own", "_start", "_thread", "_waiter")
 
     def __init__(self) -> None:
-        self.lasts_s = 0.01
-        self.thread = get_ident()
-        self.was_acquired = False
+        self._lasts_s = 0.01
+        self._lost = self._own = 0
+        # The call inside of whose function this one is.
+        self._outer = _running.get()
+        self._thread = get_ident()
+        self._waiter = ThreadWaiter()
 
-    def acquire(self, place: dict[int, _CellTurn]) -> bool:
+    def begin(self, first: dict[int, _Attempts]) -> None:
         """
-        Whether it is the one in *place*, which has room for one. Atomic.
+        Begin another attempt, as the *first* after a few lost races.
         """
-        return place.setdefault(0, self) is self
+        if self._lost >= _MAX_LOST_RACES:
+            first.setdefault(0, self)
 
-    def release(self, place: dict[int, _CellTurn]) -> bool:
-        """
-        Remove it from *place*; whether it was ever there. Idempotent.
-        """
-        if place.get(0) is self:
-            self.was_acquired = True
-            place.clear()
+        self._start = time.monotonic()
 
-        return self.was_acquired
+    def lose(self, winner: _Version[Any]) -> None:
+        """
+        Count a race that was lost to *winner*.
+
+        Raises:
+            RuntimeError: If the function itself made the change too often.
+        """
+        during = winner.during
+        while during is not None and during is not self:
+            during = during._outer
+
+        self._lost += 1
+        self._own += during is self
+        self._lasts_s = min(2 * (time.monotonic() - self._start) + 0.01, _MAX_WAIT_S)
+        if self._own >= _MAX_OWN_CHANGES:
+            raise RuntimeError(
+                f"can't swap: the function itself changed this cell {self._own} "
+                "times, so that its result was always outdated. Let it return the "
+                "new value and change nothing."
+            )
+
+    def end(self, first: dict[int, _Attempts]) -> None:
+        """
+        Let the others go on. Idempotent.
+        """
+        self._waiter.wake()
+        _release(first, self)
+
+    def wait(self) -> None:
+        """
+        Wait until it ends, but not without end.
+        """
+        # A thread that runs an event loop must not block, and one whose own
+        # function swaps would wait for itself.
+        if self._thread != get_ident() and running_loop() is None:
+            self._waiter.wait(self._lasts_s)
+            self._waiter.wake()  # the next thread that waits
+
+    async def await_end(self, first: dict[int, _Attempts], anyio: Any) -> None:
+        """
+        Like `wait`, in a task.
+        """
+        with anyio.move_on_after(self._lasts_s):
+            while first.get(0) is self:
+                await anyio.sleep(0.001)
+
+
+def _release(place: dict[int, Any], token: object) -> None:
+    """
+    Remove *token* from *place* if it is there. Idempotent.
+    """
+    if place.get(0) is token:
+        place.clear()
 
 
 class Cell(Generic[T]):
@@ -139,8 +184,7 @@ class Cell(Generic[T]):
 
     __slots__ = (
         "__weakref__",
-        "_turn",
-        "_turn_waiters",
+        "_first",
         "_version",
         "_waiters",
         "_watches",
@@ -148,14 +192,12 @@ class Cell(Generic[T]):
 
     def __init__(self, value: T) -> None:
         # A version near the newest one, if not the newest.
-        self._version = _Version(value, 0)
+        self._version = _Version(value)
         # Watches, in the order they began; changes of a dict are atomic.
         self._watches: dict[Watch[T], None] = {}
         self._waiters: deque[Waiter] = deque()
-        # Empty, or the turn of a thread or task that lost too many races; and the
-        # threads that wait for it to end.
-        self._turn: dict[int, _CellTurn] = {}
-        self._turn_waiters: deque[Waiter] = deque()
+        # Empty, or the call that lost too many races, and goes first.
+        self._first: dict[int, _Attempts] = {}
 
     @property
     def value(self) -> T:
@@ -182,13 +224,24 @@ class Cell(Generic[T]):
             RuntimeError:
                 If *function* itself changes this cell whenever it is called.
         """
-        self._wait_for_turn()
+        self._wait_for_first()
         version = self._find_newest()
         new = function(version.value)
         if new is version.value or self._try_append(version, new):
             return new
 
-        return self._swap_contended(function, version)
+        attempts = _Attempts()
+        # Only one call inside: neither a `return` nor, on Python 3.12, a loop's
+        # jump back is covered by the `finally` around it.
+        try:
+            try:
+                new = self._swap_until_done(attempts, function)
+            finally:
+                attempts.end(self._first)
+        finally:
+            attempts.end(self._first)  # an interrupt may have ended the other one
+
+        return new
 
     async def aswap(self, function: Callable[[T], Awaitable[T]]) -> T:
         """
@@ -203,15 +256,15 @@ class Cell(Generic[T]):
                 If *function* itself changes this cell whenever it is called.
         """
         anyio = require_anyio("Cell.aswap")
-        turn = _CellTurn()
-        # Only one call inside, see `_swap_contended`.
+        attempts = _Attempts()
+        # Only one call inside, see `swap`.
         try:
             try:
-                new = await self._aswap_until_done(turn, function, anyio)
+                new = await self._aswap_until_done(attempts, function, anyio)
             finally:
-                self._release_turn(turn)
+                attempts.end(self._first)
         finally:
-            self._release_turn(turn)  # an interrupt may have ended the other one
+            attempts.end(self._first)  # an interrupt may have ended the other one
 
         return new
 
@@ -294,11 +347,16 @@ class Cell(Generic[T]):
 
         return version
 
+    def _wait_for_first(self) -> None:
+        first = self._first.get(0)
+        if first is not None:
+            first.wait()
+
     def _try_append(self, version: _Version[T], value: T) -> bool:
         """
         Whether *value* became the successor of *version*; notifies watchers if so.
         """
-        after = _Version(value, get_ident())
+        after = _Version(value)
         try:
             try:
                 if version.after.setdefault(0, after) is after:
@@ -338,120 +396,41 @@ class Cell(Generic[T]):
         if interrupt is not None:
             raise interrupt
 
-    def _swap_contended(self, function: Callable[[T], T], version: _Version[T]) -> T:
-        """
-        `swap` after a lost race for the successor of *version*.
-        """
-        turn = _CellTurn()
-        # Only one call inside: neither a `return` nor, on Python 3.12, a loop's
-        # jump back is covered by the `finally` around it.
-        try:
-            try:
-                new = self._swap_until_done(turn, function, version)
-            finally:
-                self._release_turn(turn)
-        finally:
-            self._release_turn(turn)  # an interrupt may have ended the other one
-
-        return new
-
-    def _swap_until_done(
-        self, turn: _CellTurn, function: Callable[[T], T], version: _Version[T]
-    ) -> T:
-        lost, own = 1, 0
+    def _swap_until_done(self, attempts: _Attempts, function: Callable[[T], T]) -> T:
         while True:
-            # Between reading and writing this thread only called the function, so
-            # a change that this thread made is the function's own.
-            own += version.after[0].by == get_ident()
-            _check_own_changes(own)
-            if self._turn.get(0) is not turn:
-                self._wait_for_turn()
-                if lost >= _MAX_LOST_RACES:
-                    turn.acquire(self._turn)
+            self._wait_for_first()
+            attempts.begin(self._first)
+            version, token = self._find_newest(), _running.set(attempts)
+            try:
+                new = function(version.value)
+            finally:
+                _running.reset(token)
 
-            version, start = self._find_newest(), time.monotonic()
-            new = function(version.value)
             if new is version.value or self._try_append(version, new):
                 return new
 
-            lost += 1
-            turn.lasts_s = _estimate_duration(start)
+            attempts.lose(version.after[0])
 
     async def _aswap_until_done(
-        self, turn: _CellTurn, function: Callable[[T], Awaitable[T]], anyio: Any
+        self, attempts: _Attempts, function: Callable[[T], Awaitable[T]], anyio: Any
     ) -> T:
-        lost, own, call = 0, 0, object()
         while True:
-            if self._turn.get(0) is not turn:
-                await self._await_turn(anyio)
-                if lost >= _MAX_LOST_RACES:
-                    turn.acquire(self._turn)
+            first = self._first.get(0)
+            if first is not None and first is not attempts:
+                await first.await_end(self._first, anyio)
 
-            version, start = self._find_newest(), time.monotonic()
-            token = _running_aswap.set(call)
+            attempts.begin(self._first)
+            version, token = self._find_newest(), _running.set(attempts)
             try:
                 new = await function(version.value)
             finally:
-                _running_aswap.reset(token)
+                _running.reset(token)
 
             if new is version.value or self._try_append(version, new):
                 return new
 
-            own += version.after[0].within is call
-            _check_own_changes(own)
-            lost += 1
-            turn.lasts_s = _estimate_duration(start)
+            attempts.lose(version.after[0])
             await anyio.lowlevel.checkpoint()
-
-    # Having the turn gives no exclusive right to change the cell: other threads
-    # wait for a while, if they can, and then go on. So no thread starves, and
-    # none waits without a limit.
-
-    def _release_turn(self, turn: _CellTurn) -> None:
-        if turn.release(self._turn) and self._turn_waiters:
-            wake_all(self._turn_waiters)
-
-    def _wait_for_turn(self) -> None:
-        turn = self._turn.get(0)
-        if turn is None or turn.thread == get_ident():
-            return
-
-        # A thread that runs an event loop must not block.
-        if running_loop() is not None:
-            return
-
-        waiter = ThreadWaiter()
-        try:
-            waiter.enter(self._turn_waiters)
-            if self._turn.get(0) is turn:
-                waiter.wait(turn.lasts_s)
-        finally:
-            waiter.leave()
-
-    async def _await_turn(self, anyio: Any) -> None:
-        turn = self._turn.get(0)
-        if turn is None:
-            return
-
-        with anyio.move_on_after(turn.lasts_s):
-            while self._turn.get(0) is turn:
-                await anyio.sleep(0.001)
-
-
-def _estimate_duration(start: float) -> float:
-    """
-    How long other threads should wait for a function that began at *start*.
-    """
-    return min(2 * (time.monotonic() - start) + 0.01, _MAX_WAIT_S)
-
-
-def _check_own_changes(changes: int) -> None:
-    if changes >= _MAX_OWN_CHANGES:
-        raise RuntimeError(
-            f"can't swap: the function itself changed this cell {changes} times, so "
-            "that its result was always outdated. Let it return the new value and "
-            "change nothing."
-        )
 
 
 class Watch(Generic[T]):
@@ -465,7 +444,7 @@ class Watch(Generic[T]):
         "__weakref__",
         "_callback",
         "_on_error",
-        "_turn",
+        "_running_call",
         "_version",
         "_watches",
     )
@@ -482,8 +461,8 @@ class Watch(Generic[T]):
 
         self._callback: Callable[[T, T], object] | None = callback
         self._on_error = on_error
-        # Empty, or the turn of the thread that calls the callback.
-        self._turn: dict[int, _CellTurn] = {}
+        # Empty, or a token of the thread that calls the callback.
+        self._running_call: dict[int, object] = {}
         # The cell's watches.
         self._watches = cell._watches
         # The last version it was called with.
@@ -535,25 +514,29 @@ class Watch(Generic[T]):
         Call the callback for new versions, unless another call of it runs: the
         thread of that call looks again.
         """
-        while self._next_moment() is not None:
-            turn = _CellTurn()
+        while self._next_version() is not None:
+            token, acquired = object(), False
             try:
                 try:
-                    if turn.acquire(self._turn):
-                        self._call_in_order()
+                    acquired = self._call_in_order(token)
                 finally:
-                    turn.release(self._turn)
+                    _release(self._running_call, token)
             finally:
-                turn.release(self._turn)  # an interrupt may have ended the other
+                _release(self._running_call, token)  # if an interrupt ended the other
 
-            if not turn.was_acquired:
+            if not acquired:
                 break
 
-    def _call_in_order(self) -> None:
-        while (new := self._next_moment()) is not None:
+    def _call_in_order(self, token: object) -> bool:
+        if self._running_call.setdefault(0, token) is not token:
+            return False
+
+        while (new := self._next_version()) is not None:
             self._call_once(new)
 
-    def _next_moment(self) -> _Version[T] | None:
+        return True
+
+    def _next_version(self) -> _Version[T] | None:
         version = self._version
         return None if version is None else version.after.get(0)
 

@@ -272,7 +272,7 @@ class TestSwap:
         turns = []
 
         def slowly(n):
-            turns.append(cell._turn.get(0))
+            turns.append(cell._first.get(0))
             if len(turns) < 10:
                 in_threads(lambda: cell.compare_and_set(n, n + 1))
             return n + 100
@@ -282,7 +282,7 @@ class TestSwap:
 
         assert len(others) > 3
         assert all(turn is first for turn in others)
-        assert not cell._turn
+        assert not cell._first
 
 
 class TestCompareAndSet:
@@ -516,7 +516,7 @@ class TestWatch:
                     cell.swap(one_more)
                 super().clear()
 
-        watch._turn = Place()
+        watch._running_call = Place()
         cell.swap(one_more)
 
         assert [(0, 1), (1, 2)] == told

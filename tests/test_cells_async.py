@@ -46,8 +46,8 @@ def a_turn(lasts_s):
     """
     The turn of a thread that does not get done.
     """
-    turn = cells._CellTurn()
-    turn.thread, turn.lasts_s = 0, lasts_s
+    turn = cells._Attempts()
+    turn._thread, turn._lasts_s = 0, lasts_s
     return turn
 
 
@@ -186,7 +186,7 @@ class TestSwap:
         waited for without end.
         """
         cell = Cell(0)
-        cell._turn[0] = a_turn(0.01)
+        cell._first[0] = a_turn(0.01)
 
         async def function(n):
             return n + 1
@@ -205,7 +205,7 @@ class TestSwap:
         async def overtaken(n):
             tries.append(n)
             if len(tries) > 8:
-                assert cell._turn
+                assert cell._first
                 scope.cancel()
                 await anyio.lowlevel.checkpoint()
             cell.swap(one_more)
@@ -215,7 +215,7 @@ class TestSwap:
             await cell.aswap(overtaken)
 
         assert 8 == cell.value
-        assert not cell._turn
+        assert not cell._first
 
     async def test_a_swap_beside_it_does_not_wait(self):
         """
@@ -239,7 +239,7 @@ class TestSwap:
         else could run in this loop meanwhile.
         """
         cell = Cell(0)
-        cell._turn[0] = a_turn(1_000)
+        cell._first[0] = a_turn(1_000)
 
         assert 1 == cell.swap(one_more)
 

@@ -148,8 +148,7 @@ class TestSwap:
             cell.swap(function)
 
         def check(cell, completed):
-            assert not cell._turn
-            assert not cell._turn_waiters
+            assert not cell._first
             value = cell.value
             assert value + 1 == cell.swap(one_more)
 
