@@ -1,0 +1,279 @@
+"""
+What each format is loaded as and dumped as: one golden file per format, in
+``tests/golden/adapters``.
+
+A line is a case: the *payload* that is loaded (none for messages that were made),
+the *messages*, what `dump` makes of them, what is *lost*, and what would be lost
+*elsewhere*, in the other formats. Notes in metadata are left out: how an adapter
+keeps what our model has no field for is its own affair, and what comes of it is
+in the dump.
+
+The files hold our own recordings and values drawn with a fixed seed. They are
+written once; a case changes only with the behaviour that it shows:
+
+    python -m tests.adapters.golden FORMAT …
+"""
+
+import importlib
+import json
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import attrs
+from hypothesis import HealthCheck, Phase, given, seed, settings
+from hypothesis import strategies as st
+
+from conversation_state import adapters
+from conversation_state.adapters._notes import own_of
+from conversation_state.codec import from_data, to_data
+from conversation_state.errors import ConversationStateError
+from conversation_state.messages import AssistantMessage, Message, UnknownMessage
+from conversation_state.testing.strategies import messages
+from tests.recorded import OWN
+
+__all__ = ["FOLDER", "FORMATS", "PROVIDERS", "Format", "as_data", "cases", "elsewhere"]
+
+FOLDER = Path(__file__).parent.parent / "golden" / "adapters"
+
+# Formats with recordings of their own.
+PROVIDERS = ("anthropic", "gemini", "openai_chat", "openai_responses")
+_MOST = 2_500  # characters of a case that was drawn
+_DRAWN = 30
+_MADE = 20
+
+
+def _same(value: Any) -> Any:
+    return value
+
+
+class Format(NamedTuple):
+    """
+    A format under test.
+
+    Attributes:
+        adapter: What loads and dumps it.
+
+        parse: A payload in JSON as the adapter takes it.
+
+        render: What the adapter gives, in JSON.
+    """
+
+    adapter: Any
+    parse: Callable[[Any], Any] = _same
+    render: Callable[[Any], Any] = _same
+
+
+def _langchain() -> Format:
+    core = importlib.import_module("langchain_core.messages")
+    langchain = importlib.import_module("conversation_state.adapters.langchain")
+    return Format(langchain, core.messages_from_dict, core.messages_to_dict)
+
+
+def _pydantic_ai() -> Format:
+    adapter = importlib.import_module("pydantic_ai.messages").ModelMessagesTypeAdapter
+    ours = importlib.import_module("conversation_state.adapters.pydantic_ai")
+    return Format(
+        ours,
+        adapter.validate_python,
+        lambda given: adapter.dump_python(given, mode="json"),
+    )
+
+
+def _plain(name: str) -> Callable[[], Format]:
+    return lambda: Format(
+        importlib.import_module(f"conversation_state.adapters.{name}")
+    )
+
+
+FORMATS: dict[str, Callable[[], Format]] = {
+    **{name: _plain(name) for name in (*adapters.PROVIDERS, "agents")},
+    "langchain": _langchain,
+    "pydantic_ai": _pydantic_ai,
+}
+
+
+def without_notes(message: Message) -> Message:
+    """
+    *message* without what adapters noted about it, and about its parts and calls.
+    """
+    changes: dict[str, Any] = {"metadata": own_of(message.metadata)}
+    if not isinstance(message, UnknownMessage):
+        content: Any = message.content  # type: ignore[attr-defined]
+        if not isinstance(content, str):
+            changes["content"] = [_bare(part) for part in content]
+
+    if isinstance(message, AssistantMessage):
+        changes["tool_calls"] = [_bare(call) for call in message.tool_calls]
+
+    return message.replace(**changes)
+
+
+def _bare(value: Any) -> Any:
+    return attrs.evolve(value, metadata=own_of(value.metadata))
+
+
+def as_data(loaded: Sequence[Message]) -> Any:
+    """
+    *loaded* in JSON, without notes.
+    """
+    return to_data(tuple(map(without_notes, loaded)))["messages"]
+
+
+def elsewhere(name: str, loaded: Sequence[Message]) -> dict[str, list[str]]:
+    """
+    What is lost of *loaded*, messages in the format *name*, in other formats.
+    """
+    found: dict[str, list[str]] = {}
+    for other in adapters.PROVIDERS:
+        if other != name:
+            lost = FORMATS[other]().adapter.dump(loaded).lost
+            found[other] = [f"{one.path}: {one.what}" for one in lost]
+
+    return {other: lost for other, lost in found.items() if lost}
+
+
+def cases(name: str) -> list[dict[str, Any]]:
+    """
+    The golden cases of the format *name*; of made messages as they were made.
+    """
+    text = (FOLDER / f"{name}.jsonl").read_text(encoding="utf-8")
+    found = [json.loads(line) for line in text.splitlines()]
+    for case in found:
+        if "payload" not in case:
+            head = {"format": "conversation_state", "version": 1, "kind": "messages"}
+            case["made"] = from_data({**head, "messages": case["messages"]})
+
+    return found
+
+
+# Writing the files
+
+
+def _case(name: str, under: Format, title: str, payload: Any) -> dict[str, Any]:
+    loaded = under.adapter.load(under.parse(payload))
+    export = under.adapter.dump(loaded)
+    case = {
+        "name": title,
+        "payload": payload,
+        "messages": as_data(loaded),
+        "dump": under.render(export.payload),
+        "lost": list(map(list, export.lost)),
+    }
+    others = elsewhere(name, loaded) if name in PROVIDERS else {}
+    return {**case, "elsewhere": others} if others else case
+
+
+def _made(under: Format, title: str, made: Sequence[Message]) -> dict[str, Any]:
+    export = under.adapter.dump(made)
+    return {
+        "name": title,
+        "messages": to_data(tuple(made))["messages"],
+        "dump": under.render(export.payload),
+        "lost": list(map(list, export.lost)),
+    }
+
+
+def _recorded(name: str) -> Iterator[tuple[str, Any]]:
+    source = "openai_responses" if name == "agents" else name
+    path = OWN / "requests" / f"{source}.jsonl"
+    if not path.exists():
+        return
+
+    keys = ("system", "systemInstruction", "instructions", "contents", "input")
+    for line in path.read_text(encoding="utf-8").splitlines():
+        exchange = json.loads(line)
+        request = exchange["request"]
+        kept = {key: request[key] for key in (*keys, "messages") if key in request}
+        if name != "agents":
+            yield exchange["name"], kept
+            yield f"{exchange['name']} response", exchange["response"]
+        elif isinstance(kept["input"], list):
+            yield exchange["name"], kept["input"]
+
+
+def _drawable(name: str, under: Format) -> list[st.SearchStrategy[Any]]:
+    module = importlib.import_module(
+        f"tests.adapters.{'openai_responses' if name == 'agents' else name}"
+    )
+    if name == "langchain":
+        lists = st.lists(module.LANGCHAIN_MESSAGES, max_size=2)
+        return [lists.map(under.render)]
+
+    if name == "pydantic_ai":
+        return [
+            st.just(module.plain(module.EVERYTHING)),
+            module.histories.map(module.plain),
+        ]
+
+    if name == "agents":
+        return [module.INPUTS.filter(lambda given: isinstance(given, list))]
+
+    if name in {"bubo", "eino"}:
+        return [module.CONVERSATIONS]
+
+    return [module.REQUESTS, module.RESPONSES]
+
+
+def _draw(values: st.SearchStrategy[Any], count: int) -> list[Any]:
+    found: list[Any] = []
+
+    @seed(2026)
+    @settings(
+        max_examples=count,
+        phases=[Phase.generate],
+        database=None,
+        suppress_health_check=list(HealthCheck),
+    )
+    @given(values)
+    def collect(value: Any) -> None:
+        found.append(value)
+
+    collect()
+    return found
+
+
+def _write(name: str) -> None:
+    under = FORMATS[name]()
+    lines: dict[str, None] = {}
+
+    def add(case: dict[str, Any], most: int = 10**6) -> bool:
+        line = json.dumps(case, allow_nan=False)
+        if json.loads(line) != case or len(line) > most:
+            return False
+
+        lines[line] = None
+        return True
+
+    def add_loaded(title: str, payload: Any, most: int = 10**6) -> bool:
+        # Not all that an adapter takes is JSON, and not all that is drawn is taken.
+        try:
+            json.dumps(payload, allow_nan=False)
+            case = _case(name, under, title, payload)
+            return bool(case["messages"]) and add(case, most)
+        except (ConversationStateError, TypeError, ValueError):
+            return False
+
+    for title, payload in _recorded(name):
+        add_loaded(title, payload)
+
+    for number, values in enumerate(_drawable(name, under)):
+        count = 0
+        for payload in _draw(values, 3 * _DRAWN):
+            most = 10**6 if name == "pydantic_ai" and not number else _MOST
+            count += add_loaded(f"drawn {number}.{count}", payload, most)
+            if count == _DRAWN:
+                break
+
+    for number, made in enumerate(_draw(st.lists(messages(), max_size=3), _MADE)):
+        add(_made(under, f"made {number}", made), _MOST)
+
+    text = "".join(f"{line}\n" for line in lines)
+    (FOLDER / f"{name}.jsonl").write_text(text, encoding="utf-8")
+
+
+if __name__ == "__main__":
+    FOLDER.mkdir(exist_ok=True)
+    for each in sys.argv[1:] or FORMATS:
+        _write(each)
