@@ -1,7 +1,8 @@
 """
 Waiting in threads and in tasks, and being woken from either.
 
-Used by streams, cells and branches, which wait for threads and tasks at once.
+Used by streams, cells and branches, which wait for threads and tasks at once, and
+by stores, whose methods have async twins that wait for a worker thread.
 
 A waiter enters queues, is woken, and leaves them. Queues are deques, whose
 single operations are atomic: finalizers use them as well, at moments when this
@@ -20,11 +21,12 @@ import sys
 from _thread import allocate_lock
 from abc import abstractmethod
 from collections import deque
-from collections.abc import Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine
 from contextlib import suppress
-from functools import cache
+from functools import cache, partial, wraps
+from inspect import cleandoc
 from threading import Thread
-from typing import Any
+from typing import Any, Concatenate, ParamSpec, TypeVar
 
 from conversation_state.errors import MissingExtraError
 
@@ -32,13 +34,21 @@ __all__ = [
     "TaskWaiter",
     "ThreadWaiter",
     "Waiter",
+    "add_async_twins",
+    "async_twin",
     "call_soon",
     "in_worker",
     "require_anyio",
+    "run_in_anyio_thread",
     "running_loop",
     "spawn",
     "wake_all",
 ]
+
+C = TypeVar("C", bound=type)
+P = ParamSpec("P")
+S = TypeVar("S")
+T = TypeVar("T")
 
 
 @cache
@@ -301,3 +311,66 @@ def in_worker(job: Callable[[], object]) -> None:
 
         if worker.take(work):
             return
+
+
+# Async twins: methods for event loops that run the synchronous one in a thread
+
+
+async def run_in_anyio_thread(function: Callable[[], T]) -> T:
+    """
+    What *function* returns in a worker thread of anyio. Once begun it ends, also
+    where the task that waits for it is cancelled.
+    """
+    anyio = require_anyio("a store in async code")
+    result: T = await anyio.to_thread.run_sync(function)
+    return result
+
+
+def async_twin(
+    method: Callable[Concatenate[S, P], T],
+) -> Callable[Concatenate[S, P], Coroutine[Any, Any, T]]:
+    """
+    A method that awaits what *method* returns in a worker thread.
+
+    `asave = async_twin(save)` in the body of a class is all there is to write: type
+    checkers see the parameters of `save`, its overloads included, and `help` shows
+    its docstring. It calls the method of that name, which a subclass may override.
+    """
+    # With a second parameter, mypy would see the first overload only.
+    return _make_twin(method, run_in_anyio_thread)
+
+
+def add_async_twins(
+    *names: str, run: Callable[[Callable[[], Any]], Awaitable[Any]]
+) -> Callable[[C], C]:
+    """
+    Decorate a class so that it has the twins of the methods *names*, which *run*
+    runs: where a base class of another library declares them, whose annotations
+    count.
+    """
+
+    def add(cls: C) -> C:
+        for name in names:
+            setattr(cls, f"a{name}", _make_twin(getattr(cls, name), run))
+
+        return cls
+
+    return add
+
+
+def _make_twin(
+    method: Callable[Concatenate[S, P], T],
+    run: Callable[[Callable[[], Any]], Awaitable[Any]],
+) -> Callable[Concatenate[S, P], Coroutine[Any, Any, T]]:
+    name = method.__name__
+
+    @wraps(method)
+    async def twin(self: S, /, *args: P.args, **kwargs: P.kwargs) -> T:
+        result: T = await run(partial(getattr(self, name), *args, **kwargs))
+        return result
+
+    twin.__name__ = f"a{name}"
+    twin.__qualname__ = method.__qualname__.removesuffix(name) + twin.__name__
+    # Compilers since Python 3.13 remove its indentation, and earlier ones don't.
+    twin.__doc__ = f"The async twin of `{name}`.\n\n{cleandoc(method.__doc__ or '')}"
+    return twin

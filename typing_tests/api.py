@@ -323,7 +323,12 @@ store.load("talk", "label")  # type: ignore[call-overload]
 async def asynchronously() -> None:
     assert_type(await store.aload("talk"), Aggregator)
     assert_type(await store.aload("talk", last=20), Window)
-    assert_type(await store.asave("talk", talk), Head)
+    assert_type(await store.aload("talk", at="label", last=20), Window)
+    assert_type(await store.asave("talk", talk, expecting=2), Head)
+    assert_type(await store.anames(prefix="a"), tuple[str, ...])
+    await store.asave("talk", talk, expecting="1")  # type: ignore[arg-type]
+    await store.aload("talk", "label")  # type: ignore[call-overload]
+    await store.arollback("talk")  # type: ignore[call-arg]
 
 
 class OneTable:

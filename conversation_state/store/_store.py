@@ -5,33 +5,38 @@ The store: its verbs, and their twins for event loops.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
+from contextlib import suppress
 from functools import partial
 from types import MappingProxyType
-from typing import Self, TypeVar, overload
+from typing import Any, Self, overload
 
-from conversation_state._waiting import require_anyio
+from conversation_state._persistent import check_text
+from conversation_state._waiting import async_twin, run_in_anyio_thread
 from conversation_state.aggregator import Aggregator
-from conversation_state.errors import NotSavedError, StaleHeadError
-from conversation_state.store._arguments import At
+from conversation_state.errors import NotSavedError, StaleHeadError, StoreError
+from conversation_state.store import _load, _maintenance, _revisions, _save, _verify
+from conversation_state.store._arguments import (
+    At,
+    check_at,
+    check_count,
+    check_expecting,
+    check_name,
+    check_not_mirrored,
+)
+from conversation_state.store._transaction import Core
 from conversation_state.store._values import Collected, Damage, Head, Receipt, Window
-from conversation_state.store._verbs import UPDATE_ATTEMPTS, Verbs, make_update_error
+from conversation_state.store.backend import Backend
 
 __all__ = ["Store"]
 
-T = TypeVar("T")
+# How often an update is begun: where sixteen processes write one name all the
+# time, one of them in 10**28 gives up.
+UPDATE_ATTEMPTS = 1000
+
+_NONE: Mapping[str, Head | int] = MappingProxyType({})
 
 
-async def _in_thread(function: Callable[[], T]) -> T:
-    """
-    What *function* gives in a worker thread. Once begun it ends, also where
-    the task that waits for it is cancelled.
-    """
-    anyio = require_anyio("a store in async code")
-    result: T = await anyio.to_thread.run_sync(function)
-    return result
-
-
-class Store(Verbs):
+class Store:
     """
     States outside memory: each under a name, every one it ever was restorable.
 
@@ -52,13 +57,32 @@ class Store(Verbs):
     True
     """
 
+    def __init__(self, backend: Backend, *, remembered: int = 100) -> None:
+        self._core = Core(backend, remembered)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_error: object) -> None:
+        self.close()
+
     async def __aenter__(self) -> Self:
         return self
 
     async def __aexit__(self, *_error: object) -> None:
         await self.aclose()
 
-    async def asave(
+    def __repr__(self) -> str:
+        return f"<Store {self.url}>"
+
+    @property
+    def url(self) -> str:
+        """
+        The URL of the store, without any password.
+        """
+        return self._core.url
+
+    def save(
         self,
         name: str,
         state: Aggregator,
@@ -67,41 +91,150 @@ class Store(Verbs):
         label: str = "",
     ) -> Head:
         """
-        The async twin of `save`.
-        """
-        return await _in_thread(
-            partial(self.save, name, state, expecting=expecting, label=label)
-        )
+        Make *state* the head of *name*; what was the head stays a revision.
 
-    async def asave_all(
+        Writes what is new: a row for each message and ledger entry that no
+        state before it had, and one of 70 bytes for the revision. The very
+        state that is the head writes nothing. Atomic: killed at any moment,
+        the store has the state or the one before it.
+
+        Args:
+            name: 1 to 500 characters.
+
+            state: The state.
+
+            expecting: The head that is to be replaced, or the number of its
+                revision; 0 if the name is to be new. None takes any head of
+                which *state* holds everything, in its order. A head that is
+                replaced is replaced with its ledger: to go back to an earlier
+                state there is `rollback`, which keeps it.
+
+            label: A label that is to point to this revision; see `label`.
+
+        Raises:
+            StaleHeadError:
+                If the head is another. Nothing was written.
+
+            MirroredNameError:
+                If the name is of a host that would not read it: a thread of
+                LangGraph's. Nothing was written.
+
+            StoreError:
+                If the store can't be written. Nothing was.
+        """
+        check_not_mirrored(self.url, name)
+        return _save.save(self._core, name, state, expecting, label)
+
+    asave = async_twin(save)
+
+    def save_all(
         self,
         states: Mapping[str, Aggregator],
         *,
-        expecting: Mapping[str, Head | int] = MappingProxyType({}),
+        expecting: Mapping[str, Head | int] = _NONE,
     ) -> dict[str, Head]:
         """
-        The async twin of `save_all`.
+        Make each of *states* the head of its name, or none of them; the heads.
+
+        Atomic as one `save` is: for what belongs together under several names.
+
+        Args:
+            states: The states, by name.
+
+            expecting: The heads that are to be replaced, as `save` takes them,
+                of some names or all.
+
+        Raises:
+            StaleHeadError:
+                If a head is another. Nothing was written.
+
+            StoreError:
+                If the store can't be written. Nothing was.
         """
-        return await _in_thread(partial(self.save_all, states, expecting=expecting))
+        for name in states:
+            check_not_mirrored(self.url, name)
+
+        return _save.save_all(self._core, states, expecting)
+
+    asave_all = async_twin(save_all)
 
     @overload
-    async def aload(
+    def load(
         self, name: str, *, at: int | str | Head | None = None, last: None = None
     ) -> Aggregator: ...
     @overload
-    async def aload(
+    def load(
         self, name: str, *, at: int | str | Head | None = None, last: int
     ) -> Window: ...
-    async def aload(
+    def load(
         self, name: str, *, at: At = None, last: int | None = None
     ) -> Aggregator | Window:
         """
-        The async twin of `load`.
-        """
-        if last is None:
-            return await _in_thread(lambda: self.load(name, at=at))
+        The state that was saved, equal to what it was then.
 
-        return await _in_thread(lambda: self.load(name, at=at, last=last))
+        Reads what is not in memory: one row if this store saved or loaded the
+        head itself, what is new if others went on from there.
+
+        Args:
+            name: What it was saved under.
+
+            at: Which of its states: a revision's number, a label, of which the
+                newest counts, or a head. None is the head.
+
+            last: Load only so many messages from the end, as a `Window`.
+
+        Raises:
+            NotSavedError:
+                If there is none like that.
+        """
+        check_at(check_name(name), at)
+        if last is None:
+            with self._core.read() as transaction:
+                return _load.load(transaction, name, at)
+
+        check_count(last, "last", "how many messages to load")
+        with self._core.read() as transaction:
+            return _load.load_window(transaction, name, at, last)
+
+    aload = async_twin(load)
+
+    def update(
+        self,
+        name: str,
+        function: Callable[[Aggregator], Aggregator],
+        *,
+        start: Aggregator | None = None,
+    ) -> Aggregator:
+        """
+        Save what *function* makes of the head; the state that was saved.
+
+        If another save comes first, *function* is called again with the
+        new head: it should do nothing but make a state, and its argument
+        holds the whole conversation so far. Any error of its own ends the update.
+
+        Args:
+            name: What the state is saved under.
+
+            function: Makes the next state.
+
+            start: What it is given if nothing is saved yet.
+
+        Raises:
+            NotSavedError:
+                If nothing is saved under the name, and *start* is None.
+
+            StoreError:
+                If other saves came first a thousand times, or saves of the
+                function itself.
+        """
+        for _ in range(UPDATE_ATTEMPTS):
+            expecting, state = self._read_for_update(name, start)
+            made = function(state)
+            with suppress(StaleHeadError):
+                self.save(name, made, expecting=expecting)
+                return made
+
+        raise self._make_update_error(name)
 
     async def aupdate(
         self,
@@ -114,59 +247,130 @@ class Store(Verbs):
         The async twin of `update`: *function* is async, too, and runs here.
         """
         for _ in range(UPDATE_ATTEMPTS):
-            expecting: Head | int
-            try:
-                newest = await _in_thread(partial(self._load_newest, name))
-                expecting, state = newest.head, newest.state
-            except NotSavedError:
-                if start is None:
-                    raise
-
-                expecting, state = 0, start
-
+            read = partial(self._read_for_update, name, start)
+            expecting, state = await run_in_anyio_thread(read)
             made = await function(state)
-            try:
+            with suppress(StaleHeadError):
                 await self.asave(name, made, expecting=expecting)
-            except StaleHeadError:
-                continue
+                return made
 
-            return made
+        raise self._make_update_error(name)
 
-        raise make_update_error(self.url, name)
+    def _make_update_error(self, name: str) -> StoreError:
+        times = f"{UPDATE_ATTEMPTS:,} conflicting saves"
+        advice = "check that the function itself saves nothing under this name"
+        what = f"gave up on updating {name!r} after {times}; retry, and {advice}"
+        return StoreError(self.url, what)
 
-    async def alatest(self, name: str, *, at: At = None) -> Head:
+    def _read_for_update(
+        self, name: str, start: Aggregator | None
+    ) -> tuple[Head | int, Aggregator]:
         """
-        The async twin of `latest`.
+        What an update expects to replace, and the state it begins with.
         """
-        return await _in_thread(partial(self.latest, name, at=at))
+        check_name(name)
+        try:
+            with self._core.read() as transaction:
+                newest = _load.load_newest(transaction, name)
+        except NotSavedError:
+            if start is None:
+                raise
 
-    async def anames(self, *, prefix: str = "") -> tuple[str, ...]:
-        """
-        The async twin of `names`.
-        """
-        return await _in_thread(partial(self.names, prefix=prefix))
+            return 0, start
 
-    async def ahistory(
+        return newest.head, newest.state
+
+    def latest(self, name: str, *, at: At = None) -> Head:
+        """
+        Which state a name stands at now, or stood *at*. One row is read.
+
+        Raises:
+            NotSavedError:
+                If there is none like that.
+        """
+        check_at(check_name(name), at)
+        with self._core.read() as transaction:
+            return _load.latest(transaction, name, at)
+
+    alatest = async_twin(latest)
+
+    def names(self, *, prefix: str = "") -> tuple[str, ...]:
+        """
+        All names something is saved under, those that begin with *prefix*, in
+        the order of their code points. O(that).
+        """
+        check_text(prefix, "prefix")
+        with self._core.read() as transaction:
+            return tuple(_load.list_names(transaction, prefix))
+
+    anames = async_twin(names)
+
+    def history(
         self, name: str, *, before: int | None = None, limit: int | None = None
     ) -> tuple[Head, ...]:
         """
-        The async twin of `history`.
-        """
-        return await _in_thread(partial(self.history, name, before=before, limit=limit))
+        Every state that was saved under a name, the newest first.
 
-    async def alabel(self, name: str, label: str, *, at: At = None) -> Head:
-        """
-        The async twin of `label`.
-        """
-        return await _in_thread(partial(self.label, name, label, at=at))
+        Args:
+            name: The name.
 
-    async def aunlabel(self, name: str, label: str) -> Head:
-        """
-        The async twin of `unlabel`.
-        """
-        return await _in_thread(partial(self.unlabel, name, label))
+            before: Only those before this revision.
 
-    async def arollback(
+            limit: Only so many.
+
+        Raises:
+            NotSavedError:
+                If nothing is saved under the name.
+        """
+        check_name(name)
+        if before is not None:
+            check_count(before, "before", "a revision's number")
+
+        if limit is not None:
+            check_count(limit, "limit", "how many revisions to list")
+
+        with self._core.read() as transaction:
+            return _load.history(transaction, name, before, limit)
+
+    ahistory = async_twin(history)
+
+    def label(self, name: str, label: str, *, at: At = None) -> Head:
+        """
+        Make *label* point to a revision: the head, or the one *at*.
+
+        Any number of labels point to one revision, and none is lost by another
+        one, nor by any save. A label points to one revision of a name: given
+        again, it moves.
+
+        Raises:
+            NotSavedError:
+                If there is no revision like that.
+        """
+        check_at(check_name(name), at)
+        check_name(label, "label")
+        return self._core.write(
+            lambda transaction: _revisions.label(transaction, name, label, at)
+        )
+
+    alabel = async_twin(label)
+
+    def unlabel(self, name: str, label: str) -> Head:
+        """
+        Remove a label; the revision that it pointed to, which stays.
+
+        Raises:
+            NotSavedError:
+                If there is no such label.
+        """
+        check_name(name)
+        check_name(label, "label")
+        return self._core.write(
+            lambda transaction: _revisions.unlabel(transaction, name, label)
+        )
+
+    aunlabel = async_twin(unlabel)
+
+    def rollback(
         self,
         name: str,
         to: int | str | Head,
@@ -174,42 +378,165 @@ class Store(Verbs):
         expecting: Head | int | None = None,
     ) -> Head:
         """
-        The async twin of `rollback`.
-        """
-        return await _in_thread(partial(self.rollback, name, to, expecting=expecting))
+        Make an earlier state of a name its head again, with the whole bill.
 
-    async def afork(self, name: str, new_name: str, *, at: At = None) -> Head:
-        """
-        The async twin of `fork`.
-        """
-        return await _in_thread(partial(self.fork, name, new_name, at=at))
+        Going back does not bring the money back: what is saved has the messages,
+        the id and the fork point of *to*, and the ledger entries of both, that
+        state and the head. It is a new revision, and what it takes the place of
+        stays one. Where the head is just that already, nothing is written.
 
-    async def adelete(self, name: str, *, expecting: Head | int | None = None) -> None:
-        """
-        The async twin of `delete`.
-        """
-        await _in_thread(partial(self.delete, name, expecting=expecting))
+        If another save comes first, it goes back from what that one saved.
 
-    async def acollect_garbage(self, *, vacuum: bool = False) -> Collected:
-        """
-        The async twin of `collect_garbage`.
-        """
-        return await _in_thread(partial(self.collect_garbage, vacuum=vacuum))
+        Args:
+            name: The name.
 
-    async def aerase(self, entry_id: str, *, reason: str) -> Receipt:
-        """
-        The async twin of `erase`.
-        """
-        return await _in_thread(partial(self.erase, entry_id, reason=reason))
+            to: A revision's number, a label or a head of the name.
 
-    async def averify(self) -> tuple[Damage, ...]:
-        """
-        The async twin of `verify`.
-        """
-        return await _in_thread(self.verify)
+            expecting: The head that is to be gone back from, or the number of
+                its revision. None goes back from any.
 
-    async def aclose(self) -> None:
+        Raises:
+            NotSavedError:
+                If there is no revision like that.
+
+            StaleHeadError:
+                If the head is not the one that is expected. Nothing was written.
+
+            StoreError:
+                If the store can't be written. Nothing was.
         """
-        The async twin of `close`.
+        check_not_mirrored(self.url, name)
+        if to is None:
+            msg = "to is None; expected a revision's number, a label or a Head"
+            raise TypeError(msg)
+
+        check_at(check_name(name), to)
+        if expecting is not None:
+            check_expecting(name, expecting)
+
+        return _revisions.rollback(self._core, name, to, expecting)
+
+    arollback = async_twin(rollback)
+
+    def fork(self, name: str, new_name: str, *, at: At = None) -> Head:
         """
-        await _in_thread(self.close)
+        Save a fork of a state as *new_name*: a state with an id of its own and
+        the same past. Three rows, however long that is.
+
+        The past is that of the state: a fork *at* an earlier revision has the
+        ledger of that revision, and what was spent since is in the ledger of
+        *name*. `conversation_state.total_usage` says what both cost together.
+
+        Raises:
+            NotSavedError:
+                If there is no state like that.
+
+            StaleHeadError:
+                If *new_name* is there already.
+        """
+        check_not_mirrored(self.url, new_name)
+        check_at(check_name(name), at)
+        check_name(new_name, "new_name")
+        return self._core.write(
+            lambda transaction: _revisions.fork(transaction, name, new_name, at)
+        )
+
+    afork = async_twin(fork)
+
+    def delete(self, name: str, *, expecting: Head | int | None = None) -> None:
+        """
+        Delete a name and all its revisions.
+
+        Content that no other name shares stays in the file until `collect_garbage`.
+
+        Args:
+            name: The name.
+
+            expecting: The head that is to be deleted, or the number of its
+                revision. None deletes any.
+
+        Raises:
+            NotSavedError:
+                If nothing is saved under it.
+
+            StaleHeadError:
+                If the head is another. Nothing was deleted.
+        """
+        check_name(name)
+        if expecting is not None:
+            check_expecting(name, expecting)
+
+        self._core.write(
+            lambda transaction: _revisions.delete(transaction, name, expecting)
+        )
+
+    adelete = async_twin(delete)
+
+    def collect_garbage(self, *, vacuum: bool = False) -> Collected:
+        """
+        Remove all rows that no revision of any name needs.
+
+        O(revisions), during which no other save waits; then saves wait while the
+        garbage is removed.
+
+        Args:
+            vacuum: Rewrite the file, so that it is as small as possible and has
+                nothing that was removed or erased. Needs as much space again,
+                and other saves wait.
+
+        Raises:
+            StoreError:
+                If something that is needed is damaged, and nothing was removed;
+                or if others block *vacuum*, which can be tried again: the
+                garbage was removed.
+        """
+        return _maintenance.collect_garbage(self._core, vacuum=vacuum)
+
+    acollect_garbage = async_twin(collect_garbage)
+
+    def erase(self, entry_id: str, *, reason: str) -> Receipt:
+        """
+        Replace what an entry says by a tombstone, in every state that has it.
+
+        The tombstone has the entry's role, its run, turn and time, the ids of
+        calls and results, *reason*, and the digest of what was there: digests
+        of all states stay what they are. What was erased is not written again,
+        from whatever state still has it. O(rows of the store): every message
+        is looked at. Once more does nothing, and gives the same receipt. Of an
+        entry that came in as a tombstone, the receipt has the reason that it
+        brought, and no rows.
+
+        Whatever comes after it is done is no error: `Receipt.remains` says why a
+        copy may remain in a file for a while.
+
+        Raises:
+            NotSavedError:
+                If no saved state ever had the entry.
+        """
+        check_name(reason, "reason")
+        return _maintenance.erase(self._core, entry_id, reason)
+
+    aerase = async_twin(erase)
+
+    def verify(self) -> tuple[Damage, ...]:
+        """
+        Everything that differs from what was saved; () if nothing does.
+
+        Computes every digest again. O(rows of the store).
+        """
+        return _verify.verify(self._core)
+
+    averify = async_twin(verify)
+
+    def close(self) -> None:
+        """
+        Close files and connections. Idempotent.
+        """
+        self._core.forget()
+        self._core.backend.close()
+
+    aclose = async_twin(close)
+
+    def __reduce__(self) -> Any:
+        msg = f"a store can't be pickled; open {self.url} where it is needed"
+        raise TypeError(msg)

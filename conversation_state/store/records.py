@@ -23,9 +23,9 @@ from conversation_state.store._load import list_names, load_newest, read_log
 from conversation_state.store._read_entries import read_digests, read_segments
 from conversation_state.store._rows import damage_error, record_digest
 from conversation_state.store._save import save_within
+from conversation_state.store._store import Store
 from conversation_state.store._transaction import Transaction
 from conversation_state.store._values import Head
-from conversation_state.store._verbs import Verbs
 from conversation_state.store.backend import Reading, Writing
 from conversation_state.store.log import DIGEST_SIZE, ENTRIES, LEDGER, Kind
 
@@ -280,7 +280,7 @@ class Writer(Reader):
 
 
 @contextmanager
-def reading(store: Verbs) -> Iterator[Reader]:
+def reading(store: Store) -> Iterator[Reader]:
     """
     A block that reads the records and states of a store.
     """
@@ -289,7 +289,7 @@ def reading(store: Verbs) -> Iterator[Reader]:
         yield Reader(transaction)
 
 
-def write(store: Verbs, work: Callable[[Writer], T]) -> T:
+def write(store: Store, work: Callable[[Writer], T]) -> T:
     """
     What *work* gives, whose changes all happen, or none if it raises.
 

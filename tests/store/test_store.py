@@ -2,6 +2,7 @@
 What is true of every store: its twins for event loops, its errors, its values.
 """
 
+import inspect
 import json
 import pickle
 import subprocess
@@ -17,6 +18,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from conversation_state import Aggregator, AssistantMessage, _waiting
+from conversation_state._waiting import add_async_twins
 from conversation_state.adapters import openai_chat
 from conversation_state.errors import (
     ConversationStateError,
@@ -32,9 +34,9 @@ from conversation_state.store import (
     Store,
     _save,
     _store,
-    _verbs,
     open_store,
 )
+from conversation_state.store.backends.memory import MemoryBackend
 from conversation_state.testing.laws import equal_values_hash_alike
 from conversation_state.testing.strategies import (
     collected,
@@ -87,6 +89,76 @@ class TestRollback:
 
         assert (4, 1, 1) == (head.revision, head.length, head.ledger_length)
         assert late[0] == store.load("talk", at=3)
+
+
+class TestTwins:
+    """
+    Async twins of methods, which are made from the synchronous ones.
+    """
+
+    @pytest.mark.parametrize(
+        "name",
+        [
+            name
+            for name, value in vars(Store).items()
+            if f"a{name}" in vars(Store) and name != "update"
+        ],
+    )
+    def test_described_as_the_method(self, name):
+        """
+        A twin has the parameters and the description of the method, and its name
+        with an *a*.
+        """
+        method, twin = getattr(Store, name), getattr(Store, f"a{name}")
+
+        assert (f"a{name}", f"Store.a{name}") == (twin.__name__, twin.__qualname__)
+        assert inspect.iscoroutinefunction(twin)
+        assert inspect.signature(method) == inspect.signature(twin)
+        assert inspect.getdoc(twin).startswith(f"The async twin of `{name}`.\n\n")
+        assert inspect.getdoc(twin).endswith(inspect.getdoc(method))
+
+    def test_every_verb_has_one(self):
+        """
+        No public method of a store would keep an event loop waiting.
+        """
+        public = vars(Store).items()
+        verbs = {name for name, it in public if callable(it) and name[0] != "_"}
+        twins = {name for name in verbs if name[0] == "a" and name[1:] in verbs}
+
+        assert {f"a{name}" for name in verbs - twins} == twins
+
+    @pytest.mark.anyio
+    async def test_calls_what_a_subclass_overrides(self):
+        """
+        The twin of a method that a subclass overrides calls that one.
+        """
+
+        class Loud(Store):
+            def names(self, *, prefix=""):
+                return (*super().names(prefix=prefix), "loud")
+
+        async with Loud(MemoryBackend()) as store:
+            assert ("loud",) == await store.anames()
+
+    @pytest.mark.anyio
+    async def test_by_name(self):
+        """
+        A class gets twins by the names of its methods, with a runner of its own.
+        """
+
+        async def run(function):
+            return ["run", function()]
+
+        @add_async_twins("double", run=run)
+        class Host:
+            def double(self, number):
+                """
+                Twice *number*.
+                """
+                return 2 * number
+
+        assert ["run", 6] == await Host().adouble(3)
+        assert inspect.getdoc(Host.adouble).endswith("Twice *number*.")
 
 
 class TestAsync:
@@ -192,7 +264,6 @@ class TestAsync:
         A function that saves under the same name itself is told of, and not
         called for ever.
         """
-        monkeypatch.setattr(_verbs, "UPDATE_ATTEMPTS", 5)
         monkeypatch.setattr(_store, "UPDATE_ATTEMPTS", 5)
         calls = 0
 

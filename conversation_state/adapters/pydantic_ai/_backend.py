@@ -8,9 +8,9 @@ the SDK when they are imported, and are imported on first use.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import partial
-from typing import Any, Self, TypeVar
+from typing import Any, Self
 
 from pydantic import TypeAdapter
 from pydantic_ai.conversation_store import (
@@ -21,7 +21,7 @@ from pydantic_ai.conversation_store import (
 )
 from pydantic_ai.usage import RunUsage
 
-from conversation_state._waiting import require_anyio
+from conversation_state._waiting import run_in_anyio_thread
 from conversation_state.adapters._host import StoreHost, open_host
 from conversation_state.adapters.pydantic_ai._append import HistoryEntry, NewEntry
 from conversation_state.adapters.pydantic_ai._dump import as_objects
@@ -38,7 +38,6 @@ from conversation_state.store import Head, Store, open_store
 
 __all__ = ["StoreBackend"]
 
-T = TypeVar("T")
 
 _RECORD: TypeAdapter[ConversationRecord] = TypeAdapter(ConversationRecord)
 
@@ -92,7 +91,7 @@ class StoreBackend(StoreHost, ConversationStore):
         """
         The async twin of `close`.
         """
-        await _run_in_thread(self.close)
+        await run_in_anyio_thread(self.close)
 
     async def __aexit__(self, *_error: object) -> None:
         await self.aclose()
@@ -119,7 +118,7 @@ class StoreBackend(StoreHost, ConversationStore):
                 If there is no such state.
         """
         load = partial(self.store.load, name_of(conversation_id), at=at)
-        state: Aggregator = await _run_in_thread(load)
+        state: Aggregator = await run_in_anyio_thread(load)
         return state
 
     # The methods of Pydantic AI's `ConversationStore`
@@ -129,7 +128,7 @@ class StoreBackend(StoreHost, ConversationStore):
         The record of a conversation, without its history; None if the
         conversation is unknown.
         """
-        return await _run_in_thread(partial(self._records.record, conversation_id))
+        return await run_in_anyio_thread(partial(self._records.record, conversation_id))
 
     async def read_records(
         self, *, scope: str | None = None, limit: int | None = None
@@ -138,7 +137,7 @@ class StoreBackend(StoreHost, ConversationStore):
         The conversations saved here, or those of a *scope*, the newest first.
         O(conversations).
         """
-        return await _run_in_thread(partial(self._records.records, scope, limit))
+        return await run_in_anyio_thread(partial(self._records.records, scope, limit))
 
     async def write_record(
         self,
@@ -170,7 +169,7 @@ class StoreBackend(StoreHost, ConversationStore):
         text = _RECORD.dump_json(record).decode()
         branches = list(record.branches)
         made = ConversationUpdate(parent, new, text, branches, record.forked_from)
-        await _run_in_thread(
+        await run_in_anyio_thread(
             partial(
                 self._records.write, record.conversation_id, made, expected_revision
             )
@@ -188,7 +187,7 @@ class StoreBackend(StoreHost, ConversationStore):
                 If the conversation has another revision, or is missing.
         """
         delete = partial(self._records.delete, conversation_id, expected_revision)
-        await _run_in_thread(delete)
+        await run_in_anyio_thread(delete)
 
     async def read_entry(self, entry_id: str) -> ConversationEntry:
         """
@@ -199,7 +198,7 @@ class StoreBackend(StoreHost, ConversationStore):
                 If no conversation has it.
         """
         read = partial(self._records.repository.history, entry_id, 1)
-        return _make_entries(await _run_in_thread(read))[-1]
+        return _make_entries(await run_in_anyio_thread(read))[-1]
 
     async def read_history(
         self, head_id: str | None, *, limit: int | None = None
@@ -216,7 +215,7 @@ class StoreBackend(StoreHost, ConversationStore):
             return []
 
         read = partial(self._records.repository.history, head_id, limit)
-        return _make_entries(await _run_in_thread(read))
+        return _make_entries(await run_in_anyio_thread(read))
 
 
 class _RecordStore:
@@ -312,12 +311,6 @@ class _RecordStore:
             self.repository.store.delete(found.name, expecting=found.head)
         except (NotSavedError, StaleHeadError) as error:
             raise ConversationConflict(conversation_id) from error
-
-
-async def _run_in_thread(function: Callable[[], T]) -> T:
-    anyio = require_anyio("a store in async code")
-    result: T = await anyio.to_thread.run_sync(function)
-    return result
 
 
 def _make_entries(history: list[HistoryEntry]) -> list[ConversationEntry]:
