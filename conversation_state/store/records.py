@@ -11,12 +11,14 @@ What does not: what a host says in them (`adapters`).
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from typing import Any, NamedTuple, TypeVar
+from contextlib import contextmanager, suppress
+from typing import Any, Generic, NamedTuple, TypeVar
 
 from conversation_state._persistent import Log
 from conversation_state.aggregator import Aggregator, Entry, LedgerEntry
+from conversation_state.errors import NotSavedError, StaleHeadError
 from conversation_state.store import _revisions
 from conversation_state.store._arguments import check_name, check_state
 from conversation_state.store._load import list_names, load_newest, read_log
@@ -26,10 +28,25 @@ from conversation_state.store._save import save_within
 from conversation_state.store._store import Store
 from conversation_state.store._transaction import Transaction
 from conversation_state.store._values import Head
-from conversation_state.store.backend import Reading, Writing
+from conversation_state.store.backend import ConflictError, Reading, Writing
+from conversation_state.store.backends import (
+    OneAtATime,
+    check_process,
+    renew_in_children,
+)
 from conversation_state.store.log import DIGEST_SIZE, ENTRIES, LEDGER, Kind
 
-__all__ = ["Hold", "Reader", "Record", "Saved", "Writer", "after", "reading", "write"]
+__all__ = [
+    "Hold",
+    "Reader",
+    "Record",
+    "Saved",
+    "WriteGroup",
+    "Writer",
+    "after",
+    "reading",
+    "write",
+]
 
 T = TypeVar("T")
 
@@ -190,11 +207,17 @@ class Reader:
         """
         The newest state of a name; None if nothing is saved under it.
         """
-        with self._transaction.report_damage():
-            if self._transaction.find_name(name) is None:
+        transaction = self._transaction
+        with transaction.report_damage():
+            # Looked up before it is loaded: a missing name would be looked for among
+            # all names, for those that are like it.
+            if transaction.recall(name) is None and not transaction.find_name(name):
                 return None
 
-            return load_newest(self._transaction, name).state
+            with suppress(NotSavedError):
+                return load_newest(transaction, name).state
+
+        return None
 
 
 class Writer(Reader):
@@ -237,22 +260,48 @@ class Writer(Reader):
         """
         return self._tx.remove("records", low, high)
 
+    def recall(self, name: str) -> Aggregator | None:
+        """
+        The newest state of a name as this store remembers it, or else as it is; None
+        if nothing is saved under it.
+
+        For a state that is saved under the name in this block: `save` checks that it
+        was the newest.
+        """
+        remembered = self._transaction.recall(name)
+        return self.state(name) if remembered is None else remembered.state
+
     def save(self, name: str, state: Aggregator) -> Saved:
         """
         Make *state* the head of *name*, whatever was; what keeps it.
         """
         check_state(name, state, None)
-        head = self.latest(name)
-        save_within(self._transaction, name, state, 0 if head is None else head)
         transaction = self._transaction
-        with transaction.report_damage():
-            revision = transaction.get_revision(transaction.get_name(name), None)
-            origin = transaction.get_origin(revision.origin)
-            entries, ledger = read_digests(self._tx, transaction.url, revision, origin)
+        remembered = transaction.recall(name)
+        head = self.latest(name) if remembered is None else remembered.head
+        try:
+            save_within(transaction, name, state, 0 if head is None else head)
+        except StaleHeadError as error:
+            # Another save came since it was remembered: begin again without that.
+            what = f"{name!r} is not what is remembered of it"
+            raise ConflictError(what) from error
+
+        return self._find_holds(name)
+
+    def _find_holds(self, name: str) -> Saved:
+        transaction = self._transaction
+        saved = transaction.recall(name)
+        if saved is not None:
+            revision, digests = saved.revision, saved.digests
+        else:
+            with transaction.report_damage():
+                revision = transaction.get_revision(transaction.get_name(name), None)
+                origin = transaction.get_origin(revision.origin)
+                digests = read_digests(self._tx, transaction.url, revision, origin)
 
         return Saved(
-            Hold(revision.branch, revision.length, entries),
-            Hold(revision.ledger_branch, revision.ledger_length, ledger),
+            Hold(revision.branch, revision.length, digests[0]),
+            Hold(revision.ledger_branch, revision.ledger_length, digests[1]),
         )
 
     def fork(self, name: str, new_name: str) -> None:
@@ -303,6 +352,99 @@ def write(store: Store, work: Callable[[Writer], T]) -> T:
     return store._core.write(
         lambda transaction: work(Writer(transaction)), reports_damage=False
     )
+
+
+class _Job(Generic[T]):
+    """
+    What one thread has to write.
+    """
+
+    __slots__ = ("__weakref__", "is_done", "result", "work")
+
+    result: T
+
+    def __init__(self, work: Callable[[Writer], T]) -> None:
+        self.work = work
+        self.is_done = False
+
+    def abandon(self) -> None:
+        """
+        Nothing is open between two transactions.
+        """
+
+
+class WriteGroup:
+    """
+    Writes of several threads, in as few transactions as they allow: those that come
+    while one is committed are one transaction, which is committed once.
+
+    Thread-safe. A write that raises has no effect, and none on the others: they are
+    repeated without it. One that has returned is as durable as a write alone.
+    """
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self.renew()
+        renew_in_children(self)
+
+    def renew(self) -> None:
+        """
+        Leave what waits to the parent, after `os.fork`.
+        """
+        self._turn = OneAtATime()
+        self._waiting: deque[_Job[Any]] = deque()
+
+    def write(self, work: Callable[[Writer], T]) -> T:
+        """
+        What `write` does, perhaps in one transaction with others.
+        """
+        check_process()
+        job, turn, waiting = _Job(work), self._turn, self._waiting
+        waiting.append(job)
+        try:
+            # Whoever has the turn ends: the store limits how long a write waits.
+            turn.enter(job, -1)
+            if not job.is_done:
+                self._write_waiting(job)
+        finally:
+            try:
+                with suppress(ValueError):
+                    waiting.remove(job)
+            finally:
+                turn.leave(job)
+
+        return job.result
+
+    def _write_waiting(self, job: _Job[Any]) -> None:
+        results: dict[_Job[Any], Any] = {}
+
+        def work(writer: Writer) -> None:
+            results.clear()
+            jobs = [job]
+            while jobs:
+                for each in jobs:
+                    results[each] = None
+                    results[each] = each.work(writer)
+
+                # Also those that came meanwhile.
+                jobs = [
+                    each
+                    for each in self._waiting.copy()
+                    if not each.is_done and each not in results
+                ]
+
+        try:
+            write(self._store, work)
+        except Exception:
+            if len(results) == 1:
+                raise
+
+            # Whichever failed: each of the others tries again in its own turn.
+            results = {job: write(self._store, job.work)}
+
+        for each, result in results.items():
+            each.result = result
+            each.is_done = True
 
 
 def _make_row(key: bytes, value: bytes, hold: Hold | None) -> tuple[Any, ...]:

@@ -5,3 +5,11 @@ What lives here: a package or module for each, the SQL that they have in common,
 and what keeps threads and forked processes apart. What does not: the protocol
 that they keep, and the tables (`conversation_state.store.backend`).
 """
+
+from conversation_state.store.backends._fork_safety import (
+    check_process,
+    renew_in_children,
+)
+from conversation_state.store.backends._permits import OneAtATime
+
+__all__ = ["OneAtATime", "check_process", "renew_in_children"]

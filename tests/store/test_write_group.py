@@ -1,0 +1,331 @@
+"""
+Writes of several threads in one transaction.
+"""
+
+import os
+import sys
+import threading
+from contextlib import contextmanager
+
+import pytest
+
+from conversation_state import Aggregator
+from conversation_state.errors import NotSavedError, StoreError
+from conversation_state.store import open_store
+from conversation_state.store.records import WriteGroup, reading
+from tests.interrupts import interrupt_at_each_opcode
+
+TALK = Aggregator.new().add_user_prompt("When is the next train?")
+
+
+@pytest.fixture
+def store(tmp_path):
+    """
+    A store in a file.
+    """
+    with open_store(f"sqlite:///{tmp_path / 'talks.db'}") as store:
+        yield store
+
+
+class Waiting:
+    """
+    Writes of threads that wait while the first one is under way.
+    """
+
+    def __init__(self, store, works):
+        self.group = WriteGroup(store)
+        self.results = {}
+        self._works = works
+        self._threads = []
+        self.transactions = 0
+        backend = store._core.backend
+        writing = backend.writing
+
+        def count():
+            self.transactions += 1
+            return writing()
+
+        backend.writing = count
+
+    def run(self, first):
+        """
+        All of them, after *first*, which ends when the others wait.
+        """
+
+        def begin_others(writer):
+            if not self._threads:
+                for name, work in self._works.items():
+                    thread = threading.Thread(target=self._write, args=(name, work))
+                    thread.start()
+                    self._threads.append(thread)
+
+                while len(self.group._waiting) <= len(self._works):
+                    pass
+
+            return first(writer)
+
+        self._write("first", begin_others)
+        for thread in self._threads:
+            thread.join()
+
+    def _write(self, name, work):
+        try:
+            self.results[name] = self.group.write(work)
+        except Exception as error:  # noqa: BLE001 - what the caller would see
+            self.results[name] = error
+
+
+def put(key):
+    """
+    A write of one record, whose result is its key.
+    """
+
+    def work(writer):
+        writer.add(key, b"value")
+        return key
+
+    return work
+
+
+def refuse(writer):
+    """
+    A write that is refused, after it wrote something.
+    """
+    writer.add(b"refused", b"value")
+    msg = "refused"
+    raise LookupError(msg)
+
+
+def keys(store):
+    """
+    The keys of all records.
+    """
+    with reading(store) as rows:
+        return rows.keys(b"", None)
+
+
+class TestWrite:
+    def test_alone(self, store):
+        """
+        A write returns what its function returns, and is done then.
+        """
+        group = WriteGroup(store)
+
+        assert b"a" == group.write(put(b"a"))
+        assert [b"a"] == keys(store)
+
+    def test_one_transaction(self, store):
+        """
+        Writes that come while one is under way are in its transaction, and each
+        gets its own result.
+        """
+        waiting = Waiting(store, {"b": put(b"b"), "c": put(b"c")})
+
+        waiting.run(put(b"a"))
+
+        assert {"first": b"a", "b": b"b", "c": b"c"} == waiting.results
+        assert [b"a", b"b", b"c"] == keys(store)
+        assert 1 == waiting.transactions
+
+    def test_refused(self, store):
+        """
+        A write that raises writes nothing; the others in its transaction are
+        repeated without it.
+        """
+        waiting = Waiting(store, {"b": refuse, "c": put(b"c")})
+
+        waiting.run(put(b"a"))
+
+        assert "refused" == str(waiting.results["b"])
+        assert {"first": b"a", "c": b"c"} == {
+            name: waiting.results[name] for name in ("first", "c")
+        }
+        assert [b"a", b"c"] == keys(store)
+
+    def test_first_refused(self, store):
+        """
+        The same where the write that began the transaction raises.
+        """
+        waiting = Waiting(store, {"b": put(b"b")})
+
+        waiting.run(refuse)
+
+        assert "refused" == str(waiting.results["first"])
+        assert b"b" == waiting.results["b"]
+        assert [b"b"] == keys(store)
+
+    def test_not_committed(self, store, monkeypatch):
+        """
+        No write returns before what it wrote is committed: where that fails, each
+        raises.
+        """
+        waiting = Waiting(store, {"b": put(b"b")})
+        backend = store._core.backend
+        writing = backend.writing
+
+        @contextmanager
+        def full():
+            with writing() as tx:
+                yield tx
+                raise StoreError(store.url, "the disk is full")
+
+        monkeypatch.setattr(backend, "writing", full)
+        waiting.run(put(b"a"))
+
+        assert ["the disk is full"] * 2 == [
+            error.problem for error in waiting.results.values()
+        ]
+        assert [] == keys(store)
+
+    def test_interrupted(self, tmp_path):
+        """
+        Ctrl-C at every moment leaves the write done or not, and nothing that
+        another thread waits for.
+        """
+        made = []
+
+        def prepare():
+            made.append(None)
+            path = tmp_path / f"{len(made)}.db"
+            store = open_store(f"sqlite:///{path}?timeout_s=20")
+            return store, WriteGroup(store)
+
+        def check(made, completed):
+            store, group = made
+            thread = threading.Thread(target=lambda: group.write(put(b"b")))
+            thread.start()
+            thread.join()
+            expected = {b"a", b"b"} if completed else {b"b"}
+            assert expected <= {*keys(store)}
+            store.close()
+
+        moments = interrupt_at_each_opcode(
+            lambda made: made[1].write(put(b"a")),
+            check,
+            prepare=prepare,
+            modules=[
+                "conversation_state.store.records",
+                "conversation_state.store.backends._permits",
+            ],
+            only_where_signals_arrive=True,
+        )
+
+        assert 30 < moments
+
+    @pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork")
+    @pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
+    def test_forked(self, store):
+        """
+        A child that was forked while a write was under way writes by itself.
+        """
+        group = WriteGroup(store)
+        children = []
+
+        def fork(writer):
+            if not children:
+                forking = threading.Thread(target=fork_child)
+                forking.start()
+                forking.join()
+
+            writer.add(b"a", b"value")
+
+        def fork_child():
+            child = os.fork()
+            if not child:
+                try:
+                    assert group._turn._find_block() is None
+                    assert not group._waiting
+                finally:
+                    os._exit(sys.exc_info()[0] is not None)
+
+            children.append(child)
+
+        group.write(fork)
+
+        assert 0 == os.waitpid(children[0], 0)[1]
+
+
+class TestSave:
+    def test_remembered(self, store):
+        """
+        A state that continues the remembered one is saved, and held with the
+        digests of its logs.
+        """
+        group = WriteGroup(store)
+        saved = group.write(lambda writer: writer.save("talk", TALK))
+        more = TALK.add_assistant_message("At noon.")
+
+        def save_more(writer):
+            assert TALK == writer.recall("talk")
+            return writer.save("talk", more)
+
+        longer = group.write(save_more)
+
+        assert (1, 2) == (saved.entries.length, longer.entries.length)
+        assert more == store.load("talk")
+        with reading(store) as rows:
+            assert more.entries == rows.entries(longer.entries)
+            assert TALK.entries == rows.entries(saved.entries)
+
+    def test_outdated_memory(self, store, tmp_path):
+        """
+        Where another program saved since, the write is repeated with what that
+        saved: it sees the newest state, and loses none of it.
+        """
+        group = WriteGroup(store)
+        group.write(lambda writer: writer.save("talk", TALK))
+        theirs = TALK.add_assistant_message("At noon.")
+        with open_store(f"sqlite:///{tmp_path / 'talks.db'}") as other:
+            other.save("talk", theirs)
+
+        seen = []
+
+        def add(writer):
+            before = writer.recall("talk")
+            seen.append(before)
+            writer.save("talk", before.add_user_prompt("Thanks."))
+
+        group.write(add)
+
+        assert [TALK, theirs] == seen
+        assert "Thanks." == store.load("talk")[-1].text
+        assert 3 == len(store.load("talk"))
+
+    def test_replaced_in_memory(self, store, tmp_path):
+        """
+        The same for a state that does not continue the remembered one.
+        """
+        group = WriteGroup(store)
+        group.write(lambda writer: writer.save("talk", TALK))
+        with open_store(f"sqlite:///{tmp_path / 'talks.db'}") as other:
+            other.save("talk", TALK.add_assistant_message("At noon."))
+
+        seen = []
+
+        def replace(writer):
+            seen.append(len(writer.recall("talk")))
+            writer.save("talk", TALK.fork(at=0))
+
+        group.write(replace)
+
+        assert [1, 2] == seen
+        assert 0 == len(store.load("talk"))
+
+    def test_deleted(self, store, tmp_path):
+        """
+        A name that another program deleted has no state, and a new one may be
+        saved.
+        """
+        group = WriteGroup(store)
+        group.write(lambda writer: writer.save("talk", TALK))
+        with open_store(f"sqlite:///{tmp_path / 'talks.db'}") as other:
+            other.delete("talk")
+
+        with reading(store) as rows:
+            assert rows.state("talk") is None
+        with pytest.raises(NotSavedError):
+            store.load("talk")
+
+        group.write(lambda writer: writer.save("talk", TALK))
+
+        assert 1 == store.latest("talk").revision
