@@ -183,6 +183,28 @@ class TestSwap:
         value = cell.value
         assert value + 1 == cell.swap(one_more)
 
+    def test_a_function_inside_of_another_swap_is_its_own(self):
+        """
+        That holds too where it changes the cell in the function of another
+        cell's swap, which was overtaken itself.
+        """
+        cell, other, calls = Cell(0), Cell(0), []
+
+        def function(n):
+            calls.append(n)
+            assert len(calls) < 1_000, "tries for ever"
+            overtaken = iter([other])
+
+            def inside(m):
+                next(overtaken, cell).swap(one_more)
+                return m + 1
+
+            other.swap(inside)
+            return n - 1
+
+        with pytest.raises(RuntimeError, match="itself changed this cell"):
+            cell.swap(function)
+
     def test_the_slow_get_through(self):
         """
         A function that takes longer than others leave the cell alone is let
@@ -512,14 +534,14 @@ class TestWatch:
 
         class Place(dict[int, Any]):
             def clear(self):
-                if cell.value == 1:
+                if cell.value < 4:
                     cell.swap(one_more)
                 super().clear()
 
         watch._running_call = Place()
         cell.swap(one_more)
 
-        assert [(0, 1), (1, 2)] == told
+        assert [(0, 1), (1, 2), (2, 3), (3, 4)] == told
 
     def test_a_change_while_it_begins(self):
         """

@@ -1,5 +1,5 @@
 """
-A machine that moves timelines about beside a plain tree; part of `machines`.
+Timelines moved about beside a plain tree; part of `machines`.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class _Node(NamedTuple):
 
 
 @attrs.frozen
-class _Kept:
+class _TimelineModel:
     """
     A timeline, and what it should be: moments by number, and for each the child
     that was visited last.
@@ -68,7 +68,7 @@ class _Kept:
 
         return ways
 
-    def moved(self, timeline: Timeline[int], number: int) -> _Kept:
+    def moved(self, timeline: Timeline[int], number: int) -> _TimelineModel:
         """
         What this should be after going to *number*.
         """
@@ -87,11 +87,11 @@ class _Kept:
         The timeline is still what the tree says.
         """
         timeline = self.timeline
-        told = {
+        moments = {
             each.number: _Node(each.state, each.label, each.group, each.parent)
             for each in timeline.moments
         }
-        assert list(told.items()) == list(self.nodes.items()), f"not {self.nodes}"
+        assert list(moments.items()) == list(self.nodes.items()), f"not {self.nodes}"
         assert timeline.moment.number == self.present, f"not at {self.present}"
         assert timeline.limit == self.limit, "another limit"
         redo = {above: on for above, on in self.visited.items() if on != above + 1}
@@ -116,14 +116,14 @@ class TimelineMachine(RuleBasedStateMachine):
     it must be what it was.
     """
 
-    timelines = Bundle[_Kept]("timelines")
+    timelines = Bundle[_TimelineModel]("timelines")
 
     # Whether a group is still open after the journey of `carried`.
     carries_groups = True
 
     def __init__(self) -> None:
         super().__init__()
-        self._kept: list[_Kept] = []
+        self._models: list[_TimelineModel] = []
 
     def carried(self, timeline: Timeline[int]) -> Timeline[int]:
         """
@@ -134,10 +134,10 @@ class TimelineMachine(RuleBasedStateMachine):
         copy: Timeline[int] = pickle.loads(pickle.dumps(timeline))  # noqa: S301 - our own
         return copy
 
-    def _remember_state(self, kept: _Kept) -> _Kept:
-        kept.check()
-        self._kept.append(kept)
-        return kept
+    def _check(self, model: _TimelineModel) -> _TimelineModel:
+        model.check()
+        self._models.append(model)
+        return model
 
     @initialize(
         target=timelines,
@@ -152,47 +152,55 @@ class TimelineMachine(RuleBasedStateMachine):
         label: str,
         limit: int | None,
         filtered: bool,  # noqa: FBT001 - drawn
-    ) -> _Kept:
+    ) -> _TimelineModel:
         """
         One moment to start from.
         """
-        worth = is_worth_a_step if filtered else None
-        timeline = Timeline.begin(state, label, limit=limit, filter=worth)
+        keep = is_worth_a_step if filtered else None
+        timeline = Timeline.begin(state, label, limit=limit, filter=keep)
         nodes = {0: _Node(state, label, None, None)}
-        return self._remember_state(_Kept(timeline, nodes, {}, 0, 0, limit, filtered))
+        return self._check(_TimelineModel(timeline, nodes, {}, 0, 0, limit, filtered))
 
-    @rule(target=timelines, kept=timelines, state=_STATES, label=_LABELS, group=_GROUPS)
-    def commit(self, kept: _Kept, state: int, label: str, group: str | None) -> _Kept:
+    @rule(
+        target=timelines, before=timelines, state=_STATES, label=_LABELS, group=_GROUPS
+    )
+    def commit(
+        self, before: _TimelineModel, state: int, label: str, group: str | None
+    ) -> _TimelineModel:
         """
         A step, or a state in the place of the present one.
         """
-        return self._remember_state(self._commit_moment(kept, state, label, group))
+        return self._check(self._commit_moment(before, state, label, group))
 
     def _commit_moment(
-        self, kept: _Kept, state: int, label: str = "", group: str | None = None
-    ) -> _Kept:
-        timeline = kept.timeline.commit(state, label, group=group)
-        node = kept.nodes[kept.present]
+        self,
+        before: _TimelineModel,
+        state: int,
+        label: str = "",
+        group: str | None = None,
+    ) -> _TimelineModel:
+        timeline = before.timeline.commit(state, label, group=group)
+        node = before.nodes[before.present]
         if state == node.state and not label:
-            assert timeline is kept.timeline, "nothing is new, and it is another"
-            return kept
+            assert timeline is before.timeline, "nothing is new, and it is another"
+            return before
 
-        grows = kept.grows and group is not None and group == node.group
-        if grows or (kept.filtered and not is_worth_a_step(node.state, state)):
+        grows = before.grows and group is not None and group == node.group
+        if grows or (before.filtered and not is_worth_a_step(node.state, state)):
             node = node._replace(state=state, label=label or node.label)
-            nodes = {**kept.nodes, kept.present: node}
-            return attrs.evolve(kept, timeline=timeline, nodes=nodes, grows=grows)
+            nodes = {**before.nodes, before.present: node}
+            return attrs.evolve(before, timeline=timeline, nodes=nodes, grows=grows)
 
-        number = kept.newest + 1
-        nodes = {**kept.nodes, number: _Node(state, label, group, kept.present)}
-        visited = {**kept.visited, kept.present: number}
-        if kept.limit is not None and len(nodes) > kept.limit:
+        number = before.newest + 1
+        nodes = {**before.nodes, number: _Node(state, label, group, before.present)}
+        visited = {**before.visited, before.present: number}
+        if before.limit is not None and len(nodes) > before.limit:
             oldest = min(nodes)
             del nodes[oldest]
             visited.pop(oldest, None)
 
         return attrs.evolve(
-            kept,
+            before,
             timeline=timeline,
             nodes=nodes,
             visited=visited,
@@ -201,112 +209,116 @@ class TimelineMachine(RuleBasedStateMachine):
             grows=True,
         )
 
-    @rule(target=timelines, kept=timelines, times=st.integers(1, 40))
-    def commit_many(self, kept: _Kept, times: int) -> _Kept:
+    @rule(target=timelines, before=timelines, times=st.integers(1, 40))
+    def commit_many(self, before: _TimelineModel, times: int) -> _TimelineModel:
         """
         Many steps, past the borders of the log's blocks and over any limit.
         """
         for _ in range(times):
-            before = kept.nodes[kept.present].state
-            kept = self._commit_moment(kept, before + 1)
+            state = before.nodes[before.present].state + 1
+            before = self._commit_moment(before, state)
 
-        return self._remember_state(kept)
+        return self._check(before)
 
-    @rule(target=timelines, kept=timelines)
-    def undo(self, kept: _Kept) -> _Kept:
+    @rule(target=timelines, before=timelines)
+    def undo(self, before: _TimelineModel) -> _TimelineModel:
         """
         One step back, if there is one.
         """
-        up = kept.ways_up(kept.present)[:2][-1]
-        return self._remember_state(kept.moved(kept.timeline.undo(), up))
+        up = before.ways_up(before.present)[:2][-1]
+        return self._check(before.moved(before.timeline.undo(), up))
 
-    @rule(target=timelines, kept=timelines)
-    def redo(self, kept: _Kept) -> _Kept:
+    @rule(target=timelines, before=timelines)
+    def redo(self, before: _TimelineModel) -> _TimelineModel:
         """
         One step on, to where it was last, if there is one.
         """
-        on = kept.visited.get(kept.present, kept.present)
-        return self._remember_state(kept.moved(kept.timeline.redo(), on))
+        on = before.visited.get(before.present, before.present)
+        return self._check(before.moved(before.timeline.redo(), on))
 
-    @rule(target=timelines, kept=timelines, data=st.data())
-    def redo_into(self, kept: _Kept, data: st.DataObject) -> _Kept:
+    @rule(target=timelines, before=timelines, data=st.data())
+    def redo_into(self, before: _TimelineModel, data: st.DataObject) -> _TimelineModel:
         """
         One step towards any moment, or a refusal.
         """
-        number = data.draw(st.sampled_from(sorted(kept.nodes)))
-        moment = kept.timeline.moments[number - min(kept.nodes)]
-        return self._redo_moment(kept, moment, kept.ways_up(number))
+        number = data.draw(st.sampled_from(sorted(before.nodes)))
+        moment = before.timeline.moments[number - min(before.nodes)]
+        return self._redo_moment(before, moment, before.ways_up(number))
 
-    @rule(target=timelines, kept=timelines, label=_LABELS)
-    def redo_into_label(self, kept: _Kept, label: str) -> _Kept:
+    @rule(target=timelines, before=timelines, label=_LABELS)
+    def redo_into_label(self, before: _TimelineModel, label: str) -> _TimelineModel:
         """
         One step towards the newest of a label that is ahead, or a refusal.
         """
         ahead = [
             number
-            for number, node in kept.nodes.items()
-            if node.label == label and kept.present in kept.ways_up(number)[1:]
+            for number, node in before.nodes.items()
+            if node.label == label and before.present in before.ways_up(number)[1:]
         ]
-        return self._redo_moment(kept, label, kept.ways_up(ahead[-1]) if ahead else [])
+        return self._redo_moment(
+            before, label, before.ways_up(ahead[-1]) if ahead else []
+        )
 
-    def _redo_moment(self, kept: _Kept, into: Any, ways: list[int]) -> _Kept:
-        if kept.present not in ways[1:]:
+    def _redo_moment(
+        self, before: _TimelineModel, into: Any, ways: list[int]
+    ) -> _TimelineModel:
+        if before.present not in ways[1:]:
             try:
-                kept.timeline.redo(into)
+                before.timeline.redo(into)
             except UnknownMomentError:
-                return kept
+                return before
 
             msg = f"{into!r} is not ahead, and was gone to"
             raise AssertionError(msg)
 
-        on = ways[ways.index(kept.present) - 1]
-        return self._remember_state(kept.moved(kept.timeline.redo(into), on))
+        on = ways[ways.index(before.present) - 1]
+        return self._check(before.moved(before.timeline.redo(into), on))
 
-    @rule(target=timelines, kept=timelines, data=st.data())
-    def goto(self, kept: _Kept, data: st.DataObject) -> _Kept:
+    @rule(target=timelines, before=timelines, data=st.data())
+    def goto(self, before: _TimelineModel, data: st.DataObject) -> _TimelineModel:
         """
         Any moment that is kept.
         """
-        number = data.draw(st.sampled_from(sorted(kept.nodes)))
-        there = kept.timeline.goto(number)
-        if kept.grows and number == kept.present and kept.nodes[number].group:
+        number = data.draw(st.sampled_from(sorted(before.nodes)))
+        there = before.timeline.goto(number)
+        if before.grows and number == before.present and before.nodes[number].group:
             # Nothing but that the group is closed.
-            assert there == kept.timeline, f"{kept.timeline!r} became {there!r}"
-            return self._remember_state(attrs.evolve(kept, timeline=there, grows=False))
+            assert there == before.timeline, f"{before.timeline!r} became {there!r}"
+            return self._check(attrs.evolve(before, timeline=there, grows=False))
 
-        return self._remember_state(kept.moved(there, number))
+        return self._check(before.moved(there, number))
 
-    @rule(kept=timelines, number=st.integers(-2, 500))
-    def goto_unknown(self, kept: _Kept, number: int) -> None:
+    @rule(before=timelines, number=st.integers(-2, 500))
+    def goto_unknown(self, before: _TimelineModel, number: int) -> None:
         """
         No moment that is not.
         """
-        if number in kept.nodes:
+        if number in before.nodes:
             return
 
         try:
-            kept.timeline.goto(number)
+            before.timeline.goto(number)
         except UnknownMomentError:
             return
 
         msg = f"{number} is not kept, and was gone to"
         raise AssertionError(msg)
 
-    @rule(target=timelines, kept=timelines)
-    def carry(self, kept: _Kept) -> _Kept:
+    @rule(target=timelines, before=timelines)
+    def carry(self, before: _TimelineModel) -> _TimelineModel:
         """
         What comes from far away is equal, and goes on alike.
         """
-        copy = self.carried(kept.timeline)
-        assert copy == kept.timeline, f"{copy!r} came of {kept.timeline!r}"
-        assert hash(copy) == hash(kept.timeline), "a copy has another hash"
-        copy = copy.with_filter(is_worth_a_step if kept.filtered else None)
-        grows = kept.grows and self.carries_groups
-        return self._remember_state(attrs.evolve(kept, timeline=copy, grows=grows))
+        copy = self.carried(before.timeline)
+        assert copy == before.timeline, f"{copy!r} came of {before.timeline!r}"
+        assert hash(copy) == hash(before.timeline), "a copy has another hash"
+        copy = copy.with_filter(is_worth_a_step if before.filtered else None)
+        grows = before.grows and self.carries_groups
+        return self._check(attrs.evolve(before, timeline=copy, grows=grows))
 
     def teardown(self) -> None:
         """
-        All that was kept is what it was.
+        All timelines that were ever made are what they were.
         """
-        for kept in self._kept:
-            kept.check()
+        for model in self._models:
+            model.check()

@@ -12,29 +12,33 @@ timelines, cells and branches. What does not: examples to hold them against
 
 from __future__ import annotations
 
-import copy
-import pickle
-from collections.abc import Generator, Iterable, Sequence
-from contextlib import contextmanager
-from typing import Any, Protocol, Self, TypeVar
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import Executor
+from typing import Any
 
-from conversation_state.aggregator import (
-    Aggregator,
-    Checkpoint,
-    Turn,
-    join,
-)
-from conversation_state.chunks import Accumulator, concat
-from conversation_state.messages import Message
+from conversation_state.aggregator import Aggregator
+from conversation_state.parallel import fan_out
 from conversation_state.testing._diff_laws import (
     diffs_are_mirrored,
     diffs_tell_all,
     joins_bring_the_difference,
     nothing_differs_from_itself,
 )
-from conversation_state.testing._parallel_laws import (
-    fan_out_is_a_fold,
-    histories_are_linear,
+from conversation_state.testing._state_laws import (
+    checkpoints_merge_what_was_added,
+    checkpoints_restore,
+    forks_inherit,
+    forks_inherit_up_to,
+    generations_flow_up,
+    join_is_associative,
+    join_is_idempotent,
+    join_keeps_both_orders,
+    join_pays_once,
+    parents_flow_into_forks,
+    siblings_join_in_call_order,
+    states_add_up,
+    turns_bring_what_was_added,
+    unchanged,
 )
 from conversation_state.testing._timeline_laws import (
     going_there_and_back_changes_nothing,
@@ -44,8 +48,17 @@ from conversation_state.testing._timeline_laws import (
     timelines_unchanged,
     undo_then_redo_is_the_identity,
 )
+from conversation_state.testing._value_laws import (
+    accumulators_concat,
+    adding_is_a_commutative_monoid,
+    concat_is_associative,
+    concat_of_one_is_itself,
+    copies_are_equal,
+    equal_values_hash_alike,
+    larger_is_a_semilattice,
+    replacing_nothing_changes_nothing,
+)
 from conversation_state.trimming import COMPACTED, TrimContext
-from conversation_state.usage import Usage
 
 __all__ = [
     "accumulators_concat",
@@ -87,432 +100,6 @@ __all__ = [
 ]
 
 
-class Counts(Protocol):
-    """
-    **Protocol:** what usages and their breakdowns have in common.
-    """
-
-    def __add__(self, other: Self | None, /) -> Self: ...
-    def __or__(self, other: Self, /) -> Self: ...
-
-
-C = TypeVar("C", bound=Counts)
-
-
-# Usage
-
-
-def adding_is_a_commutative_monoid(a: C, b: C, c: C) -> None:
-    """
-    Usages may be added in any order and any grouping; none at all, and one
-    that counts nothing, add nothing.
-    """
-    nothing = type(a)()
-
-    assert a + b == b + a, f"{a} + {b} depends on the order"
-    assert (a + b) + c == a + (b + c), f"{a} + {b} + {c} depends on the grouping"
-    assert a + nothing == a, f"{a} + nothing is {a + nothing}"
-    assert nothing + a == a, f"nothing + {a} is {nothing + a}"
-    assert a + None == a, f"{a} + None is {a + None}"
-    assert sum([a, b, c], nothing) == a + b + c, "the sum is another"
-
-
-def larger_is_a_semilattice(a: C, b: C, c: C) -> None:
-    """
-    Running totals may be combined in any order and grouping, and repeatedly.
-
-    A later running total stands, unless only one of the two reports a total
-    that is less than its prompt and completion together.
-    """
-    nothing = type(a)()
-
-    assert a | a == a, f"{a} | itself is {a | a}"
-    assert a | b == b | a, f"{a} | {b} depends on the order"
-    assert (a | b) | c == a | (b | c), f"{a} | {b} | {c} depends on the grouping"
-    assert a | nothing == a, f"{a} | nothing is {a | nothing}"
-    if _reports_less(a) == _reports_less(a + b):
-        assert a | (a + b) == a + b, f"{a + b} is not the larger of itself and {a}"
-
-
-def _reports_less(counts: object) -> bool:
-    if not isinstance(counts, Usage) or not counts.total_tokens:
-        return isinstance(counts, Usage)
-
-    return counts.total_tokens < counts.prompt_tokens + counts.completion_tokens
-
-
-# All values
-
-
-def equal_values_hash_alike(a: object, b: object) -> None:
-    """
-    Equality goes both ways, and equal values have equal hashes.
-    """
-    assert a == a, f"{a!r} is not equal to itself"  # noqa: PLR0124 - on purpose
-    assert (a == b) == (b == a), f"{a!r} and {b!r} disagree about being equal"
-    assert (a == b) != (a != b), f"{a!r} and {b!r} are equal and are not"
-    assert hash(a) == hash(a), f"the hash of {a!r} changes"
-    if a == b:
-        assert hash(a) == hash(b), f"{a!r} and {b!r} are equal, their hashes aren't"
-
-
-def copies_are_equal(value: object) -> None:
-    """
-    A copy is equal and has the same hash: pickled under any protocol, shallow,
-    and deep.
-    """
-    copies = [copy.copy(value), copy.deepcopy(value)]
-    copies += [
-        pickle.loads(pickle.dumps(value, protocol))  # noqa: S301 - our own
-        for protocol in range(pickle.HIGHEST_PROTOCOL + 1)
-    ]
-    for one in copies:
-        assert type(one) is type(value), f"a copy of {value!r} is a {type(one)}"
-        assert one == value, f"a copy of {value!r} is {one!r}"
-        assert hash(one) == hash(value), f"a copy of {value!r} has another hash"
-
-
-def replacing_nothing_changes_nothing(message: Message) -> None:
-    """
-    ``message.replace()`` is equal to the message, and shown the same.
-    """
-    same = message.replace()
-
-    assert type(same) is type(message), f"{message!r} became a {type(same).__name__}"
-    assert same == message, f"{message!r} became {same!r}"
-    assert str(same) == str(message), f"{message!s} became {same!s}"
-
-
-# Chunks
-
-
-def concat_of_one_is_itself(message: Message) -> None:
-    """
-    A message that is not in pieces is its own concatenation; one that is, is
-    once they are joined.
-    """
-    whole = concat([message])
-    calls, joined = (getattr(each, "tool_calls", ()) for each in (message, whole))
-
-    assert concat([whole]) == whole, f"concatenating {whole!r} changes it"
-    if len(calls) == len(joined) and len(message.parts) == len(whole.parts):
-        assert whole == message, f"concatenating {message!r} gives {whole!r}"
-
-
-def concat_is_associative(chunks: Sequence[Message], at: int) -> None:
-    """
-    It does not matter which chunks are joined first: those before *at*, or
-    those from there on.
-    """
-    whole = concat(chunks)
-    before, after = chunks[:at], chunks[at:]
-
-    if before:
-        first = concat([concat(before), *after])
-        assert first == whole, f"joining the first {at} gives {first!r}, not {whole!r}"
-
-    if after:
-        last = concat([*before, concat(after)])
-        assert last == whole, f"joining from {at} on gives {last!r}, not {whole!r}"
-
-
-def accumulators_concat(chunks: Sequence[Message]) -> None:
-    """
-    Every moment of an accumulator says what `concat` says of its chunks, and
-    goes on saying it.
-    """
-    moments = [Accumulator()]
-    for chunk in chunks:
-        moments.append(moments[-1].add(chunk))
-
-    for count in (*range(1, len(moments), 2), *range(1, len(moments))):
-        got, expected = moments[count].message, concat(chunks[:count])
-        assert got == expected, f"after {count}: {got!r}, not {expected!r}"
-
-
-# States
-
-
-def states_add_up(state: Aggregator) -> None:
-    """
-    All ways to ask a state agree: its length, its messages with and without
-    identities, its usage and the ledger that it is the sum of; and no identity
-    occurs twice.
-    """
-    entries, ledger = list(state.entries), list(state.ledger)
-    said = [entry.message for entry in entries]
-    spent = [entry.usage for entry in ledger]
-    since = spent[state.init_ledger_len :]
-
-    assert len(state) == len(said) == len(state.messages), "lengths differ"
-    assert 0 <= state.init_len <= len(state), "forked outside of what there is"
-    assert state.turn_len == len(state) - state.init_len, "turn_len is no rest"
-    assert list(state) == said == list(state.messages), "messages differ"
-    assert all(state[at] is one for at, one in enumerate(said)), "an index differs"
-    assert list(state[state.init_len :]) == list(state.turn.messages), "turn differs"
-    assert state.total_usage == sum(spent, Usage()), "total_usage is no sum"
-    assert state.usage == sum(since, Usage()), "usage is not what came since the fork"
-    assert state.turn.usage == state.usage, "the turn's usage is another"
-    for items in (entries, ledger):
-        assert len({item.id for item in items}) == len(items), "an identity recurs"
-
-
-def forks_inherit(state: Aggregator) -> None:
-    """
-    A fork has all the state has, under a new id, and has spent and added
-    nothing itself; joined back at once, it brings nothing.
-    """
-    fork = state.fork()
-
-    assert fork.entries == state.entries, "a fork lost or gained something"
-    assert fork.ledger == state.ledger, "a fork's ledger is another"
-    assert fork.total_usage == state.total_usage, "a fork's total is another"
-    assert fork.usage == Usage(), f"a fork spent {fork.usage} before it began"
-    assert fork.init_len == len(state), f"forked at {fork.init_len} of {len(state)}"
-    assert fork.turn_len == 0, f"a fork added {fork.turn_len} before it began"
-    assert fork.parent_id == state.id, "a fork does not know its parent"
-    assert fork.id != state.id, "a fork has its parent's id"
-    assert fork.is_related_to(state), "a fork is not related to its parent"
-    assert state.join(fork) is state, "an empty fork brought something"
-    assert fork.join(state) is fork, "a parent that moved nowhere brought something"
-
-
-def forks_inherit_up_to(state: Aggregator, at: int) -> None:
-    """
-    ``state.fork(at=at)`` has the first *at* messages and the whole ledger; what
-    it adds comes after all of the state's own when it is joined.
-    """
-    fork = state.fork(at=at)
-
-    assert list(fork.entries) == list(state.entries)[:at], f"not the first {at}"
-    assert fork.init_len == len(fork) == at, f"forked at {fork.init_len}, not {at}"
-    assert fork.ledger == state.ledger, "what was spent was not spent"
-    assert fork.usage == Usage(), f"a fork spent {fork.usage} before it began"
-    assert state.join(fork) is state, "a fork from earlier on brought something"
-    assert list(fork.join(state).entries) == list(state.entries), "the rest is missing"
-
-
-def join_is_idempotent(a: Aggregator, b: Aggregator | Turn) -> None:
-    """
-    Joining what is already there returns the very same state: itself, and the
-    same branch again.
-    """
-    both = a.join(b)
-
-    assert a.join(a) is a, "a state brought something to itself"
-    assert a.join() is a, "nothing brought something"
-    assert both.join(b) is both, "a branch brought something twice"
-    assert both.join(b) == both, "a state is not equal to itself"
-    assert both.join(a) is both, "a state brought something to what grew from it"
-
-
-def join_is_associative(a: Aggregator, b: Aggregator, c: Aggregator) -> None:
-    """
-    Which joins happen first does not matter; several at once are the same.
-    """
-    once = a.join(b).join(c)
-
-    assert once == a.join(b.join(c)), "a.join(b).join(c) is not a.join(b.join(c))"
-    assert once == a.join(b, c), "a.join(b).join(c) is not a.join(b, c)"
-    assert once == join(a, b, c), "a.join(b).join(c) is not join(a, b, c)"
-    equal_values_hash_alike(once, a.join(b.join(c)))
-
-
-def join_keeps_both_orders(a: Aggregator, b: Aggregator | Turn) -> None:
-    """
-    A join starts with all of the one side, and goes on with what is new of the
-    other, in its order; the ledger likewise. Id and fork point are the
-    receiver's.
-    """
-    with unchanged(a):
-        both = a.join(b)
-
-    assert list(both.entries) == _merge_orders(a.entries, b.entries), (
-        "not the ordered union"
-    )
-    assert list(both.ledger) == _merge_orders(a.ledger, b.ledger), (
-        "not the union of ledgers"
-    )
-    assert (both.id, both.parent_id, both.root_id) == (
-        a.id,
-        a.parent_id,
-        a.root_id,
-    ), "the receiver got another identity"
-    assert (both.init_len, both.init_ledger_len) == (
-        a.init_len,
-        a.init_ledger_len,
-    ), "the receiver got another fork point"
-    states_add_up(both)
-
-
-def join_pays_once(*states: Aggregator) -> None:
-    """
-    The total of a join is the sum over the union of ledgers, each identity
-    paid once, whatever the states share and however often they are joined.
-    """
-    first, *others = states
-    spent: dict[str, Usage] = {}
-    for state in states:
-        for entry in state.ledger:
-            spent.setdefault(entry.id, entry.usage)
-
-    total = sum(spent.values(), Usage())
-    once = first.join(*others)
-    again = once.join(*others, *states)
-
-    assert once.total_usage == total, f"joined {once.total_usage}, spent {total}"
-    assert again.total_usage == total, f"joined again {again.total_usage}"
-
-
-def generations_flow_up(
-    root: Aggregator, between: Sequence[Message], last: Sequence[Message]
-) -> None:
-    """
-    A fork of a fork joined to the root brings what was said *between*, too;
-    the fork in the middle then has nothing left to bring.
-    """
-    fork = root.fork().extend(between)
-    fork_of_fork = fork.fork().extend(last)
-    joined = root.join(fork_of_fork)
-
-    assert list(joined) == [*root, *between, *last], "a generation is missing"
-    assert joined.join(fork) is joined, "the middle brought something twice"
-    assert root.join(fork.join(fork_of_fork)) == joined, "the way up matters"
-    assert root.join(fork, fork_of_fork) == joined, "the number of steps matters"
-
-
-def parents_flow_into_forks(
-    parent: Aggregator, since: Sequence[Message], theirs: Sequence[Message]
-) -> None:
-    """
-    A parent joined into its fork brings what it said *since*, after what the
-    fork said; joined back, both are there once.
-    """
-    fork = parent.fork().extend(theirs)
-    moved_on = parent.extend(since)
-    joined = fork.join(moved_on)
-
-    assert list(joined) == [*parent, *theirs, *since], "not theirs, then since"
-    assert joined.id == fork.id, "the fork became its parent"
-    assert list(moved_on.join(joined)) == [*parent, *since, *theirs], "not both once"
-
-
-def siblings_join_in_call_order(
-    root: Aggregator, branches: Sequence[Sequence[Message]]
-) -> None:
-    """
-    Forks are joined in the order they are named, not in that they were made in
-    or finished in.
-    """
-    forks = [root.fork() for _ in branches]
-    # The last one finishes first.
-    done = [
-        fork.extend(said)
-        for fork, said in reversed(list(zip(forks, branches, strict=True)))
-    ]
-    done.reverse()
-    in_order = [message for said in branches for message in said]
-    backwards = [message for said in reversed(branches) for message in said]
-
-    assert list(root.join(*done)) == [*root, *in_order], "not in call order"
-    assert list(root.join(*done[::-1])) == [*root, *backwards], "not in call order"
-
-
-def turns_bring_what_was_added(target: Aggregator, state: Aggregator) -> None:
-    """
-    ``target.join(state.turn)`` brings what *state* added since its fork, and
-    nothing of what it inherited, exactly once; so does the turn when shipped.
-    """
-    turn = state.turn
-    shipped: Turn = pickle.loads(pickle.dumps(turn))  # noqa: S301 - our own
-    joined = target.join(turn)
-
-    assert list(turn.entries) == list(state.entries)[state.init_len :], (
-        "the turn is not what came since the fork"
-    )
-    assert list(turn.ledger) == list(state.ledger)[state.init_ledger_len :], (
-        "the turn did not pay what was spent since the fork"
-    )
-    assert (turn.id, turn.parent_id) == (state.id, state.parent_id), "another's turn"
-    assert shipped == turn, "the turn changed on its way"
-    assert target.join(shipped) == joined, "a shipped turn brings something else"
-    join_keeps_both_orders(target, turn)
-    join_is_idempotent(target, turn)
-    join_is_idempotent(target, shipped)
-
-
-def checkpoints_restore(state: Aggregator, later: Iterable[Message]) -> None:
-    """
-    A checkpoint gives back the state it kept, whatever was said *later*.
-    """
-    kept = state.checkpoint("kept")
-    with unchanged(state):
-        state.extend(later)
-
-    assert kept.restore() == state, "another state was restored"
-    assert kept.id == state.id, "restored under another id"
-    assert list(kept.messages) == list(state), "other messages were restored"
-    assert kept.usage == state.usage, "another usage was restored"
-    assert kept.label == "kept", "another label was restored"
-    states_add_up(kept.restore())
-
-
-def checkpoints_merge_what_was_added(
-    checkpoint: Checkpoint, target: Aggregator
-) -> None:
-    """
-    A checkpoint merged into *target* brings what was added after the fork
-    point, once, whether or not *target* knows the past of it.
-    """
-    merged = checkpoint.merge_into(target)
-
-    assert merged == target.join(checkpoint.state.turn), "a merge is no join of a turn"
-    assert checkpoint.merge_into(merged) is merged, "merging again brought something"
-    if not checkpoint.state.init_len:
-        assert set(checkpoint.state.entries) <= set(merged.entries), "a root lost some"
-
-
-@contextmanager
-def unchanged(*states: Aggregator) -> Generator[None, None, None]:
-    """
-    A context in which *states* stay what they are, down to the identity of
-    every message.
-    """
-    before = [_comparable_state(state) for state in states]
-    yield
-    for state, told in zip(states, before, strict=True):
-        now = _comparable_state(state)
-        assert now == told, f"a state changed: {told} became {now}"
-        assert all(
-            ours is theirs for ours, theirs in zip(now[-1], told[-1], strict=True)
-        )
-
-
-def _comparable_state(state: Aggregator) -> tuple[Any, ...]:
-    """
-    Every property of a state, as plain values.
-    """
-    return (
-        state.id,
-        state.parent_id,
-        state.root_id,
-        state.init_len,
-        state.init_ledger_len,
-        state.usage,
-        state.total_usage,
-        tuple(state.ledger),
-        hash(state),
-        tuple(state.entries),
-        tuple(state),
-    )
-
-
-def _merge_orders(ours: Iterable[Any], theirs: Iterable[Any]) -> list[Any]:
-    known = list(ours)
-    ids = {entry.id for entry in known}
-    return [*known, *(entry for entry in theirs if entry.id not in ids)]
-
-
 # Views
 
 
@@ -549,3 +136,46 @@ def views_fit(before: TrimContext, view: TrimContext) -> None:
     assert [*view.messages][-1:] == [*before.messages][-1:], "lost the newest"
     rest = iter(before.elements)
     assert all(one in rest for one in view.elements), "out of order"
+
+
+# Cells and branches
+
+
+def histories_are_linear(
+    first: object, changes: Iterable[tuple[Any, Any]], last: object
+) -> None:
+    """
+    What a watcher of a cell was told leads from the *first* value to the
+    *last*, each change beginning with the very value the one before ended with.
+    """
+    now = first
+    for number, (old, new) in enumerate(changes):
+        assert old is now, f"change {number} began with {old!r}, not with {now!r}"
+        assert new is not old, f"change {number} changed nothing: {new!r}"
+        now = new
+
+    assert now is last, f"the changes led to {now!r}, not to {last!r}"
+
+
+def fan_out_is_a_fold(
+    state: Aggregator,
+    steps: Sequence[Callable[[Aggregator], Aggregator]],
+    *,
+    executor: Executor | None = None,
+) -> None:
+    """
+    Steps that run at once give what they give one after the other: the same
+    messages in the same order, and the same bill, under the state's own id.
+
+    Steps must be repeatable, since they are run twice.
+    """
+    once = fan_out(state, steps, executor=executor)
+    folded = state.join(*[step(state.fork()) for step in steps])
+    total = once.state.total_usage
+
+    assert once.failures == (), f"steps failed: {once.failures}"
+    assert list(once.state) == list(folded), "other messages, or in another order"
+    assert total == folded.total_usage, f"billed {total}, not {folded.total_usage}"
+    assert once.state.id == state.id, "the state got another id"
+    assert once.state.init_len == state.init_len, "the state got another fork point"
+    assert list(once.state)[: len(state)] == list(state), "the past changed"

@@ -15,24 +15,26 @@ from conversation_state.testing.strategies._chunks import chunks
 from conversation_state.testing.strategies._diffs import diffs, relatives
 from conversation_state.testing.strategies._messages import (
     assistant_messages,
-    audio_parts,
     envelopes,
+    log_probs,
+    messages,
+    response_metas,
+    system_messages,
+    tool_messages,
+    unknown_messages,
+    user_messages,
+)
+from conversation_state.testing.strategies._parts import (
+    audio_parts,
     file_parts,
     image_parts,
-    log_probs,
     media_parts,
-    messages,
     parts,
     reasoning_parts,
     refusal_parts,
-    response_metas,
-    system_messages,
     text_parts,
     tool_calls,
-    tool_messages,
-    unknown_messages,
     unknown_parts,
-    user_messages,
     video_parts,
 )
 from conversation_state.testing.strategies._states import (
@@ -54,14 +56,12 @@ from conversation_state.testing.strategies._talks import (
     is_accepted,
     transcripts,
 )
-from conversation_state.testing.strategies._templates import (
-    placeholders,
-    templates,
-)
 from conversation_state.testing.strategies._timelines import moments, timelines
 from conversation_state.testing.strategies._tools import (
     documents,
     parameters,
+    placeholders,
+    templates,
     tool_infos,
 )
 from conversation_state.testing.strategies._values import (

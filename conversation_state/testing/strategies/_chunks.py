@@ -18,11 +18,8 @@ from conversation_state.messages import (
     UserMessage,
 )
 from conversation_state.parts import AudioPart, Part, TextPart
-from conversation_state.testing.strategies._messages import (
-    parts,
-    response_metas,
-    text_parts,
-)
+from conversation_state.testing.strategies._messages import response_metas
+from conversation_state.testing.strategies._parts import parts, text_parts
 from conversation_state.testing.strategies._values import (
     Fields,
     metadata,

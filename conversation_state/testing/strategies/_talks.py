@@ -20,10 +20,10 @@ from conversation_state.messages import (
 from conversation_state.testing.strategies._messages import (
     assistant_messages,
     system_messages,
-    tool_calls,
     tool_messages,
     user_messages,
 )
+from conversation_state.testing.strategies._parts import tool_calls
 from conversation_state.testing.strategies._values import (
     once,
 )

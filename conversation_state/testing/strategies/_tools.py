@@ -1,5 +1,5 @@
 """
-Tools, what they take, and documents.
+Tools, what they take, documents and templates.
 """
 
 from __future__ import annotations
@@ -10,6 +10,8 @@ from hypothesis import strategies as st
 from hypothesis.strategies import DrawFn, SearchStrategy
 
 from conversation_state.documents import Document
+from conversation_state.templates import Placeholder, Template
+from conversation_state.testing.strategies._messages import messages
 from conversation_state.testing.strategies._values import (
     json_values,
     metadata,
@@ -20,7 +22,7 @@ from conversation_state.testing.strategies._values import (
 )
 from conversation_state.tools import Parameter, ToolInfo
 
-__all__ = ["documents", "parameters", "tool_infos"]
+__all__ = ["documents", "parameters", "placeholders", "templates", "tool_infos"]
 
 _NUMBERS = st.floats(allow_nan=False, allow_infinity=False)
 _INTEGERS = st.integers(-(2**63), 2**64 - 1)
@@ -180,3 +182,29 @@ def _document_text(fields: dict[str, Any], said: dict[str, Any]) -> Document:
         document = getattr(document, f"with_{name}")(value)
 
     return document
+
+
+@once
+def placeholders() -> SearchStrategy[Placeholder]:
+    """
+    Places for messages.
+
+    Shrink to a required one, of "0".
+    """
+    return st.builds(Placeholder, texts(min_size=1, max_size=8), st.booleans())
+
+
+@once
+def templates(*, max_size: int = 3) -> SearchStrategy[Template]:
+    """
+    Templates of up to *max_size* items, in any syntax; what their messages say
+    need not be right in it.
+
+    Shrink to nothing, in Python's syntax.
+    """
+    items = st.lists(messages() | placeholders(), max_size=max_size)
+    return st.builds(
+        lambda items, syntax: Template(*items, syntax=syntax),
+        items,
+        st.sampled_from(["fstring", "jinja2", "go"]),
+    )
