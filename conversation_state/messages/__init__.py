@@ -9,7 +9,7 @@ they were said in (`aggregator`).
 """
 
 from conversation_state.messages._base import Message
-from conversation_state.messages._envelope import Envelope
+from conversation_state.messages._envelope import Envelope, format_exception
 from conversation_state.messages._kinds import (
     AssistantMessage,
     SystemMessage,
@@ -38,5 +38,6 @@ __all__ = [
     "UnknownMessage",
     "UserMessage",
     "find_erasure",
+    "format_exception",
     "make_tombstone",
 ]

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from datetime import datetime, timezone
-from typing import Any, ClassVar, NamedTuple, Self, TypedDict
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Self, TypedDict
 from uuid import UUID
 
 import attrs
@@ -29,6 +29,9 @@ from conversation_state.parts import (
     TextPart,
     UnknownPart,
 )
+
+if TYPE_CHECKING:
+    from conversation_state.tools import ToolCall
 
 __all__ = [
     "COMMON",
@@ -235,6 +238,14 @@ class Message(_Countable, ByContent):
     def parts(self) -> tuple[Part, ...]:
         """
         The content as parts, a plain text as one.
+        """
+        return ()
+
+    @property
+    def tool_calls(self) -> tuple[ToolCall, ...]:
+        """
+        The tools that this message calls: of an assistant's message its calls, of
+        any other ().
         """
         return ()
 

@@ -35,11 +35,24 @@ from conversation_state.parts import (
 )
 from conversation_state.tools import ToolCall
 
-__all__ = ["Envelope"]
+__all__ = ["Envelope", "format_exception"]
 
 _set = object.__setattr__
 
 M = TypeVar("M", bound="Message")
+
+
+def format_exception(error: BaseException) -> str:
+    """
+    The class of *error* and its message, as a text that any message can hold: half
+    surrogate pairs are U+FFFD.
+    """
+    try:
+        text = f"{type(error).__name__}: {error}"
+    except Exception:  # noqa: BLE001 - a __str__ that raises is no reason to fail here
+        text = type(error).__name__
+
+    return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
 
 
 @final
@@ -180,8 +193,7 @@ class Envelope:
         in it U+FFFD: whatever a tool raises can be told to the model.
         """
         if isinstance(error, BaseException):
-            said = f"{type(error).__name__}: {error}"
-            error = said.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+            error = format_exception(error)
 
         return self._fill_in(
             ToolMessage(

@@ -20,6 +20,7 @@ from conversation_state._persistent import (
     freeze_notes,
     given_map,
     pmap,
+    thaw,
 )
 from conversation_state._wording import shorten_repr
 from conversation_state.errors import InvalidToolError, MissingExtraError
@@ -392,6 +393,21 @@ class ToolInfo:
             return given
 
         return parameters_schema(given)
+
+    def json_schema(self) -> dict[str, Any]:
+        """
+        Its parameters as a JSON Schema in plain, mutable JSON values, ready for
+        `json.dumps`; an object without properties if it takes no arguments.
+
+        >>> ToolInfo("clock", "Tells the time.").json_schema()
+        {'type': 'object', 'properties': {}}
+        """
+        schema = self.schema
+        if schema is None:
+            return {"type": "object", "properties": {}}
+
+        plain: dict[str, Any] = thaw(schema)
+        return plain
 
     @classmethod
     def from_function(
