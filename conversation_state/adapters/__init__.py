@@ -7,9 +7,13 @@ messages, ``load_usage(payload)`` their usage. What a format can't represent is
 listed, and what our model can't hold is kept for the provider it came from:
 never is anything dropped in silence. A format that is only read, or only
 written, has only that.
+
+`events` and `aevents` read the events of a streamed response, which each
+provider's ``load_chunks`` takes, from the lines that an HTTP client gives.
 """
 
+from conversation_state.adapters._events import aevents, events
 from conversation_state.adapters._export import Export, Lost
 from conversation_state.adapters._notes import PROVIDERS
 
-__all__ = ["PROVIDERS", "Export", "Lost"]
+__all__ = ["PROVIDERS", "Export", "Lost", "aevents", "events"]

@@ -87,6 +87,7 @@ from conversation_state.adapters._responses._chunks import (
 )
 from conversation_state.adapters._responses._dump import dump
 from conversation_state.adapters._responses._load import load
+from conversation_state.adapters._responses._tools import dump_tools
 from conversation_state.adapters._responses._usage import load_usage
 
 __all__ = [
@@ -94,6 +95,7 @@ __all__ = [
     "Lost",
     "aload_chunks",
     "dump",
+    "dump_tools",
     "load",
     "load_chunks",
     "load_usage",

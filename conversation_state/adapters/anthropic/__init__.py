@@ -91,6 +91,7 @@ from conversation_state.adapters._export import Export, Lost
 from conversation_state.adapters.anthropic._chunks import aload_chunks, load_chunks
 from conversation_state.adapters.anthropic._dump import dump
 from conversation_state.adapters.anthropic._load import load
+from conversation_state.adapters.anthropic._tools import dump_tools
 from conversation_state.adapters.anthropic._usage import load_usage
 
 __all__ = [
@@ -98,6 +99,7 @@ __all__ = [
     "Lost",
     "aload_chunks",
     "dump",
+    "dump_tools",
     "load",
     "load_chunks",
     "load_usage",

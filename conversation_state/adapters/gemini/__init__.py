@@ -89,6 +89,7 @@ from conversation_state.adapters._export import Export, Lost
 from conversation_state.adapters.gemini._chunks import aload_chunks, load_chunks
 from conversation_state.adapters.gemini._dump import dump
 from conversation_state.adapters.gemini._load import load
+from conversation_state.adapters.gemini._tools import dump_tools
 from conversation_state.adapters.gemini._usage import load_usage
 
 __all__ = [
@@ -96,6 +97,7 @@ __all__ = [
     "Lost",
     "aload_chunks",
     "dump",
+    "dump_tools",
     "load",
     "load_chunks",
     "load_usage",

@@ -68,6 +68,7 @@ from conversation_state.adapters._export import Export, Lost
 from conversation_state.adapters.openai_chat._chunks import aload_chunks, load_chunks
 from conversation_state.adapters.openai_chat._dump import dump
 from conversation_state.adapters.openai_chat._load import load
+from conversation_state.adapters.openai_chat._tools import dump_tools
 from conversation_state.adapters.openai_chat._usage import load_usage
 
 __all__ = [
@@ -75,6 +76,7 @@ __all__ = [
     "Lost",
     "aload_chunks",
     "dump",
+    "dump_tools",
     "load",
     "load_chunks",
     "load_usage",

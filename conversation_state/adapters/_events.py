@@ -1,0 +1,180 @@
+"""
+The JSON events in a stream of server-sent events, as providers send them.
+
+What lives here: from lines to JSON values. What does not: what an event means
+(each adapter's ``load_chunks``), and the connection (an HTTP client's).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import AsyncIterable, AsyncIterator, Iterable, Iterator
+from typing import Any
+
+from conversation_state._canonical import load
+from conversation_state._wording import shorten_repr
+from conversation_state.errors import DecodeError, ProviderStreamError
+
+__all__ = ["aevents", "events"]
+
+# str.splitlines() would also split at U+2028, which JSON texts may contain.
+_LINE_ENDS = re.compile("\r\n|\r|\n")
+
+# The other fields that there are; a line that starts with a colon is a comment.
+_FIELDS = (":", "event", "id", "retry", "data")
+_MAX_SHOWN = 2_000
+
+# How OpenAI and those who follow it end a stream.
+_END = "[DONE]"
+
+
+def events(
+    lines: Iterable[str | bytes] | str | bytes,
+) -> Iterator[dict[str, Any]]:
+    """
+    The JSON objects in a stream of server-sent events.
+
+    Lazy: each event is given as soon as its last line is there. Comments, event
+    names, ids, ``[DONE]`` and whatever stands outside of ``data:`` fields are
+    left out; providers repeat an event's name in its data. An event that the
+    end of the stream cuts short is left out, too; ``load_chunks`` then ends its
+    message with the reason ``interrupted``.
+
+    Args:
+        lines: The lines of the body, with their ends or without, as HTTP clients
+            iterate over them (``response.iter_lines()``, or the response of
+            `urllib`); or the whole body. Bytes are UTF-8.
+
+    Raises:
+        ProviderStreamError:
+            If an event's data is not a JSON object, or the body is something else:
+            an error page, one response that was not streamed.
+
+        TypeError:
+            If a line is neither a str nor bytes.
+
+    Source:
+        The section on server-sent events of the HTML standard.
+
+    >>> list(events(['data: {"id": 1}', "", ": a comment", "", "data: [DONE]", ""]))
+    [{'id': 1}]
+    """
+    reader = _EventReader()
+    for each in [lines] if isinstance(lines, (str, bytes)) else lines:
+        yield from reader.read(each)
+
+    yield from reader.finish()
+
+
+async def aevents(
+    lines: AsyncIterable[str | bytes],
+) -> AsyncIterator[dict[str, Any]]:
+    """
+    As `events`, for lines that arrive in a task (``response.aiter_lines()``).
+    """
+    reader = _EventReader()
+    async for each in lines:
+        for event in reader.read(each):
+            yield event
+
+    for event in reader.finish():
+        yield event
+
+
+class _EventReader:
+    """
+    The data of the event that is being read.
+    """
+
+    __slots__ = ("_count", "_data", "_is_first", "_others")
+
+    def __init__(self) -> None:
+        self._data: list[str] = []
+        self._count = 0
+        self._others = ""
+        self._is_first = True
+
+    def read(self, given: object) -> Iterator[dict[str, Any]]:
+        """
+        The events that end in *given*, a line or several.
+        """
+        if isinstance(given, bytes):
+            text = given.decode(errors="replace")
+        elif isinstance(given, str):
+            text = given
+        else:
+            msg = (
+                f"a line of the stream is {shorten_repr(given)}; expected a str or "
+                "bytes, as in response.iter_lines()"
+            )
+            raise TypeError(msg)
+
+        if self._is_first:
+            text = text.removeprefix("\ufeff")
+            self._is_first = False
+
+        lines = _LINE_ENDS.split(text)
+        if len(lines) > 1 and not lines[-1]:
+            lines.pop()  # the end of the last line, not a line of its own
+
+        for line in lines:
+            if not line:
+                yield from self._end_event()
+            elif line.startswith("data:"):
+                data = line[5:].removeprefix(" ")
+                # Nearly every event is one line. It is given at once, so that
+                # clients that leave empty lines out do no harm.
+                event = None if self._data else _parse(data)
+                if event is None:
+                    self._data.append(data)
+                else:
+                    self._count += 1
+                    yield event
+            elif not line.startswith(_FIELDS) and len(self._others) < _MAX_SHOWN:
+                self._others += line
+
+    def _end_event(self) -> Iterator[dict[str, Any]]:
+        text = "\n".join(self._data)
+        self._data.clear()
+        if not text or text.strip() == _END:
+            return
+
+        event = _parse(text)
+        if event is None:
+            msg = f"expected an event that is a JSON object, got {shorten_repr(text)}"
+            raise ProviderStreamError(msg, text)
+
+        self._count += 1
+        yield event
+
+    def finish(self) -> Iterator[dict[str, Any]]:
+        """
+        The last event, if only the empty line after it is missing.
+        """
+        event = _parse("\n".join(self._data))
+        if event is not None:
+            self._count += 1
+            yield event
+
+        if self._others and not self._count:
+            msg = (
+                "expected server-sent events, got a body that starts with "
+                f"{shorten_repr(self._others)}; check the response's status, and "
+                "that the request asked for a stream (Gemini: alt=sse)"
+            )
+            raise ProviderStreamError(msg, self._others)
+
+
+def _parse(text: str) -> dict[str, Any] | None:
+    """
+    The JSON object that *text* is; None if it is something else.
+    """
+    if not text.lstrip().startswith("{"):
+        return None
+
+    try:
+        event = load(text)
+    except DecodeError:
+        return None
+
+    return event if isinstance(event, dict) else None

@@ -1,0 +1,150 @@
+"""
+Descriptions of tools as providers' requests have them.
+
+What lives here: what all providers share, checks and the order of things. What
+does not: how a provider writes a tool and a choice (its own ``dump_tools``).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Collection, Iterable, Mapping
+from typing import Any, NamedTuple
+
+from conversation_state._wording import shorten_repr
+from conversation_state.adapters._export import NEWER, Export, Lost
+from conversation_state.errors import InvalidToolError
+from conversation_state.tools import ToolChoice, ToolInfo
+
+__all__ = ["OPENAI", "OPENAI_CHOICES", "ToolRules", "write_tools"]
+
+
+class ToolRules(NamedTuple):
+    """
+    What a provider refuses.
+
+    Attributes:
+        provider: Its name, for people.
+
+        names: What a tool's name matches as a whole.
+
+        name_rule: The same in words.
+
+        refused: Keywords it refuses at the top of a schema.
+    """
+
+    provider: str
+    names: str
+    name_rule: str
+    refused: Collection[str] = ()
+
+
+OPENAI = ToolRules(
+    "OpenAI",
+    "[a-zA-Z0-9_-]{1,64}",
+    "1 to 64 letters, digits, _ and -",
+    ("allOf", "anyOf", "const", "enum", "not", "oneOf"),
+)
+OPENAI_CHOICES = {
+    ToolChoice.FORBIDDEN: "none",
+    ToolChoice.ALLOWED: "auto",
+    ToolChoice.FORCED: "required",
+}
+
+
+def write_tools(
+    tools: Iterable[ToolInfo],
+    choice: ToolChoice | None,
+    rules: ToolRules,
+    write_tool: Callable[[ToolInfo, dict[str, Any] | None], dict[str, Any]],
+    write_request: Callable[[list[dict[str, Any]], ToolChoice | None], dict[str, Any]],
+) -> Export:
+    """
+    *tools* and *choice* as keys of a request, and what it can't have.
+
+    Args:
+        tools: What the model may call.
+
+        choice: Whether it may, must or must not.
+
+        rules: What the provider refuses.
+
+        write_tool: Makes a tool of its description and its schema; None for a tool
+            without parameters.
+
+        write_request: Makes the keys of the request of all tools and the choice;
+            None if there is none.
+
+    Raises:
+        InvalidToolError:
+            If *tools* are something else than `ToolInfo`, or *choice* than a
+            `ToolChoice` or None.
+    """
+    lost: list[Lost] = []
+    written: dict[str, dict[str, Any]] = {}
+    for at, tool in enumerate(_check_tools(tools)):
+        path = f"tools[{at}]"
+        if not re.fullmatch(rules.names, tool.name):
+            why = f"a name that {rules.provider} refuses; a name is {rules.name_rule}"
+            lost.append(Lost(path, tool.name, why))
+        elif tool.name in written:
+            why = "is the name of another tool before it"
+            lost.append(Lost(path, tool.name, why))
+        else:
+            schema = None
+            if tool.parameters is not None:
+                schema, refused = _object_schema(tool, rules.refused)
+                why = f"is refused by {rules.provider} at the top of a schema"
+                lost += [Lost(f"{path}.parameters", key, why) for key in refused]
+
+            lost += [Lost(path, key, NEWER) for key in sorted(tool.unknown)]
+            written[tool.name] = write_tool(tool, schema)
+
+    choice = _check_choice(choice)
+    if not written:
+        if choice is ToolChoice.FORCED:
+            lost.append(Lost("choice", choice.value, "there is no tool to call"))
+
+        return Export({}, tuple(lost))
+
+    return Export(write_request([*written.values()], choice), tuple(lost))
+
+
+def _check_tools(tools: Any) -> Iterable[ToolInfo]:
+    if isinstance(tools, (ToolInfo, str, bytes, Mapping)):
+        like = "; put it into a list" if isinstance(tools, ToolInfo) else ""
+        msg = f"tools is {shorten_repr(tools)}; expected several ToolInfo{like}"
+        raise InvalidToolError(msg)
+
+    for at, tool in enumerate(tools):
+        if not isinstance(tool, ToolInfo):
+            like = "; ToolInfo.from_function makes one" * callable(tool)
+            msg = f"tools[{at}] is {shorten_repr(tool)}; expected a ToolInfo{like}"
+            raise InvalidToolError(msg)
+
+        yield tool
+
+
+def _check_choice(choice: Any) -> ToolChoice | None:
+    try:
+        return None if choice is None else ToolChoice(choice)
+    except ValueError:
+        names = ", ".join(f"ToolChoice.{each.name}" for each in ToolChoice)
+        msg = f"choice is {shorten_repr(choice)}; expected {names}, or None"
+        raise InvalidToolError(msg) from None
+
+
+def _object_schema(
+    tool: ToolInfo, refused: Collection[str]
+) -> tuple[dict[str, Any], list[str]]:
+    """
+    The schema of a tool's arguments without the keywords that are *refused* at
+    its top, and which of them it had.
+
+    Arguments are always an object, so that is its type, whatever it may be besides.
+    """
+    schema = tool.json_schema()
+    removed = [key for key in schema if key in refused]
+    kept = {key: value for key, value in schema.items() if key not in refused}
+    kept["type"] = "object"
+    return kept, removed

@@ -1,0 +1,180 @@
+"""
+Server-sent events, from lines to JSON.
+"""
+
+import json
+from typing import Any
+
+import anyio
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from conversation_state import adapters
+from conversation_state.errors import ProviderStreamError
+from tests.recorded import streams
+
+# Lines of wrong types are given, too.
+aevents: Any = adapters.aevents
+events: Any = adapters.events
+
+
+def parsed(lines):
+    return [*events(lines)]
+
+
+class TestLines:
+    """
+    What HTTP clients iterate over.
+    """
+
+    @pytest.mark.parametrize("end", ["", "\n", "\r\n", "\r"])
+    @pytest.mark.parametrize("is_text", [True, False])
+    def test_with_ends_and_without(self, end, is_text):
+        """
+        Lines of text or bytes, with the ends they came with or without.
+        """
+        lines = ["event: a", 'data: {"a": 1}', "", ": x", 'data:{"b": "é"}', ""]
+        given = [f"{line}{end}" for line in lines]
+
+        assert [{"a": 1}, {"b": "é"}] == parsed(
+            given if is_text else [line.encode() for line in given]
+        )
+
+    @pytest.mark.parametrize("body", ['data: {"a": 1}\n\ndata: {"b": 2}\n\n'])
+    def test_whole_body(self, body):
+        """
+        The body as one text, or as bytes.
+        """
+        assert [{"a": 1}, {"b": 2}] == parsed(body) == parsed(body.encode())
+
+    def test_several_data_lines(self):
+        """
+        The data of one event may stand on several lines.
+        """
+        assert [{"a": 1}] == parsed(["data: {", 'data: "a": 1', "data: }", ""])
+
+    def test_without_empty_lines(self):
+        """
+        Some loops leave empty lines out.
+        """
+        assert [{"a": 1}, {"a": 2}] == parsed(
+            ['data: {"a": 1}', 'data: {"a": 2}', "data: [DONE]"]
+        )
+
+    def test_separators_that_are_no_line_ends(self):
+        """
+        U+2028 may stand in a JSON text.
+        """
+        assert [{"a": "x\u2028y\x85z"}] == parsed(['data: {"a": "x\u2028y\x85z"}', ""])
+
+    def test_mark_at_the_start(self):
+        """
+        A byte order mark at the start is no part of the first line.
+        """
+        assert [{"a": 1}] == parsed([b'\xef\xbb\xbfdata: {"a": 1}\n', b"\n"])
+
+    def test_as_they_come(self):
+        """
+        An event is given as soon as its line is there.
+        """
+        asked = []
+
+        def lines():
+            for at in range(3):
+                asked.append(at)
+                yield f'data: {{"at": {at}}}\n'
+
+        stream = events(lines())
+        assert {"at": 0} == next(stream)
+        assert [0] == asked
+
+    @pytest.mark.parametrize("provider", ["openai_chat", "anthropic", "gemini"])
+    def test_recorded(self, provider):
+        """
+        Recorded streams, each event as a JSON parser reads it.
+        """
+        for path in streams(provider):
+            body = path.read_bytes()
+            expected = [
+                json.loads(line[5:])
+                for line in body.decode().splitlines()
+                if line.startswith("data:") and line[5:].strip() != "[DONE]"
+            ]
+
+            assert expected == parsed(body.splitlines(keepends=True)) == parsed(body)
+
+
+class TestTrouble:
+    """
+    Streams that break, and what is no stream.
+    """
+
+    @given(st.integers(0, 30))
+    def test_cut(self, size):
+        """
+        What the end cuts short is left out; all before it is given.
+        """
+        cut = '{"b": [1, 2], "c": "some words"}'[:size]
+
+        assert [{"a": 1}] == parsed(['data: {"a": 1}', "", f"data: {cut}"])
+
+    def test_no_empty_line_at_the_end(self):
+        """
+        An event is whole even if the stream ends right behind it.
+        """
+        assert [{"a": 1}] == parsed(["data: {", 'data: "a": 1}'])
+
+    @pytest.mark.parametrize("data", ["<html>", "[1]", '"text"', "{broken"])
+    def test_no_object(self, data):
+        """
+        Data that is no JSON object is an error that shows it.
+        """
+        with pytest.raises(ProviderStreamError, match="event that is a JSON object"):
+            parsed(['data: {"a": 1}', "", f"data: {data}", ""])
+
+    @pytest.mark.parametrize(
+        "body", ['{"error": {"message": "no credit"}}', "<html>no</html>", '[{"a": 1}]']
+    )
+    def test_no_stream(self, body):
+        """
+        A body of another kind is an error that shows how it starts.
+        """
+        with pytest.raises(ProviderStreamError, match=r"starts with.*alt=sse"):
+            parsed(body)
+
+    @pytest.mark.parametrize("lines", [[], [""], [": only comments"], ["data: [DONE]"]])
+    def test_nothing(self, lines):
+        """
+        A stream may have no events.
+        """
+        assert [] == parsed(lines)
+
+    @pytest.mark.parametrize("line", [None, 1, {"a": 1}])
+    def test_no_line(self, line):
+        """
+        A line of another type is refused.
+        """
+        with pytest.raises(TypeError, match="expected a str or bytes"):
+            parsed([line])
+
+    def test_invalid_bytes(self):
+        """
+        Bytes that are no UTF-8 become U+FFFD, as in a browser.
+        """
+        assert [{"a": "\ufffd"}] == parsed([b'data: {"a": "\xff"}', b""])
+
+
+def test_in_a_task():
+    """
+    `aevents` gives what `events` gives.
+    """
+
+    async def lines():
+        for line in ("data: {", 'data: "a": 1}', "", 'data: {"b": 2}', "data: {"):
+            yield line
+
+    async def main():
+        return [event async for event in aevents(lines())]
+
+    assert [{"a": 1}, {"b": 2}] == anyio.run(main)
