@@ -77,7 +77,7 @@ from conversation_state.streams import (
     pipe,
 )
 from conversation_state.timeline import Moment, Moments, Timeline
-from conversation_state.tools import ToolInfo
+from conversation_state.tools import ToolInfo, acall, call
 from conversation_state.trimming import Dropped, Element, Flaw, Trimmer, keep_last
 
 # States
@@ -410,3 +410,14 @@ capability: AbstractCapability[None] = pydantic_ai.TrimmedRequests(Trimmer(None)
 async def in_an_agent() -> None:
     assert_type(await backend.load_state("talk"), Aggregator)
     assert_type(await backend.load("talk"), Conversation | None)
+
+
+async def tool_calls(state: Aggregator, function: Callable[[int], str]) -> None:
+    """
+    Every message has calls, and every call is answered by a message.
+    """
+    assert_type(state[-1].tool_calls, tuple[ToolCall, ...])
+    for each in state[-1].tool_calls:
+        assert_type(call(function, each), ToolMessage)
+        assert_type(await acall(function, each), ToolMessage)
+        call(each, function)  # type: ignore[arg-type]

@@ -2,9 +2,9 @@
 Tools that a model may call, and the calls it made.
 
 What lives here: the description of a tool for a model (`ToolInfo`), which can be
-made from a function, and a call as the model wrote it (`ToolCall`). What does not:
-the call's result (a `ToolMessage` in `messages`), and the form that a provider
-expects (`adapters`).
+made from a function, a call as the model wrote it (`ToolCall`), and `call`, which
+runs one. What does not: the call's result (a `ToolMessage` in `messages`), and the
+form that a provider expects (`adapters`).
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 from conversation_state.tools._calls import ToolCall
 
 if TYPE_CHECKING:
+    from conversation_state._tool_calls import acall, call
     from conversation_state.tools._infos import (
         MAX_PARAMETER_LEVELS,
         Parameter,
@@ -30,9 +31,14 @@ __all__ = [
     "ToolCall",
     "ToolChoice",
     "ToolInfo",
+    "acall",
+    "call",
     "is_schema",
     "parameters_schema",
 ]
+
+
+_CALLS = "conversation_state._tool_calls"
 
 
 def __getattr__(name: str) -> Any:
@@ -41,7 +47,9 @@ def __getattr__(name: str) -> Any:
         msg = f"module {__name__!r} has no attribute {name!r}"
         raise AttributeError(msg)
 
-    value = getattr(import_module(f"{__name__}._infos"), name)
+    # Running a call makes a message of what the codec reads, both in higher layers.
+    home = _CALLS if name in ("acall", "call") else f"{__name__}._infos"
+    value = getattr(import_module(home), name)
     globals()[name] = value
     return value
 

@@ -19,7 +19,7 @@ from typing import Any, Literal, TypeAlias, Union, get_args, get_origin
 
 from cattrs import Converter, StructureHandlerNotFoundError
 
-from conversation_state._canonical import JsonPath
+from conversation_state._canonical import JsonPath, dump, load
 from conversation_state.codec._encode import write_body
 from conversation_state.codec._reader import Problems, Read, Reader
 from conversation_state.codec._structured._classes import OwnValue, class_hook
@@ -53,7 +53,14 @@ from conversation_state.codec._structured._scalars import (
 from conversation_state.codec._structured._unions import union_hook
 from conversation_state.codec._structured._write import is_same, write_value
 
-__all__ = ["Structure", "check_class", "read_class", "structurer", "write_instance"]
+__all__ = [
+    "Structure",
+    "check_class",
+    "read_class",
+    "structurer",
+    "unstructure",
+    "write_instance",
+]
 
 # Converts a plain JSON value at a path.
 Structure: TypeAlias = "Callable[[Any, JsonPath], Any]"
@@ -153,6 +160,17 @@ def write_instance(value: Any) -> Any:
         raise ValueError(msg)
 
     return write_value(value, write_body)
+
+
+def unstructure(value: Any) -> Any:
+    """
+    Any value that can be read, as plain JSON values, without reading it again.
+
+    Raises:
+        TypeError, ValueError:
+            As `write_value`.
+    """
+    return load(dump(write_value(value, write_body)))
 
 
 def _find_hook(kind: Any, failed: str) -> Hook:

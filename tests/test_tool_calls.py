@@ -1,0 +1,355 @@
+"""
+Running the calls that a model made.
+"""
+
+import functools
+import logging
+from dataclasses import dataclass
+from datetime import date
+from typing import Any, TypedDict, Unpack
+
+import anyio
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from conversation_state.errors import InvalidMessageError, InvalidToolError
+from conversation_state.messages import ToolMessage
+from conversation_state.parts import ImagePart, TextPart
+from conversation_state.tools import ToolCall, acall, call
+
+# Much here is given wrongly; what is right is for typing_tests to say.
+acall_anything: Any = acall
+call_anything: Any = call
+
+
+def add(a: int, b: int = 0) -> int:
+    """
+    A tool with a parameter that may be left out.
+    """
+    return a + b
+
+
+def ran(function, arguments=""):
+    return call(function, ToolCall("c1", "tool", arguments))
+
+
+class TestArguments:
+    """
+    Arguments are checked against the hints, and converted to them.
+    """
+
+    @pytest.mark.parametrize(
+        ("arguments", "expected"), [('{"a": 2}', "2"), ('{"a": 2, "b": 3}', "5")]
+    )
+    def test_by_name(self, arguments, expected):
+        """
+        A parameter with a default may be left out.
+        """
+        assert ToolMessage(expected, tool_call_id="c1", tool_name="tool") == ran(
+            add, arguments
+        )
+
+    @pytest.mark.parametrize("arguments", ["", "  ", "{}"])
+    def test_none_at_all(self, arguments):
+        """
+        Models write nothing, or an empty object, for a tool without parameters.
+        """
+        assert "done" == ran(lambda: "done", arguments).text
+
+    def test_all_problems_at_once(self):
+        """
+        The model reads everything that is wrong, each with its path.
+        """
+        answer = ran(add, '{"b": "3", "c": 1}')
+
+        assert answer.is_error
+        assert [
+            "invalid arguments:",
+            "  $.a: required, but missing",
+            "  $.b: expected an integer, got '3'",
+            "  $.c: unknown; tool takes a, b",
+        ] == answer.text.splitlines()
+
+    @pytest.mark.parametrize(
+        ("arguments", "problem"),
+        [
+            ('{"a": 2', "not JSON"),
+            ("[1]", "are an array; expected an object"),
+            ('"a"', "expected an object"),
+            ("null", "expected an object"),
+            ('{"a": NaN}', "not JSON"),
+        ],
+    )
+    def test_no_object(self, arguments, problem):
+        """
+        What is no JSON object is an error that the model can read.
+        """
+        answer = ran(add, arguments)
+
+        assert answer.is_error
+        assert problem in answer.text
+
+    def test_conversion(self):
+        """
+        Dates, nested classes and arguments of any name are made of JSON.
+        """
+
+        @dataclass
+        class Trip:
+            day: date
+            cities: list[str]
+
+        def plan(trip: Trip, **prices: float):
+            return [trip.day.year, *trip.cities, sum(prices.values())]
+
+        plan.__annotations__["trip"] = Trip
+        answer = ran(
+            plan, '{"trip": {"day": "2031-05-06", "cities": ["Bern"]}, "x": 1, "y": 2}'
+        )
+
+        assert '[2031,"Bern",3.0]' == answer.text
+
+    def test_typed_keywords(self):
+        """
+        ``**kwargs`` may have a `TypedDict` of hints.
+        """
+        Options = TypedDict("Options", {"n": int})  # noqa: UP013 - local names
+
+        def show(**options: Any):
+            return options["n"] + 1
+
+        show.__annotations__["options"] = Unpack[Options]
+
+        assert "3" == ran(show, '{"n": 2}').text
+        assert "$.n: required" in ran(show, "{}").text
+        assert "$.m: unknown; tool takes n" in ran(show, '{"n": 2, "m": 1}').text
+
+    def test_partial_hides_its_arguments(self):
+        """
+        What the program fills in is none of the model's.
+        """
+        bound = functools.partial(add, b=40)
+
+        assert "42" == ran(bound, '{"a": 2}').text
+        assert "$.b: unknown; tool takes a" in ran(bound, '{"a": 2, "b": 1}').text
+
+    def test_methods_and_instances(self):
+        """
+        Whatever can be called with named arguments is a tool.
+        """
+
+        class Counter:
+            def __call__(self, n: int):
+                return n + 1
+
+            def method(self, n: "int"):
+                return n + 2
+
+        assert "2" == ran(Counter(), '{"n": 1}').text
+        assert "3" == ran(Counter().method, '{"n": 1}').text
+        assert "expected an integer" in ran(Counter(), '{"n": "1"}').text
+
+    @given(st.text())
+    def test_whatever_a_model_writes(self, arguments):
+        """
+        No text is too odd: there is always a message.
+        """
+        assert ran(add, arguments).is_error
+
+
+class TestResults:
+    """
+    The result is the content.
+    """
+
+    @pytest.mark.parametrize(
+        ("result", "text"),
+        [
+            ("as it is", "as it is"),
+            (None, ""),
+            ({"a": [1, None]}, '{"a":[1,null]}'),
+            ([], "[]"),
+            (date(2031, 5, 6), '"2031-05-06"'),
+            ({1, 2}, "[1,2]"),
+        ],
+    )
+    def test_text_or_json(self, result, text):
+        """
+        A text as it is, None is empty, everything else is JSON.
+        """
+        answer = ran(lambda: result)
+
+        assert text == answer.text
+        assert not answer.is_error
+
+    def test_parts(self):
+        """
+        Parts are the content as they are.
+        """
+        image = ImagePart(url="https://example.org/map.png")
+
+        assert (image,) == ran(lambda: image).parts
+        assert (TextPart("map"), image) == ran(lambda: [TextPart("map"), image]).parts
+
+    @pytest.mark.parametrize(
+        "result", [object(), float("nan"), {"a": object()}, "\ud800"]
+    )
+    def test_what_json_cannot_represent(self, result, caplog):
+        """
+        The model reads why there is no result, and the log has it.
+        """
+        answer = ran(lambda: result)
+
+        assert answer.is_error
+        assert ["the tool tool failed"] == [each.message for each in caplog.records]
+
+
+class TestFailures:
+    """
+    An exception is an answer, too.
+    """
+
+    def test_marked_and_logged(self, caplog):
+        """
+        The model reads the class and the message; the log has the traceback.
+        """
+
+        def broken():
+            msg = "no trains \ud800"
+            raise LookupError(msg)
+
+        with caplog.at_level(logging.WARNING, "conversation_state.tools"):
+            answer = ran(broken)
+
+        [record] = caplog.records
+        assert answer.is_error
+        assert "LookupError: no trains \ufffd" == answer.text
+        assert record.exc_info
+        assert LookupError is record.exc_info[0]
+
+    def test_message_that_raises(self, caplog):
+        """
+        An exception without a message that can be read is its class.
+        """
+
+        class OddError(Exception):
+            def __str__(self):
+                raise ValueError
+
+        def broken():
+            raise OddError
+
+        assert "OddError" == ran(broken).text
+        assert 1 == len(caplog.records)
+
+    @pytest.mark.parametrize("error", [KeyboardInterrupt, SystemExit])
+    def test_interrupts_pass(self, error):
+        """
+        An interrupt is no answer.
+        """
+
+        def interrupted():
+            raise error
+
+        with pytest.raises(error):
+            ran(interrupted)
+
+    def test_no_id(self):
+        """
+        A call without an id can't be answered.
+        """
+        with pytest.raises(InvalidMessageError, match="tool_call_id"):
+            call(add, ToolCall("", "add", '{"a": 1}'))
+
+    def test_no_call(self):
+        """
+        The second argument is a call.
+        """
+        with pytest.raises(TypeError, match=r"expected a ToolCall, one of message"):
+            call_anything(add, '{"a": 1}')
+
+    def test_functions_that_no_model_can_call(self):
+        """
+        That is the program's mistake, and raised.
+        """
+
+        def positional(a, /):
+            return a
+
+        def unknown(a):
+            return a
+
+        unknown.__annotations__["a"] = "Missing"
+        with pytest.raises(InvalidToolError, match="a is positional-only"):
+            ran(positional, '{"a": 1}')
+
+        with pytest.raises(InvalidToolError, match="name 'Missing' is not defined"):
+            ran(unknown, '{"a": 1}')
+
+
+class TestAsync:
+    """
+    Async functions, and others, in a task.
+    """
+
+    def test_both_kinds(self):
+        """
+        What can be awaited is.
+        """
+
+        async def later(n: int):
+            await anyio.lowlevel.checkpoint()
+            return n + 1
+
+        async def main():
+            given = ToolCall("c1", "tool", '{"n": 1}')
+            return [
+                (await acall_anything(later, given)).text,
+                (await acall_anything(lambda n: n, given)).text,
+                (await acall_anything(later, ToolCall("c1", "tool"))).is_error,
+            ]
+
+        assert ["2", "1", True] == anyio.run(main)
+
+    def test_failure(self, caplog):
+        """
+        What is raised while it is awaited is the answer.
+        """
+
+        async def broken():
+            await anyio.lowlevel.checkpoint()
+            raise LookupError
+
+        answer = anyio.run(acall_anything, broken, ToolCall("c1", "tool"))
+
+        assert answer.is_error
+        assert "LookupError: " == answer.text
+        assert 1 == len(caplog.records)
+
+    def test_cancellation_passes(self):
+        """
+        A task that is cancelled gets no answer.
+        """
+
+        async def forever():
+            await anyio.sleep_forever()
+
+        async def main():
+            with anyio.move_on_after(0.01) as scope:
+                await acall_anything(forever, ToolCall("c1", "tool"))
+
+            return scope.cancelled_caught
+
+        assert anyio.run(main)
+
+    def test_async_in_call(self):
+        """
+        `call` does not leave a coroutine behind, and says what to do.
+        """
+
+        async def later():
+            pass
+
+        with pytest.raises(InvalidToolError, match=r"await acall\(function, call\)"):
+            ran(later)
