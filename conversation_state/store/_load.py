@@ -19,16 +19,8 @@ from conversation_state.store._read_entries import (
     read_digests,
     read_segments,
 )
-from conversation_state.store._rows import (
-    SHIFT,
-    Origin,
-    Revision,
-    damage_error,
-    iterate_rows,
-    read_revision,
-    state_digest,
-)
-from conversation_state.store._transaction import Name, RememberedHead, Transaction
+from conversation_state.store._rows import damage_error, iterate_rows, read_revision
+from conversation_state.store._transaction import RememberedHead, Transaction
 from conversation_state.store._values import Head, Window
 from conversation_state.store.log import (
     ENTRIES,
@@ -36,6 +28,13 @@ from conversation_state.store.log import (
     Kind,
     Segments,
     count_shared,
+)
+from conversation_state.store.schema import (
+    SHIFT,
+    Name,
+    Origin,
+    Revision,
+    state_digest,
 )
 
 __all__ = [
@@ -106,13 +105,13 @@ def _read_state(
     ledger, ledger_digest = read_log(transaction, LEDGER, ledger_segments)
     digests = entries_digest, ledger_digest
     if state_digest(*digests, origin.digest()) != revision.digest:
-        what = f"revision {revision.number} of {name.text!r} is not what was saved"
+        what = f"revision {revision.number} of {name.name!r} is not what was saved"
         raise damage_error(url, what)
 
     return RememberedHead(
         name,
         revision,
-        revision.head(name.text, origin.state_id),
+        revision.head(name.name, origin.state_id),
         _make_state(origin, entries, ledger),
         entry_segments,
         ledger_segments,
@@ -179,7 +178,7 @@ def load_window(transaction: Transaction, text: str, at: At, last: int) -> Windo
     # The rows are whole; their last digest proves that they are of this state.
     newest = digests[-1] if digests else None
     read_digests(tx, url, revision, origin, entries_digest=newest)
-    return Window(revision.head(name.text, origin.state_id), start, Log(items))
+    return Window(revision.head(name.name, origin.state_id), start, Log(items))
 
 
 def latest(transaction: Transaction, text: str, at: At) -> Head:

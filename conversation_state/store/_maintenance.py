@@ -23,25 +23,25 @@ from conversation_state.messages import Erasure, find_erasure, make_tombstone
 from conversation_state.store._blobs import BlobReader, canonical
 from conversation_state.store._read_entries import read_blob
 from conversation_state.store._rows import (
-    SHIFT,
-    Revision,
     damage_error,
     iterate_rows,
-    pack_id,
     read_revision,
     seal,
-    time_of,
-    unpack_id,
 )
 from conversation_state.store._transaction import Core, Transaction
 from conversation_state.store._values import Collected, Receipt
 from conversation_state.store._write_rows import note_change
 from conversation_state.store.backend import ConflictError, Reading, Writing
-from conversation_state.store.log import (
-    DIGEST_SIZE,
-    ENTRIES,
-    LEDGER,
-    content_digest,
+from conversation_state.store.log import ENTRIES, LEDGER, LogRow, content_digest
+from conversation_state.store.schema import (
+    SHIFT,
+    Branch,
+    Change,
+    Revision,
+    Use,
+    pack_id,
+    time_of,
+    unpack_id,
 )
 
 __all__ = ["collect_garbage", "erase"]
@@ -123,7 +123,9 @@ def _find_garbage(transaction: Transaction) -> Garbage:
     for branch, length in _scan_held(tx):
         ends[branch] = max(ends.get(branch, 0), length)
 
-    branches = {row[0]: row[1:] for row in iterate_rows(tx, "branches")}
+    branches = {
+        row[0]: _get_start(Branch._make(row)) for row in iterate_rows(tx, "branches")
+    }
     reach: dict[int, int] = {}
     for end in ends.items():
         _mark_needed(url, tx, branches, reach, end)
@@ -150,6 +152,13 @@ def _get_log_ends(revision: Revision) -> tuple[tuple[int, int], tuple[int, int]]
         (revision.branch, revision.length),
         (revision.ledger_branch, revision.ledger_length),
     )
+
+
+def _get_start(branch: Branch) -> tuple[int, int]:
+    """
+    Where a branch starts: its parent, and the position there.
+    """
+    return branch.parent, branch.start
 
 
 def _scan_held(tx: Reading) -> Iterator[tuple[int, int]]:
@@ -187,7 +196,7 @@ def _mark_needed(
                 what = f"nothing was collected: branch {branch} is gone"
                 raise damage_error(url, what)
 
-            start = branches[branch] = row[1:]
+            start = branches[branch] = _get_start(Branch._make(row))
 
         branch, length = start
 
@@ -303,7 +312,7 @@ def _find_unused_blobs(tx: Reading, reach: dict[int, int]) -> list[bytes]:
     The large content that no needed row refers to.
     """
     used = set()
-    for place, digests in iterate_rows(tx, "uses"):
+    for place, digests in iterate_rows(tx, "uses", Use._fields):
         if place & ((1 << SHIFT) - 1) < reach.get(place >> SHIFT, 0):
             used.update(split_digests(digests))
 
@@ -324,7 +333,7 @@ def drop_blobs(tx: Writing, digests: Iterable[bytes]) -> tuple[int, int]:
     """
     left = {*digests}
     if left:
-        for _, used in iterate_rows(tx, "uses"):
+        for _, used in iterate_rows(tx, "uses", Use._fields):
             left.difference_update(split_digests(used))
 
     ranges: Ranges = [_make_single_range(digest) for digest in sorted(left)]
@@ -341,7 +350,7 @@ def erase(core: Core, entry_id: str, reason: str) -> Receipt:
     """
     id = check_text(entry_id, "entry_id").encode()
 
-    def replace(transaction: Transaction) -> tuple[Any, int, int]:
+    def replace(transaction: Transaction) -> tuple[Change, int, int]:
         tx = transaction.tables
         places = tx.find(ENTRIES.table, "id", pack_id(id))
         before = tx.find("changes", "entry", id)
@@ -363,15 +372,20 @@ def erase(core: Core, entry_id: str, reason: str) -> Receipt:
             raise StoreError(transaction.url, "the erasure just written is not there")
 
         blobs, _ = drop_blobs(tx, blob_digests)
-        return row, len(new), blobs
+        return Change._make(row), len(new), blobs
 
-    row, erased, blobs = core.write(replace)
+    change, erased, blobs = core.write(replace)
     # The erasure is committed: nothing below may raise.
     core.forget()
-    _, _, content, why, at = row
-    digest = content[:DIGEST_SIZE].hex()
-    remains = core.scrub()
-    return Receipt(entry_id, why, digest, time_of(at), erased, blobs, remains)
+    return Receipt(
+        entry_id,
+        change.reason,
+        change.content.hex(),
+        time_of(change.changed_at),
+        erased,
+        blobs,
+        core.scrub(),
+    )
 
 
 def _erase_at(
@@ -382,12 +396,12 @@ def _erase_at(
     that it referred to to *blob_digests*.
     """
     tx, url = transaction.tables, transaction.url
-    row = tx.get(ENTRIES.table, place)
-    if row is None:
+    found = tx.get(ENTRIES.table, place, LogRow._fields)
+    if found is None:
         raise ConflictError(place)
 
-    _, id, body, erased, _ = row
-    id = unpack_id(id)
+    row = LogRow._make(found)
+    id, body, erased = unpack_id(row.id), row.body, row.content
     whole = canonical(body, BlobReader(partial(read_blob, tx, url)))
     (message,) = decode_messages([load_json(whole)])
     if erased is not None:

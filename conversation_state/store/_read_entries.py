@@ -11,17 +11,7 @@ from conversation_state._canonical import load
 from conversation_state._wording import format_count
 from conversation_state.messages import find_erasure
 from conversation_state.store._blobs import BlobReader, canonical, insert_placeholders
-from conversation_state.store._rows import (
-    PAGE,
-    SHIFT,
-    UNREADABLE,
-    Origin,
-    Revision,
-    damage_error,
-    seal,
-    state_digest,
-    unpack_ids,
-)
+from conversation_state.store._rows import PAGE, UNREADABLE, damage_error, seal
 from conversation_state.store.backend import Reading, Row
 from conversation_state.store.log import (
     DIGEST_SIZE,
@@ -35,6 +25,14 @@ from conversation_state.store.log import (
     chain_digests,
     content_digest,
     cut_segments,
+)
+from conversation_state.store.schema import (
+    SHIFT,
+    Branch,
+    Origin,
+    Revision,
+    state_digest,
+    unpack_ids,
 )
 
 __all__ = [
@@ -110,12 +108,16 @@ def read_segments(tx: Reading, store: str, branch: int, length: int) -> Segments
     found = []
     while branch:
         row = tx.get("branches", branch)
-        if row is None or not 0 <= row[1] < branch or not 0 <= row[2] < length:
+        there = None if row is None else Branch._make(row)
+        if (
+            there is None
+            or not 0 <= there.parent < branch
+            or not 0 <= there.start < length
+        ):
             raise damage_error(store, f"branch {branch} is missing or leads nowhere")
 
-        _, parent, start = row
-        found.append(Segment(branch, start, length))
-        branch, length = parent, start
+        found.append(Segment(branch, there.start, length))
+        branch, length = there.parent, there.start
 
     if length:
         raise damage_error(store, f"{format_count(length, 'row')} in no branch")

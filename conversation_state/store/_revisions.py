@@ -9,13 +9,10 @@ from conversation_state.errors import StaleHeadError
 from conversation_state.store._arguments import At, is_expected
 from conversation_state.store._load import load, load_newest
 from conversation_state.store._read_entries import read_digests
-from conversation_state.store._rows import SHIFT, Origin, state_digest
 from conversation_state.store._save import save
 from conversation_state.store._transaction import (
     Core,
-    Name,
     Transaction,
-    label_key,
     now,
 )
 from conversation_state.store._values import Head
@@ -25,6 +22,14 @@ from conversation_state.store._write_rows import (
     remove_label,
 )
 from conversation_state.store.backend import ConflictError
+from conversation_state.store.schema import (
+    SHIFT,
+    Name,
+    Origin,
+    label_key,
+    make_sealed,
+    state_digest,
+)
 
 __all__ = ["delete", "fork", "label", "rollback", "unlabel"]
 
@@ -51,7 +56,7 @@ def fork(transaction: Transaction, text: str, new: str, at: At) -> Head:
         old.ledger_length,
     )
     digests = read_digests(tx, transaction.url, old, parent)
-    name = Name(new, tx.new_number())
+    name = make_sealed(Name, new, tx.new_number())
     revision = old.resealed(
         revision=(name.number << SHIFT) + 1,
         origin=add_origin(tx, origin),
@@ -59,7 +64,7 @@ def fork(transaction: Transaction, text: str, new: str, at: At) -> Head:
         labels=b"",
         saved_at=now(),
     )
-    tx.add("names", [name.row()])
+    tx.add("names", [name])
     tx.add("revisions", [revision])
     return revision.head(new, origin.state_id)
 

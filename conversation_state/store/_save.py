@@ -21,16 +21,9 @@ from conversation_state.store._read_entries import (
     find_digest,
     read_segments,
 )
-from conversation_state.store._rows import (
-    SHIFT,
-    Origin,
-    Revision,
-    damage_error,
-    state_digest,
-)
+from conversation_state.store._rows import damage_error
 from conversation_state.store._transaction import (
     Core,
-    Name,
     RememberedHead,
     Transaction,
     now,
@@ -54,6 +47,16 @@ from conversation_state.store.log import (
     cut_segments,
     extend_segments,
     take_newest,
+)
+from conversation_state.store.schema import (
+    SHIFT,
+    Branch,
+    Name,
+    Origin,
+    Revision,
+    Start,
+    make_sealed,
+    state_digest,
 )
 
 __all__ = ["save", "save_all", "save_within"]
@@ -216,16 +219,17 @@ def _append_to(
         entry_rows[-1].digest if entry_rows else old.digests[0],
         ledger_rows[-1].digest if ledger_rows else old.digests[1],
     )
-    revision = Revision.sealed(
+    revision = make_sealed(
+        Revision,
         row.revision + 1,
         row.branch,
         len(state.entries),
         row.ledger_branch,
         len(state.ledger),
         row.origin,
+        now(),
         state_digest(*digests, old.origin),
         label.encode(),
-        now(),
     )
     entries, ledger = old.entries, old.ledger
     if entry_rows:
@@ -234,7 +238,7 @@ def _append_to(
     if ledger_rows:
         ledger = extend_segments(ledger, row.ledger_branch, revision.ledger_length)
 
-    head = revision.head(old.name.text, old.head.state_id)
+    head = revision.head(old.name.name, old.head.state_id)
     new = RememberedHead(
         old.name, revision, head, state, entries, ledger, digests, old.origin
     )
@@ -349,23 +353,24 @@ def _save_checked(
             entries_from = _find_head_entries(tx, core.url, old, entry_digests)
 
     if name is None:
-        name = Name(text, tx.new_number())
-        tx.add("names", [name.row()])
+        name = make_sealed(Name, text, tx.new_number())
+        tx.add("names", [name])
 
     missing = MissingRows.of(entry_digests, TableLogRows(tx, ENTRIES), entries_from)
     entries = _write_missing(transaction, ENTRIES, state.entries, missing)
     missing = MissingRows.of(ledger_digests, TableLogRows(tx, LEDGER), ledger_from)
     ledger = _write_missing(transaction, LEDGER, state.ledger, missing)
-    revision = Revision.sealed(
+    revision = make_sealed(
+        Revision,
         (old.revision if old else name.number << SHIFT) + 1,
         entries[-1].branch if entries else 0,
         len(state.entries),
         ledger[-1].branch if ledger else 0,
         len(state.ledger),
         add_origin(tx, origin),
+        now(),
         digest,
         label.encode(),
-        now(),
     )
     tx.add("revisions", [revision])
     if label:
@@ -489,8 +494,8 @@ def _write_missing(
     branch = segments[-1].branch if segments else 0
     if not extends_branch:
         parent, branch = branch, tx.new_number()
-        tx.add("branches", [(branch, parent, start)])
-        tx.add("starts", [(rows[0].digest, branch)])
+        tx.add("branches", [Branch(branch, parent, start)])
+        tx.add("starts", [Start(rows[0].digest, branch)])
 
     new = take_newest(log, len(rows))
     add_rows(

@@ -18,28 +18,25 @@ from typing import Any, NamedTuple, Self, TypeVar
 from conversation_state.aggregator import Aggregator
 from conversation_state.errors import NotSavedError, StoreError
 from conversation_state.store._arguments import At
-from conversation_state.store._rows import (
-    SHIFT,
-    UNREADABLE,
-    Origin,
-    Revision,
-    damage_error,
-    read_revision,
-    seal,
-    seal_change,
-    split_labels,
-)
+from conversation_state.store._rows import UNREADABLE, damage_error, read_revision
 from conversation_state.store._values import Head
 from conversation_state.store.backend import Backend, ConflictError, Reading, Row
-from conversation_state.store.log import DIGEST_SIZE, Segments
+from conversation_state.store.log import Segments
+from conversation_state.store.schema import (
+    SHIFT,
+    Change,
+    Name,
+    Origin,
+    Revision,
+    is_sealed,
+    label_key,
+    split_labels,
+)
 
 __all__ = [
     "Core",
-    "Name",
     "RememberedHead",
     "Transaction",
-    "label_key",
-    "name_digest",
     "now",
 ]
 
@@ -50,28 +47,6 @@ ATTEMPTS = 100
 
 # Among how many names a misspelt one is looked for.
 _SUGGESTIONS_FROM = 1000
-
-
-class Name(NamedTuple):
-    """
-    A name and its number in the tables.
-    """
-
-    text: str
-    number: int
-
-    def row(self) -> tuple[str, int, bytes]:
-        """
-        Its row.
-        """
-        return self.text, self.number, name_digest(self.text, self.number)
-
-
-def name_digest(text: str, number: int) -> bytes:
-    """
-    The digest that detects damage in the row of a name.
-    """
-    return seal(text.encode(), number.to_bytes(8))
 
 
 class RememberedHead(NamedTuple):
@@ -166,7 +141,7 @@ class Core:
         if changes != self.changes or not self._kept:
             return
 
-        name = head.name.text
+        name = head.name.name
         valid_for, old = self._heads.pop(name, _NOTHING)
         # Of two threads that read the same name, the slower one may know less.
         # Where both are here at once that one may win: the next use reads what
@@ -199,7 +174,7 @@ class Core:
         many changes are known now.
         """
         changes = self.changes
-        new = tx.scan("changes", changes + 1, None)
+        new = list(map(Change._make, tx.scan("changes", changes + 1, None)))
         if new:
             if not _are_complete(new, changes):
                 self.is_erasure_lost = True
@@ -207,9 +182,9 @@ class Core:
             # Before the number of changes: with the number alone, another thread
             # would save what was erased.
             self.erased.update(
-                {entry: reason for _, entry, _, reason, _ in new if entry}
+                {change.entry: change.reason for change in new if change.entry}
             )
-            changes = new[-1][0]
+            changes = new[-1].number
             # Of two threads here at once the slower one may set it back: it then
             # learns the same once more.
             if changes > self.changes:
@@ -429,7 +404,7 @@ class Transaction:
         """
         Remember a head from the end of the transaction on.
         """
-        self._learned[head.name.text] = head
+        self._learned[head.name.name] = head
 
     def forget(self, name: str) -> None:
         """
@@ -447,8 +422,8 @@ class Transaction:
         if row is None:
             return None
 
-        found = Name(name, row[1])
-        if row != found.row():
+        found = Name._make(row)
+        if not is_sealed(found):
             # A damaged number would lead to what another name has.
             raise damage_error(self.url, f"the row of the name {name!r} is not whole")
 
@@ -498,7 +473,7 @@ class Transaction:
         if at is None:
             newest = self.find_newest(name.number)
             if newest is None:
-                raise damage_error(self.url, f"{name.text!r} has no revisions")
+                raise damage_error(self.url, f"{name.name!r} has no revisions")
 
             return newest
 
@@ -544,28 +519,21 @@ class Transaction:
         """
         A revision, for users.
         """
-        return revision.head(name.text, self.get_origin(revision.origin).state_id)
+        return revision.head(name.name, self.get_origin(revision.origin).state_id)
 
 
-def _are_complete(rows: list[tuple[Any, ...]], changes: int) -> bool:
+def _are_complete(rows: list[Change], changes: int) -> bool:
     """
     Whether rows of ``changes`` are what was written, and none is missing that
     came after *changes* of them.
     """
     try:
         return all(
-            row[0] == number and row[2][-DIGEST_SIZE:] == seal_change(*row)
+            row.number == number and is_sealed(row)
             for number, row in enumerate(rows, changes + 1)
         )
     except UNREADABLE:
         return False
-
-
-def label_key(number: int, label: str) -> bytes:
-    """
-    The key of a label: a name's number, so that they are together, and it.
-    """
-    return number.to_bytes(8) + label.encode()
 
 
 def now() -> int:

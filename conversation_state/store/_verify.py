@@ -21,33 +21,27 @@ from conversation_state.store._read_entries import (
     read_blob,
     read_rows,
 )
-from conversation_state.store._rows import (
+from conversation_state.store._rows import UNREADABLE, iterate_rows
+from conversation_state.store._transaction import Core, Transaction
+from conversation_state.store._values import Damage
+from conversation_state.store.log import ENTRIES, LEDGER, Kind, LogRow, chain_digest
+from conversation_state.store.schema import (
     SHIFT,
-    UNREADABLE,
+    Branch,
+    Change,
+    Label,
+    Name,
     Origin,
+    RecordRow,
     Revision,
-    iterate_rows,
-    record_digest,
-    seal_change,
+    Start,
+    Use,
+    is_sealed,
+    label_key,
     split_labels,
     state_digest,
     time_of,
     unpack_id,
-)
-from conversation_state.store._transaction import (
-    Core,
-    Transaction,
-    label_key,
-    name_digest,
-)
-from conversation_state.store._values import Damage
-from conversation_state.store.log import (
-    DIGEST_SIZE,
-    ENTRIES,
-    LEDGER,
-    Kind,
-    LogRow,
-    chain_digest,
 )
 
 __all__ = ["verify"]
@@ -102,19 +96,19 @@ def _verify_blobs(transaction: Transaction) -> Damages:
 
 def _verify_log(kind: Kind, transaction: Transaction) -> Damages:
     tx = transaction.tables
-    branches = {row[0]: row[1:] for row in iterate_rows(tx, "branches")}
+    branches = {row[0]: Branch._make(row) for row in iterate_rows(tx, "branches")}
     erased = {row[1] for row in iterate_rows(tx, "changes", ("number", "entry"))}
     branch = position = -1
     before: set[bytes] = set()  # the digests that may come before the next row
     uses: dict[int, bytes] = {}
     if kind is ENTRIES:
-        uses = dict(iterate_rows(tx, "uses"))
+        uses = dict(iterate_rows(tx, "uses", Use._fields))
 
-    for place, *values in iterate_rows(tx, kind.table):
+    for place, *values in iterate_rows(tx, kind.table, ("place", *LogRow._fields)):
         there = place >> SHIFT, place & (_MAX_POSITIONS - 1)
         if there[0] != branch:
             branch = there[0]
-            parent, start = branches.get(branch, (0, -1))
+            _, parent, start = branches.get(branch, Branch(branch, 0, -1))
             digest = find_digest(tx, kind, parent, start) if start >= 0 else None
             before = set() if digest is None else {digest}
             position = start - 1
@@ -210,11 +204,13 @@ def _check_each(
 
 def _verify_branches(transaction: Transaction) -> Damages:
     tx = transaction.tables
-    starts = {branch: digest for digest, branch in iterate_rows(tx, "starts")}
+    starts = {
+        branch: digest for digest, branch in iterate_rows(tx, "starts", Start._fields)
+    }
     known = {row[0] for row in iterate_rows(tx, "branches", ("branch",))}
 
     def problem(row: tuple[Any, ...]) -> str:
-        branch, parent, start = row
+        branch, parent, start = Branch._make(row)
         first = starts.pop(branch, None)
         if not 0 <= parent < branch or not 0 <= start < _MAX_POSITIONS:
             return "begins where nothing can"
@@ -271,8 +267,8 @@ def _verify_names(transaction: Transaction) -> Damages:
     )
 
     def problem(row: tuple[Any, ...]) -> str:
-        name, number, digest = row
-        if name_digest(name, number) != digest:
+        number = row[1]
+        if not is_sealed(Name._make(row)):
             return "is not what something was saved under"
 
         low, high = number << SHIFT, (number + 1) << SHIFT
@@ -291,8 +287,10 @@ def _verify_names(transaction: Transaction) -> Damages:
 
 def _verify_revisions(transaction: Transaction) -> Damages:
     tx = transaction.tables
-    names = {number: name for name, number, _ in iterate_rows(tx, "names")}
-    label_targets = dict(iterate_rows(tx, "labels"))
+    names = {
+        number: name for name, number in iterate_rows(tx, "names", ("name", "number"))
+    }
+    label_targets = dict(iterate_rows(tx, "labels", Label._fields))
 
     def shown(row: tuple[Any, ...]) -> str:
         revision = Revision._make(row)
@@ -313,7 +311,7 @@ def _describe_revision_damage(
     transaction: Transaction, revision: Revision, label_targets: dict[bytes, int]
 ) -> str:
     tx = transaction.tables
-    if not revision.is_sealed():
+    if not is_sealed(revision):
         return "is not what was written"
 
     for branch, length in (
@@ -347,7 +345,7 @@ def _verify_labels(transaction: Transaction) -> Damages:
     tx = transaction.tables
 
     def problem(row: tuple[Any, ...]) -> str:
-        key, place = row
+        key, place = Label._make(row)
         found = tx.get("revisions", place, ("labels",))
         if found is not None and any(
             label_key(place >> SHIFT, label) == key for label in split_labels(found[0])
@@ -372,10 +370,11 @@ def _verify_changes(transaction: Transaction) -> Damages:
         if row[0] != before + 1:
             return "what should be before it is not there"
 
-        if row[2][-DIGEST_SIZE:] == seal_change(*row):
-            return ""
-
-        return "what was erased, or why, is another"
+        return (
+            ""
+            if is_sealed(Change._make(row))
+            else "what was erased, or why, is another"
+        )
 
     def shown(row: tuple[Any, ...]) -> str:
         return row[1].decode(errors="replace") or f"change {row[0]}"
@@ -387,10 +386,11 @@ def _verify_records(transaction: Transaction) -> Damages:
     tx = transaction.tables
 
     def problem(row: tuple[Any, ...]) -> str:
-        key, value, branch, length, digest = row
-        messages = digest[DIGEST_SIZE:]
-        if record_digest(key, value, branch, length, messages) != digest:
+        record = RecordRow._make(row)
+        if not is_sealed(record):
             return "is not what was written"
+
+        branch, length, messages = record.branch, record.length, record.messages
 
         if not branch and not length and not messages:
             return ""

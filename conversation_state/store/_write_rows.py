@@ -9,21 +9,26 @@ from typing import Any
 
 from conversation_state.messages import make_tombstone
 from conversation_state.store._blobs import extract_blobs
-from conversation_state.store._rows import (
-    SHIFT,
-    Origin,
-    Revision,
-    join_labels,
-    pack_id,
-    read_revision,
-    seal,
-    seal_change,
-    split_labels,
-)
-from conversation_state.store._transaction import Name, Transaction, label_key, now
+from conversation_state.store._rows import read_revision, seal
+from conversation_state.store._transaction import Transaction, now
 from conversation_state.store._values import Head
 from conversation_state.store.backend import Writing
 from conversation_state.store.log import ENTRIES, LEDGER, Kind, LogRow
+from conversation_state.store.schema import (
+    SHIFT,
+    Blob,
+    Change,
+    Label,
+    Name,
+    Origin,
+    Revision,
+    Use,
+    join_labels,
+    label_key,
+    make_sealed,
+    pack_id,
+    split_labels,
+)
 
 __all__ = [
     "add_label",
@@ -54,7 +59,7 @@ def add_rows(
         return
 
     made = []
-    uses: list[tuple[int, bytes]] = []
+    uses: list[Use] = []
     for entry, row in zip(entries, rows, strict=True):
         id, body, content, digest = row
         message = entry.message
@@ -70,7 +75,7 @@ def add_rows(
         body, blobs = extract_blobs(message, body)
         if blobs:
             add_blobs(tx, blobs)
-            uses.append((place, b"".join(blobs)))
+            uses.append(Use(place, b"".join(blobs)))
 
         made.append((place, pack_id(id), body, content, digest))
         place += 1
@@ -86,7 +91,7 @@ def add_blobs(tx: Writing, blobs: dict[bytes, bytes]) -> None:
     """
     for digest, data in blobs.items():
         if tx.get("blobs", digest, ("size",)) is None:
-            tx.add("blobs", [(digest, len(data), data)])
+            tx.add("blobs", [Blob(digest, len(data), data)])
 
 
 def add_origin(tx: Writing, origin: Origin) -> int:
@@ -111,7 +116,7 @@ def point_label(tx: Writing, url: str, label: str, revision: int) -> None:
     key = label_key(revision >> SHIFT, label)
     row = tx.get("labels", key)
     if row is None:
-        tx.add("labels", [(key, revision)])
+        tx.add("labels", [Label(key, revision)])
         return
 
     before = tx.get("revisions", row[1])
@@ -165,7 +170,5 @@ def note_change(tx: Writing, entry: bytes, content: bytes, reason: str) -> int:
     """
     last = tx.scan("changes", None, None, columns=("number",), limit=1, backwards=True)
     number = last[0][0] + 1 if last else 1
-    at = now()
-    content += seal_change(number, entry, content, reason, at)
-    tx.add("changes", [(number, entry, content, reason, at)])
+    tx.add("changes", [make_sealed(Change, number, entry, content, reason, now())])
     return number

@@ -1,5 +1,5 @@
 """
-What a store needs of whatever keeps its rows: `Backend`, and the tables.
+What a store needs of what keeps its rows: the protocol `Backend`.
 
 A backend knows tables of rows with a key each, ordered by it, and how to
 change several of them at once or not at all. It knows nothing of
@@ -7,14 +7,17 @@ conversations: what rows mean, and which to write, is decided above (`log`,
 `Store`). A stranger's backend is nine verbs on the tables of `TABLES`; hold it
 against `conversation_state.testing.stores`.
 
-What lives here: the protocol, and the schema. What does not: SQL (`_sql`).
+What lives here: the protocol. What does not: the tables (`schema`), and SQL
+(`backends._sql`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
-from typing import Any, Literal, NamedTuple, Protocol, TypeAlias
+from typing import Any, Protocol, TypeAlias
+
+from conversation_state.store.schema import SCHEMA_VERSION, TABLES, Column, Table
 
 __all__ = [
     "SCHEMA_VERSION",
@@ -29,104 +32,8 @@ __all__ = [
     "Writing",
 ]
 
-SCHEMA_VERSION = 1
-
 Key: TypeAlias = "int | str | bytes"
 Row: TypeAlias = "tuple[Any, ...]"
-
-
-class Column(NamedTuple):
-    """
-    A column: integers fit in 63 bits, texts are Unicode without U+0000.
-    """
-
-    name: str
-    type: Literal["integer", "text", "bytes"]
-    is_null: bool = False
-
-
-class Table(NamedTuple):
-    """
-    A table: rows with a key each, ordered by it; texts as their UTF-8 bytes.
-
-    A row is a tuple of its key and its *columns*, in that order.
-    """
-
-    name: str
-    key: Column
-    columns: tuple[Column, ...]
-
-
-def _table(name: str, key: str, *columns: str) -> Table:
-    made = []
-    for column in (key, *columns):
-        called, _, type = column.partition(":")
-        made.append(Column(called, type.rstrip("?"), type.endswith("?")))  # type: ignore[arg-type]
-
-    return Table(name, made[0], tuple(made[1:]))
-
-
-# Identities are bytes, of UTF-8: a key that users chose may hold any character,
-# and not every server's texts do.
-_PLACED = ("place:integer", "id:bytes", "body:bytes", "content:bytes?", "digest:bytes")
-
-# A *place* is ``branch << 32 | position``, a *revision* ``name << 32 | number``:
-# one integer is the smallest key there is, and keeps what belongs together
-# beside each other.
-TABLES: dict[str, Table] = {
-    table.name: table
-    for table in (
-        # Which names there are, by which number the rest knows them, and the
-        # digest of both.
-        _table("names", "name:text", "number:integer", "digest:bytes"),
-        # Every state that was ever saved, and under which name. *labels* are
-        # those that point to it, in the order they were given, with a zero byte
-        # between two. The *seal* covers the rest of the row.
-        _table(
-            "revisions",
-            "revision:integer",
-            *("branch:integer", "length:integer"),
-            *("ledger_branch:integer", "ledger_length:integer"),
-            *("origin:integer", "digest:bytes", "labels:bytes", "saved_at:integer"),
-            "seal:bytes",
-        ),
-        # The number of a name in eight bytes, then a label: the one revision it
-        # points to, whose row has the label as well.
-        _table("labels", "label:bytes", "revision:integer"),
-        # Who states are, and where they were forked.
-        _table(
-            "origins",
-            "origin:integer",
-            *("state:bytes", "parent:bytes?", "root:bytes"),
-            *("init_len:integer", "init_ledger_len:integer"),
-        ),
-        # Where branches start; a branch of 0 is the empty log.
-        _table("branches", "branch:integer", "parent:integer", "start:integer"),
-        # The chain digest of each branch's first row.
-        _table("starts", "digest:bytes", "branch:integer"),
-        _table("entries", *_PLACED),
-        _table("ledger", *_PLACED),
-        # Large content by its digest, and the digests each place refers to.
-        _table("blobs", "digest:bytes", "size:integer", "data:bytes"),
-        _table("uses", "place:integer", "digests:bytes"),
-        # What hosts keep beside states, and up to where they need a branch of
-        # messages. The *digest* is that of the row, and then of those messages.
-        _table(
-            "records",
-            "key:bytes",
-            *("value:bytes", "branch:integer", "length:integer", "digest:bytes"),
-        ),
-        # Times at which rows that were there changed, counted from 1 on: an
-        # entry was erased, or garbage collected and places came free (*entry*
-        # is empty then). The *content* ends with a digest of the row. Who
-        # remembers rows forgets them.
-        _table(
-            "changes",
-            "number:integer",
-            *("entry:bytes", "content:bytes", "reason:text", "changed_at:integer"),
-        ),
-    )
-}
 
 
 class ConflictError(Exception):

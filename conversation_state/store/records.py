@@ -23,7 +23,7 @@ from conversation_state.store import _revisions
 from conversation_state.store._arguments import check_name, check_state
 from conversation_state.store._load import list_names, load_newest, read_log
 from conversation_state.store._read_entries import read_digests, read_segments
-from conversation_state.store._rows import damage_error, record_digest
+from conversation_state.store._rows import damage_error
 from conversation_state.store._save import save_within
 from conversation_state.store._store import Store
 from conversation_state.store._transaction import Transaction
@@ -34,7 +34,8 @@ from conversation_state.store.backends import (
     check_process,
     renew_in_children,
 )
-from conversation_state.store.log import DIGEST_SIZE, ENTRIES, LEDGER, Kind
+from conversation_state.store.log import ENTRIES, LEDGER, Kind
+from conversation_state.store.schema import RecordRow, is_sealed, make_sealed
 
 __all__ = [
     "Hold",
@@ -147,13 +148,13 @@ class Reader:
 
     def _read_record(self, row: tuple[Any, ...]) -> Record:
         with self._transaction.report_damage():
-            key, value, branch, length, digest = row
-            messages = digest[DIGEST_SIZE:]
-            if record_digest(key, value, branch, length, messages) != digest:
-                what = f"the record {key!r:.80} is not what was written"
+            found = RecordRow._make(row)
+            if not is_sealed(found):
+                what = f"the record {found.key!r:.80} is not what was written"
                 raise damage_error(self._transaction.url, what)
 
-        return Record(key, value, Hold(branch, length, messages) if messages else None)
+        hold = Hold(found.branch, found.length, found.messages)
+        return Record(found.key, found.value, hold if found.messages else None)
 
     def entries(self, hold: Hold) -> Log[Entry]:
         """
@@ -249,9 +250,8 @@ class Writer(Reader):
         if old is None:
             self._tx.add("records", [row])
         elif old != row:
-            _, value, branch, length, digest = row
-            changed = {"value": value, "branch": branch, "length": length}
-            self._tx.set("records", key, **changed, digest=digest)
+            changed = row._asdict()
+            self._tx.set("records", changed.pop("key"), **changed)
 
     def remove(self, low: bytes, high: bytes | None) -> int:
         """
@@ -447,7 +447,5 @@ class WriteGroup:
             each.is_done = True
 
 
-def _make_row(key: bytes, value: bytes, hold: Hold | None) -> tuple[Any, ...]:
-    branch, length, digest = hold or (0, 0, b"")
-    sealed = record_digest(key, value, branch, length, digest)
-    return key, value, branch, length, sealed
+def _make_row(key: bytes, value: bytes, hold: Hold | None) -> RecordRow:
+    return make_sealed(RecordRow, key, value, *(hold or Hold(0, 0, b"")))

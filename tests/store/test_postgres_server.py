@@ -645,7 +645,7 @@ class TestTables:
             if fails:
                 raise RuntimeError
 
-        monkeypatch.setattr(_tables, "STEPS", (*_tables.STEPS, second, third))
+        monkeypatch.setattr(_tables, "STEPS", (second, third))
         monkeypatch.setattr(_tables, "SCHEMA_VERSION", 3)
         fails = True
         with pytest.raises(RuntimeError):

@@ -398,7 +398,7 @@ class TestMigration:
             if fails:
                 raise RuntimeError
 
-        monkeypatch.setattr(_sqlite, "STEPS", (*_sqlite.STEPS, second, third))
+        monkeypatch.setattr(_sqlite, "STEPS", (second, third))
         monkeypatch.setattr(_sqlite, "SCHEMA_VERSION", 3)
         before = (tmp_path / "talks.db").read_bytes()
         fails = True

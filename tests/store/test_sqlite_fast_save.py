@@ -16,11 +16,11 @@ from conversation_state import (
 )
 from conversation_state.errors import StaleHeadError, StoreError
 from conversation_state.store import Store, open_store
-from conversation_state.store._rows import Revision
 from conversation_state.store.backends.sqlite._backend import (
     SqliteBackend,
     SqliteOptions,
 )
+from conversation_state.store.schema import Revision
 
 TALK = Aggregator.new().add_user_prompt("When is the next train?")
 MORE = TALK.add_assistant_message("At noon.")

@@ -449,7 +449,7 @@ class TestMemory:
 
         kept = small._core.recall_all(small._core.changes)
 
-        assert {"b", "d"} == {each.name.text for each in kept}
+        assert {"b", "d"} == {each.name.name for each in kept}
 
         none = Store(store._core.backend, remembered=0)
         none.load("a")

@@ -10,7 +10,7 @@ from __future__ import annotations
 from functools import cache
 from typing import Any, NamedTuple
 
-from conversation_state.store.backend import TABLES, Column
+from conversation_state.store.schema import TABLES, Column
 
 __all__ = ["NUMBERS", "Dialect", "numbers_problem"]
 
@@ -160,9 +160,7 @@ class Dialect(NamedTuple):
 
 
 def _list_columns(table: str, columns: tuple[str, ...] | None) -> str:
-    known = TABLES[table]
-    names = (known.key.name, *[column.name for column in known.columns])
-    return ", ".join(columns or names)
+    return ", ".join(columns or TABLES[table].column_names)
 
 
 @cache
@@ -199,7 +197,7 @@ def _make_insert(dialect: Dialect, table: str) -> str:
     """
     The statement that adds a row.
     """
-    marks = ", ".join([dialect.mark] * (1 + len(TABLES[table].columns)))
+    marks = ", ".join([dialect.mark] * len(TABLES[table].column_names))
     return f"INSERT INTO {table} ({_list_columns(table, None)}) VALUES ({marks})"
 
 

@@ -12,12 +12,13 @@ from types import TracebackType
 from typing import Any, Self
 
 from conversation_state.errors import StoreError
-from conversation_state.store.backend import TABLES, ConflictError, Key, Row
+from conversation_state.store.backend import ConflictError, Key, Row
 from conversation_state.store.backends._fork_safety import (
     BLOCK_ABANDONED,
     renew_in_children,
 )
 from conversation_state.store.backends._permits import OneAtATime
+from conversation_state.store.schema import TABLES
 
 __all__ = ["MemoryBackend"]
 
@@ -30,8 +31,7 @@ class _TableRows:
     """
 
     def __init__(self, name: str) -> None:
-        table = TABLES[name]
-        self.names = (table.key.name, *[column.name for column in table.columns])
+        self.names = TABLES[name].column_names
         self.rows: dict[Any, Row] = {}
         self.keys: list[Any] = []
 

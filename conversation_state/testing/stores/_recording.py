@@ -10,6 +10,7 @@ from conversation_state.aggregator import Aggregator
 from conversation_state.errors import StoreError
 from conversation_state.store import Store
 from conversation_state.store.records import Hold, Writer, after, reading, write
+from conversation_state.store.schema import RecordRow
 from conversation_state.testing.stores._fixtures import (
     CONVERSATION,
     StoreFixtures,
@@ -221,8 +222,7 @@ class RecordPromises(StoreFixtures):
         with backend.reading() as rows:
             (row,) = rows.scan("records", None, None)
 
-        names = ("value", "branch", "length", "digest")
-        for name, old in zip(names, row[1:], strict=True):
+        for name, old in list(RecordRow._make(row)._asdict().items())[1:]:
             new = old + 1 if isinstance(old, int) else b"x" + old[1:]
             with backend.writing() as changing:
                 changing.set("records", b"k", **{name: new})
@@ -238,7 +238,7 @@ class RecordPromises(StoreFixtures):
         other.save("apart", CONVERSATION.add_user_prompt("apart"))
         with backend.reading() as rows:
             place = rows.scan("entries", None, None)[2][0]
-            digest = rows.scan("entries", None, None)[-1][4]
+            (*_, (digest,)) = rows.scan("entries", None, None, columns=("digest",))
 
         assert _has_record(store)
 

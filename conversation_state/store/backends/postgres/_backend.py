@@ -19,7 +19,6 @@ from psycopg import errors
 from psycopg.types.numeric import Int8BinaryDumper
 
 from conversation_state.errors import StoreError
-from conversation_state.store.backend import TABLES
 from conversation_state.store.backends._permits import Permits
 from conversation_state.store.backends._sql import NUMBERS, numbers_problem
 from conversation_state.store.backends.postgres._address import Address
@@ -29,6 +28,7 @@ from conversation_state.store.backends.postgres._errors import (
     explain_unreachable,
 )
 from conversation_state.store.backends.postgres._tables import prepare
+from conversation_state.store.schema import TABLES
 
 __all__ = ["PostgresBackend"]
 

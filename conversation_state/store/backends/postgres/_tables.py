@@ -13,9 +13,9 @@ import psycopg
 from psycopg import errors
 
 from conversation_state.errors import StoreError
-from conversation_state.store.backend import SCHEMA_VERSION, TABLES
 from conversation_state.store.backends._sql import Dialect
 from conversation_state.store.backends.postgres._address import Address
+from conversation_state.store.schema import SCHEMA_VERSION, TABLES
 
 __all__ = ["POSTGRES", "STEPS", "STRIPES", "prepare"]
 
@@ -33,7 +33,7 @@ _VERSION_TABLE = "conversation_state"
 _OTHER_TABLES = ("numbers", "gate", _VERSION_TABLE)
 
 
-def _first_schema(connection: psycopg.Connection[Any]) -> None:
+def _create_tables(connection: psycopg.Connection[Any]) -> None:
     # None of the statements holds a value.
     execute: Callable[..., Any] = connection.execute
     for statement in POSTGRES.create():
@@ -69,9 +69,9 @@ def _disable_statistics(connection: psycopg.Connection[Any]) -> None:
             pass
 
 
-# Step i makes schema i + 1 of schema i, and runs in one transaction with all
-# that follow. Steps stay as they were released: each database passes them once.
-STEPS: tuple[Callable[[psycopg.Connection[Any]], None], ...] = (_first_schema,)
+# The first step makes schema 2 of schema 1, and so on; they run in one transaction.
+# They stay as they were released. New tables are those of today, and pass none.
+STEPS: tuple[Callable[[psycopg.Connection[Any]], None], ...] = ()
 
 # What those record_warning who were second to make the same thing.
 _CREATED_MEANWHILE = (
@@ -125,11 +125,14 @@ def _migrate_schema(
 
     sql = f"SELECT version FROM {_VERSION_TABLE} FOR UPDATE"  # noqa: S608 - the same
     (version,) = execute(sql).fetchone()
-    for step in STEPS[version:]:
-        step(connection)
+    if version:
+        for step in STEPS[version - 1 :]:
+            step(connection)
+    else:
+        _create_tables(connection)
 
     # A newer version may have been first.
-    version = max(version or 0, len(STEPS))
+    version = max(version, SCHEMA_VERSION)
     execute(f"UPDATE {_VERSION_TABLE} SET version = %s", (version,))  # noqa: S608 - the same
 
 

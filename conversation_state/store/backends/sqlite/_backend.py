@@ -23,7 +23,7 @@ from typing import NamedTuple
 from weakref import finalize
 
 from conversation_state.errors import StoreError
-from conversation_state.store.backend import SCHEMA_VERSION, Row
+from conversation_state.store.backend import Row
 from conversation_state.store.backends._fork_safety import (
     check_process,
     renew_in_children,
@@ -44,6 +44,7 @@ from conversation_state.store.backends.sqlite._errors import (
     explain_error,
     is_inaccessible,
 )
+from conversation_state.store.schema import SCHEMA_VERSION
 
 __all__ = ["APPLICATION_ID", "SqliteBackend", "SqliteOptions"]
 
@@ -99,16 +100,16 @@ def _schema_problems(there: Sequence[Row]) -> list[str]:
     return [f"the schema is not what was created, at the tables {', '.join(missing)}"]
 
 
-def _first_schema(connection: sqlite3.Connection) -> None:
+def _create_tables(connection: sqlite3.Connection) -> None:
     for statement in _CREATE:
         connection.execute(statement)
 
     connection.execute("INSERT INTO numbers VALUES (0)")
 
 
-# Step i makes schema i + 1 of schema i, and runs in one transaction with all
-# that follow. Steps stay as they were released: each file passes them once.
-STEPS: tuple[Callable[[sqlite3.Connection], None], ...] = (_first_schema,)
+# The first step makes schema 2 of schema 1, and so on; they run in one transaction.
+# They stay as they were released. A new file has the tables of today, and passes none.
+STEPS: tuple[Callable[[sqlite3.Connection], None], ...] = ()
 
 _MAGIC = b"SQLite format 3\0"
 # The size of the smallest database, of one page.
@@ -265,11 +266,14 @@ class SqliteBackend:
             try:
                 # Another process may have been first.
                 version = self._read_version(connection)
-                for step in STEPS[version:]:
-                    step(connection)
+                if version:
+                    for step in STEPS[version - 1 :]:
+                        step(connection)
+                else:
+                    _create_tables(connection)
 
                 connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
-                connection.execute(f"PRAGMA user_version = {len(STEPS)}")
+                connection.execute(f"PRAGMA user_version = {SCHEMA_VERSION}")
                 connection.execute("COMMIT")
             except BaseException:
                 connection.rollback()

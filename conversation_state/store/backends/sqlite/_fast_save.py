@@ -11,7 +11,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, TypeAlias
 
-from conversation_state.store.backend import TABLES, Key, Row
+from conversation_state.store.backend import Key, Row
+from conversation_state.store.schema import TABLES
 
 __all__ = ["AddArguments", "is_entry_row", "is_revision_row", "save_in_one_statement"]
 
@@ -68,17 +69,17 @@ def save_in_one_statement(
 
 
 def _list_columns(table: str) -> list[str]:
-    known = TABLES[table]
-    names = (known.key.name, *[column.name for column in known.columns])
-    return [f"{table}_{name}" for name in names]
+    return [f"{table}_{name}" for name in TABLES[table].column_names]
 
 
 def _key_name(table: str) -> str:
     return TABLES[table].key.name
 
 
-def _new_values(columns: list[str]) -> str:
-    return ", ".join([f"new.{column}" for column in columns])
+def _insert(table: str) -> str:
+    columns = ", ".join(TABLES[table].column_names)
+    values = ", ".join([f"new.{column}" for column in _list_columns(table)])
+    return f"INSERT INTO {table} ({columns}) VALUES ({values})"  # noqa: S608 - of names in `TABLES`
 
 
 _COLUMNS = [
@@ -101,8 +102,8 @@ _VIEW = (
         ) OR EXISTS (
             SELECT 1 FROM {_CHANGES} WHERE {_key_name(_CHANGES)} = new.if_absent
         );
-        INSERT INTO {_REVISIONS} VALUES ({_new_values(_list_columns(_REVISIONS))});
-        INSERT INTO {_ENTRIES} VALUES ({_new_values(_list_columns(_ENTRIES))});
+        {_insert(_REVISIONS)};
+        {_insert(_ENTRIES)};
     END
     """,  # noqa: S608 - as above
 )

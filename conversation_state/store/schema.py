@@ -1,0 +1,491 @@
+"""
+The tables of a store, and their rows: what every backend keeps.
+
+A row class is the one place where a column stands. `TABLES` is read from the
+classes, and every statement and backend from `TABLES`; rows are made and read by
+their names. A seal covers all columns of its row.
+
+What lives here: rows, their seals, keys and identities as they are in the tables.
+What does not: which rows to write (`log`, `_save`), and SQL (`backends._sql`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from datetime import UTC, datetime
+from functools import lru_cache
+from struct import Struct
+from typing import Any, Literal, NamedTuple, TypeVar, get_type_hints
+from uuid import UUID
+
+from conversation_state.aggregator import Aggregator
+from conversation_state.store._values import Head
+from conversation_state.store.log import LogRow, digest_of
+
+__all__ = [
+    "MOST_ALIKE",
+    "SCHEMA_VERSION",
+    "SHIFT",
+    "TABLES",
+    "Blob",
+    "Branch",
+    "Change",
+    "Column",
+    "Label",
+    "Name",
+    "Origin",
+    "RecordRow",
+    "Revision",
+    "Start",
+    "Table",
+    "Use",
+    "is_sealed",
+    "join_labels",
+    "label_key",
+    "make_sealed",
+    "pack_id",
+    "split_labels",
+    "state_digest",
+    "time_of",
+    "unpack_id",
+    "unpack_ids",
+]
+
+SCHEMA_VERSION = 1
+
+# A *place* is ``branch << 32 | position``, a *revision* ``name << 32 | number``:
+# one integer is the smallest key there is, and keeps what belongs together
+# beside each other.
+SHIFT = 32
+_NUMBER = (1 << SHIFT) - 1
+
+_ID_SIZE = 16
+# More origins than this never have one number.
+MOST_ALIKE = 1000
+
+R = TypeVar("R", bound="tuple[Any, ...]")
+
+
+# Seals
+
+# Half as long as other digests, for there is one for each save. It finds accidents;
+# what a state is, `state_digest` tells.
+_SEAL_SIZE = 8
+
+
+def _compile_seal(row: Any) -> Callable[[Sequence[Any]], bytes]:
+    """
+    The function that computes the seal of a row's values, of which it is the last.
+
+    All columns are in it, the key too: no row passes for another.
+    """
+    hints = get_type_hints(row)
+    values = [(f"row[{at}]", hints[name]) for at, name in enumerate(row._fields[:-1])]
+    numbers = [value for value, type in values if type is int]
+    contents = [
+        f"{value}.encode()" if type is str else value
+        for value, type in values
+        if type is not int
+    ]
+    sizes = ", ".join(numbers + [f"len({content})" for content in contents])
+    pack = Struct(f">{len(values)}q").pack
+    everything = " + ".join([f"pack({sizes})", *contents])
+    # Straight code, as it runs for each save: a loop takes half as long again.
+    made: Callable[[Sequence[Any]], bytes] = eval(  # noqa: S307 - of numbers only
+        f"lambda row: digest_of({everything})[:{_SEAL_SIZE}]",
+        {"pack": pack, "digest_of": digest_of},
+    )
+    return made
+
+
+def make_sealed(row_class: type[R], *values: Any) -> R:
+    """
+    The row of *values*, which are all but its seal.
+    """
+    return tuple.__new__(row_class, (*values, _SEALS[row_class](values)))
+
+
+def is_sealed(row: Any) -> bool:
+    """
+    Whether a row is as it was written.
+    """
+    return bool(row.seal == _SEALS[row.__class__](row))
+
+
+# Rows. The first column is the key; a column that may be null is `| None`. Identities
+# and keys that users choose are bytes, of UTF-8: they may hold any character, and not
+# every server's texts do.
+
+
+class Name(NamedTuple):
+    """
+    A row of ``names``: which names there are, by which number the rest knows them.
+    """
+
+    name: str
+    number: int
+    seal: bytes
+
+
+class Revision(NamedTuple):
+    """
+    A row of ``revisions``: a state that was saved, and under which name.
+
+    Attributes:
+        labels: Those that point to it, in the order they were given, with a zero
+            byte between two.
+    """
+
+    revision: int
+    branch: int
+    length: int
+    ledger_branch: int
+    ledger_length: int
+    origin: int
+    saved_at: int
+    digest: bytes
+    labels: bytes
+    seal: bytes
+
+    def resealed(self, **values: Any) -> Revision:
+        """
+        The row with other *values*, and the seal of that.
+        """
+        return make_sealed(Revision, *self._replace(**values)[:-1])
+
+    @property
+    def number(self) -> int:
+        """
+        The number of the save, counted from 1 on for each name.
+        """
+        return self.revision & _NUMBER
+
+    def head(self, name: str, state_id: UUID) -> Head:
+        """
+        What users see of it.
+        """
+        revision, _, length, _, ledger_length, _, saved_at, digest, labels, _ = self
+        given = split_labels(labels) if labels else ()
+        number, time = revision & _NUMBER, time_of(saved_at)
+        return Head(
+            name, number, state_id, length, ledger_length, digest.hex(), given, time
+        )
+
+
+class Label(NamedTuple):
+    """
+    A row of ``labels``: the one revision that a label points to, whose row has the
+    label as well. See `label_key`.
+    """
+
+    label: bytes
+    revision: int
+
+
+class Origin(NamedTuple):
+    """
+    A row of ``origins``, without its key: who a state is, and where it was
+    forked.
+    """
+
+    state: bytes
+    parent: bytes | None
+    root: bytes
+    init_len: int
+    init_ledger_len: int
+
+    @classmethod
+    def of(cls, state: Aggregator) -> Origin:
+        """
+        That of a state.
+        """
+        own = state._origin
+        parent = None if own.parent is None else own.parent.to_bytes(_ID_SIZE)
+        return cls(
+            own.number.to_bytes(_ID_SIZE),
+            parent,
+            own.root.to_bytes(_ID_SIZE),
+            own.init_len,
+            own.init_ledger_len,
+        )
+
+    @classmethod
+    def of_row(cls, row: tuple[Any, ...]) -> Origin:
+        """
+        That of a row of the table.
+
+        Raises:
+            ValueError:
+                If it is not what was written: then its key is another, or an
+                identity has another length.
+        """
+        origin = cls._make(row[1:])
+        ids = [origin.state, origin.root]
+        if origin.parent is not None:
+            ids.append(origin.parent)
+
+        first = origin.first_number()
+        if {len(id) for id in ids} != {_ID_SIZE} or not (
+            first <= row[0] < first + MOST_ALIKE
+        ):
+            msg = "tells another state than it was kept for"
+            raise ValueError(msg)
+
+        return origin
+
+    @property
+    def state_id(self) -> UUID:
+        """
+        The state's id.
+        """
+        return UUID(bytes=self.state)
+
+    def first_number(self) -> int:
+        """
+        The key it has in the table, or the next one that is free.
+        """
+        return int.from_bytes(self.digest()[:6]) >> 1
+
+    def digest(self) -> bytes:
+        """
+        Equal for equal origins only.
+        """
+        forked = self.init_len.to_bytes(8) + self.init_ledger_len.to_bytes(8)
+        # A parent has 16 bytes and none has 0, so it comes last.
+        said = self.state + self.root + forked + (self.parent or b"")
+        return digest_of(said)
+
+
+class Branch(NamedTuple):
+    """
+    A row of ``branches``: where a branch starts. A branch of 0 is the empty log.
+    """
+
+    branch: int
+    parent: int
+    start: int
+
+
+class Start(NamedTuple):
+    """
+    A row of ``starts``: the chain digest of a branch's first row.
+    """
+
+    digest: bytes
+    branch: int
+
+
+class Blob(NamedTuple):
+    """
+    A row of ``blobs``: large content by its digest.
+    """
+
+    digest: bytes
+    size: int
+    data: bytes
+
+
+class Use(NamedTuple):
+    """
+    A row of ``uses``: the digests of large content that a place refers to.
+    """
+
+    place: int
+    digests: bytes
+
+
+class RecordRow(NamedTuple):
+    """
+    A row of ``records``: what hosts keep beside states, and up to where they need a
+    branch of messages, with the digest of those.
+    """
+
+    key: bytes
+    value: bytes
+    branch: int
+    length: int
+    messages: bytes
+    seal: bytes
+
+
+class Change(NamedTuple):
+    """
+    A row of ``changes``: a time at which existing rows changed, counted from 1 on.
+    An entry was erased, or garbage collected and places came free (*entry* and
+    *content* are empty then). Stores that remember rows forget them.
+    """
+
+    number: int
+    entry: bytes
+    content: bytes
+    reason: str
+    changed_at: int
+    seal: bytes
+
+
+_SEALS: dict[type, Callable[[Sequence[Any]], bytes]] = {
+    row: _compile_seal(row) for row in (Name, Revision, RecordRow, Change)
+}
+
+
+# Tables
+
+
+class Column(NamedTuple):
+    """
+    A column: integers fit in 63 bits, texts are Unicode without U+0000.
+    """
+
+    name: str
+    type: Literal["integer", "text", "bytes"]
+    is_null: bool = False
+
+
+class Table(NamedTuple):
+    """
+    A table: rows with a key each, ordered by it; texts as their UTF-8 bytes.
+
+    A row is a tuple of its key and its *columns*, in that order.
+    """
+
+    name: str
+    key: Column
+    columns: tuple[Column, ...]
+
+    @property
+    def column_names(self) -> tuple[str, ...]:
+        """
+        The names of all columns, that of the key first.
+        """
+        return (self.key.name, *[column.name for column in self.columns])
+
+
+_TYPES: dict[Any, tuple[Any, ...]] = {
+    int: ("integer",),
+    str: ("text",),
+    bytes: ("bytes",),
+    bytes | None: ("bytes", True),
+}
+
+
+def _describe_table(name: str, row_class: Any, key: str = "") -> Table:
+    """
+    The table of a class of rows, which may have an integer *key* besides.
+    """
+    hints = {key: int} if key else {}
+    hints |= get_type_hints(row_class)
+    columns = [Column(column, *_TYPES[type]) for column, type in hints.items()]
+    return Table(name, columns[0], tuple(columns[1:]))
+
+
+TABLES: dict[str, Table] = {
+    table.name: table
+    for table in (
+        _describe_table("names", Name),
+        _describe_table("revisions", Revision),
+        _describe_table("labels", Label),
+        _describe_table("origins", Origin, "origin"),
+        _describe_table("branches", Branch),
+        _describe_table("starts", Start),
+        _describe_table("entries", LogRow, "place"),
+        _describe_table("ledger", LogRow, "place"),
+        _describe_table("blobs", Blob),
+        _describe_table("uses", Use),
+        _describe_table("records", RecordRow),
+        _describe_table("changes", Change),
+    )
+}
+
+
+# Keys, identities and other values as they are in the tables
+
+
+def label_key(number: int, label: str) -> bytes:
+    """
+    The key of a label: the number of a name, so that they are together, and it.
+    """
+    return number.to_bytes(8) + label.encode()
+
+
+def split_labels(labels: bytes) -> tuple[str, ...]:
+    """
+    The labels in a revision's row.
+    """
+    return tuple(labels.decode().split("\0")) if labels else ()
+
+
+def join_labels(labels: Iterable[str]) -> bytes:
+    """
+    The other way round.
+    """
+    return "\0".join(labels).encode()
+
+
+def time_of(milliseconds: int) -> datetime:
+    """
+    The time that is so long after 1970.
+    """
+    return datetime.fromtimestamp(milliseconds / 1000, UTC)
+
+
+def state_digest(entries: bytes, ledger: bytes, origin: bytes) -> bytes:
+    """
+    The digest of a state, of those of its logs and its origin.
+    """
+    return digest_of(entries + ledger + origin)
+
+
+def pack_id(id: bytes) -> bytes:
+    """
+    An identity as it is in the tables.
+
+    Those that are made here begin with 24 hexadecimal digits, which are half
+    as long in bytes: a fiftieth of a usual message. 0xff begins no UTF-8.
+    """
+    return _shorten_start(id[:_LONG]) + id[_LONG:]
+
+
+def unpack_id(id: bytes) -> bytes:
+    """
+    The identity that `pack_id` made *id* of.
+    """
+    return _restore_start(id[:_SHORT]) + id[_SHORT:]
+
+
+def unpack_ids(ids: Iterable[bytes]) -> list[bytes]:
+    """
+    `unpack_id` of each, in half the time.
+    """
+    return [_restore_start(id[:_SHORT]) + id[_SHORT:] for id in ids]
+
+
+# How long the beginnings are: 24 digits and "-", or 0xff and twelve bytes.
+_LONG, _SHORT = 25, 13
+
+
+# All identities that one process makes begin alike: packing takes a quarter of
+# the time if the beginning is remembered, which is half a microsecond.
+@lru_cache(maxsize=64)
+def _shorten_start(start: bytes) -> bytes:
+    digits = start[:-1]
+    if len(start) == _LONG and start.endswith(b"-"):
+        try:
+            short = bytes.fromhex(digits.decode())
+        except ValueError:
+            return start
+
+        if short.hex().encode() == digits:
+            return b"\xff" + short
+
+    return start
+
+
+@lru_cache(maxsize=64)
+def _restore_start(start: bytes) -> bytes:
+    """
+    The beginning of an identity that was shortened to *start*.
+    """
+    if start[:1] != b"\xff":
+        return start
+
+    return start[1:].hex().encode() + b"-"

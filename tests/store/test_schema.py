@@ -1,0 +1,140 @@
+"""
+The schema as data: a column stands in one place, its row class.
+"""
+
+import sqlite3
+
+import pytest
+
+from conversation_state import Aggregator
+from conversation_state.store import open_store, schema
+from conversation_state.store.backends.sqlite import _backend
+from conversation_state.store.backends.sqlite._block import SQLITE
+from conversation_state.store.log import LogRow
+from conversation_state.store.schema import (
+    TABLES,
+    Change,
+    Name,
+    RecordRow,
+    Revision,
+    is_sealed,
+    make_sealed,
+)
+
+EXAMPLES = [
+    ("talk", 7),
+    (1 << 32 | 5, 2, 3, 4, 5, 6, 1_700_000_000_000, b"d" * 16, b"a\0b"),
+    (b"key", b"value", 2, 3, b"m" * 16),
+    (1, b"entry", b"c" * 16, "asked", 1_700_000_000_000),
+]
+SEALED = [
+    make_sealed(row, *values)
+    for row, values in zip((Name, Revision, RecordRow, Change), EXAMPLES, strict=True)
+]
+
+
+class TestTables:
+    @pytest.mark.parametrize("name", TABLES)
+    def test_in_a_file(self, tmp_path, name):
+        """
+        A table in a file has the columns of its row class, in that order, of the
+        types that they are annotated with.
+        """
+        open_store(f"sqlite:///{tmp_path}/talks.db").close()
+        with sqlite3.connect(tmp_path / "talks.db") as connection:
+            there = connection.execute(f"PRAGMA table_info({name})").fetchall()
+
+        connection.close()
+        table = TABLES[name]
+        types = {"integer": "INTEGER", "text": "TEXT", "bytes": "BLOB"}
+        columns = (table.key, *table.columns)
+
+        assert table.column_names == tuple(column[1] for column in there)
+        assert [types[each.type] for each in columns] == [each[2] for each in there]
+
+    def test_of_row_classes(self):
+        """
+        A class whose fields are a row's columns says which may be null.
+        """
+        entries = TABLES["entries"]
+        nullable = [column.name for column in entries.columns if column.is_null]
+
+        assert ("place", *LogRow._fields) == entries.column_names
+        assert ["content"] == nullable
+        assert ("integer", "bytes") == (entries.key.type, entries.columns[0].type)
+
+    def test_one_more_column(self, monkeypatch):
+        """
+        A field more of a row class is in every statement, and in the seal.
+        """
+        fields = ("revision", "author", "digest", "seal")
+        row = type(
+            "Author",
+            (),
+            {
+                "__annotations__": dict.fromkeys(fields, bytes) | {"revision": int},
+                "_fields": fields,
+            },
+        )
+        table = schema._describe_table("authors", row)
+        monkeypatch.setitem(TABLES, "authors", table)
+        seal = schema._compile_seal(row)
+
+        assert fields == table.column_names
+        assert any(
+            statement.startswith("CREATE TABLE authors (revision INTEGER")
+            and "author BLOB NOT NULL" in statement
+            for statement in SQLITE.create()
+        )
+        assert "(revision, author, digest, seal)" in SQLITE.add("authors")
+        assert seal((1, b"ann", b"d")) != seal((1, b"bob", b"d"))
+        assert seal((1, b"an", b"nd")) != seal((1, b"ann", b"d"))
+
+
+class TestSeals:
+    @pytest.mark.parametrize("row", SEALED)
+    def test_every_column(self, row):
+        """
+        A row with any other value in one column is not whole.
+        """
+        assert is_sealed(row)
+
+        for name, value in row._asdict().items():
+            other = value ^ 1 if isinstance(value, int) else value[:-1]
+
+            assert not is_sealed(row._replace(**{name: other}))
+
+    def test_no_value_passes_for_two(self):
+        """
+        Bytes that move from one column to the next make another seal.
+        """
+        moved = make_sealed(RecordRow, b"keyv", b"alue", 2, 3, b"m" * 16)
+        other = make_sealed(RecordRow, b"key", b"value", 2, 3, b"m" * 16)
+
+        assert moved.seal != other.seal
+
+
+class TestNewFiles:
+    def test_pass_no_steps(self, tmp_path, monkeypatch):
+        """
+        A new file has the tables of today, and the steps from older ones are not
+        for it.
+        """
+
+        def add(connection):
+            connection.execute("ALTER TABLE revisions ADD COLUMN author BLOB")
+
+        monkeypatch.setattr(_backend, "STEPS", (add,))
+        monkeypatch.setattr(_backend, "SCHEMA_VERSION", 2)
+        url = f"sqlite:///{tmp_path}/talks.db"
+        with open_store(url) as store:
+            store.save("talk", Aggregator.new().add_user_prompt("Hi!"))
+
+        with sqlite3.connect(tmp_path / "talks.db") as connection:
+            columns = connection.execute("PRAGMA table_info(revisions)").fetchall()
+            version = connection.execute("PRAGMA user_version").fetchone()
+
+        connection.close()
+
+        assert "author" not in [column[1] for column in columns]
+        assert (2,) == version
