@@ -27,7 +27,7 @@ from langgraph.types import Interrupt, Overwrite, Send
 from conversation_state import Aggregator, TextPart, ToolCall, Usage, UserMessage
 from conversation_state.adapters import anthropic, openai_chat
 from conversation_state.adapters._langchain import load_message
-from conversation_state.adapters.langgraph import ConversationStateSaver, _snapshots
+from conversation_state.adapters.langgraph import ConversationStateSaver, _conversations
 from conversation_state.documents import Document
 from conversation_state.errors import NotSavedError, StoreError
 from conversation_state.store import open_store
@@ -156,6 +156,44 @@ class TestDelta:
         assert {**large, "step": 4} == got(saver, later)
         assert large == got(saver, first)
 
+    def test_two_channels(self, store):
+        """
+        Two channels of messages that change at different times are both restored
+        from every checkpoint, and from the one that is left after pruning.
+        """
+        saver = saver_of(store)
+        a = [HumanMessage("a1", id="1")]
+        b = [AIMessage("b1", id="2")]
+        steps, config, given = [], None, {}
+        for channel, values in (
+            ("b", b),
+            ("a", a),
+            ("a", [*a, AIMessage("a2", id="3")]),
+            ("b", [*b, HumanMessage("b2", id="4")]),
+            ("plan", "x" * 100),
+            ("a", a),
+        ):
+            given = {**given, channel: values}
+            versions = dict.fromkeys(given, 1) | {channel: len(steps) + 2}
+            checkpoint = {
+                **empty_checkpoint(),
+                "channel_values": given,
+                "channel_versions": versions,
+            }
+            named = {"configurable": {"thread_id": "1", "checkpoint_ns": ""}}
+            config = saver.put(config or named, checkpoint, {}, {channel: 1})
+            steps.append((config, given))
+
+        for each in (saver, saver_of(store)):
+            assert all(values == got(each, config) for config, values in steps)
+
+        saver.prune(["1"])
+        store.collect_garbage()
+
+        assert given == got(saver_of(store), config)
+        assert ["a1"] == texts_of(store, saver.name("1", "a"))
+        assert ["b1", "b2"] == texts_of(store, saver.name("1", "b"))
+
     def test_unshared_branch(self, store):
         """
         A list that parts from another in its middle shares what is before.
@@ -282,7 +320,7 @@ class TestMessages:
         def forgetful(message):
             return load_message(message.model_copy(update={"name": None}))
 
-        monkeypatch.setattr(_snapshots, "load_message", forgetful)
+        monkeypatch.setattr(_conversations, "load_message", forgetful)
         saver = saver_of(store)
         messages = [HumanMessage("a", id="a", name="ann")]
         config = put(saver, {"messages": messages})
@@ -321,6 +359,34 @@ class TestMessages:
 
         assert messages == got(saver, second)["messages"]
         assert "a" == got(saver, first)["messages"][0].content
+
+    @pytest.mark.parametrize("at", [0, 1, 2])
+    def test_one_changed(self, store, at):
+        """
+        A list in which one message is another, of its class, content or other
+        fields, comes back as it is, and so does the one before.
+        """
+        saver = saver_of(store)
+        before = [
+            HumanMessage("0", id="0"),
+            AIMessage("1", id="1"),
+            HumanMessage("2", id="2"),
+        ]
+        first = put(saver, {"messages": before})
+        others = [
+            SystemMessage("x", id=str(at)),
+            HumanMessage("x", id=str(at)),
+            HumanMessage(str(at), id=str(at), own="extra"),
+            before[at].model_copy(update={"name": "ann"}),
+        ]
+        for other in others:
+            changed = [*before[:at], other, *before[at + 1 :]]
+            config = put(saver, {"messages": changed}, first)
+            found = got(saver_of(store), config)["messages"]
+
+            assert changed == found == got(saver, config)["messages"]
+            assert list(map(type, changed)) == list(map(type, found))
+            assert before == got(saver, first)["messages"]
 
     def test_odd_keys(self, store):
         """

@@ -6,7 +6,8 @@ LangChain's messages: what `langchain` and `langgraph` share.
 
 LangChain's classes are imported when the first message is converted. Loaded
 messages are dumped as they were: equal, and of the same class. `load_message`
-and `dump_message` convert single messages.
+and `dump_message` convert single messages; `replace_fields` copies one of
+LangChain's.
 
 A response's finish reason, model and usage are our `ResponseMeta`, the name of
 a `ToolMessage` is our `tool_name`, and its status our `is_error`. Calls that
@@ -66,10 +67,18 @@ dumped as such; missing arguments are an empty object; no parts are no text.
 """
 
 from conversation_state.adapters._langchain._dump import dump, dump_message
+from conversation_state.adapters._langchain._json import replace_fields
 from conversation_state.adapters._langchain._load import (
     load,
     load_for_view,
     load_message,
 )
 
-__all__ = ["dump", "dump_message", "load", "load_for_view", "load_message"]
+__all__ = [
+    "dump",
+    "dump_message",
+    "load",
+    "load_for_view",
+    "load_message",
+    "replace_fields",
+]

@@ -32,6 +32,7 @@ from conversation_state.messages import (
     ResponseMeta,
     ToolMessage,
     UnknownMessage,
+    UserMessage,
 )
 from conversation_state.parts import Part, RefusalPart, TextPart
 from conversation_state.usage import Usage
@@ -104,6 +105,10 @@ def _write_checked(write: PayloadWriter, message: Message, path: str) -> Any:
 
 
 def _dump_any(write: PayloadWriter, message: Message, path: str) -> Any:
+    id = _id_of_plain(message)
+    if id is not None:
+        return make_message(DEFAULTS[message.role], {"content": message.text, "id": id})
+
     notes = _checked_notes(thaw_notes(write.notes_on(message, path)))
     _lose_fields(write, message, path)
     if isinstance(message, UnknownMessage):
@@ -136,6 +141,33 @@ def _dump_any(write: PayloadWriter, message: Message, path: str) -> Any:
         kind = DEFAULTS[message.role]
 
     return make_message(kind, fields)
+
+
+def _id_of_plain(message: Message) -> str | None:
+    """
+    The id of a message that is a text and that id, and nothing else: most are, and
+    need none of the steps that others do. None for others.
+    """
+    if not isinstance(message, (AssistantMessage, UserMessage)):
+        return None
+
+    if not isinstance(message.content, str) or message.name or message.unknown:
+        return None
+
+    if isinstance(message, AssistantMessage) and (
+        message.tool_calls or message.response is not None
+    ):
+        return None
+
+    if message.run_id or message.turn_id or message.timestamp is not None:
+        return None
+
+    notes = notes_of(message.metadata, SOURCE)
+    if len(notes) != 1 or len(message.metadata) != 1:
+        return None
+
+    id = notes.get("id")
+    return id if isinstance(id, str) and len(message.metadata[RESERVED]) == 1 else None
 
 
 def _checked_notes(notes: dict[str, Any]) -> dict[str, Any]:

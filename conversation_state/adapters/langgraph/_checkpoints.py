@@ -2,7 +2,8 @@
 Checkpoints as records: their format, and reading them.
 
 A checkpoint has the location of each channel's value: the checkpoint itself if
-the value is short, else a record under the checkpoint that set it.
+the value is short, the messages that its record holds, or else a record under the
+checkpoint that set it.
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ from langgraph.checkpoint.serde.types import _DeltaSnapshot
 from conversation_state.adapters.langgraph._conversations import ConversationCache
 from conversation_state.adapters.langgraph._keys import (
     checkpoint_key,
+    checkpoints_of,
     decode_text,
     encode_text,
     pack,
@@ -36,7 +38,7 @@ from conversation_state.adapters.langgraph._threads import Thread
 from conversation_state.adapters.langgraph._values import TypedBytes, load_value
 from conversation_state.aggregator import Aggregator
 from conversation_state.errors import StoreError
-from conversation_state.store.records import Record
+from conversation_state.store.records import Hold, Record
 
 __all__ = [
     "AGGREGATOR",
@@ -53,12 +55,13 @@ __all__ = [
     "config_of",
 ]
 
-# The location of a value: in the checkpoint itself, or in a record.
+# The location of a value: in the checkpoint itself, or in a record of its own; or
+# it is the messages that the checkpoint's record holds.
 INLINE = b"="
 IN_RECORD = b"@"
 
-# What the record of a value is: bytes, or a reference to messages, which are a
-# list, LangGraph's snapshot of one, or a state of ours.
+# What a record holds, that of a checkpoint or of a value: messages, which are a
+# list, LangGraph's snapshot of one, or a state of ours; or bytes and nothing.
 BYTES = b"b"
 MESSAGES = b"m"
 SNAPSHOT = b"s"
@@ -83,6 +86,9 @@ class StoredCheckpoint(NamedTuple):
         metadata: Its metadata.
 
         channels: The location of the value of each channel.
+
+        hold: The messages that its record holds, which are the value of one of its
+            channels.
     """
 
     namespace: str
@@ -91,6 +97,7 @@ class StoredCheckpoint(NamedTuple):
     skeleton: TypedBytes
     metadata: TypedBytes
     channels: dict[str, bytes]
+    hold: Hold | None = None
 
     def packed(self) -> bytes:
         """
@@ -105,6 +112,13 @@ class StoredCheckpoint(NamedTuple):
         return pack(*texts, *map(TypedBytes.packed, self[3:5]), *channels)
 
     @classmethod
+    def of(cls, record: Record) -> Self:
+        """
+        The checkpoint of a record.
+        """
+        return cls.unpacked(record.value)._replace(hold=record.hold)
+
+    @classmethod
     def unpacked(cls, packed: bytes) -> Self:
         """
         The inverse of `packed`.
@@ -116,6 +130,12 @@ class StoredCheckpoint(NamedTuple):
             *(TypedBytes.unpacked(skeleton), TypedBytes.unpacked(metadata)),
             dict(zip(names, channels[1::2], strict=True)),
         )
+
+    def is_held(self, channel: str) -> bool:
+        """
+        Whether the value of a channel is what the checkpoint's record holds.
+        """
+        return self.channels[channel][:1] in {MESSAGES, SNAPSHOT}
 
     def source(self, channel: str) -> str | None:
         """
@@ -234,7 +254,18 @@ class CheckpointReader:
         The checkpoint under a key; None if there is none.
         """
         record = self.thread.get(key)
-        return None if record is None else StoredCheckpoint.unpacked(record.value)
+        return None if record is None else StoredCheckpoint.of(record)
+
+    def find(self, namespace: str, id: str | None) -> StoredCheckpoint | None:
+        """
+        A checkpoint by its id, or the newest one of a namespace; None if there is
+        none.
+        """
+        if id is not None:
+            return self.stored(checkpoint_key(namespace, id))
+
+        newest = self.thread.last(checkpoints_of(namespace))
+        return None if newest is None else StoredCheckpoint.of(newest[1])
 
     def record(self, namespace: str, channel: str, source: str) -> Record:
         """
@@ -246,7 +277,7 @@ class CheckpointReader:
         """
         record = self.thread.get(value_key(namespace, channel, source))
         if record is None:
-            raise _missing_record("value", channel, source)
+            raise _missing_record(f"value of {channel!r} in checkpoint {source}")
 
         return record
 
@@ -254,37 +285,53 @@ class CheckpointReader:
         """
         The value of a channel.
         """
+        at = stored.channels[channel]
+        kind, rest, hold = at[:1], at[1:], stored.hold
         source = stored.source(channel)
-        if source is None:
-            return load_value(
-                self._serde, TypedBytes.unpacked(stored.channels[channel][1:])
-            )
+        if source is not None:
+            record = self.record(stored.namespace, channel, source)
+            kind, rest, hold = record.value[:1], record.value[1:], record.hold
+            if kind == AGGREGATOR and hold is not None:
+                key = value_key(stored.namespace, channel, source) + LEDGER
+                return self._read_state(hold, self.thread.get(key), rest)
 
-        record = self.record(stored.namespace, channel, source)
-        kind, rest = record.value[:1], record.value[1:]
-        if kind == BYTES or record.hold is None:
+        if kind in {INLINE, BYTES} or hold is None:
             return load_value(self._serde, TypedBytes.unpacked(rest))
 
-        rows = self.thread.rows
-        if kind == AGGREGATOR:
-            key = value_key(stored.namespace, channel, source) + LEDGER
-            ledger = self.thread.get(key)
-            if ledger is None or ledger.hold is None:
-                raise _missing_record("ledger", channel, source)
-
-            id, parent, root, init_len, init_ledger_len = unpack(rest)
-            return Aggregator.rebuild_from_logs(
-                id=UUID(bytes=id),
-                parent_id=UUID(bytes=parent) if parent else None,
-                root_id=UUID(bytes=root),
-                init_len=int(init_len),
-                init_ledger_len=int(init_ledger_len),
-                entries=rows.entries(record.hold),
-                ledger=rows.ledger(ledger.hold),
-            )
-
-        messages = self._known.load_hold(rows, record.hold).messages()
+        messages = self._known.load_hold(self.thread.rows, hold).messages()
         return _DeltaSnapshot(messages) if kind == SNAPSHOT else messages
+
+    def _read_state(
+        self, entries: Hold, ledger: Record | None, origin: bytes
+    ) -> Aggregator:
+        if ledger is None or ledger.hold is None:
+            raise _missing_record("ledger of a state")
+
+        id, parent, root, init_len, init_ledger_len = unpack(origin)
+        rows = self.thread.rows
+        return Aggregator.rebuild_from_logs(
+            id=UUID(bytes=id),
+            parent_id=UUID(bytes=parent) if parent else None,
+            root_id=UUID(bytes=root),
+            init_len=int(init_len),
+            init_ledger_len=int(init_ledger_len),
+            entries=rows.entries(entries),
+            ledger=rows.ledger(ledger.hold),
+        )
+
+    def hold(self, stored: StoredCheckpoint, channel: str) -> Hold | None:
+        """
+        The messages that are the value of a channel, or of a state that is; None
+        if it is another value.
+        """
+        if stored.is_held(channel):
+            return stored.hold
+
+        source = stored.source(channel)
+        if source is None:
+            return None
+
+        return self.record(stored.namespace, channel, source).hold
 
     def metadata(self, stored: StoredCheckpoint) -> Any:
         """
@@ -379,8 +426,5 @@ class CheckpointReader:
         )
 
 
-def _missing_record(what: str, channel: str, source: str) -> StoreError:
-    return StoreError(
-        "langgraph",
-        f"the {what} of {channel!r} in checkpoint {source} is missing; run verify()",
-    )
+def _missing_record(what: str) -> StoreError:
+    return StoreError("langgraph", f"the {what} is missing; run verify()")

@@ -1,25 +1,33 @@
 """
 Lists of messages as logs of entries, which share what they have in common.
+
+Callers can change messages that they hold, so stored ones are compared by
+content, and returned as new objects.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
+from copy import deepcopy
+from operator import attrgetter
 from types import MappingProxyType
 from typing import Any, NamedTuple, Self, TypeAlias, TypeVar
 
 from langchain_core.messages import BaseMessage
 from langgraph.checkpoint.serde.base import SerializerProtocol
 
+from conversation_state._identity import new_entry_id
 from conversation_state._persistent import Log
 from conversation_state.adapters._host import bill_entries
-from conversation_state.adapters._langchain import dump_message
-from conversation_state.adapters.langgraph._snapshots import (
-    MessageSnapshot,
-    convert_message,
+from conversation_state.adapters._langchain import (
+    dump_message,
+    load_message,
+    replace_fields,
 )
 from conversation_state.aggregator import Aggregator, Entry
+from conversation_state.errors import ConversationStateError
+from conversation_state.messages import Message
 from conversation_state.store.records import Hold, Reader
 
 __all__ = ["Conversation", "ConversationCache", "is_message_list", "next_state"]
@@ -27,10 +35,13 @@ __all__ = ["Conversation", "ConversationCache", "is_message_list", "next_state"]
 # How many of a thread's newest messages are remembered by their ids.
 _RECENT = 16
 
-KnownMessage: TypeAlias = tuple[Entry, MessageSnapshot]
-
 K = TypeVar("K")
 V = TypeVar("V")
+
+_get_fields = attrgetter("__dict__")
+_get_extra = attrgetter("__pydantic_extra__")
+# Values that can't be changed, of most fields.
+_FIXED = frozenset({bool, float, int, str, type(None)})
 
 
 def is_message_list(value: object) -> bool:
@@ -40,8 +51,111 @@ def is_message_list(value: object) -> bool:
     return (
         type(value) is list
         and bool(value)
-        and all(isinstance(item, BaseMessage) for item in value)
+        and all(issubclass(kind, BaseMessage) for kind in {*map(type, value)})
     )
+
+
+class MessageSnapshot:
+    """
+    The content of a message, from which equal messages are made.
+
+    Attributes:
+        kind: Its class.
+
+        fields: Its declared fields.
+
+        extra: Its other fields.
+
+        id: Its id.
+    """
+
+    __slots__ = ("_changeable", "_message", "extra", "fields", "id", "kind")
+
+    def __init__(self, message: BaseMessage) -> None:
+        # No other code may hold it.
+        self._message = message
+        self.kind = type(message)
+        self.fields = fields = message.__dict__
+        self.extra = message.__pydantic_extra__
+        self.id = message.id
+        self._changeable = [
+            name for name, value in fields.items() if type(value) not in _FIXED
+        ]
+
+    def matches(self, message: Any) -> bool:
+        """
+        Whether *message* is of the same class, and equal.
+        """
+        return (
+            type(message) is self.kind
+            and message.__dict__ == self.fields
+            and message.__pydantic_extra__ == self.extra
+        )
+
+    def new_message(self) -> BaseMessage:
+        """
+        A new message that is equal.
+        """
+        fields = self.fields.copy()
+        for name in self._changeable:
+            value = fields[name]
+            # Most are empty lists and maps, for which deepcopy would cost most.
+            is_empty = not value and type(value) in {dict, list}
+            fields[name] = type(value)() if is_empty else deepcopy(value)
+
+        extra = deepcopy(self.extra) if self.extra else {}
+        made: BaseMessage = replace_fields(self._message, fields, extra)
+        return made
+
+
+def _count_matching(
+    snapshots: Sequence[MessageSnapshot], messages: Sequence[BaseMessage]
+) -> int:
+    """
+    How many leading *messages* match the *snapshots*.
+    """
+    known = list(snapshots)[: len(messages)]
+    given = messages[: len(known)]
+    # As a whole, which takes half the time: all of them match in most cases.
+    if (
+        list(map(type, given)) == [each.kind for each in known]
+        and list(map(_get_fields, given)) == [each.fields for each in known]
+        and list(map(_get_extra, given)) == [each.extra for each in known]
+    ):
+        return len(known)
+
+    pairs = enumerate(zip(known, given, strict=True))
+    return next((at for at, (one, other) in pairs if not one.matches(other)), 0)
+
+
+def convert_message(
+    message: BaseMessage, serde: SerializerProtocol
+) -> tuple[Message, MessageSnapshot] | None:
+    """
+    *message* as one of ours, and the snapshot of what it is dumped as. None if
+    that is not equal to *message*, while its bytes in *serde* would be.
+    """
+    try:
+        made = load_message(message)
+        back = dump_message(made)
+    except (ConversationStateError, TypeError, ValueError):
+        # Not convertible: it is stored as bytes, like any other value.
+        return None
+
+    if type(back) is not type(message):
+        return None
+
+    if back != message:
+        again = serde.loads_typed(serde.dumps_typed(message))
+        if type(again) is type(message) and again == message:
+            return None
+
+        # LangGraph's serde drops lone surrogates, which are replaced here.
+
+    return made, MessageSnapshot(back)
+
+
+KnownMessage: TypeAlias = tuple[Entry, MessageSnapshot]
 
 
 class Conversation(NamedTuple):
@@ -84,13 +198,7 @@ class Conversation(NamedTuple):
 
         Compares every message; converts the new ones.
         """
-        common = 0
-        for snapshot, message in zip(self.snapshots, messages, strict=False):
-            if not snapshot.matches(message):
-                break
-
-            common += 1
-
+        common = _count_matching(self.snapshots, messages)
         entries = self.entries.take(common)
         snapshots = self.snapshots.take(common)
         left = _group_by_id(self.entries[common:], self.snapshots[common:])
@@ -107,9 +215,7 @@ class Conversation(NamedTuple):
                     if converted is None:
                         return None
 
-                    # A state gives the entry its identity.
-                    (entry,) = Aggregator.new(messages=[converted[0]]).entries
-                    same = entry, converted[1]
+                    same = Entry(new_entry_id(), converted[0]), converted[1]
 
             entries, snapshots = entries.append(same[0]), snapshots.append(same[1])
 
@@ -148,7 +254,8 @@ class ConversationCache:
         if found is None:
             found = _extend_nearest(known.values(), rows.entries(hold))
 
-        self.remember(rows, hold, found)
+            self.remember(rows, hold, found)
+
         return found
 
     def from_entries(self, rows: Reader, entries: Log[Entry]) -> Conversation:
@@ -157,16 +264,32 @@ class ConversationCache:
         """
         return _extend_nearest(self._read_memory(rows).known.values(), entries)
 
-    def remember(self, rows: Reader, hold: Hold, conversation: Conversation) -> None:
+    def remember(
+        self,
+        rows: Reader,
+        hold: Hold,
+        conversation: Conversation,
+        thread: str | None = None,
+    ) -> None:
         """
-        Remember the *conversation* that a record refers to.
+        Remember the *conversation* that a record refers to; and, by their ids, the
+        newest messages of the *thread* that wrote it.
         """
         memory = self._read_memory(rows)
-        if rows.seen == memory.seen:
-            known = _with_newest(
-                memory.known, hold.digest, conversation, self._max_size
-            )
-            self._memory = memory._replace(known=known)
+        if rows.seen != memory.seen:
+            return
+
+        limit = self._max_size
+        known = _with_newest(memory.known, hold.digest, conversation, limit)
+        recent = memory.recent
+        if thread is not None:
+            by_id = {**recent.get(thread, {}), **conversation.recent_by_id()}
+            for id in list(by_id)[:-_RECENT]:
+                del by_id[id]
+
+            recent = _with_newest(recent, thread, by_id, limit)
+
+        self._memory = _CacheContents(memory.seen, known, recent)
 
     def recent_messages(self, rows: Reader, thread: str) -> Mapping[str, KnownMessage]:
         """
@@ -174,21 +297,6 @@ class ConversationCache:
         subgraph returns messages that it was given beside its own.
         """
         return self._read_memory(rows).recent.get(thread, {})
-
-    def remember_recent(
-        self, rows: Reader, thread: str, conversation: Conversation
-    ) -> None:
-        """
-        Remember the newest messages of a *thread*.
-        """
-        memory = self._memory
-        if rows.seen == memory.seen:
-            recent = {**memory.recent.get(thread, {}), **conversation.recent_by_id()}
-            while len(recent) > _RECENT:
-                del recent[next(iter(recent))]
-
-            threads = _with_newest(memory.recent, thread, recent, self._max_size)
-            self._memory = memory._replace(recent=threads)
 
     def _read_memory(self, rows: Reader) -> _CacheContents:
         memory = self._memory
@@ -232,10 +340,11 @@ def _with_newest(items: Mapping[K, V], key: K, value: V, most: int) -> dict[K, V
     """
     *items* with *key* as the newest one, at most *most* of them.
     """
-    with_newest = {each: items[each] for each in items if each != key}
+    with_newest = dict(items)
+    with_newest.pop(key, None)
     with_newest[key] = value
-    for oldest in list(with_newest)[: max(len(with_newest) - most, 0)]:
-        del with_newest[oldest]
+    if len(with_newest) > most:
+        del with_newest[next(iter(with_newest))]
 
     return with_newest
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from hashlib import blake2b
-from uuid import UUID
 
 __all__ = [
     "COPIES",
@@ -43,6 +42,7 @@ _END = b"\0\1"
 _MAX_PART = 200
 _DIGEST_SIZE = 16
 _LAYER_SIZE = 4
+_UUID = re.compile("[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 
 
 def encode_text(text: str) -> bytes:
@@ -76,12 +76,10 @@ def _encode_id(text: str) -> bytes:
     """
     An id as a part of a key: half as long if it is a UUID, and not sorted.
     """
-    try:
-        uuid = UUID(text)
-    except ValueError:
-        return b"\2" + _encode_part(text)
+    if _UUID.fullmatch(text):
+        return b"\1" + bytes.fromhex(text.replace("-", ""))
 
-    return b"\1" + uuid.bytes if str(uuid) == text else b"\2" + _encode_part(text)
+    return b"\2" + _encode_part(text)
 
 
 def thread_key(thread: str) -> bytes:

@@ -122,7 +122,7 @@ def _checkpoint_keys(thread: Thread, query: CheckpointQuery) -> list[bytes]:
     """
     The keys of a thread's checkpoints, the newest first.
     """
-    keys = thread.keys(checkpoints_of(query.namespace))
+    keys = [*thread.keys(checkpoints_of(query.namespace))]
     if query.before is not None:
         end = id_part_of(checkpoint_key("", query.before))
         keys = [key for key in keys if id_part_of(key) < end]

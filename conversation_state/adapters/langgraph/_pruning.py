@@ -58,7 +58,7 @@ def read_checkpoints(thread: Thread) -> list[StoredCheckpoint]:
     All checkpoints of a thread.
     """
     records = thread.records(checkpoints_of(None))
-    return [StoredCheckpoint.unpacked(record.value) for record in records]
+    return [StoredCheckpoint.of(record) for record in records]
 
 
 def copy_thread(rows: Writer, source: str, target: str, store: str) -> None:
@@ -198,12 +198,8 @@ def _newest_states(
     """
     for stored in sorted(kept, key=_key_of):
         for channel in stored.channels:
-            source = stored.source(channel)
-            if source is None:
-                continue
-
-            record = reader.record(stored.namespace, channel, source)
-            if record.hold is None:
+            hold = reader.hold(stored, channel)
+            if hold is None:
                 continue
 
             name = name_of(thread.id, channel, stored.namespace)
@@ -212,4 +208,4 @@ def _newest_states(
             if isinstance(value, Aggregator):
                 yield name, keep_ledger(value, before)
             else:
-                yield name, next_state(before, thread.rows.entries(record.hold))
+                yield name, next_state(before, thread.rows.entries(hold))

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
+from attrs import define
 from langgraph.checkpoint.serde.base import SerializerProtocol
 from langgraph.checkpoint.serde.types import _DeltaSnapshot
 
@@ -38,6 +39,7 @@ from conversation_state.adapters.langgraph._keys import (
     pack,
     value_key,
     write_key,
+    writes_of,
 )
 from conversation_state.adapters.langgraph._threads import WritableThread
 from conversation_state.adapters.langgraph._values import dump_value
@@ -98,17 +100,24 @@ def put_checkpoint(
     """
     thread = WritableThread(rows, given.thread)
     stored = given.stored
+    namespace, key = stored.namespace, checkpoint_key(stored.namespace, stored.id)
+    last = thread.last(checkpoints_of(namespace))
+    newest = None if last is None else StoredCheckpoint.of(last[1])
     if given.follows_parent:
-        _check_newest(thread, stored, store)
+        _check_newest(thread, stored, newest, store)
 
     reader = CheckpointReader(thread, serde, known)
     before = None
-    if stored.parent:
-        before = reader.stored(checkpoint_key(stored.namespace, stored.parent))
+    if newest is not None and newest.id == stored.parent:
+        before = newest
+    elif stored.parent:
+        before = reader.stored(checkpoint_key(namespace, stored.parent))
 
     channels = {}
     if before is not None:
         channels = _unchanged_channels(given, before, reader.versions(before))
+        if any(map(before.is_held, channels)):
+            stored = stored._replace(hold=before.hold)
 
     writer = ChannelWriter(rows, thread, reader, serde, known, stored, before)
     for channel, value in given.values.items():
@@ -117,8 +126,12 @@ def put_checkpoint(
                 channel, value, shares_messages=given.shares_messages
             )
 
-    key = checkpoint_key(stored.namespace, stored.id)
-    thread.put(key, stored._replace(channels=channels).packed())
+    packed, hold = stored._replace(channels=channels).packed(), writer.stored.hold
+    # Keys sort as ids do, which grow: most are free.
+    if last is None or last[0] < key:
+        thread.add(key, packed, hold)
+    else:
+        thread.put(key, packed, hold)
 
 
 def _unchanged_channels(
@@ -141,28 +154,25 @@ def _unchanged_channels(
     return found
 
 
-def _check_newest(thread: WritableThread, stored: StoredCheckpoint, store: str) -> None:
-    newest = thread.keys(checkpoints_of(stored.namespace), limit=1)
-    if not newest and not stored.parent:
-        return
-
-    own = checkpoint_key(stored.namespace, stored.id)
-    parent = checkpoint_key(stored.namespace, stored.parent)
-    if newest and newest[0] in {own, parent}:
-        return
-
-    actual = None
-    if newest and (record := thread.get(newest[0])) is not None:
-        actual = StoredCheckpoint.unpacked(record.value).id
-
-    raise StaleThreadError(
-        store, thread.id, stored.namespace, stored.parent or None, actual
-    )
+def _check_newest(
+    thread: WritableThread,
+    stored: StoredCheckpoint,
+    newest: StoredCheckpoint | None,
+    store: str,
+) -> None:
+    actual = "" if newest is None else newest.id
+    if actual not in {stored.id, stored.parent}:
+        raise StaleThreadError(
+            store,
+            *(thread.id, stored.namespace, stored.parent or None, actual or None),
+        )
 
 
-class ChannelWriter(NamedTuple):
+@define
+class ChannelWriter:
     """
-    Writes the values of the channels of one checkpoint.
+    Writes the values of the channels of one checkpoint, which holds the first
+    messages among them.
     """
 
     rows: Writer
@@ -210,21 +220,14 @@ class ChannelWriter(NamedTuple):
         if before is None or channel not in before.channels:
             return None
 
-        source = before.source(channel)
-        if source is None:
-            return None
-
-        record = self.reader.record(before.namespace, channel, source)
-        if record.hold is None or record.value[:1] not in {MESSAGES, SNAPSHOT}:
-            return None
-
-        return self.known.load_hold(self.rows, record.hold)
+        hold = self.reader.hold(before, channel)
+        return None if hold is None else self.known.load_hold(self.rows, hold)
 
     def _write_messages(
         self, key: bytes, kind: bytes, channel: str, messages: Sequence[Any]
     ) -> bytes | None:
         name = name_of(self.thread.id, channel, self.stored.namespace)
-        state = self.rows.state(name) or self._enclosing_state(channel)
+        state = self.rows.recall(name) or self._enclosing_state(channel)
         before = self._previous_conversation(channel)
         recent = self.known.recent_messages(self.rows, self.thread.id)
         if state is not None:
@@ -243,8 +246,11 @@ class ChannelWriter(NamedTuple):
             return None
 
         hold = self.rows.save(name, next_state(state, conversation.entries)).entries
-        self.known.remember(self.rows, hold, conversation)
-        self.known.remember_recent(self.rows, self.thread.id, conversation)
+        self.known.remember(self.rows, hold, conversation, self.thread.id)
+        if self.stored.hold is None:
+            self.stored = self.stored._replace(hold=hold)
+            return kind
+
         self.thread.put(key, kind, hold)
         return IN_RECORD
 
@@ -256,7 +262,7 @@ class ChannelWriter(NamedTuple):
         namespace = self.stored.namespace
         while namespace:
             namespace = namespace.rpartition(NS_SEP)[0]
-            outer = self.rows.state(name_of(self.thread.id, channel, namespace))
+            outer = self.rows.recall(name_of(self.thread.id, channel, namespace))
             if outer is not None:
                 return outer.fork()
 
@@ -264,7 +270,7 @@ class ChannelWriter(NamedTuple):
 
     def _write_state(self, key: bytes, channel: str, value: Aggregator) -> bytes:
         name = name_of(self.thread.id, channel, self.stored.namespace)
-        before = self.rows.state(name)
+        before = self.rows.recall(name)
         entries, ledger = self.rows.save(name, value)
         merged = keep_ledger(value, before)
         if merged is not value:
@@ -290,7 +296,12 @@ def put_writes(
     Write what a task wrote after a checkpoint. Its earlier writes stay, except
     for errors, interrupts and resume values.
     """
+    there = thread.keys(writes_of(namespace, id))
     for write in writes:
         key = write_key(namespace, id, write.task, write.position)
-        if write.position < 0 or thread.get(key) is None:
+        if key not in there:
+            thread.add(key, write.packed())
+        elif write.position < 0:
             thread.put(key, write.packed())
+
+        there.add(key)

@@ -1,28 +1,76 @@
 """
-The checkpointer, with the async twins of its methods.
+The checkpointer.
 """
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Mapping, Sequence
-from typing import Any
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+from functools import partial
+from typing import Any, Self
 
 from langchain_core.runnables import RunnableConfig
 from langgraph.checkpoint.base import (
+    WRITES_IDX_MAP,
+    BaseCheckpointSaver,
     ChannelVersions,
     Checkpoint,
     CheckpointMetadata,
     CheckpointTuple,
     DeltaChannelHistory,
+    get_checkpoint_metadata,
 )
+from langgraph.checkpoint.serde.base import SerializerProtocol
+from langgraph.checkpoint.serde.encrypted import EncryptedSerializer
 
-from conversation_state.adapters._host import run_in_thread
-from conversation_state.adapters.langgraph._sync_saver import SyncSaver
+from conversation_state._waiting import add_async_twins
+from conversation_state.adapters._host import StoreHost, open_host, run_in_thread
+from conversation_state.adapters.langgraph import _pruning, _put_checkpoint
+from conversation_state.adapters.langgraph._checkpoints import (
+    CheckpointReader,
+    StoredCheckpoint,
+    StoredWrite,
+    ThreadId,
+    config_of,
+)
+from conversation_state.adapters.langgraph._conversations import ConversationCache
+from conversation_state.adapters.langgraph._keys import (
+    name_of,
+)
+from conversation_state.adapters.langgraph._listing import (
+    CheckpointQuery,
+    configurable_of,
+    list_pages,
+    parse_config,
+)
+from conversation_state.adapters.langgraph._put_checkpoint import NewCheckpoint
+from conversation_state.adapters.langgraph._threads import Thread, WritableThread
+from conversation_state.adapters.langgraph._values import (
+    TypedBytes,
+    dump_value,
+    load_value,
+)
+from conversation_state.store import Store, open_store
+from conversation_state.store.records import (
+    Reader,
+    WriteGroup,
+    Writer,
+    reading,
+    write,
+)
 
 __all__ = ["ConversationStateSaver"]
 
+# Keys that LangGraph puts into the configs of graphs that run.
+_RUNS = "__pregel_"
+_REPLAYS = "__pregel_replay_state"
 
-class ConversationStateSaver(SyncSaver):
+
+@add_async_twins(
+    *("copy_thread", "delete_for_runs", "delete_thread", "get_delta_channel_history"),
+    *("get_tuple", "prune", "put", "put_writes"),
+    run=run_in_thread,
+)
+class ConversationStateSaver(StoreHost, BaseCheckpointSaver[Any]):
     """
     A checkpointer for LangGraph on an open store, for threads and event loops.
 
@@ -51,11 +99,75 @@ class ConversationStateSaver(SyncSaver):
             If *store* is not an open store.
     """
 
-    async def aget_tuple(self, config: RunnableConfig) -> CheckpointTuple | None:
+    def __init__(
+        self,
+        store: Store,
+        *,
+        serde: SerializerProtocol | None = None,
+        allow_siblings: bool = False,
+    ) -> None:
+        self._set_store(store)
+        super().__init__(serde=serde)
+        self._allows_siblings = allow_siblings
+        self._cache = ConversationCache()
+        self._writes = WriteGroup(store)
+
+    @classmethod
+    def from_url(cls, url: str, **options: Any) -> Self:
         """
-        The async twin of `get_tuple`.
+        A saver on the store at *url*, which it opens, and closes with itself.
         """
-        return await run_in_thread(self.get_tuple, config)
+        return open_host(open_store(url), partial(cls, **options))
+
+    def __repr__(self) -> str:
+        return f"<ConversationStateSaver {self.store.url}>"
+
+    def name(
+        self, thread_id: str, channel: str = "messages", *, checkpoint_ns: str = ""
+    ) -> str:
+        """
+        The name in the store of a thread's conversation.
+        """
+        return name_of(str(thread_id), channel, checkpoint_ns)
+
+    # Reading
+
+    def _read_thread(self, rows: Reader, thread: str) -> CheckpointReader:
+        return self._reader_of(Thread(rows, thread))
+
+    def _reader_of(self, thread: Thread) -> CheckpointReader:
+        return CheckpointReader(thread, self.serde, self._cache)
+
+    def get_tuple(self, config: RunnableConfig) -> CheckpointTuple | None:
+        """
+        The checkpoint of *config*, or the newest one of its thread; None if
+        there is none.
+        """
+        thread, namespace, id = parse_config(config)
+        with reading(self.store) as rows:
+            reader = self._read_thread(rows, thread)
+            stored = reader.find(namespace, id)
+            if stored is None:
+                return None
+
+            # A put with this config must not replace a checkpoint that was put
+            # since this one was the newest.
+            looked_up = ThreadId(thread, None if id else namespace)
+            return reader.tuple(stored, config_of(looked_up, namespace, stored.id))
+
+    def list(
+        self,
+        config: RunnableConfig | None,
+        *,
+        filter: dict[str, Any] | None = None,  # noqa: A002 - LangGraph calls it so
+        before: RunnableConfig | None = None,
+        limit: int | None = None,
+    ) -> Iterator[CheckpointTuple]:
+        """
+        Checkpoints, the newest of each thread first, read a page at a time.
+        """
+        for page in self._list_pages(config, filter, before, limit):
+            yield from page
 
     async def alist(
         self,
@@ -73,17 +185,34 @@ class ConversationStateSaver(SyncSaver):
             for each in page:
                 yield each
 
-    async def aget_delta_channel_history(
+    def _list_pages(
+        self,
+        config: RunnableConfig | None,
+        metadata: dict[str, Any] | None,
+        before: RunnableConfig | None,
+        limit: int | None,
+    ) -> Iterator[Sequence[CheckpointTuple]]:
+        query = CheckpointQuery.of(config, before, metadata)
+        return list_pages(self.store, query, self._read_thread, limit)
+
+    def get_delta_channel_history(
         self, *, config: RunnableConfig, channels: Sequence[str]
     ) -> Mapping[str, DeltaChannelHistory]:
         """
-        The async twin of `get_delta_channel_history`.
+        The history from which LangGraph rebuilds the values of delta channels.
         """
-        return await run_in_thread(
-            self.get_delta_channel_history, config=config, channels=channels
-        )
+        thread, namespace, id = parse_config(config)
+        with reading(self.store) as rows:
+            reader = self._read_thread(rows, thread)
+            stored = reader.find(namespace, id)
+            if stored is None:
+                return {name: {"writes": []} for name in channels}
 
-    async def aput(
+            return reader.history(stored, channels)
+
+    # Writing
+
+    def put(
         self,
         config: RunnableConfig,
         checkpoint: Checkpoint,
@@ -91,11 +220,59 @@ class ConversationStateSaver(SyncSaver):
         new_versions: ChannelVersions,
     ) -> RunnableConfig:
         """
-        The async twin of `put`.
-        """
-        return await run_in_thread(self.put, config, checkpoint, metadata, new_versions)
+        Save a checkpoint atomically.
 
-    async def aput_writes(
+        Raises:
+            StaleThreadError:
+                If the run began from the newest checkpoint, and another one was
+                put since.
+        """
+        thread, namespace, parent = parse_config(config)
+        bare: Any = {**checkpoint}
+        values = bare.pop("channel_values")
+        stored = StoredCheckpoint(
+            namespace,
+            checkpoint["id"],
+            parent or "",
+            TypedBytes(*self.serde.dumps_typed(bare)),
+            dump_value(self.serde, get_checkpoint_metadata(config, metadata)),
+            {},
+        )
+        given = NewCheckpoint(
+            thread,
+            stored,
+            values,
+            checkpoint.get("channel_versions") or {},
+            frozenset(new_versions),
+            follows_parent=self._must_follow_parent(config, namespace, parent),
+            shares_messages=not isinstance(self.serde, EncryptedSerializer),
+        )
+        self._writes.write(
+            lambda rows: _put_checkpoint.put_checkpoint(
+                rows, given, self.serde, self._cache, self.store.url
+            ),
+        )
+        return config_of(thread, namespace, checkpoint["id"])
+
+    def _must_follow_parent(
+        self, config: RunnableConfig, namespace: str, parent: str | None
+    ) -> bool:
+        """
+        Whether no other checkpoint may follow the parent, because that was
+        looked up as the newest one.
+        """
+        values = configurable_of(config)
+        if self._allows_siblings:
+            return False
+
+        thread = values["thread_id"]
+        if parent and isinstance(thread, ThreadId):
+            return thread.newest_in == namespace
+
+        # A run in a thread that was empty, and not a replay.
+        return _is_run(config) and not values.get(_REPLAYS)
+
+    def put_writes(
         self,
         config: RunnableConfig,
         writes: Sequence[tuple[str, Any]],
@@ -103,32 +280,133 @@ class ConversationStateSaver(SyncSaver):
         task_path: str = "",
     ) -> None:
         """
-        The async twin of `put_writes`.
+        Save what a task wrote after a checkpoint.
         """
-        await run_in_thread(self.put_writes, config, writes, task_id, task_path)
+        thread, namespace, id = parse_config(config)
+        if not id:
+            msg = f"config: missing checkpoint_id of thread {thread!r}"
+            raise ValueError(msg)
 
-    async def adelete_thread(self, thread_id: str) -> None:
-        """
-        The async twin of `delete_thread`.
-        """
-        await run_in_thread(self.delete_thread, thread_id)
+        stored = [
+            StoredWrite(
+                *(task_path, task_id, WRITES_IDX_MAP.get(channel, at), channel),
+                dump_value(self.serde, value),
+            )
+            for at, (channel, value) in enumerate(writes)
+        ]
+        self._writes.write(
+            lambda rows: _put_checkpoint.put_writes(
+                WritableThread(rows, thread), namespace, id, stored
+            ),
+        )
 
-    async def adelete_for_runs(self, run_ids: Sequence[str]) -> None:
-        """
-        The async twin of `delete_for_runs`.
-        """
-        await run_in_thread(self.delete_for_runs, run_ids)
+    # Copying and deleting
 
-    async def acopy_thread(self, source_thread_id: str, target_thread_id: str) -> None:
+    def delete_thread(self, thread_id: str) -> None:
         """
-        The async twin of `copy_thread`.
+        Delete a thread, and its conversations in the store.
         """
-        await run_in_thread(self.copy_thread, source_thread_id, target_thread_id)
+        write(self.store, lambda rows: _pruning.delete_thread(rows, str(thread_id)))
 
-    async def aprune(
+    def delete_for_runs(self, run_ids: Sequence[str]) -> None:
+        """
+        Delete all checkpoints of some runs. O(checkpoints).
+        """
+        runs = {str(run) for run in run_ids}
+        if not runs:
+            return
+
+        def is_kept(stored: StoredCheckpoint) -> bool:
+            metadata = load_value(self.serde, stored.metadata)
+            return str(metadata.get("run_id")) not in runs
+
+        with reading(self.store) as rows:
+            found = [
+                thread
+                for thread in _pruning.list_threads(rows)
+                if not all(
+                    map(is_kept, _pruning.read_checkpoints(Thread(rows, thread)))
+                )
+            ]
+
+        for thread in found:
+            self._prune_thread(thread, is_kept)
+
+    def copy_thread(self, source_thread_id: str, target_thread_id: str) -> None:
+        """
+        Copy a thread, which shares its records. Writes a few rows.
+
+        Raises:
+            NotSavedError:
+                If *source_thread_id* is unknown.
+
+            ValueError:
+                If *target_thread_id* exists already.
+        """
+        write(
+            self.store,
+            lambda rows: _pruning.copy_thread(
+                rows, str(source_thread_id), str(target_thread_id), self.store.url
+            ),
+        )
+
+    def prune(
         self, thread_ids: Sequence[str], *, strategy: str = "keep_latest"
     ) -> None:
         """
-        The async twin of `prune`.
+        Delete all checkpoints of threads but the newest ones, and those they
+        are rebuilt from; or delete the threads.
+
+        Args:
+            thread_ids: The threads.
+
+            strategy: ``keep_latest``, or ``delete``.
         """
-        await run_in_thread(self.prune, thread_ids, strategy=strategy)
+        if strategy not in {"keep_latest", "delete"}:
+            msg = f"strategy: expected 'keep_latest' or 'delete', got {strategy!r}"
+            raise ValueError(msg)
+
+        for thread in thread_ids:
+            if strategy == "delete":
+                self.delete_thread(thread)
+            else:
+                self._prune_thread(str(thread), None)
+
+    def _prune_thread(
+        self, thread: str, is_kept: Callable[[StoredCheckpoint], bool] | None
+    ) -> None:
+        """
+        Delete checkpoints of a thread: those that are not kept, or all but the
+        newest.
+        """
+
+        def prune(rows: Writer) -> None:
+            own = WritableThread(rows, thread)
+            reader = self._reader_of(own)
+            if is_kept is None:
+                _pruning.prune_to_newest(own, reader)
+            else:
+                _pruning.prune_where(own, reader, is_kept)
+
+        write(self.store, prune)
+
+    def get_next_version(self, current: Any, channel: None = None) -> Any:  # noqa: ARG002 - LangGraph gives it
+        """
+        The version of a channel after *current*: counted from 1 on, or in the
+        format of another checkpointer where that made *current*.
+        """
+        if current is None:
+            return 1
+
+        if not isinstance(current, str):
+            return current + 1
+
+        number, dot, rest = current.partition(".")
+        return f"{int(number) + 1:0{len(number)}}{dot}{rest}"
+
+
+def _is_run(config: RunnableConfig) -> bool:
+    """
+    Whether *config* is of a graph that runs, and not of a caller outside.
+    """
+    return any(key.startswith(_RUNS) for key in configurable_of(config))

@@ -55,21 +55,34 @@ class Thread:
 
         return None
 
-    def keys(
-        self, prefix: bytes, *, before: bytes | None = None, limit: int | None = None
-    ) -> list[bytes]:
+    def last(self, prefix: bytes) -> tuple[bytes, Record] | None:
         """
-        The keys that begin with *prefix*, the last one first: at most *limit*,
-        and those less than *before* only.
+        The last key that begins with *prefix*, and its record; None if there is
+        none.
+        """
+        last: tuple[bytes, Record] | None = None
+        for layer in self.layers:
+            start = layer_key(layer)
+            low = start + prefix
+            found = self.rows.scan(low, after(low), limit=1, backwards=True)
+            for record in found:
+                key = record.key[len(start) :]
+                if last is None or key > last[0]:
+                    last = key, record
+
+        return last
+
+    def keys(self, prefix: bytes) -> set[bytes]:
+        """
+        The keys that begin with *prefix*.
         """
         found: set[bytes] = set()
         for layer in self.layers:
             start = layer_key(layer)
-            end = after(start + prefix) if before is None else start + before
-            keys = self.rows.keys(start + prefix, end, limit=limit, backwards=True)
+            keys = self.rows.keys(start + prefix, after(start + prefix))
             found.update([key[len(start) :] for key in keys])
 
-        return sorted(found, reverse=True)[:limit]
+        return found
 
     def records(self, prefix: bytes) -> list[Record]:
         """

@@ -12,6 +12,7 @@ from dataclasses import fields, is_dataclass
 from hashlib import blake2b
 from typing import Any, NamedTuple
 
+from langchain_core.messages import BaseMessage
 from langgraph.checkpoint.serde.base import SerializerProtocol
 from langgraph.types import Send
 
@@ -67,7 +68,9 @@ def dump_value(serde: SerializerProtocol, value: Any) -> TypedBytes:
     and the values of interrupts.
     """
     documents: list[bytes] = []
-    _convert_nested(value, lambda ours: documents.append(encode(ours)))
+    if not _is_plain(value):
+        _convert_nested(value, lambda ours: documents.append(encode(ours)))
+
     if not documents:
         return TypedBytes(*serde.dumps_typed(value))
 
@@ -77,6 +80,23 @@ def dump_value(serde: SerializerProtocol, value: Any) -> TypedBytes:
     bare = _convert_nested(value, lambda _: {mark: next(count)})
     type, data = serde.dumps_typed(bare)
     return TypedBytes(_TYPE, pack(type.encode(), data, *documents))
+
+
+def _is_plain(value: Any) -> bool:
+    """
+    Whether *value* can't have values of ours inside: most are texts, numbers,
+    messages of LangChain's, or lists and maps of these.
+    """
+    kind = type(value)
+    if kind is dict:
+        value, kind = value.values(), list
+
+    if kind is list:
+        return all(
+            type(each) in _PLAIN or isinstance(each, BaseMessage) for each in value
+        )
+
+    return kind in _PLAIN or isinstance(value, BaseMessage)
 
 
 def load_value(serde: SerializerProtocol, typed: TypedBytes) -> Any:
