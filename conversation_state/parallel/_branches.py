@@ -68,7 +68,7 @@ class BranchNotes:
     def __init__(self, fork: Aggregator) -> None:
         self.fork = fork
         self.inner: list[Callable[[], Aggregator]] = []
-        self.returned = CallResult()
+        self.returned = NO_RESULT
         self._kept: list[Aggregator] = []
 
     def add(self, state: Aggregator) -> None:
@@ -86,15 +86,23 @@ class BranchNotes:
         ledger is what it returned and, behind that, what it kept.
         """
         # In this order: a fan-out that ends is first kept, then taken out.
-        inner = [so_far() for so_far in list(self.inner)]
+        inner = [so_far() for so_far in list(self.inner)] if self.inner else ()
         kept = [*self._kept, *filter(self._is_ours, inner)]
         returned = [*filter(self._is_ours, self.returned.values())]
-        logs = [state.entries for state in returned or kept]
-        entries, _ = collect_new(self.fork.entries, logs)
-        ledgers = [state.ledger for state in (*returned, *kept)]
-        ledger, repeated = collect_new(self.fork.ledger, ledgers)
+        states, fork = [*returned, *kept], self.fork
+        origin = fork._origin
+        if len(states) == 1 and states[0]._origin is origin:
+            # Nearly always: one state that grew from the fork, so begins with it.
+            entries = states[0].entries[origin.init_len :]
+            ledger = states[0].ledger[origin.init_ledger_len :]
+            return make_turn(fork, entries, ledger), []
+
+        entries, _ = collect_new(
+            fork.entries, [each.entries for each in returned or kept]
+        )
+        ledger, repeated = collect_new(fork.ledger, [each.ledger for each in states])
         conflicts = [pair for pair in repeated if is_conflict(*pair)]
-        return make_turn(self.fork, entries, ledger), conflicts
+        return make_turn(fork, entries, ledger), conflicts
 
     def _is_ours(self, state: Any) -> bool:
         return (
@@ -159,21 +167,24 @@ class Past:
     What all branches begin with: pickled once, however often it is sent.
     """
 
-    __slots__ = ("_pickled", "state")
+    __slots__ = ("_pickled", "key", "state")
 
-    def __init__(self, state: Aggregator) -> None:
+    def __init__(self, state: Aggregator, key: str = "") -> None:
         self.state = state
+        # Its identity, in other processes as well.
+        self.key = key or new_entry_id()
         self._pickled: bytes | None = None
 
     def __reduce__(self) -> tuple[Any, ...]:
         if self._pickled is None:
             self._pickled = pickle.dumps(self.state, pickle.HIGHEST_PROTOCOL)
 
-        return _load_past, (self._pickled,)
+        return _load_past, (self._pickled, self.key)
 
 
-def _load_past(pickled: bytes) -> Past:
-    return Past(pickle.loads(pickled))  # noqa: S301 - as trusted as the pickle it is in
+def _load_past(pickled: bytes, key: str) -> Past:
+    state = pickle.loads(pickled)  # noqa: S301 - as trusted as the pickle it is in
+    return Past(state, key)
 
 
 class Outcome(NamedTuple):
@@ -219,14 +230,12 @@ class Branch:
 
     __slots__ = (
         "_context",
-        "_key",
         "_past",
         "ended",
         "future",
         "is_settled",
         "is_taken_over",
         "is_watched",
-        "name",
         "notes",
         "number",
         "outcome",
@@ -240,11 +249,9 @@ class Branch:
         step: Callable[[Aggregator], Any],
         past: Past,
         context: Context | None,
-        key: str = "",
     ) -> None:
         self.number = number
         self.step = step
-        self.name = _name_step(step)
         self.notes: BranchNotes | None = None
         self.future: Future[Any] | None = None
         self.submitted = NO_RESULT
@@ -255,10 +262,28 @@ class Branch:
         self.is_settled = False
         self._past = past
         self._context = context
-        self._key = key or new_entry_id()
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return Branch, (self.number, self.step, self._past, None, self._key)
+        return Branch, (self.number, self.step, self._past, None)
+
+    @property
+    def name(self) -> str:
+        """
+        The name of its step.
+        """
+        step: Any = self.step
+        while hasattr(step, "func"):  # a partial
+            step = step.func
+
+        name = getattr(step, "__qualname__", None)
+        return name if isinstance(name, str) else type(step).__qualname__
+
+    @property
+    def key(self) -> str:
+        """
+        What no other branch has, of this or another fan-out.
+        """
+        return f"{self._past.key} {self.number}"
 
     def __str__(self) -> str:
         return f"step {self.number} ({self.name})"
@@ -285,7 +310,7 @@ class Branch:
         token = _running.set(notes)
         try:
             returned = self._check_awaitable(self.step(notes.fork))
-            notes.returned[KEY] = await returned
+            notes.returned = CallResult(None, {KEY: await returned})
             self._check_returned(notes.returned[KEY])
             return self.conclude(None)
         except BaseException as error:
@@ -371,14 +396,6 @@ class Branch:
 
     def _make_error(self, problem: str) -> BranchError:
         return BranchError(self.number, self.name, problem)
-
-
-def _name_step(step: Any) -> str:
-    while hasattr(step, "func"):  # a partial
-        step = step.func
-
-    name = getattr(step, "__qualname__", None)
-    return name if isinstance(name, str) else type(step).__qualname__
 
 
 def add_note(error: BaseException, text: str) -> None:

@@ -170,12 +170,17 @@ class FanOutRun:
                 self._report_outcome(branch, self._make_lost_outcome(branch, error))
 
     def _submit_all(self, executor: Any) -> None:
+        in_threads = isinstance(executor, ThreadPoolExecutor)
         for branch in self.branches:
             if self._is_over:
                 return
 
-            assignment = Assignment(branch, self.execute)
-            submit = partial(executor.submit, run_assignment, assignment)
+            if in_threads:
+                submit = partial(executor.submit, self.execute, branch)
+            else:
+                assignment = Assignment(branch, self.execute)
+                submit = partial(executor.submit, run_assignment, assignment)
+
             branch.submitted = CallResult(submit)
             try:
                 future = branch.future = branch.submitted[KEY]
@@ -186,6 +191,7 @@ class FanOutRun:
             # Where it runs at once, in this thread, it may have ended by now.
             future.add_done_callback(partial(self._receive_result, branch))
             branch.is_watched = True
+            branch.submitted = NO_RESULT
             if branch.notes and branch.ended and find_interrupt(branch.ended.error):
                 return
 
@@ -269,11 +275,17 @@ class FanOutRun:
             return
 
         branch.outcome = outcome
-        self._call_on_turn(outcome.turn)
+        if self._on_turn is not None:
+            try:
+                self._on_turn(outcome.turn)
+            except Exception as error:  # noqa: BLE001 - raised in the end
+                self._errors.append(error)
+
         # Only now: what is interrupted before is settled again.
         branch.is_settled = True
         self._left -= 1
-        raise_interrupt(outcome.error)
+        if outcome.error is not None:
+            raise_interrupt(outcome.error)
 
     def give_up(self, make_error: Callable[[Branch], Exception]) -> None:
         """
@@ -399,17 +411,17 @@ class FanOutRun:
 
         return self._left
 
-    def _call_on_turn(self, turn: Turn) -> None:
-        if self._on_turn is not None:
-            try:
-                self._on_turn(turn)
-            except Exception as error:  # noqa: BLE001 - raised in the end
-                self._errors.append(error)
-
     def _report_outcome(self, branch: Branch, outcome: Outcome) -> None:
         branch.ended = outcome
         self._reports.append(branch)
-        wake_all(self._waiters)
+        # Without *on_turn* only an interrupt and the last report are urgent.
+        if (
+            self._on_turn is not None
+            or outcome.error is not None
+            or len(self._reports) >= self._left
+        ):
+            wake_all(self._waiters)
+
         # Asked last: if it is over by now, perhaps no report is read any more.
         if self._is_over and self._on_turn is not None:
             try:
@@ -444,6 +456,9 @@ class FanOutRun:
         self._report_outcome(branch, outcome)
 
     def _unpack_result(self, sent: Any) -> Outcome:
+        if isinstance(sent, Outcome):
+            return sent
+
         if not isinstance(sent, Sent | Received):
             raise TypeError(f"it gave {sent!r:.80} instead of what was called")
 

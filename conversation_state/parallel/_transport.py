@@ -41,7 +41,7 @@ class Assignment:
 
     def __dask_tokenize__(self) -> str:
         # Dask takes calls with equal arguments for one; two fan-outs are two.
-        return self.branch._key
+        return self.branch.key
 
 
 def run_assignment(assignment: Assignment) -> Sent:
