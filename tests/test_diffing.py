@@ -129,12 +129,12 @@ class TestDiff:
         assert tuple(a.ledger)[1:] == found.ledger.only_a
         assert tuple(b.ledger)[1:] == found.ledger.only_b
         assert (Usage(15, 1), Usage(20)) == (found.usage_a, found.usage_b)
-        assert () == found.both == found.same == found.changed
+        assert () == found.entries.both == found.same == found.entries.changed
         assert () == found.ledger.changed
         assert found
         assert found.related
         assert not found.identical
-        assert not found.reordered
+        assert not found.entries.reordered
 
     def test_what_a_branch_added(self, talk):
         """
@@ -154,9 +154,11 @@ class TestDiff:
         found = diff(talk.join(a, b), talk.join(b, a))
 
         assert () == found.only_a == found.only_b
-        assert () == found.changed
-        assert [("a", "a"), ("b", "b")] == [tuple(texts(pair)) for pair in found.both]
-        assert found.reordered
+        assert () == found.entries.changed
+        assert [("a", "a"), ("b", "b")] == [
+            tuple(texts(pair)) for pair in found.entries.both
+        ]
+        assert found.entries.reordered
         assert found
 
     def test_what_a_join_brought(self, talk):
@@ -168,8 +170,8 @@ class TestDiff:
 
         assert ["a"] == texts(found.only_b)
         assert () == found.only_a
-        assert ["b"] == [pair.a.message.text for pair in found.both]
-        assert not found.reordered
+        assert ["b"] == [pair.a.message.text for pair in found.entries.both]
+        assert not found.entries.reordered
 
     def test_strangers(self):
         """
@@ -200,7 +202,7 @@ class TestDiff:
 
         assert found.related
         assert 0 == found.common
-        assert 4 == len(found.both)
+        assert 4 == len(found.entries.both)
 
     def test_erased(self, talk):
         """
@@ -213,8 +215,8 @@ class TestDiff:
         found = diff(talk, other)
 
         assert 1 == found.common
-        assert (Pair(talk.entries[1], entries[1]),) == found.changed
-        assert 3 == len(found.both)
+        assert (Pair(talk.entries[1], entries[1]),) == found.entries.changed
+        assert 3 == len(found.entries.both)
         assert () == found.only_a == found.only_b
         assert () == found.same
         assert found
@@ -244,7 +246,7 @@ class TestDiff:
         found = diff(a, rebuilt(a, ledger=reversed(a.ledger)))
 
         assert found.ledger.reordered
-        assert not found.reordered
+        assert not found.entries.reordered
         assert found
 
     def test_identical(self, talk):
@@ -392,9 +394,9 @@ class TestLaws:
         "holds",
         [
             lambda found: found.same,
-            lambda found: found.both and found.only_a and found.only_b,
-            lambda found: found.changed,
-            lambda found: found.reordered,
+            lambda found: found.entries.both and found.only_a and found.only_b,
+            lambda found: found.entries.changed,
+            lambda found: found.entries.reordered,
             lambda found: found.ledger.changed,
             lambda found: found.common > 40 and found.only_a,
             lambda found: not found and not found.identical,
@@ -634,7 +636,7 @@ class TestRows:
         Both orders are kept, and what stands together belongs together.
         """
         shown = list(align_rows(found.entries, found.same))
-        both = {(pair.a.id, pair.b.id): pair.a == pair.b for pair in found.both}
+        both = {(pair.a.id, pair.b.id): pair.a == pair.b for pair in found.entries.both}
         same = {(pair.a.id, pair.b.id) for pair in found.same}
 
         assert list(found.entries.rest_a) == [row.a for row in shown if row.a]

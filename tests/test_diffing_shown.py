@@ -869,6 +869,30 @@ class TestAll:
             assert "erased" in shown
             assert "asked for by ann" in shown
 
+    def test_a_changed_message_before_others(self):
+        """
+        Both sides of a changed message come before what only one side has after
+        it.
+        """
+        state = Aggregator.new().add_user_prompt("first").add_user_prompt("second")
+        changed = Entry(state.entries[0].id, UserMessage("[erased]"))
+        other = Aggregator.rebuild(
+            id=state.id,
+            parent_id=None,
+            root_id=state.root_id,
+            init_len=0,
+            init_ledger_len=0,
+            entries=[changed],
+            ledger=(),
+        )
+        found = diff(state, other)
+
+        signs = [line[:2] for line in found.text().splitlines()[3:]]
+        assert ["! ", "! ", "! ", "- "] == signs
+        assert ["changed, in `a`", "changed, in `b`", "only in `a`"] == re.findall(
+            "^### ([^:]+?)(?:, in its [^:]+)?:", found.markdown(), re.MULTILINE
+        )
+
     @pytest.mark.parametrize("forgery", FORGERIES)
     def test_forgeries(self, forgery):
         """

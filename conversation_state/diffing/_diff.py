@@ -89,28 +89,6 @@ class Diff:
         return self.entries.only_b
 
     @property
-    def both(self) -> tuple[Pair[Entry], ...]:
-        """
-        The entries that both have after they diverged, in *a*'s order: what a
-        join brought.
-        """
-        return self.entries.both
-
-    @property
-    def changed(self) -> tuple[Pair[Entry], ...]:
-        """
-        Those of *both* whose messages differ: one was erased, for example.
-        """
-        return self.entries.changed
-
-    @property
-    def reordered(self) -> bool:
-        """
-        Whether the entries in *both* have another order in *b*.
-        """
-        return self.entries.reordered
-
-    @property
     def usage_a(self) -> Usage:
         """
         The usage that only *a* recorded. O(ledger entries).

@@ -25,12 +25,14 @@ from conversation_state.diffing._excerpts import (
     pair_blocks,
 )
 from conversation_state.diffing._summary import (
-    HeadingWriter,
+    CallNames,
+    collect_call_names,
     describe_common,
     describe_ledger,
     describe_rest,
     elsewhere_note,
     list_differing_fields,
+    write_heading,
 )
 from conversation_state.rendering import (
     ContentBlock,
@@ -82,8 +84,8 @@ def format_html(found: Diff, a: str, b: str, limit: int) -> str:
     rows = list(islice(align_rows(entries, found.same), limit))
     pieces = [_format_common(found)]
     if rows:
-        ours = HeadingWriter(found.context, _format_code)
-        theirs = HeadingWriter(found.context, _format_code)
+        ours = collect_call_names(found.context)
+        theirs = dict(ours)
         body = "".join([_format_row(row, ours, theirs, a, b) for row in rows])
         heads = "".join(
             [
@@ -97,7 +99,7 @@ def format_html(found: Diff, a: str, b: str, limit: int) -> str:
             f"<tbody>{body}</tbody></table>"
         )
 
-    rest = describe_rest(found, rows, a, b)
+    rest = describe_rest(found, rows, limit, a, b)
     facts = [*([rest] if rest else []), *describe_ledger(found, a, b, _format_code)]
     pieces += [f"<div>{fact}</div>" for fact in facts]
     # By these classes a notebook knows that there are no formulas in here.
@@ -119,11 +121,11 @@ def _format_common(found: Diff) -> str:
     if not found.context:
         return f"<div>{summary}</div>"
 
-    headings = HeadingWriter((), _format_code)
+    names: CallNames = {}
     last = "".join(
         [
             f'<div style="{_CELL}{_format_background(_GREY)}margin:2px">'
-            f"{_format_message(entry, headings, '')}</div>"
+            f"{_format_message(entry, names, '')}</div>"
             for entry in found.context
         ]
     )
@@ -134,9 +136,7 @@ def _format_common(found: Diff) -> str:
     return f"<details><summary>{summary}</summary>{rest}{last}</details>"
 
 
-def _format_row(
-    row: Row, ours: HeadingWriter, theirs: HeadingWriter, a: str, b: str
-) -> str:
+def _format_row(row: Row, ours: CallNames, theirs: CallNames, a: str, b: str) -> str:
     note = _NOTES[row.kind]
     if row.a is not None and row.b is not None and row.kind != APART:
         if row.kind == CHANGED:
@@ -153,7 +153,7 @@ def _format_row(
         return f"<tr>{_format_cell(one, colour)}{_format_cell(other, colour)}</tr>"
 
     cells = []
-    for entry, beside, headings, kind, there, colour, mark in (
+    for entry, beside, names, kind, there, colour, mark in (
         (row.a, row.b, ours, row.a_elsewhere, b, _RED, "del"),
         (row.b, row.a, theirs, row.b_elsewhere, a, _GREEN, "ins"),
     ):
@@ -162,7 +162,7 @@ def _format_row(
             continue
 
         note = elsewhere_note(kind, there).removeprefix(", ")
-        message = _format_message(entry, headings, note, beside, mark=mark)
+        message = _format_message(entry, names, note, beside, mark=mark)
         cells.append(_format_cell(message, _GREY if kind else colour))
 
     return f"<tr>{''.join(cells)}</tr>"
@@ -178,7 +178,7 @@ def _format_cell(content: str, colour: str) -> str:
 
 def _format_message(
     entry: Entry,
-    headings: HeadingWriter,
+    names: CallNames,
     note: str,
     beside: Entry | None = None,
     *,
@@ -187,7 +187,7 @@ def _format_message(
     """
     A message; *note* is HTML.
     """
-    heading = headings.write(entry.message) + (f" · {note}" if note else "")
+    heading = write_heading(entry, names, _format_code) + (f" · {note}" if note else "")
     others: Iterable[ContentBlock] = ()
     if beside is not None and beside.message.role == entry.message.role:
         others = iterate_blocks(beside.message, _format_code)

@@ -1,18 +1,18 @@
 """
 What text, Markdown and HTML have in common: the facts about a difference as a
-whole, and the headings of its messages.
+whole, and its messages with their headings.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING, NamedTuple
 
 import attrs
 
 from conversation_state._wording import format_count
 from conversation_state.aggregator import Entry, LedgerEntry
-from conversation_state.diffing._divergence import Row
+from conversation_state.diffing._divergence import APART, CHANGED, Row
 from conversation_state.messages import Message
 from conversation_state.messages._base import COMMON
 from conversation_state.rendering import Quote, format_heading
@@ -21,13 +21,20 @@ if TYPE_CHECKING:
     from conversation_state.diffing._diff import Diff
 
 __all__ = [
-    "HeadingWriter",
+    "CallNames",
+    "ShownMessage",
+    "collect_call_names",
     "describe_common",
     "describe_ledger",
     "describe_rest",
     "elsewhere_note",
     "list_differing_fields",
+    "order_messages",
+    "write_heading",
 ]
+
+# The names of the calls made so far, by their ids.
+CallNames = dict[str, str]
 
 # The most keys with different usages that are listed one by one.
 _MAX_KEYS = 5
@@ -50,10 +57,14 @@ def describe_common(found: Diff) -> str:
     return f"{common} in common{order}"
 
 
-def describe_rest(found: Diff, rows: Sequence[Row], a: str, b: str) -> str:
+def describe_rest(found: Diff, rows: Sequence[Row], limit: int, a: str, b: str) -> str:
     """
-    How many messages there are beside those in *rows*; "" if none.
+    How many messages there are beside those in *rows*, at most *limit* of them;
+    "" if none.
     """
+    if len(rows) < limit:
+        return ""
+
     facts = []
     for name, rest, shown in (
         (a, found.entries.rest_a, [row for row in rows if row.a]),
@@ -71,18 +82,21 @@ def describe_ledger(found: Diff, a: str, b: str, quote: Quote) -> list[str]:
     """
     ledger = found.ledger
     facts = []
-    if ledger.only_a:
-        facts.append(_describe_usage(a, found.usage_a.total_tokens, ledger.only_a))
+    for name, only in ((a, ledger.only_a), (b, ledger.only_b)):
+        if only:
+            tokens = sum([entry.usage.total_tokens for entry in only])
+            count = format_count(len(only), "ledger entry", "ledger entries")
+            facts.append(
+                f"only {name} recorded {format_count(tokens, 'token')} ({count})"
+            )
 
-    if ledger.only_b:
-        facts.append(_describe_usage(b, found.usage_b.total_tokens, ledger.only_b))
+    changed = ledger.changed if ledger.both else ()
+    for ours, theirs in changed[:_MAX_KEYS]:
+        facts.append(
+            f"under the key {quote(ours.id)} {a} recorded "
+            f"{_describe_entry(ours, quote)}, {b} {_describe_entry(theirs, quote)}"
+        )
 
-    changed = ledger.changed
-    facts += [
-        f"under the key {quote(ours.id)} {a} recorded {_describe_entry(ours, quote)}, "
-        f"{b} {_describe_entry(theirs, quote)}"
-        for ours, theirs in changed[:_MAX_KEYS]
-    ]
     if len(changed) > _MAX_KEYS:
         keys = format_count(len(changed) - _MAX_KEYS, "more key")
         facts.append(f"under {keys} {a} and {b} recorded different usages")
@@ -91,11 +105,6 @@ def describe_ledger(found: Diff, a: str, b: str, quote: Quote) -> list[str]:
         facts.append("the order of the ledgers differs")
 
     return facts
-
-
-def _describe_usage(name: str, tokens: int, entries: Sequence[LedgerEntry]) -> str:
-    count = format_count(len(entries), "ledger entry", "ledger entries")
-    return f"only {name} recorded {format_count(tokens, 'token')} ({count})"
 
 
 def _describe_entry(entry: LedgerEntry, quote: Quote) -> str:
@@ -127,23 +136,82 @@ def elsewhere_note(kind: str, other: str) -> str:
     }[kind]
 
 
-class HeadingWriter:
+# Messages and their headings
+
+
+def _note_calls(entry: Entry, names: CallNames) -> None:
+    for call in getattr(entry.message, "tool_calls", ()):
+        names[call.id] = call.name
+
+
+def collect_call_names(entries: Iterable[Entry]) -> CallNames:
     """
-    Writes the headings of one side's messages, in order: a tool's message is
-    headed by the name in the call that it answers.
+    The names of the calls that are made in *entries*.
+    """
+    names: CallNames = {}
+    for entry in entries:
+        _note_calls(entry, names)
+
+    return names
+
+
+def write_heading(entry: Entry, names: CallNames, quote: Quote) -> str:
+    """
+    The heading of a message, after which its calls are in *names*: a tool's
+    message is headed by the name in the call that it answers.
+    """
+    heading = format_heading(entry.message, names, quote)
+    _note_calls(entry, names)
+    return heading
+
+
+class ShownMessage(NamedTuple):
+    """
+    A message of one side, ``a`` or ``b``, or "" where one is shown for both.
+
+    *kind* and *elsewhere* are those of its row, and *beside* is what that has on
+    the other side. Of the second of two ``changed`` ones, *fields* differ.
     """
 
-    def __init__(self, context: Iterable[Entry], quote: Quote) -> None:
-        self._names: dict[str, str] = {}
-        self._quote = quote
-        for entry in context:
-            self.note_calls(entry.message)
+    side: str
+    kind: str
+    heading: str
+    entry: Entry
+    beside: Entry | None = None
+    elsewhere: str = ""
+    fields: str = ""
 
-    def write(self, message: Message) -> str:
-        heading = format_heading(message, self._names, self._quote)
-        self.note_calls(message)
-        return heading
 
-    def note_calls(self, message: Message) -> None:
-        for call in getattr(message, "tool_calls", ()):
-            self._names[call.id] = call.name
+def order_messages(
+    found: Diff, rows: Iterable[Row], quote: Quote
+) -> Iterator[ShownMessage]:
+    """
+    The messages of *rows*, one below the other: of neighbouring rows that
+    differ, all of *a* come before all of *b*.
+    """
+    ours = collect_call_names(found.context)
+    theirs = dict(ours)
+    waiting: list[ShownMessage] = []
+    for a, b, kind, a_elsewhere, b_elsewhere in rows:
+        if kind != APART:
+            yield from waiting
+            waiting = []
+
+        if a and b and kind not in (APART, CHANGED):
+            yield ShownMessage("", kind, write_heading(a, ours, quote), a)
+            _note_calls(b, theirs)
+            continue
+
+        if a:
+            heading = write_heading(a, ours, quote)
+            yield ShownMessage("a", kind, heading, a, b, a_elsewhere)
+
+        if b:
+            heading = write_heading(b, theirs, quote)
+            if a and kind == CHANGED:
+                fields = list_differing_fields(a.message, b.message)
+                yield ShownMessage("b", kind, heading, b, a, fields=fields)
+            else:
+                waiting.append(ShownMessage("b", kind, heading, b, a, b_elsewhere))
+
+    yield from waiting

@@ -5,18 +5,15 @@ A difference as text, for a terminal and as Markdown.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 from itertools import islice, zip_longest
 from typing import TYPE_CHECKING
 
 from conversation_state._wording import format_count
-from conversation_state.aggregator import Entry
 from conversation_state.diffing._divergence import (
     APART,
     BOTH,
     CHANGED,
     SAME,
-    Row,
     align_rows,
 )
 from conversation_state.diffing._excerpts import (
@@ -26,15 +23,18 @@ from conversation_state.diffing._excerpts import (
     pair_blocks,
 )
 from conversation_state.diffing._summary import (
-    HeadingWriter,
+    ShownMessage,
+    collect_call_names,
     describe_common,
     describe_ledger,
     describe_rest,
     elsewhere_note,
-    list_differing_fields,
+    order_messages,
+    write_heading,
 )
 from conversation_state.rendering import (
     ContentBlock,
+    Quote,
     escape_line,
     format_code_span,
     format_markdown_turn,
@@ -57,7 +57,7 @@ _MAX_PARTS = 20
 _MAX_BODY = 2_000
 
 _INDENTATION = re.compile("\n *")
-_SIGNS = {BOTH: " ", SAME: "="}
+_SIGNS = {BOTH: " ", SAME: "=", CHANGED: "!"}
 
 
 # For a terminal
@@ -72,67 +72,46 @@ def format_text(found: Diff, a: str, b: str, limit: int) -> str:
         describe_common(found),
     ]
     if found and found.context:
-        # The calls before the last message may name the tool it is of.
-        headings = HeadingWriter(found.context[:-1], quote_word)
-        last = _format_lines(found.context[-1], headings, "", None)
+        last = _format_lines(_make_last(found, quote_word), "")
         lines[-1] += f", the last: {last[0]}"
 
     rows = list(islice(align_rows(entries, found.same), limit))
-    lines += _format_rows(found, rows, a, b)
-    rest = describe_rest(found, rows, a, b)
+    for shown in order_messages(found, rows, quote_word):
+        sign = _SIGNS.get(shown.kind) or ("-" if shown.side == "a" else "+")
+        there = b if shown.side == "a" else a
+        note = elsewhere_note(shown.elsewhere, there)
+        lines += [f"{sign} {line}" for line in _format_lines(shown, note)]
+
+        if shown.fields:
+            lines.append(f"!   differs in {shown.fields}")
+
+    rest = describe_rest(found, rows, limit, a, b)
     if rest:
         lines.append(f"... {rest}")
 
     return "\n".join([*lines, *describe_ledger(found, a, b, quote_word)])
 
 
-def _format_rows(found: Diff, rows: list[Row], a: str, b: str) -> Iterator[str]:
-    ours = HeadingWriter(found.context, quote_word)
-    theirs = HeadingWriter(found.context, quote_word)
-    # Of neighbouring rows that differ, all of *a* come before all of *b*.
-    waiting: list[str] = []
-    for row in rows:
-        if row.kind != APART:
-            yield from waiting
-            waiting = []
-
-        if row.a is not None and row.b is not None and row.kind in _SIGNS:
-            theirs.note_calls(row.b.message)
-            yield from _format_lines(row.a, ours, _SIGNS[row.kind], None)
-            continue
-
-        minus, plus = ("!", "!") if row.kind == CHANGED else ("-", "+")
-        if row.a is not None:
-            note = elsewhere_note(row.a_elsewhere, b)
-            yield from _format_lines(row.a, ours, minus, row.b, note)
-
-        if row.b is not None:
-            note = elsewhere_note(row.b_elsewhere, a)
-            waiting += _format_lines(row.b, theirs, plus, row.a, note)
-
-        if row.kind == CHANGED and row.a is not None and row.b is not None:
-            yield from waiting
-            fields = list_differing_fields(row.a.message, row.b.message)
-            yield f"!   differs in {fields}"
-            waiting = []
-
-    yield from waiting
+def _make_last(found: Diff, quote: Quote) -> ShownMessage:
+    """
+    The last message that both have.
+    """
+    # The calls before it may name the tool it is of.
+    *before, last = found.context
+    return ShownMessage(
+        "", BOTH, write_heading(last, collect_call_names(before), quote), last
+    )
 
 
-def _format_lines(
-    entry: Entry,
-    headings: HeadingWriter,
-    sign: str,
-    beside: Entry | None,
-    note: str = "",
-) -> list[str]:
+def _format_lines(shown: ShownMessage, note: str) -> list[str]:
     """
     A message, each part on a line of its own; its content only after a colon,
     so that it can't be taken for a heading.
     """
-    blocks = list(iterate_blocks(entry.message, quote_word))
+    beside = shown.beside
+    blocks = list(iterate_blocks(shown.entry.message, quote_word))
     others = list(iterate_blocks(beside.message, quote_word)) if beside else []
-    head = f"{headings.write(entry.message)}{note}:"
+    head = f"{shown.heading}{note}:"
     lines = [head]
     window = find_window(blocks, others, _MAX_PARTS)
     start, stop = window.start, window.stop
@@ -154,7 +133,7 @@ def _format_lines(
     if window.after:
         lines.append(f"  {describe_following(window, 'more part')}")
 
-    return [f"{sign} {line}" if sign else line for line in lines]
+    return lines
 
 
 def _shorten_body(block: ContentBlock, other: ContentBlock | None) -> str:
@@ -198,61 +177,37 @@ def format_markdown(found: Diff, a: str, b: str, limit: int) -> str:
     facts += describe_ledger(found, a, b, format_code_span)
     pieces = ["\n".join([f"- {fact}" for fact in facts])]
     if found and found.context:
-        headings = HeadingWriter(found.context[:-1], format_code_span)
-        last = _format_section(found.context[-1], headings, "the last in common")
-        pieces.append(last)
+        last = _make_last(found, format_code_span)
+        pieces.append(_format_section(last, "the last in common"))
 
     rows = list(islice(align_rows(entries, found.same), limit))
-    pieces += _format_sections(found, rows, a, b)
-    rest = describe_rest(found, rows, a, b)
+    for shown in order_messages(found, rows, format_code_span):
+        here, there = (b, a) if shown.side == "b" else (a, b)
+        if shown.kind == APART:
+            note = elsewhere_note(shown.elsewhere, there)
+            place = f"in {here}{note}" if note else f"only in {here}"
+        else:
+            place = _PLACES[shown.kind].format(here)
+            place += f", in its {shown.fields}" if shown.fields else ""
+
+        pieces.append(_format_section(shown, place))
+
+    rest = describe_rest(found, rows, limit, a, b)
     return "\n\n".join([*pieces, f"... {rest}"] if rest else pieces)
 
 
-def _format_sections(found: Diff, rows: list[Row], a: str, b: str) -> Iterator[str]:
-    ours = HeadingWriter(found.context, format_code_span)
-    theirs = HeadingWriter(found.context, format_code_span)
-    # As in a terminal: first all of *a*, then all of *b*.
-    waiting: list[str] = []
-    for row in rows:
-        if row.a is None or row.b is None or row.kind == APART:
-            if row.a is not None:
-                place = _describe_place(a, b, row.a_elsewhere)
-                yield _format_section(row.a, ours, place, row.b)
-
-            if row.b is not None:
-                place = _describe_place(b, a, row.b_elsewhere)
-                waiting.append(_format_section(row.b, theirs, place, row.a))
-
-            continue
-
-        yield from waiting
-        waiting = []
-        if row.kind != CHANGED:
-            place = "in both" if row.kind == BOTH else "same content in both"
-            yield _format_section(row.a, ours, place)
-            theirs.note_calls(row.b.message)
-            continue
-
-        fields = list_differing_fields(row.a.message, row.b.message)
-        yield _format_section(row.a, ours, f"changed, in {a}", row.b)
-        place = f"changed, in {b}, in its {fields}"
-        yield _format_section(row.b, theirs, place, row.a)
-
-    yield from waiting
+_PLACES = {
+    BOTH: "in both",
+    SAME: "same content in both",
+    CHANGED: "changed, in {}",
+}
 
 
-def _describe_place(here: str, there: str, kind: str) -> str:
-    return f"in {here}{elsewhere_note(kind, there)}" if kind else f"only in {here}"
-
-
-def _format_section(
-    entry: Entry, headings: HeadingWriter, place: str, beside: Entry | None = None
-) -> str:
-    heading = f"{place}: {headings.write(entry.message)}"
-    others = (
-        iterate_blocks(beside.message, format_code_span) if beside is not None else ()
+def _format_section(shown: ShownMessage, place: str) -> str:
+    ours = iterate_blocks(shown.entry.message, format_code_span)
+    theirs = (
+        iterate_blocks(shown.beside.message, format_code_span) if shown.beside else ()
     )
-    pairs = pair_blocks(
-        iterate_blocks(entry.message, format_code_span), others, _MAX_BODY
-    )
+    pairs = pair_blocks(ours, theirs, _MAX_BODY)
+    heading = f"{place}: {shown.heading}"
     return format_markdown_turn(heading, [block for block, _ in pairs])
