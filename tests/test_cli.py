@@ -21,7 +21,7 @@ from conversation_state.aggregator import Aggregator
 from conversation_state.cli import _input
 from conversation_state.cli import replay as replaying
 from conversation_state.cli._commands import cli
-from conversation_state.cli._display import escape_controls
+from conversation_state.cli._exit import escape_controls
 from conversation_state.codec import decode
 from conversation_state.counting import TokenBudget
 from conversation_state.messages import (

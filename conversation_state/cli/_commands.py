@@ -16,7 +16,12 @@ from time import monotonic
 
 import click
 
-from conversation_state.cli._exit import BROKEN, FAILED, exit_on_error
+from conversation_state.cli._exit import (
+    BROKEN,
+    FAILED,
+    escape_controls,
+    exit_on_error,
+)
 from conversation_state.cli._export import export
 from conversation_state.cli._import import import_
 from conversation_state.cli._inspect import diff, log, names, show, trim
@@ -203,7 +208,7 @@ def _replay_files(
         ):
             if isinstance(item, _input.UnreadableInput):
                 unreadable += 1
-                bar.console.print(_display.escape_controls(str(item)), soft_wrap=True)
+                bar.console.print(escape_controls(str(item)), soft_wrap=True)
                 continue
 
             outcome = replay(item.messages, budget)

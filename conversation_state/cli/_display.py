@@ -24,15 +24,14 @@ from rich.progress import (
 from rich.table import Table
 from rich.text import Text
 
-from conversation_state._wording import format_count as counted
+from conversation_state._wording import format_count
+from conversation_state.cli._exit import escape_controls
 from conversation_state.cli._input import InputConversation
 from conversation_state.cli.replay import Drop, Replay
 
 __all__ = [
     "ReplayRow",
-    "counted",
     "describe_drop",
-    "escape_controls",
     "progress",
     "render_report",
     "replay_json",
@@ -66,18 +65,6 @@ class ReplayRow(NamedTuple):
 
     name: str
     outcome: Replay
-
-
-def escape_controls(text: str) -> str:
-    """
-    *text* with control and other unprintable characters escaped.
-    """
-    if text.isprintable():
-        return text
-
-    return "".join(
-        c if c.isprintable() else c.encode("unicode_escape").decode() for c in text
-    )
 
 
 def replay_json(found: InputConversation, outcome: Replay) -> str:
@@ -164,8 +151,8 @@ def _describe_run(rows: Sequence[ReplayRow], files: Sequence[str]) -> Text:
         origin = "standard input" if files[0] == "-" else escape_controls(files[0])
 
     return Text(
-        f"Replayed {counted(len(rows), 'conversation')} from {origin}: built message "
-        "by message with every state kept, rolled back to the last user turn, "
+        f"Replayed {format_count(len(rows), 'conversation')} from {origin}: built "
+        "message by message with every state kept, rolled back to the last user turn, "
         "forked into two branches and joined again, trimmed to "
         f"{rows[0].outcome.limit_tokens:,} tokens, written to bytes and read back."
     )
@@ -288,7 +275,7 @@ def _summarise_results(outcomes: Sequence[Replay]) -> str:
     broken = sum(bool(each.broken) for each in outcomes)
     if broken:
         return (
-            f"{broken:,} of {counted(len(outcomes), 'conversation')} failed a "
+            f"{broken:,} of {format_count(len(outcomes), 'conversation')} failed a "
             "check. This is a bug of conversation-state; please report it."
         )
 

@@ -1,5 +1,6 @@
 """
-How a command exits: the exit statuses, and errors as one line on stderr.
+What a command prints and how it exits: lines, exit statuses, and errors as one
+line on stderr.
 
 Not here: what Python and click themselves raise where the program starts
 (`main`).
@@ -26,8 +27,10 @@ __all__ = [
     "FAILED",
     "DeclinedError",
     "RefusedError",
+    "escape_controls",
     "exit_on_error",
     "print_error",
+    "print_line",
 ]
 
 # A check failed, or a question was answered with no.
@@ -62,12 +65,29 @@ class DeclinedError(RefusedError):
     exit_code = BROKEN
 
 
+def escape_controls(text: str) -> str:
+    """
+    *text* with control and other unprintable characters escaped.
+    """
+    if text.isprintable():
+        return text
+
+    return "".join(
+        c if c.isprintable() else c.encode("unicode_escape").decode() for c in text
+    )
+
+
+def print_line(line: str) -> None:
+    """
+    Print *line*, with control characters escaped.
+    """
+    click.echo(escape_controls(line))
+
+
 def print_error(line: str) -> None:
     """
     Print *line* on stderr, with control characters escaped.
     """
-    from conversation_state.cli._display import escape_controls
-
     click.echo(escape_controls(line), err=True)
 
 

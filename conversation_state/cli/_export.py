@@ -17,15 +17,15 @@ from conversation_state.cli._exit import RefusedError, print_error
 from conversation_state.cli._options import (
     find_state,
     is_stdout_terminal,
-    open_url,
-    store_option,
-    to_json_line,
+    print_json,
+    store_command,
 )
 
 if TYPE_CHECKING:
     # A command imports these when it runs, so that --help is quick.
     from conversation_state.adapters import Lost
     from conversation_state.aggregator import Aggregator
+    from conversation_state.store import Store
 
 __all__ = ["export"]
 
@@ -35,9 +35,8 @@ _OWN_FORMAT = "json"
 _MAX_REPORTED = 10
 
 
-@click.command()
+@store_command(has_json=False)
 @click.argument("names", metavar="NAME...", nargs=-1, required=True)
-@store_option
 @click.option(
     "--format",
     "format_name",
@@ -55,12 +54,10 @@ _MAX_REPORTED = 10
     help="Write to this file instead of stdout.",
 )
 @click.option("--id", "with_id", is_flag=True, help='Add the name as "id".')
-@click.pass_context
 def export(
-    context: click.Context,
+    store: Store,
     *,
     names: tuple[str, ...],
-    url: str,
     format_name: str,
     output: str,
     with_id: bool,
@@ -81,32 +78,29 @@ def export(
         msg = "--id needs a provider's --format; json already has the id of the state"
         raise click.UsageError(msg)
 
-    with open_url(context, url) as store:
-        states = [find_state(store, name) for name in names]
-        written = []
-        with progress(len(states), doing="Exporting") as bar:
-            (task,) = bar.task_ids
-            for done, each in enumerate(states, 1):
-                data, lost = _dump_state(each.load(store), format_name)
-                if with_id:
-                    data = _with_id(data, each.name)
+    states = [find_state(store, name) for name in names]
+    written = []
+    with progress(len(states), doing="Exporting") as bar:
+        (task,) = bar.task_ids
+        for done, each in enumerate(states, 1):
+            data, lost = _dump_state(each.load(store), format_name)
+            if with_id:
+                data = _with_id(data, each.name)
 
-                written.append(f"{data}\n")
-                bar.update(task, completed=done, count=done, refresh=True)
-                _report_lost(each.text, format_name, lost)
+            written.append(f"{data}\n")
+            bar.update(task, completed=done, count=done, refresh=True)
+            _report_lost(each.text, format_name, lost)
 
-        if output == "-":
-            for line in written:
-                # UTF-8 in files and pipes; ASCII on a terminal, so that no
-                # control character reaches it.
-                data = (
-                    to_json_line(json.loads(line)) + "\n"
-                    if is_stdout_terminal()
-                    else line
-                )
-                click.echo(data.encode(), nl=False)
-        else:
-            _replace_file(output, "".join(written))
+    if output == "-":
+        for line in written:
+            # UTF-8 in files and pipes; ASCII on a terminal, so that no
+            # control character reaches it.
+            if is_stdout_terminal():
+                print_json(json.loads(line))
+            else:
+                click.echo(line.encode(), nl=False)
+    else:
+        _replace_file(output, "".join(written))
 
 
 def _dump_state(state: Aggregator, format_name: str) -> tuple[str, Sequence[Lost]]:

@@ -17,12 +17,15 @@ from typing import TYPE_CHECKING, NamedTuple
 import click
 
 from conversation_state._wording import format_count
-from conversation_state.cli._exit import BROKEN, FAILED, print_error
+from conversation_state.cli._exit import (
+    BROKEN,
+    FAILED,
+    escape_controls,
+    print_error,
+)
 from conversation_state.cli._options import (
-    json_option,
-    open_url,
-    store_option,
-    to_json_line,
+    print_json,
+    store_command,
 )
 
 if TYPE_CHECKING:
@@ -64,9 +67,8 @@ class ImportResult(NamedTuple):
     added: int
 
 
-@click.command("import")
+@store_command("import", creates=True)
 @click.argument("files", metavar="FILE...", nargs=-1, required=True)
-@store_option
 @click.option("--prefix", default="", help="Put this before every name.")
 @click.option(
     "--on-conflict",
@@ -86,19 +88,16 @@ class ImportResult(NamedTuple):
     show_default=True,
     help="Skip lines that are longer, in MiB.",
 )
-@json_option
-@click.pass_context
 def import_(
-    context: click.Context,
-    files: tuple[str, ...],
+    store: Store,
     *,
-    url: str,
+    files: tuple[str, ...],
     prefix: str,
     on_conflict: str,
     strict: bool,
     max_line: int,
     as_json: bool,
-) -> None:
+) -> int:
     """
     Save conversations of files in a store.
 
@@ -131,10 +130,7 @@ def import_(
     quiet = as_json and sys.stdout.isatty()
     total = _input.total_bytes(files)
     try:
-        with (
-            open_url(context, url, new=True) as store,
-            _display.progress(total, quiet=quiet, doing="Importing") as bar,
-        ):
+        with _display.progress(total, quiet=quiet, doing="Importing") as bar:
             (task,) = bar.task_ids
             for item in _input.read_files(
                 files,
@@ -146,9 +142,7 @@ def import_(
                     result = _import_conversation(store, found, on_conflict)
                 except _CannotImportError as error:
                     unreadable += 1
-                    bar.console.print(
-                        _display.escape_controls(str(error)), soft_wrap=True
-                    )
+                    bar.console.print(escape_controls(str(error)), soft_wrap=True)
                     if strict:
                         break
 
@@ -161,10 +155,10 @@ def import_(
                     drawn = monotonic()
 
                 if as_json:
-                    click.echo(to_json_line(_result_data(found, result)))
+                    print_json(_result_data(found, result))
                 elif result.outcome == SKIPPED:
                     bar.console.print(
-                        _display.escape_controls(_describe_conflict(result)),
+                        escape_controls(_describe_conflict(result)),
                         soft_wrap=True,
                     )
 
@@ -180,7 +174,7 @@ def import_(
         )
         raise
 
-    context.exit(FAILED if unreadable else BROKEN if tally[SKIPPED] else 0)
+    return FAILED if unreadable else BROKEN if tally[SKIPPED] else 0
 
 
 class _CannotImportError(Exception):
@@ -336,12 +330,10 @@ def _describe_conflict(result: ImportResult) -> str:
 
 
 def _format_summary(tally: Counter[str]) -> str:
-    from conversation_state.cli._display import counted
-
     words = [
         f"{tally[outcome]:,} {outcome}"
         for outcome in (IMPORTED, EXTENDED, REPLACED, UNCHANGED, SKIPPED)
         if tally[outcome]
     ]
     which = f": {', '.join(words)}" if words else ""
-    return f"{counted(tally.total(), 'conversation')}{which}."
+    return f"{format_count(tally.total(), 'conversation')}{which}."

@@ -12,62 +12,57 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from conversation_state.cli._exit import BROKEN, DeclinedError, print_error
+from conversation_state._wording import format_count
+from conversation_state.cli._exit import (
+    BROKEN,
+    DeclinedError,
+    escape_controls,
+    print_error,
+)
 from conversation_state.cli._options import (
     find_state,
     head_data,
-    json_option,
     message_data,
-    open_url,
-    store_option,
-    to_json_line,
+    print_json,
+    store_command,
 )
 
 if TYPE_CHECKING:
     # A command imports these when it runs, so that --help is quick.
     from conversation_state.diffing import Diff
-    from conversation_state.store import Head
+    from conversation_state.store import Head, Store
     from conversation_state.trimming import TrimContext
 
 __all__ = ["diff", "log", "names", "show", "trim"]
 
 
-@click.command()
-@store_option
+@store_command()
 @click.option("--prefix", default="", help="Only names that start with this.")
-@json_option
-@click.pass_context
-def names(context: click.Context, *, url: str, prefix: str, as_json: bool) -> None:
+def names(store: Store, *, prefix: str, as_json: bool) -> None:
     """
     List the saved names, each with its newest revision.
     """
-    with open_url(context, url) as store:
-        found = [store.latest(name) for name in store.names(prefix=prefix)]
-        if as_json:
-            for head in found:
-                click.echo(to_json_line(head_data(head)))
-        elif found:
-            rows = [
-                (f"{head.revision}", _format_time(head), f"{head.length:,}", head.name)
-                for head in found
-            ]
-            _print_table(("REVISIONS", "SAVED (UTC)", "MESSAGES", "NAME"), rows)
+    found = [store.latest(name) for name in store.names(prefix=prefix)]
+    if as_json:
+        for head in found:
+            print_json(head_data(head))
+    elif found:
+        rows = [
+            (f"{head.revision}", _format_time(head), f"{head.length:,}", head.name)
+            for head in found
+        ]
+        _print_table(("REVISIONS", "SAVED (UTC)", "MESSAGES", "NAME"), rows)
 
 
-@click.command()
+@store_command()
 @click.argument("name")
-@store_option
 @click.option(
     "-n",
     "--limit",
     type=click.IntRange(min=1),
     help="List at most this many revisions.",
 )
-@json_option
-@click.pass_context
-def log(
-    context: click.Context, *, name: str, url: str, limit: int | None, as_json: bool
-) -> None:
+def log(store: Store, *, name: str, limit: int | None, as_json: bool) -> None:
     """
     List the revisions of NAME, the newest first.
 
@@ -76,30 +71,25 @@ def log(
     """
     from conversation_state.trimming import TrimContext
 
-    with open_url(context, url) as store:
-        newest = find_state(store, name)
-        # Loading the newest first caches what the older revisions share with it.
-        store.load(newest.name)
-        rows: list[tuple[str, ...]] = []
-        before = newest.head.revision + 1
-        for head in store.history(newest.name, before=before, limit=limit):
-            state = store.load(head.name, at=head)
-            tokens = TrimContext.of(state).total_tokens
-            if as_json:
-                used = state.total_usage.total_tokens
-                data = {**head_data(head), "tokens": tokens, "spent_tokens": used}
-                click.echo(to_json_line(data))
-            else:
-                size, filled = f"{head.length:,}", f"{tokens:,}"
-                labels = ", ".join(head.labels)
-                rows.append(
-                    (f"{head.revision}", _format_time(head), size, filled, labels)
-                )
+    newest = find_state(store, name)
+    # Loading the newest first caches what the older revisions share with it.
+    store.load(newest.name)
+    rows: list[tuple[str, ...]] = []
+    before = newest.head.revision + 1
+    for head in store.history(newest.name, before=before, limit=limit):
+        state = store.load(head.name, at=head)
+        tokens = TrimContext.of(state).total_tokens
+        if as_json:
+            used = state.total_usage.total_tokens
+            data = {**head_data(head), "tokens": tokens, "spent_tokens": used}
+            print_json(data)
+        else:
+            size, filled = f"{head.length:,}", f"{tokens:,}"
+            labels = ", ".join(head.labels)
+            rows.append((f"{head.revision}", _format_time(head), size, filled, labels))
 
-        if rows:
-            _print_table(
-                ("REVISION", "SAVED (UTC)", "MESSAGES", "TOKENS", "LABELS"), rows
-            )
+    if rows:
+        _print_table(("REVISION", "SAVED (UTC)", "MESSAGES", "TOKENS", "LABELS"), rows)
 
 
 def _format_time(head: Head) -> str:
@@ -110,8 +100,6 @@ def _print_table(heading: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
     """
     Print aligned columns: figures to the right, the last, which is text, left.
     """
-    from conversation_state.cli._display import escape_controls
-
     widths = [max(map(len, column)) for column in zip(heading, *rows, strict=True)]
     for *cells, last in (heading, *rows):
         first = "  ".join(
@@ -120,9 +108,8 @@ def _print_table(heading: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
         click.echo(f"{first}  {escape_controls(last)}".rstrip())
 
 
-@click.command()
+@store_command()
 @click.argument("name")
-@store_option
 @click.option(
     "--last",
     type=click.IntRange(min=0),
@@ -130,13 +117,10 @@ def _print_table(heading: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
 )
 @click.option("--number", is_flag=True, help="Number the messages, from 1.")
 @click.option("--markdown", is_flag=True, help="Write Markdown.")
-@json_option
-@click.pass_context
 def show(
-    context: click.Context,
+    store: Store,
     *,
     name: str,
-    url: str,
     last: int | None,
     number: bool,
     markdown: bool,
@@ -148,32 +132,29 @@ def show(
     --last reads no more than it prints, however long the conversation is.
     --number prints the numbers that `erase` takes.
     """
-    _check_exclusive(as_json=as_json, markdown=markdown)
-    _check_exclusive(as_json=as_json, number=number)
-    _check_exclusive(markdown=markdown, number=number)
-    with open_url(context, url) as store:
-        which = find_state(store, name)
-        start = 0
-        if last is None:
-            entries = which.load(store).entries
-        else:
-            window = store.load(which.name, at=which.head, last=last)
-            start, entries = window.start, window.entries
+    _check_exclusive(json=as_json, markdown=markdown, number=number)
+    which = find_state(store, name)
+    start = 0
+    if last is None:
+        entries = which.load(store).entries
+    else:
+        window = store.load(which.name, at=which.head, last=last)
+        start, entries = window.start, window.entries
 
-        if as_json:
-            for data in message_data(entries, start):
-                click.echo(to_json_line(data))
+    if as_json:
+        for data in message_data(entries, start):
+            print_json(data)
 
-            return
+        return
 
-        if start:
-            print_error(f"({start:,} earlier messages are not shown)")
+    if start:
+        print_error(f"({start:,} earlier messages are not shown)")
 
-        _print_transcript(
-            [entry.message for entry in entries],
-            start if number else None,
-            markdown=markdown,
-        )
+    _print_transcript(
+        [entry.message for entry in entries],
+        start if number else None,
+        markdown=markdown,
+    )
 
 
 def _print_transcript(
@@ -202,18 +183,15 @@ def _print_transcript(
 
 
 def _check_exclusive(**flags: bool) -> None:
-    if sum(flags.values()) > 1:
-        one, other = (
-            f"--{name.removeprefix('as_').replace('_', '-')}" for name in flags
-        )
-        msg = f"{one} and {other} exclude each other; give one of them"
+    given = [f"--{name}" for name, is_given in flags.items() if is_given]
+    if len(given) > 1:
+        msg = f"{given[0]} and {given[1]} exclude each other; give one of them"
         raise click.UsageError(msg)
 
 
-@click.command()
+@store_command()
 @click.argument("a")
 @click.argument("b")
-@store_option
 @click.option("--html", is_flag=True, help="Write HTML.")
 @click.option("--markdown", is_flag=True, help="Write Markdown.")
 @click.option(
@@ -224,20 +202,17 @@ def _check_exclusive(**flags: bool) -> None:
     help="Show at most this many messages of each side.",
 )
 @click.option("--exit-code", is_flag=True, help="Exit with status 1 if they differ.")
-@json_option
-@click.pass_context
 def diff(
-    context: click.Context,
+    store: Store,
     *,
     a: str,
     b: str,
-    url: str,
     html: bool,
     markdown: bool,
     limit: int,
     exit_code: bool,
     as_json: bool,
-) -> None:
+) -> int:
     """
     Compare two saved states.
 
@@ -246,23 +221,20 @@ def diff(
     """
     from conversation_state.diffing import diff as compare
 
-    _check_exclusive(html=html, markdown=markdown)
-    _check_exclusive(as_json=as_json, html=html)
-    _check_exclusive(as_json=as_json, markdown=markdown)
-    with open_url(context, url) as store:
-        one, other = find_state(store, a), find_state(store, b)
-        found = compare(one.load(store), other.load(store))
-        titles = one.text, other.text
-        if as_json:
-            click.echo(to_json_line(_diff_data(found, one.head, other.head)))
-        elif html:
-            click.echo(found.html(names=titles, limit=limit))
-        elif markdown:
-            click.echo(found.markdown(names=titles, limit=limit))
-        else:
-            click.echo(found.text(names=titles, limit=limit))
+    _check_exclusive(json=as_json, html=html, markdown=markdown)
+    one, other = find_state(store, a), find_state(store, b)
+    found = compare(one.load(store), other.load(store))
+    titles = one.text, other.text
+    if as_json:
+        print_json(_diff_data(found, one.head, other.head))
+    elif html:
+        click.echo(found.html(names=titles, limit=limit))
+    elif markdown:
+        click.echo(found.markdown(names=titles, limit=limit))
+    else:
+        click.echo(found.text(names=titles, limit=limit))
 
-    context.exit(BROKEN if exit_code and found else 0)
+    return BROKEN if exit_code and found else 0
 
 
 def _diff_data(found: Diff, one: Head, other: Head) -> dict[str, Any]:
@@ -280,17 +252,16 @@ def _diff_data(found: Diff, one: Head, other: Head) -> dict[str, Any]:
         "common": found.common,
         "only_a": only_a,
         "only_b": only_b,
-        "changed": len(found.changed),
-        "reordered": found.reordered,
+        "changed": len(found.entries.changed),
+        "reordered": found.entries.reordered,
         "spent_tokens_a": found.usage_a.total_tokens,
         "spent_tokens_b": found.usage_b.total_tokens,
         "identical": not found,
     }
 
 
-@click.command()
+@store_command()
 @click.argument("name")
-@store_option
 @click.option(
     "--limit",
     metavar="TOKENS",
@@ -298,11 +269,7 @@ def _diff_data(found: Diff, one: Head, other: Head) -> dict[str, Any]:
     required=True,
     help="The most tokens the view may have.",
 )
-@json_option
-@click.pass_context
-def trim(
-    context: click.Context, *, name: str, url: str, limit: int, as_json: bool
-) -> None:
+def trim(store: Store, *, name: str, limit: int, as_json: bool) -> None:
     """
     Print the view a model would get, and what was dropped.
 
@@ -317,28 +284,27 @@ def trim(
     from conversation_state.trimming import TrimContext
     from conversation_state.trimming import trim as trim_view
 
-    with open_url(context, url) as store:
-        which = find_state(store, name)
-        state = which.load(store)
-        whole = TrimContext.of(state).total_tokens
-        try:
-            view = trim_view(state, TokenBudget(context_window=limit))
-        except BudgetExceededError as error:
-            msg = (
-                f"no valid view of {which.text!r} fits: the smallest needs "
-                f"{error.needed_tokens:,} tokens, and --limit is {limit:,}"
-            )
-            raise DeclinedError(msg) from None
+    which = find_state(store, name)
+    state = which.load(store)
+    whole = TrimContext.of(state).total_tokens
+    try:
+        view = trim_view(state, TokenBudget(context_window=limit))
+    except BudgetExceededError as error:
+        msg = (
+            f"no valid view of {which.text!r} fits: the smallest needs "
+            f"{error.needed_tokens:,} tokens, and --limit is {limit:,}"
+        )
+        raise DeclinedError(msg) from None
 
-        if as_json:
-            click.echo(to_json_line(_view_data(which.head, view, whole, limit)))
-            return
+    if as_json:
+        print_json(_view_data(which.head, view, whole, limit))
+        return
 
-        for line in _describe_view(view, whole, limit):
-            click.echo(line)
+    for line in _describe_view(view, whole, limit):
+        click.echo(line)
 
-        click.echo()
-        _print_transcript(view.messages, None)
+    click.echo()
+    _print_transcript(view.messages, None)
 
 
 def _view_data(head: Head, view: TrimContext, whole: int, limit: int) -> dict[str, Any]:
@@ -355,13 +321,13 @@ def _view_data(head: Head, view: TrimContext, whole: int, limit: int) -> dict[st
 
 
 def _describe_view(view: TrimContext, whole: int, limit: int) -> Iterator[str]:
-    from conversation_state.cli._display import counted, describe_drop
+    from conversation_state.cli._display import describe_drop
     from conversation_state.cli.replay import group_drops
 
     kept, dropped = len(view.messages), len(view.dropped)
-    messages = counted(len(view.original), "message")
-    yield f"{messages}, {counted(whole, 'token')}; limit {limit:,}"
-    yield f"kept {kept:,}, {counted(view.total_tokens, 'token')}"
+    messages = format_count(len(view.original), "message")
+    yield f"{messages}, {format_count(whole, 'token')}; limit {limit:,}"
+    yield f"kept {kept:,}, {format_count(view.total_tokens, 'token')}"
     words = ", ".join(map(describe_drop, group_drops(view.dropped)))
     yield f"dropped {dropped:,}{f': {words}' if words else ''}"
     for failure in view.failures:

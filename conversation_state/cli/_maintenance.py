@@ -12,15 +12,19 @@ from typing import TYPE_CHECKING
 import attrs
 import click
 
-from conversation_state.cli._exit import BROKEN, RefusedError
+from conversation_state._wording import format_count
+from conversation_state.cli._exit import (
+    BROKEN,
+    RefusedError,
+    escape_controls,
+    print_line,
+)
 from conversation_state.cli._options import (
     SavedState,
     confirm,
     find_state,
-    json_option,
-    open_url,
-    store_option,
-    to_json_line,
+    print_json,
+    store_command,
 )
 
 if TYPE_CHECKING:
@@ -51,79 +55,63 @@ def _show_status(doing: str) -> Iterator[None]:
         yield
 
 
-@click.command()
-@store_option
-@json_option
-@click.pass_context
-def verify(context: click.Context, *, url: str, as_json: bool) -> None:
+@store_command()
+def verify(store: Store, *, as_json: bool) -> int:
     """
     Check that everything is as it was saved.
 
     Computes every digest again. Each mismatch is reported, with the identity of
     the entry, and the exit status is 1.
     """
-    from conversation_state.cli._display import counted, escape_controls
+    with _show_status("Verifying"):
+        damages = store.verify()
 
-    with open_url(context, url) as store:
-        with _show_status("Verifying"):
-            damages = store.verify()
+    for damage in damages:
+        if as_json:
+            print_json(attrs.asdict(damage))
+        else:
+            print_line(str(damage))
 
-        for damage in damages:
-            if as_json:
-                click.echo(to_json_line(attrs.asdict(damage)))
-            else:
-                click.echo(escape_controls(str(damage)))
+    if not as_json and damages:
+        click.echo(f"{format_count(len(damages), 'damage')} found.")
+    elif not as_json:
+        names = format_count(len(store.names()), "name")
+        click.echo(f"Verified: everything under {names} is as it was saved.")
 
-        if not as_json and damages:
-            click.echo(f"{counted(len(damages), 'damage')} found.")
-        elif not as_json:
-            names = counted(len(store.names()), "name")
-            click.echo(f"Verified: everything under {names} is as it was saved.")
-
-    context.exit(BROKEN if damages else 0)
+    return BROKEN if damages else 0
 
 
-@click.command()
-@store_option
-@json_option
-@click.pass_context
-def gc(context: click.Context, *, url: str, as_json: bool) -> None:
+@store_command()
+def gc(store: Store, *, as_json: bool) -> None:
     """
     Collect garbage: delete what no revision of any name needs.
     """
-    from conversation_state.cli._display import counted
+    with _show_status("Collecting"):
+        garbage = store.collect_garbage()
 
-    with open_url(context, url) as store:
-        with _show_status("Collecting"):
-            garbage = store.collect_garbage()
-
-        if as_json:
-            click.echo(to_json_line(attrs.asdict(garbage)))
-        else:
-            click.echo(
-                f"Collected {counted(garbage.entries, 'message')}, "
-                f"{counted(garbage.ledger_entries, 'ledger entry', 'ledger entries')}, "
-                f"{counted(garbage.blobs, 'blob')}: "
-                f"{counted(garbage.size, 'byte')}."
-            )
-            if garbage.remains:
-                click.echo(f"{garbage.remains[0].upper()}{garbage.remains[1:]}")
+    if as_json:
+        print_json(attrs.asdict(garbage))
+    else:
+        ledger = format_count(garbage.ledger_entries, "ledger entry", "ledger entries")
+        click.echo(
+            f"Collected {format_count(garbage.entries, 'message')}, {ledger}, "
+            f"{format_count(garbage.blobs, 'blob')}: "
+            f"{format_count(garbage.size, 'byte')}."
+        )
+        if garbage.remains:
+            click.echo(f"{garbage.remains[0].upper()}{garbage.remains[1:]}")
 
 
-@click.command()
+@store_command()
 @click.argument("name")
 @click.argument("which", metavar="NUMBER|ENTRY_ID")
-@store_option
 @click.option("--reason", required=True, help="The reason, which is stored.")
 @_yes_option
-@json_option
-@click.pass_context
 def erase(
-    context: click.Context,
+    store: Store,
     *,
     name: str,
     which: str,
-    url: str,
     reason: str,
     yes: bool,
     as_json: bool,
@@ -137,21 +125,20 @@ def erase(
     This can't be undone. The receipt has a digest of the content, which proves
     to those who know the content that it was this message.
     """
-    with open_url(context, url) as store:
-        state = find_state(store, name)
-        number, entry = _find_entry(store, state, which)
-        confirm(_format_question(number, entry, state), yes=yes)
-        try:
-            receipt = store.erase(entry.id, reason=reason)
-        except ValueError as error:
-            raise RefusedError(str(error)) from None
+    state = find_state(store, name)
+    number, entry = _find_entry(store, state, which)
+    confirm(_format_question(number, entry, state), yes=yes)
+    try:
+        receipt = store.erase(entry.id, reason=reason)
+    except ValueError as error:
+        raise RefusedError(str(error)) from None
 
-        if as_json:
-            at = receipt.erased_at.isoformat(timespec="milliseconds")
-            click.echo(to_json_line({**attrs.asdict(receipt), "erased_at": at}))
-        else:
-            for line in _describe_receipt(receipt):
-                click.echo(line)
+    if as_json:
+        at = receipt.erased_at.isoformat(timespec="milliseconds")
+        print_json({**attrs.asdict(receipt), "erased_at": at})
+    else:
+        for line in _describe_receipt(receipt):
+            click.echo(line)
 
 
 def _find_entry(store: Store, state: SavedState, which: str) -> tuple[int, Entry]:
@@ -186,49 +173,39 @@ def _format_question(number: int, entry: Entry, state: SavedState) -> str:
 
 
 def _describe_receipt(receipt: Receipt) -> Iterator[str]:
-    from conversation_state.cli._display import counted, escape_controls
-
-    places = counted(receipt.rows, "place")
+    places = format_count(receipt.rows, "place")
     yield f"Erased in {places}." if receipt.rows else "This was erased before."
     yield f"  entry    {escape_controls(receipt.entry_id)}"
     yield f"  reason   {escape_controls(receipt.reason)}"
     yield f"  content  {receipt.content} (digest of the content)"
     yield f"  erased   {receipt.erased_at:%Y-%m-%d %H:%M:%S} UTC"
     if receipt.blobs:
-        yield f"  with it  {counted(receipt.blobs, 'blob')}"
+        yield f"  with it  {format_count(receipt.blobs, 'blob')}"
 
     if receipt.remains:
         yield f"  remains  {receipt.remains}"
 
 
-@click.command()
+@store_command()
 @click.argument("name")
-@store_option
 @_yes_option
-@json_option
-@click.pass_context
-def delete(
-    context: click.Context, *, name: str, url: str, yes: bool, as_json: bool
-) -> None:
+def delete(store: Store, *, name: str, yes: bool, as_json: bool) -> None:
     """
     Delete NAME and all its revisions.
 
     Forks keep what they share with it. Rows that nothing needs stay in the
     store until `gc`.
     """
-    from conversation_state.cli._display import counted, escape_controls
+    which = find_state(store, name)
+    if which.at is not None:
+        msg = f"expected a NAME without a revision: delete {which.name}"
+        raise RefusedError(msg)
 
-    with open_url(context, url) as store:
-        which = find_state(store, name)
-        if which.at is not None:
-            msg = f"expected a NAME without a revision: delete {which.name}"
-            raise RefusedError(msg)
-
-        head = which.head
-        revisions = counted(head.revision, "revision")
-        confirm(f"Delete {head.name}, with its {revisions}?", yes=yes)
-        store.delete(head.name)
-        if as_json:
-            click.echo(to_json_line({"name": head.name, "revisions": head.revision}))
-        else:
-            click.echo(escape_controls(f"Deleted {head.name}, which had {revisions}."))
+    head = which.head
+    revisions = format_count(head.revision, "revision")
+    confirm(f"Delete {head.name}, with its {revisions}?", yes=yes)
+    store.delete(head.name)
+    if as_json:
+        print_json({"name": head.name, "revisions": head.revision})
+    else:
+        print_line(f"Deleted {head.name}, which had {revisions}.")

@@ -1,8 +1,9 @@
 """
 What the commands on a store share: options, names of states, JSON, questions.
 
-The option `--store`, resolving ``NAME@REVISION`` and its like, and the JSON of
-heads and messages are here; the commands and how they exit (`_exit`) are not.
+`store_command`, which opens the store of a command, resolving ``NAME@REVISION``
+and its like, and the JSON of heads and messages are here; the commands and how
+they exit (`_exit`) are not.
 """
 
 from __future__ import annotations
@@ -11,13 +12,19 @@ import json
 import sys
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from inspect import cleandoc
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import unquote
 
 import click
 
-from conversation_state.cli._exit import DeclinedError, RefusedError, exit_on_error
+from conversation_state.cli._exit import (
+    DeclinedError,
+    RefusedError,
+    escape_controls,
+    exit_on_error,
+)
 
 if TYPE_CHECKING:
     # A command imports these when it runs, so that --help is quick.
@@ -33,15 +40,11 @@ __all__ = [
     "head_data",
     "is_stdin_terminal",
     "is_stdout_terminal",
-    "json_option",
     "message_data",
-    "open_url",
+    "print_json",
     "revision_or_label",
-    "store_option",
-    "to_json_line",
+    "store_command",
 ]
-
-CommandT = TypeVar("CommandT", bound=Callable[..., Any])
 
 ENVIRONMENT = "CONVERSATION_STATE_STORE"
 
@@ -55,36 +58,57 @@ class _StoreOption(click.Option):
         return ctx.find_root().params.get("url") or super().resolve_envvar_value(ctx)
 
 
-def store_option(command: CommandT) -> CommandT:
+def store_command(
+    name: str = "", *, has_json: bool = True, creates: bool = False
+) -> Callable[[Callable[..., int | None]], click.Command]:
     """
-    Add the option for the URL of the store to *command*.
+    Make a command of a function that takes the open store and its own options.
 
-    The option of the command wins over that of the group, which wins over the
-    environment.
+    Adds ``--store``, which wins over that of the group, and that over the
+    environment; and ``--json`` if it *has_json*, as the argument *as_json*. A
+    missing file is an error, unless the command *creates* it. What the function
+    returns is the exit status; None is 0.
     """
-    return click.option(
-        "--store",
-        "url",
-        cls=_StoreOption,
-        metavar="URL",
-        envvar=ENVIRONMENT,
-        required=True,
-        show_envvar=True,
-        help="The URL of the store, as in sqlite:///talks.db.",
-    )(command)
 
+    def decorate(function: Callable[..., int | None]) -> click.Command:
+        @click.pass_context
+        def run(context: click.Context, /, *, url: str, **values: Any) -> None:
+            with _open_url(context, url, new=creates) as store:
+                status = function(store, **values)
 
-def json_option(command: CommandT) -> CommandT:
-    """
-    Add the option to print JSON to *command*.
-    """
-    return click.option(
-        "--json", "as_json", is_flag=True, help="Print one JSON object per line."
-    )(command)
+            context.exit(status or 0)
+
+        own: list[click.Parameter] = getattr(function, "__click_params__", [])[::-1]
+        store_option = _StoreOption(
+            ["--store", "url"],
+            metavar="URL",
+            envvar=ENVIRONMENT,
+            required=True,
+            show_envvar=True,
+            help="The URL of the store, as in sqlite:///talks.db.",
+        )
+        json_option = click.Option(
+            ["--json", "as_json"], is_flag=True, help="Print one JSON object per line."
+        )
+        return click.Command(
+            name or function.__name__,
+            callback=run,
+            help=cleandoc(function.__doc__ or ""),
+            params=[
+                *[each for each in own if isinstance(each, click.Argument)],
+                store_option,
+                *[each for each in own if isinstance(each, click.Option)],
+                *([json_option] if has_json else []),
+            ],
+        )
+
+    return decorate
 
 
 @contextmanager
-def open_url(context: click.Context, url: str, *, new: bool = False) -> Iterator[Store]:
+def _open_url(
+    context: click.Context, url: str, *, new: bool = False
+) -> Iterator[Store]:
     """
     The store at *url*, closed at the end of the block; errors end the command.
 
@@ -320,8 +344,6 @@ def confirm(question: str, *, yes: bool) -> None:
         msg = "this can't be undone, and stdin is no terminal to confirm it; give --yes"
         raise RefusedError(msg)
 
-    from conversation_state.cli._display import escape_controls
-
     if not click.confirm(escape_controls(question), err=True):
         msg = "nothing was done"
         raise DeclinedError(msg)
@@ -330,11 +352,11 @@ def confirm(question: str, *, yes: bool) -> None:
 # JSON output
 
 
-def to_json_line(data: object) -> str:
+def print_json(data: object) -> None:
     """
-    *data* as one line of ASCII.
+    Print *data* as one line of ASCII.
     """
-    return json.dumps(data)
+    click.echo(json.dumps(data))
 
 
 def head_data(head: Head) -> dict[str, Any]:
