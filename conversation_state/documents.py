@@ -18,14 +18,13 @@ import attrs
 
 from conversation_state._persistent import (
     EMPTY_MAP,
-    PMap,
+    FrozenMap,
     check_text,
     final,
     freeze_map,
     freeze_notes,
-    given_map,
     is_same_json,
-    pmap,
+    make_map,
 )
 from conversation_state._wording import shorten_repr
 from conversation_state.errors import InvalidDocumentError
@@ -80,10 +79,8 @@ class Document:
 
     id: str
     content: str
-    metadata: PMap[str, Any] = attrs.field(default=EMPTY_MAP, converter=given_map)
-    unknown: PMap[str, Any] = attrs.field(
-        default=EMPTY_MAP, kw_only=True, converter=given_map
-    )
+    metadata: Mapping[str, Any] = EMPTY_MAP
+    unknown: Mapping[str, Any] = attrs.field(default=EMPTY_MAP, kw_only=True)
 
     def __attrs_post_init__(self) -> None:
         for field in ("id", "content"):
@@ -103,11 +100,11 @@ class Document:
         """
         This document with *value*, which is frozen, under *key*; None removes it.
         """
-        metadata = self.metadata
+        metadata = dict(self.metadata)
         if value is not None:
-            metadata = metadata.set(key, value)
+            metadata[key] = value
         elif key in metadata:
-            metadata = metadata.remove(key)
+            del metadata[key]
         else:
             return self
 
@@ -116,7 +113,7 @@ class Document:
         for field in ("id", "content", "unknown"):
             object.__setattr__(changed, field, getattr(self, field))
 
-        object.__setattr__(changed, "metadata", metadata)
+        object.__setattr__(changed, "metadata", make_map(metadata))
 
         return changed
 
@@ -222,7 +219,7 @@ class Document:
         )
 
     @property
-    def sparse_vector(self) -> PMap[int, float] | None:
+    def sparse_vector(self) -> Mapping[int, float] | None:
         """
         The dimensions in which its vector is not zero, with their values; None if
         it has no such vector. O(dimensions).
@@ -236,7 +233,7 @@ class Document:
 
         read = {_parse_dimension(key): float(vector[key]) for key in vector}
         dimensions = {key: each for key, each in read.items() if key is not None}
-        return pmap(dimensions) if len(dimensions) == len(read) else None
+        return FrozenMap(dimensions) if len(dimensions) == len(read) else None
 
     def with_sparse_vector(self, vector: Mapping[int, float] | None) -> Document:
         """
@@ -261,7 +258,7 @@ class Document:
 
         keys = [str(_check_dimension(each)) for each in vector]
         numbers = _convert_floats(vector.values(), "sparse_vector has")
-        kept = pmap(dict(zip(keys, numbers, strict=True)))
+        kept = make_map(dict(zip(keys, numbers, strict=True)))
         return (
             self
             if kept == self.metadata.get(_SPARSE_VECTOR)
@@ -269,13 +266,13 @@ class Document:
         )
 
     @property
-    def dsl(self) -> PMap[str, Any] | None:
+    def dsl(self) -> Mapping[str, Any] | None:
         """
         The query that finds it, in the language of the search engine; None if
         unknown.
         """
         dsl = self.metadata.get(_DSL)
-        return dsl if isinstance(dsl, PMap) else None
+        return dsl if isinstance(dsl, FrozenMap) else None
 
     def with_dsl(self, dsl: Mapping[str, Any] | None) -> Document:
         """

@@ -8,6 +8,7 @@ which part (`messages`), and how a provider writes one (`adapters`).
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, ClassVar
 
 import attrs
@@ -15,12 +16,10 @@ import attrs
 from conversation_state._persistent import (
     EMPTY_MAP,
     ByContent,
-    PMap,
     check_text,
     check_unknown,
     final,
     freeze_map,
-    given_map,
 )
 from conversation_state.errors import InvalidPartError
 
@@ -50,14 +49,23 @@ def _check_part_text(self: Part, field: attrs.Attribute[str], value: str) -> Non
 def _freeze_metadata(self: Part, field: attrs.Attribute[Any], value: Any) -> None:
     if value is not EMPTY_MAP:
         what = f"{type(self).__name__}.{field.name}"
-        object.__setattr__(self, field.name, freeze_map(value, what, InvalidPartError))
+        frozen = freeze_map(value, what, InvalidPartError)
+        if frozen is not value:
+            object.__setattr__(self, field.name, frozen)
+
+
+def _freeze_raw(self: Part, field: attrs.Attribute[Any], value: Any) -> None:
+    what = f"{type(self).__name__}.{field.name}"
+    frozen = freeze_map(value, what, InvalidPartError, keep_order=True)
+    if frozen is not value:
+        object.__setattr__(self, field.name, frozen)
 
 
 def _freeze_unknown(self: Part, field: attrs.Attribute[Any], value: Any) -> None:
     if value is EMPTY_MAP:
         return
 
-    _freeze_metadata(self, field, value)
+    _freeze_raw(self, field, value)
     own = {"type", *[each.name for each in attrs.fields(type(self))]} - {"unknown"}
     check_unknown(type(self).__name__, own, self.unknown, InvalidPartError)
 
@@ -94,12 +102,12 @@ class Part(ByContent):
 
     kind: ClassVar[str] = ""
 
-    metadata: PMap[str, Any] = attrs.field(
-        default=EMPTY_MAP, kw_only=True, converter=given_map, validator=_freeze_metadata
+    metadata: Mapping[str, Any] = attrs.field(
+        default=EMPTY_MAP, kw_only=True, validator=_freeze_metadata
     )
     index: int | None = attrs.field(default=None, kw_only=True, validator=_check_index)
-    unknown: PMap[str, Any] = attrs.field(
-        default=EMPTY_MAP, kw_only=True, converter=given_map, validator=_freeze_unknown
+    unknown: Mapping[str, Any] = attrs.field(
+        default=EMPTY_MAP, kw_only=True, validator=_freeze_unknown
     )
 
     def __init__(self, *_given: object, **_fields: object) -> None:
@@ -308,7 +316,7 @@ class UnknownPart(Part):
 
     kind: ClassVar[str] = "unknown"
 
-    raw: PMap[str, Any] = attrs.field(converter=given_map, validator=_freeze_metadata)
+    raw: Mapping[str, Any] = attrs.field(validator=_freeze_raw)
     source: str = attrs.field(default="", kw_only=True, validator=_check_part_text)
 
     def __attrs_post_init__(self) -> None:

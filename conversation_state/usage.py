@@ -17,10 +17,10 @@ import attrs
 from conversation_state._persistent import (
     EMPTY_MAP,
     ByContent,
-    PMap,
+    SortedJsonMap,
     check_text,
     final,
-    pmap,
+    make_map,
 )
 from conversation_state.errors import InvalidUsageError
 
@@ -185,7 +185,7 @@ def _as_given(given: int | None) -> int:
     return given  # type: ignore[return-value]  # None until the sum replaces it
 
 
-def _check_extra(counts: Mapping[str, int]) -> PMap[str, int]:
+def _check_extra(counts: Mapping[str, int]) -> Mapping[str, int]:
     if not counts:
         return EMPTY_MAP
 
@@ -200,7 +200,11 @@ def _check_extra(counts: Mapping[str, int]) -> PMap[str, int]:
         if count:
             kept[name] = count
 
-    return counts if isinstance(counts, PMap) and counts == kept else pmap(kept)
+    return (
+        counts
+        if counts.__class__ is SortedJsonMap and counts == kept
+        else make_map(kept)
+    )
 
 
 @final
@@ -247,7 +251,7 @@ class Usage(_Counts):
     total_tokens: int = attrs.field(default=None, converter=_as_given)
     prompt_tokens_details: PromptTokensDetails = _NO_PROMPT
     completion_tokens_details: CompletionTokensDetails = _NO_COMPLETION
-    extra: PMap[str, int] = attrs.field(default=EMPTY_MAP, converter=_check_extra)
+    extra: Mapping[str, int] = attrs.field(default=EMPTY_MAP, converter=_check_extra)
 
     def __attrs_post_init__(self) -> None:
         _check_count("prompt_tokens", self.prompt_tokens)

@@ -115,7 +115,7 @@ PARTS = (
     VideoPart(data=b"\x00", media_type="video/mp4", **EXTRAS),
     FilePart(url="https://example.com/a.pdf"),
     FilePart(data=b"%PDF", media_type="application/pdf", name="a.pdf", **EXTRAS),
-    UnknownPart({"type": "hologram", "metadata": 5, "raw": {}}),
+    UnknownPart({"metadata": 5, "raw": {}, "type": "hologram"}),
     UnknownPart({"type": "text"}, source="anthropic", **EXTRAS),
     UnknownPart({}),
 )
@@ -173,7 +173,7 @@ MESSAGES = (
         metadata={"a": 1},
         unknown={"b": 2},
     ),
-    UnknownMessage({"role": "narrator", "content": 5, "name": None}),
+    UnknownMessage({"content": 5, "name": None, "role": "narrator"}),
     UnknownMessage({"role": "user"}, source="gemini"),
     UnknownMessage(
         {"type": "event"},
@@ -191,7 +191,7 @@ STATE = Aggregator.rebuild(
     entries=[Entry(f"entry-{i:x}", message) for i, message in enumerate(MESSAGES)],
     ledger=[
         LedgerEntry("request-1", Usage(10, 5), "gpt-4o"),
-        LedgerEntry("request-2", Usage(extra=USAGE.extra.remove("prompt_tokens")), ""),
+        LedgerEntry("request-2", Usage(extra={**USAGE.extra, "prompt_tokens": 0}), ""),
         LedgerEntry("ü", Usage(), ""),
     ],
 )
@@ -238,19 +238,19 @@ TOOL = ToolInfo(
     "trains",
     "Trains that leave soon.",
     {
+        "any": Parameter("array"),
+        "seats": Parameter("integer", enum=[2, 1]),
+        "thing": Parameter("object"),
         "to": Parameter("string", "Where to", required=True, enum=["Bern", "Zürich"]),
-        "via": Parameter("array", items=Parameter("string")),
         "type": Parameter(
             "object",
             properties={
-                "speed": Parameter("number", enum=[-0.5, 0, 2**64 - 1]),
                 "night": Parameter("boolean", required=True),
                 "none": Parameter("null"),
+                "speed": Parameter("number", enum=[-0.5, 0, 2**64 - 1]),
             },
         ),
-        "seats": Parameter("integer", enum=[2, 1]),
-        "any": Parameter("array"),
-        "thing": Parameter("object"),
+        "via": Parameter("array", items=Parameter("string")),
     },
     metadata=JSON,
     unknown={"since_v2": [1]},

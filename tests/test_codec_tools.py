@@ -93,15 +93,42 @@ class TestRoundTrip:
 
     def test_leaves_defaults_out(self):
         """
-        A parameter says no more than it has to.
+        A parameter says no more than it has to; parameters keep their order.
         """
         tool = ToolInfo("t", "d", {"b": Parameter("object"), "a": Parameter("null")})
 
         assert (
             b'{"format":"conversation_state","version":1,"kind":"tool_info","tool_info"'
-            b':{"name":"t","description":"d","parameters":{"a":{"type":"null"},'
-            b'"b":{"type":"object"}}}}'
+            b':{"name":"t","description":"d","parameters":{"b":{"type":"object"},'
+            b'"a":{"type":"null"}}}}'
         ) == encode(tool)
+
+    def test_keeps_order(self):
+        """
+        Keys of a schema are read in the order they were given in, which is what
+        models read.
+        """
+        schema = {
+            "type": "object",
+            "properties": {
+                "to": {"type": "string"},
+                "at": {"enum": [{"b": 1, "a": 2}]},
+            },
+            "additionalProperties": False,
+        }
+        for tool in (
+            ToolInfo("t", parameters=schema),
+            ToolInfo("t", parameters={"$ref": "#", "$defs": schema}),
+            ToolInfo(
+                "t", parameters={"to": Parameter("null"), "at": Parameter("null")}
+            ),
+        ):
+            read = decode(encode(tool))
+
+            assert json.dumps(tool.json_schema()) == json.dumps(read.json_schema())
+            assert '"to"' in json.dumps(read.schema).split('"at"')[0]
+
+        assert json.dumps(schema) == json.dumps(ToolInfo("t", "", schema).schema)
 
     def test_keeps_what_is_new(self):
         """

@@ -15,7 +15,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from conversation_state._persistent import PMap, pmap, thaw
+from conversation_state._persistent import FrozenMap, thaw
 from conversation_state.codec import decode, encode
 from conversation_state.documents import Document
 from conversation_state.errors import ConversationStateError, InvalidDocumentError
@@ -408,7 +408,7 @@ class TestSparseVector:
         read = through_json(document).sparse_vector
 
         assert vector == read == document.sparse_vector
-        assert isinstance(read, PMap)
+        assert isinstance(read, FrozenMap)
         assert {str(key) for key in vector} == set(document.metadata["_sparse_vector"])
 
     def test_of_another_library(self):
@@ -417,7 +417,7 @@ class TestSparseVector:
         """
         vector: Any = {Scalar(7.0): Scalar(0.5)}
 
-        assert pmap({7: 0.5}) == EMPTY.with_sparse_vector(vector).sparse_vector
+        assert FrozenMap({7: 0.5}) == EMPTY.with_sparse_vector(vector).sparse_vector
 
     @pytest.mark.parametrize(
         ("given", "message"),
@@ -492,7 +492,7 @@ class TestDsl:
         """
         An empty query is one.
         """
-        assert pmap() == EMPTY.with_dsl({}).dsl
+        assert FrozenMap() == EMPTY.with_dsl({}).dsl
         assert Document("1", "", {"_dsl": [1]}).dsl is None
 
     def test_equal_is_not_the_same(self):

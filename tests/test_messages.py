@@ -30,7 +30,7 @@ from conversation_state import (
     Usage,
     UserMessage,
 )
-from conversation_state._persistent import EMPTY_MAP, PMap
+from conversation_state._persistent import EMPTY_MAP, FrozenMap
 from conversation_state.errors import InvalidMessageError
 from conversation_state.messages import LogProb, UnknownMessage, make_tombstone
 from conversation_state.parts import (
@@ -282,8 +282,8 @@ class TestMetadata:
         kept = getattr(message, field)
 
         assert {"a": ({"b": (1,)},)} == kept
-        assert isinstance(kept, PMap)
-        assert isinstance(kept["a"][0], PMap)
+        assert isinstance(kept, FrozenMap)
+        assert isinstance(kept["a"][0], FrozenMap)
         with pytest.raises(TypeError):
             kept["a"] = 1
         with pytest.raises(TypeError):

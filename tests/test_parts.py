@@ -9,7 +9,7 @@ import attrs
 import pytest
 from hypothesis import given
 
-from conversation_state._persistent import EMPTY_MAP, PMap
+from conversation_state._persistent import EMPTY_MAP, FrozenMap
 from conversation_state.errors import InvalidMessageError, InvalidPartError
 from conversation_state.parts import (
     KINDS,
@@ -151,7 +151,7 @@ class TestNew:
         given["c"] = []
 
         assert {"a": ({"b": 1},)} == getattr(made, field)
-        assert isinstance(getattr(made, field)["a"][0], PMap)
+        assert isinstance(getattr(made, field)["a"][0], FrozenMap)
 
     @pytest.mark.parametrize("part", SMALLEST, ids=by_name)
     @pytest.mark.parametrize("field", ["metadata", "unknown"])

@@ -214,10 +214,10 @@ user
   file: a.pdf, "https://example.com/a.pdf"
   unknown openai hologram:
     {
+      "type": "hologram",
       "of": [
         1
-      ],
-      "type": "hologram"
+      ]
     }
 
 unknown openai judge

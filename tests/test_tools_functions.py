@@ -507,8 +507,9 @@ class TestKinds:
             "required": ["x"],
             "additionalProperties": False,
         } == whole
+        # Of the same types, too: `True` is no `1` here.
         assert json.dumps(schema, sort_keys=True) == json.dumps(
-            whole["properties"]["x"]
+            whole["properties"]["x"], sort_keys=True
         )
         assert [] == [value for value in right if not takes(whole, {"x": value})]
         assert [] == [value for value in wrong if takes(whole, {"x": value})]

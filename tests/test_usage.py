@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from conversation_state import Usage
-from conversation_state._persistent import PMap
+from conversation_state._persistent import FrozenMap
 from conversation_state.errors import ConversationStateError, InvalidUsageError
 from conversation_state.testing.laws import (
     adding_is_a_commutative_monoid,
@@ -134,7 +134,7 @@ class TestNew:
         usage = Usage(extra=extra)
         extra["cache_write_tokens"] = 4
 
-        assert isinstance(usage.extra, PMap)
+        assert isinstance(usage.extra, FrozenMap)
         assert {"cache_write_tokens": 3} == usage.extra
 
     def test_extra_zero(self):

@@ -5,23 +5,28 @@ What lives here: `Log`, an append-only sequence whose every version stays
 readable and shares what it has in common with the others; `View`, for what
 shows a part of it; equality by content, and classes without
 subclasses; and JSON values made immutable
-(`freeze`, `thaw`), on pyrsistent's `PMap`. What does not: anything that knows
-what a message is.
+(`freeze`, `thaw`), on `FrozenMap`, a dict that never changes. For maps that
+grow there is pyrsistent's `PMap`, which nothing but this file names. (Its
+`PVector` is not used: see `conversation_state._persistent.log`.) What does not:
+anything that knows what a message is.
 """
+
+from pyrsistent import PMap, pmap
 
 from conversation_state._persistent.content import ByContent, final
 from conversation_state._persistent.frozen import (
     EMPTY_MAP,
     Frozen,
-    PMap,
+    FrozenMap,
+    JsonMap,
+    SortedJsonMap,
     check_text,
     check_unknown,
     freeze,
     freeze_map,
     freeze_notes,
-    given_map,
     is_same_json,
-    pmap,
+    make_map,
     thaw,
 )
 from conversation_state._persistent.log import Log
@@ -31,8 +36,11 @@ __all__ = [
     "EMPTY_MAP",
     "ByContent",
     "Frozen",
+    "FrozenMap",
+    "JsonMap",
     "Log",
     "PMap",
+    "SortedJsonMap",
     "View",
     "check_text",
     "check_unknown",
@@ -40,8 +48,8 @@ __all__ = [
     "freeze",
     "freeze_map",
     "freeze_notes",
-    "given_map",
     "is_same_json",
+    "make_map",
     "pmap",
     "thaw",
 ]

@@ -1,9 +1,9 @@
 """
 JSON values made immutable, and what such a value may hold.
 
-Maps become `PMap`, lists become tuples; text, numbers, truth and null stay.
-This is the only file that names pyrsistent. (Its `PVector` is not used: see
-`conversation_state._persistent.log`.)
+Maps become `FrozenMap`, lists become tuples; text, numbers, truth and null stay.
+Maps that are made once and read often are such ones; those that grow are
+pyrsistent's, which share what they have in common.
 
 Every check takes the class of the error to raise, so that a caller's users
 see the caller's own.
@@ -13,30 +13,138 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from math import isfinite
-from typing import TYPE_CHECKING, Any, TypeAlias
-
-from pyrsistent import PMap, pmap
+from typing import TYPE_CHECKING, Any, NoReturn, TypeAlias, TypeVar
 
 from conversation_state._wording import shorten_repr
 
 __all__ = [
     "EMPTY_MAP",
     "Frozen",
-    "PMap",
+    "FrozenMap",
+    "JsonMap",
+    "SortedJsonMap",
     "check_text",
     "check_unknown",
     "freeze",
     "freeze_map",
     "freeze_notes",
-    "given_map",
     "is_same_json",
-    "pmap",
+    "make_map",
     "thaw",
 ]
 
-Frozen: TypeAlias = "PMap[str, Any] | tuple[Any, ...] | str | int | float | bool | None"
+K = TypeVar("K")
+V = TypeVar("V")
 
-EMPTY_MAP: PMap[str, Any] = pmap()
+_UNMADE: Any = object()
+_new_dict = dict.__new__
+_fill = dict.update
+
+
+class FrozenMap(dict[K, V]):
+    """
+    A mapping that never changes: a `dict` whose methods that change it raise.
+
+    It equals every dict with the same items, keeps the order it was made in, is
+    hashable if its values are, and ``m | {...}`` is a changed one. A subclass of
+    `dict`, because C code then takes it for one: `orjson` and `json` write it as
+    it is, ``{**m}`` and `==` are as fast as a dict's. The price is that C code
+    can also change it (``dict.__setitem__(m, ...)``), which nothing here does
+    to a map that anybody else has.
+
+    >>> m = FrozenMap(a=1)
+    >>> m | {"b": 2}, m == {"a": 1}
+    ({'a': 1, 'b': 2}, True)
+    """
+
+    __slots__ = ("__weakref__", "_hash")
+
+    _hash: int
+
+    def __new__(cls, *given: Any, **items: Any) -> FrozenMap[K, V]:
+        made: FrozenMap[K, V] = _new_dict(cls)
+        _fill(made, *given, **items)
+        made._hash = _UNMADE  # until `__init__`, which follows, once
+        return made
+
+    def __init__(self, *_given: Any, **_items: Any) -> None:
+        if getattr(self, "_hash", None) is not _UNMADE:
+            self._refuse_change()
+
+        del self._hash
+
+    def _refuse_change(self, *_given: Any, **_items: Any) -> NoReturn:
+        msg = (
+            f"a {type(self).__name__} can't be changed; m | {{...}} is a changed copy, "
+            "and dict(m) one that can be changed"
+        )
+        raise TypeError(msg)
+
+    if not TYPE_CHECKING:
+        __setitem__ = __delitem__ = __ior__ = __setstate__ = _refuse_change
+        clear = pop = popitem = setdefault = update = _refuse_change
+
+    def __hash__(self) -> int:  # type: ignore[override]  # a dict has none
+        try:
+            return self._hash
+        except AttributeError:
+            self._hash = number = hash(frozenset(self.items()))
+            return number
+
+    def __or__(self, other: Any) -> FrozenMap[Any, Any]:
+        if not isinstance(other, Mapping):
+            return NotImplemented
+
+        return FrozenMap({**self, **other})
+
+    def __copy__(self) -> FrozenMap[K, V]:
+        return self
+
+    copy = __copy__
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> FrozenMap[K, V]:
+        from copy import deepcopy  # noqa: PLC0415 - whoever calls this has it
+
+        copied = {key: deepcopy(value, memo) for key, value in self.items()}
+        if all(copied[key] is value for key, value in self.items()):
+            return self
+
+        return type(self)(copied)
+
+    def __reduce__(self) -> Any:
+        if self is EMPTY_MAP:
+            return "EMPTY_MAP"
+
+        return type(self), (dict(self),)
+
+
+class JsonMap(FrozenMap[str, Any]):
+    """
+    A `FrozenMap` of JSON values that were checked and frozen all the way down.
+
+    Made by `freeze_map` and `make_map` only: whoever is given one takes it without
+    reading it.
+    """
+
+    __slots__ = ()
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> JsonMap:
+        return self
+
+
+class SortedJsonMap(JsonMap):
+    """
+    A `JsonMap` whose keys are in order, all the way down: equal ones are written
+    as the same bytes.
+    """
+
+    __slots__ = ()
+
+
+Frozen: TypeAlias = "JsonMap | tuple[Any, ...] | str | int | float | bool | None"
+
+# The only empty one that values hold: ``is EMPTY_MAP`` asks whether there is none.
+EMPTY_MAP: JsonMap = SortedJsonMap()
 
 # Deep enough for any JSON Schema met so far, shallow enough for every parser
 # that may have to read the value back.
@@ -74,7 +182,8 @@ def check_text(value: object, what: object, error: type[Exception] = ValueError)
 
 def freeze(value: object, what: str, error: type[Exception] = ValueError) -> Frozen:
     """
-    *value* as an immutable JSON value; *what* names it in the error.
+    *value* as an immutable JSON value, the keys of maps in it sorted; *what* names
+    it in the error.
 
     O(size of the value).
 
@@ -84,34 +193,48 @@ def freeze(value: object, what: str, error: type[Exception] = ValueError) -> Fro
             than 64 bits, a key that is no text, a surrogate, a type JSON has
             no word for, or more than 100 levels. The message says where.
     """
-    return _freeze_value(value, what, error, 0)  # type: ignore[no-any-return]
-
-
-if TYPE_CHECKING:
-
-    def given_map(value: Mapping[str, Any]) -> PMap[str, Any]:
-        """
-        Tells type checkers that any mapping may be given for what becomes one.
-        """
-        ...
-
-else:
-    # A converter that does nothing would cost time in every class and value.
-    given_map = None
+    return _freeze_value(value, what, error, 0, SortedJsonMap)  # type: ignore[no-any-return]
 
 
 def freeze_map(
-    value: object, what: str, error: type[Exception] = ValueError
-) -> PMap[str, Any]:
+    value: object,
+    what: str,
+    error: type[Exception] = ValueError,
+    *,
+    keep_order: bool = False,
+) -> JsonMap:
     """
-    The same for a mapping, which *value* must be.
+    The same for a mapping, which *value* must be; in the order it has if
+    *keep_order*. O(1) if it is such a map already.
     """
-    if not isinstance(value, Mapping):
-        shown = shorten_repr(value, _LINE)
-        msg = f"{what} is {shown}; expected a mapping of names to JSON values"
-        raise error(msg)
+    kind = JsonMap if keep_order else SortedJsonMap
+    # What is a dict is known before an abstract class is asked, which is slow.
+    if value.__class__ is not dict:
+        if isinstance(value, kind):
+            return value or EMPTY_MAP
 
-    return _freeze_map(value, what, error, 0) if value else EMPTY_MAP
+        if not isinstance(value, Mapping):
+            shown = shorten_repr(value, _LINE)
+            msg = f"{what} is {shown}; expected a mapping of names to JSON values"
+            raise error(msg)
+
+    return _freeze_map(value, what, error, 0, kind) if value else EMPTY_MAP
+
+
+def make_map(items: dict[str, Any], kind: type[JsonMap] = SortedJsonMap) -> JsonMap:
+    """
+    A map of *items* that are frozen already, checked as *kind* says.
+    """
+    if not items:
+        return EMPTY_MAP
+
+    if kind is SortedJsonMap:
+        items = {name: items[name] for name in sorted(items)}
+
+    # Not by calling the class, which takes five times as long.
+    made = _new_dict(kind)
+    _fill(made, items)
+    return made
 
 
 def check_unknown(
@@ -143,7 +266,9 @@ def freeze_notes(
     for field in ("metadata", "unknown"):
         given = getattr(value, field)
         if given is not EMPTY_MAP:
-            frozen = freeze_map(given, f"{owner}.{field}", error)
+            keep_order = field == "unknown"
+            what = f"{owner}.{field}"
+            frozen = freeze_map(given, what, error, keep_order=keep_order)
             object.__setattr__(value, field, frozen)
 
     if value.unknown:
@@ -158,7 +283,7 @@ def is_same_json(a: Any, b: Any) -> bool:
     if a.__class__ is not b.__class__ or a != b:
         return False
 
-    if isinstance(a, Mapping):
+    if isinstance(a, FrozenMap):
         return all(is_same_json(item, b[key]) for key, item in a.items())
 
     return not isinstance(a, tuple) or all(map(is_same_json, a, b))
@@ -187,9 +312,12 @@ class _Place:
         return "".join([self._before, str(at), *reversed(steps)])
 
 
-def _freeze_value(value: Any, at: Any, error: type[Exception], depth: int) -> Any:
+def _freeze_value(
+    value: Any, at: Any, error: type[Exception], depth: int, kind: type[JsonMap]
+) -> Any:
     """
-    *value* frozen; *at* is what names it, or the place it is in and its key.
+    *value* frozen, maps in it as *kind*; *at* is what names it, or the place it is
+    in and its key.
     """
     if value is None or value.__class__ is bool:
         return value
@@ -218,13 +346,17 @@ def _freeze_value(value: Any, at: Any, error: type[Exception], depth: int) -> An
         msg = f"{_Place(at)} is nested more than {MOST_LEVELS} levels deep"
         raise error(msg)
 
-    if isinstance(value, Mapping):
-        return _freeze_map(value, at, error, depth)
+    # A map that was checked before, too: here it is deeper than it was then.
+    if value.__class__ is dict or isinstance(value, Mapping):
+        return _freeze_map(value, at, error, depth, kind)
 
     if isinstance(value, (list, tuple)):
         return tuple(
             [
-                _freeze_value(item, (at, i), error, depth + 1)
+                item
+                if (item.__class__ is str and item.isascii())
+                or (item.__class__ is float and isfinite(item))
+                else _freeze_value(item, (at, i), error, depth + 1, kind)
                 for i, item in enumerate(value)
             ]
         )
@@ -234,32 +366,58 @@ def _freeze_value(value: Any, at: Any, error: type[Exception], depth: int) -> An
 
 
 def _freeze_map(
-    value: Mapping[Any, Any], at: Any, error: type[Exception], depth: int
-) -> PMap[str, Any]:
-    frozen = {}
+    value: Mapping[Any, Any],
+    at: Any,
+    error: type[Exception],
+    depth: int,
+    kind: type[JsonMap],
+) -> JsonMap:
+    frozen: dict[str, Any] = {}
+    last = ""
+    is_sorted = True
     for key, item in value.items():
-        if not isinstance(key, str):
-            shown = shorten_repr(key, _LINE)
-            msg = f"{_Place(at)} has the key {shown}; keys of JSON are text"
-            raise error(msg)
-
         name = key
         if key.__class__ is not str or not key.isascii():
-            name = check_text(key, _Place(at, "a key of "), error)
+            name = _check_key(key, at, error)
 
-        frozen[name] = _freeze_value(item, (at, name), error, depth + 1)
+        if name < last:
+            is_sorted = False
 
-    return pmap(frozen)
+        last = name
+        # Nearly all are plain text, and a call takes longer than the rest here.
+        if item.__class__ is str and item.isascii():
+            frozen[name] = item
+        else:
+            frozen[name] = _freeze_value(item, (at, name), error, depth + 1, kind)
+
+    if not frozen:
+        return EMPTY_MAP
+
+    if not is_sorted and kind is SortedJsonMap:
+        frozen = {name: frozen[name] for name in sorted(frozen)}
+
+    made = _new_dict(kind)
+    _fill(made, frozen)
+    return made
+
+
+def _check_key(key: Any, at: Any, error: type[Exception]) -> str:
+    if not isinstance(key, str):
+        shown = shorten_repr(key, _LINE)
+        msg = f"{_Place(at)} has the key {shown}; keys of JSON are text"
+        raise error(msg)
+
+    return check_text(key, _Place(at, "a key of "), error)
 
 
 def thaw(value: Any) -> Any:
     """
-    A frozen JSON value as plain dicts and lists, keys in sorted order.
+    A frozen JSON value as plain dicts and lists, in the order its keys have.
 
     Always a fresh copy: changing it changes nothing else.
     """
     if isinstance(value, Mapping):
-        return {key: thaw(value[key]) for key in sorted(value)}
+        return {key: thaw(item) for key, item in value.items()}
 
     if isinstance(value, (tuple, list)):
         return [thaw(item) for item in value]

@@ -63,11 +63,12 @@ def read_extra(place: ObjectReader, key: str) -> dict[str, Any]:
     return extra
 
 
-def with_own(own: Mapping[str, Any], place: ObjectReader, source: str) -> Any:
+def with_own(
+    own: Mapping[str, Any], place: ObjectReader, source: str
+) -> Mapping[str, Any]:
     """
     Metadata of the caller's *own* and of what was noted about *place*.
     """
-    # Any: fields of metadata accept any mapping, though annotated as a PMap.
     kept = place.metadata(source)
     if not own or not kept:
         return own or kept

@@ -64,14 +64,13 @@ FORMATS = tuple(sorted((*PROVIDERS, "langchain", "pydantic_ai", "transcripts")))
 
 def with_notes(
     source: str, notes: Mapping[str, Any], metadata: Mapping[str, Any] = EMPTY_MAP
-) -> Any:
+) -> Mapping[str, Any]:
     """
     *metadata* with the *notes* of the format *source*, if there are any.
     """
     if not notes:
         return metadata
 
-    # Any: fields of metadata accept any mapping, though annotated as a PMap.
     return {**metadata, RESERVED: {**map_of(metadata, RESERVED), source: notes}}
 
 
@@ -162,8 +161,7 @@ def map_of(notes: Mapping[str, Any], name: str) -> Mapping[str, Any]:
     """
     The map that *notes* have under *name*; empty if missing or invalid.
     """
-    # Most have none at all, and to look anything up in a PMap takes a while.
-    found: Any = notes.get(name) if notes is not EMPTY_MAP else notes
+    found: Any = notes.get(name)
     return found if _is_map(found) else EMPTY_MAP
 
 
@@ -171,7 +169,7 @@ def list_of(notes: Mapping[str, Any], name: str) -> tuple[Any, ...]:
     """
     The list that *notes* have under *name*; empty if missing or invalid.
     """
-    found: Any = notes.get(name) if notes is not EMPTY_MAP else ()
+    found: Any = notes.get(name)
     return found if _is_tuple(found) else ()
 
 

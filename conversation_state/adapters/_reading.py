@@ -346,11 +346,10 @@ class ObjectReader:
         if not self.raw.keys() <= known:
             self.keys.update(self.reading.rest(self.raw, known, self.path))
 
-    def metadata(self, source: str) -> Any:
+    def metadata(self, source: str) -> Mapping[str, Any]:
         """
         The metadata that keeps what was noted, under the name of *source*.
         """
-        # Any: fields of metadata accept any mapping, though annotated as a PMap.
         if self.keys:
             return {RESERVED: {source: {**self.notes, "keys": self.keys}}}
 

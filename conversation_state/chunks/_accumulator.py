@@ -8,7 +8,7 @@ from collections import ChainMap
 from collections.abc import Sequence
 from typing import Any
 
-from conversation_state._persistent import EMPTY_MAP, ByContent, Log, PMap
+from conversation_state._persistent import ByContent, Log, PMap, pmap
 from conversation_state.chunks._consistency import (
     check_call,
     check_consistent,
@@ -24,6 +24,7 @@ from conversation_state.tools import ToolCall
 __all__ = ["Accumulator", "check_usage_mode"]
 
 _new = object.__new__
+_NO_FACTS: PMap[Any, Any] = pmap()
 
 
 def check_usage_mode(mode: object) -> UsageMode:
@@ -71,7 +72,7 @@ class Accumulator(ByContent):
         self._options = (check_usage_mode(usage), bool(regroup_by_index))
         self._chunks = Log()
         self._base = (None, 0)
-        self._facts = EMPTY_MAP
+        self._facts = _NO_FACTS
         self._made = None
 
     def __len__(self) -> int:

@@ -12,7 +12,7 @@ from typing import Any, Literal, TypeAlias, TypeVar
 
 import attrs
 
-from conversation_state._persistent import EMPTY_MAP, PMap, pmap
+from conversation_state._persistent import EMPTY_MAP, JsonMap, SortedJsonMap, make_map
 from conversation_state.messages import ResponseMeta
 from conversation_state.parts import (
     AudioPart,
@@ -58,7 +58,7 @@ def _rank_json_type(value: object) -> int:
     if isinstance(value, tuple):
         return _LIST
 
-    return _MAP if isinstance(value, PMap) else _NUMBER
+    return _MAP if isinstance(value, JsonMap) else _NUMBER
 
 
 def _merge_values(values: Sequence[Any]) -> Any:
@@ -73,9 +73,9 @@ def _merge_values(values: Sequence[Any]) -> Any:
     return merge_maps(values) if richest == _MAP else tuple(chain.from_iterable(values))
 
 
-def merge_maps(maps: Iterable[PMap[str, Any]]) -> PMap[str, Any]:
+def merge_maps(maps: Iterable[Any]) -> Any:
     """
-    Pieces of metadata, merged key by key.
+    Pieces of metadata or of unknown fields, which are `JsonMap`, merged key by key.
     """
     given = [each for each in maps if each]
     if len(given) <= 1:
@@ -86,7 +86,9 @@ def merge_maps(maps: Iterable[PMap[str, Any]]) -> PMap[str, Any]:
         for key, value in each.items():
             values.setdefault(key, []).append(value)
 
-    return pmap({key: _merge_values(each) for key, each in values.items()})
+    merged = {key: _merge_values(each) for key, each in values.items()}
+    is_sorted = all(each.__class__ is SortedJsonMap for each in given)
+    return make_map(merged, SortedJsonMap if is_sorted else JsonMap)
 
 
 _MERGEABLE = (TextPart, ReasoningPart, RefusalPart, AudioPart)

@@ -8,7 +8,7 @@ from functools import partial
 from typing import Any
 
 from conversation_state._canonical import JsonPath
-from conversation_state._persistent import freeze_map, pmap
+from conversation_state._persistent import FrozenMap, freeze_map
 from conversation_state.codec._reader import Read, Reader, Shape
 from conversation_state.documents import Document
 from conversation_state.tools import MAX_PARAMETER_LEVELS, Parameter, ToolInfo
@@ -40,7 +40,7 @@ def _read_wrapped_schema(reader: Reader, raw: dict[str, Any], path: JsonPath) ->
         return reader.problems.add(path, "is empty")
 
     try:
-        return freeze_map(raw, "it")
+        return freeze_map(raw, "it", keep_order=True)
     except ValueError:
         return reader.check_json(raw, path)
 
@@ -51,8 +51,8 @@ def _read_parameters_by_name(
     if not reader.is_object(raw, path):
         return None
 
-    # A PMap, because a dict would be taken for a JSON Schema.
-    return pmap(
+    # Frozen, because a dict would be taken for a JSON Schema.
+    return FrozenMap(
         {key: _read_parameter(reader, raw[key], (path, key), levels) for key in raw}
     )
 

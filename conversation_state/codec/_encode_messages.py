@@ -17,7 +17,6 @@ from datetime import UTC
 from typing import Any, TypeAlias
 from uuid import UUID
 
-from conversation_state._persistent import PMap, thaw
 from conversation_state.aggregator import Aggregator, LedgerEntry
 from conversation_state.codec._format import UNKNOWN, format_base64, format_time
 from conversation_state.documents import Document
@@ -74,13 +73,13 @@ def unsupported_type(value: object) -> TypeError:
 
 def _put_map(data: Object, name: str, values: Mapping[str, Any]) -> None:
     if values:
-        data[name] = thaw(values)
+        data[name] = values
 
 
-def _put_unknown(data: Object, unknown: PMap[str, Any]) -> None:
+def _put_unknown(data: Object, unknown: Mapping[str, Any]) -> None:
     if unknown:
         # Its keys never overwrite known fields: the constructors check that.
-        data.update(thaw(unknown))
+        data.update(unknown)
 
 
 def write_usage(usage: Usage) -> Object:
@@ -105,8 +104,8 @@ def write_usage(usage: Usage) -> Object:
 
     # A category with the name of a field must not overwrite the field.
     apart: Object = {}
-    for name in sorted(usage.extra):
-        (apart if name in _USAGE_FIELDS else data)[name] = usage.extra[name]
+    for name, count in usage.extra.items():
+        (apart if name in _USAGE_FIELDS else data)[name] = count
 
     _put_map(data, "extra", apart)
     return data
@@ -182,17 +181,17 @@ def write_tool_info(tool: ToolInfo) -> Object:
         if not is_schema(given):
             data["parameters"] = _write_parameters(given)
         elif isinstance(given.get("type"), str):
-            data["parameters"] = thaw(given)
+            data["parameters"] = given
         else:
-            data["parameters"] = {"schema": thaw(given)}
+            data["parameters"] = {"schema": given}
 
     _put_map(data, "metadata", tool.metadata)
     _put_unknown(data, tool.unknown)
     return data
 
 
-def _write_parameters(parameters: PMap[str, Parameter]) -> Object:
-    return {name: _write_parameter(parameters[name]) for name in sorted(parameters)}
+def _write_parameters(parameters: Mapping[str, Parameter]) -> Object:
+    return {name: _write_parameter(parameters[name]) for name in parameters}
 
 
 def _write_parameter(parameter: Parameter) -> Object:
@@ -279,23 +278,23 @@ def _write_media(part: MediaPart) -> Object:
 def _write_unknown_part(part: UnknownPart) -> Object:
     alone = part.index is None and not part.metadata and not part.unknown
     if alone and _is_self_describing(part.raw, "type", part.source):
-        return thaw(part.raw)  # type: ignore[no-any-return]
+        return {**part.raw}
 
     return _wrap_unknown("type", part.raw, part.source)
 
 
-def _is_self_describing(raw: PMap[str, Any], tag: str, source: str) -> bool:
+def _is_self_describing(raw: Mapping[str, Any], tag: str, source: str) -> bool:
     # It is not of a known kind: its constructor checks that.
     kind = raw.get(tag)
     return not source and isinstance(kind, str) and kind != UNKNOWN
 
 
-def _wrap_unknown(tag: str, raw: PMap[str, Any], source: str) -> Object:
+def _wrap_unknown(tag: str, raw: Mapping[str, Any], source: str) -> Object:
     data: Object = {tag: UNKNOWN}
     if source:
         data["source"] = source
 
-    data["raw"] = thaw(raw)
+    data["raw"] = raw
     return data
 
 
@@ -345,7 +344,7 @@ def _put_common(data: Object, common: Common) -> None:
         data["timestamp"] = time if native else format_time(time)
 
     if metadata:
-        data["metadata"] = thaw(metadata)
+        data["metadata"] = metadata
 
     if unknown:
         _put_unknown(data, unknown)
@@ -398,7 +397,7 @@ def _write_tool_message(message: ToolMessage) -> Object:
 def _write_unknown_message(message: UnknownMessage) -> Object:
     common = message._common
     if common == PLAIN and _is_self_describing(message.raw, "role", message.source):
-        return thaw(message.raw)  # type: ignore[no-any-return]
+        return {**message.raw}
 
     data = _wrap_unknown("role", message.raw, message.source)
     _put_common(data, common)

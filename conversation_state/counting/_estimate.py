@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from operator import index
 from typing import Any, NamedTuple, Protocol, TypeAlias
 
-from conversation_state._persistent import thaw
+from conversation_state._persistent import freeze_map
 from conversation_state.messages import AssistantMessage, Message, UnknownMessage
 from conversation_state.parts import (
     AudioPart,
@@ -177,9 +177,10 @@ def split_content(message: Message) -> tuple[list[str], list[Part]]:
 
 def format_json(value: Mapping[str, Any]) -> str:
     """
-    The JSON text of a frozen value: keys in order, characters as they are.
+    The JSON text of a frozen value: keys sorted, so that equal values count the
+    same; characters as they are.
     """
-    return json.dumps(thaw(value), ensure_ascii=False)
+    return json.dumps(freeze_map(value, "it"), ensure_ascii=False)
 
 
 def estimate_media(media: list[Part], image: ImageTokens) -> int:

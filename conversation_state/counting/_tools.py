@@ -8,7 +8,7 @@ import json
 from collections.abc import Iterable
 from typing import Any
 
-from conversation_state._persistent import thaw
+from conversation_state._persistent import freeze_map
 from conversation_state.counting._estimate import TokenCounter, by_characters, count
 from conversation_state.messages import SystemMessage
 from conversation_state.tools import ToolInfo
@@ -59,6 +59,7 @@ def _format_tool(tool: ToolInfo) -> str:
         fields["description"] = tool.description
 
     if tool.schema is not None:
-        fields["parameters"] = thaw(tool.schema)
+        # Sorted: equal schemas count the same, whichever way they were given.
+        fields["parameters"] = freeze_map(tool.schema, "parameters")
 
     return json.dumps(fields, ensure_ascii=False, separators=(",", ":"))

@@ -4,8 +4,9 @@ What all messages have: who, when, in which run, and metadata.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from datetime import datetime, timezone
+from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Self, TypedDict
 from uuid import UUID
 
@@ -14,7 +15,6 @@ import attrs
 from conversation_state._persistent import (
     EMPTY_MAP,
     ByContent,
-    PMap,
     check_text,
     check_unknown,
     freeze_map,
@@ -40,6 +40,7 @@ __all__ = [
     "CommonFields",
     "Message",
     "common_of",
+    "freeze_unknown",
     "size_of",
 ]
 
@@ -66,8 +67,8 @@ class Common(NamedTuple):
     run_id: UUID | None = None
     turn_id: UUID | None = None
     timestamp: datetime | None = None
-    metadata: PMap[str, Any] = EMPTY_MAP
-    unknown: PMap[str, Any] = EMPTY_MAP
+    metadata: Mapping[str, Any] = EMPTY_MAP
+    unknown: Mapping[str, Any] = EMPTY_MAP
 
 
 PLAIN = Common()
@@ -75,33 +76,38 @@ COMMON = Common._fields
 
 
 def common_of(owner: str, given: CommonFields) -> Common:
-    for key in given:
-        if key not in COMMON:
+    # By what is given: most messages that have any of it have one or two.
+    values: list[Any] = [*PLAIN]
+    for name, value in given.items():
+        known = _CHECKS.get(name)
+        if known is None:
             msg = (
-                f"{owner} takes no {key!r}; beside its own fields it takes "
+                f"{owner} takes no {name!r}; beside its own fields it takes "
                 f"{', '.join(COMMON)}"
             )
             raise TypeError(msg)
 
-    common = Common(
-        check_text(given.get("name", ""), f"{owner}.name", InvalidMessageError),
-        _check_uuid(owner, "run_id", given.get("run_id")),
-        _check_uuid(owner, "turn_id", given.get("turn_id")),
-        _check_timestamp(owner, given.get("timestamp")),
-        frozen_map(owner, "metadata", given.get("metadata", EMPTY_MAP)),
-        frozen_map(owner, "unknown", given.get("unknown", EMPTY_MAP)),
-    )
+        at, check = known
+        values[at] = check(owner, value)
+
+    common: Common = _new_tuple(Common, values)
     return PLAIN if common == PLAIN else common
 
 
-def frozen_map(owner: str, name: str, value: Mapping[str, Any]) -> PMap[str, Any]:
-    if value is EMPTY_MAP:
-        return EMPTY_MAP
-
-    return freeze_map(value, f"{owner}.{name}", InvalidMessageError)
+def _check_name(owner: str, value: object) -> str:
+    return check_text(value, f"{owner}.name", InvalidMessageError)
 
 
-def _check_uuid(owner: str, name: str, value: object) -> UUID | None:
+def _freeze_metadata(owner: str, value: object) -> Mapping[str, Any]:
+    return freeze_map(value, f"{owner}.metadata", InvalidMessageError)
+
+
+def freeze_unknown(owner: str, value: object) -> Mapping[str, Any]:
+    what = f"{owner}.unknown"
+    return freeze_map(value, what, InvalidMessageError, keep_order=True)
+
+
+def _check_uuid(name: str, owner: str, value: object) -> UUID | None:
     if value is not None and not isinstance(value, UUID):
         problem = f"is {value!r}; expected a uuid.UUID or None"
         raise InvalidMessageError(problem, owner, name)
@@ -131,6 +137,18 @@ def _check_timestamp(owner: str, value: object) -> datetime | None:
     # ways where clocks are set back; so the offset is what is kept.
     time = value.time().replace(fold=0)
     return datetime.combine(value.date(), time, timezone(offset))
+
+
+# What checks each field, and its place.
+_CHECKS: dict[str, tuple[int, Callable[[str, Any], Any]]] = {
+    "name": (0, _check_name),
+    "run_id": (1, partial(_check_uuid, "run_id")),
+    "turn_id": (2, partial(_check_uuid, "turn_id")),
+    "timestamp": (3, _check_timestamp),
+    "metadata": (4, _freeze_metadata),
+    "unknown": (5, freeze_unknown),
+}
+_new_tuple: Any = tuple.__new__
 
 
 class _Countable:
@@ -221,14 +239,14 @@ class Message(_Countable, ByContent):
         return self._common.timestamp
 
     @property
-    def metadata(self) -> PMap[str, Any]:
+    def metadata(self) -> Mapping[str, Any]:
         """
         JSON values, frozen deeply.
         """
         return self._common.metadata
 
     @property
-    def unknown(self) -> PMap[str, Any]:
+    def unknown(self) -> Mapping[str, Any]:
         """
         Fields that a newer version wrote.
         """

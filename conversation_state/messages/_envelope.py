@@ -14,7 +14,6 @@ import attrs
 from conversation_state._identity import new_uuid_number
 from conversation_state._persistent import (
     EMPTY_MAP,
-    PMap,
     final,
 )
 from conversation_state.messages._base import (
@@ -135,7 +134,7 @@ class Envelope:
         return self._common.timestamp  # type: ignore[return-value]  # `new` sees to it
 
     @property
-    def metadata(self) -> PMap[str, Any]:
+    def metadata(self) -> Mapping[str, Any]:
         """
         JSON values, frozen deeply.
         """

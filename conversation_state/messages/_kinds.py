@@ -10,7 +10,6 @@ from typing import Any, ClassVar, Unpack
 import attrs
 
 from conversation_state._persistent import (
-    PMap,
     check_text,
     final,
     freeze_map,
@@ -320,7 +319,7 @@ class UnknownMessage(Message):  # type: ignore[override]  # attrs' own init
     __replace__ = Message.replace
     __match_args__: ClassVar[tuple[str, ...]] = ("raw",)
 
-    raw: PMap[str, Any]
+    raw: Mapping[str, Any]
     source: str
 
     def __init__(
@@ -330,7 +329,9 @@ class UnknownMessage(Message):  # type: ignore[override]  # attrs' own init
         source: str = "",
         **common: Unpack[CommonFields],
     ) -> None:
-        _set(self, "raw", freeze_map(raw, "UnknownMessage.raw", InvalidMessageError))
+        what = "UnknownMessage.raw"
+        frozen = freeze_map(raw, what, InvalidMessageError, keep_order=True)
+        _set(self, "raw", frozen)
         origin = check_text(source, "UnknownMessage.source", InvalidMessageError)
         _set(self, "source", origin)
         _set(self, "_common", self._check_common(common) if common else PLAIN)

@@ -5,7 +5,7 @@ What a provider told about a response.
 from __future__ import annotations
 
 import builtins
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from math import isfinite, nan
 from typing import Any
@@ -14,14 +14,12 @@ import attrs
 
 from conversation_state._persistent import (
     EMPTY_MAP,
-    PMap,
     check_text,
     check_unknown,
     final,
-    given_map,
 )
 from conversation_state.errors import InvalidMessageError
-from conversation_state.messages._base import frozen_map
+from conversation_state.messages._base import freeze_unknown
 from conversation_state.usage import Usage
 
 __all__ = ["LogProb", "ResponseMeta"]
@@ -117,9 +115,7 @@ class ResponseMeta:
     logprobs: tuple[LogProb, ...] | None = None
     model: str = ""
     id: str = ""
-    unknown: PMap[str, Any] = attrs.field(
-        default=EMPTY_MAP, kw_only=True, converter=given_map
-    )
+    unknown: Mapping[str, Any] = attrs.field(default=EMPTY_MAP, kw_only=True)
 
     def __attrs_post_init__(self) -> None:
         for field in ("finish_reason", "model", "id"):
@@ -141,6 +137,6 @@ class ResponseMeta:
             _set(self, "logprobs", logprobs)
 
         if self.unknown is not EMPTY_MAP:
-            _set(self, "unknown", frozen_map("ResponseMeta", "unknown", self.unknown))
+            _set(self, "unknown", freeze_unknown("ResponseMeta", self.unknown))
             own = ("finish_reason", "usage", "logprobs", "model", "id")
             check_unknown("ResponseMeta", own, self.unknown, InvalidMessageError)

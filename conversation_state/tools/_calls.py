@@ -4,17 +4,16 @@ A tool call, as the model wrote it.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import attrs
 
 from conversation_state._persistent import (
     EMPTY_MAP,
-    PMap,
     check_text,
     final,
     freeze_notes,
-    given_map,
 )
 from conversation_state.errors import InvalidMessageError
 
@@ -58,12 +57,8 @@ class ToolCall:
     arguments: str = ""
     index: int | None = attrs.field(default=None, kw_only=True)
     type: str = attrs.field(default="function", kw_only=True)
-    metadata: PMap[str, Any] = attrs.field(
-        default=EMPTY_MAP, kw_only=True, converter=given_map
-    )
-    unknown: PMap[str, Any] = attrs.field(
-        default=EMPTY_MAP, kw_only=True, converter=given_map
-    )
+    metadata: Mapping[str, Any] = attrs.field(default=EMPTY_MAP, kw_only=True)
+    unknown: Mapping[str, Any] = attrs.field(default=EMPTY_MAP, kw_only=True)
 
     def __attrs_post_init__(self) -> None:
         for value in (self.id, self.name, self.arguments, self.type):

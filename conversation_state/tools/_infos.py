@@ -12,14 +12,14 @@ import attrs
 
 from conversation_state._persistent import (
     EMPTY_MAP,
-    PMap,
+    FrozenMap,
+    JsonMap,
     check_text,
     final,
     freeze,
     freeze_map,
     freeze_notes,
-    given_map,
-    pmap,
+    make_map,
     thaw,
 )
 from conversation_state._wording import shorten_repr
@@ -57,14 +57,8 @@ if TYPE_CHECKING:
         """
         ...
 
-    def _given_parameters(value: Mapping[str, Any] | None) -> PMap[str, Any] | None:
-        """
-        The same for any mapping or None.
-        """
-        ...
-
 else:
-    _given_values = _given_parameters = None
+    _given_values = None
 
 
 class ToolChoice(StrEnum):
@@ -127,9 +121,7 @@ class Parameter:
     required: bool = False
     enum: tuple[Any, ...] = attrs.field(default=(), converter=_given_values)
     items: Parameter | None = None
-    properties: PMap[str, Parameter] = attrs.field(
-        default=EMPTY_MAP, converter=given_map
-    )
+    properties: Mapping[str, Parameter] = EMPTY_MAP
     _levels: int = attrs.field(init=False, default=1, eq=False, repr=False)
 
     def __attrs_post_init__(self) -> None:
@@ -214,7 +206,7 @@ class Parameter:
 
         raise InvalidToolError(problem, "Parameter", "items")
 
-    def _freeze_properties(self) -> PMap[str, Parameter]:
+    def _freeze_properties(self) -> Mapping[str, Parameter]:
         properties = self.properties
         if properties is EMPTY_MAP:
             return properties
@@ -239,7 +231,7 @@ def _check_text(value: object, what: str) -> str:
     return check_text(value, what, InvalidToolError)
 
 
-def _freeze_parameters(given: Any, owner: str, field: str) -> PMap[str, Parameter]:
+def _freeze_parameters(given: Any, owner: str, field: str) -> Mapping[str, Parameter]:
     """
     *given* frozen, if it is a mapping of names to parameters.
     """
@@ -261,10 +253,10 @@ def _freeze_parameters(given: Any, owner: str, field: str) -> PMap[str, Paramete
 
         frozen[str.__str__(name)] = parameter
 
-    return pmap(frozen)
+    return FrozenMap(frozen) if frozen else EMPTY_MAP
 
 
-def parameters_schema(parameters: Mapping[str, Parameter]) -> PMap[str, Any]:
+def parameters_schema(parameters: Mapping[str, Parameter]) -> Mapping[str, Any]:
     """
     The JSON Schema (2020-12) of an object that holds *parameters*.
 
@@ -280,12 +272,16 @@ def parameters_schema(parameters: Mapping[str, Parameter]) -> PMap[str, Any]:
     >>> schema["required"], dict(schema["properties"]["city"])
     (('city',), {'type': 'string'})
     """
-    return pmap(_object_schema(_freeze_parameters(parameters, "", "parameters")))
+    given = _freeze_parameters(parameters, "", "parameters")
+    return make_map(_object_schema(given), JsonMap)
 
 
-def _object_schema(parameters: PMap[str, Parameter]) -> dict[str, Any]:
+def _object_schema(parameters: Mapping[str, Parameter]) -> dict[str, Any]:
     properties = {name: _parameter_schema(each) for name, each in parameters.items()}
-    schema: dict[str, Any] = {"type": "object", "properties": pmap(properties)}
+    schema: dict[str, Any] = {
+        "type": "object",
+        "properties": make_map(properties, JsonMap),
+    }
     required = sorted(name for name, each in parameters.items() if each.required)
     if required:
         schema["required"] = tuple(required)
@@ -293,7 +289,7 @@ def _object_schema(parameters: PMap[str, Parameter]) -> dict[str, Any]:
     return schema
 
 
-def _parameter_schema(parameter: Parameter) -> PMap[str, Any]:
+def _parameter_schema(parameter: Parameter) -> Mapping[str, Any]:
     schema: dict[str, Any] = {"type": parameter.type}
     if parameter.properties:
         schema = _object_schema(parameter.properties)
@@ -307,7 +303,7 @@ def _parameter_schema(parameter: Parameter) -> PMap[str, Any]:
     if parameter.items is not None:
         schema["items"] = _parameter_schema(parameter.items)
 
-    return pmap(schema)
+    return make_map(schema, JsonMap)
 
 
 def is_schema(parameters: Mapping[str, Any]) -> bool:
@@ -355,15 +351,9 @@ class ToolInfo:
 
     name: str
     description: str = ""
-    parameters: PMap[str, Any] | None = attrs.field(
-        default=None, converter=_given_parameters
-    )
-    metadata: PMap[str, Any] = attrs.field(
-        default=EMPTY_MAP, kw_only=True, converter=given_map
-    )
-    unknown: PMap[str, Any] = attrs.field(
-        default=EMPTY_MAP, kw_only=True, converter=given_map
-    )
+    parameters: Mapping[str, Any] | None = None
+    metadata: Mapping[str, Any] = attrs.field(default=EMPTY_MAP, kw_only=True)
+    unknown: Mapping[str, Any] = attrs.field(default=EMPTY_MAP, kw_only=True)
 
     def __attrs_post_init__(self) -> None:
         for field in ("name", "description"):
@@ -383,7 +373,7 @@ class ToolInfo:
             freeze_notes(self, own, InvalidToolError)
 
     @property
-    def schema(self) -> PMap[str, Any] | None:
+    def schema(self) -> Mapping[str, Any] | None:
         """
         Its parameters as a JSON Schema, in whichever form they were given; None
         if it takes no arguments.
@@ -480,7 +470,7 @@ class ToolInfo:
         return cls(described.name, described.description, described.schema)
 
 
-def _freeze_tool_parameters(given: Any) -> PMap[str, Any]:
+def _freeze_tool_parameters(given: Any) -> Mapping[str, Any]:
     owner, field = "ToolInfo", "parameters"
     if not isinstance(given, Mapping):
         problem = (
@@ -502,9 +492,11 @@ def _freeze_tool_parameters(given: Any) -> PMap[str, Any]:
         raise InvalidToolError(problem, owner, field)
 
     if KEYWORDS.isdisjoint(given):
-        frozen, contradiction = EMPTY_MAP, 'has no "type"'
+        frozen = EMPTY_MAP
+        contradiction = 'has no "type"'
     else:
-        frozen = freeze_map(given, f"{owner}.{field}", InvalidToolError)
+        what = f"{owner}.{field}"
+        frozen = freeze_map(given, what, InvalidToolError, keep_order=True)
         contradiction = find_contradiction(frozen)
 
     if contradiction:

@@ -8,7 +8,7 @@ import json
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, NamedTuple, NoReturn
 
-from conversation_state._persistent import PMap, freeze_map
+from conversation_state._persistent import freeze_map
 from conversation_state.adapters._reading import DocumentReader, is_map
 from conversation_state.adapters.transcripts._load import is_turn, load, message_keys
 from conversation_state.errors import DecodeError, Problem
@@ -36,7 +36,7 @@ class Transcript(NamedTuple):
     line: int
     name: str
     messages: tuple[Message, ...]
-    keys: PMap[str, Any]
+    keys: Mapping[str, Any]
 
 
 class Broken(NamedTuple):
@@ -177,7 +177,7 @@ def _of_line(path: str) -> str:
 
 def _load_record(
     record: Any, load: Callable[[Any], tuple[Message, ...]]
-) -> tuple[str, tuple[Message, ...], PMap[str, Any]]:
+) -> tuple[str, tuple[Message, ...], Mapping[str, Any]]:
     messages = load(record)
     if not is_map(record):
         return "", messages, freeze_map({}, "keys")
