@@ -163,9 +163,8 @@ class Document:
             return self._with_metadata(_SUB_INDEXES, None)
 
         if isinstance(names, (str, Mapping)) or not isinstance(names, Iterable):
-            raise InvalidDocumentError(
-                f"sub_indexes are {shorten_repr(names)}; expected several names"
-            )
+            msg = f"sub_indexes are {shorten_repr(names)}; expected several names"
+            raise InvalidDocumentError(msg)
 
         kept = tuple(
             check_text(name, "one of the sub_indexes", InvalidDocumentError)
@@ -206,10 +205,11 @@ class Document:
             return self._with_metadata(_DENSE_VECTOR, None)
 
         if isinstance(vector, _NOT_SEQUENCES) or not _is_iterable(vector):
-            raise InvalidDocumentError(
+            msg = (
                 f"dense_vector is {shorten_repr(vector)}; expected a sequence of "
                 "numbers"
             )
+            raise InvalidDocumentError(msg)
 
         kept = _convert_floats(vector, "dense_vector has")
         return (
@@ -250,10 +250,11 @@ class Document:
             return self._with_metadata(_SPARSE_VECTOR, None)
 
         if not isinstance(vector, Mapping):
-            raise InvalidDocumentError(
+            msg = (
                 f"sparse_vector is {shorten_repr(vector)}; expected a mapping of "
                 "dimensions to numbers"
             )
+            raise InvalidDocumentError(msg)
 
         keys = [str(_check_dimension(each)) for each in vector]
         numbers = _convert_floats(vector.values(), "sparse_vector has")
@@ -335,18 +336,19 @@ def _convert_floats(given: Iterable[Any], what: str) -> tuple[float, ...]:
     if kinds - {float}:
         for value in values if not all(map(_is_number, kinds)) else ():
             if not _is_number(type(value)):
-                raise InvalidDocumentError(
-                    f"{what} {shorten_repr(value)}, which is no number"
-                )
+                msg = f"{what} {shorten_repr(value)}, which is no number"
+                raise InvalidDocumentError(msg)
 
         try:
             values = tuple(map(float, values))
         except (TypeError, ValueError, OverflowError) as error:
-            raise InvalidDocumentError(f"{what} an invalid number: {error}") from None
+            msg = f"{what} an invalid number: {error}"
+            raise InvalidDocumentError(msg) from None
 
     if not all(map(isfinite, values)):
         wrong = next(value for value in values if not isfinite(value))
-        raise InvalidDocumentError(f"{what} {wrong!r}, which JSON can't represent")
+        msg = f"{what} {wrong!r}, which JSON can't represent"
+        raise InvalidDocumentError(msg)
 
     return values
 
@@ -373,9 +375,10 @@ def _check_dimension(given: Any) -> int:
         number = None
 
     if number is None or not _LEAST <= number <= _MOST:
-        raise InvalidDocumentError(
+        msg = (
             f"sparse_vector has the dimension {shorten_repr(given)}; expected an "
             "integer of at most 64 bits"
         )
+        raise InvalidDocumentError(msg)
 
     return number

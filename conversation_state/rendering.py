@@ -98,17 +98,20 @@ def render_transcript(
         Now.
     """
     if not isinstance(format, str) or format not in _FORMATS:
-        raise ValueError(f"format is {format!r:.80}; expected 'text' or 'markdown'")
+        msg = f"format is {format!r:.80}; expected 'text' or 'markdown'"
+        raise ValueError(msg)
 
     if isinstance(messages, Message) or not isinstance(messages, Iterable):
-        raise TypeError(f"messages is a {type(messages).__name__}; expected messages")
+        msg = f"messages is a {type(messages).__name__}; expected messages"
+        raise TypeError(msg)
 
     quote, write = _FORMATS[format]
     names: dict[str, str] = {}
     written = []
     for at, message in enumerate(messages):
         if not isinstance(message, Message):
-            raise TypeError(f"messages[{at}] is {message!r:.80}; expected a Message")
+            msg = f"messages[{at}] is {message!r:.80}; expected a Message"
+            raise TypeError(msg)
 
         written.append(
             write(format_heading(message, names, quote), iterate_blocks(message, quote))

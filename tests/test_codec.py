@@ -32,7 +32,6 @@ from conversation_state.codec import (
     structure,
     to_data,
 )
-from conversation_state.codec._reader import Reader
 from conversation_state.documents import Document
 from conversation_state.errors import (
     DecodeError,
@@ -415,39 +414,6 @@ class TestDecode:
         )
 
         assert UserMessage("hi") == decode(data)
-
-    @given(messages())
-    def test_short_way_is_the_long_way(self, message):
-        """
-        What is read by the shorter way for usual messages is what is read by
-        the way for all of them.
-        """
-        raw = to_data(message)["message"]
-        short = _decode_messages._read_simple_message(Reader(), raw, None)
-        long = _decode_messages._read_tagged(
-            Reader(), raw, None, _decode_messages._MESSAGES
-        )
-
-        assert message == long
-        assert short is None or message == short
-
-    @pytest.mark.parametrize(
-        "message",
-        [
-            UserMessage("hi", name="ann"),
-            ToolMessage("12:30", tool_call_id="c1", tool_name="clock"),
-            AssistantMessage("", tool_calls=[ToolCall("c1", "clock", "{}")]),
-            AssistantMessage("hello", response=ResponseMeta("stop", Usage(1, 2))),
-            Envelope.new().user("hi"),
-        ],
-    )
-    def test_short_way_is_for_read_simple_messages(self, message):
-        """
-        It is taken for what most messages are, or it would be for nothing.
-        """
-        raw = to_data(message)["message"]
-
-        assert message == _decode_messages._read_simple_message(Reader(), raw, None)
 
 
 class TestExpect:

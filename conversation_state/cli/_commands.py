@@ -177,10 +177,11 @@ def replay(
     be read, which is reported on stderr while the rest is replayed.
     """
     if max_output >= window:
-        raise click.UsageError(
+        msg = (
             f"--max-output {max_output} must be less than --window {window}; "
             "raise --window or lower --max-output."
         )
+        raise click.UsageError(msg)
 
     with exit_on_error(context):
         context.exit(_replay_files(files, window, max_output, as_json, max_line))

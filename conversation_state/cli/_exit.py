@@ -104,10 +104,11 @@ def exit_on_error(context: click.Context) -> Iterator[None]:
     try:
         yield
     except StaleHeadError as error:
-        raise RefusedError(
+        msg = (
             f"{error.name!r} is now {error.actual or 'not saved'}: another program "
             "saved it first, and nothing was written. Check it and retry"
-        ) from None
+        )
+        raise RefusedError(msg) from None
     except InvalidTranscriptError as error:
         raise DeclinedError(str(error)) from None
     except ConversationStateError as error:

@@ -75,9 +75,8 @@ def export(
     from conversation_state.cli._display import progress
 
     if with_id and format_name == _OWN_FORMAT:
-        raise click.UsageError(
-            "--id needs a provider's --format; json already has the id of the state"
-        )
+        msg = "--id needs a provider's --format; json already has the id of the state"
+        raise click.UsageError(msg)
 
     states = [find_state(store, name) for name in names]
     written = []
@@ -143,4 +142,5 @@ def _replace_file(output: str, text: str) -> None:
             partial.unlink(missing_ok=True)
             raise
     except OSError as error:
-        raise RefusedError(f"{output}: {error.strerror}") from None
+        msg = f"{output}: {error.strerror}"
+        raise RefusedError(msg) from None

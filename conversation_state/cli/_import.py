@@ -205,7 +205,8 @@ def _import_conversation(
         if result is not None:
             return result
 
-    raise AssertionError("names never end")
+    msg = "names never end"
+    raise AssertionError(msg)
 
 
 def _candidate_names(name: str, on_conflict: str) -> Iterator[str]:
@@ -238,9 +239,8 @@ def _save_as(
 
         head = error.actual
     except ValueError as error:
-        raise _CannotImportError(
-            f"{found.file}:{found.line}: invalid name; {error}"
-        ) from None
+        msg = f"{found.file}:{found.line}: invalid name; {error}"
+        raise _CannotImportError(msg) from None
     else:
         return ImportResult(IMPORTED, name, head, head.length)
 

@@ -185,9 +185,8 @@ def _print_transcript(
 def _check_exclusive(**flags: bool) -> None:
     given = [f"--{name}" for name, is_given in flags.items() if is_given]
     if len(given) > 1:
-        raise click.UsageError(
-            f"{given[0]} and {given[1]} exclude each other; give one of them"
-        )
+        msg = f"{given[0]} and {given[1]} exclude each other; give one of them"
+        raise click.UsageError(msg)
 
 
 @store_command()
@@ -291,10 +290,11 @@ def trim(store: Store, *, name: str, limit: int, as_json: bool) -> None:
     try:
         view = trim_view(state, TokenBudget(context_window=limit))
     except BudgetExceededError as error:
-        raise DeclinedError(
+        msg = (
             f"no valid view of {which.text!r} fits: the smallest needs "
             f"{error.needed_tokens:,} tokens, and --limit is {limit:,}"
-        ) from None
+        )
+        raise DeclinedError(msg) from None
 
     if as_json:
         print_json(_view_data(which.head, view, whole, limit))

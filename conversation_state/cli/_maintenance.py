@@ -146,10 +146,11 @@ def _find_entry(store: Store, state: SavedState, which: str) -> tuple[int, Entry
     if which.isascii() and which.isdigit():
         number = int(which[:20])
         if not 0 < number <= len(entries):
-            raise RefusedError(
+            msg = (
                 f"no message {which:.20}: {state.text!r} has messages 1 to "
                 f"{len(entries):,}"
             )
+            raise RefusedError(msg)
 
         return number, entries[number - 1]
 
@@ -157,9 +158,8 @@ def _find_entry(store: Store, state: SavedState, which: str) -> tuple[int, Entry
         if entry.id == which:
             return number, entry
 
-    raise RefusedError(
-        f"{state.text!r} has no entry {which!r:.80}; `show --json` prints their ids"
-    )
+    msg = f"{state.text!r} has no entry {which!r:.80}; `show --json` prints their ids"
+    raise RefusedError(msg)
 
 
 def _format_question(number: int, entry: Entry, state: SavedState) -> str:
@@ -198,7 +198,8 @@ def delete(store: Store, *, name: str, yes: bool, as_json: bool) -> None:
     """
     which = find_state(store, name)
     if which.at is not None:
-        raise RefusedError(f"expected a NAME without a revision: delete {which.name}")
+        msg = f"expected a NAME without a revision: delete {which.name}"
+        raise RefusedError(msg)
 
     head = which.head
     revisions = format_count(head.revision, "revision")

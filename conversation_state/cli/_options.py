@@ -119,22 +119,25 @@ def _open_url(
 
     with exit_on_error(context):
         if ":" not in url:
-            raise RefusedError(
+            msg = (
                 f"--store: expected a URL, as in sqlite:///talks.db, got {url!r:.80}; "
                 f"did you mean sqlite:///{url:.80}?"
             )
+            raise RefusedError(msg)
 
         scheme, _, rest = url.partition(":")
         path = unquote(rest.partition("?")[0].removeprefix("///"))
         if scheme == "sqlite" and path and not new and not _may_exist(path):
-            raise RefusedError(f"{url}: no such file; `import` creates one")
+            msg = f"{url}: no such file; `import` creates one"
+            raise RefusedError(msg)
 
         try:
             store = open_store(url)
         except OSError as error:
             # URLs of servers may contain a password.
             where = f"{url:.200}" if scheme == "sqlite" else f"the {scheme:.40} store"
-            raise RefusedError(f"{where}: {error.strerror or error}") from None
+            msg = f"{where}: {error.strerror or error}"
+            raise RefusedError(msg) from None
 
         with store:
             yield store
@@ -194,7 +197,8 @@ def find_state(store: Store, text: str, at: str | None = None) -> SavedState:
     from conversation_state.errors import NotSavedError
 
     if not text:
-        raise RefusedError("invalid name '': expected 1 to 500 characters")
+        msg = "invalid name '': expected 1 to 500 characters"
+        raise RefusedError(msg)
 
     cut = len(text)
     unknown: NotSavedError | None = None
@@ -214,15 +218,13 @@ def find_state(store: Store, text: str, at: str | None = None) -> SavedState:
         if unknown is not None:
             raise unknown
 
-        raise RefusedError(
-            f"{text!r:.80} has no name before the @; expected NAME@REVISION"
-        )
+        msg = f"{text!r:.80} has no name before the @; expected NAME@REVISION"
+        raise RefusedError(msg)
 
     rest = text[cut + 1 :] if cut < len(text) else None
     if rest is not None and at is not None:
-        raise RefusedError(
-            f"{text!r:.80} and --at {at!r:.80} both give a revision; give one"
-        )
+        msg = f"{text!r:.80} and --at {at!r:.80} both give a revision; give one"
+        raise RefusedError(msg)
 
     which = at if rest is None else rest
     if which is None:
@@ -250,9 +252,8 @@ def revision_or_label(newest: Head, which: str) -> int | str:
     """
     which = which.removeprefix("@")
     if not which:
-        raise RefusedError(
-            "nothing after the @; expected the number of a revision or a label"
-        )
+        msg = "nothing after the @; expected the number of a revision or a label"
+        raise RefusedError(msg)
 
     number = _parse_revision(which)
     if number is None:
@@ -262,10 +263,11 @@ def revision_or_label(newest: Head, which: str) -> int | str:
         return number
 
     if newest.revision + number < 1:
-        raise RefusedError(
+        msg = (
             f"no revision {-number:,} before the newest: {newest.name!r} is at "
             f"revision {newest.revision}"
         )
+        raise RefusedError(msg)
 
     return newest.revision + number
 
@@ -293,19 +295,19 @@ def check_label(label: str) -> str:
             If it would be parsed as the number of a revision, or is invalid.
     """
     if _parse_revision(label) is not None or label.startswith("@"):
-        raise RefusedError(
-            f"invalid label {label!r:.80}: after an @ it would be read as a revision"
-        )
+        msg = f"invalid label {label!r:.80}: after an @ it would be read as a revision"
+        raise RefusedError(msg)
 
     return _check_label_text(label)
 
 
 def _check_label_text(label: str) -> str:
     if not 0 < len(label) <= _MAX_LABEL_LENGTH or "\0" in label:
-        raise RefusedError(
+        msg = (
             f"invalid label {label!r:.80}: expected 1 to {_MAX_LABEL_LENGTH} "
             "characters, none of them NUL"
         )
+        raise RefusedError(msg)
 
     return label
 
@@ -339,12 +341,12 @@ def confirm(question: str, *, yes: bool) -> None:
         return
 
     if not is_stdin_terminal():
-        raise RefusedError(
-            "this can't be undone, and stdin is no terminal to confirm it; give --yes"
-        )
+        msg = "this can't be undone, and stdin is no terminal to confirm it; give --yes"
+        raise RefusedError(msg)
 
     if not click.confirm(escape_controls(question), err=True):
-        raise DeclinedError("nothing was done")
+        msg = "nothing was done"
+        raise DeclinedError(msg)
 
 
 # JSON output

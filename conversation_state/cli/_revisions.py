@@ -61,9 +61,8 @@ def label(
             else store.label(which.name, label, at=which.head)
         )
     except NotSavedError:
-        raise RefusedError(
-            f"{which.name} has no label {label!r}; see conversation-state log"
-        ) from None
+        msg = f"{which.name} has no label {label!r}; see conversation-state log"
+        raise RefusedError(msg) from None
 
     if as_json:
         print_json(head_data(head))
@@ -96,9 +95,8 @@ def fork(
     try:
         head = store.fork(which.name, new, at=which.head)
     except StaleHeadError as error:
-        raise RefusedError(
-            f"{new!r} is saved already ({error.actual}); give another name"
-        ) from None
+        msg = f"{new!r} is saved already ({error.actual}); give another name"
+        raise RefusedError(msg) from None
     except ValueError as error:
         raise RefusedError(str(error)) from None
 
@@ -126,9 +124,8 @@ def rollback(store: Store, *, name: str, to: str, as_json: bool) -> None:
 
     newest = find_state(store, name)
     if newest.at is not None:
-        raise RefusedError(
-            f"expected a NAME without a revision: rollback {newest.name} {to}"
-        )
+        msg = f"expected a NAME without a revision: rollback {newest.name} {to}"
+        raise RefusedError(msg)
 
     before = newest.head
     target = store.latest(before.name, at=revision_or_label(before, to))

@@ -26,7 +26,7 @@ from conversation_state._canonical import (
     first_oversized,
     load,
 )
-from conversation_state._persistent import PMap, check_text, pmap
+from conversation_state._persistent import FrozenMap, check_text
 from conversation_state.codec import _decode, _encode
 from conversation_state.codec._encode_timeline import write_timeline
 from conversation_state.codec._entries import (
@@ -55,7 +55,7 @@ __all__ = [
 
 T = TypeVar("T")
 
-_NO_KINDS: PMap[type, str] = pmap()
+_NO_KINDS: FrozenMap[type, str] = FrozenMap()
 
 
 @attrs.frozen
@@ -81,7 +81,7 @@ class Codec:
     Ticket(number=7)
     """
 
-    _kinds: PMap[type, str] = _NO_KINDS
+    _kinds: FrozenMap[type, str] = _NO_KINDS
 
     def register(self, cls: type, kind: str) -> Codec:
         """
@@ -115,7 +115,7 @@ class Codec:
         from conversation_state.codec import _structured  # noqa: PLC0415 - 50 ms
 
         _structured.check_class(cls)
-        return Codec(self._kinds.set(cls, check_text(kind, "kind")))
+        return Codec(self._kinds | {cls: check_text(kind, "kind")})
 
     def encode(self, value: object) -> bytes:
         """
@@ -217,9 +217,6 @@ class Codec:
             DecodeError:
                 As `decode` does, and if an object or array contains itself.
         """
-        if data.__class__ is dict:
-            check_acyclic(data)
-
         return self._read_value(data, expect, None)
 
     def _read_value(self, data: Any, expect: type | None, source: Data | None) -> Any:
@@ -230,7 +227,9 @@ class Codec:
             for cls, kind in self._kinds.items():
                 kinds = {**kinds, kind: (cls, _structured.read_class(cls))}
 
-        value, reader = _decode.read_document(data, kinds, expect)
+        value, reader = _decode.read_document(
+            data, kinds, expect, is_parsed=source is not None
+        )
         if reader.has_foreign_json and source is not None:
             # Outside of foreign JSON such an integer is a problem already: orjson
             # reads it as a float, which no field accepts.

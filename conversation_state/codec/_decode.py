@@ -11,7 +11,8 @@ from collections.abc import Iterable, Mapping
 from functools import partial
 from typing import Any
 
-from conversation_state._canonical import JsonPath, describe_json
+from conversation_state._canonical import JsonPath, check_acyclic, describe_json
+from conversation_state._persistent import Log
 from conversation_state.aggregator import (
     Aggregator,
     Checkpoint,
@@ -35,7 +36,9 @@ from conversation_state.codec._entries import (
     check_same_length,
     make_entry,
     read_ledger,
+    read_usual_ledger_entry,
 )
+from conversation_state.codec._fast import DOUBTS, Doubt, is_json, read_uuid
 from conversation_state.codec._format import ENVELOPE, FORMAT, INLINE_KINDS, VERSION
 from conversation_state.codec._reader import (
     Read,
@@ -55,6 +58,8 @@ from conversation_state.usage import Usage
 
 __all__ = ["READS", "read_document"]
 
+
+_EMPTY_LOG: Log[Any] = Log()
 
 # States
 
@@ -156,6 +161,57 @@ _CHECKPOINT = strict_shape(
 )
 
 
+_USUAL_FIELDS = len(ENVELOPE) + len(_AGGREGATOR.required)
+
+
+def _read_usual_state(reader: Reader, data: Any) -> Aggregator:
+    """
+    The state that a whole document is of, or what `DOUBTS` are raised.
+    """
+    if (
+        data.__class__ is not dict
+        or data["kind"] != "aggregator"
+        or data["format"] != FORMAT
+        or data["version"].__class__ is not int
+        or data["version"] != VERSION
+    ):
+        raise Doubt
+
+    ids, raw, spent = data["entry_ids"], data["messages"], data["ledger"]
+    length, ledger_length = data["init_len"], data["init_ledger_len"]
+    parent_id, seen = data.get("parent_id"), reader.seen
+    if (
+        not ids.__class__ is raw.__class__ is spent.__class__ is list
+        or not length.__class__ is ledger_length.__class__ is int
+        or len(data) != _USUAL_FIELDS + (parent_id is not None)
+        or not {str}.issuperset(map(type, ids))
+        or not (reader.is_parsed or is_json(ids))
+    ):
+        raise Doubt
+
+    messages = read_messages(reader, raw, (None, "messages"))
+    ledger = [read_usual_ledger_entry(reader, each) for each in spent]
+    if (
+        reader.problems.count
+        or messages is None
+        or len({*ids}) != len(messages)
+        or len({entry.id for entry in ledger}) != len(ledger)
+    ):
+        raise Doubt
+
+    return Aggregator.rebuild_from_logs(
+        id=read_uuid(data["id"], seen),
+        parent_id=None if parent_id is None else read_uuid(parent_id, seen),
+        root_id=read_uuid(data["root_id"], seen),
+        init_len=length,
+        init_ledger_len=ledger_length,
+        entries=_EMPTY_LOG.extend(
+            list(map(make_entry, zip(ids, messages, strict=True)))
+        ),
+        ledger=_EMPTY_LOG.extend(ledger),
+    )
+
+
 # Templates
 
 
@@ -225,15 +281,30 @@ READS: dict[str, tuple[type, Read]] = {
 
 
 def read_document(
-    data: Any, kinds: Mapping[str, tuple[type, Read]], expect: type | None
+    data: Any,
+    kinds: Mapping[str, tuple[type, Read]],
+    expect: type | None,
+    *,
+    is_parsed: bool,
 ) -> tuple[Any, Reader]:
     """
     The value of a document, and its reader.
 
     The value is valid only if the reader found no problems.
     """
-    reader = Reader()
+    reader = Reader(is_parsed=is_parsed)
+    reader.is_acyclic = is_parsed
     problems = reader.problems
+    if expect is None or expect is Aggregator:
+        try:
+            return _read_usual_state(reader, data), reader
+        except DOUBTS:
+            problems.truncate(0)  # the whole document is read again
+
+    if not is_parsed and data.__class__ is dict:
+        check_acyclic(data)
+        reader.is_acyclic = True
+
     if not reader.is_object(data, None):
         return None, reader
 

@@ -1,14 +1,12 @@
 """
 Reads messages, their parts, calls and usages.
 
-One pass and one set of rules. A `Reader` checks types, so that it can report the
-path of a wrong one, and leaves every other rule to the constructors of the
-values. A problem is recorded and reading goes on; only the object with the
-problem is not constructed.
-
-The functions named *simple* are fast paths to the same values, for what most
-messages look like. In any doubt they return None, and the general path reports
-what is wrong.
+Two passes. The fast one (`_readers`, generated) reads what is as usual, and is
+in doubt about the rest. The slow one, here, reads a message that is in doubt
+once more: a `Reader` checks types, so that it can report the path of a wrong
+one, and leaves every other rule to the constructors of the values. A problem is
+recorded and reading goes on; only the object with the problem is not
+constructed.
 """
 
 from __future__ import annotations
@@ -20,6 +18,9 @@ from typing import Any, NamedTuple
 import attrs
 
 from conversation_state._canonical import JsonPath
+from conversation_state.codec import _readers
+from conversation_state.codec._fast import DOUBTS, Doubt, is_json
+from conversation_state.codec._fast import read_usage as read_fast_usage
 from conversation_state.codec._format import UNKNOWN
 from conversation_state.codec._reader import (
     Read,
@@ -28,7 +29,6 @@ from conversation_state.codec._reader import (
     array_reader,
     object_reader,
 )
-from conversation_state.errors import InvalidMessageError, InvalidUsageError
 from conversation_state.messages import (
     AssistantMessage,
     LogProb,
@@ -39,7 +39,6 @@ from conversation_state.messages import (
     UnknownMessage,
     UserMessage,
 )
-from conversation_state.messages._base import Common
 from conversation_state.parts import (
     AudioPart,
     FilePart,
@@ -67,8 +66,6 @@ __all__ = [
     "strict_shape",
 ]
 
-_set = object.__setattr__
-
 
 def strict_shape(make: Callable[..., Any], *required: str, **fields: Read) -> Shape:
     return Shape(make, fields, required, keeps_unknown=False)
@@ -77,17 +74,13 @@ def strict_shape(make: Callable[..., Any], *required: str, **fields: Read) -> Sh
 # Usages
 
 
-# The total is left out where it is their sum.
-_SIMPLE_COUNTS = ("prompt_tokens", "completion_tokens")
-
-
 def read_usage(reader: Reader, raw: Any, path: JsonPath) -> Any:
+    if reader.is_parsed:
+        with suppress(*DOUBTS):
+            return read_fast_usage(raw)
+
     if not reader.is_object(raw, path):
         return None
-
-    if len(raw) == len(_SIMPLE_COUNTS):
-        with suppress(KeyError, InvalidUsageError):
-            return Usage(*[raw[name] for name in _SIMPLE_COUNTS])
 
     before = reader.problems.count
     given: dict[str, Any] = {}
@@ -139,14 +132,7 @@ _USAGE_READERS: dict[str, Read] = {
 # Tool calls and responses
 
 
-_SIMPLE_CALL = ("id", "name", "arguments")
-
-
 def read_tool_call(reader: Reader, raw: Any, path: JsonPath) -> Any:
-    if raw.__class__ is dict and len(raw) == len(_SIMPLE_CALL):
-        with suppress(KeyError, InvalidMessageError):
-            return ToolCall(*[raw[name] for name in _SIMPLE_CALL])
-
     return reader.read_object(raw, path, _TOOL_CALL)
 
 
@@ -295,103 +281,29 @@ _PARTS = _TaggedShapes(
 
 
 def read_message(reader: Reader, raw: Any, path: JsonPath) -> Any:
-    before = reader.problems.count
-    message = _read_simple_message(reader, raw, path)
-    if message is not None and reader.problems.count == before:
-        return message
-
-    reader.problems.truncate(before)
-    return _read_tagged(reader, raw, path, _MESSAGES)
-
-
-def _read_simple_message(reader: Reader, raw: Any, path: JsonPath) -> Message | None:
-    """
-    The message, if its content is a text, with or without calls and response.
-    """
-    if raw.__class__ is not dict:
-        return None
-
-    role = raw.get("role")
-    content = raw.get("content", "" if role == "assistant" else None)
-    if content.__class__ is not str:
-        return None
-
-    message: Message
-    left = len(raw) - 1 - ("content" in raw)
     try:
-        if role == "assistant":
-            message = _read_simple_answer(reader, raw, content, path)
-            left -= ("tool_calls" in raw) + ("response" in raw)
-        elif role == "tool":
-            call_id, name = raw["tool_call_id"], raw.get("tool_name", "")
-            message = ToolMessage(content, tool_call_id=call_id, tool_name=name)
-            left -= 1 + ("tool_name" in raw)
-        elif role == "user":
-            message = UserMessage(content)
-        else:
-            return None
-    except (KeyError, InvalidMessageError):
-        return None
+        return _read_fast(raw, reader)
+    except DOUBTS:
+        if not reader.is_acyclic:
+            raise
 
-    if left:
-        common = _read_simple_common(reader, raw, left, path)
-        if common is None:
-            return None
+        return _read_tagged(reader, raw, path, _MESSAGES)
 
-        # Safe: no other code has a reference to this new message yet.
-        _set(message, "_common", common)
 
+def _read_fast(raw: Any, reader: Reader) -> Message:
+    if raw.__class__ is not dict or not (reader.is_parsed or is_json(raw)):
+        raise Doubt
+
+    role = raw["role"]
+    if role.__class__ is not str:
+        raise Doubt
+
+    message: Message = _FAST_READERS.get(role, _read_new)(raw, reader.seen)
     return message
 
 
-def _read_simple_answer(
-    reader: Reader, raw: dict[str, Any], content: str, path: JsonPath
-) -> AssistantMessage:
-    calls: Any = ()
-    if "tool_calls" in raw:
-        calls = (
-            reader.read_array(raw["tool_calls"], (path, "tool_calls"), read_tool_call)
-            or ()
-        )
-
-    response = None
-    if "response" in raw:
-        response = reader.read_object(raw["response"], (path, "response"), _RESPONSE)
-
-    return AssistantMessage(content, tool_calls=calls, response=response)
-
-
-def _read_simple_common(
-    reader: Reader, raw: dict[str, Any], left: int, path: JsonPath
-) -> Common | None:
-    """
-    The fields that all messages may have, if the *left* fields are nothing else
-    and not metadata.
-
-    Adjacent messages with equal fields share one object, as they did before they
-    were written.
-    """
-    stamp = raw.get("name"), raw.get("run_id"), raw.get("turn_id"), raw.get("timestamp")
-    if left + stamp.count(None) != len(stamp):
-        return None
-
-    common: Common
-    last, common = reader.last_stamp
-    if stamp != last:
-        name, run_id, turn_id, time = stamp
-        before = reader.problems.count
-        common = Common(
-            "" if name is None else reader.text(name, path),
-            None if run_id is None else reader.uuid(run_id, path),
-            None if turn_id is None else reader.uuid(turn_id, path),
-            None if time is None else reader.time(time, path),
-        )
-        if reader.problems.count != before:
-            return None
-
-        reader.last_stamp = stamp, common
-
-    return common
+_FAST_READERS = {role: read for role, read in _readers.MESSAGES.items() if role != "*"}
+_read_new = _readers.MESSAGES["*"]
 
 
 def _merge_content_fields(
@@ -420,30 +332,22 @@ def _merge_content_fields(
 
 
 def read_messages(reader: Reader, raw: Any, path: JsonPath) -> list[Any] | None:
-    if not reader.is_array(raw, path):
+    if raw.__class__ is not list and not reader.is_array(raw, path):
         return None
 
+    readers, seen, is_parsed = _FAST_READERS, reader.seen, reader.is_parsed
     made: list[Any] = []
-    for i, item in enumerate(raw):
-        # Most messages are a text and nothing else; a call each would cost more.
-        if item.__class__ is dict and len(item) == _TEXT_ONLY:
-            role, content = item.get("role"), item.get("content")
-            if content.__class__ is str and content.isascii():
-                if role == "user":
-                    made.append(UserMessage(content))
-                    continue
+    for item in raw:
+        try:
+            if is_parsed and item.__class__ is dict:
+                made.append(readers[item["role"]](item, seen))
+                continue
+        except (*DOUBTS, TypeError):
+            pass
 
-                if role == "assistant":
-                    made.append(AssistantMessage(content))
-                    continue
-
-        made.append(read_message(reader, item, (path, i)))
+        made.append(read_message(reader, item, (path, len(made))))
 
     return made
-
-
-# Two fields: role and content.
-_TEXT_ONLY = 2
 
 
 def _message_shape(kind: type[Message], *required: str, **fields: Read) -> Shape:

@@ -20,7 +20,6 @@ from conversation_state.aggregator import (
 )
 from conversation_state.codec._encode_messages import (
     MESSAGES,
-    PARTS,
     Object,
     Write,
     unsupported_type,
@@ -29,13 +28,13 @@ from conversation_state.codec._encode_messages import (
     write_message,
     write_messages,
     write_origin,
-    write_part,
     write_tool_call,
     write_tool_info,
     write_usage,
 )
 from conversation_state.codec._encode_timeline import write_timeline
 from conversation_state.codec._format import INLINE_KINDS
+from conversation_state.codec._writers import PARTS
 from conversation_state.documents import Document
 from conversation_state.templates import Placeholder, Template
 from conversation_state.timeline import Timeline
@@ -104,7 +103,7 @@ def _write_checkpoint(checkpoint: Checkpoint) -> Object:
 # The kind of document and the writer of each class.
 WRITES: dict[type, tuple[str, Write]] = {
     **{kind: ("message", write) for kind, write in MESSAGES.items()},
-    **dict.fromkeys(PARTS, ("part", write_part)),
+    **{kind: ("part", write) for kind, write in PARTS.items()},
     Aggregator: ("aggregator", _write_aggregator),
     Checkpoint: ("checkpoint", _write_checkpoint),
     Document: ("document", write_document),

@@ -22,6 +22,8 @@ from conversation_state.codec._decode_messages import (
     strict_shape,
 )
 from conversation_state.codec._encode_messages import write_message, write_usage
+from conversation_state.codec._fast import Doubt, is_json
+from conversation_state.codec._fast import read_usage as read_fast_usage
 from conversation_state.codec._reader import Read, Reader, array_reader, object_reader
 from conversation_state.messages import Message
 from conversation_state.usage import Usage
@@ -37,6 +39,7 @@ __all__ = [
     "encode_message",
     "make_entry",
     "read_ledger",
+    "read_usual_ledger_entry",
 ]
 
 
@@ -68,7 +71,7 @@ def encode_ledger_entry(entry: LedgerEntry) -> bytes:
 
 def decode_messages(raw: Sequence[Any]) -> list[Message]:
     """
-    The messages that the plain JSON values in *raw* represent.
+    The messages that the JSON values in *raw*, as a parser made them, represent.
 
     Raises:
         DecodeError:
@@ -80,8 +83,8 @@ def decode_messages(raw: Sequence[Any]) -> list[Message]:
 
 def decode_ledger_entries(raw: Sequence[Any]) -> list[tuple[Usage, str]]:
     """
-    Usage and model of the ledger entries that the plain JSON values in *raw*
-    represent.
+    Usage and model of the ledger entries that the JSON values in *raw*, as a
+    parser made them, represent.
 
     Raises:
         DecodeError:
@@ -91,7 +94,7 @@ def decode_ledger_entries(raw: Sequence[Any]) -> list[tuple[Usage, str]]:
 
 
 def _read_all(read: Read, raw: Sequence[Any]) -> list[Any]:
-    reader = Reader()
+    reader = Reader(is_parsed=True)
     values: list[Any] | None = read(reader, raw, None)
     if reader.problems.count or values is None:
         raise reader.problems.error()
@@ -148,6 +151,21 @@ LEDGER_ENTRY = strict_shape(
     model=Reader.text,
 )
 read_ledger = array_reader(object_reader(LEDGER_ENTRY))
+
+
+def read_usual_ledger_entry(reader: Reader, raw: Any) -> LedgerEntry:
+    """
+    A ledger entry, or what `DOUBTS` are raised.
+    """
+    if raw.__class__ is not dict or not (reader.is_parsed or is_json(raw)):
+        raise Doubt
+
+    id, model = raw["id"], raw.get("model", "")
+    if not id.__class__ is model.__class__ is str or len(raw) != 2 + bool(model):
+        raise Doubt
+
+    return LedgerEntry(id, read_fast_usage(raw["usage"]), model)
+
 
 MESSAGE_FIELDS: dict[str, Read] = {
     "entry_ids": _read_entry_ids,

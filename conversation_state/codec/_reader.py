@@ -9,12 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, NamedTuple, TypeAlias
-from uuid import UUID
 
 from conversation_state._canonical import JsonPath, describe_json, render_path
 from conversation_state._persistent import check_text, freeze
 from conversation_state._persistent.frozen import MOST_LEVELS
 from conversation_state._wording import format_count
+from conversation_state.codec._fast import Seen
 from conversation_state.codec._format import parse_base64, parse_time, parse_uuid
 from conversation_state.errors import (
     DecodeError,
@@ -124,25 +124,38 @@ class Reader:
         kinds: The kinds of document, where there are more than those of this
             library.
 
-        last_stamp: The common fields of the last message that had any: the raw
-            values, and the object made of them.
+        is_parsed: Whether a JSON parser made the raw values, which so hold
+            nothing that JSON can't.
+
+        is_acyclic: Whether nothing in them holds itself. Where that is unknown,
+            only the fast pass reads them, which ends in any case.
+
+        seen: What the fast pass has met before in this document.
     """
 
-    __slots__ = ("_uuids", "has_foreign_json", "kinds", "last_stamp", "problems")
+    __slots__ = (
+        "has_foreign_json",
+        "is_acyclic",
+        "is_parsed",
+        "kinds",
+        "problems",
+        "seen",
+    )
 
     problems: Problems
     has_foreign_json: bool
     kinds: Mapping[str, tuple[type, Read]]
-    last_stamp: tuple[Any, Any]
-    _uuids: dict[str, UUID]
+    is_parsed: bool
+    is_acyclic: bool
+    seen: Seen
 
-    def __init__(self) -> None:
+    def __init__(self, *, is_parsed: bool = False) -> None:
         self.problems = Problems()
         self.has_foreign_json = False
         self.kinds = {}
-        self.last_stamp = (), None
-        # All messages of a turn have the same run_id and turn_id.
-        self._uuids = {}
+        self.is_parsed = is_parsed
+        self.is_acyclic = True
+        self.seen = {}
 
     def add_mismatch(self, what: str, value: Any, path: JsonPath) -> Any:
         """
@@ -222,12 +235,12 @@ class Reader:
         """
         A UUID, the same object for the same text.
         """
-        known = self._uuids.get(value) if value.__class__ is str else None
+        known = self.seen.get(value) if value.__class__ is str else None
         if known is None:
             what = "a UUID, like 01234567-89ab-7def-8123-456789abcdef"
             known = self._convert_text(parse_uuid, what, value, path)
             if known is not None:
-                self._uuids[value] = known
+                self.seen[value] = known
 
         return known
 

@@ -190,14 +190,12 @@ def _check_options(names: tuple[str, str], limit: int) -> tuple[str, str, int]:
         case (str(a), str(b)):
             pass
         case _:
-            raise TypeError(
-                f"names is {names!r:.80}; expected two texts, one for each side"
-            )
+            msg = f"names is {names!r:.80}; expected two texts, one for each side"
+            raise TypeError(msg)
 
     if limit.__class__ is not int or limit < 1:
-        raise ValueError(
-            f"limit is {limit!r:.80}; expected a positive number of messages"
-        )
+        msg = f"limit is {limit!r:.80}; expected a positive number of messages"
+        raise ValueError(msg)
 
     return a, b, limit
 
@@ -237,14 +235,13 @@ def diff(a: Aggregator, b: Aggregator) -> Diff:
         entries=entries,
         ledger=ledger,
         context=tuple(islice(a.entries.iterate(start), common - start)),
-        identical=a is b
-        or not (entries or ledger or _get_lineage(a) != _get_lineage(b)),
+        identical=a is b or not (entries or ledger or _lineage(a) != _lineage(b)),
         # A common entry is before the point of divergence, or after it.
         related=a.root_id == b.root_id or common > 0 or bool(entries.both),
     )
 
 
-def _get_lineage(state: Aggregator) -> tuple[object, ...]:
+def _lineage(state: Aggregator) -> tuple[object, ...]:
     """
     What a state is equal by, beside its entries and its ledger.
     """

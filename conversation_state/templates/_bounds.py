@@ -89,7 +89,8 @@ def check_width(number: int, what: str) -> None:
         Refused: If *number* is wider than anything may be.
     """
     if not -MOST_WIDTH <= number <= MOST_WIDTH:
-        raise Refused(f"{what} is over {MOST_WIDTH:,}, the widest there is")
+        msg = f"{what} is over {MOST_WIDTH:,}, the widest there is"
+        raise Refused(msg)
 
 
 class Meter:
@@ -110,7 +111,8 @@ class Meter:
         """
         self._steps -= count
         if self._steps < 0:
-            raise Refused(f"it takes more than {MOST_STEPS:,} steps")
+            msg = f"it takes more than {MOST_STEPS:,} steps"
+            raise Refused(msg)
 
     def write(self, count: int) -> None:
         """
@@ -118,16 +120,18 @@ class Meter:
         """
         self._characters -= count
         if self._characters < 0:
-            raise Refused(f"it writes more than {MOST_CHARACTERS:,} characters")
+            msg = f"it writes more than {MOST_CHARACTERS:,} characters"
+            raise Refused(msg)
 
     def make(self, count: int) -> None:
         """
         Makes a value of *count* characters or items, on the way.
         """
         if count > MOST_CHARACTERS:
-            raise Refused(
+            msg = (
                 f"it makes a value of more than {MOST_CHARACTERS:,} characters or items"
             )
+            raise Refused(msg)
 
         self.step(1 + count // _CHARACTERS_A_STEP)
 
@@ -137,9 +141,8 @@ class Meter:
         """
         self._depth += 1
         if self._depth > MOST_DEPTH:
-            raise Refused(
-                f"it calls itself, or others, more than {MOST_DEPTH} levels deep"
-            )
+            msg = f"it calls itself, or others, more than {MOST_DEPTH} levels deep"
+            raise Refused(msg)
 
     def leave(self) -> None:
         """
@@ -170,9 +173,8 @@ class Meter:
         level: list[Any] = [value]
         while level:
             if levels > MOST_LEVELS:
-                raise Refused(
-                    f"it makes a value nested more than {MOST_LEVELS} levels deep"
-                )
+                msg = f"it makes a value nested more than {MOST_LEVELS} levels deep"
+                raise Refused(msg)
 
             below: list[Any] = []
             for each in level:

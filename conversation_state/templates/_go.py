@@ -80,7 +80,8 @@ def compile_template(text: str) -> ListNode:
         raise Refused(_POSITION.sub(r"\3 (line \1)", str(error))) from error
 
     if parsed.definitions:
-        raise Refused("there are no definitions, templates and blocks here")
+        msg = "there are no definitions, templates and blocks here"
+        raise Refused(msg)
 
     return parsed.root
 
@@ -145,7 +146,8 @@ class _Renderer:
                     .removesuffix("Call")
                     .lower()
                 )
-                raise Refused(f"there is no {kind} here")
+                msg = f"there is no {kind} here"
+                raise Refused(msg)
 
     def _write_text(self, text: str) -> None:
         self._meter.write(len(text))
@@ -196,15 +198,18 @@ class _Renderer:
             if names <= 1:
                 return ((number, number) for number in range(value))
 
-            raise Refused(f"range over {value} gives one value at a time, not two")
+            msg = f"range over {value} gives one value at a time, not two"
+            raise Refused(msg)
 
-        raise Refused(f"range can't go over a {type(value).__name__}")
+        msg = f"range can't go over a {type(value).__name__}"
+        raise Refused(msg)
 
     def _read_pipe(
         self, pipe: PipeNode, dot: PathValue, *, is_range: bool = False
     ) -> PathValue:
         if pipe.declarations and (not is_range or pipe.is_assignment):
-            raise Refused("there are no variables here but those of range")
+            msg = "there are no variables here but those of range"
+            raise Refused(msg)
 
         found, piped = PathValue(None), _NO_VALUE
         for command in pipe.commands:
@@ -225,10 +230,12 @@ class _Renderer:
             return self._call_function(first.name, others, dot, piped)
 
         if others or piped is not _NO_VALUE:
-            raise Refused("a value that is no function is given arguments")
+            msg = "a value that is no function is given arguments"
+            raise Refused(msg)
 
         if isinstance(first, NilNode):
-            raise Refused("nil is not a command")
+            msg = "nil is not a command"
+            raise Refused(msg)
 
         return self._read_term(first, dot)
 
@@ -256,7 +263,8 @@ class _Renderer:
             value, path = found.value, (found.path, field)
             if not isinstance(value, (dict, Variables)):
                 before = _dotted_path(found.path) or "what is before it"
-                raise Refused(f"there is no {_dotted_path(path)}: {before} is no map")
+                msg = f"there is no {_dotted_path(path)}: {before} is no map"
+                raise Refused(msg)
 
             if field not in value:
                 raise Missing(_dotted_path(path))
@@ -273,7 +281,8 @@ class _Renderer:
             return self._read_logical(name, terms, dot, piped)
 
         if name not in _FUNCTIONS:
-            raise Refused(f"there is no function {name!r} here")
+            msg = f"there is no function {name!r} here"
+            raise Refused(msg)
 
         found = [self._read_term(term, dot) for term in terms]
         if piped is not _NO_VALUE:
@@ -287,7 +296,8 @@ class _Renderer:
         function, least, most = _FUNCTIONS[name]
         if not least <= len(arguments) <= most:
             wanted = f"{least}" if least == most else f"at least {least}"
-            raise Refused(f"{name} takes {wanted} values; it is given {len(arguments)}")
+            msg = f"{name} takes {wanted} values; it is given {len(arguments)}"
+            raise Refused(msg)
 
         return PathValue(function(found[0].path, *arguments))
 
@@ -304,7 +314,8 @@ class _Renderer:
             return PathValue(piped)
 
         if not terms:
-            raise Refused(f"{name} needs a value")
+            msg = f"{name} needs a value"
+            raise Refused(msg)
 
         return found
 
@@ -359,7 +370,8 @@ def _read_constant(term: Any) -> Any:
     if isinstance(term, NumberNode) and not term.text.endswith("i"):
         return _read_number(term.text.replace("_", ""))
 
-    raise Refused("there are no complex numbers here")
+    msg = "there are no complex numbers here"
+    raise Refused(msg)
 
 
 def _read_number(text: str) -> int | float:
@@ -396,7 +408,8 @@ def _is_equal(left: Any, right: Any) -> bool:
         return True
 
     if not kinds.isdisjoint({"list", "map"}) and "nil" not in kinds:
-        raise Refused("lists and maps can't be compared")
+        msg = "lists and maps can't be compared"
+        raise Refused(msg)
 
     if len(kinds) > 1 and "nil" not in kinds:
         raise Refused(_different_kinds(left, right))
@@ -431,23 +444,27 @@ def _count_items(path: tuple[Any, ...], value: Any) -> int:
         return len(value)
 
     name = _dotted_path(path) or "what len is given"
-    raise Refused(f"{name} is a {_kind_of(value)} and has no length")
+    msg = f"{name} is a {_kind_of(value)} and has no length"
+    raise Refused(msg)
 
 
 def _read_index(path: tuple[Any, ...], value: Any, *keys: Any) -> Any:
     for key in keys:
         if not isinstance(value, (dict, list)):
             name = _dotted_path(path) or "what index is given"
-            raise Refused(f"{name} is a {_kind_of(value)} and has no keys")
+            msg = f"{name} is a {_kind_of(value)} and has no keys"
+            raise Refused(msg)
 
         if isinstance(value, dict):
             if key.__class__ not in {str, int}:
-                raise Refused(f"a {_kind_of(key)} is no key of a map")
+                msg = f"a {_kind_of(key)} is no key of a map"
+                raise Refused(msg)
 
             is_there = key in value
         else:
             if key.__class__ is not int:
-                raise Refused(f"a {_kind_of(key)} is no position in a list")
+                msg = f"a {_kind_of(key)} is no position in a list"
+                raise Refused(msg)
 
             is_there = 0 <= key < len(value)
 

@@ -219,7 +219,8 @@ class Sandbox(ImmutableSandboxedEnvironment):
 
         if not isinstance(value, (str, list, tuple, dict, range)):
             kind = type(value).__name__
-            raise Refused(f"a {kind} can't be looped over; lists and mappings can")
+            msg = f"a {kind} can't be looped over; lists and mappings can"
+            raise Refused(msg)
 
         self.meter.step(1 + len(value) * (1 + cost))
         return value
@@ -264,9 +265,8 @@ class Sandbox(ImmutableSandboxedEnvironment):
 
         kind = type(value).__name__
         shown = f"{path} is" if path else "there is"
-        raise Refused(
-            f"{shown} a {kind}, which has no {key!r:.40} that templates may use"
-        )
+        msg = f"{shown} a {kind}, which has no {key!r:.40} that templates may use"
+        raise Refused(msg)
 
     # Filters such as `map` and `sort` call these two for an *attribute*.
     def getattr(self, obj: Any, attribute: str) -> Any:
@@ -304,7 +304,8 @@ class Sandbox(ImmutableSandboxedEnvironment):
             return self.charge(super().call_binop(context, operator, left, right))
         except TypeError as error:
             kinds = f"a {type(left).__name__} and a {type(right).__name__}"
-            raise Refused(f"{kinds} have no {operator}; ~ joins texts") from error
+            msg = f"{kinds} have no {operator}; ~ joins texts"
+            raise Refused(msg) from error
 
     def call(self, context: Context, obj: Any, /, *args: Any, **kwargs: Any) -> Any:
         self.meter.step(1 + len(args) + len(kwargs))
@@ -324,7 +325,8 @@ class Sandbox(ImmutableSandboxedEnvironment):
         # All that can be called came out of `_METHODS` or `GLOBALS`: variables
         # are plain data.
         if not callable(obj):
-            raise Refused(f"a {type(obj).__name__} can't be called")
+            msg = f"a {type(obj).__name__} can't be called"
+            raise Refused(msg)
 
         for value in (*args, *kwargs.values()):
             self.weigh(value)
@@ -358,7 +360,8 @@ def _in_sandbox(method: Callable[..., Any]) -> Any:
 
 def _check_name(kind: str, name: object, names: frozenset[str]) -> None:
     if not isinstance(name, str) or name not in names:
-        raise Refused(f"there is no {kind} {name!r:.40} here")
+        msg = f"there is no {kind} {name!r:.40} here"
+        raise Refused(msg)
 
 
 def _check_scalar(value: Any) -> None:
@@ -369,12 +372,14 @@ def _check_scalar(value: Any) -> None:
     if not (value is None or is_undefined or isinstance(value, (int, float))):
         is_method = isinstance(value, (BuiltinMethodType, MethodType))
         kind = "method" if is_method else type(value).__name__.lower()
-        raise Refused(f"a {kind} can't be written; texts, numbers and lists can")
+        msg = f"a {kind} can't be written; texts, numbers and lists can"
+        raise Refused(msg)
 
 
 def _check_bits(bits: int) -> None:
     if bits > LONGEST_INTEGER_BITS:
-        raise Refused("it makes an integer of more than 3,900 digits")
+        msg = "it makes an integer of more than 3,900 digits"
+        raise Refused(msg)
 
 
 def _meter_standard(name: str, table: Mapping[str, Any]) -> Any:
@@ -409,7 +414,8 @@ def _make_range(*args: Any) -> range:
     numbers = range(*args)
     # `len` of a longer one may not even fit into an integer of C.
     if numbers and abs(numbers[-1] - numbers[0]) // abs(numbers.step) >= MAX_RANGE:
-        raise Refused(f"there is no range of more than {MAX_RANGE:,} numbers")
+        msg = f"there is no range of more than {MAX_RANGE:,} numbers"
+        raise Refused(msg)
 
     return numbers
 
@@ -474,7 +480,8 @@ _MOST_INDENT = 16
 def _check_json(meter: Meter, value: Any, indent: Any = None) -> None:
     _check_slow(meter, value)
     if (isinstance(indent, int) and indent > _MOST_INDENT) or isinstance(indent, str):
-        raise Refused(f"tojson indents by at most {_MOST_INDENT} spaces")
+        msg = f"tojson indents by at most {_MOST_INDENT} spaces"
+        raise Refused(msg)
 
 
 def _check_sum(
@@ -483,7 +490,8 @@ def _check_sum(
     # Adding lists up costs the square of their number.
     for value in (start, *([] if attribute is not None else iterable)):
         if not isinstance(value, (int, float)):
-            raise Refused(f"sum adds numbers; there is a {type(value).__name__}")
+            msg = f"sum adds numbers; there is a {type(value).__name__}"
+            raise Refused(msg)
 
 
 _DIRECTIVE = re.compile(
@@ -498,11 +506,13 @@ def _check_format(meter: Meter, text: str, values: Any) -> None:
     for found in _DIRECTIVE.finditer(text):
         directives += 1
         if not found["key"] and text.startswith("(", found.end()):
-            raise Refused("a format's key has a parenthesis or % in it")
+            msg = "a format's key has a parenthesis or % in it"
+            raise Refused(msg)
 
         for number in (found["width"], found["precision"]):
             if number == "*":
-                raise Refused("a format's width is a *; write the number")
+                msg = "a format's width is a *; write the number"
+                raise Refused(msg)
 
             if number:
                 wide = int(number) if len(number) <= _DIGITS else 10**_DIGITS

@@ -134,7 +134,7 @@ class TimelineMachine(RuleBasedStateMachine):
         copy: Timeline[int] = pickle.loads(pickle.dumps(timeline))  # noqa: S301 - our own
         return copy
 
-    def _check_timeline(self, model: _TimelineModel) -> _TimelineModel:
+    def _check(self, model: _TimelineModel) -> _TimelineModel:
         model.check()
         self._models.append(model)
         return model
@@ -159,9 +159,7 @@ class TimelineMachine(RuleBasedStateMachine):
         keep = is_worth_a_step if filtered else None
         timeline = Timeline.begin(state, label, limit=limit, filter=keep)
         nodes = {0: _Node(state, label, None, None)}
-        return self._check_timeline(
-            _TimelineModel(timeline, nodes, {}, 0, 0, limit, filtered)
-        )
+        return self._check(_TimelineModel(timeline, nodes, {}, 0, 0, limit, filtered))
 
     @rule(
         target=timelines, before=timelines, state=_STATES, label=_LABELS, group=_GROUPS
@@ -172,7 +170,7 @@ class TimelineMachine(RuleBasedStateMachine):
         """
         A step, or a state in the place of the present one.
         """
-        return self._check_timeline(self._commit_moment(before, state, label, group))
+        return self._check(self._commit_moment(before, state, label, group))
 
     def _commit_moment(
         self,
@@ -220,7 +218,7 @@ class TimelineMachine(RuleBasedStateMachine):
             state = before.nodes[before.present].state + 1
             before = self._commit_moment(before, state)
 
-        return self._check_timeline(before)
+        return self._check(before)
 
     @rule(target=timelines, before=timelines)
     def undo(self, before: _TimelineModel) -> _TimelineModel:
@@ -228,7 +226,7 @@ class TimelineMachine(RuleBasedStateMachine):
         One step back, if there is one.
         """
         up = before.ways_up(before.present)[:2][-1]
-        return self._check_timeline(before.moved(before.timeline.undo(), up))
+        return self._check(before.moved(before.timeline.undo(), up))
 
     @rule(target=timelines, before=timelines)
     def redo(self, before: _TimelineModel) -> _TimelineModel:
@@ -236,7 +234,7 @@ class TimelineMachine(RuleBasedStateMachine):
         One step on, to where it was last, if there is one.
         """
         on = before.visited.get(before.present, before.present)
-        return self._check_timeline(before.moved(before.timeline.redo(), on))
+        return self._check(before.moved(before.timeline.redo(), on))
 
     @rule(target=timelines, before=timelines, data=st.data())
     def redo_into(self, before: _TimelineModel, data: st.DataObject) -> _TimelineModel:
@@ -270,10 +268,11 @@ class TimelineMachine(RuleBasedStateMachine):
             except UnknownMomentError:
                 return before
 
-            raise AssertionError(f"{into!r} is not ahead, and was gone to")
+            msg = f"{into!r} is not ahead, and was gone to"
+            raise AssertionError(msg)
 
         on = ways[ways.index(before.present) - 1]
-        return self._check_timeline(before.moved(before.timeline.redo(into), on))
+        return self._check(before.moved(before.timeline.redo(into), on))
 
     @rule(target=timelines, before=timelines, data=st.data())
     def goto(self, before: _TimelineModel, data: st.DataObject) -> _TimelineModel:
@@ -285,11 +284,9 @@ class TimelineMachine(RuleBasedStateMachine):
         if before.grows and number == before.present and before.nodes[number].group:
             # Nothing but that the group is closed.
             assert there == before.timeline, f"{before.timeline!r} became {there!r}"
-            return self._check_timeline(
-                attrs.evolve(before, timeline=there, grows=False)
-            )
+            return self._check(attrs.evolve(before, timeline=there, grows=False))
 
-        return self._check_timeline(before.moved(there, number))
+        return self._check(before.moved(there, number))
 
     @rule(before=timelines, number=st.integers(-2, 500))
     def goto_unknown(self, before: _TimelineModel, number: int) -> None:
@@ -304,7 +301,8 @@ class TimelineMachine(RuleBasedStateMachine):
         except UnknownMomentError:
             return
 
-        raise AssertionError(f"{number} is not kept, and was gone to")
+        msg = f"{number} is not kept, and was gone to"
+        raise AssertionError(msg)
 
     @rule(target=timelines, before=timelines)
     def carry(self, before: _TimelineModel) -> _TimelineModel:
@@ -316,7 +314,7 @@ class TimelineMachine(RuleBasedStateMachine):
         assert hash(copy) == hash(before.timeline), "a copy has another hash"
         copy = copy.with_filter(is_worth_a_step if before.filtered else None)
         grows = before.grows and self.carries_groups
-        return self._check_timeline(attrs.evolve(before, timeline=copy, grows=grows))
+        return self._check(attrs.evolve(before, timeline=copy, grows=grows))
 
     def teardown(self) -> None:
         """

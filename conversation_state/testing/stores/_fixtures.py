@@ -46,9 +46,8 @@ class StoreFixtures:
         """
         The backend that keeps its data in *folder*, which is empty at first.
         """
-        raise NotImplementedError(
-            f"define {type(self).__name__}.backend(folder), which returns the backend"
-        )
+        msg = f"define {type(self).__name__}.backend(folder), which returns the backend"
+        raise NotImplementedError(msg)
 
     @pytest.fixture
     def store(self, tmp_path: Path) -> Iterator[Store]:

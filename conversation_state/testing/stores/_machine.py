@@ -58,11 +58,9 @@ class StoreMachine(RuleBasedStateMachine):
             for entry in loaded.entries
             if entry.id in self._erased
         ]
-        return self._make_comparable(state) == self._make_comparable(loaded) and all(
-            stones
-        )
+        return self._comparable(state) == self._comparable(loaded) and all(stones)
 
-    def _make_comparable(self, state: Aggregator) -> tuple[Any, ...]:
+    def _comparable(self, state: Aggregator) -> tuple[Any, ...]:
         """
         All a state says, but for what was erased, of which there is the id.
         """
@@ -78,7 +76,8 @@ class StoreMachine(RuleBasedStateMachine):
             except NotSavedError:
                 return
 
-            raise AssertionError(f"{name} is there, but was not saved")
+            msg = f"{name} is there, and nobody saved it"
+            raise AssertionError(msg)
 
         assert self._is_same_state(saved[-1], store.load(name)), (
             "another head was loaded"
@@ -182,14 +181,13 @@ class StoreMachine(RuleBasedStateMachine):
         except StaleHeadError:
             return
 
-        raise AssertionError("a head was replaced that was not expected")
+        msg = "a head was replaced that nobody expected"
+        raise AssertionError(msg)
 
     def _remember_saved(self, name: str, state: Aggregator) -> None:
         saved = self._saved.setdefault(name, [])
         # The same state once more is no new revision.
-        if not saved or self._make_comparable(saved[-1]) != self._make_comparable(
-            state
-        ):
+        if not saved or self._comparable(saved[-1]) != self._comparable(state):
             saved.append(state)
 
     @rule(who=_WHO, name=_NAMES)
@@ -246,7 +244,7 @@ class StoreMachine(RuleBasedStateMachine):
     @rule(who=_WHO)
     def collect(self, who: int) -> None:
         """
-        What no name needs; a second time nothing is left to collect.
+        What nobody needs; a second time nothing is left to let go of.
         """
         store = self._stores[who]
         store.collect_garbage()

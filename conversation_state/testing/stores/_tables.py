@@ -1,5 +1,5 @@
 """
-Promises about rows, for authors of backends.
+Promises about rows, for whoever writes a backend.
 """
 
 from __future__ import annotations

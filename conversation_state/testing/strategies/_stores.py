@@ -1,5 +1,5 @@
 """
-What stores return beside states.
+What stores tell.
 """
 
 from __future__ import annotations
@@ -81,7 +81,7 @@ def receipts() -> SearchStrategy[Receipt]:
 @once
 def collected() -> SearchStrategy[Collected]:
     """
-    What a garbage collection deleted.
+    What was let go of.
 
     Shrinks to nothing.
     """

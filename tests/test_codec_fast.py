@@ -1,0 +1,351 @@
+"""
+The fast pass of the codec: it reads what the slow pass reads, or is in doubt.
+"""
+
+import ast
+from copy import deepcopy
+from typing import Any
+from unittest.mock import patch
+
+import pytest
+from hypothesis import assume, example, given
+from hypothesis import strategies as st
+
+from conversation_state.aggregator import Aggregator
+from conversation_state.codec import (
+    _decode,
+    _decode_messages,
+    decode,
+    encode,
+    from_data,
+    to_data,
+)
+from conversation_state.codec._fast import DOUBTS, Doubt
+from conversation_state.codec._reader import Reader
+from conversation_state.errors import DecodeError
+from conversation_state.messages import (
+    AssistantMessage,
+    Envelope,
+    LogProb,
+    Message,
+    ResponseMeta,
+    SystemMessage,
+    ToolMessage,
+    UserMessage,
+)
+from conversation_state.parts import (
+    AudioPart,
+    FilePart,
+    ImagePart,
+    ReasoningPart,
+    RefusalPart,
+    TextPart,
+    UnknownPart,
+    VideoPart,
+)
+from conversation_state.testing.strategies import (
+    aggregators,
+    assistant_messages,
+    messages,
+)
+from conversation_state.tools import ToolCall
+from conversation_state.usage import (
+    CompletionTokensDetails,
+    PromptTokensDetails,
+    Usage,
+)
+from tools.generate_codec import generate
+
+NOTES = {"a": [1, {"b": None}], "c": 0.5, "d": {}}
+EXTRAS: dict[str, Any] = {"metadata": NOTES, "unknown": {"z": 1, "new": [NOTES]}}
+USAGE = Usage(
+    10,
+    5,
+    17,
+    PromptTokensDetails(cached_tokens=4),
+    CompletionTokensDetails(reasoning_tokens=3),
+    {"cache_write_tokens": 7},
+)
+MEDIA: dict[str, Any] = {"url": "https://example.com/a", "media_type": "a/b"}
+PARTS = (
+    TextPart("Zürich", index=0, **EXTRAS),
+    ImagePart(data=b"GIF89a", detail="high", index=0, **EXTRAS),
+    AudioPart(**MEDIA),
+    VideoPart(**MEDIA, index=2),
+    FilePart(**MEDIA, name="a.pdf", metadata=NOTES),
+    UnknownPart({"type": "hologram", "x": [NOTES]}),
+    UnknownPart(NOTES, source="anthropic", index=1, **EXTRAS),
+)
+CALL = ToolCall("c1", "clock", "{}", index=1, type="custom", **EXTRAS)
+RESPONSE = ResponseMeta(
+    "stop",
+    USAGE,
+    [LogProb("a", -0.5, b"\xff", [LogProb("b", -1.5)])],
+    "m",
+    "id",
+    unknown={"since_v2": [1]},
+)
+USUAL = [
+    SystemMessage("Be brief."),
+    SystemMessage([TextPart("Be brief.")], name="ann"),
+    UserMessage("hi"),
+    UserMessage("", **EXTRAS),
+    UserMessage(PARTS, metadata=NOTES),
+    UserMessage([]),
+    Envelope.new(name="ann", metadata=NOTES).user("hi"),
+    AssistantMessage(),
+    AssistantMessage([ReasoningPart("So", signature="s"), RefusalPart("no"), *PARTS]),
+    AssistantMessage("", tool_calls=[CALL, ToolCall("c2", "clock")]),
+    AssistantMessage("hello", response=RESPONSE, **EXTRAS),
+    AssistantMessage("hello", response=ResponseMeta(logprobs=())),
+    ToolMessage("12:30", tool_call_id="c1", tool_name="clock"),
+    ToolMessage(PARTS, tool_call_id="c1", is_error=True, **EXTRAS),
+]
+
+
+def read_fast(raw, *, is_parsed=True):
+    """
+    The message as the fast pass reads it; None if it is in doubt.
+    """
+    try:
+        return _decode_messages._read_fast(raw, Reader(is_parsed=is_parsed))
+    except DOUBTS:
+        return None
+
+
+def read_slowly(raw):
+    """
+    The message as the slow pass reads it; None if there are problems.
+    """
+    reader = Reader()
+    tagged = _decode_messages._MESSAGES
+    message = _decode_messages._read_tagged(reader, raw, None, tagged)
+    return None if reader.problems.count else message
+
+
+def same(a: Message, b: Message) -> bool:
+    """
+    Whether two messages are alike in all that anybody can see.
+    """
+    return (
+        (a, repr(a), hash(a), encode(a)) == (b, repr(b), hash(b), encode(b))
+        and [*map(type, a._common)] == [*map(type, b._common)]
+        and type(a) is type(b)
+    )
+
+
+# What a field is changed to: of each JSON type, what is valid somewhere, and
+# what is nearly valid.
+OTHERS = st.deferred(
+    lambda: st.sampled_from(
+        [
+            *(None, True, False, 0, 1, -1, 2**63 - 1, 2**63, 1.0, -0.5, 1e19, -1e300),
+            *("", "x", "é", "text", "image", "user", "tool", "unknown", "aGk=", "aGk"),
+            "2025-01-01T00:00:00+00:00",
+            "2025-01-01T00:00:00",
+            "0198c3a2-7b10-7000-8000-00000000000a",
+            "0198c3a27b10700080000000000000a0",
+            *([], {}, [1], {"a": 1}, {"b": {"a": []}, "a": 1e19}, [[]]),
+            *([{"type": "text", "text": ""}], [{"type": "reasoning"}]),
+            *({"type": "new"}, {"role": "user"}, {"prompt_tokens": 1, "new": 0}),
+            *([{"id": "", "name": ""}], [{"token": "", "logprob": 0}]),
+            {"usage": {"extra": {"a": 1}}},
+            {"usage": {"prompt_tokens": 2**63 - 1, "completion_tokens": 1}},
+        ]
+    )
+)
+# What no JSON parser makes.
+FOREIGN = st.sampled_from(
+    [
+        *("\ud800", float("nan"), float("inf"), 2**64, -(2**63) - 1, (1,), b""),
+        *({1: 2}, {"\udfff": 1}, {"a": "\ud800"}, [float("nan")], {"a": (1,)}),
+    ]
+)
+KEYS = st.sampled_from(
+    [
+        *("role", "content", "parts", "name", "run_id", "turn_id", "timestamp"),
+        *("metadata", "unknown", "tool_calls", "response", "tool_call_id"),
+        *("tool_name", "is_error", "type", "text", "index", "url", "data"),
+        *("media_type", "detail", "signature", "source", "raw", "id", "arguments"),
+        *("usage", "logprobs", "model", "finish_reason", "top", "bytes", "token"),
+        *("logprob", "total_tokens", "extra", "prompt_tokens_details", "new"),
+    ]
+)
+
+
+@st.composite
+def mutants(draw, others=OTHERS):
+    """
+    The raw value of a message with up to three fields altered, dropped or added.
+    """
+    message = draw(st.sampled_from(USUAL) | messages() | assistant_messages())
+    raw = deepcopy(to_data(message)["message"])
+    for _ in range(draw(st.integers(1, 3))):
+        mutate(draw, raw, others)
+
+    return raw
+
+
+def mutate(draw, raw, others):
+    """
+    Alters, drops or adds something somewhere in *raw*.
+    """
+    holder = draw(st.sampled_from(list(containers(raw))))
+    if isinstance(holder, list):
+        at = draw(st.integers(0, len(holder)))
+        holder[at : at + draw(st.integers(0, 1))] = [deepcopy(draw(others))]
+    elif holder and draw(st.booleans()):
+        value = holder.pop(draw(st.sampled_from(sorted(holder))))
+        if draw(st.booleans()):
+            holder[draw(KEYS)] = value
+    else:
+        key = draw(st.sampled_from(sorted(holder)) if holder else KEYS)
+        holder[draw(st.just(key) | KEYS)] = deepcopy(draw(others))
+
+
+def containers(value):
+    """
+    Each object and array in *value*.
+    """
+    if isinstance(value, (dict, list)):
+        yield value
+        for item in value.values() if isinstance(value, dict) else value:
+            yield from containers(item)
+
+
+class TestRead:
+    """
+    Reading a message.
+    """
+
+    @pytest.mark.parametrize("message", USUAL)
+    def test_usual_messages_are_in_no_doubt(self, message):
+        """
+        The fast pass is for them, or it would be for nothing.
+        """
+        raw = to_data(message)["message"]
+
+        assert same(message, read_fast(raw))
+        assert same(message, read_fast(raw, is_parsed=False))
+
+    @given(messages())
+    def test_both_passes_read_the_same(self, message):
+        """
+        Both read what was written as what it was.
+        """
+        raw = to_data(message)["message"]
+        fast = read_fast(raw)
+
+        assert same(message, read_slowly(raw))
+        assert fast is None or same(message, fast)
+
+    @given(mutants())
+    @example({"role": "user", "content": "", "metadata": {"a": 2.0**63}})
+    @example({"role": "user", "content": "", "name": ""})
+    @example({"role": "user", "parts": [{"type": "text", "text": "", "index": True}]})
+    def test_fast_pass_reads_no_more_than_the_slow_one(self, raw):
+        """
+        Whatever was changed: what the fast pass reads, the slow pass reads as
+        the same, and what has problems is in doubt.
+        """
+        fast = read_fast(raw)
+        slow = read_slowly(raw)
+
+        assert fast is None or slow is not None
+        assert fast is None or same(fast, slow)
+
+    @given(mutants(OTHERS | FOREIGN))
+    def test_values_that_no_parser_made(self, raw):
+        """
+        The same for what JSON can't hold: the fast pass doesn't trust it.
+        """
+        fast = read_fast(raw, is_parsed=False)
+        slow = read_slowly(raw)
+
+        assert fast is None or slow is not None
+        assert fast is None or same(fast, slow)
+
+    def test_only_the_message_in_doubt_is_read_again(self, monkeypatch):
+        """
+        One invalid message of many costs one slow reading.
+        """
+        read = []
+        slow = _decode_messages._read_tagged
+
+        def count(reader, raw, path, tagged):
+            read.append(raw)
+            return slow(reader, raw, path, tagged)
+
+        monkeypatch.setattr(_decode_messages, "_read_tagged", count)
+        data = to_data(tuple(USUAL))
+        data["messages"][3] = {"role": "user"}
+
+        with pytest.raises(DecodeError, match=r"\$\.messages\[3\]\.content: missing"):
+            from_data(data)
+
+        assert [{"role": "user"}] == read
+
+    def test_doubt_is_nothing_but_doubt(self):
+        """
+        A reader that fails otherwise is a bug, which no second reading hides.
+        """
+        assert (Doubt, KeyError, ValueError) == DOUBTS
+
+
+def outcome(data):
+    """
+    The value and its bytes, or the error's text.
+    """
+    try:
+        state = from_data(data)
+    except DecodeError as error:
+        return str(error)
+
+    return state, encode(state)
+
+
+class TestState:
+    """
+    Reading a document of a state.
+    """
+
+    @given(st.data(), aggregators())
+    def test_both_passes_read_the_same(self, data, state):
+        """
+        Whatever was changed: the same state, or the same problems.
+        """
+        document = to_data(state)
+        kind = document["kind"]
+        if data.draw(st.booleans()):
+            mutate(data.draw, document, OTHERS | FOREIGN)
+            assume(document.get("kind") == kind)
+
+        with patch.object(_decode, "_read_usual_state", side_effect=Doubt):
+            slow = outcome(document)
+
+        assert slow == outcome(document)
+
+    def test_usual_states_are_in_no_doubt(self):
+        """
+        The fast pass is for them, or it would be for nothing.
+        """
+        root = Aggregator.new(messages=USUAL).add_usage(USAGE, model="m")
+        for state in (Aggregator.new(), root, root.fork().add(UserMessage("hi"))):
+            with patch.object(_decode, "_read_state", side_effect=AssertionError):
+                assert state == decode(encode(state))
+                assert state == from_data(to_data(state))
+
+
+class TestGenerated:
+    """
+    The modules that `tools.generate_codec` writes.
+    """
+
+    def test_is_current(self):
+        """
+        What is checked in is what the plans of today's classes give.
+        """
+        for path, source in generate().items():
+            now, made = path.read_text(encoding="utf-8"), source
+
+            assert ast.dump(ast.parse(made)) == ast.dump(ast.parse(now)), path.name

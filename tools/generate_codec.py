@@ -1,0 +1,613 @@
+"""
+Generates the codec's fast pass: one reader and one writer for each value class.
+
+Each class has a *plan*, made from its attrs fields and their annotations: what
+fits each field, what is made of it, and what is written. The plan becomes
+straight-line code, which is checked into `conversation_state.codec._readers`
+and `_writers`; a test holds both to what this script prints. A rule that no
+annotation tells stands in `RULES`.
+
+    python -m tools.generate_codec && ruff format conversation_state/codec
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import NamedTuple
+
+import attrs
+
+from conversation_state import messages, parts, tools
+from conversation_state._persistent import EMPTY_MAP
+from conversation_state.messages._base import Common
+
+# Without importing the codec, which needs what is made here.
+CODEC = Path(__file__).parent.parent / "conversation_state" / "codec"
+
+
+class Kind(NamedTuple):
+    """
+    What an annotation says.
+
+    Attributes:
+        unless: The condition under which a raw value is in doubt, or "".
+
+        made: The value that is made of the raw one.
+
+        written: The raw value that is written for a value.
+    """
+
+    unless: str = ""
+    made: str = "{0}"
+    written: str = "{0}"
+
+
+_IS_TEXT = "{0}.__class__ is not str"
+
+KINDS = {
+    "str": Kind(_IS_TEXT),
+    "int": Kind("{0}.__class__ is not int or not -1 < {0} <= MOST"),
+    "bool": Kind("{0}.__class__ is not bool"),
+    # Only a float is finite beyond doubt; the slow pass also accepts integers.
+    "float": Kind("{0}.__class__ is not float or {0} - {0} != 0"),
+    "bytes": Kind(_IS_TEXT, "a2b_base64({0}, strict_mode=True)", "format_base64({0})"),
+    "Mapping[str, Any]": Kind(made="freeze_object({0})"),
+    "Usage": Kind(made="read_usage({0})", written="write_usage({0})"),
+    "ResponseMeta": Kind(
+        made="read_response_meta({0})", written="write_response_meta({0})"
+    ),
+    **{
+        f"tuple[{cls}, ...]": Kind(
+            "{0}.__class__ is not list",
+            f"tuple([read_{name}(each) for each in {{0}}])",
+            f"[write_{name}(each) for each in {{0}}]",
+        )
+        for cls, name in (("LogProb", "log_prob"), ("ToolCall", "tool_call"))
+    },
+}
+
+# What a constructor checks beyond the types of fields: when a value is in doubt.
+RULES: dict[type, tuple[str, ...]] = {
+    parts.UnknownPart: ('source == ""',),
+    messages.LogProb: ("any(each.top for each in top)",),
+    messages.ToolMessage: ('tool_call_id == ""',),
+    messages.UnknownMessage: ('source == "" or common.unknown',),
+}
+
+PARTS: list[type[parts.Part]] = [*parts.KINDS.values(), parts.UnknownPart]
+# Their bytes take longer than their constructors, so that those do the rest.
+MEDIA = [part for part in PARTS if issubclass(part, parts.MediaPart)]
+MESSAGES: list[type[messages.Message]] = [
+    messages.SystemMessage,
+    messages.UserMessage,
+    messages.AssistantMessage,
+    messages.ToolMessage,
+    messages.UnknownMessage,
+]
+OTHERS = [tools.ToolCall, messages.LogProb, messages.ResponseMeta]
+
+
+class Field(NamedTuple):
+    """
+    A field of a plan.
+
+    Attributes:
+        name: Its name, in the class and in JSON.
+
+        kind: What fits, and what is made and written.
+
+        default: The source of its default; "" if it has none.
+
+        is_optional: Whether its value may be None.
+    """
+
+    name: str
+    kind: Kind
+    default: str
+    is_optional: bool
+
+    def is_there(self, value: str) -> str:
+        """
+        The condition that *value* is not the default, which is never written.
+        """
+        if self.default in ("None", "EMPTY_MAP"):
+            return f"{value} is not {self.default}"
+
+        return value if self.default == "False" else f"{value} != {self.default}"
+
+    def read(self) -> Iterator[str]:
+        """
+        The lines that bind the raw value, and make the value of it.
+        """
+        name, kind = self.name, self.kind
+        if not self.default:
+            yield f'{name} = given["{name}"]'
+        elif self.default == "None":
+            yield f'{name} = given.get("{name}")'
+        else:
+            yield f'{name} = given.get("{name}", {self.default})'
+
+        if kind.made == "{0}":
+            return
+
+        if self.default:
+            yield f"if {self.is_there(name)}:"
+
+        start = "    " if self.default else ""
+        if kind.unless:
+            yield f"{start}if {kind.unless.format(name)}:"
+            yield f"{start}    raise Doubt"
+
+        yield f"{start}{name} = {kind.made.format(name)}"
+
+    @property
+    def doubt(self) -> str:
+        """
+        The condition under which the raw value is in doubt, if it is taken as it is.
+        """
+        if self.kind.made != "{0}":
+            return ""
+
+        doubt = self.kind.unless.format(self.name)
+        return f"({self.name} is not None and ({doubt}))" if self.is_optional else doubt
+
+    def write(self) -> Iterator[str]:
+        """
+        The lines that write a value that is not the default.
+        """
+        there = f"({self.name} := value.{self.name})"
+        if self.default in ("EMPTY_MAP", '""', "()", "False"):
+            yield f"if {there[1:-1]}:"
+        else:
+            yield f"if {self.is_there(there)}:"
+
+        yield f'    raw["{self.name}"] = {self.kind.written.format(self.name)}'
+
+
+class Plan(NamedTuple):
+    """
+    How the values of one class are read and written.
+
+    Attributes:
+        cls: The class.
+
+        tag: Name and value of the field that tells the class, or ().
+
+        fields: Its fields, in the order in which they are written.
+    """
+
+    cls: type
+    tag: tuple[str, ...]
+    fields: tuple[Field, ...]
+
+    @property
+    def name(self) -> str:
+        """
+        The name of the class, as it stands in those of functions.
+        """
+        return re.sub(r"(?<=[a-z])(?=[A-Z])", "_", self.cls.__name__).lower()
+
+    @property
+    def attributes(self) -> list[str]:
+        """
+        The names of the attributes of an instance.
+        """
+        return [field.name for field in attrs.fields(self.cls)]
+
+    @property
+    def keys(self) -> str:
+        """
+        The name of the set of its keys.
+        """
+        return f"_{self.name.upper()}_KEYS"
+
+
+def make_plan(cls: type) -> Plan:
+    """
+    The plan of *cls*, from its attrs fields.
+    """
+    tag: tuple[str, ...] = ()
+    if issubclass(cls, parts.Part):
+        tag = ("type", cls.kind)
+    elif issubclass(cls, messages.Message):
+        tag = ("role", cls.role)
+
+    own = [field for field in attrs.fields(cls) if field.name not in _APART]
+    if issubclass(cls, parts.Part):
+        own.sort(key=lambda field: field.name in ("index", "metadata"))
+        own[-2:] = reversed(own[-2:])  # the index first
+
+    if cls is parts.UnknownPart or cls is messages.UnknownMessage:
+        own.sort(key=lambda field: field.name != "source")
+
+    return Plan(cls, tag, tuple(map(_make_field, own)))
+
+
+def make_plans() -> list[Plan]:
+    """
+    The plans of all classes that have a reader and a writer of their own.
+    """
+    classes = [*OTHERS, *PARTS, *MESSAGES]
+    return [make_plan(cls) for cls in classes if cls not in MEDIA]
+
+
+# What every class with it reads and writes in its own way.
+_APART = {"unknown", "_common", "content"}
+
+
+def _make_field(field: attrs.Attribute[object]) -> Field:
+    annotation = str(field.type).removeprefix("builtins.")
+    kind = KINDS[annotation.removesuffix(" | None")]
+    if field.name == "raw":  # of somebody else's, who may have signed it
+        kind = Kind(made="freeze_object({0}, JsonMap)")
+
+    default = repr(field.default).replace("'", '"')
+    if field.default is attrs.NOTHING:
+        default = _MESSAGE_DEFAULTS.get(field.name, "")
+    elif field.default is EMPTY_MAP:
+        default = "EMPTY_MAP"
+
+    return Field(field.name, kind, default, annotation.endswith("| None"))
+
+
+# Messages write their own `__init__`, of which attrs knows no defaults.
+_MESSAGE_DEFAULTS = {
+    "tool_calls": "()",
+    "response": "None",
+    "tool_name": '""',
+    "is_error": "False",
+    "source": '""',
+}
+
+
+# Readers
+
+
+def reader(plan: Plan) -> str:
+    """
+    The source of the reader of one class.
+    """
+    cls, names = plan.cls.__name__, plan.attributes
+    has_common = "_common" in names
+    body = [] if plan.tag else ["if given.__class__ is not dict:", "    raise Doubt"]
+    for field in plan.fields:
+        body += field.read()
+
+    doubts = [field.doubt for field in plan.fields]
+    if any(doubts):
+        body += [f"if {' or '.join(filter(None, doubts))}:", "    raise Doubt"]
+
+    optional = [field for field in plan.fields if field.default]
+    there = [f"({field.is_there(field.name)})" for field in optional]
+    taken = len(plan.fields) - len(optional) + bool(plan.tag) + ("content" in names)
+    taken_away = [str(taken)] * bool(taken) + there
+    body += [f"left = {' - '.join(['len(given)', *taken_away])}"]
+    if "content" in names:
+        body += _read_content(plan)
+
+    known = f"{plan.keys}, seen" if has_common else plan.keys
+    if has_common:
+        body += [f"common = read_common(given, left, {known}) if left else PLAIN"]
+    elif "unknown" in names:
+        body += [f"unknown = read_unknown(given, left, {known}) if left else EMPTY_MAP"]
+    else:
+        body += ["if left:", "    raise Doubt"]
+
+    for rule in RULES.get(plan.cls, ()):
+        body += [f"if {rule}:", "    raise Doubt"]
+
+    body += [f"value = _new({cls})"]
+    for name in names:
+        setter = f"_set_{_owner(plan.cls, name)}_{name.strip('_')}"
+        body += [f"{setter}(value, {name.strip('_')})"]
+
+    parameters = "given: Raw, seen: Seen" if has_common else "given: Raw"
+    lines = "\n".join([f"    {line}" for line in [*body, "return value"]])
+    return f"def read_{plan.name}({parameters}) -> {cls}:\n{lines}\n"
+
+
+def _read_content(plan: Plan) -> list[str]:
+    """
+    Binds the content: a text, or the parts, never both.
+    """
+    held = {"system": "_SYSTEM_PARTS", "assistant": "PARTS"}
+    parts_read = f'read_parts(given["parts"], {held.get(plan.tag[1], "_USER_PARTS")})'
+    body = [
+        'content = given.get("content")',
+        "if content.__class__ is not str:",
+        "    if content is not None:",
+        "        raise Doubt",
+    ]
+    if plan.cls is not messages.AssistantMessage:
+        return [*body, f"    content = {parts_read}"]
+
+    return [
+        *body,
+        '    if "parts" in given:',
+        f"        content = {parts_read}",
+        "    else:",
+        '        content = ""',
+        "        left += 1",
+    ]
+
+
+def _owner(cls: type, name: str) -> str:
+    """
+    The class that has the slot *name*, as it stands in the name of its setter.
+    """
+    owner = next(each for each in cls.__mro__ if name in each.__dict__)
+    return re.sub(r"(?<=[a-z])(?=[A-Z])", "_", owner.__name__).strip("_").lower()
+
+
+def setters(plans: list[Plan]) -> Iterator[str]:
+    """
+    The setter of each slot: what a constructor calls in the end.
+    """
+    known = set()
+    for plan in plans:
+        for field in attrs.fields(plan.cls):
+            name = f"_set_{_owner(plan.cls, field.name)}_{field.name.strip('_')}"
+            if name not in known:
+                known.add(name)
+                yield f"{name} = {plan.cls.__name__}.{field.name}.__set__"
+
+
+def keys(plans: list[Plan]) -> Iterator[str]:
+    """
+    The known keys of each class that keeps unknown ones.
+    """
+    yield f"_KEYS = frozenset({{{', '.join(map(_quote, _COMMON))}}})"
+    for plan in plans:
+        names = {*plan.tag[:1], *[field.name for field in plan.fields]}
+        own = ", ".join(map(_quote, sorted(names - {*_COMMON})))
+        if "_common" in plan.attributes:
+            yield f"{plan.keys} = _KEYS | {{{own}}}" if own else f"{plan.keys} = _KEYS"
+        elif "unknown" in plan.attributes:
+            own = ", ".join(map(_quote, sorted(names)))
+            yield f"{plan.keys} = frozenset({{{own}}})"
+
+
+# What no message can have as an unknown field.
+_COMMON = ("role", "parts", "content", *Common._fields[:-1])
+
+
+def _quote(name: str) -> str:
+    return f'"{name}"'
+
+
+# Writers
+
+
+def writer(plan: Plan) -> str:
+    """
+    The source of the writer of one class.
+    """
+    cls, names = plan.cls.__name__, plan.attributes
+    optional = [field for field in plan.fields if field.default]
+    start = [f'"{plan.tag[0]}": "{plan.tag[1]}"'] if plan.tag else []
+    start += [
+        f'"{field.name}": {field.kind.written.format(f"value.{field.name}")}'
+        for field in plan.fields
+        if not field.default
+    ]
+    body = [*AS_IT_IS.get(plan.cls, ())]
+    if "content" in names:
+        body += _write_content(*start)
+    else:
+        body += [f"raw: Object = {{{', '.join(start)}}}"]
+
+    if cls in ("UnknownPart", "UnknownMessage"):  # the source stands before raw
+        body[-1:] = [f"raw: Object = {{{start[0]}}}", *optional.pop(0).write()]
+        body += ['raw["raw"] = value.raw']
+
+    for field in optional:
+        body += field.write()
+
+    if "unknown" in names:
+        # Its keys never overwrite known fields: the constructors check that.
+        body += [
+            "if value.unknown:",
+            "    raw.update(value.unknown)",
+        ]
+
+    if "_common" in names:
+        body += [
+            "if value._common is not PLAIN:",
+            "    write_common(raw, value._common)",
+        ]
+
+    lines = "\n".join([f"    {line}" for line in [*body, "return raw"]])
+    return f"def write_{plan.name}(value: {cls}) -> Object:\n{lines}\n"
+
+
+def _write_content(tag: str, *required: str) -> list[str]:
+    rest = "".join(f", {each}" for each in required)
+    many = "[PARTS[part.__class__](part) for part in content]"
+    if "assistant" in tag:  # which may have none
+        return [
+            f"raw: Object = {{{tag}}}",
+            "content = value.content",
+            "if content.__class__ is not str:",
+            f'    raw["parts"] = {many}',
+            "elif content:",
+            '    raw["content"] = content',
+        ]
+
+    return [
+        "raw: Object",
+        "content = value.content",
+        "if content.__class__ is str:",
+        f'    raw = {{{tag}, "content": content{rest}}}',
+        "else:",
+        f'    raw = {{{tag}, "parts": {many}{rest}}}',
+    ]
+
+
+# An unknown value with nothing of ours beside it is written as it came.
+AS_IT_IS = {
+    parts.UnknownPart: (
+        'if (is_as_it_came(value, "type") and value.index is None',
+        "        and not (value.metadata or value.unknown)):",
+        "    return {**value.raw}",
+    ),
+    messages.UnknownMessage: (
+        'if is_as_it_came(value, "role") and value._common == PLAIN:',
+        "    return {**value.raw}",
+    ),
+}
+
+
+# Modules
+
+
+_HEAD = '''"""
+{}
+
+Generated by ``python -m tools.generate_codec``: change the plan there.
+"""
+
+# ruff: noqa: A001 - fields have the names they have
+# mypy: disable-error-code="attr-defined, union-attr, no-any-return"
+from __future__ import annotations
+
+'''
+
+# What the modules may import, in the order in which it is imported.
+_NAMES = {
+    "binascii": ["a2b_base64"],
+    "functools": ["partial"],
+    "typing": ["Any", "Final", "Never"],
+    "conversation_state._persistent": ["EMPTY_MAP"],
+    "conversation_state._persistent.frozen": ["JsonMap"],
+    "conversation_state.codec._fast": [
+        *("MOST", "Doubt", "Object", "Raw", "Seen", "freeze_object", "is_as_it_came"),
+        *("read_common", "read_media_part", "read_parts", "read_unknown"),
+        *("read_usage", "write_common", "write_media_part", "write_usage"),
+    ],
+    "conversation_state.codec._format": ["format_base64"],
+    "conversation_state.messages": [
+        cls.__name__ for cls in (*MESSAGES, messages.LogProb, messages.ResponseMeta)
+    ],
+    "conversation_state.messages._base": ["PLAIN"],
+    "conversation_state.parts": [cls.__name__ for cls in PARTS],
+    "conversation_state.tools": ["ToolCall"],
+}
+
+
+_LINE = "\n"
+
+
+def make_module(what: str, *body: str) -> str:
+    """
+    The source of a module, with the imports that its *body* needs.
+    """
+    source = "\n\n".join(body)
+    imports = []
+    for module, names in _NAMES.items():
+        used = [name for name in names if re.search(rf"\b{name}\b", source)]
+        used.sort(key=lambda name: (not name.isupper(), name))
+        if used:
+            imports.append(f"from {module} import {', '.join(used)}")
+
+    return f"{_HEAD.format(what)}{_LINE.join(imports)}\n\n{source}\n"
+
+
+def readers_module() -> str:
+    """
+    The source of the module of readers.
+    """
+    plans = make_plans()
+    for_any = {
+        cls.kind: f"partial(read_media_part, {cls.__name__})"
+        if cls in MEDIA
+        else f"read_{make_plan(cls).name}"
+        for cls in PARTS
+    }
+    held = messages.UserMessage._holds
+    for_user = {
+        kind: read if kind in held else "_refuse" for kind, read in for_any.items()
+    }
+    by_role = {cls.role: f"read_{make_plan(cls).name}" for cls in MESSAGES}
+    return make_module(
+        "The readers of the fast pass: raw values as values, or `Doubt`.",
+        "_new: Final = object.__new__",
+        "\n".join(setters(plans)),
+        "\n".join(keys(plans)),
+        *map(reader, plans),
+        _READ_NEW,
+        _make_table("PARTS", {**for_any, "*": "_read_new_part"}),
+        _make_table("_USER_PARTS", {**for_user, "*": "_read_new_part"}),
+        _make_table("_SYSTEM_PARTS", {"text": for_any["text"], "*": "_refuse"}),
+        _make_table("MESSAGES", {**by_role, "*": "_read_new_message"}),
+    )
+
+
+def _make_table(name: str, entries: Mapping[str, str]) -> str:
+    items = [f'"{key}": {value},' for key, value in entries.items()]
+    return f"{name}: dict[str, Any] = {{{' '.join(items)}}}"
+
+
+# What this version doesn't know, and what a message can't hold.
+_READ_NEW = """
+def _read_new_part(given: Raw) -> UnknownPart:
+    value = _new(UnknownPart)
+    _set_part_metadata(value, EMPTY_MAP)
+    _set_part_index(value, None)
+    _set_part_unknown(value, EMPTY_MAP)
+    _set_unknown_part_raw(value, freeze_object(given, JsonMap))
+    _set_unknown_part_source(value, "")
+    return value
+
+
+def _read_new_message(given: Raw, _seen: Seen) -> UnknownMessage:
+    value = _new(UnknownMessage)
+    _set_message_common(value, PLAIN)
+    _set_unknown_message_raw(value, freeze_object(given, JsonMap))
+    _set_unknown_message_source(value, "")
+    return value
+
+
+def _refuse(_given: Raw) -> Never:
+    raise Doubt
+
+"""
+
+
+def writers_module() -> str:
+    """
+    The source of the module of writers.
+    """
+    of_parts = {
+        cls.__name__: "media_part" if cls in MEDIA else make_plan(cls).name
+        for cls in PARTS
+    }
+    of_messages = {cls.__name__: make_plan(cls).name for cls in MESSAGES}
+    tables = [
+        f"{table}: dict[type, Any] = {{{', '.join(entries)}}}"
+        for table, entries in (
+            ("PARTS", [f"{cls}: write_{name}" for cls, name in of_parts.items()]),
+            ("MESSAGES", [f"{cls}: write_{name}" for cls, name in of_messages.items()]),
+        )
+    ]
+    return make_module(
+        "The writers of the fast pass: values as raw values for orjson.",
+        *map(writer, make_plans()),
+        *tables,
+    )
+
+
+def generate() -> dict[Path, str]:
+    """
+    The source of each generated module, not formatted, by its path.
+    """
+    return {
+        CODEC / "_readers.py": readers_module(),
+        CODEC / "_writers.py": writers_module(),
+    }
+
+
+if __name__ == "__main__":
+    for path, source in generate().items():
+        path.write_text(source, encoding="utf-8")
