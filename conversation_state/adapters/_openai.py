@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from math import isfinite
 from typing import Any, NamedTuple
 
+from conversation_state.adapters._notes import list_of
 from conversation_state.adapters._reading import (
     DocumentReader,
     ObjectReader,
@@ -31,10 +32,11 @@ __all__ = [
     "Content",
     "content_of",
     "is_odd",
+    "note_text",
     "read_logprob",
     "text_of",
     "with_audio_format",
-    "written_format",
+    "write_audio",
     "written_text",
 ]
 
@@ -154,15 +156,33 @@ def written_text(
     return text_of(content, kind), content.media_type if is_stated else ""
 
 
-def written_format(part: MediaPart, notes: Mapping[str, Any]) -> str:
+def note_text(block: ObjectReader, content: Content, kind: str, text: str) -> None:
     """
-    The name of the format of *part*, audio: the one noted, if it still holds.
+    Note *text*, as which *content* was written in a *block* of *kind*, if it
+    would be written otherwise.
     """
-    word: Any = notes.get("format")
-    if isinstance(word, str) and media_type_of(word) == part.media_type:
-        return word
+    if text_of(content, kind) != text:
+        block.notes["text"] = text
 
-    return format_of(part.media_type)
+
+def write_audio(
+    part: MediaPart, notes: Mapping[str, Any]
+) -> tuple[dict[str, Any], bool]:
+    """
+    The object in a block of audio, and whether it states the media type.
+
+    The name of the format is the one noted, if it still holds.
+    """
+    text, media_type = written_text(part, "input_audio", notes)
+    word: Any = notes.get("format")
+    if not isinstance(word, str) or media_type_of(word) != part.media_type:
+        word = format_of(part.media_type)
+
+    is_stated = media_type == part.media_type
+    if not word or (is_stated and "format" in list_of(notes, "without")):
+        return {"data": text}, is_stated
+
+    return {"data": text, "format": word}, True
 
 
 _LEAST_LOGPROB = frozenset({"bytes", "logprob", "token"})

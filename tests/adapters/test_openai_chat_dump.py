@@ -201,6 +201,43 @@ class TestWrittenAsItWas:
             "tool_calls"
         ]
 
+    def test_plain_medium_with_more(self):
+        """
+        A medium that was a plain text is an object where it has more to say.
+        """
+        raw = {"role": "user", "content": [{"type": "image_url", "image_url": PNG_URL}]}
+        message = one(raw)
+        image = attrs.evolve(message.parts[0], detail="low")
+
+        (sent,) = dump([message.replace(content=[image])]).payload["messages"]
+
+        assert {"url": PNG_URL, "detail": "low"} == sent["content"][0]["image_url"]
+
+    def test_type_of_audio(self):
+        """
+        A format that was in the data alone is said where it is another by now.
+        """
+        body = {"data": "data:audio/wav;base64,UklGRg=="}
+        block = {"type": "input_audio", "input_audio": body}
+        message = one({"role": "user", "content": [block]})
+        sound = attrs.evolve(message.parts[0], media_type="audio/mpeg")
+
+        (sent,) = dump([message.replace(content=[sound])]).payload["messages"]
+
+        assert "mp3" == sent["content"][0]["input_audio"]["format"]
+
+    @pytest.mark.parametrize("role", ["user", "assistant", "function", "x", 3])
+    def test_forged_role(self, role):
+        """
+        No note makes a message one of another role.
+        """
+        forged = {"conversation_state": {"openai_chat": {"role": role}}}
+        message = SystemMessage("hi", metadata=forged)
+
+        assert [{"role": "system", "content": "hi"}] == dump([message]).payload[
+            "messages"
+        ]
+
     def test_forged_notes(self):
         """
         Notes of the wrong types are ignored.
@@ -344,6 +381,17 @@ class TestDump:
         assert "" == sent["content"]
         assert [listed] == dump(load([listed])).payload["messages"]
 
+    def test_no_parts_left(self):
+        """
+        Nor is one sent where none of the parts can be.
+        """
+        message = one({"role": "user", "content": []})
+
+        film = VideoPart(url="https://a.b/c")
+        (sent,) = dump([message.replace(content=[film])]).payload["messages"]
+
+        assert "" == sent["content"]
+
     def test_counts_from_what_was_given(self):
         """
         A message that can't be sent is left out, and still counted.
@@ -394,6 +442,20 @@ class TestDump:
             (lost.path, lost.what) for lost in export.lost
         ]
         assert "hm" == export.payload["messages"][0]["reasoning_content"]
+
+    def test_reasoning_of_two(self):
+        """
+        What came as one text under a key is one there, and listed if it is two.
+        """
+        message = one(answer(content="hi", reasoning="hm"))
+        thought, text = message.parts
+
+        export = dump([message.replace(content=[thought, thought, text])])
+
+        assert [("messages[0].parts[1]", "reasoning")] == [
+            (lost.path, lost.what) for lost in export.lost
+        ]
+        assert [answer(content="hi", reasoning="hmhm")] == export.payload["messages"]
 
     def test_audio_goes_back_by_its_id(self):
         """

@@ -437,6 +437,7 @@ WRONG = [
                 {"type": "image_url", "image_url": {"url": False}},
                 {"type": "input_audio"},
                 {"type": "file", "file": {"file_data": 1, "filename": 2}},
+                {"type": "file", "file": 3},
                 {"type": "text", "text": "hi", "extra": 2**64},
                 {"type": "hologram", "of": {"you": -(2**64)}},
             ],
@@ -451,8 +452,9 @@ WRONG = [
     .content[6].input_audio: is missing; expected an object or a text
     .content[7].file.file_data: is 1; expected a text
     .content[7].file.filename: is 2; expected a text
-    .content[8].extra: is an integer beyond 64 bits, which can't be kept as JSON
-    .content[9].of.you: is an integer beyond 64 bits, which can't be kept as JSON
+    .content[8].file: is 3; expected an object or a text
+    .content[9].extra: is an integer beyond 64 bits, which can't be kept as JSON
+    .content[10].of.you: is an integer beyond 64 bits, which can't be kept as JSON
     """,
     ),
     (

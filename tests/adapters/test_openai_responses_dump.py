@@ -630,3 +630,20 @@ class TestDump:
         """
         with pytest.raises(InvalidMessageError, match=r"messages\[1\]"):
             dump([UserMessage("hi"), wrong])
+
+
+class TestAudio:
+    def test_other_media_type(self):
+        """
+        A media type that is none of audio has no place, and is listed.
+        """
+        body = {"data": "UklGRg==", "format": "wav"}
+        block = {"type": "input_audio", "input_audio": body}
+        loaded = one({"role": "user", "content": [block]})
+        sound = attrs.evolve(loaded.parts[0], media_type="video/mp4")
+
+        export = dump([loaded.replace(content=[sound])])
+
+        assert [("messages[0].parts[0]", "media_type")] == [
+            (lost.path, lost.what) for lost in export.lost
+        ]

@@ -12,15 +12,15 @@ from conversation_state.adapters._export import (
     cannot_contain,
     merge_kept_keys,
 )
-from conversation_state.adapters._notes import list_of, map_of, notes_of
+from conversation_state.adapters._notes import map_of, notes_of
 from conversation_state.adapters._openai import (
     Content,
     content_of,
     is_odd,
+    note_text,
     read_logprob,
-    text_of,
     with_audio_format,
-    written_format,
+    write_audio,
     written_text,
 )
 from conversation_state.adapters._reading import ObjectReader, is_list, is_map
@@ -180,7 +180,7 @@ def _read_image(block: ObjectReader, role: str, index: int | None) -> Part | Non
     if content is None:
         return None
 
-    _note_text(block, content, "image_url", text)
+    note_text(block, content, "image_url", text)
     known = frozenset({"detail", "image_url", "type"})
     fields = _read_media_fields(block, "input_image", role, content, known)
     fields["detail"] = block.if_text("detail")
@@ -202,7 +202,7 @@ def _read_file(block: ObjectReader, role: str, index: int | None) -> Part | None
         return None
 
     if key == "file_data":
-        _note_text(block, content, "file", text)
+        note_text(block, content, "file", text)
 
     known = frozenset({"filename", key, "type"})
     fields = _read_media_fields(block, "input_file", role, content, known)
@@ -223,7 +223,7 @@ def _read_audio(block: ObjectReader, role: str, index: int | None) -> Part | Non
 
     word = inside.if_text("format")
     inside.keep(frozenset({"data", "format"}))
-    _note_text(block, content, "input_audio", text)
+    note_text(block, content, "input_audio", text)
     known = frozenset({"input_audio", "type"})
     content = with_audio_format(content, word, block.notes)
     fields = _read_media_fields(block, "input_audio", role, content, known)
@@ -231,14 +231,6 @@ def _read_audio(block: ObjectReader, role: str, index: int | None) -> Part | Non
         block.keys["input_audio"] = inside.keys
 
     return AudioPart(**fields, index=index, metadata=block.metadata(SOURCE))
-
-
-def _note_text(block: ObjectReader, content: Content, kind: str, text: str) -> None:
-    """
-    Note how *content* was written, if not as `dump` would.
-    """
-    if text_of(content, kind) != text:
-        block.notes["text"] = text
 
 
 def write_block(
@@ -280,13 +272,15 @@ def _write_medium(
 
     if isinstance(part, ImagePart):
         text, media_type = written_text(part, "image_url", notes)
-        block = {"type": kind, "image_url": text}
+        block: dict[str, Any] = {"type": kind, "image_url": text}
         if part.detail:
             block["detail"] = part.detail
     elif isinstance(part, FilePart):
         block, media_type = _write_file(part, notes)
     else:
-        return _write_audio(write, part, path)
+        body, is_stated = write_audio(part, notes)
+        media_type = part.media_type if is_stated else ""
+        block = {"type": kind, "input_audio": body}
 
     if media_type != part.media_type:
         write.lose(path, "media_type", f"{kind} has no field for it")
@@ -309,19 +303,3 @@ def _write_file(part: FilePart, notes: Mapping[str, Any]) -> tuple[dict[str, Any
         block["filename"] = part.name
 
     return block, media_type
-
-
-def _write_audio(write: PayloadWriter, part: MediaPart, path: str) -> dict[str, Any]:
-    notes = notes_of(part.metadata, SOURCE)
-    text, media_type = written_text(part, "input_audio", notes)
-    body = {"data": text}
-    typed = media_type == part.media_type
-    word = written_format(part, notes)
-    if word and not (typed and "format" in list_of(notes, "without")):
-        body["format"] = word
-        typed = True
-
-    if not typed:
-        write.lose(path, "media_type", "input_audio has no field for it")
-
-    return {"type": "input_audio", "input_audio": body}

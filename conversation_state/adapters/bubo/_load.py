@@ -4,7 +4,7 @@ From bubo's messages to ours.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 from conversation_state.adapters._extras import (
@@ -14,12 +14,11 @@ from conversation_state.adapters._extras import (
 )
 from conversation_state.adapters._notes import own_of
 from conversation_state.adapters._reading import (
-    DocumentReader,
     ObjectReader,
     is_list,
     is_map,
 )
-from conversation_state.adapters._wire.calls import CallPairing
+from conversation_state.adapters._wire.loading import MessageLoader
 from conversation_state.adapters._wire.media import decode_base64, parse_data_url
 from conversation_state.adapters.bubo._values import (
     AUDIO,
@@ -81,20 +80,8 @@ def load(payload: Any) -> tuple[Message, ...]:
             If something is not what bubo would write, or read without guessing;
             with all that is wrong, each with its path.
     """
-    read = BuboLoader()
-    messages: list[Message] = []
-    if is_list(payload):
-        messages = read.history(payload, "$")
-    elif is_map(payload) and "messages" in payload and "type" not in payload:
-        messages = read.load_listed(payload)
-    elif is_map(payload):
-        message = read.message(payload, "$", "message_0")
-        messages = [] if message is None else [message]
-    else:
-        read.wrong("$", payload, "a message, a list of messages, or a checkpoint")
-
-    read.finish()
-    return tuple(messages)
+    expected = "a message, a list of messages, or a checkpoint"
+    return BuboLoader().load(payload, expected)
 
 
 class _BuboDraft(NamedTuple):
@@ -107,14 +94,20 @@ class _BuboDraft(NamedTuple):
     fields: dict[str, Any]
 
 
-class BuboLoader(DocumentReader):
+class BuboLoader(MessageLoader):
     """
     One payload while it is read.
     """
 
-    def __init__(self) -> None:
-        super().__init__()
-        self.pairing = CallPairing()
+    def document(self, payload: Mapping[str, Any]) -> list[Message]:
+        """
+        The messages of an object that has several, or is one.
+        """
+        if "messages" in payload and "type" not in payload:
+            return self.load_listed(payload)
+
+        message = self.message(payload, "$", "message_0")
+        return [] if message is None else [message]
 
     def load_listed(self, payload: Mapping[str, Any]) -> list[Message]:
         """
@@ -129,20 +122,9 @@ class BuboLoader(DocumentReader):
 
         return []
 
-    def history(self, raws: Sequence[Any], path: str) -> list[Message]:
-        """
-        The messages of a list.
-        """
-        found = [
-            self.message(raw, f"{path}[{at}]", f"message_{at}")
-            for at, raw in enumerate(raws)
-        ]
-        return [message for message in found if message is not None]
-
     def message(self, raw: Any, path: str, prefix: str) -> Message | None:
         """
-        One message; None if there was a problem. Ids that are made up begin
-        with *prefix*.
+        One message; None if there was a problem.
         """
         # A message without a payload is null, or nothing but an envelope.
         if raw is None:
@@ -244,39 +226,16 @@ class BuboLoader(DocumentReader):
         return _BuboDraft(AssistantMessage, content, {})
 
     def _read_tool_calls(self, place: ObjectReader, prefix: str) -> _BuboDraft:
-        given = place.raw.get("tool_calls")
-        calls: list[ToolCall] = []
-        if is_list(given):
-            found = [
-                self._read_call(
-                    one, f"{place.path}.tool_calls[{at}]", f"{prefix}_call_{at}"
-                )
-                for at, one in enumerate(given)
-            ]
-            calls = [call for call in found if call is not None]
-            self.pairing.open_calls(calls)
-        elif given is not None or "tool_calls" not in place.raw:
+        if "tool_calls" not in place.raw:
             place.wrong("tool_calls", "a list, or null")
 
+        calls = self.read_calls(place, prefix, _read_call)
+        # None are an empty list, also where they were null.
+        place.keys.pop("tool_calls", None)
         if not calls:
             place.notes["type"] = "tool_call"
 
         return _BuboDraft(AssistantMessage, "", {"tool_calls": calls})
-
-    def _read_call(self, raw: Any, path: str, made: str) -> ToolCall | None:
-        if not is_map(raw):
-            self.wrong(path, raw, "an object")
-            return None
-
-        place = ObjectReader(self, raw, path)
-        place.keep(_CALL)
-        call_id, name, arguments = [
-            "" if raw.get(key) is None else place.text(key) for key in CALL
-        ]
-        if not call_id:
-            call_id = place.notes["made_id"] = made
-
-        return ToolCall(call_id, name, arguments, metadata=place.metadata(SOURCE))
 
     def _read_tool_response(self, place: ObjectReader, prefix: str) -> _BuboDraft:
         name, given = place.text("tool_name"), place.text("tool_call_id")
@@ -292,11 +251,8 @@ class BuboLoader(DocumentReader):
     def _read_result(
         self, place: ObjectReader, prefix: str, content: str, name: str, given: str
     ) -> _BuboDraft:
-        answered = self.pairing.resolve(given, name, prefix)
-        if not given:
-            place.notes["made_id"] = answered
-
-        fields = {"tool_name": name, "tool_call_id": answered}
+        call_id = self.resolve_call(place, given, name, prefix)
+        fields = {"tool_name": name, "tool_call_id": call_id}
         return _BuboDraft(ToolMessage, content, fields)
 
     def _read_content(self, place: ObjectReader, role: str) -> str | list[Part]:
@@ -382,6 +338,17 @@ class BuboLoader(DocumentReader):
 
         metadata = place.metadata(SOURCE)
         return AudioPart(data=data, media_type=media_type, metadata=metadata)
+
+
+def _read_call(place: ObjectReader, made: str) -> ToolCall:
+    place.keep(_CALL)
+    call_id, name, arguments = [
+        "" if place.raw.get(key) is None else place.text(key) for key in CALL
+    ]
+    if not call_id:
+        call_id = place.notes["made_id"] = made
+
+    return ToolCall(call_id, name, arguments, metadata=place.metadata(SOURCE))
 
 
 _PAYLOADS: Mapping[str, Callable[[BuboLoader, ObjectReader, str], _BuboDraft]] = {

@@ -4,7 +4,7 @@ From eino's messages to ours.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from conversation_state.adapters._extras import note_mended, read_extra, with_own
@@ -15,7 +15,7 @@ from conversation_state.adapters._reading import (
     is_list,
     is_map,
 )
-from conversation_state.adapters._wire.calls import CallPairing
+from conversation_state.adapters._wire.loading import MessageLoader
 from conversation_state.adapters.eino._constants import (
     CALL,
     LISTS,
@@ -74,17 +74,8 @@ def load(payload: Any) -> tuple[Message, ...]:
             If something is not what Go would read, or a number is no count;
             with all that is wrong, each with its path.
     """
-    read = EinoLoader()
-    messages: list[Message] = []
-    if is_list(payload):
-        messages = read.history(payload, "$")
-    elif is_map(payload):
-        messages = read.document(payload)
-    else:
-        read.wrong("$", payload, "a message, a list of messages, or an object of one")
-
-    read.finish()
-    return tuple(messages)
+    expected = "a message, a list of messages, or an object of one"
+    return EinoLoader().load(payload, expected)
 
 
 def load_usage(payload: Any) -> Usage | None:
@@ -119,14 +110,10 @@ def load_usage(payload: Any) -> Usage | None:
     return usage
 
 
-class EinoLoader(DocumentReader):
+class EinoLoader(MessageLoader):
     """
     One payload while it is read.
     """
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.pairing = CallPairing()
 
     def document(self, payload: Mapping[str, Any]) -> list[Message]:
         """
@@ -147,20 +134,9 @@ class EinoLoader(DocumentReader):
 
         return []
 
-    def history(self, raws: Sequence[Any], path: str) -> list[Message]:
-        """
-        The messages of a list.
-        """
-        found = [
-            self.message(raw, f"{path}[{at}]", f"message_{at}")
-            for at, raw in enumerate(raws)
-        ]
-        return [message for message in found if message is not None]
-
     def message(self, raw: Any, path: str, prefix: str) -> Message | None:
         """
-        One message; None if there was a problem. Ids that are made up begin
-        with *prefix*.
+        One message; None if there was a problem.
         """
         if not is_map(raw):
             self.wrong(path, raw, "an object")
@@ -200,17 +176,16 @@ class EinoLoader(DocumentReader):
 
         fields: dict[str, Any] = {"name": place.optional("name")}
         if role == "assistant":
-            fields["tool_calls"] = self._read_calls(place, prefix)
+            fields["tool_calls"] = self.read_calls(place, prefix, _read_tool_call)
             fields["response"] = read_response(place)
             content = _add_reasoning(place, content, parts)
         elif parts:
             content = parts
 
         if role == "tool":
-            fields["tool_name"] = place.optional("tool_name")
-            fields["tool_call_id"] = self._resolve_call_id(
-                place, prefix, fields["tool_name"]
-            )
+            name = fields["tool_name"] = place.optional("tool_name")
+            call_id = place.optional("tool_call_id")
+            fields["tool_call_id"] = self.resolve_call(place, call_id, name, prefix)
 
         if self.count > problems:
             return None
@@ -223,75 +198,39 @@ class EinoLoader(DocumentReader):
         metadata = with_own(extra, place, SOURCE)
         return _KINDS[role](content, **fields, metadata=metadata)
 
-    def _resolve_call_id(self, place: ObjectReader, prefix: str, name: str) -> str:
-        given = place.optional("tool_call_id")
-        answered = self.pairing.resolve(given, name, prefix)
-        if not given:
-            place.notes["made_id"] = answered
 
-        return answered
+def _read_tool_call(place: ObjectReader, made: str) -> ToolCall:
+    place.keep(_CALL)
+    extra = read_extra(place, "extra")
+    given = place.raw.get("function")
+    if given is not None and not is_map(given):
+        place.wrong("function", "an object")
+        given = {}
 
-    def _read_calls(self, place: ObjectReader, prefix: str) -> list[ToolCall]:
-        given = place.raw.get("tool_calls")
-        if not given:
-            if "tool_calls" in place.raw:
-                place.keys["tool_calls"] = given
-                if given is not None and not is_list(given):
-                    place.wrong("tool_calls", "a list or null")
+    body = ObjectReader(place.reading, given or {}, f"{place.path}.function")
+    body.keep(_FUNCTION)
+    name, arguments = body.optional("name"), body.optional("arguments")
+    if body.keys:
+        place.keys["function"] = body.keys
 
-            return []
+    kind = _read_given_text(place, "type")
+    if not kind:
+        # eino documents "function", and leaves it empty.
+        place.notes["without"] = ["type"]
 
-        if not is_list(given):
-            place.wrong("tool_calls", "a list or null")
-            return []
+    index = _read_index(place)
+    call_id = _read_given_text(place, "id")
+    if not call_id and index is None:
+        call_id = place.notes["made_id"] = made
 
-        found = [
-            self._read_tool_call(
-                one, f"{place.path}.tool_calls[{at}]", f"{prefix}_call_{at}"
-            )
-            for at, one in enumerate(given)
-        ]
-        calls = [call for call in found if call is not None]
-        self.pairing.open_calls(calls)
-        return calls
-
-    def _read_tool_call(self, raw: Any, path: str, made: str) -> ToolCall | None:
-        if not is_map(raw):
-            self.wrong(path, raw, "an object")
-            return None
-
-        place = ObjectReader(self, raw, path)
-        place.keep(_CALL)
-        extra = read_extra(place, "extra")
-        given = raw.get("function")
-        if given is not None and not is_map(given):
-            place.wrong("function", "an object")
-            return None
-
-        body = ObjectReader(self, given or {}, f"{path}.function")
-        body.keep(_FUNCTION)
-        name, arguments = body.optional("name"), body.optional("arguments")
-        if body.keys:
-            place.keys["function"] = body.keys
-
-        kind = _read_given_text(place, "type")
-        if not kind:
-            # eino documents "function", and leaves it empty.
-            place.notes["without"] = ["type"]
-
-        index = _read_index(place)
-        call_id = _read_given_text(place, "id")
-        if not call_id and index is None:
-            call_id = place.notes["made_id"] = made
-
-        return ToolCall(
-            call_id,
-            name,
-            arguments,
-            index=index,
-            type=kind or "function",
-            metadata=with_own(extra, place, SOURCE),
-        )
+    return ToolCall(
+        call_id,
+        name,
+        arguments,
+        index=index,
+        type=kind or "function",
+        metadata=with_own(extra, place, SOURCE),
+    )
 
 
 def _read_given_text(place: ObjectReader, key: str) -> str:

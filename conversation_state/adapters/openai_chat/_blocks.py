@@ -11,14 +11,14 @@ from conversation_state.adapters._export import (
     cannot_contain,
     merge_kept_keys,
 )
-from conversation_state.adapters._notes import list_of, map_of, notes_of, with_notes
+from conversation_state.adapters._notes import list_of, map_of, notes_of
 from conversation_state.adapters._openai import (
     SLOTS,
     Content,
     content_of,
-    text_of,
+    note_text,
     with_audio_format,
-    written_format,
+    write_audio,
     written_text,
 )
 from conversation_state.adapters._reading import ObjectReader, is_list, is_map
@@ -67,38 +67,40 @@ def read_content(place: ObjectReader, role: str) -> str | list[Part]:
         place.notes["list"] = True
 
     parts: list[Part] = []
+    alone = len(content) == 1
     for at, raw in enumerate(content):
         path = f"{place.path}.content[{at}]"
         if not is_map(raw):
             place.reading.wrong(path, raw, "an object")
         elif raw.get("type") == "text" and len(raw) == len(_TEXT):
             parts.append(TextPart(place.reading.text(raw, "text", path)))
-        elif not isinstance(raw.get("type"), str):
-            ObjectReader(place.reading, raw, path).wrong("type", "a text")
         else:
-            parts.append(_read_part(ObjectReader(place.reading, raw, path), role))
-
-    # Alone, a refusal is usually beside the content, and so `dump` puts it.
-    if len(parts) == 1 and isinstance(parts[0], RefusalPart) and parts[0].text:
-        notes = {**notes_of(parts[0].metadata, SOURCE), "block": "refusal"}
-        metadata = with_notes(SOURCE, notes)
-        return [RefusalPart(parts[0].text, metadata=metadata)]
+            block = ObjectReader(place.reading, raw, path)
+            parts.append(_read_block(block, role, alone=alone))
 
     return parts
 
 
-def _read_part(block: ObjectReader, role: str) -> Part:
-    kind: str = block.raw["type"]
-    part: Part | None = None
+def _read_block(block: ObjectReader, role: str, *, alone: bool) -> Part:
+    kind, part = block.raw.get("type"), None
+    if not isinstance(kind, str):
+        block.wrong("type", "a text")
+        return TextPart("")
+
     if kind == "text":
         text = block.text("text")
         block.keep(_TEXT)
-        part = TextPart(text, metadata=block.metadata(SOURCE))
-    elif kind in MEDIA:
-        part = _read_media_block(block, kind, role)
+        return TextPart(text, metadata=block.metadata(SOURCE))
+
+    if kind in MEDIA:
+        part = _read_medium(block, kind, role)
     elif kind == "refusal" and role == "assistant":
         text = block.text("refusal")
         block.keep(_REFUSAL)
+        # Alone, it is usually beside the content, and so `dump` puts it.
+        if text and alone:
+            block.notes["block"] = "refusal"
+
         part = RefusalPart(text, metadata=block.metadata(SOURCE))
     elif kind == "thinking" and role == "assistant":
         part = _read_thinking(block)
@@ -137,13 +139,28 @@ def _is_plain_text(piece: Any) -> bool:
     )
 
 
-def _read_media_block(block: ObjectReader, kind: str, role: str) -> Part | None:
+def _read_medium(block: ObjectReader, kind: str, role: str) -> Part | None:
     """
     A block of a *kind* that holds media; None for a file that is with the
     provider, and for content that can't be read.
     """
-    inside = ObjectReader(block.reading, {}, f"{block.path}.{kind}")
-    text, word = _read_media_fields(block, inside, kind)
+    value, slot, word = block.raw.get(kind), SLOTS.get(kind, "url"), ""
+    if isinstance(value, str):
+        block.notes["plain"] = True
+        text = block.text(kind)
+    elif is_map(value) and (kind != "file" or value.get(slot) is not None):
+        inside = ObjectReader(block.reading, value, f"{block.path}.{kind}")
+        text = inside.text(slot)
+        word = inside.optional(WORDS[kind]) if kind in WORDS else ""
+        inside.keep(frozenset({slot, WORDS.get(kind, slot)}))
+        if inside.keys:
+            block.keys[kind] = inside.keys
+    else:
+        if kind != "file" or not (is_map(value) or kind not in block.raw):
+            block.wrong(kind, "an object or a text")
+
+        return None
+
     content = content_of(text, kind)
     if content is None:
         return None
@@ -154,53 +171,18 @@ def _read_media_block(block: ObjectReader, kind: str, role: str) -> Part | None:
         word = block.if_text("document_name")
 
     block.keep(frozenset(known))
-    if inside.keys:
-        block.keys[kind] = inside.keys
-
-    if text_of(content, kind) != text:
-        block.notes["text"] = text
-
+    note_text(block, content, kind, text)
     if kind != block_of(MEDIA[kind].kind, content, role):
         block.notes["block"] = kind
 
     if kind == "input_audio":
-        content = with_audio_format(content, word, block.notes)
-        word = ""
+        content, word = with_audio_format(content, word, block.notes), ""
 
     fields = dict(zip(Content._fields, content, strict=True))
     if word:
         fields["detail" if MEDIA[kind] is ImagePart else "name"] = word
 
     return MEDIA[kind](**fields, metadata=block.metadata(SOURCE))
-
-
-def _read_media_fields(
-    block: ObjectReader, inside: ObjectReader, kind: str
-) -> tuple[str, str]:
-    """
-    The content of a *block* as it is written, "" if there is none, and the
-    word beside it. What else there is goes into the keys of *inside*.
-    """
-    value = block.raw.get(kind)
-    if isinstance(value, str):
-        block.notes["plain"] = True
-        return block.text(kind), ""
-
-    slot = SLOTS.get(kind, "url")
-    by_id = kind == "file" and (
-        value.get(slot) is None if is_map(value) else kind not in block.raw
-    )
-    if not is_map(value):
-        if not by_id:
-            block.wrong(kind, "an object or a text")
-
-        return "", ""
-
-    inside.raw = value
-    text = "" if by_id else inside.text(slot)
-    word = inside.optional(WORDS[kind]) if kind in WORDS else ""
-    inside.keep(frozenset({slot, WORDS.get(kind, slot)}))
-    return text, word
 
 
 def write_part(
@@ -215,7 +197,7 @@ def write_part(
     if isinstance(part, TextPart):
         block = {"type": "text", "text": part.text}
     elif isinstance(part, MediaPart):
-        block = _write_media(write, part, path, role)
+        block = _write_medium(write, part, path, role)
     elif isinstance(part, RefusalPart):
         block = {"type": "refusal", "refusal": part.text}
     elif isinstance(part, UnknownPart):
@@ -250,7 +232,7 @@ def _write_thinking(part: ReasoningPart, lengths: tuple[Any, ...]) -> dict[str, 
     return block
 
 
-def _write_media(
+def _write_medium(
     write: PayloadWriter, part: MediaPart, path: str, role: str
 ) -> dict[str, Any] | None:
     notes = notes_of(part.metadata, SOURCE)
@@ -264,28 +246,23 @@ def _write_media(
         write.lose(path, part.kind, f"{why} by URL" if by_url else why)
         return None
 
-    text, media_type = written_text(part, kind, notes)
-    body = {SLOTS.get(kind, "url"): text}
-    block: dict[str, Any] = {"type": kind, kind: body}
-    typed = media_type == part.media_type
     if kind == "input_audio":
-        word = written_format(part, notes)
-        if word and not (typed and "format" in list_of(notes, "without")):
-            body["format"] = word
-            typed = True
+        body, typed = write_audio(part, notes)
+    else:
+        text, media_type = written_text(part, kind, notes)
+        body, typed = {SLOTS.get(kind, "url"): text}, media_type == part.media_type
 
     if not typed:
         write.lose(path, "media_type", f"{kind} has no field for it")
 
+    block: dict[str, Any] = {"type": kind, kind: body}
     if isinstance(part, ImagePart) and part.detail:
         body["detail"] = part.detail
     elif isinstance(part, FilePart) and part.name:
-        if kind == "document_url":
-            block["document_name"] = part.name
-        else:
-            body["filename"] = part.name
+        where, key = (body, "filename") if kind == "file" else (block, "document_name")
+        where[key] = part.name
 
     if notes.get("plain") is True and len(body) == 1:
-        block[kind] = text
+        (block[kind],) = body.values()
 
     return block

@@ -17,6 +17,7 @@ __all__ = [
     "MEDIA",
     "NATURAL",
     "REASONING_KEYS",
+    "ROLES",
     "SOURCE",
     "WORDS",
     "block_of",
@@ -24,6 +25,16 @@ __all__ = [
 
 # The name of the format: of its notes, and the source of its unknown parts.
 SOURCE = "openai_chat"
+
+# The roles of the format, and ours.
+ROLES = {
+    "assistant": "assistant",
+    "developer": "system",
+    "function": "tool",
+    "system": "system",
+    "tool": "tool",
+    "user": "user",
+}
 
 # Where dialects put what the model thought, beside the content.
 REASONING_KEYS = ("reasoning_content", "reasoning")

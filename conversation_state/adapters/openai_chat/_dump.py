@@ -10,7 +10,11 @@ from typing import Any
 from conversation_state.adapters._export import Export, PayloadWriter, merge_kept_keys
 from conversation_state.adapters._notes import list_of, map_of, notes_of
 from conversation_state.adapters.openai_chat._blocks import write_part
-from conversation_state.adapters.openai_chat._constants import REASONING_KEYS, SOURCE
+from conversation_state.adapters.openai_chat._constants import (
+    REASONING_KEYS,
+    ROLES,
+    SOURCE,
+)
 from conversation_state.errors import InvalidMessageError
 from conversation_state.messages import (
     AssistantMessage,
@@ -48,167 +52,116 @@ def dump(messages: Iterable[Message]) -> Export:
     raws: list[dict[str, Any]] = []
     for at, message in enumerate(messages):
         path = f"messages[{at}]"
-        raw: dict[str, Any] | None
-        match message:
-            case AssistantMessage():
-                raw = _write_assistant(write, message, path)
-            case ToolMessage():
-                raw = _write_result(write, message, path)
-            case SystemMessage() | UserMessage():
-                raw = _write_message(write, message, path)
-            case UnknownMessage():
-                write.notes_on(message, path)
-                raw = write.unknown(message.raw, message.source, path, "role")
-            case _:
-                msg = f"{path} is a {type(message).__name__}; expected a Message"
-                raise InvalidMessageError(msg)
-
-        if raw is not None:
-            raws.append(raw)
+        if isinstance(
+            message, (AssistantMessage, SystemMessage, ToolMessage, UserMessage)
+        ):
+            raws.append(_write_message(write, message, path))
+        elif isinstance(message, UnknownMessage):
+            write.notes_on(message, path)
+            raw = write.unknown(message.raw, message.source, path, "role")
+            raws += [] if raw is None else [raw]
+        else:
+            msg = f"{path} is a {type(message).__name__}; expected a Message"
+            raise InvalidMessageError(msg)
 
     return write.export({"messages": raws})
 
 
 def _write_message(
-    write: PayloadWriter, message: SystemMessage | UserMessage, path: str
-) -> dict[str, Any]:
-    notes = write.notes_on(message, path)
-    raw: dict[str, Any] = {"role": message.role}
-    if message.role == "system" and notes.get("role") == "developer":
-        raw["role"] = "developer"
-
-    if message.name:
-        raw["name"] = message.name
-
-    _put_content(write, message, path, notes, raw)
-    return merge_kept_keys(map_of(notes, "keys"), raw)
-
-
-def _write_result(
-    write: PayloadWriter, message: ToolMessage, path: str
-) -> dict[str, Any]:
-    notes = write.notes_on(message, path)
-    raw: dict[str, Any] = {"role": "tool"}
-    if notes.get("role") == "function":
-        raw["role"] = "function"
-
-    if message.tool_call_id != notes.get("made_id"):
-        raw["tool_call_id"] = message.tool_call_id
-
-    if message.tool_name:
-        raw["name"] = message.tool_name
-
-    if message.name:
-        write.lose(
-            path, "name", "in a tool message the name is the tool's, not the sender's"
-        )
-
-    if message.is_error:
-        write.lose(
-            path,
-            "is_error",
-            "the format has no flag for a failed call; only the text can say it",
-        )
-
-    _put_content(write, message, path, notes, raw)
-    return merge_kept_keys(map_of(notes, "keys"), raw)
-
-
-def _put_content(
     write: PayloadWriter,
-    message: SystemMessage | UserMessage | ToolMessage,
+    message: AssistantMessage | SystemMessage | ToolMessage | UserMessage,
     path: str,
-    notes: Mapping[str, Any],
-    raw: dict[str, Any],
-) -> None:
-    content = message.content
-    if not isinstance(content, str):
-        blocks = _write_blocks(
-            write,
-            [(part, f"{path}.parts[{at}]") for at, part in enumerate(content)],
-            message.role,
-        )
-        # A message that loses all its parts is still sent: the order of roles stays.
-        listed = notes.get("list") is True and not content
-        raw["content"] = blocks if blocks or listed else ""
-    elif content or "content" not in list_of(notes, "without"):
-        raw["content"] = content
-
-
-def _write_blocks(
-    write: PayloadWriter, parts: Iterable[tuple[Part, str]], role: str
-) -> list[dict[str, Any]]:
-    blocks = [write_part(write, part, path, role) for part, path in parts]
-    return [block for block in blocks if block is not None]
-
-
-def _write_assistant(
-    write: PayloadWriter, message: AssistantMessage, path: str
 ) -> dict[str, Any]:
     notes = write.notes_on(message, path)
-    raw: dict[str, Any] = {"role": "assistant", "content": ""}
-    if message.name:
+    role: Any = notes.get("role") if notes else None
+    if not isinstance(role, str) or ROLES.get(role) != message.role:
+        role = message.role
+
+    raw: dict[str, Any] = {"role": role, "content": ""}
+    if isinstance(message, ToolMessage):
+        _write_result(write, message, path, notes, raw)
+    elif message.name:
         raw["name"] = message.name
 
-    content: str | list[dict[str, Any]]
-    if isinstance(message.content, str):
-        content = message.content
-    else:
-        listed = notes.get("list") is True
-        content = _write_answer_content(
-            write, message.content, path, raw, listed=listed
-        )
+    content: Any = message.content
+    if not isinstance(content, str):
+        content = _write_parts(write, message, path, notes, raw)
 
-    for at, call in enumerate(message.tool_calls):
-        _put_call(write, call, f"{path}.tool_calls[{at}]", raw)
+    if isinstance(message, AssistantMessage):
+        for at, call in enumerate(message.tool_calls):
+            _put_call(write, call, f"{path}.tool_calls[{at}]", raw)
 
     raw["content"] = content
-    if isinstance(content, str) and not content:
+    if content == "":
         if "content" in list_of(notes, "without"):
             del raw["content"]
-        elif not raw.keys() <= _BARE:
+        elif role == "assistant" and not raw.keys() <= _BARE:
             # As the provider does itself where there are calls.
             raw["content"] = None
 
     return merge_kept_keys(map_of(notes, "keys"), raw)
 
 
-def _write_answer_content(
+def _write_result(
     write: PayloadWriter,
-    parts: tuple[Part, ...],
+    message: ToolMessage,
     path: str,
+    notes: Mapping[str, Any],
     raw: dict[str, Any],
-    *,
-    listed: bool,
+) -> None:
+    if not notes or message.tool_call_id != notes.get("made_id"):
+        raw["tool_call_id"] = message.tool_call_id
+
+    if message.tool_name:
+        raw["name"] = message.tool_name
+
+    if message.name:
+        why = "in a tool message the name is the tool's, not the sender's"
+        write.lose(path, "name", why)
+
+    if message.is_error:
+        why = "the format has no flag for a failed call; only the text can say it"
+        write.lose(path, "is_error", why)
+
+
+def _write_parts(
+    write: PayloadWriter,
+    message: AssistantMessage | SystemMessage | ToolMessage | UserMessage,
+    path: str,
+    notes: Mapping[str, Any],
+    raw: dict[str, Any],
 ) -> str | list[dict[str, Any]]:
     """
-    The content of an assistant's *parts*; what stands beside it is put into
-    *raw*.
+    The content of a message of parts; what stands beside it is put into *raw*.
     """
+    parts, listed = message.parts, notes.get("list") is True
+    is_answer = isinstance(message, AssistantMessage)
     inside: list[tuple[Part, str]] = []
     for at, part in enumerate(parts):
         here = f"{path}.parts[{at}]"
-        if not _put_aside(write, part, here, raw, late=bool(inside)):
+        if not is_answer or not _put_beside(write, part, here, raw, late=bool(inside)):
             inside.append((part, here))
 
-    refusal = _refusal_beside(inside)
+    refusal = _find_refusal(inside) if is_answer else None
     if refusal is not None:
         write.notes(*inside.pop())
-        raw["refusal"] = refusal
+        raw["refusal"] = refusal.text
 
-    blocks = _write_blocks(write, inside, "assistant")
-    if listed or (blocks and len(blocks) == len(parts)):
-        return blocks
+    blocks = [
+        block
+        for part, here in inside
+        if (block := write_part(write, part, here, message.role)) is not None
+    ]
+    if is_answer and not listed and len(blocks) == 1 < len(parts):
+        # With the rest beside it, one text is a text and not a list.
+        (block,) = blocks
+        return block["text"] if block.keys() == {"type", "text"} else blocks
 
-    # With the rest beside it, one text is a text and not a list.
-    if len(blocks) == 1 and blocks[0].keys() == {"type", "text"}:
-        text: str = blocks[0]["text"]
-        return text
-
-    return blocks or ""
+    # A message that loses all its parts is still sent: the order of roles stays.
+    return blocks if blocks or (listed and (is_answer or not parts)) else ""
 
 
-def _put_aside(
+def _put_beside(
     write: PayloadWriter, part: Part, path: str, raw: dict[str, Any], *, late: bool
 ) -> bool:
     """
@@ -216,37 +169,30 @@ def _put_aside(
     """
     notes = notes_of(part.metadata, SOURCE)
     under = map_of(notes, "under")
-    if not under:
-        return False
-
     if isinstance(part, ReasoningPart) and part.text:
         keys = [key for key in REASONING_KEYS if under.get(key) is True]
-        if late or any(key in raw for key in keys):
-            write.lose(
-                path,
-                "reasoning",
-                "reasoning is one text before the content; this part was moved",
-            )
+        if keys and (late or not raw.keys().isdisjoint(keys)):
+            why = "reasoning is one text before the content; this part was moved"
+            write.lose(path, "reasoning", why)
 
         for key in keys:
             raw[key] = raw.get(key, "") + part.text
+    else:
+        # Audio that the provider made is with the provider, under its id.
+        name = map_of(notes, "keys").get("id")
+        keys = ["audio"] if under and isinstance(name, str) else []
+        if not isinstance(part, AudioPart) or "audio" in raw:
+            keys = []
 
-        if keys:
-            write.notes(part, path)
+        raw |= {key: {"id": name} for key in keys}
 
-        return bool(keys)
+    if keys:
+        write.notes(part, path)
 
-    # Audio that the provider made is with the provider, under its id.
-    name = map_of(notes, "keys").get("id")
-    if not isinstance(part, AudioPart) or not isinstance(name, str) or "audio" in raw:
-        return False
-
-    write.notes(part, path)
-    raw["audio"] = {"id": name}
-    return True
+    return bool(keys)
 
 
-def _refusal_beside(inside: list[tuple[Part, str]]) -> str | None:
+def _find_refusal(inside: list[tuple[Part, str]]) -> RefusalPart | None:
     """
     The refusal at the end of *inside* if it stands beside the content: where
     it is alone, as usual, or where it stood there.
@@ -257,7 +203,7 @@ def _refusal_beside(inside: list[tuple[Part, str]]) -> str | None:
 
     notes = notes_of(part.metadata, SOURCE)
     alone = len(inside) == 1 and not notes
-    return part.text if alone or map_of(notes, "under") else None
+    return part if alone or map_of(notes, "under") else None
 
 
 def _put_call(

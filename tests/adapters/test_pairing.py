@@ -1,0 +1,130 @@
+"""
+Which call a result answers that does not say it, in the formats that may leave
+that out.
+"""
+
+from typing import Any
+
+import pytest
+
+from conversation_state.adapters import bubo, eino, openai_chat
+
+
+def _role(role, **fields):
+    return {"role": role, **fields}
+
+
+def _function(name):
+    return {"type": "function", "function": {"name": name, "arguments": "{}"}}
+
+
+# By format: calls of f and g without ids, an answer in words, and a result of *name*.
+FORMATS = {
+    "openai_chat": (
+        openai_chat,
+        _role("assistant", tool_calls=[_function("f"), _function("g")]),
+        _role("assistant", content="Wait."),
+        lambda name: _role("tool", content="12", **({"name": name} if name else {})),
+    ),
+    "eino": (
+        eino,
+        _role(
+            "assistant",
+            content="",
+            tool_calls=[{"id": "", **_function(name)} for name in ("f", "g")],
+        ),
+        _role("assistant", content="Wait."),
+        lambda name: _role(
+            "tool", content="12", **({"tool_name": name} if name else {})
+        ),
+    ),
+    "bubo": (
+        bubo,
+        {
+            "type": "tool_call",
+            "tool_calls": [
+                {"id": "", "name": name, "arguments": "{}"} for name in ("f", "g")
+            ],
+        },
+        {"type": "assistant", "content": "Wait."},
+        lambda name: {
+            "type": "tool_response",
+            "tool_name": name,
+            "tool_call_id": "",
+            "content": "12",
+        },
+    ),
+}
+
+
+@pytest.mark.parametrize("name", FORMATS)
+class TestPairing:
+    def test_after_words(self, name):
+        """
+        An answer without calls leaves those before it open.
+        """
+        adapter, calls, words, result = FORMATS[name]
+        payload = {"messages": [calls, words, result(""), result("")]}
+
+        asked, _, *told = adapter.load(payload)
+
+        assert [call.id for call in asked.tool_calls] == [
+            one.tool_call_id for one in told
+        ]
+        assert adapter.dump(adapter.load(payload)).payload == payload
+
+    def test_by_name(self, name):
+        """
+        The name of the tool decides before the place.
+        """
+        adapter, calls, _, result = FORMATS[name]
+
+        asked, second, first = adapter.load([calls, result("g"), result("")])
+
+        assert [call.id for call in asked.tool_calls] == [
+            first.tool_call_id,
+            second.tool_call_id,
+        ]
+
+    def test_newer_calls(self, name):
+        """
+        Results answer the latest calls.
+        """
+        adapter, calls, _, result = FORMATS[name]
+
+        _, asked, told = adapter.load([calls, calls, result("f")])
+
+        assert asked.tool_calls[0].id == told.tool_call_id
+
+    def test_none_open(self, name):
+        """
+        A result of no call has an id all the same, which is left out again.
+        """
+        adapter, _, words, result = FORMATS[name]
+        payload = {"messages": [words, result("f")]}
+
+        loaded = adapter.load(payload)
+
+        assert loaded[1].tool_call_id
+        assert adapter.dump(loaded).payload == payload
+
+
+class TestTwoKinds:
+    def test_legacy_call(self):
+        """
+        A call of the time before tools is one of the group of its message.
+        """
+        message = _role(
+            "assistant",
+            content=None,
+            tool_calls=[_function("f")],
+            function_call={"name": "g", "arguments": "{}"},
+        )
+        results = [_role("function", name=name, content="1") for name in "fg"]
+
+        loaded: Any = openai_chat.load([message, *results])
+        asked, *told = loaded
+
+        assert [call.id for call in asked.tool_calls] == [
+            one.tool_call_id for one in told
+        ]
