@@ -128,7 +128,7 @@ class StoreMachine(RuleBasedStateMachine):
         fits = saved is None
         if saved is not None:
             (entries, usages, _), (new_entries, new_usages, _) = map(
-                self._comparable, (saved[-1], state)
+                self._make_comparable, (saved[-1], state)
             )
             fits = (
                 entries == new_entries[: len(entries)]
