@@ -44,8 +44,7 @@ _CALLS = "conversation_state._tool_calls"
 def __getattr__(name: str) -> Any:
     # Every state needs calls; few programs that keep states describe tools.
     if name not in __all__:
-        msg = f"module {__name__!r} has no attribute {name!r}"
-        raise AttributeError(msg)
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
     # Running a call makes a message of what the codec reads, both in higher layers.
     home = _CALLS if name in ("acall", "call") else f"{__name__}._infos"

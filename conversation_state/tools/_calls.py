@@ -72,10 +72,11 @@ class ToolCall:
 
         at = self.index
         if at is not None and (at.__class__ is not int or not -1 < at < 2**63):
-            problem = (
-                f"is {at!r}; expected a position in the response, from 0 on, or None"
+            raise InvalidMessageError(
+                f"is {at!r}; expected a position in the response, from 0 on, or None",
+                "ToolCall",
+                "index",
             )
-            raise InvalidMessageError(problem, "ToolCall", "index")
 
     def _check_texts(self) -> None:
         for field in ("id", "name", "arguments", "type"):

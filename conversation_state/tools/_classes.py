@@ -1,19 +1,33 @@
 """
-Classes with fields, and the values of their type variables.
+Classes with fields: which these are, and the values of their type variables.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import is_dataclass
-from typing import Any, Generic, TypeAlias, get_args, get_origin, is_typeddict
+from inspect import Parameter, signature
+from typing import (
+    Any,
+    Generic,
+    NotRequired,
+    Required,
+    TypeAlias,
+    get_args,
+    get_origin,
+    is_typeddict,
+)
 
 import attrs
 import msgspec
 
 __all__ = [
+    "WRAPPERS",
     "Variables",
     "has_fields",
     "is_named_tuple",
+    "list_constructor",
+    "list_typed_dict",
     "resolve_variables",
     "substitute_variables",
     "type_name",
@@ -21,6 +35,11 @@ __all__ = [
 
 # The value of each type variable.
 Variables: TypeAlias = "dict[Any, Any]"
+
+# Qualifiers, which don't change the JSON of a type.
+WRAPPERS = {"ClassVar", "Final", "NotRequired", "ReadOnly", "Required"}
+
+_OMITTED: Any = object()
 
 
 def has_fields(cls: type) -> bool:
@@ -77,3 +96,35 @@ def resolve_variables(cls: Any, args: tuple[Any, ...]) -> Variables:
             found = {**resolve_variables(origin, tuple(inner)), **found}
 
     return found
+
+
+def list_typed_dict(cls: Any, hints: dict[str, Any]) -> Iterator[tuple[Parameter, Any]]:
+    """
+    The keys of a `TypedDict` as parameters, each with its type.
+    """
+    for name, kind in hints.items():
+        needed = name in cls.__required_keys__
+        bare = kind
+        while getattr(get_origin(bare), "_name", None) in WRAPPERS:
+            # In annotations that are strings, the class itself does not see these.
+            needed = {Required: True, NotRequired: False}.get(get_origin(bare), needed)
+            (bare,) = get_args(bare)
+
+        default = Parameter.empty if needed else _OMITTED
+        yield Parameter(name, Parameter.KEYWORD_ONLY, default=default), bare
+
+
+def list_constructor(
+    cls: Any, hints: dict[str, Any]
+) -> Iterator[tuple[Parameter, Any]]:
+    """
+    The parameters of the constructor of *cls*, each with its type.
+    """
+    hints = dict(hints)
+    if attrs.has(cls):
+        for field in attrs.fields(cls):
+            hints[field.alias] = hints.get(field.name, field.type or Any)
+
+    for parameter in signature(cls).parameters.values():
+        if parameter.kind not in (Parameter.VAR_POSITIONAL, Parameter.VAR_KEYWORD):
+            yield parameter, hints.get(parameter.name, Any)

@@ -13,7 +13,8 @@ from typing import Any, NamedTuple, Unpack, get_args, get_origin
 
 from conversation_state.errors import InvalidToolError
 from conversation_state.tools._docstrings import Docstring, parse_docstring
-from conversation_state.tools._types import Schema, SchemaWriter, annotate_schema
+from conversation_state.tools._schemas import annotate_schema
+from conversation_state.tools._types import Schema, SchemaWriter
 
 __all__ = ["FunctionDescription", "describe_function"]
 
@@ -49,11 +50,10 @@ def describe_function(
     """
     if not callable(function) or isinstance(function, type):
         what = "a class" if isinstance(function, type) else f"{function!r:.60}"
-        msg = (
+        raise InvalidToolError(
             f"expected a function, got {what}; pass something that is called with the "
             "arguments and does the work"
         )
-        raise InvalidToolError(msg)
 
     bare = function
     while isinstance(bare, partial):
@@ -64,8 +64,7 @@ def describe_function(
     if name is None:
         name = str(own)
         if not name.isidentifier():
-            msg = f"{name} is no valid tool name; pass name=..."
-            raise InvalidToolError(msg)
+            raise InvalidToolError(f"{name} is no valid tool name; pass name=...")
 
     text = inspect.getdoc(bare)
     if not hasattr(bare, "__name__"):
@@ -114,8 +113,9 @@ class _Signature:
             parameters = dict(inspect.signature(function).parameters)
             self._inner = _unwrap_callable(function)
         except (ValueError, TypeError, NameError) as error:
-            msg = f"can't describe {shown}: its signature is unknown ({error})"
-            raise InvalidToolError(msg) from None
+            raise InvalidToolError(
+                f"can't describe {shown}: its signature is unknown ({error})"
+            ) from None
 
         while isinstance(function, partial):
             for name in function.keywords:
@@ -129,58 +129,56 @@ class _Signature:
         """
         All parameters but those in *without*, as JSON Schema.
         """
-        schema: Schema = {"type": "object", "additionalProperties": False}
-        properties: dict[str, Schema] = {}
-        required: list[str] = []
-        for name, parameter in self._select_parameters(without).items():
-            kind = self._resolve_hint(parameter)
-            if parameter.kind is Parameter.VAR_KEYWORD:
-                if get_origin(kind) is Unpack:
-                    fields = self._writer.resolve(get_args(kind)[0], name)
-                    properties |= fields["properties"]
-                    required += fields.get("required", ())
-                else:
-                    others = annotate_schema(
-                        self._writer.write(kind, name),
-                        docstring.fields.get(name, ""),
-                        Parameter.empty,
-                    )
-                    schema["additionalProperties"] = others or True
+        selected = list(self._select_parameters(without).values())
+        is_open = bool(selected) and selected[-1].kind is Parameter.VAR_KEYWORD
+        keywords = selected.pop() if is_open else None
 
-                continue
-
-            found = self._writer.write(kind, name)
-            properties[name] = annotate_schema(
-                found, docstring.fields.get(name, ""), parameter.default
-            )
-            if parameter.default is Parameter.empty:
-                required.append(name)
-
-        schema["properties"] = properties
-        if required:
-            schema["required"] = sorted(required)
+        schema = self._writer.write_object(
+            ((each, self._resolve_hint(each)) for each in selected), docstring.fields
+        )
+        if keywords is not None:
+            description = docstring.fields.get(keywords.name, "")
+            self._add_keywords(schema, keywords, description)
 
         if self._writer.definitions:
             schema["$defs"] = self._writer.definitions
 
         return schema
 
+    def _add_keywords(
+        self, schema: Schema, parameter: Parameter, description: str
+    ) -> None:
+        """
+        Let *schema* take what ``**kwargs`` take, too.
+        """
+        kind, name = self._resolve_hint(parameter), parameter.name
+        if get_origin(kind) is Unpack:
+            fields = self._writer.resolve(get_args(kind)[0], name)
+            schema["properties"] |= fields["properties"]
+            required = [*schema.get("required", ()), *fields.get("required", ())]
+            if required:
+                schema["required"] = sorted(required)
+        else:
+            others = self._writer.write(kind, name)
+            others = annotate_schema(others, description, Parameter.empty)
+            schema["additionalProperties"] = others or True
+
     def _select_parameters(self, without: Any) -> dict[str, Parameter]:
         parameters = self._parameters
         if isinstance(without, str) or not isinstance(without, Iterable):
             like = without if isinstance(without, str) else "ctx"
-            msg = f"without is {without!r:.60}; expected names, like ({like!r},)"
-            raise InvalidToolError(msg)
+            raise InvalidToolError(
+                f"without is {without!r:.60}; expected names, like ({like!r},)"
+            )
 
         without = list(without)
         for name in without:
             if name not in parameters:
                 known = ", ".join(parameters) or "none"
-                msg = (
+                raise InvalidToolError(
                     f"can't leave {name!r} out of {self._shown}, which has no such "
                     f"parameter; its parameters: {known}"
                 )
-                raise InvalidToolError(msg)
 
         kept = {n: each for n, each in parameters.items() if n not in without}
         for name, each in kept.items():
@@ -199,11 +197,10 @@ class _Signature:
                 why = "it is not bound; pass the method of an instance"
 
             if why:
-                msg = (
+                raise InvalidToolError(
                     f"can't describe {self._shown}: {why}, or leave it out: "
                     f"without=({name!r},)"
                 )
-                raise InvalidToolError(msg)
 
         return kept
 

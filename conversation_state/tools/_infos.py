@@ -4,26 +4,28 @@ The description of a tool for a model: its name, purpose and parameters.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping
 from enum import StrEnum
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import attrs
 
 from conversation_state._persistent import (
     EMPTY_MAP,
-    FrozenMap,
-    JsonMap,
     check_text,
     final,
-    freeze,
     freeze_map,
     freeze_notes,
-    make_map,
     thaw,
 )
 from conversation_state._wording import shorten_repr
 from conversation_state.errors import InvalidToolError, MissingExtraError
+from conversation_state.tools._parameters import (
+    MAX_PARAMETER_LEVELS,
+    Parameter,
+    freeze_parameters,
+    parameters_schema,
+)
 from conversation_state.tools._schemas import KEYWORDS, find_contradiction
 
 __all__ = [
@@ -34,31 +36,6 @@ __all__ = [
     "is_schema",
     "parameters_schema",
 ]
-
-# The Python classes of each type's values. An enum can't list arrays or objects.
-_VALUE_TYPES: dict[str, tuple[type, ...]] = {
-    "boolean": (bool,),
-    "integer": (int,),
-    "null": (type(None),),
-    "number": (int, float),
-    "string": (str,),
-}
-_TYPES = tuple(sorted([*_VALUE_TYPES, "array", "object"]))
-
-# A nested parameter is two levels of JSON, and frozen JSON has at most a hundred,
-# so that every parameter can be written as a schema.
-MAX_PARAMETER_LEVELS = 45
-
-if TYPE_CHECKING:
-
-    def _given_values(value: Sequence[Any]) -> tuple[Any, ...]:
-        """
-        Tells type checkers that the argument may be any sequence.
-        """
-        ...
-
-else:
-    _given_values = None
 
 
 class ToolChoice(StrEnum):
@@ -82,228 +59,6 @@ class ToolChoice(StrEnum):
     FORBIDDEN = "forbidden"
     ALLOWED = "allowed"
     FORCED = "forced"
-
-
-@final
-@attrs.frozen
-class Parameter:
-    """
-    One parameter of a tool, or one nested in another.
-
-    Attributes:
-        type: Its JSON type: ``array``, ``boolean``, ``integer``, ``null``,
-            ``number``, ``object`` or ``string``.
-
-        description: What it means, for the model to read.
-
-        required: Whether every call must have it. Never true of *items*: an array
-            may be empty.
-
-        enum: The values it may have, in this order; empty: any of its type.
-
-        items: The items of an array; None: anything.
-
-        properties: The properties of an object, by name; none: anything.
-
-    Raises:
-        InvalidToolError:
-            If the type is unknown; if *items* are of something else than
-            an array, *properties* of something else than an object, or *enum*
-            has a value twice or one of another type; if parameters are nested
-            more than 45 levels deep.
-
-    >>> Parameter("array", "Where to look", items=Parameter("string")).items.type
-    'string'
-    """
-
-    type: str
-    description: str = ""
-    required: bool = False
-    enum: tuple[Any, ...] = attrs.field(default=(), converter=_given_values)
-    items: Parameter | None = None
-    properties: Mapping[str, Parameter] = EMPTY_MAP
-    _levels: int = attrs.field(init=False, default=1, eq=False, repr=False)
-
-    def __attrs_post_init__(self) -> None:
-        if not isinstance(self.type, str) or self.type not in _TYPES:
-            problem = (
-                f"is {shorten_repr(self.type)}; expected one of {', '.join(_TYPES)}"
-            )
-            raise InvalidToolError(problem, "Parameter", "type")
-
-        self._set_attribute("type", str.__str__(self.type))
-        self._set_attribute(
-            "description", _check_text(self.description, "Parameter.description")
-        )
-        if self.required.__class__ is not bool:
-            problem = f"is {shorten_repr(self.required)}; expected a bool"
-            raise InvalidToolError(problem, "Parameter", "required")
-
-        self._set_attribute("enum", self._freeze_enum())
-        self._check_items()
-        self._set_attribute("properties", self._freeze_properties())
-        inside = [*self.properties.values(), *([self.items] if self.items else [])]
-        levels = 1 + max([each._levels for each in inside], default=0)
-        if levels > MAX_PARAMETER_LEVELS:
-            msg = f"Parameter is nested more than {MAX_PARAMETER_LEVELS} levels deep"
-            raise InvalidToolError(msg)
-
-        self._set_attribute("_levels", levels)
-
-    def _set_attribute(self, name: str, value: object) -> None:
-        object.__setattr__(self, name, value)
-
-    def _freeze_enum(self) -> tuple[Any, ...]:
-        given: Any = self.enum
-        if isinstance(given, (str, bytes, Mapping)) or not isinstance(given, Sequence):
-            problem = f"is {shorten_repr(given)}; expected a sequence of values"
-            raise InvalidToolError(problem, "Parameter", "enum")
-
-        if not given:
-            return ()
-
-        if self.type not in _VALUE_TYPES:
-            problem = (
-                f"has values for an {self.type}; an enum belongs to "
-                "its items or properties"
-            )
-            raise InvalidToolError(problem, "Parameter", "enum")
-
-        values: list[Any] = []
-        for each in given:
-            value = freeze(each, "Parameter.enum has a value that", InvalidToolError)
-            if value.__class__ not in _VALUE_TYPES[self.type]:
-                problem = f"has {shorten_repr(each)}; expected {self.type}"
-                raise InvalidToolError(problem, "Parameter", "enum")
-
-            values.append(value)
-
-        if len({*values}) != len(values):
-            twice = next(each for each in values if values.count(each) > 1)
-            problem = f"has {shorten_repr(twice)} more than once"
-            raise InvalidToolError(problem, "Parameter", "enum")
-
-        return tuple(values)
-
-    def _check_items(self) -> None:
-        items: Any = self.items
-        if items is None:
-            return
-
-        if self.type != "array":
-            problem = (
-                f"are given for {self._type_with_article}; only an array has items"
-            )
-        elif not isinstance(items, Parameter):
-            problem = f"is {shorten_repr(items)}; expected a Parameter or None"
-        elif items.required:
-            problem = (
-                "are required; an array holds any number of items, so "
-                "only the array itself can be"
-            )
-        else:
-            return
-
-        raise InvalidToolError(problem, "Parameter", "items")
-
-    def _freeze_properties(self) -> Mapping[str, Parameter]:
-        properties = self.properties
-        if properties is EMPTY_MAP:
-            return properties
-
-        frozen = _freeze_parameters(properties, "Parameter", "properties")
-        if frozen and self.type != "object":
-            problem = (
-                f"are given for {self._type_with_article}; only "
-                "an object has properties"
-            )
-            raise InvalidToolError(problem, "Parameter", "properties")
-
-        return frozen
-
-    @property
-    def _type_with_article(self) -> str:
-        article = "an" if self.type[0] in "aeio" else "a"
-        return f"{article} {self.type}"
-
-
-def _check_text(value: object, what: str) -> str:
-    return check_text(value, what, InvalidToolError)
-
-
-def _freeze_parameters(given: Any, owner: str, field: str) -> Mapping[str, Parameter]:
-    """
-    *given* frozen, if it is a mapping of names to parameters.
-    """
-    where = f"{owner}.{field}" if owner else field
-    if not isinstance(given, Mapping):
-        problem = f"is {shorten_repr(given)}; expected a mapping of names to Parameter"
-        raise InvalidToolError(problem, owner, field)
-
-    frozen: dict[str, Parameter] = {}
-    for name, parameter in given.items():
-        if not _check_text(name, f"{where} has a name that"):
-            problem = "has a parameter with an empty name; name it as a call should"
-            raise InvalidToolError(problem, owner, field)
-
-        if not isinstance(parameter, Parameter):
-            shown = shorten_repr(parameter)
-            problem = f"has {shown} for {name!r}; expected a Parameter"
-            raise InvalidToolError(problem, owner, field)
-
-        frozen[str.__str__(name)] = parameter
-
-    return FrozenMap(frozen) if frozen else EMPTY_MAP
-
-
-def parameters_schema(parameters: Mapping[str, Parameter]) -> Mapping[str, Any]:
-    """
-    The JSON Schema (2020-12) of an object that holds *parameters*.
-
-    A frozen JSON value; equal parameters give equal ones. ``required`` is in
-    sorted order and left out where nothing is, values of an ``enum`` are in
-    their own.
-
-    Raises:
-        InvalidToolError:
-            If *parameters* is no mapping of names to `Parameter`.
-
-    >>> schema = parameters_schema({"city": Parameter("string", required=True)})
-    >>> schema["required"], dict(schema["properties"]["city"])
-    (('city',), {'type': 'string'})
-    """
-    given = _freeze_parameters(parameters, "", "parameters")
-    return make_map(_object_schema(given), JsonMap)
-
-
-def _object_schema(parameters: Mapping[str, Parameter]) -> dict[str, Any]:
-    properties = {name: _parameter_schema(each) for name, each in parameters.items()}
-    schema: dict[str, Any] = {
-        "type": "object",
-        "properties": make_map(properties, JsonMap),
-    }
-    required = sorted(name for name, each in parameters.items() if each.required)
-    if required:
-        schema["required"] = tuple(required)
-
-    return schema
-
-
-def _parameter_schema(parameter: Parameter) -> Mapping[str, Any]:
-    schema: dict[str, Any] = {"type": parameter.type}
-    if parameter.properties:
-        schema = _object_schema(parameter.properties)
-
-    if parameter.description:
-        schema["description"] = parameter.description
-
-    if parameter.enum:
-        schema["enum"] = parameter.enum
-
-    if parameter.items is not None:
-        schema["items"] = _parameter_schema(parameter.items)
-
-    return make_map(schema, JsonMap)
 
 
 def is_schema(parameters: Mapping[str, Any]) -> bool:
@@ -357,12 +112,14 @@ class ToolInfo:
 
     def __attrs_post_init__(self) -> None:
         for field in ("name", "description"):
-            text = _check_text(getattr(self, field), f"ToolInfo.{field}")
+            given = getattr(self, field)
+            text = check_text(given, f"ToolInfo.{field}", InvalidToolError)
             object.__setattr__(self, field, text)
 
         if not self.name:
-            problem = "is empty; a model calls a tool by its name"
-            raise InvalidToolError(problem, "ToolInfo", "name")
+            raise InvalidToolError(
+                "is empty; a model calls a tool by its name", "ToolInfo", "name"
+            )
 
         if self.parameters is not None:
             parameters = _freeze_tool_parameters(self.parameters)
@@ -473,23 +230,25 @@ class ToolInfo:
 def _freeze_tool_parameters(given: Any) -> Mapping[str, Any]:
     owner, field = "ToolInfo", "parameters"
     if not isinstance(given, Mapping):
-        problem = (
+        raise InvalidToolError(
             f"is {shorten_repr(given)}; expected a mapping of names to Parameter, a "
-            "JSON Schema, or None for a tool without parameters"
+            "JSON Schema, or None for a tool without parameters",
+            owner,
+            field,
         )
-        raise InvalidToolError(problem, owner, field)
 
     others = [name for name, each in given.items() if not isinstance(each, Parameter)]
     if not others:
-        return _freeze_parameters(given, owner, field)
+        return freeze_parameters(given, owner, field)
 
     if len(others) < len(given):
-        problem = (
+        raise InvalidToolError(
             "has a Parameter for some names and something else for "
             f"{shorten_repr(others[0])}; give each a Parameter, or one JSON Schema for "
-            "all"
+            "all",
+            owner,
+            field,
         )
-        raise InvalidToolError(problem, owner, field)
 
     if KEYWORDS.isdisjoint(given):
         frozen = EMPTY_MAP
@@ -500,11 +259,12 @@ def _freeze_tool_parameters(given: Any) -> Mapping[str, Any]:
         contradiction = find_contradiction(frozen)
 
     if contradiction:
-        problem = (
+        raise InvalidToolError(
             f"{contradiction}; a tool takes an object, so a JSON Schema describes one, "
             '{"type": "object", "properties": {...}} for example, and anything else is '
-            "a mapping of names to Parameter"
+            "a mapping of names to Parameter",
+            owner,
+            field,
         )
-        raise InvalidToolError(problem, owner, field)
 
     return frozen

@@ -1,17 +1,22 @@
 """
-Whether a JSON Schema can describe the parameters of a tool.
+JSON Schemas of parameters: whether they can describe a tool's, and what a
+docstring and a default value add to them.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from enum import Enum
 from typing import Any
 from urllib.parse import unquote
 
-from conversation_state._persistent import thaw
-from conversation_state._wording import shorten_repr
+import attrs
 
-__all__ = ["KEYWORDS", "find_contradiction"]
+from conversation_state._persistent import freeze, thaw
+from conversation_state._wording import shorten_repr
+from conversation_state.errors import InvalidToolError
+
+__all__ = ["KEYWORDS", "annotate_schema", "find_contradiction"]
 
 # The keywords that can describe an object. Any of them distinguishes a schema from
 # a mapping of names to something that is no Parameter.
@@ -138,3 +143,47 @@ def _resolve_reference(root: Any, reference: str) -> Any:
             return None
 
     return found
+
+
+def _allows_null(schema: Mapping[str, Any]) -> bool:
+    """
+    Whether *schema* allows null.
+    """
+    return (
+        not schema
+        or schema.get("type") == "null"
+        or None in schema.get("enum", ())
+        or any(map(_allows_null, schema.get("anyOf", ())))
+    )
+
+
+def annotate_schema(
+    schema: dict[str, Any], description: str, default: Any
+) -> dict[str, Any]:
+    """
+    *schema* with a *description* from a docstring, and with the default value if
+    there is one, JSON can represent it, and the schema allows it.
+    """
+    full = dict(schema)
+    if description:
+        # The type's own description applies here, too.
+        own = schema.get("description", description)
+        full["description"] = (
+            description if own == description else f"{description}\n{own}"
+        )
+
+    if default is attrs.NOTHING:
+        return full
+
+    if isinstance(default, Enum):
+        default = default.value
+
+    try:
+        frozen = freeze(default, "default", InvalidToolError)
+    except InvalidToolError:
+        return full  # nothing a model could write; `required` says enough
+
+    if frozen is not None or _allows_null(schema):
+        full["default"] = frozen
+
+    return full

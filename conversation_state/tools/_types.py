@@ -17,12 +17,12 @@ import re
 import types
 import typing
 from collections import Counter, abc, deque
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import InitVar
 from datetime import date, datetime, time, timedelta
 from decimal import Decimal
 from enum import Enum, Flag
-from inspect import Parameter, signature
+from inspect import Parameter
 from pathlib import PurePath
 from types import SimpleNamespace
 from typing import (
@@ -30,8 +30,6 @@ from typing import (
     Any,
     ForwardRef,
     Literal,
-    NotRequired,
-    Required,
     TypeAlias,
     TypeVar,
     Union,
@@ -42,22 +40,25 @@ from typing import (
 )
 from uuid import UUID
 
-import attrs
 import msgspec
 
 from conversation_state._persistent import freeze
 from conversation_state.errors import InvalidToolError
 from conversation_state.tools._classes import (
+    WRAPPERS,
     Variables,
     has_fields,
     is_named_tuple,
+    list_constructor,
+    list_typed_dict,
     resolve_variables,
     substitute_variables,
     type_name,
 )
 from conversation_state.tools._docstrings import parse_class_docstring
+from conversation_state.tools._schemas import annotate_schema
 
-__all__ = ["Schema", "SchemaWriter", "annotate_schema"]
+__all__ = ["Schema", "SchemaWriter"]
 
 Schema: TypeAlias = "dict[str, Any]"
 
@@ -96,8 +97,6 @@ _BOUNDED: dict[str, Any] = {
     "object": dict[str, Any],
     "string": str,
 }
-# Qualifiers, which don't change the JSON of a type.
-_WRAPPERS = {"ClassVar", "Final", "NotRequired", "ReadOnly", "Required"}
 
 
 class SchemaWriter:
@@ -133,11 +132,10 @@ class SchemaWriter:
             if self._parts_left >= 0:
                 what = f"is more than {_MAX_LEVELS} levels deep"
 
-            msg = (
+            raise InvalidToolError(
                 f"can't describe {self._function}: its schema {what} at {at:.60}; take "
                 "something simpler, or leave the parameter out (without=...)"
             )
-            raise InvalidToolError(msg)
 
         self._depth += 1
         try:
@@ -169,12 +167,11 @@ class SchemaWriter:
 
         if isinstance(kind, (str, ForwardRef)):
             name = kind if isinstance(kind, str) else kind.__forward_arg__
-            msg = (
+            raise InvalidToolError(
                 f"can't describe {self._function}: unknown name {name} in the "
                 f"type of {at}; if it is an alias that refers to itself, write it as "
                 f"a class, or as `type {name} = ...` (Python 3.12)"
             )
-            raise InvalidToolError(msg)
 
         if hasattr(kind, "__supertype__"):
             return self.write(kind.__supertype__, at, variables)
@@ -206,7 +203,7 @@ class SchemaWriter:
         if origin is Literal:
             return self._write_enum_values([*args], kind, at)
 
-        if getattr(origin, "_name", None) in _WRAPPERS and args:
+        if getattr(origin, "_name", None) in WRAPPERS and args:
             return self.write(args[0], at, variables)
 
         base: Any = kind if origin is None else origin
@@ -279,11 +276,10 @@ class SchemaWriter:
                 try:
                     schema |= msgspec.json.schema(Annotated[inner, note])
                 except TypeError as error:
-                    msg = (
+                    raise InvalidToolError(
                         f"can't describe {self._function}: {note!r} does not fit "
                         f"{_format_type(bare)}, the type of {at}: {error}"
-                    )
-                    raise InvalidToolError(msg) from None
+                    ) from None
             elif isinstance(getattr(note, "description", None), str):
                 schema["description"] = note.description
 
@@ -418,69 +414,50 @@ class SchemaWriter:
         return name
 
     def _write_fields(self, cls: type, args: tuple[Any, ...], at: str) -> Schema:
-        variables = resolve_variables(cls, args)
         docstring = parse_class_docstring(cls)
-        if is_typeddict(cls):
-            fields = [*self._typed_dict_fields(cls, at)]
-        else:
-            fields = [*self._constructor_fields(cls, at)]
-
-        properties: dict[str, Schema] = {}
-        required: list[str] = []
-        for parameter, kind in fields:
-            name = parameter.name
-            said = docstring.fields.get(name, "")
-            schema = self.write(kind, f"{at}.{name}", variables)
-            properties[name] = annotate_schema(schema, said, parameter.default)
-            if parameter.default is Parameter.empty:
-                required.append(name)
-
-        schema = {
-            "type": "object",
-            "properties": properties,
-            "additionalProperties": False,
-        }
+        list_fields = list_typed_dict if is_typeddict(cls) else list_constructor
+        schema = self.write_object(
+            list_fields(cls, self.hints(cls, at)),
+            docstring.fields,
+            at,
+            resolve_variables(cls, args),
+        )
         if is_named_tuple(cls):
-            schema = self._write_tuple(
-                [_add_label(name, each) for name, each in properties.items()],
-                len(required),
-            )
-        elif required:
-            schema["required"] = sorted(required)
+            items = [_add_label(*each) for each in schema["properties"].items()]
+            schema = self._write_tuple(items, len(schema.get("required", ())))
 
         if docstring.summary:
             schema["description"] = docstring.summary
 
         return schema
 
-    def _typed_dict_fields(self, cls: Any, at: str) -> Iterator[tuple[Parameter, Any]]:
-        for name, kind in self.hints(cls, at).items():
-            needed = name in cls.__required_keys__
-            bare = kind
-            while getattr(get_origin(bare), "_name", None) in _WRAPPERS:
-                # In annotations that are strings, the class itself does not see these.
-                said = get_origin(bare)
-                needed = {Required: True, NotRequired: False}.get(said, needed)
-                (bare,) = get_args(bare)
-
-            default = Parameter.empty if needed else _OMITTED
-            yield Parameter(name, Parameter.KEYWORD_ONLY, default=default), bare
-
-    def _constructor_fields(self, cls: Any, at: str) -> Iterator[tuple[Parameter, Any]]:
+    def write_object(
+        self,
+        fields: Iterable[tuple[Parameter, Any]],
+        descriptions: Mapping[str, str],
+        at: str = "",
+        variables: Variables = _NO_VARIABLES,
+    ) -> Schema:
         """
-        The parameters of the constructor of *cls*, each with its type.
+        The schema of an object with *fields*, each a parameter and its type.
         """
-        hints = self.hints(cls, at)
-        if attrs.has(cls):
-            for field in attrs.fields(cls):
-                hints[field.alias] = hints.get(field.name, field.type or Any)
+        properties: dict[str, Schema] = {}
+        required: list[str] = []
+        for parameter, kind in fields:
+            name = parameter.name
+            schema = self.write(kind, f"{at}.{name}" if at else name, variables)
+            properties[name] = annotate_schema(
+                schema, descriptions.get(name, ""), parameter.default
+            )
+            if parameter.default is Parameter.empty:
+                required.append(name)
 
-        for parameter in signature(cls).parameters.values():
-            if parameter.kind not in (
-                Parameter.VAR_POSITIONAL,
-                Parameter.VAR_KEYWORD,
-            ):
-                yield parameter, hints.get(parameter.name, Any)
+        return {
+            "type": "object",
+            "properties": properties,
+            "additionalProperties": False,
+            **({"required": sorted(required)} if required else {}),
+        }
 
     def _resolve_alias(self, alias: Any, at: str) -> Any:
         here = SimpleNamespace(__annotations__={"it": alias.__value__})
@@ -493,18 +470,16 @@ class SchemaWriter:
         try:
             return get_type_hints(thing, include_extras=True, **names)
         except Exception as error:  # noqa: BLE001 - annotations can be any expression
-            msg = (
+            raise InvalidToolError(
                 f"can't describe {self._function}: can't resolve the type of {at} "
                 f"({type(error).__name__}: {error}); {_IMPORT_HINT}"
-            )
-            raise InvalidToolError(msg) from None
+            ) from None
 
 
 _IMPORT_HINT = (
     "define or import it in the module itself, not in a function and not under "
     "TYPE_CHECKING, or leave the parameter out (without=...)"
 )
-_OMITTED: Any = object()
 
 
 def _add_label(name: str, schema: Schema) -> Schema:
@@ -521,45 +496,3 @@ def _format_type(kind: Any) -> str:
     """
     plain = isinstance(kind, type) and not get_args(kind)
     return kind.__qualname__ if plain else f"{kind!r:.80}".replace("typing.", "")
-
-
-def _allows_null(schema: Mapping[str, Any]) -> bool:
-    """
-    Whether *schema* allows null.
-    """
-    return (
-        not schema
-        or schema.get("type") == "null"
-        or None in schema.get("enum", ())
-        or any(map(_allows_null, schema.get("anyOf", ())))
-    )
-
-
-def annotate_schema(schema: Schema, description: str, default: Any) -> Schema:
-    """
-    *schema* with a *description* from a docstring, and with the default value if
-    there is one, JSON can represent it, and the schema allows it.
-    """
-    full = dict(schema)
-    if description:
-        # The type's own description applies here, too.
-        own = schema.get("description", description)
-        full["description"] = (
-            description if own == description else f"{description}\n{own}"
-        )
-
-    if default is attrs.NOTHING:
-        return full
-
-    if isinstance(default, Enum):
-        default = default.value
-
-    try:
-        frozen = freeze(default, "default", InvalidToolError)
-    except InvalidToolError:
-        return full  # nothing a model could write; `required` says enough
-
-    if frozen is not None or _allows_null(schema):
-        full["default"] = frozen
-
-    return full
