@@ -11,11 +11,10 @@ collector one object to visit instead of one object and a tuple of up to 32
 references, and 80 bytes instead of 240. A cell refers only to versions before
 it, so nothing keeps an abandoned future alive.
 
-Nothing here is ever changed once another version can see it, with two
-exceptions that no reader can notice: a version remembers its newest items as
-a tuple once somebody asked for them, and blocks and cells remember folds
-(see `Log.fold`). Both are single stores of values that are equal whoever
-computes them, so threads may race to make them.
+Nothing here is ever changed once another version can see it, with one
+exception that no reader can notice: blocks and cells remember folds (see
+`Log.fold`). These are single stores of values that are equal whoever computes
+them, so threads may race to make them, and to forget them.
 """
 
 from __future__ import annotations
@@ -34,7 +33,10 @@ from conversation_state._persistent.trunk import (
     Block,
     Trunk,
     items_of,
+    with_fold,
+    without_fold,
 )
+from conversation_state._persistent.view import are_identical
 from conversation_state._wording import format_count
 
 __all__ = ["Log"]
@@ -42,25 +44,7 @@ __all__ = ["Log"]
 T = TypeVar("T")
 S = TypeVar("S")
 
-# How many different folds a block remembers; more, and the oldest goes.
-_FOLDS = 8
-
 _new = object.__new__
-
-
-class _Notes:
-    """
-    What one version remembers of having been read.
-    """
-
-    __slots__ = ("folds", "tail")
-
-    tail: tuple[Any, ...] | None
-    folds: tuple[tuple[object, Any], ...]
-
-    def __init__(self) -> None:
-        self.tail = None
-        self.folds = ()
 
 
 class Log(Sequence[T], Generic[T]):
@@ -87,7 +71,7 @@ class Log(Sequence[T], Generic[T]):
     (Log(['a', 'b', 'c']), Log(['a', 'b', 'd']), Log(['a', 'b']))
     """
 
-    __slots__ = ("_before", "_fill", "_last", "_notes", "_trunk")
+    __slots__ = ("_before", "_fill", "_folds", "_last", "_trunk")
 
     _trunk: Trunk
     # The version before this one, as far as the block reaches; where the
@@ -95,15 +79,17 @@ class Log(Sequence[T], Generic[T]):
     _before: Log[T] | tuple[T, ...]
     _last: T
     _fill: int
-    _notes: _Notes | None
+    # Key, result, and the version before that remembers one under that key.
+    _folds: tuple[tuple[object, Any, Log[T] | None], ...]
 
     def __init__(self, items: Iterable[T] = ()) -> None:
         built = items if isinstance(items, Log) else _EMPTY.extend(items)
         self._trunk = built._trunk
-        self._before = built._before
+        # Without the versions before it, which would live as long as this one.
+        self._before = built._tail_items()[:-1]
         self._last = built._last
         self._fill = built._fill
-        self._notes = None
+        self._folds = ()
 
     def append(self, item: T) -> Log[T]:
         """
@@ -123,7 +109,7 @@ class Log(Sequence[T], Generic[T]):
             log._fill = 1
 
         log._last = item
-        log._notes = None
+        log._folds = ()
         return log
 
     def extend(self, items: Iterable[T]) -> Log[T]:
@@ -254,7 +240,7 @@ class Log(Sequence[T], Generic[T]):
         if not known:
             return self == other
 
-        return all(map(_are_identical, self.iterate(known), other.iterate(known)))
+        return all(map(are_identical, self.iterate(known), other.iterate(known)))
 
     def iterate(self, start: int = 0) -> Iterator[T]:
         """
@@ -272,11 +258,12 @@ class Log(Sequence[T], Generic[T]):
         """
         *step* folded over all items from the left, resumed where it was done.
 
-        What a fold gave is remembered under *key* at this version and at every
-        block, and shared with all versions that share them: folding the next
-        version costs one step for each item that came since, and folding any
-        older version, or a branch of one, at most 32 steps. *step* must be
-        pure, and *key* must stand for the same *step* and *start* always.
+        What a fold gave is remembered under *key* at every block, and at the
+        two newest versions of a branch that were folded, and shared with all
+        that grows from them: folding the next version costs one step for each
+        item that came since, and folding any older version, or a branch of
+        one, at most 32 steps. *step* must be pure, and *key* must stand for
+        the same *step* and *start* always.
 
         The last eight keys are remembered; one more, and the first is folded
         anew from the beginning when it is asked for again.
@@ -284,37 +271,37 @@ class Log(Sequence[T], Generic[T]):
         newer: list[T] = []
         state: S
         log: Log[T] | tuple[T, ...] = self
-        while isinstance(log, Log):
+        while log.__class__ is Log:
+            for known, state, older in log._folds:
+                if known is key or known == key:
+                    if not newer:
+                        return state
+
+                    # A version that is kept for long keeps no result: only this
+                    # one and the one before it do, so that siblings that grow
+                    # from that one find it, too.
+                    if older is not None:
+                        older._folds = without_fold(older._folds, key)
+
+                    found = reduce(step, reversed(newer), state)
+                    self._folds = with_fold(self._folds, (key, found, log))
+                    return found
+
             if not log._fill:
                 return start
-
-            notes = log._notes
-            if notes is not None and notes.folds:
-                for known, state in notes.folds:
-                    if known is key or known == key:
-                        return self._finish_fold(step, state, newer, key)
 
             newer.append(log._last)
             log = log._before
 
         newer.extend(reversed(log))
         state = self._fold_trunk(step, start, key)
-        return self._finish_fold(step, state, newer, key)
-
-    def _finish_fold(
-        self, step: Callable[[S, T], S], state: S, newer: list[T], key: object
-    ) -> S:
-        if newer:
-            state = reduce(step, reversed(newer), state)
-            notes = self._notes = self._notes or _Notes()
-            notes.folds = _remember_fold(notes.folds, key, state)
-
+        state = reduce(step, reversed(newer), state)
+        self._folds = with_fold(self._folds, (key, state, None))
         return state
 
     def _fold_trunk(self, step: Callable[[S, T], S], start: S, key: object) -> S:
-        trunk = self._trunk
+        trunk, state = self._trunk, start
         number = trunk.full >> BITS
-        state = start
         for block in trunk.blocks_backwards():
             known = [kept for name, kept in block.folds if name is key or name == key]
             if known:
@@ -325,7 +312,7 @@ class Log(Sequence[T], Generic[T]):
 
         for block in trunk.blocks(number):
             state = reduce(step, block.items, state)
-            block.folds = _remember_fold(block.folds, key, state)
+            block.folds = with_fold(block.folds, (key, state))
 
         return state
 
@@ -334,19 +321,18 @@ class Log(Sequence[T], Generic[T]):
         The trunk with the full tail as its newest block.
         """
         block = Block(self._tail_items())
-        if self._notes is not None:
-            block.folds = self._notes.folds
+        block.folds = tuple([(key, state) for key, state, _ in self._folds])
+        for key, _, older in self._folds:
+            if older is not None:  # nobody goes on from there any more
+                older._folds = without_fold(older._folds, key)
 
         return self._trunk.push(block)
 
     def _tail_items(self) -> tuple[T, ...]:
         """
-        The items after the trunk's, remembered once asked for.
+        The items after the trunk's. Not remembered: a kept version would weigh
+        three times as much once it was read.
         """
-        notes = self._notes
-        if notes is not None and notes.tail is not None:
-            return notes.tail
-
         if not self._fill:
             return ()
 
@@ -358,9 +344,7 @@ class Log(Sequence[T], Generic[T]):
 
         items.extend(reversed(before))
         items.reverse()
-        notes = self._notes = notes or _Notes()
-        notes.tail = tail = tuple(items)
-        return tail
+        return tuple(items)
 
     def _version_with(self, fill: int) -> object:
         """
@@ -412,7 +396,13 @@ class Log(Sequence[T], Generic[T]):
                 return self._last
 
             if at < end:
-                return self._tail_items()[at - full]
+                log: Any = self
+                for _ in range(end - 1 - at):
+                    log = log._before
+                    if log.__class__ is tuple:
+                        return log[at - full]
+
+                return log._last
 
         elif at >= 0:
             shift = trunk.shift
@@ -486,23 +476,12 @@ def _make_cell(trunk: Trunk, before: Any, last: Any, fill: int) -> Log[Any]:
     log._before = before
     log._last = last
     log._fill = fill
-    log._notes = None
+    log._folds = ()
     return log
 
 
 def _make_version(trunk: Trunk, tail: tuple[Any, ...]) -> Log[Any]:
     return _make_cell(trunk, tail[:-1], tail[-1], len(tail))
-
-
-def _remember_fold(
-    folds: tuple[tuple[object, Any], ...], key: object, state: Any
-) -> tuple[tuple[object, Any], ...]:
-    others = [pair for pair in folds if pair[0] != key]
-    return ((key, state), *others[: _FOLDS - 1])
-
-
-def _are_identical(a: object, b: object) -> bool:
-    return a is b or a == b
 
 
 def _common_length(a: tuple[Any, ...], b: tuple[Any, ...]) -> int:

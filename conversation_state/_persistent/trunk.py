@@ -2,7 +2,7 @@
 The trunk of a log: full blocks of 32 items in a 32-way trie of plain tuples.
 
 What lives here: the trie, which knows blocks and their numbers. What does
-not: items at the end of a log, versions, folds (`log`).
+not: items at the end of a log, versions, folding (`log`).
 """
 
 from __future__ import annotations
@@ -12,11 +12,24 @@ from itertools import chain
 from operator import attrgetter
 from typing import Any
 
-__all__ = ["BARE", "BITS", "MASK", "WIDTH", "Block", "Trunk", "items_of"]
+__all__ = [
+    "BARE",
+    "BITS",
+    "MASK",
+    "WIDTH",
+    "Block",
+    "Trunk",
+    "items_of",
+    "with_fold",
+    "without_fold",
+]
 
 BITS = 5
 WIDTH = 1 << BITS
 MASK = WIDTH - 1
+
+# How many folds a block or a version remembers; more, and the oldest goes.
+_FOLDS = 8
 
 
 class Block:
@@ -42,6 +55,17 @@ class Block:
 
 
 items_of = attrgetter("items")
+
+
+def with_fold(folds: tuple[Any, ...], fold: tuple[Any, ...]) -> tuple[Any, ...]:
+    if not folds:
+        return (fold,)
+
+    return (fold, *without_fold(folds, fold[0])[: _FOLDS - 1])
+
+
+def without_fold(folds: tuple[Any, ...], key: object) -> tuple[Any, ...]:
+    return tuple([fold for fold in folds if fold[0] != key])
 
 
 class Trunk:

@@ -8,7 +8,7 @@ from abc import abstractmethod
 from collections.abc import Iterator, Sequence
 from typing import Generic, TypeVar
 
-__all__ = ["View"]
+__all__ = ["View", "are_identical"]
 
 T = TypeVar("T")
 
@@ -33,7 +33,7 @@ class View(Sequence[T], Generic[T]):
         if not isinstance(other, (View, tuple, list)):
             return NotImplemented
 
-        return len(self) == len(other) and all(map(_are_identical, self, other))
+        return len(self) == len(other) and all(map(are_identical, self, other))
 
     def __hash__(self) -> int:
         return hash(tuple(self))
@@ -46,5 +46,5 @@ class View(Sequence[T], Generic[T]):
         return f"{type(self).__name__}({list(self)!r})"
 
 
-def _are_identical(a: object, b: object) -> bool:
+def are_identical(a: object, b: object) -> bool:
     return a is b or a == b
