@@ -52,7 +52,9 @@ class TokenCounter(Protocol):
         ...
 
 
-Weights: TypeAlias = "tuple[tuple[TokenCounter, int], ...]"
+# Counter, tokens, counter, tokens, …: pairs would take twice the room, with
+# every message.
+Weights: TypeAlias = "tuple[Any, ...]"
 _set = object.__setattr__
 
 # How many counters a message remembers; more, and the oldest goes.
@@ -73,13 +75,14 @@ def count(message: Message, counter: TokenCounter) -> int:
             If *counter* returns something else than a non-negative integer.
     """
     weights: Weights = getattr(message, "_weights", ())
-    for known, tokens in weights:
+    for at in range(0, len(weights), 2):
+        known = weights[at]
         if known is counter or known == counter:
-            if len(weights) == _COUNTERS and weights[-1][0] is known:
+            if at == 2 * _COUNTERS - 2:
                 # The next new one would push it out, though it is in use.
-                _set(message, "_weights", (weights[-1], *weights[:-1]))
+                _set(message, "_weights", (*weights[at:], *weights[:at]))
 
-            return tokens
+            return weights[at + 1]  # type: ignore[no-any-return]
 
     result: Any = counter(message)
     try:
@@ -96,7 +99,7 @@ def count(message: Message, counter: TokenCounter) -> int:
 
     # Read again: a counter that asks another one has had that remembered.
     weights = getattr(message, "_weights", ())
-    _set(message, "_weights", ((counter, tokens), *weights[: _COUNTERS - 1]))
+    _set(message, "_weights", (counter, tokens, *weights[: 2 * _COUNTERS - 2]))
     return tokens
 
 

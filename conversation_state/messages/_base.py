@@ -161,7 +161,7 @@ class _Countable:
 
     __slots__ = ("_weights",)
 
-    _weights: tuple[tuple[Any, int], ...]
+    _weights: tuple[Any, ...]
 
 
 _set = object.__setattr__
