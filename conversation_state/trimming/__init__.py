@@ -24,8 +24,7 @@ from conversation_state.trimming._elements import (
     Element,
     StepFailure,
 )
-from conversation_state.trimming._fit import fit
-from conversation_state.trimming._keep import keep_first_and_last, keep_last
+from conversation_state.trimming._fit import fit, keep_first_and_last, keep_last
 from conversation_state.trimming._prefix import SharedPrefix
 from conversation_state.trimming._properties import (
     CALLS_KEEP_RESULTS,

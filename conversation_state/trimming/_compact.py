@@ -139,13 +139,13 @@ def read_replaced(selection: Selection, seqs: Iterable[int]) -> set[int]:
     """
     found: set[int] = set()
     for seq in seqs:
-        replacement = selection.replaced.get(seq)
-        if replacement is None:
+        edit = selection.changes.get(seq)
+        if edit is None:
             continue
 
-        if replacement.stands_for:
-            found |= read_mark_replaced(replacement.messages[0])
-        elif not all(map(read_mark, replacement.messages[-1:])):
+        if edit.stands_for:
+            found |= read_mark_replaced(edit.messages[0])
+        elif not all(map(read_mark, edit.messages[-1:])):
             found.add(seq)
 
     return found

@@ -23,8 +23,8 @@ __all__ = [
     "Dropped",
     "DroppedRange",
     "EarlierSummary",
+    "Edit",
     "Element",
-    "Replacement",
     "StepFailure",
     "add_mark",
     "check_integer",
@@ -89,18 +89,29 @@ class DroppedRange(NamedTuple):
     reason: str
 
 
-class Replacement(NamedTuple):
+class Edit(NamedTuple):
     """
     What a position shows instead of its own message.
 
     Attributes:
-        messages: The messages, at least one.
+        messages: The messages, at least one; what it showed before, if it is
+            removed.
+
+        reason: Why it shows nothing; "" if it shows *messages*.
 
         stands_for: The positions it stands for, if it is a summary.
     """
 
     messages: tuple[Message, ...]
+    reason: str = ""
     stands_for: tuple[range, ...] = ()
+
+    @property
+    def shown(self) -> tuple[Message, ...]:
+        """
+        The messages that are shown; none if they are removed.
+        """
+        return () if self.reason else self.messages
 
 
 class StepFailure(NamedTuple):

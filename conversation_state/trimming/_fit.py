@@ -1,12 +1,13 @@
 """
-Fitting: the longest run of newest messages that a budget has room for.
+Keeping what is newest: as much as a budget has room for, or a number of
+messages; and no group of calls and results in part.
 """
 
 from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Callable
-from typing import NamedTuple
+from operator import attrgetter, itemgetter
 
 import attrs
 
@@ -20,95 +21,168 @@ from conversation_state.trimming._elements import (
     BEFORE_USER,
     INVALID,
     OVER_BUDGET,
+    OVER_COUNT,
     DroppedRange,
     StepFailure,
     check_integer,
 )
-from conversation_state.trimming._survey import CutPoint, Survey, tokens_of
-from conversation_state.trimming._validity import REPEATED_ID
+from conversation_state.trimming._selection import NO_REWRITES, Rewrite
+from conversation_state.trimming._survey import CutPoint, Survey
+from conversation_state.trimming._validity import NO_OPEN_CALLS, check_pairing
 from conversation_state.trimming._view import Step, TrimContext
 
-__all__ = ["ValidStarts", "fit"]
+__all__ = ["fit", "keep_first_and_last", "keep_last"]
 
 _NO_CUTS: Log[CutPoint] = Log()
+_tokens, _seq = itemgetter(0), itemgetter(1)
+_shown_tokens = attrgetter("shown_tokens")
 
 
-class ValidStarts(NamedTuple):
+@attrs.frozen
+class _KeepNewest:
     """
-    Where a valid run to the end of a view may start, behind the leading system
-    messages that stay.
-
-    Attributes:
-        survey: The survey of the view.
-
-        cuts: The places; at least one.
-
-        lead, lead_size, lead_tokens: What stays in front: the position behind
-            it, how many messages, their tokens.
+    What `fit` and the steps that count messages have in common: they drop what
+    is behind the leading system messages and before a cut.
     """
 
-    survey: Survey
-    cuts: Log[CutPoint]
-    lead: int
-    lead_size: int
-    lead_tokens: int
+    keep_system: bool
+    start_on_user: bool
 
-    @classmethod
-    def of(
-        cls, survey: Survey, *, keep_system: bool, start_on_user: bool
-    ) -> ValidStarts:
-        lead, lead_size, lead_tokens = 0, 0, 0
-        if keep_system:
-            lead, lead_size = survey.lead, survey.lead_size
-            lead_tokens = survey.lead_tokens
-
+    def _find_cuts(self, survey: Survey) -> Log[CutPoint]:
+        """
+        Where a valid run to the end may start; at least one.
+        """
+        is_all_lead = self.keep_system and 0 < survey.lead_size == survey.size
         cuts = survey.cuts
-        if start_on_user and not (lead_size and lead_size == survey.size):
+        if self.start_on_user and not is_all_lead:
             cuts = survey.user_cuts
 
-        if not cuts:
-            problem = "there is no user's message that a valid view could start on"
-            if not survey.cuts and survey.flaw is not None:
-                problem = survey.flaw.what
+        if cuts:
+            return cuts
 
-            raise InvalidTranscriptError((problem,))
+        problem = "there is no user's message that a valid view could start on"
+        if not survey.cuts and survey.flaw is not None:
+            problem = survey.flaw.what
 
-        return cls(survey, cuts, lead, lead_size, lead_tokens)
+        raise InvalidTranscriptError((problem,))
 
-    def drop(
-        self, context: TrimContext, dropped: DroppedRange, *, tokens: int, step: Step
+    def _drop(
+        self,
+        context: TrimContext,
+        survey: Survey,
+        cuts: Log[CutPoint],
+        dropped: DroppedRange,
+        tokens: int,
     ) -> TrimContext:
         """
         *context* without the range *dropped*, which fills *tokens*.
 
         The range gets up to three reasons: an invalid place, for what could
-        only be shown together with it, which is a failure of *step*; that a
+        only be shown together with it, which is a failure of this step; that a
         view starts on a user; and its own.
         """
+        selection, flaw = context._selection, survey.flaw
         start, stop, reason = dropped
-        flaw = self.survey.flaw
-        valid = max(self.survey.cuts[0].seq, start)
-        first = max(self.cuts[0].seq, valid)
+        if flaw is None and not self.start_on_user:
+            return context._with_selection(selection.drop_ranges((dropped,), tokens))
+
+        valid = max(survey.cuts[0].seq, start)
+        first = max(cuts[0].seq, valid)
         ranges = (
             DroppedRange(start, valid, flaw.reason if flaw else reason),
             DroppedRange(valid, first, BEFORE_USER),
             DroppedRange(first, stop, reason),
         )
-        selection = context._selection
         view = context._with_selection(selection.drop_ranges(ranges, tokens))
         if flaw is None:
             return view
 
-        count = selection.count_positions(start, valid)
-        if not count:
+        count = valid - start
+        if not selection.whole:
+            count = len(list(selection.seqs(start, valid)))
+
+        if count <= 0:
             return view
 
         problem = flaw.reason.removeprefix(f"{INVALID}: ")
-        if flaw.kind != REPEATED_ID:
-            problem += "; put repair() before this step to keep them"
-
+        problem += "; put repair() before this step to keep them"
         error = DroppedHistoryError((problem,), flaw.seqs, count)
-        return view._with_failures(StepFailure(step, error))
+        return view._with_failures(StepFailure(self, error))
+
+
+def _find_cut(
+    cuts: Log[CutPoint], excess: int, rewrites: Log[Rewrite]
+) -> CutPoint | None:
+    """
+    The first of *cuts* with at least *excess* tokens before it; None if there is
+    none.
+
+    Cuts say how many tokens come before them as the results were before
+    *rewrites*. Between two of these, that is a constant more than is shown.
+    """
+    if rewrites is not NO_REWRITES:
+        at = bisect_left(rewrites, excess, key=_shown_tokens)
+        if at:
+            excess += rewrites[at - 1].saved
+
+        if at < len(rewrites):
+            # A marker may be longer than what it stands for.
+            excess = min(excess, rewrites[at].tokens)
+
+    at = bisect_left(cuts, excess, key=_tokens)
+    return cuts[at] if at < len(cuts) else None
+
+
+@attrs.frozen
+class _Fit(_KeepNewest):
+    slack: int
+
+    def __call__(self, context: TrimContext) -> TrimContext:
+        selection = context._selection
+        survey = selection.whole or selection.survey()
+        if not survey.size:
+            return context
+
+        cuts = self._find_cuts(survey)
+        lead, lead_tokens = 0, 0
+        if self.keep_system:
+            lead, lead_tokens = survey.lead, survey.lead_tokens
+
+        total = limit = selection.tokens
+        if context.budget is not None:
+            limit = context.budget.effective_input_limit
+
+        # Before a run that starts at a cut, this much must be left out.
+        excess = lead_tokens + total - limit
+        rewrites = selection.rewrites if selection.whole else NO_REWRITES
+        cut = cuts[0]
+        if excess > lead_tokens:
+            nearest = _find_cut(cuts, excess, rewrites)
+            if nearest is None:
+                least = cuts[-1].tokens
+                if rewrites:
+                    least -= selection.count_saved(cuts[-1].seq)
+
+                least = max(least, lead_tokens)
+                raise BudgetExceededError(lead_tokens + total - least, limit)
+
+            cut = nearest
+            if self.slack:
+                slack = min(self.slack, (limit - lead_tokens) // 2)
+                spaced = cuts.fold(
+                    _spaced_cuts(slack, lead), _NO_CUTS, key=(_spaced_cuts, slack, lead)
+                )
+                cut = _find_cut(spaced, excess, rewrites) or cut
+
+        if cut.seq <= lead:
+            return context
+
+        dropped = DroppedRange(lead, cut.seq, OVER_BUDGET)
+        tokens = cut.tokens - lead_tokens
+        if rewrites is not NO_REWRITES:
+            tokens -= selection.count_saved(cut.seq)
+
+        return self._drop(context, survey, cuts, dropped, tokens)
 
 
 def _spaced_cuts(
@@ -116,6 +190,9 @@ def _spaced_cuts(
 ) -> Callable[[Log[CutPoint], CutPoint], Log[CutPoint]]:
     """
     A fold to those cuts behind *lead* that are *slack* tokens apart.
+
+    Which these are depends on what comes before them alone, so that the next
+    state finds the same ones; also where results before them were rewritten.
     """
 
     def add_cut(spaced: Log[CutPoint], cut: CutPoint) -> Log[CutPoint]:
@@ -128,60 +205,63 @@ def _spaced_cuts(
 
 
 @attrs.frozen
-class _Fit:
-    keep_system: bool
-    start_on_user: bool
-    slack: int
+class _KeepCount(_KeepNewest):
+    first: int
+    last: int
 
     def __call__(self, context: TrimContext) -> TrimContext:
-        survey = context._selection.survey()
+        selection = context._selection
+        survey = selection.whole or selection.survey()
         if not survey.size:
             return context
 
-        starts = ValidStarts.of(
-            survey, keep_system=self.keep_system, start_on_user=self.start_on_user
-        )
-        cuts, lead_tokens = starts.cuts, starts.lead_tokens
-        limit = survey.tokens
-        if context.budget is not None:
-            limit = context.budget.effective_input_limit
+        cuts = self._find_cuts(survey)
+        lead, lead_size, lead_tokens = 0, 0, 0
+        if self.keep_system:
+            lead, lead_size = survey.lead, survey.lead_size
+            lead_tokens = survey.lead_tokens
 
-        # Before a run that starts at a cut, this much must be left out.
-        excess = lead_tokens + survey.tokens - limit
-        cut = cuts[0]
-        if excess > lead_tokens:
-            at = bisect_left(cuts, excess, key=tokens_of)
-            if at == len(cuts):
-                least = max(cuts[-1].tokens, lead_tokens)
-                needed = lead_tokens + survey.tokens - least
-                raise BudgetExceededError(needed, limit)
+        at = 0
+        if survey.size - lead_size > self.last:
+            seq, place = selection.find_shown(survey.size - self.last)
+            at = bisect_left(cuts, seq + (place > 0), key=_seq)
 
-            cut = cuts[at]
-            if self.slack:
-                cut = self._find_spaced_cut(starts, excess, limit) or cut
-
-        if cut.seq <= starts.lead:
+        # A newest group of more than *last* messages is kept whole.
+        cut = cuts[min(at, len(cuts) - 1)]
+        end = max(self._find_first_end(context, lead_size), lead)
+        if cut.seq <= end:
             return context
 
-        dropped = DroppedRange(starts.lead, cut.seq, OVER_BUDGET)
-        return starts.drop(context, dropped, tokens=cut.tokens - lead_tokens, step=self)
+        kept = [selection.messages_at(seq) for seq in selection.seqs(lead, end)]
+        tokens = cut.tokens - lead_tokens
+        if selection.whole:
+            tokens -= selection.count_saved(cut.seq)
 
-    def _find_spaced_cut(
-        self, starts: ValidStarts, excess: int, limit: int
-    ) -> CutPoint | None:
-        """
-        The first cut behind *excess* tokens of those that are *slack* apart.
+        tokens -= sum(map(selection.count_tokens, kept))
+        dropped = DroppedRange(end, cut.seq, OVER_COUNT)
+        return self._drop(context, survey, cuts, dropped, tokens)
 
-        Which these are depends on what comes before them alone, so that the
-        next state finds the same ones.
+    def _find_first_end(self, context: TrimContext, lead_size: int) -> int:
         """
-        lead = starts.lead
-        slack = min(self.slack, (limit - starts.lead_tokens) // 2)
-        spaced = starts.cuts.fold(
-            _spaced_cuts(slack, lead), _NO_CUTS, key=(_spaced_cuts, slack, lead)
-        )
-        at = bisect_left(spaced, excess, key=tokens_of)
-        return spaced[at] if at < len(spaced) else None
+        The position behind the *first* messages, or fewer, so that no group is
+        kept in part.
+        """
+        if not self.first:
+            return 0
+
+        open_calls, end = NO_OPEN_CALLS, 0
+        for at, (seq, message) in enumerate(context._selection.pairs()):
+            if at >= lead_size + self.first:
+                break
+
+            open_calls, flaws = check_pairing(open_calls, seq, message)
+            if flaws:
+                break
+
+            if not open_calls.pending:
+                end = seq + 1
+
+        return end
 
 
 def fit(
@@ -225,3 +305,66 @@ def fit(
             result of a call that is not directly before it, say.
     """
     return _Fit(keep_system, start_on_user, check_integer("fit", "slack", slack))
+
+
+def keep_last(n: int, *, keep_system: bool = True, start_on_user: bool = False) -> Step:
+    """
+    A step that keeps the newest *n* messages, or a few less.
+
+    The leading system messages stay and are not counted. Calls stay with
+    their results: where *n* messages would begin in the middle of a group,
+    the group goes; only the newest group is kept whole if it has more than
+    *n* messages. So the view is valid and holds the newest message.
+
+    Args:
+        n: How many messages, at least 1.
+
+        keep_system: Keep the leading system messages.
+
+        start_on_user: Start on a user's message.
+
+    Raises:
+        ValueError:
+            If *n* is less than 1 or no integer.
+
+        InvalidTranscriptError:
+            By the step, if no valid view holds the newest message; `repair`
+            before it helps.
+    """
+    last = check_integer("keep_last", "n", n, 1)
+    return _KeepCount(keep_system, start_on_user, 0, last)
+
+
+def keep_first_and_last(
+    m: int, n: int, *, keep_system: bool = True, start_on_user: bool = False
+) -> Step:
+    """
+    A step that keeps the first *m* messages and the newest *n*.
+
+    The first ones are those behind the leading system messages, which stay
+    and are not counted; a group that the *m*-th message is in the middle of
+    goes, and so does what comes behind something a provider refuses. The
+    newest are kept as `keep_last` does.
+
+    A `fit` behind it drops the first ones before all others.
+
+    Args:
+        m: How many of the first messages.
+
+        n: How many of the newest, at least 1.
+
+        keep_system: Keep the leading system messages.
+
+        start_on_user: Start the newest ones on a user's message.
+
+    Raises:
+        ValueError:
+            If *m* or *n* is too small or no integer.
+
+        InvalidTranscriptError:
+            By the step, if no valid view holds the newest message; `repair`
+            before it helps.
+    """
+    first = check_integer("keep_first_and_last", "m", m)
+    last = check_integer("keep_first_and_last", "n", n, 1)
+    return _KeepCount(keep_system, start_on_user, first, last)

@@ -63,22 +63,17 @@ class _PrefixReader:
 
 
 def _split_runs(selection: Selection) -> Iterator[range | tuple[Message, ...]]:
-    removed, replaced = selection.removed, selection.replaced
-    special = sorted({*removed, *replaced})
-    at = 0
+    """
+    Runs of positions that show their own messages, and what others show.
+    """
     for span in selection.spans():
         start = span.start
-        while at < len(special) and special[at] < span.stop:
-            seq = special[at]
-            at += 1
-            if seq < start:
-                continue
-
+        for seq, edit in selection.iterate_edits(span):
             if start < seq:
                 yield range(start, seq)
 
-            if seq not in removed:
-                yield replaced[seq].messages
+            if edit.shown:
+                yield edit.shown
 
             start = seq + 1
 

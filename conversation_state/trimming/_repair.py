@@ -1,6 +1,7 @@
 """
-Repairing conversations that crashes or an interrupted call left invalid:
-results without their call, calls without a result.
+Repairing conversations that crashes, an interrupted call or a careless provider
+left invalid: results without their call, calls without a result, calls that
+share an id.
 
 What a repaired run of messages shows is found message by message, in two ways:
 over a log, which remembers it (`Log.fold`), so that the next state of a
@@ -10,23 +11,25 @@ narrowed view shows.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import Any, NamedTuple, TypeAlias
+from collections.abc import Iterable, Mapping
+from typing import Any, NamedTuple
 
 import attrs
 
-from conversation_state._persistent import Log, PMap, pmap
+from conversation_state._persistent import Log
 from conversation_state.aggregator import Entry
 from conversation_state.counting import TokenCounter, count
 from conversation_state.errors import DroppedHistoryError
 from conversation_state.messages import AssistantMessage, Message, ToolMessage
+from conversation_state.tools import ToolCall
 from conversation_state.trimming._elements import (
     INVALID,
     MARK,
-    Replacement,
+    Edit,
     StepFailure,
+    add_mark,
 )
-from conversation_state.trimming._selection import Selection
+from conversation_state.trimming._selection import NO_REPAIRS, Repair, Selection
 from conversation_state.trimming._survey import START, Survey
 from conversation_state.trimming._validity import (
     CALLS_KEEP,
@@ -39,104 +42,182 @@ from conversation_state.trimming._validity import (
 )
 from conversation_state.trimming._view import Step, TrimContext
 
-__all__ = ["repair"]
+__all__ = ["NO_EXCHANGE", "CallExchange", "Position", "repair"]
 
 _NO_RESULT = (
     "There is no result: this call was not answered before the conversation went on."
 )
 
-Pairs: TypeAlias = "list[tuple[int, Message]]"
+
+class Position(NamedTuple):
+    """
+    A position of a repaired run.
+
+    Attributes:
+        seq: The position.
+
+        edit: What it shows.
+
+        own: Its own messages.
+
+        flaw: Why something of it is left out; None if nothing is.
+    """
+
+    seq: int
+    edit: Edit
+    own: tuple[Message, ...]
+    flaw: Flaw | None = None
+
+    @property
+    def is_changed(self) -> bool:
+        messages, reason, _ = self.edit
+        return bool(reason) or messages != self.own
+
+
+_NO_POSITIONS: Log[Position] = Log()
 
 
 class CallExchange(NamedTuple):
     """
-    An assistant's message whose calls may still be answered, and its results.
+    An assistant's message whose calls may still be answered, and what follows.
 
     Attributes:
         open_calls: Its calls.
 
-        shown: The message and the results until now, with their positions.
+        renamed: The new ids of calls that had the id of another.
+
+        held: The message and the results until now. They are held until the
+            exchange is closed, because only then it is known what the message
+            shows: positions are given in order.
     """
 
     open_calls: OpenCalls
-    shown: Log[tuple[int, Message]]
+    renamed: Mapping[str, tuple[str, ...]]
+    held: Log[Position]
 
     def with_message(
-        self, seq: int, message: Message
-    ) -> tuple[CallExchange, Pairs, tuple[Flaw, ...]]:
+        self, seq: int, message: Message, own: tuple[Message, ...] = ()
+    ) -> tuple[CallExchange, list[Position]]:
         """
-        The exchange after *message*; the messages that a repaired view shows
-        whatever comes next, in order; and what it leaves out.
+        The exchange after *message*, and the positions that are final.
         """
+        own = own or (message,)
         if isinstance(message, ToolMessage):
-            open_calls, flaws = check_pairing(self.open_calls, seq, message)
-            if flaws:
-                return self, [], flaws
+            return self._with_result(seq, message, own)
 
-            return CallExchange(open_calls, self.shown.append((seq, message))), [], ()
+        final = self.closed()
+        shown, renamed = message, _NOT_RENAMED
+        if isinstance(message, AssistantMessage) and message.tool_calls:
+            shown, renamed = _rename_calls(message)
 
-        final, left_out = self.closed()
-        open_calls, _ = check_pairing(NO_OPEN_CALLS, seq, message)
+        open_calls, _ = check_pairing(NO_OPEN_CALLS, seq, shown)
+        position = Position(seq, Edit((shown,)), own)
         if open_calls is NO_OPEN_CALLS:
-            final.append((seq, message))
-            return NO_EXCHANGE, final, left_out
+            final.append(position)
+            return NO_EXCHANGE, final
 
-        return CallExchange(open_calls, Log(((seq, message),))), final, left_out
+        return CallExchange(open_calls, renamed, Log((position,))), final
 
-    def closed(self) -> tuple[Pairs, tuple[Flaw, ...]]:
+    def _with_result(
+        self, seq: int, message: ToolMessage, own: tuple[Message, ...]
+    ) -> tuple[CallExchange, list[Position]]:
+        call_id, pending = message.tool_call_id, self.open_calls.pending
+        if call_id not in pending:
+            # Results of calls with one id are in the order of the calls.
+            for other in self.renamed.get(call_id, ()):
+                if other in pending:
+                    mark = {"renamed": call_id}
+                    message = add_mark(message, mark, tool_call_id=other)
+                    break
+
+        open_calls, flaws = check_pairing(self.open_calls, seq, message)
+        reason = flaws[0].reason if flaws else ""
+        position = Position(seq, Edit((message,), reason), own, *flaws[:1])
+        if not self.held:
+            return self, [position]
+
+        return self._replace(open_calls=open_calls, held=self.held.append(position)), []
+
+    def closed(self) -> list[Position]:
         """
         The message with its results, an error in the place of each missing
         one; and calls that can't have one, which are left out.
         """
-        shown = list(self.shown)
-        open_calls = self.open_calls
-        if not open_calls.pending:
-            return shown, ()
+        if not self.open_calls.pending:
+            return list(self.held)
 
-        seq, message = shown[0]
-        answered, flaws = _answer_pending(seq, message, open_calls.pending)
-        return [*((seq, one) for one in answered), *shown[1:]], flaws
+        caller, *results = self.held
+        return [_answer_pending(caller, self.open_calls.pending), *results]
 
 
-NO_EXCHANGE = CallExchange(NO_OPEN_CALLS, Log())
+_NOT_RENAMED: Mapping[str, tuple[str, ...]] = {}
+NO_EXCHANGE = CallExchange(NO_OPEN_CALLS, _NOT_RENAMED, _NO_POSITIONS)
 
 
-def _answer_pending(
-    seq: int, message: Message, pending: frozenset[str]
-) -> tuple[list[Message], tuple[Flaw, ...]]:
+def _rename_calls(
+    message: AssistantMessage,
+) -> tuple[AssistantMessage, Mapping[str, tuple[str, ...]]]:
     """
-    *message*, and answers to those of its calls that have no result.
-    """
-    if not isinstance(
-        message, AssistantMessage
-    ):  # pragma: no cover - for type checkers
-        return [message], ()
+    *message*, where each call has an id of its own; and the new ids.
 
-    flaws: tuple[Flaw, ...] = ()
+    Source:
+        Anthropic refuses them ("`tool_use` ids must be unique"); compatible
+        endpoints, Kimi's for one, give parallel calls one id.
+    """
+    ids = {call.id for call in message.tool_calls}
+    if len(ids) == len(message.tool_calls):
+        return message, _NOT_RENAMED
+
+    seen: set[str] = set()
+    renamed: dict[str, tuple[str, ...]] = {}
+    calls: list[ToolCall] = []
+    for call in message.tool_calls:
+        if call.id in seen:
+            number = 2
+            while (new := f"{call.id or 'call'}-{number}") in ids:
+                number += 1
+
+            ids.add(new)
+            renamed[call.id] = (*renamed.get(call.id, ()), new)
+            calls.append(attrs.evolve(call, id=new))
+        else:
+            seen.add(call.id)
+            calls.append(call)
+
+    mark = {"renamed": [new for ids in renamed.values() for new in ids]}
+    return add_mark(message, mark, tool_calls=calls), renamed
+
+
+def _answer_pending(caller: Position, pending: frozenset[str]) -> Position:
+    """
+    *caller*, with answers to those of its calls that have no result.
+    """
+    message: Any = caller.edit.messages[0]
+    flaw = None
     open_calls = {call.id: call for call in message.tool_calls if call.id in pending}
     # A result must say which call it answers, and can't to a call without id.
     if open_calls.pop("", None) is not None:
+        seq = caller.seq
         what = f"messages[{seq}] makes a call without id, which nothing can answer"
         reason = no_result_reason(seq, ("",))
-        flaws = (Flaw(DANGLING, (seq,), what, CALLS_KEEP, reason),)
+        flaw = Flaw(DANGLING, (seq,), what, CALLS_KEEP, reason)
         calls = [call for call in message.tool_calls if call.id]
         if not (calls or message.parts):
-            return [], flaws
+            return caller._replace(edit=Edit((message,), reason), flaw=flaw)
 
         message = message.replace(tool_calls=calls)
 
-    mark = {MARK: {"synthetic": True}}
     answers = [
         ToolMessage(
             _NO_RESULT,
             tool_call_id=call.id,
             tool_name=call.name,
             is_error=True,
-            metadata=mark,
+            metadata={MARK: {"synthetic": True}},
         )
         for call in open_calls.values()
     ]
-    return [message, *answers], flaws
+    return caller._replace(edit=Edit((message, *answers)), flaw=flaw)
 
 
 class Repaired(NamedTuple):
@@ -146,71 +227,47 @@ class Repaired(NamedTuple):
     Attributes:
         size: How many messages the run has.
 
-        survey: The survey of what is shown before the exchange.
-
         exchange: The calls that may still be answered.
 
-        removed: The positions that are left out, and why.
+        survey: The survey of what is shown before the exchange.
 
-        replaced: The positions that show something else.
+        repairs: The positions before it that are changed.
 
-        left_out: Why something is left out, in order.
+        left_out: Why something is left out, in order; and how many messages
+            are, each time.
     """
 
     size: int
-    survey: Survey
     exchange: CallExchange
-    removed: PMap[int, str]
-    replaced: PMap[int, Replacement]
-    left_out: Log[Flaw]
+    survey: Survey = START
+    repairs: Log[Repair] = NO_REPAIRS
+    left_out: Log[tuple[Flaw, int]] = Log()
 
     def with_entry(self, entry: Entry, counter: TokenCounter) -> Repaired:
-        seq = self.size
-        exchange, final, flaws = self.exchange.with_message(seq, entry.message)
-        if not (final or flaws):
-            return self._replace(size=seq + 1, exchange=exchange)
+        exchange, final = self.exchange.with_message(self.size, entry.message)
+        run = self.with_positions(final, counter) if final else self
+        return run._replace(size=self.size + 1, exchange=exchange)
 
-        if exchange is self.exchange and flaws:  # a result that answers nothing
-            removed = self.removed.set(seq, flaws[0].reason)
-            left_out = self.left_out.extend(flaws)
-            return self._replace(size=seq + 1, removed=removed, left_out=left_out)
-
-        ended = self._with_shown(final, flaws, counter)
-        return ended._replace(size=seq + 1, exchange=exchange)
-
-    def ended(self, *, at_end: bool, counter: TokenCounter) -> Repaired:
-        """
-        The same where nothing comes after it; the calls that are open are
-        answered if *at_end*.
-        """
-        if at_end:
-            final, flaws = self.exchange.closed()
-        else:
-            final, flaws = list(self.exchange.shown), ()
-
-        return self._with_shown(final, flaws, counter)
-
-    def _with_shown(
-        self, final: Pairs, flaws: tuple[Flaw, ...], counter: TokenCounter
+    def with_positions(
+        self, final: Iterable[Position], counter: TokenCounter
     ) -> Repaired:
-        survey, removed, replaced = self.survey, self.removed, self.replaced
-        for seq, message in final:
-            survey = survey.with_message(seq, message, count(message, counter))
+        """
+        The same where *final* comes before what is still to come.
+        """
+        _, _, survey, repairs, left_out = self
+        for position in final:
+            seq, edit, _, flaw = position
+            for message in edit.shown:
+                survey = survey.with_message(seq, message, count(message, counter))
 
-        if self.exchange.open_calls.pending:
-            caller, message = self.exchange.shown[0]
-            shown = tuple([one for seq, one in final if seq == caller])
-            if not shown:
-                removed = removed.set(caller, flaws[0].reason)
-            elif any(one is not message for one in shown) or shown[1:]:
-                replaced = replaced.set(caller, Replacement(shown))
+            if position.is_changed:
+                surplus = survey.size - seq - 1
+                repairs = repairs.append(Repair(seq, edit, surplus))
 
-        left_out = self.left_out.extend(flaws)
-        return Repaired(self.size, survey, NO_EXCHANGE, removed, replaced, left_out)
+            if flaw is not None:
+                left_out = left_out.append((flaw, int(bool(edit.reason))))
 
-
-_EMPTY: PMap[int, Any] = pmap()
-_START = Repaired(0, START, NO_EXCHANGE, _EMPTY, _EMPTY, Log())
+        return self._replace(survey=survey, repairs=repairs, left_out=left_out)
 
 
 def repair_log(entries: Log[Entry], counter: TokenCounter) -> Repaired:
@@ -221,26 +278,8 @@ def repair_log(entries: Log[Entry], counter: TokenCounter) -> Repaired:
     def add_entry(run: Repaired, entry: Entry) -> Repaired:
         return run.with_entry(entry, counter)
 
-    return entries.fold(add_entry, _START, key=("repaired", counter))
-
-
-def _repair_pairs(
-    pairs: Iterable[tuple[int, Message]], *, at_end: bool
-) -> tuple[Pairs, tuple[Flaw, ...]]:
-    """
-    *pairs* of positions and messages as `repair` shows them, and why something
-    is left out.
-    """
-    exchange = NO_EXCHANGE
-    shown: Pairs = []
-    left_out: list[Flaw] = []
-    for seq, message in pairs:
-        exchange, final, flaws = exchange.with_message(seq, message)
-        shown += final
-        left_out += flaws
-
-    final, last = exchange.closed() if at_end else (list(exchange.shown), ())
-    return [*shown, *final], (*left_out, *last)
+    start = Repaired(0, NO_EXCHANGE)
+    return entries.fold(add_entry, start, key=("repaired", counter))
 
 
 @attrs.frozen
@@ -249,70 +288,83 @@ class _Repair:
 
     def __call__(self, context: TrimContext) -> TrimContext:
         selection = context._selection
-        if not selection.shows_all:
-            return self._repair_narrowed(context)
+        survey = selection.whole
+        if survey is not None:
+            is_open = self.at_end and survey.open_calls.pending
+            if survey.flaw is None and not is_open:
+                return context
 
-        survey = selection.survey()
-        if not (survey.needs_repair or (self.at_end and survey.open_calls.pending)):
-            return context
+            if not selection.steps:
+                return self._repair_whole(context)
 
-        entries, counter = selection.entries, selection.counter
-        run = repair_log(entries, counter).ended(at_end=self.at_end, counter=counter)
+        return self._repair_narrowed(context)
+
+    def end(self, exchange: CallExchange) -> list[Position]:
+        """
+        What is shown of *exchange* where nothing comes after it.
+        """
+        return exchange.closed() if self.at_end else list(exchange.held)
+
+    def _repair_whole(self, context: TrimContext) -> TrimContext:
+        entries, counter = context._selection.entries, context.counter
+        run = repair_log(entries, counter)
+        run = run.with_positions(self.end(run.exchange), counter)
         repaired = Selection(
             entries,
             counter,
             run.survey.tokens,
             run.survey.size,
-            removed=run.removed,
-            replaced=run.replaced,
-            survey=run.survey,
+            repairs=run.repairs,
+            steps=(self,),
+            whole=run.survey,
         )
-        failures = self._list_failures(run.left_out, run.removed)
-        return context._with_selection(repaired)._with_failures(*failures)
+        return self._show(context, repaired, run.left_out)
 
     def _repair_narrowed(self, context: TrimContext) -> TrimContext:
         selection = context._selection
-        pairs, left_out = _repair_pairs(selection.pairs(), at_end=self.at_end)
-        shown: dict[int, list[Message]] = {}
-        for seq, message in pairs:
-            shown.setdefault(seq, []).append(message)
+        exchange, positions = NO_EXCHANGE, []
+        for seq, message in selection.pairs():
+            exchange, final = exchange.with_message(seq, message)
+            positions += final
 
-        removed: dict[int, str] = {}
-        for flaw in left_out:
-            seq = flaw.seqs[-1]
-            if seq not in shown:
-                removed[seq] = flaw.reason
+        positions += self.end(exchange)
+        # A position may show several messages: an answer behind its call.
+        shown: dict[int, list[Position]] = {}
+        for position in positions:
+            shown.setdefault(position.seq, []).append(position)
 
-        replaced: dict[int, Replacement] = {}
-        for seq, messages in shown.items():
-            before = selection.messages_at(seq)
-            if len(messages) != len(before) or any(
-                one is not other for one, other in zip(messages, before, strict=True)
-            ):
-                replaced[seq] = Replacement(tuple(messages))
+        changes: dict[int, Edit] = {}
+        for seq, there in shown.items():
+            if any(position.is_changed for position in there):
+                messages = tuple([one for each in there for one in each.edit.shown])
+                own = selection.changes.get(seq)
+                before = tuple([one for each in there for one in each.own])
+                changes[seq] = Edit(
+                    messages or before,
+                    "" if messages else there[0].edit.reason,
+                    own.stands_for if own else (),
+                )
 
-        if not (removed or replaced):
-            return context
+        left_out = [
+            (position.flaw, int(bool(changes[position.seq].reason)))
+            for position in positions
+            if position.flaw is not None
+        ]
+        return self._show(context, selection.change(changes), left_out)
 
-        for seq, reason in removed.items():
-            selection = selection.remove((seq,), reason)
-
-        failures = self._list_failures(left_out, removed)
-        view = context._with_selection(selection.replace(replaced))
-        return view._with_failures(*failures)
-
-    def _list_failures(
-        self, left_out: Iterable[Flaw], removed: Iterable[int]
-    ) -> list[StepFailure]:
-        dropped = {*removed}
+    def _show(
+        self,
+        context: TrimContext,
+        repaired: Selection,
+        left_out: Iterable[tuple[Flaw, int]],
+    ) -> TrimContext:
         failures = []
-        for flaw in left_out:
+        for flaw, dropped in left_out:
             problem = flaw.reason.removeprefix(f"{INVALID}: ")
-            count = int(flaw.seqs[-1] in dropped)
-            error = DroppedHistoryError((problem,), flaw.seqs, count)
+            error = DroppedHistoryError((problem,), flaw.seqs, dropped)
             failures.append(StepFailure(self, error))
 
-        return failures
+        return context._with_selection(repaired)._with_failures(*failures)
 
 
 def repair(*, at_end: bool = False) -> Step:
@@ -322,16 +374,18 @@ def repair(*, at_end: bool = False) -> Step:
     Results that do not directly follow the message with their call, or answer
     it again, are dropped, with the reason in `TrimContext.dropped` and in
     `TrimContext.failures`. Calls that something else than a result follows are
-    answered by an error that says so, add_mark in its metadata
+    answered by an error that says so, with a mark in its metadata
     (``{"conversation_state": {"synthetic": True}}``), directly behind the
     message that makes them and at its position; where a call has no id to
-    answer, the view shows the message without it, and `failures` says so. The
+    answer, the view shows the message without it, and `failures` says so. Of
+    calls of one message that share an id, all but the first get an id of their
+    own, and so do their results, which are taken in the order of the calls. The
     state keeps all as it was.
 
-    Doing it again changes nothing. Two calls with one id in one message stay
-    what they are. Of a whole state it costs O(log n) once the messages are
-    counted, and O(number of repairs) where there are any; of a view that other
-    steps changed before, O(messages kept).
+    What it shows has no `TrimContext.problems`; doing it again changes nothing.
+    Of a whole state it costs O(log n) once the messages are counted, and where
+    something is repaired, what is new and what is left out; of a view that
+    other steps changed before, O(messages kept).
 
     Args:
         at_end: Answer calls at the very end, too, where the agent was stopped

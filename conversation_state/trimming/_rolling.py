@@ -80,9 +80,10 @@ def _reuse_summary(
     if context.total_tokens <= limit_tokens:
         return context, ()
 
-    lead = context._selection.survey().lead
-    shown, end = _split_newest(context._selection, keep_last)
-    stop = shown[end] if end < len(shown) else len(context._selection.entries)
+    selection = context._selection
+    lead = (selection.whole or selection.survey()).lead
+    shown, end = _split_newest(selection, keep_last)
+    stop = shown[end] if end < len(shown) else len(selection.entries)
     context = _put_earlier_summary(context, lead, stop)
     if context.total_tokens <= limit_tokens:
         return context, ()
@@ -113,11 +114,11 @@ def _split_newest(selection: Selection, keep_last: int) -> tuple[list[int], int]
 
 
 def _is_rolling_summary(selection: Selection, seq: int) -> bool:
-    replacement = selection.replaced.get(seq)
+    edit = selection.changes.get(seq)
     return (
-        replacement is not None
-        and bool(replacement.stands_for)
-        and bool(read_mark(replacement.messages[0]).get("rolling"))
+        edit is not None
+        and bool(edit.stands_for)
+        and bool(read_mark(edit.messages[0]).get("rolling"))
     )
 
 

@@ -1,44 +1,118 @@
 """
 The selection: which positions of a conversation a view shows, and as what.
 
-What lives here: the positions, their tokens, and the sequences that a view
-gives of them. What does not: the budget, failures and summaries (`_view`).
+A selection is sparse: it shows the entries of a log, but for what `repair`
+changed, results that were made smaller, positions that a caller's step changed
+one by one, and ranges that were dropped. The first two are found over the whole
+log and remembered with it (`_repair`, `_tool_results`), so that the selection
+of the next state shares them.
+
+What is not here: the budget, failures and summaries (`_view`).
 """
 
 from __future__ import annotations
 
-from abc import abstractmethod
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from itertools import chain, islice
-from operator import index
-from typing import Any
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import islice
+from operator import attrgetter, index
+from typing import Any, NamedTuple
 
 import attrs
 
-from conversation_state._persistent import Log, PMap, View, pmap
+from conversation_state._persistent import Log, PMap, pmap
 from conversation_state.aggregator import Entry
 from conversation_state.counting import TokenCounter, count
 from conversation_state.messages import Message
-from conversation_state.trimming._elements import (
-    COMPACTED,
-    Dropped,
-    DroppedRange,
-    Replacement,
-)
-from conversation_state.trimming._survey import START, Survey, survey_log
+from conversation_state.trimming._elements import COMPACTED, DroppedRange, Edit
+from conversation_state.trimming._survey import START, Survey
 
-__all__ = ["DroppedView", "Selection", "ShownView"]
+__all__ = [
+    "NO_CHANGES",
+    "NO_REPAIRS",
+    "NO_REWRITES",
+    "Repair",
+    "Rewrite",
+    "Selection",
+]
 
-_EMPTY: PMap[int, Any] = pmap()
+
+class Repair(NamedTuple):
+    """
+    A position that `repair` changed.
+
+    Attributes:
+        seq: The position.
+
+        edit: What it shows.
+
+        surplus: How many messages more than positions are shown up to it,
+            itself included; negative if there are fewer.
+    """
+
+    seq: int
+    edit: Edit
+    surplus: int
+
+    @property
+    def stop(self) -> int:
+        """
+        How many messages are shown up to it, itself included.
+        """
+        return self.seq + 1 + self.surplus
 
 
-@attrs.frozen
+class Rewrite(NamedTuple):
+    """
+    A tool's result that is shown smaller.
+
+    Attributes:
+        seq, place: Its position, and its place among what is shown there.
+
+        message: What is shown.
+
+        rank: How many results come before it.
+
+        tokens: How many tokens all messages up to it fill, itself included, as
+            they were before any was rewritten.
+
+        saved: How many of these tokens rewriting saved.
+
+        changed: How many of these results the last of the steps changed.
+    """
+
+    seq: int
+    place: int
+    message: Message
+    rank: int
+    tokens: int
+    saved: int
+    changed: int
+
+    @property
+    def shown_tokens(self) -> int:
+        """
+        How many tokens are shown up to it, itself included.
+        """
+        return self.tokens - self.saved
+
+
+NO_CHANGES: PMap[int, Edit] = pmap()
+NO_REPAIRS: Log[Repair] = Log()
+NO_REWRITES: Log[Rewrite] = Log()
+_seq, _stop = attrgetter("seq"), attrgetter("stop")
+
+_NO_EDIT = -1, Edit(())
+_MIN_WINDOW, _MAX_WINDOW = 32, 1_024  # positions whose edits are looked up together
+
+
+@attrs.frozen(eq=False)
 class Selection:
     """
     Which positions of a log are shown.
 
     A value: every verb gives the next selection, or this one if it shows that
-    already.
+    already. Equal to another that shows the same.
 
     Attributes:
         entries: The conversation.
@@ -52,10 +126,18 @@ class Selection:
 
         ranges: Positions that were dropped together: disjoint, in order.
 
-        removed: Positions that were dropped one by one, and why; a range may
-            cover them, too.
+        changes: Positions that were changed one by one; a range may cover
+            them, too.
 
-        replaced: What positions show that do not show their own message.
+        repairs: What `repair` changed in the whole log, in order.
+
+        rewrites: The results of the whole log that are smaller, in order.
+
+        steps: The steps that *repairs* and *rewrites* are of.
+
+        whole: The survey of the whole log as *repairs* leave it, before any
+            result was rewritten; None where less is shown than what *steps*
+            made of it.
     """
 
     entries: Log[Entry]
@@ -63,50 +145,43 @@ class Selection:
     tokens: int
     size: int
     ranges: tuple[DroppedRange, ...] = ()
-    removed: PMap[int, str] = _EMPTY
-    replaced: PMap[int, Replacement] = _EMPTY
-    _survey: Survey | None = attrs.field(
-        default=None, eq=False, repr=False, alias="survey"
-    )
+    changes: PMap[int, Edit] = NO_CHANGES
+    repairs: Log[Repair] = NO_REPAIRS
+    rewrites: Log[Rewrite] = NO_REWRITES
+    steps: tuple[Any, ...] = ()
+    whole: Survey | None = None
 
-    def __reduce__(self) -> tuple[Any, ...]:
-        # Without the survey, which lists every cut and can be made again.
-        return Selection, (
-            self.entries,
-            self.counter,
-            self.tokens,
-            self.size,
-            self.ranges,
-            self.removed,
-            self.replaced,
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Selection):
+            return NotImplemented
+
+        return (
+            (self.tokens, self.size, self.ranges, self.counter)
+            == (other.tokens, other.size, other.ranges, other.counter)
+            and self.entries == other.entries
+            and self.find_edits() == other.find_edits()
         )
 
-    @classmethod
-    def of(cls, entries: Log[Entry], counter: TokenCounter) -> Selection:
-        """
-        All *entries*. Costs the messages that *counter* has not counted yet.
-        """
-        survey = survey_log(entries, counter)
-        return cls(entries, counter, survey.tokens, survey.size, survey=survey)
+    def __hash__(self) -> int:
+        return hash((self.tokens, self.size, self.ranges, len(self.entries)))
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # Without what was read of the whole log, which can be read again.
+        changes = pmap(self.find_edits()) or NO_CHANGES
+        fields = self.entries, self.counter, self.tokens, self.size, self.ranges
+        return Selection, (*fields, changes)
 
     @property
-    def shows_all(self) -> bool:
+    def is_plain(self) -> bool:
         """
-        Whether every position shows its own message.
+        Whether every position in no range shows its own message.
         """
-        return not (self.ranges or self.removed or self.replaced)
+        return self.changes is NO_CHANGES and not (self.repairs or self.rewrites)
 
     def survey(self) -> Survey:
         """
-        What the messages shown allow. O(1) for all messages of a log, and as
-        `repair` shows them; else O(messages shown).
+        The survey of the messages shown. O(messages shown).
         """
-        if self._survey is not None:
-            return self._survey
-
-        if self.shows_all:
-            return survey_log(self.entries, self.counter)
-
         survey = START
         for seq, message in self.pairs():
             survey = survey.with_message(seq, message, count(message, self.counter))
@@ -117,67 +192,173 @@ class Selection:
         """
         The positions in no range, of all or from *start* to *stop*.
         """
-        end = len(self.entries)
-        return self._find_gaps(start, end if stop is None else min(stop, end))
+        stop = len(self.entries) if stop is None else stop
+        found = []
+        for first, last, _ in self.ranges:
+            if start < min(first, stop):
+                found.append(range(start, min(first, stop)))
 
-    def seqs(self, start: int = 0, stop: int | None = None) -> Iterator[int]:
+            start = max(start, last)
+
+        if start < stop:
+            found.append(range(start, stop))
+
+        return found
+
+    def find_edits(self, start: int = 0, stop: int | None = None) -> dict[int, Edit]:
         """
-        The positions shown, of all or from *start* to *stop*.
+        What positions show instead of their own message, of all or from *start*
+        to *stop*. O(log n + what is found there).
         """
-        removed = self.removed
-        spans = self.spans(start, stop)
-        return (seq for span in spans for seq in span if seq not in removed)
+        stop = len(self.entries) if stop is None else stop
+        repairs = _iterate(self.repairs, start, stop)
+        found: dict[int, Edit] = {seq: edit for seq, edit, _ in repairs}
+        for seq, place, message, *_ in _iterate(self.rewrites, start, stop):
+            edit = found.get(seq) or Edit((self.entries[seq].message,))
+            shown = (*edit.messages[:place], message, *edit.messages[place + 1 :])
+            found[seq] = edit._replace(messages=shown)
+
+        changes = self.changes
+        if stop - start < len(changes):
+            changed = [seq for seq in range(start, stop) if seq in changes]
+        else:
+            changed = [seq for seq in changes if start <= seq < stop]
+
+        found.update([(seq, changes[seq]) for seq in changed])
+        return found
+
+    def find_edit(self, seq: int) -> Edit | None:
+        return self.find_edits(seq, seq + 1).get(seq)
+
+    def iterate_edits(self, span: range) -> Iterator[tuple[int, Edit]]:
+        """
+        What positions in *span* show instead of their own message, in order.
+        """
+        if self.is_plain:
+            return
+
+        # Looked up some at a time, a few first: a view is read lazily.
+        start, width = span.start, _MIN_WINDOW
+        while start < span.stop:
+            stop = min(start + width, span.stop)
+            yield from sorted(self.find_edits(start, stop).items())
+            start, width = stop, min(2 * width, _MAX_WINDOW)
 
     def pairs(self) -> Iterator[tuple[int, Message]]:
         """
         The messages shown, each with its position.
         """
-        removed, replaced = self.removed, self.replaced
+        for seq, messages in self.iterate():
+            for message in messages:
+                yield seq, message
+
+    def iterate(self) -> Iterator[tuple[int, tuple[Message, ...]]]:
+        """
+        The positions in no range, and what each of them shows.
+        """
         for span in self.spans():
+            edits = self.iterate_edits(span)
+            edited, edit = next(edits, _NO_EDIT)
             entries = islice(self.entries.iterate(span.start), len(span))
             for seq, (_id, message) in zip(span, entries, strict=True):
-                if seq in removed:
-                    continue
-
-                if seq in replaced:
-                    for other in replaced[seq].messages:
-                        yield seq, other
+                if seq == edited:
+                    yield seq, edit.shown
+                    edited, edit = next(edits, _NO_EDIT)
                 else:
-                    yield seq, message
+                    yield seq, (message,)
 
-    def count_positions(self, start: int, stop: int) -> int:
+    def seqs(self, start: int = 0, stop: int | None = None) -> Iterator[int]:
         """
-        How many positions are shown from *start* to *stop*.
+        The positions that show something, of all or from *start* to *stop*.
         """
-        spans = self.spans(start, stop)
-        removed = sum([seq in span for seq in self.removed for span in spans])
-        return sum(map(len, spans)) - removed
+        for span in self.spans(start, stop):
+            edits = self.find_edits(span.start, span.stop)
+            removed = {seq for seq, edit in edits.items() if edit.reason}
+            yield from (seq for seq in span if seq not in removed)
 
     def is_shown(self, seq: int) -> bool:
-        return (
-            0 <= seq < len(self.entries)
-            and seq not in self.removed
-            and not any(start <= seq < stop for start, stop, _ in self.ranges)
-        )
+        if not 0 <= seq < len(self.entries) or not self.spans(seq, seq + 1):
+            return False
+
+        edit = self.find_edit(seq)
+        return edit is None or not edit.reason
 
     def messages_at(self, seq: int) -> tuple[Message, ...]:
         """
         What is shown at a position that shows something.
         """
-        if seq in self.replaced:
-            return self.replaced[seq].messages
-
-        return (self.entries[seq].message,)
+        edit = self.find_edit(seq)
+        return edit.messages if edit else (self.entries[seq].message,)
 
     def count_tokens(self, messages: Iterable[Message]) -> int:
         return sum([count(message, self.counter) for message in messages])
+
+    def _surplus(self, span: range) -> int:
+        """
+        How many messages more than positions *span* shows.
+        """
+        surplus = 0
+        if self.repairs:
+            first = bisect_left(self.repairs, span.start, key=_seq)
+            last = bisect_left(self.repairs, span.stop, key=_seq)
+            if first < last:
+                surplus = self.repairs[last - 1].surplus
+                surplus -= self.repairs[first - 1].surplus if first else 0
+
+        if self.changes:
+            repaired = attrs.evolve(self, changes=NO_CHANGES)
+            for seq in [seq for seq in self.changes if seq in span]:
+                before = repaired.find_edit(seq)
+                surplus -= len(before.shown) if before else 1
+                surplus += len(self.changes[seq].shown)
+
+        return surplus
+
+    def find_shown(self, at: int) -> tuple[int, int]:
+        """
+        The position of the message shown as number *at*, and its place there.
+
+        O(log n), or O(messages shown) where positions were changed one by one.
+        """
+        if self.changes:
+            for seq, messages in self.iterate():
+                if at < len(messages):
+                    return seq, at
+
+                at -= len(messages)
+
+        for span in self.spans():
+            shown = len(span) + self._surplus(span)
+            if at >= shown:
+                at -= shown
+                continue
+
+            repairs = self.repairs
+            first = bisect_left(repairs, span.start, key=_seq)
+            number = at + span.start + (repairs[first - 1].surplus if first else 0)
+            nearest = bisect_right(repairs, number, key=_stop)
+            seq = number - (repairs[nearest - 1].surplus if nearest else 0)
+            if nearest < len(repairs) and repairs[nearest].seq <= seq:
+                return repairs[nearest].seq, seq - repairs[nearest].seq
+
+            return seq, 0
+
+        raise AssertionError  # the spans add up to the size
+
+    def count_saved(self, seq: int) -> int:
+        """
+        How many tokens rewriting saved before the position *seq*. O(log n).
+        """
+        at = bisect_left(self.rewrites, seq, key=_seq)
+        return self.rewrites[at - 1].saved if at else 0
 
     def drop_reason(self, seq: int) -> str:
         """
         Why the position *seq*, which is dropped, is not shown.
         """
-        if seq in self.removed:
-            return self.removed[seq]
+        edit = self.find_edit(seq)
+        if edit and edit.reason:
+            return edit.reason
 
         for start, stop, reason in self.ranges:
             if start <= seq < stop:
@@ -191,7 +372,7 @@ class Selection:
         """
         found: list[range] = []
         for seq in seqs:
-            own = self.replaced.get(seq)
+            own = self.changes.get(seq)
             for span in (own and own.stands_for) or (range(seq, seq + 1),):
                 if found and found[-1].stop == span.start:
                     found[-1] = range(found[-1].start, span.stop)
@@ -204,20 +385,35 @@ class Selection:
         """
         Without what is shown at *seqs*. O(log n) for each.
         """
-        dropped = {seq for seq in map(index, seqs) if self.is_shown(seq)}
-        if not dropped:
+        removed = {}
+        for seq in {seq for seq in map(index, seqs) if self.is_shown(seq)}:
+            own = self.changes.get(seq)
+            stands_for = own.stands_for if own else ()
+            removed[seq] = Edit(self.messages_at(seq), reason, stands_for)
+
+        return self.change(removed)
+
+    def change(self, changes: Mapping[int, Edit]) -> Selection:
+        """
+        With other messages, or none, at positions that show something.
+        """
+        tokens, size, changed = self.tokens, self.size, {}
+        for seq, edit in changes.items():
+            before = self.messages_at(seq)
+            own = self.changes.get(seq)
+            if edit == (own or Edit(before)):
+                continue
+
+            changed[seq] = edit
+            after = edit.shown
+            tokens += self.count_tokens(after) - self.count_tokens(before)
+            size += len(after) - len(before)
+
+        if not changed:
             return self
 
-        tokens, size = self.tokens, self.size
-        for seq in dropped:
-            messages = self.messages_at(seq)
-            tokens -= self.count_tokens(messages)
-            size -= len(messages)
-
-        removed = self.removed.update(dict.fromkeys(dropped, reason))
-        return attrs.evolve(
-            self, tokens=tokens, size=size, removed=removed, survey=None
-        )
+        both = self.changes.update(changed)
+        return attrs.evolve(self, tokens=tokens, size=size, changes=both, whole=None)
 
     def drop_ranges(self, ranges: Iterable[DroppedRange], tokens: int) -> Selection:
         """
@@ -225,15 +421,11 @@ class Selection:
         """
         dropped, size = list(self.ranges), self.size
         for start, stop, reason in ranges:
-            for gap in self._find_gaps(start, stop):
+            for gap in self.spans(start, stop):
                 dropped.append(DroppedRange(gap.start, gap.stop, reason))
                 size -= len(gap)
-                if self.removed:
-                    size += sum([seq in gap for seq in self.removed])
-
-                for seq, (messages, _) in self.replaced.items():
-                    if seq in gap and seq not in self.removed:
-                        size -= len(messages) - 1
+                if self.repairs is not NO_REPAIRS or self.changes is not NO_CHANGES:
+                    size -= self._surplus(gap)
 
         if size == self.size:
             return self
@@ -245,30 +437,11 @@ class Selection:
             self.tokens - tokens,
             size,
             tuple(dropped),
-            self.removed,
-            self.replaced,
+            self.changes,
+            self.repairs,
+            self.rewrites,
+            self.steps,
         )
-
-    def replace(self, replaced: Mapping[int, Replacement]) -> Selection:
-        """
-        With other messages at positions that show something.
-        """
-        tokens, size, changed = self.tokens, self.size, {}
-        for seq, replacement in replaced.items():
-            shown = self.messages_at(seq)
-            if replacement == self.replaced.get(seq, Replacement(shown)):
-                continue
-
-            changed[seq] = replacement
-            messages = replacement.messages
-            tokens += self.count_tokens(messages) - self.count_tokens(shown)
-            size += len(messages) - len(shown)
-
-        if not changed:
-            return self
-
-        both = self.replaced.update(changed)
-        return attrs.evolve(self, tokens=tokens, size=size, replaced=both, survey=None)
 
     def summarise(
         self, seqs: Sequence[int], summary: Message, stands_for: tuple[range, ...]
@@ -281,134 +454,23 @@ class Selection:
         tokens = sum([self.count_tokens(self.messages_at(seq)) for seq in rest])
         span = DroppedRange(first + 1, seqs[-1] + 1, COMPACTED)
         narrowed = self.drop_ranges((span,), tokens)
-        replaced = narrowed.replaced
-        for seq in replaced.keys() & set(rest):
-            replaced = replaced.remove(seq)  # another summary stands for it now
+        changes = narrowed.changes
+        for seq in changes.keys() & set(rest):
+            changes = changes.remove(seq)  # another summary stands for it now
 
-        replacement = Replacement((summary,), stands_for)
-        return attrs.evolve(narrowed, replaced=replaced).replace({first: replacement})
-
-    def _find_gaps(self, start: int, stop: int) -> list[range]:
-        """
-        What `ranges` leave of the positions from *start* to *stop*.
-        """
-        found = []
-        for first, last, _ in self.ranges:
-            if start < min(first, stop):
-                found.append(range(start, min(first, stop)))
-
-            start = max(start, last)
-
-        if start < stop:
-            found.append(range(start, stop))
-
-        return found
+        edit = Edit((summary,), stands_for=stands_for)
+        return attrs.evolve(narrowed, changes=changes).change({first: edit})
 
 
-class _SelectionSequence(View[Any]):
+def _iterate(edits: Log[Any], start: int, stop: int) -> Iterator[Any]:
     """
-    A sequence of what a selection shows, or of what it drops.
+    What of *edits*, which are in order, is from *start* to *stop*.
     """
+    if not edits:
+        return
 
-    __slots__ = ("_selection",)
+    for edit in edits.iterate(bisect_left(edits, start, key=_seq)):
+        if edit.seq >= stop:
+            return
 
-    def __init__(self, selection: Selection) -> None:
-        self._selection = selection
-
-    def __getitem__(self, at: Any) -> Any:
-        if isinstance(at, slice):
-            return tuple(self)[at]
-
-        wanted = index(at)
-        size = len(self)
-        position = wanted + size if wanted < 0 else wanted
-        if not 0 <= position < size:
-            msg = f"index {wanted} is out of range for a view of {size}"
-            raise IndexError(msg)
-
-        if self._selection.removed or self._selection.replaced:
-            return next(islice(self, position, None))
-
-        for span in self._list_spans():
-            if position < len(span):
-                return self._make_item(span[position])
-
-            position -= len(span)
-
-        raise AssertionError  # the spans add up to the size
-
-    @abstractmethod
-    def _list_spans(self) -> list[range]: ...
-
-    @abstractmethod
-    def _make_item(self, seq: int) -> Any: ...
-
-    def __repr__(self) -> str:
-        return repr(tuple(self))
-
-
-class ShownView(_SelectionSequence):
-    """
-    What a selection shows, each message made into an item by *make*.
-
-    Iterating costs what is there, an index O(log n) while no position was
-    removed or replaced one by one, else O(n).
-    """
-
-    __slots__ = ("_make",)
-
-    def __init__(
-        self, selection: Selection, make: Callable[[int, Message], Any]
-    ) -> None:
-        super().__init__(selection)
-        self._make = make
-
-    def __len__(self) -> int:
-        return self._selection.size
-
-    def __iter__(self) -> Iterator[Any]:
-        make = self._make
-        return (make(seq, message) for seq, message in self._selection.pairs())
-
-    def _list_spans(self) -> list[range]:
-        return self._selection.spans()
-
-    def _make_item(self, seq: int) -> Any:
-        return self._make(seq, self._selection.entries[seq].message)
-
-
-class DroppedView(_SelectionSequence):
-    """
-    What a selection does not show, as `Dropped`.
-    """
-
-    __slots__ = ()
-
-    def __len__(self) -> int:
-        selection = self._selection
-        shown = selection.size
-        for seq, (messages, stands_for) in selection.replaced.items():
-            if selection.is_shown(seq):
-                # A summary's own position is dropped and shown.
-                shown -= len(messages) - (not stands_for)
-
-        return len(selection.entries) - shown
-
-    def __iter__(self) -> Iterator[Dropped]:
-        selection = self._selection
-        seqs: Iterator[int] = chain.from_iterable(self._list_spans())
-        if selection.removed or selection.replaced:
-            summarised = [
-                seq
-                for seq, (_messages, stands_for) in selection.replaced.items()
-                if stands_for and selection.is_shown(seq)
-            ]
-            seqs = iter(sorted({*seqs, *selection.removed, *summarised}))
-
-        return map(self._make_item, seqs)
-
-    def _list_spans(self) -> list[range]:
-        return [range(start, stop) for start, stop, _ in self._selection.ranges]
-
-    def _make_item(self, seq: int) -> Dropped:
-        return Dropped(seq, self._selection.drop_reason(seq))
+        yield edit

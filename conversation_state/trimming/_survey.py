@@ -5,7 +5,6 @@ are counted.
 
 from __future__ import annotations
 
-from operator import itemgetter
 from typing import NamedTuple
 
 from conversation_state._persistent import Log
@@ -14,13 +13,12 @@ from conversation_state.counting import TokenCounter, count
 from conversation_state.messages import Message
 from conversation_state.trimming._validity import (
     NO_OPEN_CALLS,
-    REPEATED_ID,
     Flaw,
     OpenCalls,
     check_pairing,
 )
 
-__all__ = ["START", "CutPoint", "Survey", "seq_of", "survey_log", "tokens_of"]
+__all__ = ["START", "CutPoint", "Survey", "survey_log"]
 
 
 class CutPoint(NamedTuple):
@@ -33,7 +31,6 @@ class CutPoint(NamedTuple):
 
 
 _NO_CUTS: Log[CutPoint] = Log()
-tokens_of, seq_of = itemgetter(0), itemgetter(1)
 _make = tuple.__new__
 
 
@@ -56,8 +53,6 @@ class Survey(NamedTuple):
         cuts: Where a valid run to the end may start.
 
         user_cuts: Those of them at a user's message.
-
-        needs_repair: Whether `repair` has something to do.
     """
 
     size: int = 0
@@ -69,21 +64,9 @@ class Survey(NamedTuple):
     flaw: Flaw | None = None
     cuts: Log[CutPoint] = _NO_CUTS
     user_cuts: Log[CutPoint] = _NO_CUTS
-    needs_repair: bool = False
 
     def with_message(self, seq: int, message: Message, tokens: int) -> Survey:
-        (
-            size,
-            before,
-            lead_size,
-            lead,
-            lead_tokens,
-            open_calls,
-            flaw,
-            cuts,
-            user_cuts,
-            needs_repair,
-        ) = self
+        size, before, lead_size, lead, lead_tokens, open_calls, flaw, cuts, users = self
         role = message.role
         may_start = role != "tool"
         if not may_start or open_calls.pending or role == "assistant":
@@ -91,8 +74,7 @@ class Survey(NamedTuple):
             if flaws:
                 # No run that starts before this message can be valid; one that
                 # starts with it can, unless it is itself what is wrong.
-                flaw, cuts, user_cuts = flaws[-1], _NO_CUTS, _NO_CUTS
-                needs_repair = needs_repair or flaws[0].kind != REPEATED_ID
+                flaw, cuts, users = flaws[-1], _NO_CUTS, _NO_CUTS
                 may_start = may_start and flaw.seqs[0] != seq
         else:
             open_calls = NO_OPEN_CALLS
@@ -101,28 +83,19 @@ class Survey(NamedTuple):
             cut = _make(CutPoint, (before, seq))
             cuts = cuts.append(cut)
             if role == "user":
-                user_cuts = user_cuts.append(cut)
-
+                users = users.append(cut)
             elif role == "system" and lead_size == size:
                 lead_size, lead, lead_tokens = size + 1, seq + 1, before + tokens
 
+        if not (size + 1) % 32:
+            # A log remembers these surveys as long as it lives.
+            cuts, users = Log(cuts), Log(users)
+
         # `_replace` and the generated constructor cost three times as much,
         # for every message that is trimmed for the first time.
-        return _make(
-            Survey,
-            (
-                size + 1,
-                before + tokens,
-                lead_size,
-                lead,
-                lead_tokens,
-                open_calls,
-                flaw,
-                cuts,
-                user_cuts,
-                needs_repair,
-            ),
-        )
+        lead_fields = lead_size, lead, lead_tokens
+        fields = size + 1, before + tokens, *lead_fields, open_calls, flaw, cuts, users
+        return _make(Survey, fields)
 
 
 START = Survey()

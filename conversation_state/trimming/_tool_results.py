@@ -1,55 +1,219 @@
 """
 Making tool results smaller; calls and results stay together.
+
+Which results of a whole log are smaller, and how many tokens that saves, is
+found result by result and remembered with the log (`Log.fold`), for each set of
+steps that results of one age pass: `clear_tool_results` spares the newest ones.
+So the next state of a conversation costs what is new in it.
 """
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Iterable
-from typing import Any
+from operator import attrgetter
+from typing import Any, NamedTuple, Protocol
 
 import attrs
 
-from conversation_state._persistent import check_text
+from conversation_state._persistent import Log, check_text
+from conversation_state.aggregator import Entry
 from conversation_state.counting import TokenCounter, count
 from conversation_state.messages import Message, ToolMessage
 from conversation_state.parts import Part, TextPart
 from conversation_state.trimming._elements import (
-    Replacement,
+    Edit,
     add_mark,
     check_integer,
     read_mark,
 )
+from conversation_state.trimming._repair import NO_EXCHANGE, CallExchange
+from conversation_state.trimming._selection import NO_REWRITES, Rewrite, Selection
 from conversation_state.trimming._view import Step, TrimContext
 
 __all__ = ["clear_tool_results", "shorten_tool_results"]
 
-
-def _replace_results(
-    context: TrimContext, changed: Iterable[tuple[int, int, Message]]
-) -> TrimContext:
-    """
-    *context* with other messages, each with its position and its place there.
-    """
-    selection = context._selection
-    replaced: dict[int, list[Message]] = {}
-    for seq, place, message in changed:
-        shown = replaced.setdefault(seq, list(selection.messages_at(seq)))
-        shown[place] = message
-
-    replacements = {seq: Replacement(tuple(shown)) for seq, shown in replaced.items()}
-    return context._with_selection(selection.replace(replacements))
+_rank = attrgetter("rank")
 
 
-def _list_results(context: TrimContext) -> list[tuple[int, int, ToolMessage]]:
+class _RewriteStep(Protocol):
     """
-    The results shown: position, place among what is shown there, message.
+    A step that makes all results but the newest *keep* smaller, each by itself.
     """
-    return [
+
+    @property
+    def keep(self) -> int: ...
+
+    def rewrite(self, result: ToolMessage, counter: TokenCounter) -> ToolMessage: ...
+
+
+class _Rewritten(NamedTuple):
+    """
+    A run of messages whose results pass some steps.
+
+    Attributes:
+        size: How many positions the run has.
+
+        exchange: The calls that may still be answered, where `repair` is one of
+            the steps; its messages are not counted below.
+
+        results: How many results there are.
+
+        tokens, saved, changed: As of a `Rewrite`.
+
+        rewrites: The results that are smaller, in order.
+    """
+
+    size: int = 0
+    exchange: CallExchange = NO_EXCHANGE
+    results: int = 0
+    tokens: int = 0
+    saved: int = 0
+    changed: int = 0
+    rewrites: Log[Rewrite] = NO_REWRITES
+
+    def with_shown(
+        self,
+        seq: int,
+        messages: tuple[Message, ...],
+        steps: tuple[_RewriteStep, ...],
+        counter: TokenCounter,
+    ) -> _Rewritten:
+        """
+        The same behind what is shown at the position *seq*.
+        """
+        _, exchange, results, tokens, saved, changed, rewrites = self
+        for place, message in enumerate(messages):
+            fills = count(message, counter)
+            tokens += fills
+            if not isinstance(message, ToolMessage):
+                continue
+
+            shown = before = message
+            for step in steps:
+                before, shown = shown, step.rewrite(shown, counter)
+
+            changed += shown is not before
+            if shown is not message:
+                saved += fills - count(shown, counter)
+                rewrite = Rewrite(seq, place, shown, results, tokens, saved, changed)
+                rewrites = rewrites.append(rewrite)
+
+            results += 1
+
+        if not (seq + 1) % 32:
+            rewrites = Log(rewrites)  # as in a survey
+
+        return _Rewritten(seq + 1, exchange, results, tokens, saved, changed, rewrites)
+
+
+def _rewrite_log(selection: Selection, steps: tuple[_RewriteStep, ...]) -> _Rewritten:
+    """
+    The whole log of *selection*, repaired if that is, where all results pass
+    *steps*. O(entries since the last time).
+    """
+    counter = selection.counter
+    repaired = [step for step in selection.steps[:1] if not hasattr(step, "rewrite")]
+
+    def add_entry(run: _Rewritten, entry: Entry) -> _Rewritten:
+        seq, message = run.size, entry.message
+        if not repaired:
+            return run.with_shown(seq, (message,), steps, counter)
+
+        exchange, final = run.exchange.with_message(seq, message)
+        for position in final:
+            run = run.with_shown(position.seq, position.edit.shown, steps, counter)
+
+        return run._replace(size=seq + 1, exchange=exchange)
+
+    key = ("rewritten", counter, bool(repaired), steps)
+    run = selection.entries.fold(add_entry, _Rewritten(), key=key)
+    if repaired:
+        for position in repaired[0].end(run.exchange):
+            run = run.with_shown(position.seq, position.edit.shown, steps, counter)
+
+    return run
+
+
+def _rewrite_whole(selection: Selection, step: _RewriteStep) -> Selection:
+    """
+    *selection*, which shows a whole log, after *step* as well.
+
+    O(log n + what was spared by one of the steps and not by another).
+    """
+    if step in selection.steps[-1:]:
+        return selection
+
+    steps = *selection.steps, step
+    passed = [each for each in steps if hasattr(each, "rewrite")]
+    rewrites, saved, changed = NO_REWRITES, 0, 0
+    start = 0
+    # The oldest results pass all steps, the newest those that spare none.
+    for keep in sorted({each.keep for each in passed}, reverse=True):
+        at_this_age = tuple([each for each in passed if each.keep <= keep])
+        run = _rewrite_log(selection, at_this_age)
+        stop = max(run.results - keep, start)
+        if start < stop:
+            first = bisect_left(run.rewrites, start, key=_rank)
+            last = bisect_left(run.rewrites, stop, key=_rank)
+            before = run.rewrites[first - 1] if first else None
+            newer = run.rewrites[last - 1] if first < last else None
+            if newer is not None:
+                base = before.saved if before else 0
+                if start:
+                    found = [
+                        each._replace(saved=each.saved - base + saved)
+                        for each in run.rewrites[first:last]
+                    ]
+                    rewrites = rewrites.extend(found)
+                else:
+                    rewrites = run.rewrites.take(last)
+
+                saved += newer.saved - base
+                if step is at_this_age[-1]:
+                    changed += newer.changed - (before.changed if before else 0)
+
+        start = stop
+
+    if not changed:
+        return selection
+
+    base_tokens = selection.tokens
+    if selection.rewrites:
+        base_tokens += selection.rewrites[-1].saved
+
+    return attrs.evolve(
+        selection,
+        tokens=base_tokens - saved,
+        rewrites=rewrites,
+        steps=steps,
+    )
+
+
+def _rewrite_results(context: TrimContext, step: _RewriteStep) -> TrimContext:
+    """
+    *context* where all results but the newest are made smaller by *step*.
+    """
+    selection, counter = context._selection, context.counter
+    if selection.whole:
+        return context._with_selection(_rewrite_whole(selection, step))
+
+    shown = dict(selection.iterate())
+    results = [
         (seq, place, message)
-        for seq in context._selection.seqs()
-        for place, message in enumerate(context._selection.messages_at(seq))
+        for seq, messages in shown.items()
+        for place, message in enumerate(messages)
         if isinstance(message, ToolMessage)
     ]
+    changes: dict[int, Edit] = {}
+    for seq, place, result in results[: max(len(results) - step.keep, 0)]:
+        smaller = step.rewrite(result, counter)
+        if smaller is not result:
+            edit = changes.get(seq) or selection.changes.get(seq) or Edit(shown[seq])
+            messages = *edit.messages[:place], smaller, *edit.messages[place + 1 :]
+            changes[seq] = edit._replace(messages=messages)
+
+    return context._with_selection(selection.change(changes))
 
 
 @attrs.frozen
@@ -57,19 +221,16 @@ class _ShortenResults:
     limit_tokens: int
     marker: str
 
-    def __call__(self, context: TrimContext) -> TrimContext:
-        counter = context.counter
-        return _replace_results(
-            context,
-            [
-                (seq, place, self._shorten_text(result, counter))
-                for seq, place, result in _list_results(context)
-                # A message is rarely smaller than its text; then nothing is done.
-                if count(result, counter) > self.limit_tokens
-            ],
-        )
+    keep = 0
 
-    def _shorten_text(self, result: ToolMessage, counter: TokenCounter) -> ToolMessage:
+    def __call__(self, context: TrimContext) -> TrimContext:
+        return _rewrite_results(context, self)
+
+    def rewrite(self, result: ToolMessage, counter: TokenCounter) -> ToolMessage:
+        if count(result, counter) <= self.limit_tokens:
+            # A message is rarely smaller than its text; then nothing is done.
+            return result
+
         text = result.text
         shortened = read_mark(result).get("shortened_to")
         if shortened == 0 or self._count_text(text, counter) <= self.limit_tokens:
@@ -148,8 +309,9 @@ def shorten_tool_results(
     and are not counted. A result cut so is not dropped: it keeps its position,
     its call id, name and metadata, and still answers its call.
 
-    Costs a dozen counts of each long result, and O(messages kept).
-    Doing it again changes nothing.
+    Doing it again changes nothing. Costs a dozen counts of each long result,
+    once in the life of a state and all that grows from it, and O(log n); of a
+    view that other steps narrowed before, O(messages kept).
 
     Args:
         limit_tokens: How long a text may be.
@@ -171,14 +333,11 @@ class _ClearResults:
     marker: str
 
     def __call__(self, context: TrimContext) -> TrimContext:
-        results = _list_results(context)
-        changed = []
-        for seq, place, result in results[: max(len(results) - self.keep, 0)]:
-            cleared = add_mark(result, {"cleared": True}, content=self.marker)
-            if count(cleared, context.counter) < count(result, context.counter):
-                changed.append((seq, place, cleared))
+        return _rewrite_results(context, self)
 
-        return _replace_results(context, changed)
+    def rewrite(self, result: ToolMessage, counter: TokenCounter) -> ToolMessage:
+        cleared = add_mark(result, {"cleared": True}, content=self.marker)
+        return cleared if count(cleared, counter) < count(result, counter) else result
 
 
 def clear_tool_results(*, keep: int = 3, marker: str = "[cleared]") -> Step:
@@ -187,7 +346,9 @@ def clear_tool_results(*, keep: int = 3, marker: str = "[cleared]") -> Step:
 
     A marker stands for their content, media too, where it is smaller. They
     keep position, call id, name and metadata, and still answer their calls.
-    Doing it again changes nothing. O(messages kept).
+    Doing it again changes nothing. Costs what is new, O(log n) and *keep* once
+    the state before was read; of a view that other steps narrowed before,
+    O(messages kept).
 
     Args:
         keep: How many of the newest stay as they are.

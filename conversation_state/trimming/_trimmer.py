@@ -14,8 +14,7 @@ from conversation_state.aggregator import Aggregator
 from conversation_state.counting import TokenBudget, TokenCounter, by_characters
 from conversation_state.messages import Message
 from conversation_state.trimming._compact import acompact, close_coroutine, compact
-from conversation_state.trimming._fit import fit
-from conversation_state.trimming._keep import keep_first_and_last, keep_last
+from conversation_state.trimming._fit import fit, keep_first_and_last, keep_last
 from conversation_state.trimming._repair import repair
 from conversation_state.trimming._rolling import arolling_summary, rolling_summary
 from conversation_state.trimming._tool_results import (

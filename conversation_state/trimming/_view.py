@@ -25,15 +25,17 @@ from conversation_state.trimming._elements import (
     REMOVED,
     Dropped,
     EarlierSummary,
+    Edit,
     Element,
-    Replacement,
     StepFailure,
     check_message,
     read_mark,
 )
 from conversation_state.trimming._prefix import SharedPrefix, find_shared_prefix
 from conversation_state.trimming._properties import Property
-from conversation_state.trimming._selection import DroppedView, Selection, ShownView
+from conversation_state.trimming._selection import Selection
+from conversation_state.trimming._sequences import DroppedView, ShownView
+from conversation_state.trimming._survey import survey_log
 from conversation_state.trimming._validity import NO_OPEN_CALLS, Flaw, check_pairing
 
 __all__ = ["AsyncStep", "Step", "TrimContext", "find_positions"]
@@ -127,7 +129,10 @@ class TrimContext:
         else:
             entries = Log([Entry("", check_message(one)) for one in conversation])
 
-        selection = Selection.of(entries, counter)
+        survey = survey_log(entries, counter)
+        selection = Selection(
+            entries, counter, survey.tokens, survey.size, whole=survey
+        )
         if previous is None:
             return cls(budget, selection)
 
@@ -207,11 +212,11 @@ class TrimContext:
         return tuple([summary.message for summary in [*own, *kept]])
 
     def _own_summaries(self) -> list[EarlierSummary]:
-        entries, replaced = self._selection.entries, self._selection.replaced
+        entries, changes = self._selection.entries, self._selection.changes
         return [
-            EarlierSummary(messages[0], entries, stands_for)
-            for _seq, (messages, stands_for) in sorted(replaced.items())
-            if stands_for
+            EarlierSummary(edit.messages[0], entries, edit.stands_for)
+            for _seq, edit in sorted(changes.items())
+            if edit.stands_for
         ]
 
     def remove(self, seqs: int | Iterable[int]) -> TrimContext:
@@ -255,9 +260,9 @@ class TrimContext:
             raise ValueError(msg)
 
         # The replacement of a summary stands for what the summary stands for.
-        shown = selection.replaced.get(seq)
-        replacement = Replacement((message,), shown.stands_for if shown else ())
-        return self._with_selection(selection.replace({seq: replacement}))
+        own = selection.changes.get(seq)
+        edit = Edit((message,), stands_for=own.stands_for if own else ())
+        return self._with_selection(selection.change({seq: edit}))
 
     def _with_selection(self, selection: Selection) -> TrimContext:
         """

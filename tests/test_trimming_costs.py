@@ -1,0 +1,353 @@
+"""
+Trimming the next state costs what is new in it, and leaves little behind.
+"""
+
+import gc
+import pickle
+import sys
+import tracemalloc
+from collections.abc import Callable, Sequence
+from itertools import cycle, islice
+
+import pytest
+from hypothesis import assume, given
+from hypothesis import strategies as st
+
+from conversation_state import Aggregator, decode, encode
+from conversation_state.counting import TokenBudget
+from conversation_state.errors import (
+    BudgetExceededError,
+    CompactionError,
+    InvalidTranscriptError,
+)
+from conversation_state.messages import (
+    AssistantMessage,
+    Message,
+    SystemMessage,
+    UserMessage,
+)
+from conversation_state.testing import strategies as our
+from conversation_state.testing.laws import views_add_up
+from conversation_state.trimming import (
+    TrimContext,
+    clear_tool_results,
+    compact,
+    fit,
+    keep_first_and_last,
+    keep_last,
+    repair,
+    shorten_tool_results,
+    trim,
+)
+from tests.test_trimming import calls, pool, result
+
+REFUSED = BudgetExceededError, CompactionError, InvalidTranscriptError
+
+long_results = st.builds(
+    result, st.sampled_from("xyz"), st.sampled_from(["ok", "a" * 40, "b" * 400])
+)
+history = our.broken_transcripts() | st.lists(pool | long_results, max_size=14)
+steps = st.one_of(
+    st.builds(repair, at_end=st.booleans()),
+    st.builds(
+        shorten_tool_results,
+        st.integers(0, 30),
+        marker=st.sampled_from(["<{cut}>", "a longer marker, {cut} characters"]),
+    ),
+    st.builds(
+        clear_tool_results,
+        keep=st.integers(0, 4),
+        marker=st.sampled_from([".", "[cleared]"]),
+    ),
+    st.builds(
+        fit,
+        keep_system=st.booleans(),
+        start_on_user=st.booleans(),
+        slack=st.sampled_from([0, 0, 7]),
+    ),
+    st.builds(keep_last, st.integers(1, 6), start_on_user=st.booleans()),
+    st.builds(keep_first_and_last, st.integers(0, 4), st.integers(1, 6)),
+    st.sets(st.integers(0, 12), max_size=2).map(
+        lambda seqs: lambda context: context.remove(seqs)
+    ),
+    st.tuples(st.integers(0, 8), st.integers(0, 8)).map(
+        lambda ends: compact(range(*ends), lambda messages: "So" * len(messages))
+    ),
+)
+pipelines = st.lists(steps, min_size=1, max_size=4)
+
+
+def views(conversation, budget, pipeline):
+    """
+    The view after each step, but for those that are refused.
+    """
+    found = [TrimContext.of(conversation, budget)]
+    for step in pipeline:
+        try:
+            found.append(step(found[-1]))
+        except REFUSED:
+            found.append(found[-1])
+
+    return found
+
+
+def account(view):
+    """
+    All that a view says of itself.
+    """
+    return (
+        list(view.elements),
+        list(view.dropped),
+        view.total_tokens,
+        [(str(failure.error), failure.step) for failure in view.failures],
+        view.summaries,
+    )
+
+
+class TestSameAsFresh:
+    """
+    What was remembered of earlier states changes no view.
+    """
+
+    @given(
+        history,
+        st.lists(pool | long_results, max_size=6),
+        pipelines,
+        st.integers(0, 90),
+    )
+    def test_as_of_a_copy_that_shares_nothing(self, messages, more, pipeline, limit):
+        """
+        Message by message, with any steps: the view of a state whose past was
+        trimmed is that of a decoded copy, which was never seen.
+        """
+        budget = TokenBudget(context_window=limit)
+        state = Aggregator.new(messages=messages)
+        views(state, budget, pipeline)
+        for message in more[:6]:
+            state = state.add(message)
+            found = views(state, budget, pipeline)
+            fresh = views(decode(encode(state)), budget, pipeline)
+            for ours, theirs in zip(found, fresh, strict=True):
+                views_add_up(ours)
+                assert account(theirs) == account(ours)
+                assert theirs._selection == ours._selection
+
+    @given(history, st.lists(steps, min_size=1, max_size=3), st.integers(0, 90))
+    def test_as_of_a_view_that_was_read_again(self, messages, pipeline, limit):
+        """
+        A view that was pickled shows the same, and so does what steps make of
+        it, which read it message by message.
+        """
+        assume(not any("compact" in repr(step) for step in pipeline))
+        budget = TokenBudget(context_window=limit)
+        first, *rest = pipeline
+        view = views(messages, budget, [first])[-1]
+        copy = TrimContext.of(messages, budget)._with_selection(
+            pickle.loads(pickle.dumps(view._selection))
+        )
+
+        assert view._selection == copy._selection
+        assert hash(view._selection) == hash(copy._selection)
+        for step in rest:
+            if "slack=7" in repr(step):
+                continue  # spaced by what messages filled before
+
+            try:
+                view = step(view)
+            except REFUSED as error:
+                with pytest.raises(type(error)):
+                    step(copy)
+
+                continue
+
+            copy = step(copy)
+            assert list(view.elements) == list(copy.elements)
+            assert list(view.dropped) == list(copy.dropped)
+
+    @given(history, pipelines, st.data())
+    def test_index_is_what_listing_gives(self, messages, pipeline, data):
+        """
+        From either end, in views of any steps.
+        """
+        view = views(messages, TokenBudget(context_window=60), pipeline)[-1]
+        for sequence in (view.messages, view.elements, view.dropped):
+            listed = list(sequence)
+            assert len(listed) == len(sequence)
+            assert listed == [sequence[at] for at in range(len(listed))]
+            assert listed == [sequence[at - len(listed)] for at in range(len(listed))]
+
+
+SAID = (
+    UserMessage("When does the next train to Bern leave, and is it on time?"),
+    calls("x", "y"),
+    result("x", "12:30, not delayed; " * 9),
+    result("y", "12:30, not delayed; " * 9),
+    AssistantMessage("It leaves at 12:30, and it is on time."),
+)
+DAMAGED = (*SAID, calls("z"), UserMessage("Stop."), result("w"), calls("d", "d"))
+
+PIPELINES = {
+    "repair": (repair(),),
+    "shorten": (shorten_tool_results(20),),
+    "clear": (clear_tool_results(),),
+    "shorten, clear": (shorten_tool_results(20), clear_tool_results()),
+    "repair, clear, fit": (repair(), clear_tool_results(), fit()),
+    "clear, keep": (clear_tool_results(), keep_last(10)),
+    "repair, shorten, clear, keep": (
+        repair(),
+        shorten_tool_results(20),
+        clear_tool_results(),
+        keep_first_and_last(2, 5),
+    ),
+    "clear, fit with slack": (clear_tool_results(), fit(slack=20)),
+    "default": (),
+}
+
+
+def grown(size: int, said: Sequence[Message] = SAID) -> Aggregator:
+    """
+    A state of so many messages.
+    """
+    messages: list[object] = [
+        SystemMessage("Be brief."),
+        *islice(cycle(said), size - 1),
+    ]
+    return Aggregator.new(messages=messages)  # type: ignore[arg-type]
+
+
+def work(run: Callable[[], object]) -> int:
+    """
+    How many functions and comparisons a *run* is made of.
+    """
+    calls = 0
+
+    def watch(_frame: object, event: str, _arg: object) -> None:
+        nonlocal calls
+        calls += event in {"call", "c_call"}
+
+    before = sys.getprofile()
+    sys.setprofile(watch)
+    try:
+        run()
+    finally:
+        sys.setprofile(before)
+
+    return calls
+
+
+class TestWhatChanged:
+    """
+    Every step costs what is new since the state before.
+    """
+
+    @pytest.mark.parametrize("damaged", [False, True])
+    @pytest.mark.parametrize("name", PIPELINES)
+    def test_next_state(self, name, damaged):
+        """
+        A state that was trimmed one message ago takes as many calls at 20,000
+        messages as at 300, but for some bisections.
+        """
+        said = DAMAGED if damaged else SAID
+        if damaged and name in {"clear, keep", "clear, fit with slack"}:
+            pytest.skip("shows the end alone, whatever its length")
+
+        counts = []
+        for size in (300, 20_000):
+            # Both end where what is said ends.
+            state = grown(1 + size - size % len(said), said)
+            budget = TokenBudget(context_window=200)
+            trim(state, budget, *PIPELINES[name])
+            later = state.add(UserMessage("Thanks."))
+            counts.append(
+                work(lambda s=later, b=budget: trim(s, b, *PIPELINES[name]))  # type: ignore[misc]
+            )
+
+        few, more = counts
+        if damaged and "repair" in (*name.split(", "), "repair" * (name == "default")):
+            # `failures` lists each place that is left out.
+            more -= 20 * (20_000 - 300) // len(said)
+
+        assert 1_500 > more
+        assert 400 > more - few
+
+    def test_reads_nothing_again(self):
+        """
+        The results that earlier views rewrote are the very objects in the next.
+        """
+        state = grown(400)
+        steps = shorten_tool_results(20), clear_tool_results()
+        before = trim(state, None, *steps)
+        after = trim(state.add(UserMessage("Thanks.")).add(SAID[0]), None, *steps)
+
+        shown = list(zip(before, after, strict=False))
+
+        assert 400 == len(shown)
+        assert all(one is other for one, other in shown)
+        assert {"[cleared]"} < {one.text for one in before if one.role == "tool"}
+
+    def test_a_result_is_cleared_when_it_gets_old(self):
+        """
+        Of a state that grows, each view clears all but the newest three, and a
+        branch of an older state clears its own.
+        """
+        state = Aggregator.new(messages=SAID[1:4] * 4)
+        for n in range(1, 5):
+            grown_by = state.extend(SAID[1:4] * n)
+            view = trim(grown_by, None, clear_tool_results())
+            texts = [one.text for one in view if one.role == "tool"]
+            assert (["[cleared]"] * (len(texts) - 3)) == texts[:-3]
+            assert "[cleared]" not in texts[-3:]
+
+        branch = trim(state.fork(at=6).add(SAID[0]), None, clear_tool_results())
+        assert "[cleared]" == branch.messages[1].text
+        assert "[cleared]" != branch.messages[2].text
+
+    def test_siblings_share_what_was_read(self):
+        """
+        A hundred branches of a state that was trimmed read what they added.
+        """
+        state = grown(311)
+        budget = TokenBudget(context_window=200)
+        trim(state, budget)
+        forks = [state.fork().add(UserMessage(f"{n}")) for n in range(100)]
+
+        counts = {work(lambda f=fork: trim(f, budget)) for fork in forks}  # type: ignore[misc]
+
+        # The first one is told that the state before may forget.
+        assert 10 > max(counts) - min(counts)
+
+
+class TestWeight:
+    """
+    What trimming and listing leave behind in a state that is kept.
+    """
+
+    def test_of_a_kept_state(self):
+        """
+        At most 300 bytes for each of 10,000 states, one message apart.
+        """
+        budget = TokenBudget(context_window=500)
+
+        def measure(read: Callable[[Aggregator], object]) -> float:
+            messages = [UserMessage(f"question {n}") for n in range(10_000)]
+            state, kept = Aggregator.new(), []
+            gc.collect()
+            tracemalloc.start()
+            try:
+                before, _ = tracemalloc.get_traced_memory()
+                for message in messages:
+                    state = state.add(message)
+                    kept.append(state)
+                    read(state)
+
+                gc.collect()
+                after, _ = tracemalloc.get_traced_memory()
+            finally:
+                tracemalloc.stop()
+
+            return (after - before) / len(kept)
+
+        alone = measure(lambda _state: None)
+        read = measure(lambda s: (trim(s, budget), len(list(trim(s, budget).messages))))
+
+        assert 300 >= read - alone
