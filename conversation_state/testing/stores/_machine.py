@@ -58,9 +58,11 @@ class StoreMachine(RuleBasedStateMachine):
             for entry in loaded.entries
             if entry.id in self._erased
         ]
-        return self._comparable(state) == self._comparable(loaded) and all(stones)
+        return self._make_comparable(state) == self._make_comparable(loaded) and all(
+            stones
+        )
 
-    def _comparable(self, state: Aggregator) -> tuple[Any, ...]:
+    def _make_comparable(self, state: Aggregator) -> tuple[Any, ...]:
         """
         All a state says, but for what was erased, of which there is the id.
         """
@@ -187,7 +189,9 @@ class StoreMachine(RuleBasedStateMachine):
     def _remember_saved(self, name: str, state: Aggregator) -> None:
         saved = self._saved.setdefault(name, [])
         # The same state once more is no new revision.
-        if not saved or self._comparable(saved[-1]) != self._comparable(state):
+        if not saved or self._make_comparable(saved[-1]) != self._make_comparable(
+            state
+        ):
             saved.append(state)
 
     @rule(who=_WHO, name=_NAMES)
