@@ -55,7 +55,7 @@ def client():
             silence_logs=logging.CRITICAL,
         )
         client = distributed.Client(cluster, timeout=60)
-        client.wait_for_workers(2, timeout=60)
+        client.wait_for_workers(2, timeout=240)
         client.run(os.getpid)  # now there are connections to both
         gc.collect()
 
@@ -244,4 +244,4 @@ def _both_are_back(client):
     while len(client.scheduler_info()["workers"]) < 2 and time.monotonic() < end:
         time.sleep(0.05)
 
-    client.wait_for_workers(2, timeout=60)
+    client.wait_for_workers(2, timeout=240)

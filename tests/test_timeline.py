@@ -29,7 +29,7 @@ from conversation_state.testing.laws import (
     undo_then_redo_is_the_identity,
 )
 from conversation_state.testing.strategies import aggregators, moments, timelines
-from conversation_state.timeline import Moment, Moments, Timeline, _timeline
+from conversation_state.timeline import Moment, Moments, Timeline, _steps
 
 QUICK = settings(
     max_examples=2_000,
@@ -354,7 +354,7 @@ class TestCost:
             return Log(items)
 
         timeline = Timeline.begin(0, limit=800)
-        monkeypatch.setattr(_timeline, "Log", watch)
+        monkeypatch.setattr(_steps, "Log", watch)
         for i in range(2_000):
             timeline = timeline.commit(i)
 
@@ -706,15 +706,86 @@ class TestRedo:
         with pytest.raises(UnknownMomentError, match="not ahead; there are none"):
             tree().redo("a")
 
-    @pytest.mark.parametrize("into", [2, 1.5, True, b"a"])
+    @pytest.mark.parametrize("into", [1.5, b"a"])
     def test_refuses_what_is_no_moment(self, into):
         """
-        A number might be taken for steps, so it is not taken.
+        Neither a moment nor a label nor a number of steps.
         """
         with pytest.raises(
-            TypeError, match=r"into is .*; expected a Moment or a label"
+            TypeError, match=r"into is .*; expected a Moment, a label or a number"
         ):
             tree().goto(1).redo(into)
+
+
+class TestElsewhere:
+    """
+    What arrives while the present is somewhere else.
+    """
+
+    def test_a_stream_while_the_user_goes_back(self):
+        """
+        The pieces of an answer are one step on the question, wherever the user is.
+        """
+        chat = Timeline.begin("hi").commit("asked", "question")
+        for size in range(1, 4):
+            chat = chat.commit("answer"[:size], on="question", stay=True, group="a")
+            assert "asked" == chat.present
+
+        number = chat.moments[-1].number
+        chat = chat.undo().amend(number, "answer", "done")
+
+        assert "hi" == chat.present
+        assert ["hi", "asked", "answer"] == [each.state for each in chat.moments]
+        assert "answer" == chat.redo(2).present
+        assert "answer" == chat.goto("done").present
+
+    def test_the_present_is_not_forgotten(self):
+        """
+        A limit is exceeded until the present moves on.
+        """
+        chat = Timeline.begin(0, limit=2).commit(1)
+        for state in range(2, 6):
+            chat = chat.commit(state, stay=True)
+
+        assert 1 == chat.present
+        assert [1, 2, 3, 4, 5] == [each.state for each in chat.moments]
+        assert [5, 6] == [each.state for each in chat.goto(5).commit(6).moments]
+
+    def test_nothing_new(self):
+        """
+        What changes nothing is the timeline itself.
+        """
+        chat = Timeline.begin("hi").commit("asked", "question")
+
+        assert chat.commit("asked", stay=True) is chat
+        assert chat.amend(1, "asked") is chat
+        assert chat.amend(1, "asked", "question") is chat
+        assert chat.undo(0) is chat
+        assert chat.redo(5) is chat
+        assert chat.undo(5) == chat.goto(0)
+
+    @pytest.mark.parametrize("on", [7, "nothing", -1])
+    def test_unknown_moment(self, on):
+        """
+        A moment that is not kept is refused, and the error lists some that are.
+        """
+        chat = Timeline.begin("hi").commit("asked", "question")
+
+        with pytest.raises(UnknownMomentError, match="question"):
+            chat.commit("x", on=on)
+
+        with pytest.raises(UnknownMomentError, match="question"):
+            chat.amend(on, "x")
+
+    @pytest.mark.parametrize(("n", "error"), [(-1, ValueError), (1.0, TypeError)])
+    def test_steps(self, n, error):
+        """
+        Steps are counted by an integer from 0 on.
+        """
+        chat: Any = Timeline.begin("hi").commit("asked")
+
+        with pytest.raises(error, match="the number of steps is"):
+            chat.undo(n)
 
 
 class TestGoto:
@@ -781,12 +852,12 @@ class TestGoto:
         with pytest.raises(UnknownMomentError, match="its state was replaced since"):
             typed.commit("b", group="g").goto(typed.moment)
 
-    @pytest.mark.parametrize("moment", [None, "a", 1.0, True])
+    @pytest.mark.parametrize("moment", [None, b"a", 1.0, True])
     def test_refuses_what_is_no_moment(self, moment):
         """
-        Labels are not unique, so `goto` takes none.
+        Neither a moment nor its number nor its label.
         """
-        with pytest.raises(TypeError, match="expected a Moment or its number, got"):
+        with pytest.raises(TypeError, match="expected a Moment, its number or its"):
             tree().goto(moment)
 
     def test_is_an_error_that_pickles(self):
@@ -1201,7 +1272,7 @@ class TestStrategies:
             lambda timeline: timeline.can_undo and timeline.can_redo,
             lambda timeline: timeline.moments[0].number,
             lambda timeline: timeline._redo_targets,
-            lambda timeline: timeline._is_group_open and timeline.moment.group,
+            lambda timeline: timeline._open >= 0 and timeline.moment.group,
             lambda timeline: any(moment.label for moment in timeline.moments),
             lambda timeline: 1 < len({each.state.id for each in timeline.moments}),
         ],

@@ -56,7 +56,8 @@ class _TimelineModel:
     newest: int
     limit: int | None
     filtered: bool
-    grows: bool = False
+    # The moment whose group is open.
+    opened: int | None = None
 
     def ways_up(self, number: int) -> list[int]:
         """
@@ -79,8 +80,30 @@ class _TimelineModel:
         visited, ways = dict(self.visited), self.ways_up(number)
         visited |= {above: below for below, above in pairwise(ways)}
         return attrs.evolve(
-            self, timeline=timeline, present=number, visited=visited, grows=False
+            self, timeline=timeline, present=number, visited=visited, opened=None
         )
+
+    def replaced(
+        self, timeline: Timeline[int], number: int, state: int, label: str
+    ) -> _TimelineModel:
+        """
+        What this should be with another state, and label if there is one.
+        """
+        node = self.nodes[number]
+        node = node._replace(state=state, label=label or node.label)
+        nodes = {**self.nodes, number: node}
+        return attrs.evolve(self, timeline=timeline, nodes=nodes)
+
+    def forgot(self, nodes: dict[int, _Node], present: int) -> dict[int, _Node]:
+        """
+        The moments that a limit keeps of *nodes*: the newest, and those since the
+        present one.
+        """
+        if self.limit is None:
+            return nodes
+
+        first = min(max(nodes) - self.limit + 1, present)
+        return {number: node for number, node in nodes.items() if number >= first}
 
     def check(self) -> None:
         """
@@ -185,29 +208,137 @@ class TimelineMachine(RuleBasedStateMachine):
             assert timeline is before.timeline, "nothing is new, and it is another"
             return before
 
-        grows = before.grows and group is not None and group == node.group
+        grows = (
+            before.opened == before.present
+            and group is not None
+            and group == node.group
+        )
         if grows or (before.filtered and not is_worth_a_step(node.state, state)):
-            node = node._replace(state=state, label=label or node.label)
-            nodes = {**before.nodes, before.present: node}
-            return attrs.evolve(before, timeline=timeline, nodes=nodes, grows=grows)
+            replaced = before.replaced(timeline, before.present, state, label)
+            return attrs.evolve(replaced, opened=before.present if grows else None)
 
-        number = before.newest + 1
-        nodes = {**before.nodes, number: _Node(state, label, group, before.present)}
-        visited = {**before.visited, before.present: number}
-        if before.limit is not None and len(nodes) > before.limit:
-            oldest = min(nodes)
-            del nodes[oldest]
-            visited.pop(oldest, None)
+        return self._add_moment(
+            before, timeline, _Node(state, label, group, before.present)
+        )
 
+    def _add_moment(
+        self,
+        before: _TimelineModel,
+        timeline: Timeline[int],
+        node: _Node,
+        *,
+        stay: bool = False,
+    ) -> _TimelineModel:
+        number, parent = before.newest + 1, node.parent
+        assert parent is not None
+        visited = {parent: number, **before.visited}
+        if not stay:
+            visited[parent] = number
+
+        present = before.present if stay else number
+        nodes = before.forgot({**before.nodes, number: node}, present)
         return attrs.evolve(
             before,
             timeline=timeline,
             nodes=nodes,
-            visited=visited,
-            present=number,
+            visited={above: on for above, on in visited.items() if above in nodes},
+            present=present,
             newest=number,
-            grows=True,
+            opened=number,
         )
+
+    @rule(
+        target=timelines,
+        before=timelines,
+        state=_STATES,
+        label=_LABELS,
+        group=_GROUPS,
+        stay=st.booleans(),
+        data=st.data(),
+    )
+    def commit_elsewhere(  # noqa: PLR0917 - drawn
+        self,
+        before: _TimelineModel,
+        state: int,
+        label: str,
+        group: str | None,
+        stay: bool,  # noqa: FBT001 - drawn
+        data: st.DataObject,
+    ) -> _TimelineModel:
+        """
+        A step on any moment, the present one left where it is or not.
+        """
+        parent = data.draw(st.sampled_from(sorted(before.nodes)))
+        timeline = before.timeline.commit(
+            state, label, group=group, on=parent, stay=stay
+        )
+        opened = before.opened
+        last = before.nodes.get(-1 if opened is None else opened)
+        if last and last.group == group is not None and last.parent == parent:
+            assert opened is not None
+            replaced = before.replaced(timeline, opened, state, label)
+            if stay or opened == before.present:
+                return self._check(replaced)
+
+            moved = attrs.evolve(replaced, timeline=before.timeline)
+            moved = moved.moved(timeline, opened)
+            return self._check(attrs.evolve(moved, opened=opened))
+
+        if not stay:
+            there = before.timeline.goto(parent)
+            is_closed = parent != before.present
+            went = before.moved(there, parent) if is_closed else before
+            made = self._commit_moment(went, state, label, group)
+            return self._check(attrs.evolve(made, timeline=timeline))
+
+        if state == before.nodes[parent].state and not label:
+            assert timeline is before.timeline, "nothing is new, and it is another"
+            return before
+
+        if before.filtered and not is_worth_a_step(before.nodes[parent].state, state):
+            replaced = before.replaced(timeline, parent, state, label)
+            return self._check(attrs.evolve(replaced, opened=None))
+
+        node = _Node(state, label, group, parent)
+        return self._check(self._add_moment(before, timeline, node, stay=True))
+
+    @rule(
+        target=timelines,
+        before=timelines,
+        state=_STATES,
+        label=st.none() | _LABELS,
+        data=st.data(),
+    )
+    def amend(
+        self,
+        before: _TimelineModel,
+        state: int,
+        label: str | None,
+        data: st.DataObject,
+    ) -> _TimelineModel:
+        """
+        Another state in the place of any.
+        """
+        number = data.draw(st.sampled_from(sorted(before.nodes)))
+        node = before.nodes[number]
+        timeline = before.timeline.amend(number, state, label)
+        changed = node._replace(
+            state=state, label=node.label if label is None else label
+        )
+        assert (timeline is before.timeline) == (changed == node), "no such change"
+        nodes = {**before.nodes, number: changed}
+        return self._check(attrs.evolve(before, timeline=timeline, nodes=nodes))
+
+    @rule(target=timelines, before=timelines)
+    def close_group(self, before: _TimelineModel) -> _TimelineModel:
+        """
+        The next step is one of its own.
+        """
+        timeline = before.timeline.close_group()
+        if before.opened is None:
+            assert timeline is before.timeline, "nothing was open, and it is another"
+
+        return self._check(attrs.evolve(before, timeline=timeline, opened=None))
 
     @rule(target=timelines, before=timelines, times=st.integers(1, 40))
     def commit_many(self, before: _TimelineModel, times: int) -> _TimelineModel:
@@ -220,21 +351,43 @@ class TimelineMachine(RuleBasedStateMachine):
 
         return self._check(before)
 
-    @rule(target=timelines, before=timelines)
-    def undo(self, before: _TimelineModel) -> _TimelineModel:
+    @rule(target=timelines, before=timelines, n=st.integers(0, 4))
+    def undo(self, before: _TimelineModel, n: int) -> _TimelineModel:
         """
-        One step back, if there is one.
+        Some steps back, as far as there are any.
         """
-        up = before.ways_up(before.present)[:2][-1]
-        return self._check(before.moved(before.timeline.undo(), up))
+        up = before.ways_up(before.present)[: n + 1][-1]
+        return self._check(before.moved(before.timeline.undo(n), up))
 
-    @rule(target=timelines, before=timelines)
-    def redo(self, before: _TimelineModel) -> _TimelineModel:
+    @rule(target=timelines, before=timelines, n=st.integers(0, 4))
+    def redo(self, before: _TimelineModel, n: int) -> _TimelineModel:
         """
-        One step on, to where it was last, if there is one.
+        Some steps on, each to where it was last, as far as there are any.
         """
-        on = before.visited.get(before.present, before.present)
-        return self._check(before.moved(before.timeline.redo(), on))
+        on = before.present
+        for _ in range(n):
+            on = before.visited.get(on, on)
+
+        return self._check(before.moved(before.timeline.redo(n), on))
+
+    @rule(target=timelines, before=timelines, label=_LABELS)
+    def goto_label(self, before: _TimelineModel, label: str) -> _TimelineModel:
+        """
+        The newest moment with a label, or a refusal.
+        """
+        found = [number for number, node in before.nodes.items() if node.label == label]
+        if found:
+            there = before.timeline.goto(label)
+            assert there == before.timeline.goto(max(found)), "went elsewhere"
+            return before
+
+        try:
+            before.timeline.goto(label)
+        except UnknownMomentError:
+            return before
+
+        msg = f"{label!r} is no label, and was gone to"
+        raise AssertionError(msg)
 
     @rule(target=timelines, before=timelines, data=st.data())
     def redo_into(self, before: _TimelineModel, data: st.DataObject) -> _TimelineModel:
@@ -281,10 +434,11 @@ class TimelineMachine(RuleBasedStateMachine):
         """
         number = data.draw(st.sampled_from(sorted(before.nodes)))
         there = before.timeline.goto(number)
-        if before.grows and number == before.present and before.nodes[number].group:
+        is_open = before.opened is not None and before.nodes[number].group
+        if is_open and number == before.present:
             # Nothing but that the group is closed.
             assert there == before.timeline, f"{before.timeline!r} became {there!r}"
-            return self._check(attrs.evolve(before, timeline=there, grows=False))
+            return self._check(attrs.evolve(before, timeline=there, opened=None))
 
         return self._check(before.moved(there, number))
 
@@ -313,8 +467,8 @@ class TimelineMachine(RuleBasedStateMachine):
         assert copy == before.timeline, f"{copy!r} came of {before.timeline!r}"
         assert hash(copy) == hash(before.timeline), "a copy has another hash"
         copy = copy.with_filter(is_worth_a_step if before.filtered else None)
-        grows = before.grows and self.carries_groups
-        return self._check(attrs.evolve(before, timeline=copy, grows=grows))
+        opened = before.opened if self.carries_groups else None
+        return self._check(attrs.evolve(before, timeline=copy, opened=opened))
 
     def teardown(self) -> None:
         """

@@ -148,7 +148,9 @@ class _TimelineReader(Generic[S]):
         elif isinstance(into, str):
             step = self._find_label_ahead(into)
         else:
-            msg = f"into is {into!r:.80}; expected a Moment or a label"
+            msg = (
+                f"into is {into!r:.80}; expected a Moment, a label or a number of steps"
+            )
             raise TypeError(msg)
 
         while (parent := self._parent_number(step)) > present:
@@ -180,11 +182,15 @@ class _TimelineReader(Generic[S]):
 
     def _find_moment(self, moment: object) -> Moment[S]:
         """
-        *moment*, which may be given by its number, as this timeline has it.
+        *moment*, which may be given by its number or its label, as this timeline
+        has it.
         """
+        if isinstance(moment, str):
+            return self._find_label(moment)
+
         number = moment.number if isinstance(moment, Moment) else moment
         if type(number) is not int:
-            msg = f"expected a Moment or its number, got {moment!r:.80}"
+            msg = f"expected a Moment, its number or its label, got {moment!r:.80}"
             raise TypeError(msg)
 
         at = number - self._base
@@ -199,6 +205,13 @@ class _TimelineReader(Generic[S]):
             raise UnknownMomentError(number, problem, self._list_newest())
 
         return found
+
+    def _find_label(self, label: str) -> Moment[S]:
+        for at in range(len(self._log) - 1, self._first - self._base - 1, -1):
+            if self._log[at].label == label:
+                return self._log[at]
+
+        raise UnknownMomentError(label, "is not in this timeline", self._list_newest())
 
     def _list_newest(self) -> tuple[tuple[int, str], ...]:
         return tuple(

@@ -7,10 +7,17 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, NamedTuple, TypeVar
 
-from conversation_state._persistent import Log, PMap, check_text, final, pmap
+from conversation_state._persistent import Log, PMap, final, pmap
 from conversation_state._wording import format_count
 from conversation_state.timeline._moments import Moment
 from conversation_state.timeline._reader import NO_MOMENT, _TimelineReader
+from conversation_state.timeline._steps import (
+    check_filter,
+    check_label,
+    check_steps,
+    forget_moments,
+    set_redo_target,
+)
 
 __all__ = ["Timeline"]
 
@@ -18,10 +25,6 @@ S = TypeVar("S")
 T = TypeVar("T")
 
 _new = object.__new__
-
-# Forgotten moments stay in the log until they are an eighth of the limit. So
-# forgetting costs the same for any limit: eight items copied for each commit.
-_FORGOTTEN_SHARE = 8
 
 _NO_TARGETS: PMap[int, int] = pmap()
 
@@ -63,12 +66,12 @@ class Timeline(_TimelineReader[S]):
     'Dear Anna'
     """
 
-    __slots__ = ("__weakref__", "_is_group_open", "_options")
+    __slots__ = ("__weakref__", "_open", "_options")
 
     _options: _Options
-    # Whether the next commit of the present moment's group replaces that moment:
-    # whether this timeline was made by committing it.
-    _is_group_open: bool
+    # The number of the moment that this timeline was made by committing: the next
+    # commit of its group, in the same place, replaces it. NO_MOMENT if none is.
+    _open: int
 
     def __init__(self) -> None:
         msg = "make timelines with Timeline.begin(state) or decode(data)"
@@ -114,8 +117,8 @@ class Timeline(_TimelineReader[S]):
             msg = f"limit is {limit!r}; expected an integer from 1 on, or None for all"
             raise ValueError(msg)
 
-        moment = Moment(0, state, _check_label(label, "label"))
-        options = _Options(limit, _check_filter(filter))
+        moment = Moment(0, state, check_label(label, "label"))
+        options = _Options(limit, check_filter(filter))
         return _make_timeline(Log((moment,)), 0, 0, moment, _NO_TARGETS, options)
 
     @classmethod
@@ -158,7 +161,13 @@ class Timeline(_TimelineReader[S]):
     # Verbs
 
     def commit(
-        self, state: S, label: str = "", *, group: str | None = None
+        self,
+        state: S,
+        label: str = "",
+        *,
+        group: str | None = None,
+        on: Moment[S] | int | str | None = None,
+        stay: bool = False,
     ) -> Timeline[S]:
         """
         This timeline with *state* as the present.
@@ -174,12 +183,24 @@ class Timeline(_TimelineReader[S]):
 
             group: The group of the step. Consecutive commits of one group are
                 one step: each replaces the one before, and its label if it has
-                one. `goto` ends the group, even to the present moment; so do
-                `undo` and `redo`, unless there is nowhere to go.
+                one. `close_group` ends the group, and so does `goto`, even to the
+                present moment; so do `undo` and `redo`, unless there is nowhere
+                to go.
+
+            on: The moment that *state* grew from, if that is not the present one:
+                a moment, its number or its label, as for `goto`.
+
+            stay: Whether the present stays where it is: for an answer that
+                arrives while the user looks at something else. The new moment is
+                ``moments[-1]``; the present one is never forgotten for it, so
+                a *limit* may be exceeded until the present moves on.
 
         Raises:
             TypeError:
-                If *label* or *group* is no text.
+                If *label* or *group* is no text, or *on* no moment.
+
+            UnknownMomentError:
+                If this timeline does not have *on*, or has forgotten it.
 
             ValueError:
                 If *group* is empty, or one of them can't be written as UTF-8.
@@ -188,26 +209,31 @@ class Timeline(_TimelineReader[S]):
             Groups are redux-undo's *groupBy*.
         """
         if label.__class__ is not str or not label.isascii():
-            label = _check_label(label, "label")
+            label = check_label(label, "label")
 
         if group is not None:
-            group = _check_label(group, "group")
+            group = check_label(group, "group")
             if not group:
                 msg = "group is empty; leave it out for a step without a group"
                 raise ValueError(msg)
+
+        if on is not None or stay:
+            return self._commit_elsewhere(state, label, group, on, stay=stay)
 
         moment, options = self._moment, self._options
         if state is moment.state and not label:
             return self
 
         is_group_open = (
-            self._is_group_open and group is not None and group == moment.group
+            group is not None and group == moment.group and self._open == moment.number
         )
         keeps_step = options.filter
         if is_group_open or (
             keeps_step is not None and not keeps_step(moment.state, state)
         ):
-            return self._replace_present(state, label, is_group_open)
+            return self._replace(
+                moment, state, label, self._open if is_group_open else NO_MOMENT
+            )
 
         log, base, first = self._log, self._base, self._first
         number, targets = base + len(log), self._redo_targets
@@ -218,44 +244,116 @@ class Timeline(_TimelineReader[S]):
         log = log.append(made)
         limit = options.limit
         if limit is not None and number - first >= limit:
-            if targets:
-                targets = targets.discard(first)
+            log, base, first, targets = forget_moments(
+                log, base, first, targets, number - limit + 1, limit
+            )
 
-            first += 1
-            if (first - base) * _FORGOTTEN_SHARE >= limit:
-                log, base = Log(list(log.iterate(first - base))), first
+        return _make_timeline(log, base, first, made, targets, options, number)
 
-        return _make_timeline(log, base, first, made, targets, options, True)  # noqa: FBT003 - hot
-
-    def undo(self) -> Timeline[S]:
+    def amend(
+        self, moment: Moment[S] | int | str, state: S, label: str | None = None
+    ) -> Timeline[S]:
         """
-        This timeline with the parent of the present moment as the present;
-        itself if there is none.
+        This timeline with *state* in the place of the state of *moment*, which
+        keeps its number, its parent and what was committed on it.
+
+        For what arrives in pieces: commit the first piece, keep the number of its
+        moment, and amend it with each further one, wherever the present is by then.
+        O(moments since that one). With the same state and label it is the timeline
+        itself.
+
+        Args:
+            moment: A moment of this timeline, its number or its label. A number
+                stays valid while states are replaced.
+
+            state: Its new state.
+
+            label: Its new label; None keeps the one it has.
+
+        Raises:
+            UnknownMomentError, TypeError:
+                As `goto` does; and if *label* is no text.
+
+        >>> draft = Timeline.begin("Dear").commit("Dear A", stay=True)
+        >>> draft.amend(1, "Dear Ann").redo().present
+        'Dear Ann'
+        """
+        found = self._find_moment(moment)
+        label = found.label if label is None else check_label(label, "label")
+        if state is found.state and label == found.label:
+            return self
+
+        return self._replace(found, state, label, self._open)
+
+    def close_group(self) -> Timeline[S]:
+        """
+        This timeline with no group open: what is committed next is a step of its
+        own, whatever its group. Itself if none is open.
+        """
+        if self._open == NO_MOMENT:
+            return self
+
+        return self._move_to(self._moment, self._redo_targets)
+
+    def undo(self, n: int = 1) -> Timeline[S]:
+        """
+        This timeline *n* steps back: with the parent of the present moment as the
+        present, or that one's parent. Stops at the oldest moment that is kept;
+        itself if it is there already.
+
+        Raises:
+            ValueError:
+                If *n* is negative.
+
+            TypeError:
+                If *n* is no integer.
 
         >>> draft = Timeline.begin("Dear").commit("Dear Ann")
         >>> draft.undo().redo() == draft
         True
         """
-        parent = self._get_parent(self._moment)
-        return self if parent is None else self._move_to(parent, self._redo_targets)
+        check_steps(n)
+        moment = self._moment
+        while n and (parent := self._get_parent(moment)) is not None:
+            moment = parent
+            n -= 1
 
-    def redo(self, into: Moment[S] | str | None = None) -> Timeline[S]:
+        if moment is self._moment:
+            return self
+
+        return self._move_to(moment, self._redo_targets)
+
+    def redo(self, into: Moment[S] | str | int | None = None) -> Timeline[S]:
         """
         This timeline one step further; itself if nothing is ahead.
 
         Args:
-            into: Which way, if several moments were committed on the present
-                one: a moment ahead, or its label (the newest with that label).
-                Takes one step towards it, however far it is. None goes to the
-                child that was visited last.
+            into: How many steps, each to the child that was visited last, as far
+                as there are any; None is one. Or which way, if several moments
+                were committed on the present one: a moment ahead, or its label
+                (the newest with that label). That takes one step towards it,
+                however far it is.
 
         Raises:
             UnknownMomentError:
                 If *into* is not ahead.
 
+            ValueError:
+                If *into* is a negative number.
+
             TypeError:
                 If *into* is of another type.
         """
+        if isinstance(into, int):
+            check_steps(into)
+            further: Timeline[S] = self
+            for _ in range(into):
+                before, further = further, further.redo()
+                if further is before:
+                    break
+
+            return further
+
         present = self._moment.number
         step = (
             self._find_redo(present) if into is None else self._find_step_towards(into)
@@ -266,11 +364,11 @@ class Timeline(_TimelineReader[S]):
         targets = (
             self._redo_targets
             if into is None
-            else _set_redo_target(self._redo_targets, present, step)
+            else set_redo_target(self._redo_targets, present, step)
         )
         return self._move_to(self._log[step - self._base], targets)
 
-    def goto(self, moment: Moment[S] | int) -> Timeline[S]:
+    def goto(self, moment: Moment[S] | int | str) -> Timeline[S]:
         """
         This timeline with any of its moments as the present.
 
@@ -279,19 +377,20 @@ class Timeline(_TimelineReader[S]):
         timeline itself, unless a group is open, which ends.
 
         Args:
-            moment: A moment of this timeline, or its number.
+            moment: A moment of this timeline, its number, or its label (the
+                newest with that label).
 
         Raises:
             UnknownMomentError:
                 If this timeline does not have it, or has forgotten it.
 
             TypeError:
-                If *moment* is neither a moment nor an integer.
+                If *moment* is neither a moment nor an integer nor a text.
         """
         found = self._find_moment(moment)
         if found is self._moment:
             # A moment that was gone to must stay, so its group ends.
-            is_open = self._is_group_open and found.group is not None
+            is_open = self._open != NO_MOMENT and found.group is not None
             return self._move_to(found, self._redo_targets) if is_open else self
 
         # Above the common ancestor, `redo` leads to it already.
@@ -303,7 +402,7 @@ class Timeline(_TimelineReader[S]):
             else:
                 parent = self._parent_number(there)
                 if parent != NO_MOMENT:
-                    targets = _set_redo_target(targets, parent, there)
+                    targets = set_redo_target(targets, parent, there)
 
                 there = parent
 
@@ -323,26 +422,88 @@ class Timeline(_TimelineReader[S]):
             TypeError:
                 If *filter* is not callable.
         """
-        options = _Options(self._options.limit, _check_filter(filter))
+        options = _Options(self._options.limit, check_filter(filter))
         if options == self._options:
             return self
 
-        log, base, first, moment, targets, _, is_group_open = self._pickled_fields()
-        return _make_timeline(log, base, first, moment, targets, options, is_group_open)
+        log, base, first, moment, targets, _, opened = self._pickled_fields()
+        return _make_timeline(log, base, first, moment, targets, options, opened)
 
     # Implementation
 
-    def _replace_present(
+    def _commit_elsewhere(
         self,
         state: S,
         label: str,
-        is_group_open: bool,  # noqa: FBT001 - hot
+        group: str | None,
+        on: Moment[S] | int | str | None,
+        *,
+        stay: bool,
     ) -> Timeline[S]:
         """
-        This timeline with *state* instead of the present one. O(moments since
-        that one).
+        This timeline with *state* committed on any moment, the present one maybe
+        left where it is.
         """
-        old, log = self._moment, self._log
+        parent = self._moment if on is None else self._find_moment(on)
+        opened = self._open
+        if group is not None and opened >= self._first:
+            last = self._log[opened - self._base]
+            if last.group == group and last.parent == parent.number:
+                is_same = state is last.state and not label
+                replaced = (
+                    self if is_same else self._replace(last, state, label, opened)
+                )
+                return replaced if stay else replaced._visit(opened)
+
+        if not stay:
+            if parent is self._moment:
+                return self.commit(state, label, group=group)
+
+            return self.goto(parent).commit(state, label, group=group)
+
+        if state is parent.state and not label:
+            return self
+
+        keeps_step = self._options.filter
+        if keeps_step is not None and not keeps_step(parent.state, state):
+            return self._replace(parent, state, label, NO_MOMENT)
+
+        log, base, first = self._log, self._base, self._first
+        number, targets = base + len(log), self._redo_targets
+        if number != parent.number + 1 and self._find_redo(parent.number) is None:
+            targets = targets.set(parent.number, number)
+
+        log = log.append(Moment(number, state, label, group, parent.number))
+        limit, present = self._options.limit, self._moment
+        if limit is not None:
+            kept = min(number - limit + 1, present.number)
+            if kept > first:
+                log, base, first, targets = forget_moments(
+                    log, base, first, targets, kept, limit
+                )
+
+        return _make_timeline(log, base, first, present, targets, self._options, number)
+
+    def _visit(self, number: int) -> Timeline[S]:
+        """
+        As `goto`, without ending the group that is open.
+        """
+        opened = self._open
+        timeline = self.goto(number)
+        if timeline is self:
+            return self
+
+        timeline._open = opened  # it was made a line ago
+        return timeline
+
+    def _replace(
+        self, old: Moment[S], state: S, label: str, opened: int
+    ) -> Timeline[S]:
+        """
+        This timeline with *state* instead of that of *old*. O(moments since that
+        one).
+        """
+        log = self._log
         at = old.number - self._base
         made = Moment(old.number, state, label or old.label, old.group, old.parent)
         after = log.iterate(at + 1) if at + 1 < len(log) else ()
@@ -351,10 +512,10 @@ class Timeline(_TimelineReader[S]):
             log,
             self._base,
             self._first,
-            made,
+            made if old.number == self._moment.number else self._moment,
             self._redo_targets,
             self._options,
-            is_group_open,
+            opened,
         )
         return _make_timeline(*fields)
 
@@ -376,7 +537,7 @@ class Timeline(_TimelineReader[S]):
             self._moment,
             self._redo_targets,
             self._options,
-            self._is_group_open,
+            self._open,
         )
 
     def __eq__(self, other: object) -> bool:
@@ -422,7 +583,7 @@ def _make_timeline(  # noqa: PLR0917 - hot, and what pickles call
     moment: Moment[S],
     targets: PMap[int, int],
     options: _Options,
-    is_group_open: bool = False,  # noqa: FBT001, FBT002 - the same
+    opened: int = NO_MOMENT,
 ) -> Timeline[S]:
     timeline: Timeline[S] = _new(Timeline)
     timeline._log = log
@@ -431,33 +592,5 @@ def _make_timeline(  # noqa: PLR0917 - hot, and what pickles call
     timeline._moment = moment
     timeline._redo_targets = targets
     timeline._options = options
-    timeline._is_group_open = is_group_open
+    timeline._open = opened
     return timeline
-
-
-def _set_redo_target(
-    targets: PMap[int, int], parent: int, child: int
-) -> PMap[int, int]:
-    """
-    *targets* with *child* as the child of *parent* that was visited last.
-    """
-    if child == parent + 1:
-        return targets.discard(parent) if targets else targets
-
-    return targets.set(parent, child)
-
-
-def _check_label(value: object, name: str) -> str:
-    if not isinstance(value, str):
-        msg = f"{name} is {value!r:.80}; expected a str"
-        raise TypeError(msg)
-
-    return check_text(value, name)
-
-
-def _check_filter(function: Any) -> Callable[[Any, Any], object] | None:
-    if function is None or callable(function):
-        return function  # type: ignore[no-any-return]
-
-    msg = f"filter is {function!r:.80}; expected a function of two states, or None"
-    raise TypeError(msg)

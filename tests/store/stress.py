@@ -86,7 +86,7 @@ def speak(url, name, who, until, told):
     Append until it is time, and tell of everything when it is done: + a save,
     - a head that somebody else moved, ? nobody knows, x an error.
     """
-    store, i, longest = open_store(url), 0, 0.0
+    store, i, longest = open_again(url, until), 0, 0.0
     os.write(told, b"o\n")
     # However busy the machine is, there is something to judge.
     while time.time() < until or i < LEAST:
@@ -114,6 +114,20 @@ def speak(url, name, who, until, told):
 
     os.write(told, f"w{longest}\n".encode())
     store.close()
+
+
+def open_again(url, until):
+    """
+    An open store, as soon as there is a server: one that was killed comes back.
+    """
+    while True:
+        try:
+            return open_store(url)
+        except StoreError:
+            if time.time() > until:
+                raise
+
+            time.sleep(0.05)
 
 
 def is_said(store, name, text):
