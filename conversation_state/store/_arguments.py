@@ -58,6 +58,7 @@ _MIRRORS = {
         "Use graph.update_state(), or run the graph from an earlier checkpoint_id",
     ),
 }
+_PREFIXES = tuple(_MIRRORS)
 
 
 def check_not_mirrored(store: str, name: object) -> None:
@@ -68,9 +69,10 @@ def check_not_mirrored(store: str, name: object) -> None:
         MirroredNameError:
             If it is not.
     """
-    for prefix, (host, remedy) in _MIRRORS.items():
-        if isinstance(name, str) and name.startswith(prefix):
-            raise MirroredNameError(store, name, host, remedy)
+    if isinstance(name, str) and name.startswith(_PREFIXES):
+        for prefix, (host, remedy) in _MIRRORS.items():
+            if name.startswith(prefix):
+                raise MirroredNameError(store, name, host, remedy)
 
 
 def check_at(name: str, at: At) -> At:

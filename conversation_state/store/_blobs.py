@@ -46,8 +46,11 @@ def extract_blobs(message: Message, body: bytes) -> tuple[bytes, dict[bytes, byt
     """
     The body to keep of *message*, whose canonical one is *body*, and its blobs.
     """
+    if len(body) < LARGE:
+        return body, {}
+
     content = getattr(message, "content", "")
-    if isinstance(content, str) or len(body) < LARGE:
+    if isinstance(content, str):
         return body, {}
 
     blobs: dict[bytes, bytes] = {}

@@ -8,7 +8,7 @@ Otherwise the tables are read first, in the transaction that writes.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from conversation_state._persistent import Log
@@ -143,8 +143,8 @@ def save_within(
         if old is not None and is_expected(old.head, expecting):
             new = _append_to(transaction.core, old, state, "")
             if new is not None:
-                url, changes = transaction.url, transaction.changes
-                _write_appended(url, transaction.tables, old, new, changes)
+                tables, changes = transaction.tables, transaction.changes
+                _write_appended(transaction.url, tables, old, new, changes)
                 transaction.remember(new.head)
                 return new.head.head
 
@@ -172,23 +172,24 @@ def _find_head(
 # The fast path
 
 
+class _NewRows(NamedTuple):
+    """
+    Rows that go on where a branch ends.
+    """
+
+    kind: Kind
+    place: int
+    entries: Sequence[Any]
+    rows: list[LogRow]
+
+
 class _Appended(NamedTuple):
     """
-    A head that continues another one: what to write for it.
-
-    Attributes:
-        head: The new head.
-
-        entry_rows: The rows of new entries.
-
-        ledger_rows: The rows of new ledger entries.
-
-        label: The label that is to point to it.
+    A head that continues another one, and what to write for it.
     """
 
     head: RememberedHead
-    entry_rows: list[LogRow]
-    ledger_rows: list[LogRow]
+    rows: list[_NewRows]
     label: str
 
 
@@ -196,106 +197,110 @@ def _append_to(
     core: Core, old: RememberedHead, state: Aggregator, label: str
 ) -> _Appended | None:
     """
-    What to write where *state* grew from the old head; None if it did not, or if
-    that can't be done without reading.
+    The head that *state* makes of the old one from which it grew, and what to write
+    for it; None if it did not, or if that can't be done without reading.
     """
     before, row = old.state, old.revision
     if before._origin != state._origin or core.is_erasure_lost:
         return None
 
-    entry_rows = _make_new_rows(ENTRIES, before.entries, state.entries, old.digests[0])
-    ledger_rows = _make_new_rows(LEDGER, before.ledger, state.ledger, old.digests[1])
-    if entry_rows is None or ledger_rows is None or not (entry_rows or ledger_rows):
+    new: list[_NewRows] = []
+    entries, ledger = old.entries, old.ledger
+    length, ledger_length = row.length, row.ledger_length
+    entries_digest, ledger_digest = old.digests
+    if state.entries is not before.entries:
+        place = row.branch << SHIFT | length
+        rows = _make_new_rows(
+            ENTRIES, before.entries, state.entries, place, entries_digest
+        )
+        if rows is None:
+            return None
+
+        if core.erased and not core.erased.keys().isdisjoint(r.id for r in rows.rows):
+            return None
+
+        if rows.rows:
+            new.append(rows)
+            length += len(rows.rows)
+            entries = extend_segments(entries, row.branch, length)
+            entries_digest = rows.rows[-1].digest
+
+    if state.ledger is not before.ledger:
+        place = row.ledger_branch << SHIFT | ledger_length
+        rows = _make_new_rows(LEDGER, before.ledger, state.ledger, place, ledger_digest)
+        if rows is None:
+            return None
+
+        if rows.rows:
+            new.append(rows)
+            ledger_length += len(rows.rows)
+            ledger = extend_segments(ledger, row.ledger_branch, ledger_length)
+            ledger_digest = rows.rows[-1].digest
+
+    if not new:
         return None
 
-    if (entry_rows and not row.branch) or (ledger_rows and not row.ledger_branch):
-        return None
-
-    erased = core.erased
-    if erased and not erased.keys().isdisjoint(row.id for row in entry_rows):
-        return None
-
-    digests = (
-        entry_rows[-1].digest if entry_rows else old.digests[0],
-        ledger_rows[-1].digest if ledger_rows else old.digests[1],
-    )
     revision = make_sealed(
         Revision,
         row.revision + 1,
         row.branch,
-        len(state.entries),
+        length,
         row.ledger_branch,
-        len(state.ledger),
+        ledger_length,
         row.origin,
         now(),
-        state_digest(*digests, old.origin),
+        state_digest(entries_digest, ledger_digest, old.origin),
         label.encode(),
     )
-    entries, ledger = old.entries, old.ledger
-    if entry_rows:
-        entries = extend_segments(entries, row.branch, revision.length)
-
-    if ledger_rows:
-        ledger = extend_segments(ledger, row.ledger_branch, revision.ledger_length)
-
     head = revision.head(old.name.name, old.head.state_id)
-    new = RememberedHead(
+    digests = entries_digest, ledger_digest
+    remembered = RememberedHead(
         old.name, revision, head, state, entries, ledger, digests, old.origin
     )
-    return _Appended(new, entry_rows, ledger_rows, label)
+    return _Appended(remembered, new, label)
+
+
+def _make_new_rows(
+    kind: Kind, before: Log[Any], log: Log[Any], place: int, digest: bytes
+) -> _NewRows | None:
+    """
+    The rows that *log* has beyond *before*, from a place on, the end of a branch;
+    None if it did not grow from it, or if that is the empty log.
+    """
+    length = place & ((1 << SHIFT) - 1)
+    if not length or log.common_prefix(before) != length:
+        return None
+
+    entries = take_newest(log, len(log) - length)
+    return _NewRows(kind, place, entries, kind.rows(digest, entries))
 
 
 def _write_appended(
     url: str, tx: Writing, old: RememberedHead, new: _Appended, changes: int
 ) -> None:
     """
-    Write a head that continues *old*.
+    Write a revision that continues *old*.
 
     Raises:
         ConflictError:
             If that is no longer the head, or there were other than so many
             *changes* of existing rows.
     """
-    before, revision = old.revision, new.head.revision
+    revision = new.head.revision
     tx.add(
         "revisions",
         [revision],
-        if_exists=(("revisions", before.revision),),
+        if_exists=(("revisions", old.revision.revision),),
         if_absent=(("changes", changes + 1),),
     )
-    state = new.head.state
-    for kind, log, branch, length, rows in (
-        (ENTRIES, state.entries, before.branch, before.length, new.entry_rows),
-        (
-            LEDGER,
-            state.ledger,
-            before.ledger_branch,
-            before.ledger_length,
-            new.ledger_rows,
-        ),
-    ):
-        if rows:
-            newest = take_newest(log, len(rows))
-            add_rows(tx, kind, branch << SHIFT | length, newest, rows, erased={})
+    for rows in new.rows:
+        add_rows(tx, *rows, erased=_NOTHING)
 
     if new.label:
         point_label(tx, url, new.label, revision.revision)
 
 
-def _make_new_rows(
-    kind: Kind, before: Log[Any], log: Log[Any], digest: bytes
-) -> list[LogRow] | None:
-    """
-    The rows that *log* has beyond *before*; None if it did not grow from it.
-    """
-    length = len(before)
-    if log is before:
-        return []
-
-    if log.common_prefix(before) != length:
-        return None
-
-    return kind.rows(digest, take_newest(log, len(log) - length))
+_NOTHING: Mapping[bytes, str] = {}
 
 
 # With a look at the tables

@@ -95,7 +95,8 @@ class OneAtATime:
         Whatever it raises, `leave` has to be called.
         """
         lock = self._lock
-        if not lock._is_owned() and not lock.acquire(timeout=timeout_s):
+        # By position: half the time.
+        if not lock._is_owned() and not lock.acquire(True, timeout_s):  # noqa: FBT003
             return False
 
         left = self._find_block()
@@ -110,9 +111,11 @@ class OneAtATime:
         The other end of `enter`; nothing if it is not the turn of *block*, or not
         any more.
         """
-        if self._lock._is_owned() and self._find_block() in {None, block}:
-            self._block = None
-            self._lock.release()
+        if self._lock._is_owned():
+            there = self._find_block()
+            if there is None or there is block:
+                self._block = None
+                self._lock.release()
 
     def _release_dropped(self, block: ref[_Block]) -> None:
         """

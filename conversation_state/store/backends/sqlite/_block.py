@@ -139,7 +139,12 @@ class Block:
         """
         backend, connection = self._backend, self._connection
         try:
-            self._commit_or_roll_back(error)
+            if connection is None or connection.is_inherited:
+                self._check_abandoned(connection, error)
+            elif error is None:
+                self._commit_transaction(connection)
+            else:
+                self._roll_back_transaction(connection, error)
         finally:
             try:
                 self._connection = None
@@ -149,28 +154,57 @@ class Block:
                 if self._is_writing:
                     backend.leave_write_queue(self)
 
-    def _commit_or_roll_back(self, error: BaseException | None) -> None:
-        backend, connection = self._backend, self._connection
-        if connection is None:
-            if error is None or isinstance(error, sqlite3.ProgrammingError):
-                raise StoreError(backend.url, BLOCK_ABANDONED)
-
-            if isinstance(error, sqlite3.Error):  # there was none to be had
-                raise explain_error(backend.url, error) from error
-        elif connection.is_inherited:
+    def _check_abandoned(
+        self, connection: Connection | None, error: BaseException | None
+    ) -> None:
+        """
+        Raise what to tell of a block that lost its connection, or never had one.
+        """
+        url = self._backend.url
+        if connection is not None:
             if error is None:
-                raise StoreError(backend.url, FORKED)
-        elif error is None:
-            try:
-                self._commit_transaction(connection)
-            except sqlite3.Error as refused:
-                raise self._explain_error(connection, refused) from refused
-            finally:
-                self._roll_back_transaction()
-        else:
-            self._roll_back_transaction()
-            if isinstance(error, sqlite3.Error):
-                raise self._explain_error(connection, error) from error
+                raise StoreError(url, FORKED)
+        elif error is None or isinstance(error, sqlite3.ProgrammingError):
+            raise StoreError(url, BLOCK_ABANDONED)
+        elif isinstance(error, sqlite3.Error):
+            raise explain_error(url, error) from error
+
+    def _commit_transaction(self, connection: Connection) -> None:
+        try:
+            if self._is_bare:
+                return
+
+            if not self._is_begun:
+                if self._revision_row is None:
+                    return
+
+                if self._entry_row is not None:
+                    save_in_one_statement(
+                        connection, self._revision_row, self._entry_row
+                    )
+                    return
+
+                self._begin_transaction()
+
+            connection.execute("COMMIT")
+        except sqlite3.IntegrityError as error:
+            raise ConflictError from error
+        except BaseException as error:
+            self._roll_back_transaction(connection, error)
+            raise
+
+    def _roll_back_transaction(
+        self, connection: Connection, error: BaseException
+    ) -> None:
+        """
+        Roll back after *error*; raise what it means if it is SQLite's.
+        """
+        # SQLite itself takes back what a full disk interrupted.
+        if is_in_transaction(connection):
+            connection.rollback()
+
+        if isinstance(error, sqlite3.Error):
+            raise self._explain_error(connection, error) from error
 
     def abandon(self) -> None:
         """
@@ -189,21 +223,6 @@ class Block:
             return ConflictError("opened when it was not writable")
 
         return explain_error(self._backend.url, error)
-
-    def _commit_transaction(self, connection: Connection) -> None:
-        if self._is_bare:
-            return
-
-        if self._is_begun:
-            connection.execute("COMMIT")
-        elif self._entry_row is not None and self._revision_row is not None:
-            try:
-                save_in_one_statement(connection, self._revision_row, self._entry_row)
-            except sqlite3.IntegrityError as error:
-                raise ConflictError from error
-        elif self._revision_row is not None:
-            self._begin_transaction()
-            connection.execute("COMMIT")
 
     def empty_log(self) -> bool:
         """
@@ -238,11 +257,6 @@ class Block:
         """
         rows: list[Row] = self._execute_statement(sql).fetchall()
         return rows
-
-    def _roll_back_transaction(self) -> None:
-        # SQLite itself takes back what a full disk interrupted.
-        if self._connection is not None and is_in_transaction(self._connection):
-            self._connection.rollback()
 
     def _begin_transaction(self) -> None:
         self._is_begun = True
