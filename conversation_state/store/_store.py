@@ -210,7 +210,8 @@ class Store:
 
         If another save comes first, *function* is called again with the
         new head: it should do nothing but make a state, and its argument
-        holds the whole conversation so far. Any error of its own ends the update.
+        holds the whole conversation so far. Any error of its own, with the newest
+        state, ends the update.
 
         Args:
             name: What the state is saved under.
@@ -227,9 +228,22 @@ class Store:
                 If other saves came first a thousand times, or saves of the
                 function itself.
         """
+        made: Aggregator | None
+        remembered = self._core.recall(check_name(name), self._core.changes)
         for _ in range(UPDATE_ATTEMPTS):
-            expecting, state = self._read_for_update(name, start)
-            made = function(state)
+            if remembered is None:
+                expecting, state = self._read_for_update(name, start)
+                made = function(state)
+            else:
+                # Not read again: if another save came first, this one is refused.
+                expecting, made = remembered.head, None
+                with suppress(Exception):  # it may come of what is outdated
+                    made = function(remembered.state)
+
+                remembered = None
+                if made is None:
+                    continue
+
             with suppress(StaleHeadError):
                 self.save(name, made, expecting=expecting)
                 return made
@@ -246,6 +260,7 @@ class Store:
         """
         The async twin of `update`: *function* is async, too, and runs here.
         """
+        check_name(name)
         for _ in range(UPDATE_ATTEMPTS):
             read = partial(self._read_for_update, name, start)
             expecting, state = await run_in_anyio_thread(read)
@@ -268,7 +283,6 @@ class Store:
         """
         What an update expects to replace, and the state it begins with.
         """
-        check_name(name)
         try:
             with self._core.read() as transaction:
                 newest = _load.load_newest(transaction, name)

@@ -91,6 +91,71 @@ class TestRollback:
         assert late[0] == store.load("talk", at=3)
 
 
+class TestUpdate:
+    @pytest.fixture
+    def opened(self, tmp_path):
+        """
+        Two stores on one file, each of which remembers the state of "talk".
+        """
+        url = f"sqlite:///{tmp_path / 'talks.db'}"
+        with open_store(url) as ours, open_store(url) as theirs:
+            ours.save("talk", Aggregator.new().add_user_prompt("a"))
+            theirs.load("talk")
+            yield ours, theirs
+
+    def test_outdated_memory(self, opened):
+        """
+        Where another program saved since, the state that is saved continues
+        theirs.
+        """
+        ours, theirs = opened
+        theirs.update("talk", lambda state: state.add_assistant_message("b"))
+
+        made = ours.update("talk", lambda state: state.add_user_prompt("c"))
+
+        assert ["a", "b", "c"] == [message.text for message in made]
+        assert made == theirs.load("talk")
+
+    def test_outdated_error(self, opened):
+        """
+        An error that comes of an outdated state is none of the update.
+        """
+        ours, theirs = opened
+        theirs.update("talk", lambda state: state.add_assistant_message("b"))
+
+        def answer(state):
+            return state.add_user_prompt(f"after {state[1].text}")
+
+        assert "after b" == ours.update("talk", answer)[-1].text
+
+    def test_unchanged(self, opened):
+        """
+        What returns its argument gets the newest state, and saves nothing.
+        """
+        ours, theirs = opened
+        theirs.update("talk", lambda state: state.add_assistant_message("b"))
+
+        assert 2 == len(ours.update("talk", lambda state: state))
+        assert 2 == ours.latest("talk").revision
+
+    def test_not_saved(self, opened, monkeypatch):
+        """
+        An update whose save may or may not have happened is not repeated.
+        """
+        ours, theirs = opened
+        save = ours.save
+
+        def save_and_fail(*args, **kwargs):
+            save(*args, **kwargs)
+            raise StoreError(ours.url, "the connection was lost")
+
+        monkeypatch.setattr(ours, "save", save_and_fail)
+        with pytest.raises(StoreError, match="lost"):
+            ours.update("talk", lambda state: state.add_user_prompt("b"))
+
+        assert 2 == len(theirs.load("talk"))
+
+
 class TestTwins:
     """
     Async twins of methods, which are made from the synchronous ones.
