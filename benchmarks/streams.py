@@ -5,12 +5,15 @@ A producer, a bounded pipe, a function, two consumers who each collect all of
 it: within five times what `queue.Queue` takes between threads and anyio's
 memory object streams take between tasks, at any length. The peers have one
 queue to whoever applies the function and one to each consumer.
+
+Text that is read by one reader: at most ten times a loop over the generator
+itself.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator
 from functools import partial
 from queue import Queue
 from threading import Thread
@@ -23,6 +26,7 @@ from conversation_state.streams import Stream, acollect, collect, merge, pipe
 
 CAPACITY = 100
 CHUNK = AssistantMessage("piece ")
+WORDS = [f"word{number} " for number in range(100)]
 
 
 def loud(chunk: Message) -> Message:
@@ -188,10 +192,36 @@ def _memory(n: int) -> None:
     assert n == sum(1 for _ in reader)
 
 
+def _words(n: int) -> Iterator[str]:
+    for number in range(n):
+        yield WORDS[number % len(WORDS)]
+
+
+def _joined(pieces: Iterable[str]) -> str:
+    read = []
+    for piece in pieces:
+        read.append(piece)  # noqa: PERF402 - as a program reads a stream
+
+    return "".join(read)
+
+
+def _of_text(n: int) -> Row:
+    def streamed() -> str:
+        return _joined(Stream.of(_words(n)))
+
+    def bare() -> str:
+        return _joined(_words(n))
+
+    assert bare() == streamed()
+    took, peer = seconds(streamed) / n * 1e6, seconds(bare) / n * 1e6
+    return Row("read text and join it", n, took, "a loop, without a stream", peer, "µs")
+
+
 def rows() -> Iterator[Row]:
     """
     What an element takes, from the producer to both consumers.
     """
+    yield from map(_of_text, (100, 10_000, 1_000_000))
     for n in (100, 10_000, 100_000):
         claim = "pipe, convert, two consumers: threads"
         peer = _timed(queues, n)

@@ -8,6 +8,7 @@ import copy
 import gc
 import itertools
 import pickle
+import sys
 import threading
 import time
 import traceback
@@ -604,6 +605,34 @@ class TestConvert:
 
         assert (1, 2_000) == (read, depth)
 
+    def test_skips_at_every_level(self):
+        """
+        So is a conversion of a conversion of ..., each of which leaves things out.
+        """
+        depth = 600
+        stream = Stream.of(range(depth + 2))
+        for level in range(depth):
+            stream = stream.convert(lambda n, level=level: SKIP if n == level else n)
+
+        assert [depth, depth + 1] == list(stream)
+        assert [depth, depth + 1] == list(stream)
+
+    def test_all_that_is_skipped_thousands_deep(self):
+        """
+        The function of each level is called once for what reaches it.
+        """
+        calls = []
+        stream = Stream.of(range(3))
+        for level in range(10_000):
+            stream = stream.convert(
+                lambda n, level=level: (
+                    calls.append((level, n)) or SKIP if level == 9_999 else n
+                )
+            )
+
+        assert [] == list(stream)
+        assert [(9_999, n) for n in range(3)] == calls
+
     @given(said, st.sampled_from([2, 3]))
     def test_is_the_list_comprehension(self, items, skipped):
         """
@@ -1075,6 +1104,34 @@ class TestMerge:
 
         assert [*range(5)] == list(stream)
 
+    def test_named_thousands_deep(self):
+        """
+        And a named merge of a named merge of ... is read without a call in a call,
+        and has all its ends, the innermost first.
+        """
+        stream = Stream.of("a")
+        for level in range(10_000):
+            stream = merge_named({f"{level}": stream})
+            if level == 599:
+                first, *ends = stream.results()
+
+        assert "a" == next(iter(stream))
+        assert Ok("a") == first
+        assert [f"{level}" for level in range(600)] == [end.name for end in ends]
+
+    def test_mixed_thousands_deep(self):
+        """
+        So is anything made of anything, also where it has several sources.
+        """
+        stream = Stream.of("ab")
+        for _ in range(300):
+            stream = merge_named({"x": stream, "y": Stream.of(())})
+            stream = stream.convert(lambda x: SKIP if x == "b" else x)
+            stream = merge(stream, Stream.of(iter(())))
+            stream = stream.results().convert(lambda x: getattr(x, "value", SKIP))
+
+        assert ["a"] == list(stream)
+
     def test_of_a_merge_that_is_read(self):
         """
         A merge of a merged stream has every element once, also where that one
@@ -1372,6 +1429,102 @@ class TestMemory:
             for _ in range(99):
                 there = weakref.ref(next(reader))
                 assert there() is None
+
+    def test_what_reads_alone_makes_nothing(self):
+        """
+        A reader that is the only one takes each element from the source itself: a
+        call for the element, one into the source and what the source does.
+        """
+
+        def calls_for(size):
+            reader = iter(Stream.of(str(n) for n in range(size)))
+            calls = 0
+
+            def count(_frame, event, _arg):
+                nonlocal calls
+                calls += event == "call"
+
+            before = sys.getprofile()
+            sys.setprofile(count)
+            try:
+                read = sum(1 for _ in reader)
+            finally:
+                sys.setprofile(before)
+
+            assert size == read
+            return calls
+
+        # This loop's own generator, `__next__`, the asking, and the source.
+        assert 4 * 100 == calls_for(300) - calls_for(200)
+
+    def test_what_reads_alone_lets_others_join(self):
+        """
+        A reader that is the only one, and keeps nothing, gives all that follows to
+        those that come with its `rest`.
+        """
+        asked = []
+        reader = iter(Stream.of(asked.append(n) or n for n in range(6)))
+
+        assert [0, 1] == [next(reader), next(reader)]
+        rest = reader.rest
+        assert [0, 1] == asked
+        others = [iter(rest), iter(reader.rest)]
+        assert [2, 2] == [next(other) for other in others]
+        assert [2, 3] == [next(reader), next(reader)]
+        del rest, others
+        assert [4, 5] == list(reader)
+        assert [] == list(reader)
+        assert [*range(6)] == asked
+
+    def test_a_reader_in_its_own_source(self):
+        """
+        A reader that is the only one, and is read by its own source, is a misuse
+        like any other.
+        """
+        readers = []
+
+        def source():
+            yield 1
+            yield next(readers[0])
+
+        readers.append(iter(Stream.of(source())))
+
+        assert 1 == next(readers[0])
+        with pytest.raises(StreamClosedError, match="deadlock"):
+            next(readers[0])
+        assert [] == list(readers[0])
+
+    def test_rest_while_another_thread_waits(self):
+        """
+        Who takes the `rest` of a reader that waits for its source gets what comes
+        after that, once.
+        """
+        go, inside = threading.Event(), threading.Event()
+
+        def source():
+            for n in range(4):
+                if n == 1:
+                    inside.set()
+                    go.wait(20)
+                yield n
+
+        reader = iter(Stream.of(source()))
+        got: list[Any] = [next(reader)]
+        thread = threading.Thread(target=lambda: got.append(next(reader)))
+        thread.start()
+        inside.wait(20)
+        rest = reader.rest
+        other: list[Any] = []
+        second = threading.Thread(target=lambda: other.extend(rest))
+        second.start()
+        go.set()
+        thread.join(20)
+        second.join(20)
+
+        assert [0, 1] == got
+        assert [2, 3] == other[-2:]
+        assert other in ([1, 2, 3], [2, 3])
+        assert [2, 3] == list(reader)
 
     def test_a_slow_reader_keeps_its_backlog(self):
         """
@@ -1709,6 +1862,48 @@ class TestCollect:
 
         assert sender.send(1) is False
         assert self.CHUNKS[0] == caught.value.partial
+
+    @pytest.mark.parametrize("kind", [KeyboardInterrupt, SystemExit, Boom])
+    @pytest.mark.parametrize(
+        "where", ["function", "on_error", "deep", "iterator", "below results"]
+    )
+    def test_an_interrupt_that_is_kept_keeps_no_source(self, where, kind):
+        """
+        Whatever is raised inside a function of the user's, whose frames know who
+        called it: who keeps it does not keep the source.
+        """
+        sender, stream = pipe(3)
+        sender.send(self.CHUNKS[0])
+        sender.fail(ValueError())
+
+        def fails(given=None):
+            del given  # this frame is not ours
+            raise kind
+
+        def chunks(source):
+            source = [source]
+            yield next(iter(source.pop()))
+            fails()
+
+        if where == "function":
+            stream = stream.convert(fails)
+        elif where == "on_error":
+            stream = stream.convert(lambda x: x, on_error=fails)
+        elif where == "deep":
+            for function in (fails, str, str):
+                stream = stream.convert(function)
+        elif where == "iterator":
+            stream = Stream.of(chunks(stream))
+        else:
+            stream = merge_named({"x": stream.convert(fails)})
+
+        held = [stream]
+        del stream
+        with pytest.raises(kind) as caught:
+            collect(held.pop())
+
+        assert sender.send(1) is False
+        assert "fails" == caught.traceback[-1].name
 
 
 # A pipe used in any order; a number waits to be read as often as there is time.

@@ -858,6 +858,34 @@ class TestCollect:
         assert await sender.asend(1) is False
         assert self.CHUNKS[0] == caught.value.partial
 
+    @pytest.mark.parametrize("where", ["function", "on_error"])
+    async def test_an_interrupt_that_is_kept_keeps_no_source(self, where):
+        """
+        Neither does what interrupted a function of the user's, whose frames know
+        who called it.
+        """
+
+        class Interrupt(BaseException):
+            pass
+
+        def fails(_):
+            raise Interrupt
+
+        sender, stream = pipe(3)
+        sender.send(self.CHUNKS[0])
+        sender.fail(Boom())
+        if where == "function":
+            stream = stream.convert(fails)
+        else:
+            stream = stream.convert(lambda x: x, on_error=fails)
+        held = [stream]
+        del stream
+        with pytest.raises(Interrupt) as caught:
+            await acollect(held.pop())
+
+        assert await sender.asend(1) is False
+        assert "fails" == caught.traceback[-1].name
+
 
 async def test_needs_anyio(monkeypatch):
     """

@@ -142,6 +142,64 @@ class TestRead:
             lambda subject: list(subject[0]), check, prepare=prepare, modules=MODULES
         )
 
+    @pytest.mark.parametrize("kind", ["collection", "iterator", "generator"])
+    def test_leaves_all_to_itself(self, kind):
+        """
+        A reader that is the only one, so that nothing is kept for others, reads on
+        where it was interrupted: it lacks at most what it was just given.
+        """
+        items = [*range(4)]
+        sources: dict[str, Any] = {
+            "collection": lambda: items,
+            "iterator": lambda: iter(items),
+            "generator": lambda: (n for n in items),
+        }
+        lacking = 0
+
+        def prepare():
+            return iter(Stream.of(sources[kind]())), []
+
+        def check(subject, completed):
+            nonlocal lacking
+            reader, got = subject
+            at = len(got)
+            got += reader
+            lacking += got != items
+
+            assert got in (items, items[:at] + items[at + 1 :])
+
+        moments = interrupt_at_each_opcode(
+            lambda subject: subject[1].extend(subject[0]),
+            check,
+            prepare=prepare,
+            modules=MODULES,
+        )
+
+        # Between the item's leaving the box and the return: a few of the moments.
+        assert lacking < moments / 4
+
+    def test_leaves_all_to_the_rest(self):
+        """
+        So does whoever goes on with its `rest`, which may be any number of readers.
+        """
+        items = [*range(4)]
+
+        def check(subject, completed):
+            reader, got = subject
+            at = len(got)
+            rest = reader.rest
+            read = list(rest)
+
+            assert read == list(rest)
+            assert read in (items[at:], items[at + 1 :])
+
+        interrupt_at_each_opcode(
+            lambda subject: subject[1].extend(itertools.islice(subject[0], 2)),
+            check,
+            prepare=lambda: (iter(Stream.of(iter(items))), []),
+            modules=MODULES,
+        )
+
     def test_wakes_those_that_found_the_turn_taken(self):
         """
         A thread that waits for the one that reads goes on when that one is
@@ -217,7 +275,7 @@ class TestRead:
             finish(*threads)
 
             assert [0, 1] == got == list(stream)
-            assert not streams._cells._wanted
+            assert not streams._pull._wanted
 
         interrupt_at_each_opcode(
             lambda subject: next(iter(subject[0])),

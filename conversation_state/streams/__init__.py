@@ -15,7 +15,7 @@ sleeps. A producer wakes the waiters in the queue.
 from conversation_state.streams._collecting import acollect, collect
 from conversation_state.streams._derived import SKIP, Failed, Ok, SourceEnd
 from conversation_state.streams._making import merge, merge_named, pipe
-from conversation_state.streams._pipe import Sender
+from conversation_state.streams._sender import Sender
 from conversation_state.streams._stream import Reader, Stream
 
 __all__ = [

@@ -5,34 +5,22 @@ A cell has an item and the next cell, or, while it is empty, the source of both.
 Only the last cell of a list refers to the source, so a source that can't be
 read any more is freed, and its producer is notified.
 
-A reader of an empty cell acquires the source's turn and polls it. A turn is
-never held across an `await` or while waiting, except in a thread while the
-caller's code runs: a source that blocks, or a function.
-
-An interrupt (Ctrl-C) may come between any two instructions and must lose
-nothing. Three rules ensure that:
-
-- An item goes from its source into its cell in one call into C
-  (``next(map(SET_ITEM, ...))``): there is no instruction in between.
-- A cell is complete when its `link` is None, which is one assignment. Until
-  then the next reader can repeat all steps before it.
-- A turn is released by an idempotent call in two nested `finally`: a single
-  interrupt can cut short only one of them.
+How cells are filled: `_pull`.
 """
 
 from __future__ import annotations
 
-from _thread import get_ident
 from abc import abstractmethod
 from collections import deque
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Sequence
 from types import TracebackType
-from typing import Any
+from typing import Any, NoReturn
 
-from conversation_state._waiting import ThreadWaiter, Waiter, wake_all
+from conversation_state._waiting import Waiter, wake_all
 from conversation_state.errors import StreamClosedError
 
 __all__ = [
+    "AGAIN",
     "EMPTY",
     "END",
     "LAST",
@@ -46,7 +34,7 @@ __all__ = [
     "describe_interrupt",
     "fault",
     "is_ended",
-    "pull",
+    "raise_by_value",
     "without_our_frames",
 ]
 
@@ -139,30 +127,49 @@ def _is_ours(traceback: TracebackType) -> bool:
     return name.startswith(("conversation_state.streams.", "conversation_state._wait"))
 
 
-def calling(function: Callable[[Any], Any]) -> Generator[None, Any, None]:
+def calling(
+    function: Callable[[Any], Any],
+) -> Generator[BaseException | None, Any, None]:
     """
     A generator that is sent a list and an argument, and appends to the list
-    what *function* returns for that, or a `Fault`.
+    what *function* returns for that, or a `Fault`. It yields what interrupted
+    *function*, for the caller to raise.
 
-    An interrupt ends it; make another one then.
+    An interrupt of its own frame ends it; make another one then.
     """
     calls = _call_on(function)
     next(calls)
     return calls
 
 
-def _call_on(function: Callable[[Any], Any]) -> Generator[None, Any, None]:
+def _call_on(
+    function: Callable[[Any], Any],
+) -> Generator[BaseException | None, Any, None]:
     # A frame that raised keeps its callers' frames, and so the reader's local
-    # variables. The frame of a suspended generator has no caller.
+    # variables. The frame of a suspended generator has no caller. So nothing that
+    # the function raises may leave this frame as an exception.
+    raised: list[BaseException] = []
     while True:
-        results, argument = yield
+        results, argument = yield raised.pop() if raised else None
         try:
             # One call, so that no interrupt comes between it and the result.
             next(map(results.append, map(function, (argument,))))
         except Exception as error:  # noqa: BLE001 - in-band
             results.append(fault(error))
+        except BaseException as error:  # noqa: BLE001 - the caller raises it
+            raised.append(error)
 
         del results, argument
+
+
+def raise_by_value(error: BaseException) -> NoReturn:
+    """
+    Raise *error*, which a generator yielded.
+    """
+    try:
+        raise error
+    finally:
+        del error  # it holds this frame
 
 
 def is_ended(generator: Any) -> bool:
@@ -177,6 +184,9 @@ class Source:
     Where the next item comes from.
 
     Attributes:
+        ask: What gets the next item for a reader that is the only one, see
+            `ReadySource`; None if there is nothing of the kind.
+
         busy: Waiters that found the turn taken.
 
         turn: Empty, or the turn of the one that polls: a list of its
@@ -185,6 +195,9 @@ class Source:
     """
 
     __slots__ = ("busy", "turn")
+
+    ask: Any = None
+    box: deque[Any]
 
     def __init__(self) -> None:
         self.busy: deque[Waiter] = deque()
@@ -195,7 +208,8 @@ class Source:
         self, cell: StreamCell, waiter: Waiter | None, *, block: bool
     ) -> StreamCell | None:
         """
-        Fill *cell*, and return the next one; None if there is nothing yet.
+        Fill *cell*, and return the next one; None if there is nothing yet, and
+        `AGAIN` if that is because a cell of `upstream` has to be filled first.
 
         Called by the one that has the turn, and again if it was interrupted:
         also where *cell* has its item already. If it returns None, *waiter*
@@ -203,12 +217,12 @@ class Source:
         the caller's code if *block* is true.
         """
 
-    def upstream(self, state: Any) -> StreamCell | None:  # noqa: ARG002 - for others
+    def upstream(self, state: Any) -> Sequence[StreamCell]:  # noqa: ARG002 - for others
         """
-        The cell that has to be filled before the one whose link has *state*;
-        None if there is none, or it is filled.
+        The cells one of which has to be filled before the one whose link has
+        *state*; empty if one of them is.
         """
-        return None
+        return ()
 
     def release(self, turn: list[int]) -> None:
         """
@@ -263,153 +277,5 @@ LAST = StreamCell(None)
 LAST.item = END
 LAST.next = LAST
 
-
-def pull(cell: StreamCell, waiter: Waiter | None, *, block: bool) -> bool:
-    """
-    Whether *cell* is filled; if not, *waiter* will be woken.
-
-    Raises:
-        StreamClosedError:
-            If this call is made by code that the cell waits for.
-    """
-    link = cell.link
-    if link is None:
-        return True
-
-    below = link[0].upstream(link[1])
-    if below is None:
-        return _pull_one(cell, link[0], waiter, block=block)
-
-    # From the bottom up, in a loop: a conversion of a conversion of ... may be
-    # thousands deep, which would be as many calls within each other.
-    cells = [cell]
-    while below is not None:
-        cells.append(below)
-        link = below.link
-        below = None if link is None else link[0].upstream(link[1])
-
-    while cells:
-        each = cells.pop()
-        link = each.link
-        if link is not None and not _pull_one(each, link[0], waiter, block=block):
-            return False
-
-    return True
-
-
-def _pull_one(
-    cell: StreamCell, source: Source, waiter: Waiter | None, *, block: bool
-) -> bool:
-    turn = [get_ident()]
-    # One call within: neither a `return` nor, on Python 3.12, a loop's way back is
-    # covered by the `finally` around it.
-    try:
-        try:
-            _fill_cell(cell, source, turn, waiter, block=block)
-        finally:
-            source.release(turn)
-    finally:
-        if turn[0]:  # the first call was interrupted
-            source.release(turn)
-
-    return cell.link is None
-
-
-def _fill_cell(
-    cell: StreamCell,
-    source: Source,
-    turn: list[int],
-    waiter: Waiter | None,
-    *,
-    block: bool,
-) -> None:
-    if source.turn.setdefault(0, turn) is not turn:
-        _await_turn(source, turn, cell, waiter, block=block)
-
-    # Another reader may have the turn, or may have filled the cell.
-    if cell.link is not None and source.turn.get(0) is turn:
-        following = source.poll(cell, waiter, block=block)
-        if following is not None:
-            cell.next = following
-            cell.link = None
-
-
-_CIRCLE = (
-    "this stream is read by the source or function that makes its next element, "
-    "which is a deadlock; let it read another stream"
-)
-
-# The source whose turn a thread waits for.
-_wanted: dict[int, Source] = {}
-
-
-def _await_turn(
-    source: Source,
-    turn: list[int],
-    cell: StreamCell,
-    waiter: Waiter | None,
-    *,
-    block: bool,
-) -> None:
-    """
-    Acquire the turn, or enter the queue of waiters for it.
-    """
-    me = turn[0]
-    if _find_owner(source) == me:
-        raise StreamClosedError(_CIRCLE)
-
-    if not block:
-        if waiter is not None:
-            waiter.enter(source.busy)
-            source.turn.setdefault(0, turn)
-
-        return
-
-    own = ThreadWaiter()
-    try:
-        try:
-            _wanted[me] = source
-            _wait_for_turn(source, turn, cell, own)
-        finally:
-            _wanted.pop(me, None)
-            own.leave()
-    finally:
-        _wanted.pop(me, None)
-        own.leave()
-
-
-def _wait_for_turn(
-    source: Source, turn: list[int], cell: StreamCell, waiter: ThreadWaiter
-) -> None:
-    while cell.link is not None:
-        waiter.enter(source.busy)
-        if source.turn.setdefault(0, turn) is turn:
-            return
-
-        # Each thread notes what it waits for before it looks, so that at least
-        # one thread of a deadlock sees it. Checked twice, because the first look
-        # may have seen a change half done; a deadlock stays.
-        if _is_in_circle(source, turn[0]) and _is_in_circle(source, turn[0]):
-            raise StreamClosedError(_CIRCLE)
-
-        waiter.wait()
-
-
-def _find_owner(source: Source) -> int:
-    turn = source.turn.get(0)
-    return 0 if turn is None else turn[0]
-
-
-def _is_in_circle(source: Source | None, me: int) -> bool:
-    seen = set()
-    while source is not None:
-        owner = _find_owner(source)
-        if owner == me:
-            return True
-        if owner in seen:
-            return False
-
-        seen.add(owner)
-        source = _wanted.get(owner)
-
-    return False
+# What `Source.poll` returns where it needs another cell of its upstream.
+AGAIN = StreamCell(None)

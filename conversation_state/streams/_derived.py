@@ -4,7 +4,7 @@ Streams made of streams: converted, as results, merged.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Sequence
 from enum import Enum
 from typing import Any, Final, Generic, Literal, TypeVar
 
@@ -12,6 +12,7 @@ import attrs
 
 from conversation_state._waiting import Waiter
 from conversation_state.streams._cells import (
+    AGAIN,
     END,
     LAST,
     MARKS,
@@ -21,7 +22,7 @@ from conversation_state.streams._cells import (
     StreamCell,
     calling,
     is_ended,
-    pull,
+    raise_by_value,
 )
 
 __all__ = [
@@ -86,10 +87,6 @@ class SourceEnd:
     name: str
 
 
-# So many elements in a row may be left out before other tasks may run.
-_MAX_IN_A_ROW = 1_000
-
-
 class Converted(Source):
     """
     The result of a function for each item, called once for each.
@@ -107,47 +104,42 @@ class Converted(Source):
     ) -> None:
         super().__init__()
         self._functions = (function, on_error)
-        self._calls: list[Generator[None, Any, None] | None] = [None, None]
+        self._calls: list[Generator[BaseException | None, Any, None] | None]
+        self._calls = [None, None]
 
-    def upstream(self, state: Any) -> StreamCell | None:
+    def upstream(self, state: Any) -> Sequence[StreamCell]:
         at: StreamCell = state[0]
-        return None if at.link is None else at
+        return () if at.link is None else (at,)
 
     def poll(
-        self, cell: StreamCell, waiter: Waiter | None, *, block: bool
+        self,
+        cell: StreamCell,
+        waiter: Waiter | None,  # noqa: ARG002 - the same
+        *,
+        block: bool,  # noqa: ARG002 - never waits itself
     ) -> StreamCell | None:
-        left = _MAX_IN_A_ROW
-        while True:
-            _, step = cell.link  # type: ignore[misc]  # it is not filled
-            at = step[0]
-            if at.link is not None and not pull(at, waiter, block=block):
-                return None
+        _, step = cell.link  # type: ignore[misc]  # it is not filled
+        at = step[0]
+        if at.link is not None:
+            return AGAIN
 
-            if len(step) == 1:
-                if type(at.item) in MARKS:
-                    step.append(at.item)
-                else:
-                    self._call_function(0, step, at.item)
+        if len(step) == 1:
+            if type(at.item) in MARKS:
+                step.append(at.item)
+            else:
+                self._call_function(0, step, at.item)
 
-            is_handled = self._functions[1] is None or len(step) > 2  # noqa: PLR2004
-            if not is_handled and type(step[1]) is Fault:
-                self._call_function(1, step, step[1].error)
+        is_handled = self._functions[1] is None or len(step) > 2  # noqa: PLR2004
+        if not is_handled and type(step[1]) is Fault:
+            self._call_function(1, step, step[1].error)
 
-            item = step[-1]
-            if item is not SKIP:
-                cell.item = item
-                return LAST if item is END else StreamCell((self, [at.next]))
-
+        item = step[-1]
+        if item is SKIP:
             cell.link = (self, [at.next])
-            left -= 1
-            if not left:
-                if not block:
-                    if waiter is not None:
-                        waiter.wake()
+            return AGAIN
 
-                    return None
-
-                left = _MAX_IN_A_ROW
+        cell.item = item
+        return LAST if item is END else StreamCell((self, [at.next]))
 
     def _call_function(self, which: int, step: list[Any], argument: Any) -> None:
         calls = self._calls[which]
@@ -155,7 +147,10 @@ class Converted(Source):
             function: Any = self._functions[which]
             calls = self._calls[which] = calling(function)
 
-        calls.send((step, argument))
+        error = calls.send((step, argument))
+        if error is not None:
+            raise_by_value(error)
+
         result = step[-1]
         if type(result) is Fault:
             result.caller = calls
@@ -170,16 +165,20 @@ class Results(Source):
 
     __slots__ = ()
 
-    def upstream(self, state: Any) -> StreamCell | None:
+    def upstream(self, state: Any) -> Sequence[StreamCell]:
         at: StreamCell = state
-        return None if at.link is None else at
+        return () if at.link is None else (at,)
 
     def poll(
-        self, cell: StreamCell, waiter: Waiter | None, *, block: bool
+        self,
+        cell: StreamCell,
+        waiter: Waiter | None,  # noqa: ARG002 - the same
+        *,
+        block: bool,  # noqa: ARG002 - never waits itself
     ) -> StreamCell | None:
         _, at = cell.link  # type: ignore[misc]  # it is not filled
-        if at.link is not None and not pull(at, waiter, block=block):
-            return None
+        if at.link is not None:
+            return AGAIN
 
         item = at.item
         if item is END:
@@ -206,31 +205,39 @@ class Merged(Source):
 
     __slots__ = ()
 
+    def upstream(self, state: Any) -> Sequence[StreamCell]:
+        for _, at in state:
+            if at.link is None:
+                return ()
+
+        return [at for _, at in state]
+
     def poll(
-        self, cell: StreamCell, waiter: Waiter | None, *, block: bool
+        self,
+        cell: StreamCell,
+        waiter: Waiter | None,  # noqa: ARG002 - the same
+        *,
+        block: bool,  # noqa: ARG002 - never waits itself
     ) -> StreamCell | None:
         _, branches = cell.link  # type: ignore[misc]  # it is not filled
-        for _ in range(len(branches)):
-            name, at = branches[0]
-            # Only a reader that waits for one source alone may block in it.
-            alone = len(branches) == 1
-            if at.link is not None and not pull(at, waiter, block=block and alone):
-                branches = branches[1:] + branches[:1]
-                continue
-
-            item = at.item
-            if item is not END:
-                cell.item = item
-                return StreamCell((self, (*branches[1:], (name, at.next))))
-
-            branches = branches[1:]
-            if name is not None:
-                cell.item = Ended(name)
-                return StreamCell((self, branches))
-
         if not branches:
             cell.item = END
             return LAST
 
-        cell.link = (self, branches)
-        return None
+        for number, (name, at) in enumerate(branches):
+            if at.link is not None:
+                continue
+
+            others = branches[number + 1 :] + branches[:number]
+            if at.item is not END:
+                cell.item = at.item
+                return StreamCell((self, (*others, (name, at.next))))
+
+            if name is not None:
+                cell.item = Ended(name)
+                return StreamCell((self, others))
+
+            cell.link = (self, others)
+            break
+
+        return AGAIN

@@ -9,7 +9,8 @@ from typing import Any, TypeVar, overload
 
 from conversation_state.streams._cells import StreamCell
 from conversation_state.streams._derived import Merged
-from conversation_state.streams._pipe import Pipe, PipeSource, Sender
+from conversation_state.streams._pipe import Pipe, PipeSource
+from conversation_state.streams._sender import Sender
 from conversation_state.streams._stream import Stream, stream_from
 
 __all__ = ["merge", "merge_named", "pipe"]

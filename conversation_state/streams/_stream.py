@@ -19,14 +19,10 @@ from types import TracebackType
 from typing import Any, Generic, Self, TypeVar, overload
 from weakref import ref
 
-from conversation_state._waiting import (
-    TaskWaiter,
-    ThreadWaiter,
-    Waiter,
-    require_anyio,
-)
+from conversation_state._waiting import require_anyio
 from conversation_state.errors import StreamClosedError
-from conversation_state.streams._cells import END, MARKS, Fault, StreamCell, pull
+from conversation_state.streams._async_source import AsyncSource, pumps_ended_by
+from conversation_state.streams._cells import StreamCell
 from conversation_state.streams._derived import (
     Converted,
     Failed,
@@ -35,12 +31,8 @@ from conversation_state.streams._derived import (
     Skip,
     SourceEnd,
 )
-from conversation_state.streams._sources import (
-    AsyncSource,
-    BlockingSource,
-    ReadySource,
-    pumps_ended_by,
-)
+from conversation_state.streams._reader import CLOSED, CellReader
+from conversation_state.streams._sources import BlockingSource, ReadySource
 
 __all__ = ["Reader", "Stream", "stream_from"]
 
@@ -48,9 +40,6 @@ T = TypeVar("T")
 T_co = TypeVar("T_co", covariant=True)
 U = TypeVar("U")
 V = TypeVar("V")
-
-# So many elements in a row are read before other tasks may run.
-_MAX_IN_A_ROW = 64
 
 # Mutable collections, and views of them, are copied, because a stream's elements
 # don't change.
@@ -239,15 +228,9 @@ class Stream(Generic[T_co]):
     def _get_cell(self) -> StreamCell:
         cell = self._cell
         if cell is None:
-            raise StreamClosedError(_CLOSED)
+            raise StreamClosedError(CLOSED)
 
         return cell
-
-
-_CLOSED = (
-    "can't read this stream: it was closed. Read before you close it, or read a "
-    "stream of its own: Stream.of(stream)."
-)
 
 
 def stream_from(cell: StreamCell) -> Stream[Any]:
@@ -279,7 +262,7 @@ def _check_function(name: str, function: object) -> None:
         )
 
 
-class Reader(Generic[T_co]):
+class Reader(CellReader[T_co]):
     """
     Somebody who reads a stream; made by `iter(stream)` and `aiter(stream)`.
 
@@ -291,19 +274,7 @@ class Reader(Generic[T_co]):
         rest: The stream from here on.
     """
 
-    __slots__ = ("__weakref__", "_cell", "_in_a_row", "_is_closed", "_waiter")
-
-    _cell: StreamCell | None
-    _waiter: Waiter | None
-
-    def __init__(self, cell: StreamCell, *, _made: bool = False) -> None:
-        if not _made:
-            raise TypeError("can't call Reader(); use iter(stream)")
-
-        self._cell = cell
-        self._in_a_row = 0
-        self._is_closed = False
-        self._waiter = None
+    __slots__ = ()
 
     @property
     def rest(self) -> Stream[T_co]:
@@ -314,136 +285,15 @@ class Reader(Generic[T_co]):
             StreamClosedError:
                 If this reader, or the stream it reads, was closed.
         """
+        self._ask = None
         cell = self._cell
         if cell is None:
-            raise StreamClosedError(_CLOSED)
+            raise StreamClosedError(CLOSED)
 
         return stream_from(cell)
-
-    def close(self) -> None:
-        """
-        Let go; again changes nothing.
-
-        If its thread or task is waiting, it gets a `StreamClosedError`.
-        """
-        self._is_closed = True
-        self._cell = None
-        waiter = self._waiter
-        if waiter is not None:
-            waiter.wake()
 
     def __reduce__(self) -> Any:
         raise TypeError(
             "can't pickle a Reader: its stream belongs to this process. Read it, and "
             "pickle what it gave."
         )
-
-    def __iter__(self) -> Self:
-        return self
-
-    def __next__(self) -> T_co:
-        while True:
-            cell = self._cell
-            if cell is None or (
-                cell.link is not None and not pull(cell, None, block=True)
-            ):
-                del cell  # so that closing this reader frees it
-                cell = self._wait_for_item()
-
-            item = cell.item
-            if item is not END:
-                self._cell = cell.next
-
-            if self._is_closed:  # perhaps before the line above opened it again
-                self._cell = None
-                del cell, item
-                raise StreamClosedError(_CLOSED)
-
-            if type(item) not in MARKS:
-                return item  # type: ignore[no-any-return]
-            if item is END:
-                raise StopIteration
-            if type(item) is Fault:
-                break
-
-        error, context = item.error, item.context
-        try:
-            # The error is everybody's, and this way it is the same for all.
-            raise error.with_traceback(item.traceback)
-        finally:
-            BaseException.__setattr__(error, "__context__", context)
-            # An error holds the frames it went through, and they what they name.
-            del cell, context, error, item, self
-
-    def _wait_for_item(self) -> StreamCell:
-        while True:
-            waiter = self._waiter = ThreadWaiter()
-            try:
-                cell = self._cell
-                if cell is None:
-                    raise StreamClosedError(_CLOSED)
-                if pull(cell, waiter, block=True):
-                    return cell
-
-                del cell
-                waiter.wait()
-            finally:
-                self._waiter = None
-                waiter.leave()
-
-    def __aiter__(self) -> Self:
-        require_anyio()
-        return self
-
-    async def __anext__(self) -> T_co:
-        while True:
-            cell = self._cell
-            if cell is None or (
-                cell.link is not None and not pull(cell, None, block=False)
-            ):
-                del cell
-                cell = await self._await_item()
-                self._in_a_row = 0
-            elif self._in_a_row >= _MAX_IN_A_ROW:
-                await require_anyio().lowlevel.checkpoint()
-                self._in_a_row = 0
-
-            self._in_a_row += 1
-            item = cell.item
-            if item is not END:
-                self._cell = cell.next
-
-            if self._is_closed:
-                self._cell = None
-                del cell, item
-                raise StreamClosedError(_CLOSED)
-
-            if type(item) not in MARKS:
-                return item  # type: ignore[no-any-return]
-            if item is END:
-                raise StopAsyncIteration
-            if type(item) is Fault:
-                break
-
-        error, context = item.error, item.context
-        try:
-            raise error.with_traceback(item.traceback)
-        finally:
-            BaseException.__setattr__(error, "__context__", context)
-            del cell, context, error, item, self
-
-    async def _await_item(self) -> StreamCell:
-        while True:
-            waiter = self._waiter = TaskWaiter()
-            try:
-                cell = self._cell
-                if cell is None:
-                    raise StreamClosedError(_CLOSED)
-                if pull(cell, waiter, block=False):
-                    return cell
-
-                del cell
-                await waiter.wait()
-            finally:
-                self._waiter = None
-                waiter.leave()

@@ -1,0 +1,316 @@
+"""
+Async iterators as sources, and the tasks that read them.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from collections.abc import AsyncIterator, Callable
+from functools import partial
+from typing import Any
+
+from conversation_state._waiting import (
+    Waiter,
+    call_soon,
+    require_anyio,
+    running_loop,
+    spawn,
+    wake_all,
+)
+from conversation_state.errors import StreamClosedError
+from conversation_state.streams._cells import (
+    EMPTY,
+    END,
+    LAST,
+    SET_ITEM,
+    Fault,
+    Source,
+    StreamCell,
+    describe_interrupt,
+    fault,
+)
+from conversation_state.streams._sources import CIRCLE
+
+__all__ = ["AsyncSource", "pumps_ended_by"]
+
+
+# What `pumps_ended_by` collects: pumps that lost their last reader in this thread.
+_closed_here = threading.local()
+
+
+def pumps_ended_by(close: Callable[[], object]) -> list[_Pump]:
+    """
+    The pumps that come to an end while *close* runs, for those that can await it.
+    """
+    before = getattr(_closed_here, "pumps", None)
+    pumps: list[_Pump] = []
+    try:
+        try:
+            _closed_here.pumps = pumps
+            close()
+        finally:
+            _closed_here.pumps = before
+    finally:
+        _closed_here.pumps = before  # the first call may have been interrupted
+
+    return pumps
+
+
+class AsyncSource(Source):
+    """
+    An async iterator, read by a task of its own, one item at a time.
+
+    So cancelling a reader does not affect the others, and merges can wait for
+    several. The task lives as long as there may be a reader.
+    """
+
+    __slots__ = ("_pump",)
+
+    def __init__(self, iterator: AsyncIterator[Any]) -> None:
+        super().__init__()
+        self._pump = _Pump(iterator)
+
+    def poll(
+        self, cell: StreamCell, waiter: Waiter | None, *, block: bool
+    ) -> StreamCell | None:
+        pump = self._pump
+        if not pump.take(cell):
+            if block or (waiter is not None and waiter.blocks):
+                raise TypeError(
+                    "this stream has an async source, and the element to be read "
+                    "next is not there yet; read it with async for (or acollect)"
+                )
+
+            if waiter is None:
+                return None
+
+            waiter.enter(pump.waiters)
+            pump.ask()
+            if not pump.take(cell):
+                return None
+
+        return LAST if cell.item is END else StreamCell(cell.link)
+
+    def __del__(self) -> None:
+        pump = getattr(self, "_pump", None)
+        if pump is not None:
+            pump.stop()
+
+
+class _PumpTask:
+    """
+    A task that reads an async iterator.
+
+    Attributes:
+        ended: Set once the iterator is closed.
+
+        is_spawned: Whether the task will run.
+
+        wanted: Set when the next item is wanted.
+    """
+
+    __slots__ = ("ended", "is_spawned", "loop", "scope", "wanted")
+
+    def __init__(self) -> None:
+        anyio = require_anyio()
+        self.ended = anyio.Event()
+        self.is_spawned = False
+        self.loop = running_loop()
+        self.scope = anyio.CancelScope()
+        self.wanted = anyio.Event()
+        self.wanted.set()
+
+
+class _Pump:
+    """
+    An async iterator, and the task that reads it.
+
+    Attributes:
+        asked: How many items were asked for.
+
+        given: How many of them arrived.
+
+        items: Those that no cell has yet.
+
+        waiters: Those that wait for items.
+    """
+
+    __slots__ = (
+        "_claim",
+        "_is_over",
+        "_iterator",
+        "_run",
+        "_task_id",
+        "asked",
+        "given",
+        "items",
+        "waiters",
+    )
+
+    def __init__(self, iterator: AsyncIterator[Any]) -> None:
+        self._iterator = iterator
+        # Empty, or the run that asks: with `setdefault` exactly one wins.
+        self._claim: dict[int, _PumpTask] = {}
+        self._is_over = False
+        self._run: _PumpTask | None = None
+        self._task_id = 0
+        self.asked = 0
+        self.given = 0
+        self.items: deque[Any] = deque()
+        self.waiters: deque[Waiter] = deque()
+
+    def take(self, cell: StreamCell) -> bool:
+        """
+        Put the next item into *cell*; whether there was one. For one reader at a
+        time.
+        """
+        if cell.item is EMPTY:
+            try:
+                # One call, so that no interrupt comes between the two.
+                next(map(SET_ITEM, (cell,), map(deque.popleft, (self.items,))))
+            except IndexError:
+                return False
+
+        return True
+
+    def ask(self) -> None:
+        """
+        Request the next item, unless it is requested already.
+        """
+        if self._task_id and self._task_id == self._current_task_id():
+            raise StreamClosedError(CIRCLE)
+
+        if self._is_over:
+            return
+
+        run = self._run
+        if run is None or not run.is_spawned:
+            # Possibly again after an interrupt; only the first task reads.
+            run = self._run = _PumpTask()
+            spawn(run.loop, partial(self._run_task, run))
+            run.is_spawned = True
+            return
+
+        want = partial(self._request_item, run, self.given + 1)
+        if run.loop is running_loop():
+            want()
+        elif not call_soon(run.loop, want):
+            # The loop was closed without cancelling its tasks.
+            self._finish(_make_ended_loop_fault())
+
+    def _current_task_id(self) -> int:
+        if self._run is None or self._run.loop is not running_loop():
+            return 0
+
+        return int(require_anyio().get_current_task().id)
+
+    def _request_item(self, run: _PumpTask, number: int) -> None:
+        if self.asked < number:
+            run.wanted.set()
+
+    async def _run_task(self, run: _PumpTask) -> None:
+        if self._claim.setdefault(0, run) is not run:
+            return
+
+        self._run = run
+        anyio = require_anyio()
+        self._task_id = anyio.get_current_task().id
+        last: Fault | None = None
+        try:
+            with run.scope:
+                last = await self._ask_repeatedly(run)
+        except BaseException as error:
+            last = describe_interrupt(type(error).__name__)
+            raise
+        finally:
+            try:
+                self._finish(last)
+            finally:
+                self._finish(last)  # the first call may have been interrupted
+
+            try:
+                await self._close_iterator()
+            finally:
+                run.ended.set()
+
+    async def _ask_repeatedly(self, run: _PumpTask) -> Fault | None:
+        iterator = self._iterator
+        while True:
+            await run.wanted.wait()
+            run.wanted = require_anyio().Event()
+            self.asked += 1
+            try:
+                item = await anext(iterator)
+            except StopAsyncIteration:
+                return None
+            except Exception as error:  # noqa: BLE001 - in-band
+                return fault(error)
+
+            # In this order: a woken reader may request the next one.
+            self.given += 1
+            self.items.append(item)
+            del item
+            wake_all(self.waiters)
+
+    def _finish(self, last: Fault | None) -> None:
+        # Nothing after the end is read, so it may be there twice.
+        if not self._is_over:
+            self.items.extend((END,) if last is None else (last, END))
+            self._is_over = True
+
+        wake_all(self.waiters)
+
+    async def _close_iterator(self) -> None:
+        close = getattr(self._iterator, "aclose", None)
+        if close is None:
+            return
+
+        try:
+            await close()
+        except BaseException as error:
+            failed: BaseException | None = error
+            if isinstance(error, BaseExceptionGroup):
+                # A generator that is closed inside a task group raises this.
+                failed = error.split(GeneratorExit)[1]
+            if failed is None:
+                return
+            if not isinstance(failed, Exception):
+                raise
+
+            import logging  # noqa: PLC0415 - rarely needed, and slow to import
+
+            # There is no caller to raise it in.
+            logging.getLogger("conversation_state.streams").exception(
+                "closing the source of a stream failed: %r", self._iterator
+            )
+
+    def stop(self) -> None:
+        """
+        Cancel the task: there is no reader any more.
+        """
+        run = self._run
+        if run is not None and not self._is_over:
+            call_soon(run.loop, run.scope.cancel)
+
+        pumps = getattr(_closed_here, "pumps", None)
+        if pumps is not None:
+            pumps.append(self)
+
+    async def stopped(self) -> None:
+        """
+        Return once the iterator is closed.
+        """
+        run = self._run
+        if run is None or not run.is_spawned:
+            await self._close_iterator()
+        elif run.loop is running_loop():
+            await run.ended.wait()
+
+
+def _make_ended_loop_fault() -> Fault:
+    return Fault(
+        StreamClosedError(
+            "the stream broke off: the event loop of its source has ended"
+        )
+    )

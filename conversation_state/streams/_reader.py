@@ -1,0 +1,271 @@
+"""
+Reading: one position in a stream, for a thread or a task.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections import deque
+from collections.abc import Callable
+from sys import getrefcount
+from typing import Any, Generic, Self, TypeVar
+
+from conversation_state._waiting import (
+    TaskWaiter,
+    ThreadWaiter,
+    Waiter,
+    require_anyio,
+)
+from conversation_state.errors import StreamClosedError
+from conversation_state.streams._cells import (
+    EMPTY,
+    END,
+    MARKS,
+    Fault,
+    StreamCell,
+    raise_by_value,
+)
+from conversation_state.streams._pull import pull
+
+__all__ = ["CLOSED", "CellReader"]
+
+T_co = TypeVar("T_co", covariant=True)
+
+# So many elements in a row are read before other tasks may run.
+_MAX_IN_A_ROW = 64
+
+CLOSED = (
+    "can't read this stream: it was closed. Read before you close it, or read a "
+    "stream of its own: Stream.of(stream)."
+)
+
+
+class CellReader(Generic[T_co]):
+    """
+    A position in a stream, and how to go on from there. See `Reader`.
+    """
+
+    __slots__ = (
+        "__weakref__",
+        "_ask",
+        "_box",
+        "_cell",
+        "_in_a_row",
+        "_is_closed",
+        "_waiter",
+    )
+
+    # Set while nobody else can reach this place: then items go from the source to
+    # this reader, and no cell is made for them.
+    _ask: Callable[[], BaseException | None] | None
+    _box: deque[Any]
+
+    _cell: StreamCell | None
+    _waiter: Waiter | None
+
+    def __init__(self, cell: StreamCell, *, _made: bool = False) -> None:
+        if not _made:
+            raise TypeError("can't call Reader(); use iter(stream)")
+
+        self._ask = None
+        self._cell = cell
+        self._in_a_row = 0
+        self._is_closed = False
+        self._waiter = None
+
+    def close(self) -> None:
+        """
+        Let go; again changes nothing.
+
+        If its thread or task is waiting, it gets a `StreamClosedError`.
+        """
+        self._is_closed = True
+        self._ask = None
+        self._cell = None
+        waiter = self._waiter
+        if waiter is not None:
+            waiter.wake()
+
+    def __iter__(self) -> Self:
+        return self
+
+    def __next__(self) -> T_co:
+        ask = self._ask
+        if ask is None:
+            cell = self._cell
+            if cell is not None and getrefcount(cell) <= _ALONE and cell.link:
+                cell = None
+                ask = self._find_ask()
+
+        if ask is not None:
+            error = None
+            try:
+                box = self._box
+                error = None if box else ask()
+                item = box.popleft()
+                if type(item) not in MARKS and not self._is_closed:
+                    return item  # type: ignore[no-any-return]
+
+                if self._cell is not None:
+                    self._cell.item = item
+            except (IndexError, StopIteration, ValueError):
+                pass  # interrupted, or not alone any more
+
+            self._ask = ask = None
+            if error is not None:
+                raise_by_value(error)
+
+        try:
+            return self._read_cell()
+        finally:
+            cell = None
+            del self  # as in the call
+
+    def _find_ask(self) -> Callable[[], BaseException | None] | None:
+        """
+        What gets the next item, if nobody else can reach it; else None.
+        """
+        if _count_holders(self) != _ALONE:
+            return None
+
+        cell = self._cell
+        link = None if cell is None else cell.link
+        if cell is None or link is None or cell.item is not EMPTY:
+            return None
+
+        ask: Callable[[], BaseException | None] | None = link[0].ask
+        if ask is not None:
+            self._box = link[0].box
+            self._ask = ask
+
+        return ask
+
+    def _read_cell(self) -> T_co:
+        while True:
+            cell = self._cell
+            if cell is None or (
+                cell.link is not None and not pull(cell, None, block=True)
+            ):
+                del cell  # so that closing this reader frees it
+                cell = self._wait_for_item()
+
+            item = cell.item
+            if item is not END:
+                self._cell = cell.next
+
+            if self._is_closed:  # perhaps before the line above opened it again
+                self._cell = None
+                del cell, item
+                raise StreamClosedError(CLOSED)
+
+            if type(item) not in MARKS:
+                return item  # type: ignore[no-any-return]
+            if item is END:
+                raise StopIteration
+            if type(item) is Fault:
+                break
+
+        error, context = item.error, item.context
+        try:
+            # The error is everybody's, and this way it is the same for all.
+            raise error.with_traceback(item.traceback)
+        finally:
+            BaseException.__setattr__(error, "__context__", context)
+            # An error holds the frames it went through, and they what they name.
+            del cell, context, error, item, self
+
+    def _wait_for_item(self) -> StreamCell:
+        while True:
+            waiter = self._waiter = ThreadWaiter()
+            try:
+                cell = self._cell
+                if cell is None:
+                    raise StreamClosedError(CLOSED)
+                if pull(cell, waiter, block=True):
+                    return cell
+
+                del cell
+                waiter.wait()
+            finally:
+                self._waiter = None
+                waiter.leave()
+
+    def __aiter__(self) -> Self:
+        require_anyio()
+        return self
+
+    async def __anext__(self) -> T_co:
+        while True:
+            self._ask = None  # alone, it would block
+            cell = self._cell
+            if cell is None or (
+                cell.link is not None and not pull(cell, None, block=False)
+            ):
+                del cell
+                cell = await self._await_item()
+                self._in_a_row = 0
+            elif self._in_a_row >= _MAX_IN_A_ROW:
+                await require_anyio().lowlevel.checkpoint()
+                self._in_a_row = 0
+
+            self._in_a_row += 1
+            item = cell.item
+            if item is not END:
+                self._cell = cell.next
+
+            if self._is_closed:
+                self._cell = None
+                del cell, item
+                raise StreamClosedError(CLOSED)
+
+            if type(item) not in MARKS:
+                return item  # type: ignore[no-any-return]
+            if item is END:
+                raise StopAsyncIteration
+            if type(item) is Fault:
+                break
+
+        error, context = item.error, item.context
+        try:
+            raise error.with_traceback(item.traceback)
+        finally:
+            BaseException.__setattr__(error, "__context__", context)
+            del cell, context, error, item, self
+
+    async def _await_item(self) -> StreamCell:
+        while True:
+            waiter = self._waiter = TaskWaiter()
+            try:
+                cell = self._cell
+                if cell is None:
+                    raise StreamClosedError(CLOSED)
+                if pull(cell, waiter, block=False):
+                    return cell
+
+                del cell
+                await waiter.wait()
+            finally:
+                self._waiter = None
+                waiter.leave()
+
+
+# Readers of a bare source who are alone, as nearly all are, need no cells: half of
+# the time an element takes. What refers to a cell is counted, and where that is not
+# exact, as without the GIL, nobody is alone.
+
+
+def _count_holders(reader: CellReader[Any]) -> int:
+    cell = reader._cell
+    return getrefcount(cell)
+
+
+def _count_one_holder() -> int:
+    reader: CellReader[Any] = CellReader(StreamCell(None), _made=True)
+    alone = _count_holders(reader)
+    other = reader._cell
+    is_exact = _count_holders(reader) == alone + 1 and other is not None
+    has_gil = getattr(sys, "_is_gil_enabled", None)
+    return alone if is_exact and (has_gil is None or has_gil()) else -1
+
+
+_ALONE = _count_one_holder()
