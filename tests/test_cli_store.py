@@ -324,6 +324,30 @@ class TestNames:
         assert HOSTILE == run.json("names")[0]["name"]
 
 
+class TestHostileNames:
+    """
+    Commands that change something, on names that a terminal would obey.
+    """
+
+    @pytest.mark.parametrize(
+        "command",
+        [
+            ["label", HOSTILE, "kept"],
+            ["fork", HOSTILE, f"{HOSTILE} 2"],
+            ["rollback", HOSTILE, "1"],
+            ["delete", HOSTILE, "--yes"],
+        ],
+    )
+    def test_is_escaped(self, run, store, command):
+        """
+        What they print of a name has no character that a terminal interprets.
+        """
+        store.save(HOSTILE, STATES[0])
+        store.save(HOSTILE, STATES[1])
+
+        assert "owned" in run(*command).stdout
+
+
 class TestLog:
     def test_table(self, run, store):
         """

@@ -501,6 +501,30 @@ class TestFailures:
         assert 62 == len(turns)
         go.set()
 
+    @pytest.mark.parametrize("in_pool", [False, True])
+    def test_an_interrupt_does_not_wait_for_others(self, in_pool):
+        """
+        It is raised while another step runs, also without *on_turn*.
+        """
+        released, waits = threading.Event(), []
+
+        def wait(state):
+            waits.append(released.wait(20))
+            return state
+
+        def interrupt(_):
+            time.sleep(0.05)  # by then the caller waits, or soon
+            raise SystemExit
+
+        with ThreadPoolExecutor(2) as pool:
+            with pytest.raises(SystemExit):
+                fan_out(TALK, [wait, interrupt], executor=pool if in_pool else None)
+
+            waits_then = [*waits]
+            released.set()
+
+        assert [] == waits_then
+
     def test_an_interrupt_from_outside(self, executor, monkeypatch):
         """
         Interrupted while it waits, it tells what was kept, and starts nothing.
