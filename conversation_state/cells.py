@@ -79,7 +79,7 @@ class _Attempts:
     """
     A call of `swap` that lost a race, and its right to go first.
 
-    That right excludes nobody from changing the cell: other threads wait for a
+    That right does not stop others from changing the cell: they wait for a
     while, if they can, and then go on. So no thread starves, and none waits
     without a limit.
     """
@@ -129,7 +129,7 @@ class _Attempts:
         Let the others go on. Idempotent.
         """
         self._waiter.wake()
-        _release(first, self)
+        _release_token(first, self)
 
     def wait(self) -> None:
         """
@@ -150,7 +150,7 @@ class _Attempts:
                 await anyio.sleep(0.001)
 
 
-def _release(place: dict[int, Any], token: object) -> None:
+def _release_token(place: dict[int, Any], token: object) -> None:
     """
     Remove *token* from *place* if it is there. Idempotent.
     """
@@ -362,13 +362,15 @@ class Cell(Generic[T]):
                 if version.after.setdefault(0, after) is after:
                     self._version = after
             finally:
-                self._notify(version, after)
+                self._notify_watchers(version, after)
         finally:
-            self._notify(version, after)  # an interrupt may have ended the other one
+            self._notify_watchers(
+                version, after
+            )  # an interrupt may have ended the other one
 
         return version.after[0] is after
 
-    def _notify(self, version: _Version[T], after: _Version[T]) -> None:
+    def _notify_watchers(self, version: _Version[T], after: _Version[T]) -> None:
         """
         Call the watchers, and wake those that wait, if *after* won. Idempotent.
         """
@@ -520,9 +522,11 @@ class Watch(Generic[T]):
                 try:
                     acquired = self._call_in_order(token)
                 finally:
-                    _release(self._running_call, token)
+                    _release_token(self._running_call, token)
             finally:
-                _release(self._running_call, token)  # if an interrupt ended the other
+                _release_token(
+                    self._running_call, token
+                )  # if an interrupt ended the other
 
             if not acquired:
                 break

@@ -163,8 +163,9 @@ class Document:
             return self._with_metadata(_SUB_INDEXES, None)
 
         if isinstance(names, (str, Mapping)) or not isinstance(names, Iterable):
-            msg = f"sub_indexes are {shorten_repr(names)}; expected several names"
-            raise InvalidDocumentError(msg)
+            raise InvalidDocumentError(
+                f"sub_indexes are {shorten_repr(names)}; expected several names"
+            )
 
         kept = tuple(
             check_text(name, "one of the sub_indexes", InvalidDocumentError)
@@ -205,11 +206,10 @@ class Document:
             return self._with_metadata(_DENSE_VECTOR, None)
 
         if isinstance(vector, _NOT_SEQUENCES) or not _is_iterable(vector):
-            msg = (
+            raise InvalidDocumentError(
                 f"dense_vector is {shorten_repr(vector)}; expected a sequence of "
                 "numbers"
             )
-            raise InvalidDocumentError(msg)
 
         kept = _convert_floats(vector, "dense_vector has")
         return (
@@ -250,11 +250,10 @@ class Document:
             return self._with_metadata(_SPARSE_VECTOR, None)
 
         if not isinstance(vector, Mapping):
-            msg = (
+            raise InvalidDocumentError(
                 f"sparse_vector is {shorten_repr(vector)}; expected a mapping of "
                 "dimensions to numbers"
             )
-            raise InvalidDocumentError(msg)
 
         keys = [str(_check_dimension(each)) for each in vector]
         numbers = _convert_floats(vector.values(), "sparse_vector has")
@@ -336,19 +335,18 @@ def _convert_floats(given: Iterable[Any], what: str) -> tuple[float, ...]:
     if kinds - {float}:
         for value in values if not all(map(_is_number, kinds)) else ():
             if not _is_number(type(value)):
-                msg = f"{what} {shorten_repr(value)}, which is no number"
-                raise InvalidDocumentError(msg)
+                raise InvalidDocumentError(
+                    f"{what} {shorten_repr(value)}, which is no number"
+                )
 
         try:
             values = tuple(map(float, values))
         except (TypeError, ValueError, OverflowError) as error:
-            msg = f"{what} an invalid number: {error}"
-            raise InvalidDocumentError(msg) from None
+            raise InvalidDocumentError(f"{what} an invalid number: {error}") from None
 
     if not all(map(isfinite, values)):
         wrong = next(value for value in values if not isfinite(value))
-        msg = f"{what} {wrong!r}, which JSON can't represent"
-        raise InvalidDocumentError(msg)
+        raise InvalidDocumentError(f"{what} {wrong!r}, which JSON can't represent")
 
     return values
 
@@ -375,10 +373,9 @@ def _check_dimension(given: Any) -> int:
         number = None
 
     if number is None or not _LEAST <= number <= _MOST:
-        msg = (
+        raise InvalidDocumentError(
             f"sparse_vector has the dimension {shorten_repr(given)}; expected an "
             "integer of at most 64 bits"
         )
-        raise InvalidDocumentError(msg)
 
     return number

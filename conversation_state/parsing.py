@@ -129,37 +129,32 @@ def _check_arguments(
     The steps of *path*, if all arguments are what they should be.
     """
     if not isinstance(message, Message):
-        msg = f"message is {message!r:.80}; expected a Message"
-        raise TypeError(msg)
+        raise TypeError(f"message is {message!r:.80}; expected a Message")
 
     if not isinstance(source, str) or source not in _SOURCES:
-        msg = f"source is {source!r:.80}; expected 'content' or 'tool_call'"
-        raise ValueError(msg)
+        raise ValueError(f"source is {source!r:.80}; expected 'content' or 'tool_call'")
 
     if isinstance(call, bool) or not isinstance(call, (str, int, type(None))):
-        msg = (
+        raise TypeError(
             f"call is {call!r:.80}; expected the name of a tool call, its position, "
             "or None for the first"
         )
-        raise TypeError(msg)
 
     if call is not None and source == "content":
-        msg = (
+        raise ValueError(
             f"call is {call!r:.80} and source is 'content'; pass source='tool_call' "
             "to parse a call's arguments"
         )
-        raise ValueError(msg)
 
     if isinstance(path, str):
         return tuple(path.split(".")) if path else ()
 
     steps: tuple[Any, ...] = tuple(path) if isinstance(path, (list, tuple)) else (None,)
     if any(isinstance(s, bool) or not isinstance(s, (str, int)) for s in steps):
-        msg = (
+        raise TypeError(
             f"path is {path!r:.80}; expected keys and positions with dots between "
             "them, like 'items.0.name', or a list or tuple of them"
         )
-        raise TypeError(msg)
 
     return steps
 

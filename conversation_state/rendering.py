@@ -98,20 +98,17 @@ def render_transcript(
         Now.
     """
     if not isinstance(format, str) or format not in _FORMATS:
-        msg = f"format is {format!r:.80}; expected 'text' or 'markdown'"
-        raise ValueError(msg)
+        raise ValueError(f"format is {format!r:.80}; expected 'text' or 'markdown'")
 
     if isinstance(messages, Message) or not isinstance(messages, Iterable):
-        msg = f"messages is a {type(messages).__name__}; expected messages"
-        raise TypeError(msg)
+        raise TypeError(f"messages is a {type(messages).__name__}; expected messages")
 
     quote, write = _FORMATS[format]
     names: dict[str, str] = {}
     written = []
     for at, message in enumerate(messages):
         if not isinstance(message, Message):
-            msg = f"messages[{at}] is {message!r:.80}; expected a Message"
-            raise TypeError(msg)
+            raise TypeError(f"messages[{at}] is {message!r:.80}; expected a Message")
 
         written.append(
             write(format_heading(message, names, quote), iterate_blocks(message, quote))

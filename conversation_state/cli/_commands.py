@@ -177,11 +177,10 @@ def replay(
     be read, which is reported on stderr while the rest is replayed.
     """
     if max_output >= window:
-        msg = (
+        raise click.UsageError(
             f"--max-output {max_output} must be less than --window {window}; "
             "raise --window or lower --max-output."
         )
-        raise click.UsageError(msg)
 
     with exit_on_error(context):
         context.exit(_replay_files(files, window, max_output, as_json, max_line))

@@ -104,11 +104,10 @@ def exit_on_error(context: click.Context) -> Iterator[None]:
     try:
         yield
     except StaleHeadError as error:
-        msg = (
+        raise RefusedError(
             f"{error.name!r} is now {error.actual or 'not saved'}: another program "
             "saved it first, and nothing was written. Check it and retry"
-        )
-        raise RefusedError(msg) from None
+        ) from None
     except InvalidTranscriptError as error:
         raise DeclinedError(str(error)) from None
     except ConversationStateError as error:

@@ -75,8 +75,9 @@ def export(
     from conversation_state.cli._display import progress
 
     if with_id and format_name == _OWN_FORMAT:
-        msg = "--id needs a provider's --format; json already has the id of the state"
-        raise click.UsageError(msg)
+        raise click.UsageError(
+            "--id needs a provider's --format; json already has the id of the state"
+        )
 
     states = [find_state(store, name) for name in names]
     written = []
@@ -142,5 +143,4 @@ def _replace_file(output: str, text: str) -> None:
             partial.unlink(missing_ok=True)
             raise
     except OSError as error:
-        msg = f"{output}: {error.strerror}"
-        raise RefusedError(msg) from None
+        raise RefusedError(f"{output}: {error.strerror}") from None

@@ -205,8 +205,7 @@ def _import_conversation(
         if result is not None:
             return result
 
-    msg = "names never end"
-    raise AssertionError(msg)
+    raise AssertionError("names never end")
 
 
 def _candidate_names(name: str, on_conflict: str) -> Iterator[str]:
@@ -239,8 +238,9 @@ def _save_as(
 
         head = error.actual
     except ValueError as error:
-        msg = f"{found.file}:{found.line}: invalid name; {error}"
-        raise _CannotImportError(msg) from None
+        raise _CannotImportError(
+            f"{found.file}:{found.line}: invalid name; {error}"
+        ) from None
     else:
         return ImportResult(IMPORTED, name, head, head.length)
 

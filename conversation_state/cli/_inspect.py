@@ -185,8 +185,9 @@ def _print_transcript(
 def _check_exclusive(**flags: bool) -> None:
     given = [f"--{name}" for name, is_given in flags.items() if is_given]
     if len(given) > 1:
-        msg = f"{given[0]} and {given[1]} exclude each other; give one of them"
-        raise click.UsageError(msg)
+        raise click.UsageError(
+            f"{given[0]} and {given[1]} exclude each other; give one of them"
+        )
 
 
 @store_command()
@@ -290,11 +291,10 @@ def trim(store: Store, *, name: str, limit: int, as_json: bool) -> None:
     try:
         view = trim_view(state, TokenBudget(context_window=limit))
     except BudgetExceededError as error:
-        msg = (
+        raise DeclinedError(
             f"no valid view of {which.text!r} fits: the smallest needs "
             f"{error.needed_tokens:,} tokens, and --limit is {limit:,}"
-        )
-        raise DeclinedError(msg) from None
+        ) from None
 
     if as_json:
         print_json(_view_data(which.head, view, whole, limit))

@@ -146,11 +146,10 @@ def _find_entry(store: Store, state: SavedState, which: str) -> tuple[int, Entry
     if which.isascii() and which.isdigit():
         number = int(which[:20])
         if not 0 < number <= len(entries):
-            msg = (
+            raise RefusedError(
                 f"no message {which:.20}: {state.text!r} has messages 1 to "
                 f"{len(entries):,}"
             )
-            raise RefusedError(msg)
 
         return number, entries[number - 1]
 
@@ -158,8 +157,9 @@ def _find_entry(store: Store, state: SavedState, which: str) -> tuple[int, Entry
         if entry.id == which:
             return number, entry
 
-    msg = f"{state.text!r} has no entry {which!r:.80}; `show --json` prints their ids"
-    raise RefusedError(msg)
+    raise RefusedError(
+        f"{state.text!r} has no entry {which!r:.80}; `show --json` prints their ids"
+    )
 
 
 def _format_question(number: int, entry: Entry, state: SavedState) -> str:
@@ -198,8 +198,7 @@ def delete(store: Store, *, name: str, yes: bool, as_json: bool) -> None:
     """
     which = find_state(store, name)
     if which.at is not None:
-        msg = f"expected a NAME without a revision: delete {which.name}"
-        raise RefusedError(msg)
+        raise RefusedError(f"expected a NAME without a revision: delete {which.name}")
 
     head = which.head
     revisions = format_count(head.revision, "revision")

@@ -119,25 +119,22 @@ def _open_url(
 
     with exit_on_error(context):
         if ":" not in url:
-            msg = (
+            raise RefusedError(
                 f"--store: expected a URL, as in sqlite:///talks.db, got {url!r:.80}; "
                 f"did you mean sqlite:///{url:.80}?"
             )
-            raise RefusedError(msg)
 
         scheme, _, rest = url.partition(":")
         path = unquote(rest.partition("?")[0].removeprefix("///"))
         if scheme == "sqlite" and path and not new and not _may_exist(path):
-            msg = f"{url}: no such file; `import` creates one"
-            raise RefusedError(msg)
+            raise RefusedError(f"{url}: no such file; `import` creates one")
 
         try:
             store = open_store(url)
         except OSError as error:
             # URLs of servers may contain a password.
             where = f"{url:.200}" if scheme == "sqlite" else f"the {scheme:.40} store"
-            msg = f"{where}: {error.strerror or error}"
-            raise RefusedError(msg) from None
+            raise RefusedError(f"{where}: {error.strerror or error}") from None
 
         with store:
             yield store
@@ -197,8 +194,7 @@ def find_state(store: Store, text: str, at: str | None = None) -> SavedState:
     from conversation_state.errors import NotSavedError
 
     if not text:
-        msg = "invalid name '': expected 1 to 500 characters"
-        raise RefusedError(msg)
+        raise RefusedError("invalid name '': expected 1 to 500 characters")
 
     cut = len(text)
     unknown: NotSavedError | None = None
@@ -218,13 +214,15 @@ def find_state(store: Store, text: str, at: str | None = None) -> SavedState:
         if unknown is not None:
             raise unknown
 
-        msg = f"{text!r:.80} has no name before the @; expected NAME@REVISION"
-        raise RefusedError(msg)
+        raise RefusedError(
+            f"{text!r:.80} has no name before the @; expected NAME@REVISION"
+        )
 
     rest = text[cut + 1 :] if cut < len(text) else None
     if rest is not None and at is not None:
-        msg = f"{text!r:.80} and --at {at!r:.80} both give a revision; give one"
-        raise RefusedError(msg)
+        raise RefusedError(
+            f"{text!r:.80} and --at {at!r:.80} both give a revision; give one"
+        )
 
     which = at if rest is None else rest
     if which is None:
@@ -252,8 +250,9 @@ def revision_or_label(newest: Head, which: str) -> int | str:
     """
     which = which.removeprefix("@")
     if not which:
-        msg = "nothing after the @; expected the number of a revision or a label"
-        raise RefusedError(msg)
+        raise RefusedError(
+            "nothing after the @; expected the number of a revision or a label"
+        )
 
     number = _parse_revision(which)
     if number is None:
@@ -263,11 +262,10 @@ def revision_or_label(newest: Head, which: str) -> int | str:
         return number
 
     if newest.revision + number < 1:
-        msg = (
+        raise RefusedError(
             f"no revision {-number:,} before the newest: {newest.name!r} is at "
             f"revision {newest.revision}"
         )
-        raise RefusedError(msg)
 
     return newest.revision + number
 
@@ -295,19 +293,19 @@ def check_label(label: str) -> str:
             If it would be parsed as the number of a revision, or is invalid.
     """
     if _parse_revision(label) is not None or label.startswith("@"):
-        msg = f"invalid label {label!r:.80}: after an @ it would be read as a revision"
-        raise RefusedError(msg)
+        raise RefusedError(
+            f"invalid label {label!r:.80}: after an @ it would be read as a revision"
+        )
 
     return _check_label_text(label)
 
 
 def _check_label_text(label: str) -> str:
     if not 0 < len(label) <= _MAX_LABEL_LENGTH or "\0" in label:
-        msg = (
+        raise RefusedError(
             f"invalid label {label!r:.80}: expected 1 to {_MAX_LABEL_LENGTH} "
             "characters, none of them NUL"
         )
-        raise RefusedError(msg)
 
     return label
 
@@ -341,12 +339,12 @@ def confirm(question: str, *, yes: bool) -> None:
         return
 
     if not is_stdin_terminal():
-        msg = "this can't be undone, and stdin is no terminal to confirm it; give --yes"
-        raise RefusedError(msg)
+        raise RefusedError(
+            "this can't be undone, and stdin is no terminal to confirm it; give --yes"
+        )
 
     if not click.confirm(escape_controls(question), err=True):
-        msg = "nothing was done"
-        raise DeclinedError(msg)
+        raise DeclinedError("nothing was done")
 
 
 # JSON output

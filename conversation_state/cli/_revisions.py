@@ -61,8 +61,9 @@ def label(
             else store.label(which.name, label, at=which.head)
         )
     except NotSavedError:
-        msg = f"{which.name} has no label {label!r}; see conversation-state log"
-        raise RefusedError(msg) from None
+        raise RefusedError(
+            f"{which.name} has no label {label!r}; see conversation-state log"
+        ) from None
 
     if as_json:
         print_json(head_data(head))
@@ -95,8 +96,9 @@ def fork(
     try:
         head = store.fork(which.name, new, at=which.head)
     except StaleHeadError as error:
-        msg = f"{new!r} is saved already ({error.actual}); give another name"
-        raise RefusedError(msg) from None
+        raise RefusedError(
+            f"{new!r} is saved already ({error.actual}); give another name"
+        ) from None
     except ValueError as error:
         raise RefusedError(str(error)) from None
 
@@ -124,8 +126,9 @@ def rollback(store: Store, *, name: str, to: str, as_json: bool) -> None:
 
     newest = find_state(store, name)
     if newest.at is not None:
-        msg = f"expected a NAME without a revision: rollback {newest.name} {to}"
-        raise RefusedError(msg)
+        raise RefusedError(
+            f"expected a NAME without a revision: rollback {newest.name} {to}"
+        )
 
     before = newest.head
     target = store.latest(before.name, at=revision_or_label(before, to))

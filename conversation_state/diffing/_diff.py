@@ -190,12 +190,14 @@ def _check_options(names: tuple[str, str], limit: int) -> tuple[str, str, int]:
         case (str(a), str(b)):
             pass
         case _:
-            msg = f"names is {names!r:.80}; expected two texts, one for each side"
-            raise TypeError(msg)
+            raise TypeError(
+                f"names is {names!r:.80}; expected two texts, one for each side"
+            )
 
     if limit.__class__ is not int or limit < 1:
-        msg = f"limit is {limit!r:.80}; expected a positive number of messages"
-        raise ValueError(msg)
+        raise ValueError(
+            f"limit is {limit!r:.80}; expected a positive number of messages"
+        )
 
     return a, b, limit
 
@@ -235,13 +237,14 @@ def diff(a: Aggregator, b: Aggregator) -> Diff:
         entries=entries,
         ledger=ledger,
         context=tuple(islice(a.entries.iterate(start), common - start)),
-        identical=a is b or not (entries or ledger or _lineage(a) != _lineage(b)),
+        identical=a is b
+        or not (entries or ledger or _get_lineage(a) != _get_lineage(b)),
         # A common entry is before the point of divergence, or after it.
         related=a.root_id == b.root_id or common > 0 or bool(entries.both),
     )
 
 
-def _lineage(state: Aggregator) -> tuple[object, ...]:
+def _get_lineage(state: Aggregator) -> tuple[object, ...]:
     """
     What a state is equal by, beside its entries and its ledger.
     """

@@ -137,13 +137,13 @@ def _format_lines(shown: ShownMessage, note: str) -> list[str]:
 
 
 def _shorten_body(block: ContentBlock, other: ContentBlock | None) -> str:
-    body = _unindent(block)
+    body = _unindent_body(block)
     if len(body) <= _WIDTH:
         return escape_line(body)
 
     start = 0
     if other is not None and other.label == block.label:
-        start = find_first_difference(body, _unindent(other)) - _WIDTH_BEFORE
+        start = find_first_difference(body, _unindent_body(other)) - _WIDTH_BEFORE
         if not _WIDTH_BEFORE < start < len(body) - _WIDTH_BEFORE:
             start = 0
 
@@ -152,7 +152,7 @@ def _shorten_body(block: ContentBlock, other: ContentBlock | None) -> str:
     return f"{'… ' if start else ''}{escape_line(body[start:end])}{more}"
 
 
-def _unindent(block: ContentBlock) -> str:
+def _unindent_body(block: ContentBlock) -> str:
     # The arguments of a call are indented JSON.
     is_indented = block.label and block.is_code
     return _INDENTATION.sub(" ", block.body) if is_indented else block.body

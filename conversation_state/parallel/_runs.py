@@ -313,7 +313,7 @@ class FanOutRun:
                 if not branch.is_settled:  # so it is on_turn that raised it
                     interrupts.append(raised)
 
-        self._release(self._join_so_far())
+        self._release_futures(self._join_so_far())
         for each in (*self._errors, *interrupts):
             add_note(error, f"on_turn raised {each!r}")
 
@@ -322,7 +322,7 @@ class FanOutRun:
         The state with all branches joined, and what failed.
         """
         state, conflicts = self._join_all()
-        self._release(state)
+        self._release_futures(state)
         failures = []
         for branch in self.branches:
             error = branch.outcome.error if branch.outcome else None
@@ -393,7 +393,7 @@ class FanOutRun:
         branch.future = future
         waiter.wake()
 
-    def _release(self, state: Aggregator) -> None:
+    def _release_futures(self, state: Aggregator) -> None:
         # A future knows who asked for it; so all goes at once, past and all.
         for branch in self.branches:
             branch.future = None

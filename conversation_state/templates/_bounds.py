@@ -89,8 +89,7 @@ def check_width(number: int, what: str) -> None:
         Refused: If *number* is wider than anything may be.
     """
     if not -MOST_WIDTH <= number <= MOST_WIDTH:
-        msg = f"{what} is over {MOST_WIDTH:,}, the widest there is"
-        raise Refused(msg)
+        raise Refused(f"{what} is over {MOST_WIDTH:,}, the widest there is")
 
 
 class Meter:
@@ -111,8 +110,7 @@ class Meter:
         """
         self._steps -= count
         if self._steps < 0:
-            msg = f"it takes more than {MOST_STEPS:,} steps"
-            raise Refused(msg)
+            raise Refused(f"it takes more than {MOST_STEPS:,} steps")
 
     def write(self, count: int) -> None:
         """
@@ -120,18 +118,16 @@ class Meter:
         """
         self._characters -= count
         if self._characters < 0:
-            msg = f"it writes more than {MOST_CHARACTERS:,} characters"
-            raise Refused(msg)
+            raise Refused(f"it writes more than {MOST_CHARACTERS:,} characters")
 
     def make(self, count: int) -> None:
         """
         Makes a value of *count* characters or items, on the way.
         """
         if count > MOST_CHARACTERS:
-            msg = (
+            raise Refused(
                 f"it makes a value of more than {MOST_CHARACTERS:,} characters or items"
             )
-            raise Refused(msg)
 
         self.step(1 + count // _CHARACTERS_A_STEP)
 
@@ -141,8 +137,9 @@ class Meter:
         """
         self._depth += 1
         if self._depth > MOST_DEPTH:
-            msg = f"it calls itself, or others, more than {MOST_DEPTH} levels deep"
-            raise Refused(msg)
+            raise Refused(
+                f"it calls itself, or others, more than {MOST_DEPTH} levels deep"
+            )
 
     def leave(self) -> None:
         """
@@ -173,8 +170,9 @@ class Meter:
         level: list[Any] = [value]
         while level:
             if levels > MOST_LEVELS:
-                msg = f"it makes a value nested more than {MOST_LEVELS} levels deep"
-                raise Refused(msg)
+                raise Refused(
+                    f"it makes a value nested more than {MOST_LEVELS} levels deep"
+                )
 
             below: list[Any] = []
             for each in level:

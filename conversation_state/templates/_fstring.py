@@ -64,8 +64,7 @@ def compile_template(text: str) -> FormatPieces:
             if name is not None:
                 pieces.append(_parse_field(name, spec or "", conversion))
     except ValueError as error:
-        msg = f"{error}; {_BRACES}"
-        raise Refused(msg) from error
+        raise Refused(f"{error}; {_BRACES}") from error
 
     return tuple(pieces)
 
@@ -73,12 +72,12 @@ def compile_template(text: str) -> FormatPieces:
 def _parse_field(name: str, spec: str, conversion: str | None) -> FormatField:
     shown = f"{{{name:.40}}}"
     if conversion:
-        msg = f"{shown} has the conversion !{conversion}; there are none here"
-        raise Refused(msg)
+        raise Refused(f"{shown} has the conversion !{conversion}; there are none here")
 
     if not name or name.isdigit():
-        msg = f"{shown} has no name; every field names a variable. Or {_BRACES}"
-        raise Refused(msg)
+        raise Refused(
+            f"{shown} has no name; every field names a variable. Or {_BRACES}"
+        )
 
     found = _FIELD.fullmatch(name)
     if found is None or not found[1].isidentifier():
@@ -93,8 +92,7 @@ def _parse_field(name: str, spec: str, conversion: str | None) -> FormatField:
         raise Refused(msg)
 
     if "{" in spec:
-        msg = f"{shown} has a field inside its format; write the format itself"
-        raise Refused(msg)
+        raise Refused(f"{shown} has a field inside its format; write the format itself")
 
     for number in _NUMBER.findall(spec):
         size = int(number) if len(number) <= _DIGITS else MOST_WIDTH + 1
@@ -133,14 +131,14 @@ def _fill_field(field: FormatField, variables: Variables, meter: Meter) -> str:
         return str(value)
 
     if value.__class__ is Decimal and abs(value.adjusted()) > MOST_WIDTH:
-        msg = f"{path} is a decimal number too large or small for a format"
-        raise Refused(msg)
+        raise Refused(f"{path} is a decimal number too large or small for a format")
 
     try:
         return format(value, field.spec)
     except (ValueError, TypeError, OverflowError) as error:
-        msg = f"{path} can't be written as {field.spec:.40}: {error}"
-        raise Refused(msg) from error
+        raise Refused(
+            f"{path} can't be written as {field.spec:.40}: {error}"
+        ) from error
 
 
 def _read_key(value: Any, key: str | int, path: tuple[str | int, ...]) -> Any:
@@ -156,13 +154,15 @@ def _read_key(value: Any, key: str | int, path: tuple[str | int, ...]) -> Any:
 
     if isinstance(value, list):
         if not isinstance(key, int):
-            msg = f"{dotted(*path)} is a list, and {key!r:.40} is no position in it"
-            raise Refused(msg)
+            raise Refused(
+                f"{dotted(*path)} is a list, and {key!r:.40} is no position in it"
+            )
 
         if key < len(value):
             return value[key]
 
         raise Missing(dotted(*path, key))
 
-    msg = f"{dotted(*path)} is a {type(value).__name__} and has nothing below it"
-    raise Refused(msg)
+    raise Refused(
+        f"{dotted(*path)} is a {type(value).__name__} and has nothing below it"
+    )

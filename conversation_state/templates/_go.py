@@ -80,8 +80,7 @@ def compile_template(text: str) -> ListNode:
         raise Refused(_POSITION.sub(r"\3 (line \1)", str(error))) from error
 
     if parsed.definitions:
-        msg = "there are no definitions, templates and blocks here"
-        raise Refused(msg)
+        raise Refused("there are no definitions, templates and blocks here")
 
     return parsed.root
 
@@ -146,8 +145,7 @@ class _Renderer:
                     .removesuffix("Call")
                     .lower()
                 )
-                msg = f"there is no {kind} here"
-                raise Refused(msg)
+                raise Refused(f"there is no {kind} here")
 
     def _write_text(self, text: str) -> None:
         self._meter.write(len(text))
@@ -198,18 +196,15 @@ class _Renderer:
             if names <= 1:
                 return ((number, number) for number in range(value))
 
-            msg = f"range over {value} gives one value at a time, not two"
-            raise Refused(msg)
+            raise Refused(f"range over {value} gives one value at a time, not two")
 
-        msg = f"range can't go over a {type(value).__name__}"
-        raise Refused(msg)
+        raise Refused(f"range can't go over a {type(value).__name__}")
 
     def _read_pipe(
         self, pipe: PipeNode, dot: PathValue, *, is_range: bool = False
     ) -> PathValue:
         if pipe.declarations and (not is_range or pipe.is_assignment):
-            msg = "there are no variables here but those of range"
-            raise Refused(msg)
+            raise Refused("there are no variables here but those of range")
 
         found, piped = PathValue(None), _NO_VALUE
         for command in pipe.commands:
@@ -230,12 +225,10 @@ class _Renderer:
             return self._call_function(first.name, others, dot, piped)
 
         if others or piped is not _NO_VALUE:
-            msg = "a value that is no function is given arguments"
-            raise Refused(msg)
+            raise Refused("a value that is no function is given arguments")
 
         if isinstance(first, NilNode):
-            msg = "nil is not a command"
-            raise Refused(msg)
+            raise Refused("nil is not a command")
 
         return self._read_term(first, dot)
 
@@ -263,8 +256,7 @@ class _Renderer:
             value, path = found.value, (found.path, field)
             if not isinstance(value, (dict, Variables)):
                 before = _dotted_path(found.path) or "what is before it"
-                msg = f"there is no {_dotted_path(path)}: {before} is no map"
-                raise Refused(msg)
+                raise Refused(f"there is no {_dotted_path(path)}: {before} is no map")
 
             if field not in value:
                 raise Missing(_dotted_path(path))
@@ -281,8 +273,7 @@ class _Renderer:
             return self._read_logical(name, terms, dot, piped)
 
         if name not in _FUNCTIONS:
-            msg = f"there is no function {name!r} here"
-            raise Refused(msg)
+            raise Refused(f"there is no function {name!r} here")
 
         found = [self._read_term(term, dot) for term in terms]
         if piped is not _NO_VALUE:
@@ -296,8 +287,7 @@ class _Renderer:
         function, least, most = _FUNCTIONS[name]
         if not least <= len(arguments) <= most:
             wanted = f"{least}" if least == most else f"at least {least}"
-            msg = f"{name} takes {wanted} values; it is given {len(arguments)}"
-            raise Refused(msg)
+            raise Refused(f"{name} takes {wanted} values; it is given {len(arguments)}")
 
         return PathValue(function(found[0].path, *arguments))
 
@@ -314,8 +304,7 @@ class _Renderer:
             return PathValue(piped)
 
         if not terms:
-            msg = f"{name} needs a value"
-            raise Refused(msg)
+            raise Refused(f"{name} needs a value")
 
         return found
 
@@ -370,8 +359,7 @@ def _read_constant(term: Any) -> Any:
     if isinstance(term, NumberNode) and not term.text.endswith("i"):
         return _read_number(term.text.replace("_", ""))
 
-    msg = "there are no complex numbers here"
-    raise Refused(msg)
+    raise Refused("there are no complex numbers here")
 
 
 def _read_number(text: str) -> int | float:
@@ -408,8 +396,7 @@ def _is_equal(left: Any, right: Any) -> bool:
         return True
 
     if not kinds.isdisjoint({"list", "map"}) and "nil" not in kinds:
-        msg = "lists and maps can't be compared"
-        raise Refused(msg)
+        raise Refused("lists and maps can't be compared")
 
     if len(kinds) > 1 and "nil" not in kinds:
         raise Refused(_different_kinds(left, right))
@@ -444,27 +431,23 @@ def _count_items(path: tuple[Any, ...], value: Any) -> int:
         return len(value)
 
     name = _dotted_path(path) or "what len is given"
-    msg = f"{name} is a {_kind_of(value)} and has no length"
-    raise Refused(msg)
+    raise Refused(f"{name} is a {_kind_of(value)} and has no length")
 
 
 def _read_index(path: tuple[Any, ...], value: Any, *keys: Any) -> Any:
     for key in keys:
         if not isinstance(value, (dict, list)):
             name = _dotted_path(path) or "what index is given"
-            msg = f"{name} is a {_kind_of(value)} and has no keys"
-            raise Refused(msg)
+            raise Refused(f"{name} is a {_kind_of(value)} and has no keys")
 
         if isinstance(value, dict):
             if key.__class__ not in {str, int}:
-                msg = f"a {_kind_of(key)} is no key of a map"
-                raise Refused(msg)
+                raise Refused(f"a {_kind_of(key)} is no key of a map")
 
             is_there = key in value
         else:
             if key.__class__ is not int:
-                msg = f"a {_kind_of(key)} is no position in a list"
-                raise Refused(msg)
+                raise Refused(f"a {_kind_of(key)} is no position in a list")
 
             is_there = 0 <= key < len(value)
 

@@ -81,8 +81,7 @@ def compile_template(text: str) -> JinjaTemplate:
         Refused: If it is not a template, or uses what is not available.
     """
     if _OPEN.search(text):
-        msg = "it ends in a comment or raw block that is not closed"
-        raise Refused(msg)
+        raise Refused("it ends in a comment or raw block that is not closed")
 
     # Jinja2 makes every end of a line "\n"; ours stay as they are.
     spaces = _SPACES if "\r" in text else ""
@@ -96,13 +95,11 @@ def compile_template(text: str) -> JinjaTemplate:
         names = frozenset(find_undeclared_variables(tree))
         code = _SANDBOX.compile(_TreeRewriter(stand_in).visit(tree))
     except TemplateSyntaxError as error:
-        msg = f"{error.message} (line {error.lineno})"
-        raise Refused(msg) from error
+        raise Refused(f"{error.message} (line {error.lineno})") from error
     except JinjaError as error:
         raise Refused(str(error)) from error
     except SyntaxError as error:  # Python's own, of the code Jinja2 makes
-        msg = f"it is nested too deeply: {error.msg}"
-        raise Refused(msg) from error
+        raise Refused(f"it is nested too deeply: {error.msg}") from error
 
     return JinjaTemplate(code, names)
 
@@ -127,25 +124,25 @@ def _check_tree(tree: nodes.Template) -> None:
     for levels, level in enumerate(_iterate_levels([tree])):
         size += len(level)
         if size > _MOST_NODES:
-            msg = f"it has more than {_MOST_NODES:,} names, values, operators and tags"
-            raise Refused(msg)
+            raise Refused(
+                f"it has more than {_MOST_NODES:,} names, values, operators and tags"
+            )
 
         if levels >= _LEVELS:
-            msg = "it is nested too deeply"
-            raise Refused(msg)
+            raise Refused("it is nested too deeply")
 
         for node in level:
             kind = type(node).__name__.lower()
             if type(node) not in _NODES:
-                msg = f"there is no {kind} here (line {node.lineno})"
-                raise Refused(msg)
+                raise Refused(f"there is no {kind} here (line {node.lineno})")
 
             if isinstance(node, (nodes.Filter, nodes.Test)):
                 is_filter = isinstance(node, nodes.Filter)
                 names = FILTER_NAMES if is_filter else TEST_NAMES
                 if node.name not in names:
-                    msg = f"there is no {kind} {node.name!r} here (line {node.lineno})"
-                    raise Refused(msg)
+                    raise Refused(
+                        f"there is no {kind} {node.name!r} here (line {node.lineno})"
+                    )
 
 
 def _iterate_levels(level: list[Any]) -> Iterator[list[Any]]:

@@ -219,8 +219,7 @@ class Sandbox(ImmutableSandboxedEnvironment):
 
         if not isinstance(value, (str, list, tuple, dict, range)):
             kind = type(value).__name__
-            msg = f"a {kind} can't be looped over; lists and mappings can"
-            raise Refused(msg)
+            raise Refused(f"a {kind} can't be looped over; lists and mappings can")
 
         self.meter.step(1 + len(value) * (1 + cost))
         return value
@@ -265,8 +264,9 @@ class Sandbox(ImmutableSandboxedEnvironment):
 
         kind = type(value).__name__
         shown = f"{path} is" if path else "there is"
-        msg = f"{shown} a {kind}, which has no {key!r:.40} that templates may use"
-        raise Refused(msg)
+        raise Refused(
+            f"{shown} a {kind}, which has no {key!r:.40} that templates may use"
+        )
 
     # Filters such as `map` and `sort` call these two for an *attribute*.
     def getattr(self, obj: Any, attribute: str) -> Any:
@@ -304,8 +304,7 @@ class Sandbox(ImmutableSandboxedEnvironment):
             return self.charge(super().call_binop(context, operator, left, right))
         except TypeError as error:
             kinds = f"a {type(left).__name__} and a {type(right).__name__}"
-            msg = f"{kinds} have no {operator}; ~ joins texts"
-            raise Refused(msg) from error
+            raise Refused(f"{kinds} have no {operator}; ~ joins texts") from error
 
     def call(self, context: Context, obj: Any, /, *args: Any, **kwargs: Any) -> Any:
         self.meter.step(1 + len(args) + len(kwargs))
@@ -325,8 +324,7 @@ class Sandbox(ImmutableSandboxedEnvironment):
         # All that can be called came out of `_METHODS` or `GLOBALS`: variables
         # are plain data.
         if not callable(obj):
-            msg = f"a {type(obj).__name__} can't be called"
-            raise Refused(msg)
+            raise Refused(f"a {type(obj).__name__} can't be called")
 
         for value in (*args, *kwargs.values()):
             self.weigh(value)
@@ -360,8 +358,7 @@ def _in_sandbox(method: Callable[..., Any]) -> Any:
 
 def _check_name(kind: str, name: object, names: frozenset[str]) -> None:
     if not isinstance(name, str) or name not in names:
-        msg = f"there is no {kind} {name!r:.40} here"
-        raise Refused(msg)
+        raise Refused(f"there is no {kind} {name!r:.40} here")
 
 
 def _check_scalar(value: Any) -> None:
@@ -372,14 +369,12 @@ def _check_scalar(value: Any) -> None:
     if not (value is None or is_undefined or isinstance(value, (int, float))):
         is_method = isinstance(value, (BuiltinMethodType, MethodType))
         kind = "method" if is_method else type(value).__name__.lower()
-        msg = f"a {kind} can't be written; texts, numbers and lists can"
-        raise Refused(msg)
+        raise Refused(f"a {kind} can't be written; texts, numbers and lists can")
 
 
 def _check_bits(bits: int) -> None:
     if bits > LONGEST_INTEGER_BITS:
-        msg = "it makes an integer of more than 3,900 digits"
-        raise Refused(msg)
+        raise Refused("it makes an integer of more than 3,900 digits")
 
 
 def _meter_standard(name: str, table: Mapping[str, Any]) -> Any:
@@ -414,8 +409,7 @@ def _make_range(*args: Any) -> range:
     numbers = range(*args)
     # `len` of a longer one may not even fit into an integer of C.
     if numbers and abs(numbers[-1] - numbers[0]) // abs(numbers.step) >= MAX_RANGE:
-        msg = f"there is no range of more than {MAX_RANGE:,} numbers"
-        raise Refused(msg)
+        raise Refused(f"there is no range of more than {MAX_RANGE:,} numbers")
 
     return numbers
 
@@ -480,8 +474,7 @@ _MOST_INDENT = 16
 def _check_json(meter: Meter, value: Any, indent: Any = None) -> None:
     _check_slow(meter, value)
     if (isinstance(indent, int) and indent > _MOST_INDENT) or isinstance(indent, str):
-        msg = f"tojson indents by at most {_MOST_INDENT} spaces"
-        raise Refused(msg)
+        raise Refused(f"tojson indents by at most {_MOST_INDENT} spaces")
 
 
 def _check_sum(
@@ -490,8 +483,7 @@ def _check_sum(
     # Adding lists up costs the square of their number.
     for value in (start, *([] if attribute is not None else iterable)):
         if not isinstance(value, (int, float)):
-            msg = f"sum adds numbers; there is a {type(value).__name__}"
-            raise Refused(msg)
+            raise Refused(f"sum adds numbers; there is a {type(value).__name__}")
 
 
 _DIRECTIVE = re.compile(
@@ -506,13 +498,11 @@ def _check_format(meter: Meter, text: str, values: Any) -> None:
     for found in _DIRECTIVE.finditer(text):
         directives += 1
         if not found["key"] and text.startswith("(", found.end()):
-            msg = "a format's key has a parenthesis or % in it"
-            raise Refused(msg)
+            raise Refused("a format's key has a parenthesis or % in it")
 
         for number in (found["width"], found["precision"]):
             if number == "*":
-                msg = "a format's width is a *; write the number"
-                raise Refused(msg)
+                raise Refused("a format's width is a *; write the number")
 
             if number:
                 wide = int(number) if len(number) <= _DIGITS else 10**_DIGITS

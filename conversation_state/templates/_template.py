@@ -50,8 +50,9 @@ _SYNTAXES = {
 def _check_key(self: Placeholder, _field: attrs.Attribute[str], value: str) -> None:
     text = check_text(value, "Placeholder.key", InvalidMessageError)
     if not text:
-        msg = "Placeholder.key is empty; it names the variable that holds the messages"
-        raise InvalidMessageError(msg)
+        raise InvalidMessageError(
+            "Placeholder.key is empty; it names the variable that holds the messages"
+        )
 
     object.__setattr__(self, "key", text)
 
@@ -62,8 +63,9 @@ def _check_optional(
     value: bool,  # noqa: FBT001 - attrs calls it
 ) -> None:
     if not isinstance(value, bool):
-        msg = f"Placeholder.optional is {value!r:.80}; expected True or False"
-        raise InvalidMessageError(msg)
+        raise InvalidMessageError(
+            f"Placeholder.optional is {value!r:.80}; expected True or False"
+        )
 
 
 @final
@@ -97,33 +99,35 @@ class Placeholder:
             if self.key not in variables:
                 raise MissingVariableError(self.key, repr(self))
 
-            msg = (
+            raise TemplateError(
                 f"{self.key} is None; expected messages. An empty list gives "
-                f"nothing, and so does None if the placeholder is optional"
+                f"nothing, and so does None if the placeholder is optional",
+                repr(self),
             )
-            raise TemplateError(msg, repr(self))
 
         kind = type(given).__name__
         if isinstance(given, Message):
-            msg = f"{self.key} is a single {kind}; put it into a list"
-            raise TemplateError(msg, repr(self))
+            raise TemplateError(
+                f"{self.key} is a single {kind}; put it into a list", repr(self)
+            )
 
         if (
             not isinstance(given, Iterable)
             or not isinstance(given, Sized)
             or isinstance(given, (str, bytes, Mapping, set, frozenset))
         ):
-            msg = f"{self.key} is a {kind}; expected a sequence of messages"
-            raise TemplateError(msg, repr(self))
+            raise TemplateError(
+                f"{self.key} is a {kind}; expected a sequence of messages", repr(self)
+            )
 
         messages = tuple(given)
         for at, message in enumerate(messages):
             if not isinstance(message, Message):
-                msg = (
+                raise TemplateError(
                     f"{self.key}[{at}] is a {type(message).__name__}; "
-                    f"expected a message"
+                    f"expected a message",
+                    repr(self),
                 )
-                raise TemplateError(msg, repr(self))
 
         return messages
 
@@ -163,11 +167,10 @@ class Template:
     def __init__(self, *items: Message | Placeholder, syntax: str = "fstring") -> None:
         for at, item in enumerate(items):
             if not isinstance(item, (Message, Placeholder)):
-                msg = (
+                raise InvalidMessageError(
                     f"item {at} of the template is {item!r:.80}; expected a message "
                     "or a Placeholder"
                 )
-                raise InvalidMessageError(msg)
 
         _check_syntax(syntax)
         object.__setattr__(self, "items", items)
@@ -248,8 +251,9 @@ def render(text: str, variables: Mapping[str, object], *, syntax: str) -> str:
     """
     _check_syntax(syntax)
     if not isinstance(text, str):
-        msg = f"the template is a {type(text).__name__}; expected a str"
-        raise TemplateError(msg, "")
+        raise TemplateError(
+            f"the template is a {type(text).__name__}; expected a str", ""
+        )
 
     engine = _load_engine(syntax)
     values = Variables(_check_variables(variables), exact=engine.EXACT)
@@ -258,8 +262,9 @@ def render(text: str, variables: Mapping[str, object], *, syntax: str) -> str:
 
 def _check_syntax(syntax: object) -> None:
     if not isinstance(syntax, str) or syntax not in _SYNTAXES:
-        msg = f"syntax is {syntax!r:.80}; expected one of {', '.join(_SYNTAXES)}"
-        raise TemplateError(msg, "")
+        raise TemplateError(
+            f"syntax is {syntax!r:.80}; expected one of {', '.join(_SYNTAXES)}", ""
+        )
 
 
 def _check_variables(variables: object) -> dict[str, object]:
@@ -301,11 +306,10 @@ def _render_text(text: str, variables: Variables, engine: Any) -> str:
             return text
 
         if len(text) > MOST_TEMPLATE_CHARACTERS:
-            msg = (
+            raise Refused(  # noqa: TRY301 - handled like all others
                 f"it has {len(text):,} characters, and templates have at most "
                 f"{MOST_TEMPLATE_CHARACTERS:,}; give long texts as variables"
             )
-            raise Refused(msg)  # noqa: TRY301 - handled like all others
 
         if len(text) <= _MAX_CACHED_CHARACTERS:
             template = _compile_cached(engine, text)
@@ -320,14 +324,11 @@ def _render_text(text: str, variables: Variables, engine: Any) -> str:
         raise TemplateError(str(refused), shown) from refused.__cause__
     except RecursionError:
         # A traceback of a thousand frames is of no use.
-        msg = "it is nested too deeply"
-        raise TemplateError(msg, shown) from None
+        raise TemplateError("it is nested too deeply", shown) from None
     except MemoryError:
-        msg = "it needs too much memory"
-        raise TemplateError(msg, shown) from None
+        raise TemplateError("it needs too much memory", shown) from None
     except Exception as error:
-        msg = f"{type(error).__name__}: {error!s:.200}"
-        raise TemplateError(msg, shown) from error
+        raise TemplateError(f"{type(error).__name__}: {error!s:.200}", shown) from error
 
 
 _LINE = 80

@@ -47,17 +47,17 @@ def copy_variables(given: object) -> dict[str, object]:
         Refused: If they are no mapping, or a name is no text.
     """
     if not isinstance(given, Mapping):
-        msg = (
+        raise Refused(
             f"variables is a {type(given).__name__}; expected a mapping of names to "
             "values"
         )
-        raise Refused(msg)
 
     variables = dict(given)
     for name in variables:
         if not isinstance(name, str):
-            msg = f"variables has the key {name!r:.80}; names of variables are texts"
-            raise Refused(msg)
+            raise Refused(
+                f"variables has the key {name!r:.80}; names of variables are texts"
+            )
 
     return variables
 
@@ -113,8 +113,7 @@ class Variables:
     def _make_plain(self, value: Any, at: Any, depth: int) -> Any:
         self._left -= 1
         if self._left < 0:
-            msg = f"the variables hold more than {MOST_VALUES:,} values"
-            raise Refused(msg)
+            raise Refused(f"the variables hold more than {MOST_VALUES:,} values")
 
         if value is None or type(value) is bool:
             return value
@@ -130,11 +129,10 @@ class Variables:
             return value if self._exact else str(value)
 
         if depth == MOST_LEVELS:
-            msg = (
+            raise Refused(
                 f"{_ValuePath(at)} is nested more than {MOST_LEVELS} levels deep, or "
                 "holds itself"
             )
-            raise Refused(msg)
 
         if isinstance(value, (Mapping, Document)):
             return self._plain_mapping(value, at, depth)
@@ -148,12 +146,11 @@ class Variables:
                 for number, item in enumerate(items)
             ]
 
-        msg = (
+        raise Refused(
             f"{_ValuePath(at)} is a {type(value).__name__}; templates take plain data: "
             "texts, numbers, truth, None, dates, messages, documents, and lists and "
             "mappings of them"
         )
-        raise Refused(msg)
 
     def _plain_mapping(
         self, value: Mapping[Any, Any] | Document, at: Any, depth: int
@@ -168,11 +165,10 @@ class Variables:
             if isinstance(key, str):
                 key = check_text(key, _ValuePath(at, "a key of "), Refused)
             elif type(key) is not int:
-                msg = (
+                raise Refused(
                     f"{_ValuePath(at)} has a key that is a {type(key).__name__}; keys "
                     "are texts or integers"
                 )
-                raise Refused(msg)
 
             plain[key] = self._make_plain(item, (at, key), depth + 1)
 
@@ -220,8 +216,7 @@ def _plain_number(value: float, at: Any) -> int | float:
 
     number = int.__index__(value)
     if number.bit_length() > LONGEST_INTEGER_BITS:
-        msg = f"{_ValuePath(at)} is an integer of more than 3,900 digits"
-        raise Refused(msg)
+        raise Refused(f"{_ValuePath(at)} is an integer of more than 3,900 digits")
 
     return number
 
@@ -262,5 +257,6 @@ def _read_items(items: Iterable[Any], at: Any) -> Iterator[Any]:
     except (Refused, Missing):
         raise
     except Exception as error:
-        msg = f"{_ValuePath(at)} can't be read: {type(error).__name__}"
-        raise Refused(msg) from error
+        raise Refused(
+            f"{_ValuePath(at)} can't be read: {type(error).__name__}"
+        ) from error

@@ -167,7 +167,7 @@ def generations_flow_up(
     root: Aggregator, between: Sequence[Message], last: Sequence[Message]
 ) -> None:
     """
-    A fork of a fork joined to the root brings what was said *between*, too;
+    A fork of a fork joined to the root brings the messages *between*, too;
     the fork in the middle then has nothing left to bring.
     """
     fork = root.fork().extend(between)
@@ -279,11 +279,11 @@ def unchanged(*states: Aggregator) -> Generator[None, None, None]:
     """
     before = [_comparable_state(state) for state in states]
     yield
-    for state, told in zip(states, before, strict=True):
+    for state, expected in zip(states, before, strict=True):
         now = _comparable_state(state)
-        assert now == told, f"a state changed: {told} became {now}"
+        assert now == expected, f"a state changed: {expected} became {now}"
         assert all(
-            ours is theirs for ours, theirs in zip(now[-1], told[-1], strict=True)
+            ours is theirs for ours, theirs in zip(now[-1], expected[-1], strict=True)
         )
 
 

@@ -129,8 +129,8 @@ def timelines_unchanged(*timelines: Timeline[Any]) -> Generator[None, None, None
     """
     before = [_comparable_state(timeline) for timeline in timelines]
     yield
-    for timeline, told in zip(timelines, before, strict=True):
-        assert _comparable_state(timeline) == told, f"{timeline!r} was changed"
+    for timeline, expected in zip(timelines, before, strict=True):
+        assert _comparable_state(timeline) == expected, f"{timeline!r} was changed"
 
 
 def _comparable_state(timeline: Timeline[Any]) -> tuple[Any, ...]:

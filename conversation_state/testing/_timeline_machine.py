@@ -157,7 +157,7 @@ class TimelineMachine(RuleBasedStateMachine):
         copy: Timeline[int] = pickle.loads(pickle.dumps(timeline))  # noqa: S301 - our own
         return copy
 
-    def _check(self, model: _TimelineModel) -> _TimelineModel:
+    def _check_timeline(self, model: _TimelineModel) -> _TimelineModel:
         model.check()
         self._models.append(model)
         return model
@@ -182,7 +182,9 @@ class TimelineMachine(RuleBasedStateMachine):
         keep = is_worth_a_step if filtered else None
         timeline = Timeline.begin(state, label, limit=limit, filter=keep)
         nodes = {0: _Node(state, label, None, None)}
-        return self._check(_TimelineModel(timeline, nodes, {}, 0, 0, limit, filtered))
+        return self._check_timeline(
+            _TimelineModel(timeline, nodes, {}, 0, 0, limit, filtered)
+        )
 
     @rule(
         target=timelines, before=timelines, state=_STATES, label=_LABELS, group=_GROUPS
@@ -193,7 +195,7 @@ class TimelineMachine(RuleBasedStateMachine):
         """
         A step, or a state in the place of the present one.
         """
-        return self._check(self._commit_moment(before, state, label, group))
+        return self._check_timeline(self._commit_moment(before, state, label, group))
 
     def _commit_moment(
         self,
@@ -278,18 +280,18 @@ class TimelineMachine(RuleBasedStateMachine):
             assert opened is not None
             replaced = before.replaced(timeline, opened, state, label)
             if stay or opened == before.present:
-                return self._check(replaced)
+                return self._check_timeline(replaced)
 
             moved = attrs.evolve(replaced, timeline=before.timeline)
             moved = moved.moved(timeline, opened)
-            return self._check(attrs.evolve(moved, opened=opened))
+            return self._check_timeline(attrs.evolve(moved, opened=opened))
 
         if not stay:
             there = before.timeline.goto(parent)
             is_closed = parent != before.present
             went = before.moved(there, parent) if is_closed else before
             made = self._commit_moment(went, state, label, group)
-            return self._check(attrs.evolve(made, timeline=timeline))
+            return self._check_timeline(attrs.evolve(made, timeline=timeline))
 
         if state == before.nodes[parent].state and not label:
             assert timeline is before.timeline, "nothing is new, and it is another"
@@ -297,10 +299,10 @@ class TimelineMachine(RuleBasedStateMachine):
 
         if before.filtered and not is_worth_a_step(before.nodes[parent].state, state):
             replaced = before.replaced(timeline, parent, state, label)
-            return self._check(attrs.evolve(replaced, opened=None))
+            return self._check_timeline(attrs.evolve(replaced, opened=None))
 
         node = _Node(state, label, group, parent)
-        return self._check(self._add_moment(before, timeline, node, stay=True))
+        return self._check_timeline(self._add_moment(before, timeline, node, stay=True))
 
     @rule(
         target=timelines,
@@ -327,7 +329,9 @@ class TimelineMachine(RuleBasedStateMachine):
         )
         assert (timeline is before.timeline) == (changed == node), "no such change"
         nodes = {**before.nodes, number: changed}
-        return self._check(attrs.evolve(before, timeline=timeline, nodes=nodes))
+        return self._check_timeline(
+            attrs.evolve(before, timeline=timeline, nodes=nodes)
+        )
 
     @rule(target=timelines, before=timelines)
     def close_group(self, before: _TimelineModel) -> _TimelineModel:
@@ -338,7 +342,9 @@ class TimelineMachine(RuleBasedStateMachine):
         if before.opened is None:
             assert timeline is before.timeline, "nothing was open, and it is another"
 
-        return self._check(attrs.evolve(before, timeline=timeline, opened=None))
+        return self._check_timeline(
+            attrs.evolve(before, timeline=timeline, opened=None)
+        )
 
     @rule(target=timelines, before=timelines, times=st.integers(1, 40))
     def commit_many(self, before: _TimelineModel, times: int) -> _TimelineModel:
@@ -349,7 +355,7 @@ class TimelineMachine(RuleBasedStateMachine):
             state = before.nodes[before.present].state + 1
             before = self._commit_moment(before, state)
 
-        return self._check(before)
+        return self._check_timeline(before)
 
     @rule(target=timelines, before=timelines, n=st.integers(0, 4))
     def undo(self, before: _TimelineModel, n: int) -> _TimelineModel:
@@ -357,7 +363,7 @@ class TimelineMachine(RuleBasedStateMachine):
         Some steps back, as far as there are any.
         """
         up = before.ways_up(before.present)[: n + 1][-1]
-        return self._check(before.moved(before.timeline.undo(n), up))
+        return self._check_timeline(before.moved(before.timeline.undo(n), up))
 
     @rule(target=timelines, before=timelines, n=st.integers(0, 4))
     def redo(self, before: _TimelineModel, n: int) -> _TimelineModel:
@@ -368,7 +374,7 @@ class TimelineMachine(RuleBasedStateMachine):
         for _ in range(n):
             on = before.visited.get(on, on)
 
-        return self._check(before.moved(before.timeline.redo(n), on))
+        return self._check_timeline(before.moved(before.timeline.redo(n), on))
 
     @rule(target=timelines, before=timelines, label=_LABELS)
     def goto_label(self, before: _TimelineModel, label: str) -> _TimelineModel:
@@ -425,7 +431,7 @@ class TimelineMachine(RuleBasedStateMachine):
             raise AssertionError(msg)
 
         on = ways[ways.index(before.present) - 1]
-        return self._check(before.moved(before.timeline.redo(into), on))
+        return self._check_timeline(before.moved(before.timeline.redo(into), on))
 
     @rule(target=timelines, before=timelines, data=st.data())
     def goto(self, before: _TimelineModel, data: st.DataObject) -> _TimelineModel:
@@ -438,9 +444,11 @@ class TimelineMachine(RuleBasedStateMachine):
         if is_open and number == before.present:
             # Nothing but that the group is closed.
             assert there == before.timeline, f"{before.timeline!r} became {there!r}"
-            return self._check(attrs.evolve(before, timeline=there, opened=None))
+            return self._check_timeline(
+                attrs.evolve(before, timeline=there, opened=None)
+            )
 
-        return self._check(before.moved(there, number))
+        return self._check_timeline(before.moved(there, number))
 
     @rule(before=timelines, number=st.integers(-2, 500))
     def goto_unknown(self, before: _TimelineModel, number: int) -> None:
@@ -468,7 +476,7 @@ class TimelineMachine(RuleBasedStateMachine):
         assert hash(copy) == hash(before.timeline), "a copy has another hash"
         copy = copy.with_filter(is_worth_a_step if before.filtered else None)
         opened = before.opened if self.carries_groups else None
-        return self._check(attrs.evolve(before, timeline=copy, opened=opened))
+        return self._check_timeline(attrs.evolve(before, timeline=copy, opened=opened))
 
     def teardown(self) -> None:
         """

@@ -3,7 +3,7 @@ What is true of every value of this library, as plain functions that assert it.
 
 For Hypothesis and for anyone who makes values of their own: a store that
 loads states, an executor that ships turns. A law returns nothing, or raises
-an `AssertionError` that tells what should have been equal.
+an `AssertionError` that says what should have been equal.
 
 What lives here: laws of usages, messages, chunks, states, comparisons, views,
 timelines, cells and branches. What does not: examples to hold them against
@@ -145,7 +145,7 @@ def histories_are_linear(
     first: object, changes: Iterable[tuple[Any, Any]], last: object
 ) -> None:
     """
-    What a watcher of a cell was told leads from the *first* value to the
+    What a watcher of a cell was called with leads from the *first* value to the
     *last*, each change beginning with the very value the one before ended with.
     """
     now = first

@@ -113,7 +113,7 @@ class AggregatorMachine(RuleBasedStateMachine):
         copy: V = pickle.loads(pickle.dumps(value))  # noqa: S301 - our own
         return copy
 
-    def _check(self, model: StateModel) -> StateModel:
+    def _check_state(self, model: StateModel) -> StateModel:
         model.check()
         self._models.append(model)
         return model
@@ -133,13 +133,13 @@ class AggregatorMachine(RuleBasedStateMachine):
         assert len(ids) == len(added), f"added {len(added)} messages, got {len(ids)}"
         self._check_new_ids(*ids)
         entries = zip(ids, added, strict=True)
-        return self._check(before.add(state, entries=entries))
+        return self._check_state(before.add(state, entries=entries))
 
     def _check_fork(self, before: StateModel, fork: Aggregator, at: int) -> StateModel:
         self._check_new_ids(str(fork.id))
         entries, ledger = before.entries[:at], before.ledger
         lengths = at, len(ledger)
-        return self._check(
+        return self._check_state(
             StateModel(fork, fork.id, before.id, before.root, entries, ledger, *lengths)
         )
 
@@ -156,7 +156,7 @@ class AggregatorMachine(RuleBasedStateMachine):
         assert (joined is before.state) == after.equals(before), (
             "a join made a needless state"
         )
-        return self._check(after)
+        return self._check_state(after)
 
     @initialize(target=states)
     def begin(self) -> StateModel:
@@ -164,7 +164,7 @@ class AggregatorMachine(RuleBasedStateMachine):
         An empty root to start from.
         """
         state = Aggregator.new()
-        return self._check(StateModel(state, state.id, None, state.id))
+        return self._check_state(StateModel(state, state.id, None, state.id))
 
     @rule(target=states, name=uuids(), added=st.lists(messages(), max_size=3))
     def new(self, name: UUID, added: list[Message]) -> StateModel:
@@ -251,7 +251,7 @@ class AggregatorMachine(RuleBasedStateMachine):
         state = before.state.add_usage(usage, model=model)
         key = state.ledger[-1].id
         self._check_new_ids(key)
-        return self._check(before.add(state, ledger={key: (usage, model)}))
+        return self._check_state(before.add(state, ledger={key: (usage, model)}))
 
     @rule(
         target=states,
@@ -276,7 +276,7 @@ class AggregatorMachine(RuleBasedStateMachine):
 
         assert recorded in {None, (usage, model)}, "two usages under one key"
         assert recorded is None or state is before.state, "a no-op made another state"
-        return self._check(before.add(state, ledger={key: (usage, model)}))
+        return self._check_state(before.add(state, ledger={key: (usage, model)}))
 
     @rule(target=states, before=states)
     def fork(self, before: StateModel) -> StateModel:
@@ -344,7 +344,7 @@ class AggregatorMachine(RuleBasedStateMachine):
         copy = self.carried(before.state)
         assert copy == before.state, "changed on the way"
         assert hash(copy) == hash(before.state), "changed its hash on the way"
-        return self._check(attrs.evolve(before, state=copy))
+        return self._check_state(attrs.evolve(before, state=copy))
 
     @rule(target=states, before=states, source=states, far=st.booleans())
     def join_turn(
@@ -379,7 +379,7 @@ class AggregatorMachine(RuleBasedStateMachine):
         """
         Any state's checkpoint into any other, here or from *far* away.
         """
-        checkpoint = self._checkpoint(source, label, far=far)
+        checkpoint = self._make_checkpoint(source, label, far=far)
         assert checkpoint.label == label, "another label"
         merged = checkpoint.merge_into(before.state)
         return self._check_joined(before, merged, source.added())
@@ -394,11 +394,13 @@ class AggregatorMachine(RuleBasedStateMachine):
         """
         A state from its checkpoint, to go on from.
         """
-        state = self._checkpoint(before, label, far=far).restore()
+        state = self._make_checkpoint(before, label, far=far).restore()
         assert state == before.state, "another state was restored"
-        return self._check(attrs.evolve(before, state=state))
+        return self._check_state(attrs.evolve(before, state=state))
 
-    def _checkpoint(self, model: StateModel, label: str, *, far: bool) -> Checkpoint:
+    def _make_checkpoint(
+        self, model: StateModel, label: str, *, far: bool
+    ) -> Checkpoint:
         checkpoint = model.state.checkpoint(label)
         return self.carried(checkpoint) if far else checkpoint
 
@@ -411,8 +413,7 @@ class AggregatorMachine(RuleBasedStateMachine):
         if not before.state.is_related_to(to.state):
             with suppress(ValueError):
                 before.state.rollback(to.state)
-                msg = "went back to another conversation"
-                raise AssertionError(msg)
+                raise AssertionError("went back to another conversation")
 
             return before
 
@@ -436,7 +437,7 @@ class AggregatorMachine(RuleBasedStateMachine):
             same = state.before(entries[count][0])
             assert same == back, "before an entry is not after the one before it"
 
-        return self._check(
+        return self._check_state(
             attrs.evolve(
                 before,
                 state=back,

@@ -74,7 +74,7 @@ class DeletionPromises(StoreFixtures):
     def test_collects_nothing_twice(self, store: Store) -> None:
         """
         What was collected once is counted once, with vacuum as without, and
-        nobody forgets what is there when nothing was.
+        no store forgets what is there when nothing was.
         """
         states = append_turns(CONVERSATION, 5)
         store.save("talk", states[-1])
@@ -203,8 +203,8 @@ class DeletionPromises(StoreFixtures):
     def test_erase_a_tombstone(self, store: Store) -> None:
         """
         An entry that came in as a tombstone, from another store, is erased already:
-        the receipt has the reason it brought; and who still has what it said can't
-        bring it back.
+        the receipt has the reason it brought; and a state that still has the
+        content can't bring it back.
         """
         state = CONVERSATION.add_user_prompt("secret")
         elsewhere = Store(MemoryBackend())
@@ -227,7 +227,7 @@ class DeletionPromises(StoreFixtures):
 
     def test_erase_beside_a_tombstone(self, store: Store) -> None:
         """
-        Where one state has what was said and another one a tombstone of it, that
+        Where one state has the content and another one a tombstone of it, that
         what is left is erased, for the reason that is given.
         """
         state = CONVERSATION.add_user_prompt("secret")
@@ -260,15 +260,15 @@ class DeletionPromises(StoreFixtures):
             )
             other.save("talk", mine, expecting=other.latest("talk"))
 
-            told = [call.rows for call in calls if call[:2] == ("add", "entries")]
-            assert [1] == told
+            added = [call.rows for call in calls if call[:2] == ("add", "entries")]
+            assert [1] == added
 
         assert () == store.verify()
         assert "" == store.load("talk")[50].text
 
     def test_erased_stays_erased(self, store: Store) -> None:
         """
-        What was erased does not come back with somebody who still has it.
+        What was erased does not come back with a store that still has it.
         """
         other = self.other(store)
         other.save("talk", CONVERSATION)
@@ -285,8 +285,8 @@ class DeletionPromises(StoreFixtures):
 
     def test_erased_elsewhere_stays_erased(self, store: Store) -> None:
         """
-        Nor does it come back with a head that was saved here, and that nobody
-        touched.
+        Nor does it come back with a head that was saved here and did not change
+        since.
         """
         store.save("talk", CONVERSATION)
         other = self.other(store)

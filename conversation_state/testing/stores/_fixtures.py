@@ -46,8 +46,9 @@ class StoreFixtures:
         """
         The backend that keeps its data in *folder*, which is empty at first.
         """
-        msg = f"define {type(self).__name__}.backend(folder), which returns the backend"
-        raise NotImplementedError(msg)
+        raise NotImplementedError(
+            f"define {type(self).__name__}.backend(folder), which returns the backend"
+        )
 
     @pytest.fixture
     def store(self, tmp_path: Path) -> Iterator[Store]:

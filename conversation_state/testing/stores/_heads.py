@@ -345,7 +345,7 @@ class HeadPromises(StoreFixtures):
 
     def test_rollback_from(self, store: Store) -> None:
         """
-        Who expects another head is told, and nothing is written; a name or a
+        A rollback that expects another head fails, and nothing is written; a name or a
         revision that is not there is said to be missing.
         """
         states = append_turns(CONVERSATION, 3)

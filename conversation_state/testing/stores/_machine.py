@@ -78,8 +78,7 @@ class StoreMachine(RuleBasedStateMachine):
             except NotSavedError:
                 return
 
-            msg = f"{name} is there, and nobody saved it"
-            raise AssertionError(msg)
+            raise AssertionError(f"{name} is there, but was not saved")
 
         assert self._is_same_state(saved[-1], store.load(name)), (
             "another head was loaded"
@@ -183,8 +182,7 @@ class StoreMachine(RuleBasedStateMachine):
         except StaleHeadError:
             return
 
-        msg = "a head was replaced that nobody expected"
-        raise AssertionError(msg)
+        raise AssertionError("a head was replaced that was not expected")
 
     def _remember_saved(self, name: str, state: Aggregator) -> None:
         saved = self._saved.setdefault(name, [])
@@ -248,7 +246,7 @@ class StoreMachine(RuleBasedStateMachine):
     @rule(who=_WHO)
     def collect(self, who: int) -> None:
         """
-        What nobody needs; a second time nothing is left to let go of.
+        What no name needs; a second time nothing is left to collect.
         """
         store = self._stores[who]
         store.collect_garbage()

@@ -116,7 +116,7 @@ class RecordPromises(StoreFixtures):
 
     def test_conflict(self, store: Store) -> None:
         """
-        Where somebody else was first, a block begins again, and sees them.
+        Where another writer was first, a block begins again, and sees its rows.
         """
         calls = []
 

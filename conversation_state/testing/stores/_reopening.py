@@ -186,7 +186,7 @@ class ReopeningPromises(StoreFixtures):
     def test_numbers_are_kept(self, reopen: Callable[[Store | None], Store]) -> None:
         """
         A number that was given once is never given again: not after what it
-        was for is gone, not by whoever opens the store later.
+        was for is gone, and not when the store is opened again.
         """
         store, seen = reopen(None), [0]
         with store._core.backend.writing() as rows:
@@ -255,7 +255,7 @@ class ReopeningPromises(StoreFixtures):
 
     def test_erasures_are_kept(self, reopen: Callable[[Store | None], Store]) -> None:
         """
-        An entry that was erased stays so, also where somebody saves it again.
+        An entry that was erased stays so, also where it is saved again.
         """
         state = CONVERSATION.add(AssistantMessage(SECRET))
         store = reopen(None)

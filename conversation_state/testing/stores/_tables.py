@@ -1,5 +1,5 @@
 """
-Promises about rows, for whoever writes a backend.
+Promises about rows, for authors of backends.
 """
 
 from __future__ import annotations

@@ -74,9 +74,9 @@ def log_probs(*, max_top: int = 2) -> SearchStrategy[LogProb]:
 @once
 def response_metas() -> SearchStrategy[ResponseMeta]:
     """
-    What a provider told about a response.
+    What a provider reports about a response.
 
-    Shrink to nothing told.
+    Shrink to nothing reported.
     """
     reasons = st.sampled_from(["", "stop", "tool_calls", "interrupted"])
     return st.builds(
@@ -120,7 +120,7 @@ def _message_contents(role: str) -> SearchStrategy[str | Sequence[Part]]:
 @once
 def system_messages() -> SearchStrategy[SystemMessage]:
     """
-    What the model is told to be.
+    Instructions for the model.
 
     Shrinks to an empty text and nothing beside it.
     """
@@ -145,7 +145,7 @@ def assistant_messages(
 ) -> SearchStrategy[AssistantMessage]:
     """
     What models say: texts, parts of every kind, calls, and what the provider
-    told about the response.
+    reports about the response.
 
     Args:
         calls: Where the calls of a message come from; by default up to three

@@ -163,7 +163,7 @@ def turns(*, max_steps: int = 6) -> SearchStrategy[Turn]:
 @once
 def checkpoints(*, max_steps: int = 6) -> SearchStrategy[Checkpoint]:
     """
-    States somebody kept, under any label.
+    Labelled states, under any label.
 
     Shrink to an empty root without a label.
     """

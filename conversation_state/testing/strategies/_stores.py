@@ -1,5 +1,5 @@
 """
-What stores tell.
+What stores return beside states.
 """
 
 from __future__ import annotations
@@ -81,7 +81,7 @@ def receipts() -> SearchStrategy[Receipt]:
 @once
 def collected() -> SearchStrategy[Collected]:
     """
-    What was let go of.
+    What a garbage collection deleted.
 
     Shrinks to nothing.
     """
