@@ -11,6 +11,7 @@ import pytest
 from hypothesis import assume, example, given
 from hypothesis import strategies as st
 
+from conversation_state._persistent import thaw
 from conversation_state.aggregator import Aggregator
 from conversation_state.codec import (
     _decode,
@@ -33,6 +34,7 @@ from conversation_state.messages import (
     ToolMessage,
     UserMessage,
 )
+from conversation_state.messages._base import PLAIN
 from conversation_state.parts import (
     AudioPart,
     FilePart,
@@ -130,6 +132,7 @@ def same(a: Message, b: Message) -> bool:
     return (
         (a, repr(a), hash(a), encode(a)) == (b, repr(b), hash(b), encode(b))
         and [*map(type, a._common)] == [*map(type, b._common)]
+        and (a._common is PLAIN) == (b._common is PLAIN)
         and type(a) is type(b)
     )
 
@@ -242,6 +245,7 @@ class TestRead:
     @given(mutants())
     @example({"role": "user", "content": "", "metadata": {"a": 2.0**63}})
     @example({"role": "user", "content": "", "name": ""})
+    @example({"role": "user", "content": "", "metadata": {}})
     @example({"role": "user", "parts": [{"type": "text", "text": "", "index": True}]})
     def test_fast_pass_reads_no_more_than_the_slow_one(self, raw):
         """
@@ -263,6 +267,38 @@ class TestRead:
         slow = read_slowly(raw)
 
         assert fast is None or slow is not None
+        assert fast is None or same(fast, slow)
+
+    def test_sorts_metadata_and_nothing_else(self):
+        """
+        Metadata is in sorted order all the way down, as a constructor makes it;
+        what somebody else wrote keeps its order.
+        """
+        jumbled = {"b": [{"d": 1, "c": {"f": 1, "e": 2}}], "a": {"z": 1, "y": 2}}
+        part = {"type": "text", "text": "", "metadata": jumbled, "new": jumbled}
+        raw = {"role": "user", "parts": [part, {**jumbled, "type": "new"}]}
+        fast = read_fast({**raw, "metadata": jumbled, "new": jumbled})
+
+        assert same(fast, read_slowly({**raw, "metadata": jumbled, "new": jumbled}))
+        assert repr(jumbled) == repr(thaw(fast.parts[0].unknown["new"]))
+        assert ["a", "b"] == list(fast.parts[0].metadata)
+
+    @pytest.mark.parametrize("levels", [99, 100, 101])
+    @pytest.mark.parametrize(
+        "nest", [lambda x: {"a": x}, lambda x: [x]], ids=["object", "array"]
+    )
+    def test_levels(self, nest, levels):
+        """
+        Metadata of a hundred levels is read; of more it is in doubt.
+        """
+        value = 1
+        for _ in range(levels - 1):
+            value = nest(value)
+
+        raw = {"role": "user", "content": "", "metadata": {"a": value}}
+        fast, slow = read_fast(raw), read_slowly(raw)
+
+        assert (fast is None) == (slow is None) == (levels > 100)
         assert fast is None or same(fast, slow)
 
     def test_only_the_message_in_doubt_is_read_again(self, monkeypatch):

@@ -16,6 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from datetime import UTC
+from functools import partial
 from typing import Any, Final, TypeAlias, TypeVar
 from uuid import UUID
 
@@ -207,6 +208,9 @@ def _is_unicode(text: str) -> bool:
 
 # Messages
 
+# Half of `Common`'s own time.
+_new_common: Final = partial(tuple.__new__, Common)
+
 
 def read_common(raw: Raw, left: int, known: frozenset[str], seen: Seen) -> Common:
     """
@@ -221,7 +225,7 @@ def read_common(raw: Raw, left: int, known: frozenset[str], seen: Seen) -> Commo
             raise Doubt  # it may be all there is
 
         if not left:
-            return Common("", None, None, None, metadata)
+            return _new_common(("", None, None, None, metadata, EMPTY_MAP))
 
     stamp = raw.get("name"), raw.get("run_id"), raw.get("turn_id"), raw.get("timestamp")
     left -= 4 - stamp.count(None)

@@ -105,13 +105,21 @@ _UNKNOWN_MESSAGE_KEYS = _KEYS | {"raw", "source"}
 def read_tool_call(given: Raw) -> ToolCall:
     if given.__class__ is not dict:
         raise Doubt
+    left = len(given) - 2
     id = given["id"]
     name = given["name"]
     arguments = given.get("arguments", "")
+    if arguments != "":
+        left -= 1
     index = given.get("index")
+    if index is not None:
+        left -= 1
     type = given.get("type", "function")
+    if type != "function":
+        left -= 1
     metadata = given.get("metadata", EMPTY_MAP)
     if metadata is not EMPTY_MAP:
+        left -= 1
         metadata = freeze_object(metadata)
     if (
         id.__class__ is not str
@@ -123,14 +131,6 @@ def read_tool_call(given: Raw) -> ToolCall:
         or type.__class__ is not str
     ):
         raise Doubt
-    left = (
-        len(given)
-        - 2
-        - (arguments != "")
-        - (index is not None)
-        - (type != "function")
-        - (metadata is not EMPTY_MAP)
-    )
     unknown = read_unknown(given, left, _TOOL_CALL_KEYS) if left else EMPTY_MAP
     value = _new(ToolCall)
     _set_tool_call_id(value, id)
@@ -146,15 +146,18 @@ def read_tool_call(given: Raw) -> ToolCall:
 def read_log_prob(given: Raw) -> LogProb:
     if given.__class__ is not dict:
         raise Doubt
+    left = len(given) - 2
     token = given["token"]
     logprob = given["logprob"]
     bytes = given.get("bytes")
     if bytes is not None:
+        left -= 1
         if bytes.__class__ is not str:
             raise Doubt
         bytes = a2b_base64(bytes, strict_mode=True)
     top = given.get("top", ())
     if top != ():
+        left -= 1
         if top.__class__ is not list:
             raise Doubt
         top = tuple([read_log_prob(each) for each in top])
@@ -164,7 +167,6 @@ def read_log_prob(given: Raw) -> LogProb:
         or logprob - logprob != 0
     ):
         raise Doubt
-    left = len(given) - 2 - (bytes is not None) - (top != ())
     if left:
         raise Doubt
     if any(each.top for each in top):
@@ -180,31 +182,32 @@ def read_log_prob(given: Raw) -> LogProb:
 def read_response_meta(given: Raw) -> ResponseMeta:
     if given.__class__ is not dict:
         raise Doubt
+    left = len(given)
     finish_reason = given.get("finish_reason", "")
+    if finish_reason != "":
+        left -= 1
     usage = given.get("usage")
     if usage is not None:
+        left -= 1
         usage = read_usage(usage)
     logprobs = given.get("logprobs")
     if logprobs is not None:
+        left -= 1
         if logprobs.__class__ is not list:
             raise Doubt
         logprobs = tuple([read_log_prob(each) for each in logprobs])
     model = given.get("model", "")
+    if model != "":
+        left -= 1
     id = given.get("id", "")
+    if id != "":
+        left -= 1
     if (
         finish_reason.__class__ is not str
         or model.__class__ is not str
         or id.__class__ is not str
     ):
         raise Doubt
-    left = (
-        len(given)
-        - (finish_reason != "")
-        - (usage is not None)
-        - (logprobs is not None)
-        - (model != "")
-        - (id != "")
-    )
     unknown = read_unknown(given, left, _RESPONSE_META_KEYS) if left else EMPTY_MAP
     value = _new(ResponseMeta)
     _set_response_meta_finish_reason(value, finish_reason)
@@ -217,16 +220,19 @@ def read_response_meta(given: Raw) -> ResponseMeta:
 
 
 def read_text_part(given: Raw) -> TextPart:
+    left = len(given) - 2
     text = given["text"]
     index = given.get("index")
+    if index is not None:
+        left -= 1
     metadata = given.get("metadata", EMPTY_MAP)
     if metadata is not EMPTY_MAP:
+        left -= 1
         metadata = freeze_object(metadata)
     if text.__class__ is not str or (
         index is not None and (index.__class__ is not int or not -1 < index <= MOST)
     ):
         raise Doubt
-    left = len(given) - 2 - (index is not None) - (metadata is not EMPTY_MAP)
     unknown = read_unknown(given, left, _TEXT_PART_KEYS) if left else EMPTY_MAP
     value = _new(TextPart)
     _set_part_metadata(value, metadata)
@@ -237,11 +243,19 @@ def read_text_part(given: Raw) -> TextPart:
 
 
 def read_reasoning_part(given: Raw) -> ReasoningPart:
+    left = len(given) - 1
     text = given.get("text", "")
+    if text != "":
+        left -= 1
     signature = given.get("signature", "")
+    if signature != "":
+        left -= 1
     index = given.get("index")
+    if index is not None:
+        left -= 1
     metadata = given.get("metadata", EMPTY_MAP)
     if metadata is not EMPTY_MAP:
+        left -= 1
         metadata = freeze_object(metadata)
     if (
         text.__class__ is not str
@@ -251,14 +265,6 @@ def read_reasoning_part(given: Raw) -> ReasoningPart:
         )
     ):
         raise Doubt
-    left = (
-        len(given)
-        - 1
-        - (text != "")
-        - (signature != "")
-        - (index is not None)
-        - (metadata is not EMPTY_MAP)
-    )
     unknown = read_unknown(given, left, _REASONING_PART_KEYS) if left else EMPTY_MAP
     value = _new(ReasoningPart)
     _set_part_metadata(value, metadata)
@@ -270,16 +276,19 @@ def read_reasoning_part(given: Raw) -> ReasoningPart:
 
 
 def read_refusal_part(given: Raw) -> RefusalPart:
+    left = len(given) - 2
     text = given["text"]
     index = given.get("index")
+    if index is not None:
+        left -= 1
     metadata = given.get("metadata", EMPTY_MAP)
     if metadata is not EMPTY_MAP:
+        left -= 1
         metadata = freeze_object(metadata)
     if text.__class__ is not str or (
         index is not None and (index.__class__ is not int or not -1 < index <= MOST)
     ):
         raise Doubt
-    left = len(given) - 2 - (index is not None) - (metadata is not EMPTY_MAP)
     unknown = read_unknown(given, left, _REFUSAL_PART_KEYS) if left else EMPTY_MAP
     value = _new(RefusalPart)
     _set_part_metadata(value, metadata)
@@ -290,24 +299,23 @@ def read_refusal_part(given: Raw) -> RefusalPart:
 
 
 def read_unknown_part(given: Raw) -> UnknownPart:
+    left = len(given) - 2
     source = given.get("source", "")
+    if source != "":
+        left -= 1
     raw = given["raw"]
     raw = freeze_object(raw, JsonMap)
     index = given.get("index")
+    if index is not None:
+        left -= 1
     metadata = given.get("metadata", EMPTY_MAP)
     if metadata is not EMPTY_MAP:
+        left -= 1
         metadata = freeze_object(metadata)
     if source.__class__ is not str or (
         index is not None and (index.__class__ is not int or not -1 < index <= MOST)
     ):
         raise Doubt
-    left = (
-        len(given)
-        - 2
-        - (source != "")
-        - (index is not None)
-        - (metadata is not EMPTY_MAP)
-    )
     unknown = read_unknown(given, left, _UNKNOWN_PART_KEYS) if left else EMPTY_MAP
     if source == "":
         raise Doubt
@@ -349,15 +357,17 @@ def read_user_message(given: Raw, seen: Seen) -> UserMessage:
 
 
 def read_assistant_message(given: Raw, seen: Seen) -> AssistantMessage:
+    left = len(given) - 2
     tool_calls = given.get("tool_calls", ())
     if tool_calls != ():
+        left -= 1
         if tool_calls.__class__ is not list:
             raise Doubt
         tool_calls = tuple([read_tool_call(each) for each in tool_calls])
     response = given.get("response")
     if response is not None:
+        left -= 1
         response = read_response_meta(response)
-    left = len(given) - 2 - (tool_calls != ()) - (response is not None)
     content = given.get("content")
     if content.__class__ is not str:
         if content is not None:
@@ -377,16 +387,20 @@ def read_assistant_message(given: Raw, seen: Seen) -> AssistantMessage:
 
 
 def read_tool_message(given: Raw, seen: Seen) -> ToolMessage:
+    left = len(given) - 3
     tool_call_id = given["tool_call_id"]
     tool_name = given.get("tool_name", "")
+    if tool_name != "":
+        left -= 1
     is_error = given.get("is_error", False)
+    if is_error:
+        left -= 1
     if (
         tool_call_id.__class__ is not str
         or tool_name.__class__ is not str
         or is_error.__class__ is not bool
     ):
         raise Doubt
-    left = len(given) - 3 - (tool_name != "") - (is_error)
     content = given.get("content")
     if content.__class__ is not str:
         if content is not None:
@@ -405,12 +419,14 @@ def read_tool_message(given: Raw, seen: Seen) -> ToolMessage:
 
 
 def read_unknown_message(given: Raw, seen: Seen) -> UnknownMessage:
+    left = len(given) - 2
     source = given.get("source", "")
+    if source != "":
+        left -= 1
     raw = given["raw"]
     raw = freeze_object(raw, JsonMap)
     if source.__class__ is not str:
         raise Doubt
-    left = len(given) - 2 - (source != "")
     common = read_common(given, left, _UNKNOWN_MESSAGE_KEYS, seen) if left else PLAIN
     if source == "" or common.unknown:
         raise Doubt
