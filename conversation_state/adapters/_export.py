@@ -7,14 +7,15 @@ when they load (`_reading`), and where they keep a provider's own (`_notes`).
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 import attrs
 
 from conversation_state._persistent import EMPTY_MAP, thaw
 from conversation_state.adapters._notes import list_of, map_of, notes_of, other_keys_of
-from conversation_state.messages import Message
+from conversation_state.errors import InvalidMessageError
+from conversation_state.messages import Message, ToolMessage
 from conversation_state.parts import Part
 from conversation_state.tools import ToolCall
 
@@ -24,6 +25,7 @@ __all__ = [
     "PayloadWriter",
     "cannot_contain",
     "in_order",
+    "is_before",
     "merge_kept_keys",
 ]
 
@@ -103,7 +105,7 @@ def in_order(
     todo = [(call, f"{path}.tool_calls[{at}]") for at, call in enumerate(calls)]
     todo.reverse()
     for at, part in enumerate(parts):
-        while todo and _is_before(todo[-1][0], part):
+        while todo and is_before(todo[-1][0], part):
             call, here = todo.pop()
             yield here, call
 
@@ -113,7 +115,10 @@ def in_order(
         yield here, call
 
 
-def _is_before(call: ToolCall, part: Part) -> bool:
+def is_before(call: ToolCall, part: Part) -> bool:
+    """
+    Whether *call* came before *part* in the response, by their positions.
+    """
     return call.index is not None and part.index is not None and call.index < part.index
 
 
@@ -143,6 +148,30 @@ class PayloadWriter:
         said in.
         """
         return Export(payload, tuple(sorted(self.lost, key=_get_message_index)))
+
+    def each(self, messages: Iterable[Message]) -> Iterator[tuple[Message, str]]:
+        """
+        Each of *messages*, and its path.
+
+        Raises:
+            InvalidMessageError:
+                If one of them is no message.
+        """
+        for at, message in enumerate(messages):
+            path = f"messages[{at}]"
+            if not isinstance(message, Message):
+                msg = f"{path} is a {type(message).__name__}; expected a Message"
+                raise InvalidMessageError(msg)
+
+            yield message, path
+
+    def lose_error_flag(self, message: ToolMessage, path: str) -> None:
+        """
+        List that a result failed, in formats that can't tell it.
+        """
+        if message.is_error:
+            why = "the format has no flag for a failed call; only the text can say it"
+            self.lose(path, "is_error", why)
 
     def notes(self, value: Message | Part | ToolCall, path: str) -> Mapping[str, Any]:
         """

@@ -1,5 +1,5 @@
 """
-What `openai_chat` and `openai_responses` share: media in base64, and log
+What formats that go back to OpenAI's share: media in base64, and log
 probabilities.
 
 What does not live here: which block or key these stand in.
@@ -31,6 +31,7 @@ __all__ = [
     "SLOTS",
     "Content",
     "content_of",
+    "is_octet",
     "is_odd",
     "note_text",
     "read_logprob",
@@ -224,7 +225,7 @@ def read_logprob(
         return _NOTHING
 
     spelt, octets = raw.get("bytes"), None
-    if is_list(spelt) and all(_is_octet(octet) for octet in spelt):
+    if is_list(spelt) and all(is_octet(octet) for octet in spelt):
         octets = bytes(spelt)
     elif spelt is not None:
         place.wrong("bytes", "a list of integers from 0 to 255, or null")
@@ -241,7 +242,10 @@ def read_logprob(
     return LogProb(token, chance, octets, tuple(others))
 
 
-def _is_octet(value: Any) -> bool:
+def is_octet(value: Any) -> bool:
+    """
+    Whether *value* is the number of a byte.
+    """
     return value.__class__ is int and value in range(256)
 
 

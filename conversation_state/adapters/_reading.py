@@ -8,7 +8,7 @@ a provider means by its keys.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from math import isfinite
 from operator import is_not
 from typing import Any, TypeGuard
@@ -345,6 +345,27 @@ class ObjectReader:
         """
         if not self.raw.keys() <= known:
             self.keys.update(self.reading.rest(self.raw, known, self.path))
+
+    def keep_within(
+        self, key: str, inside: ObjectReader, known: frozenset[str]
+    ) -> None:
+        """
+        Keep, under *key*, all but the *known* keys of the object *inside*.
+        """
+        inside.keep(known)
+        if inside.keys:
+            self.keys[key] = inside.keys
+
+    def objects(self, key: str) -> Iterator[ObjectReader]:
+        """
+        Each object in the list under *key*; what is none is noted as wrong.
+        """
+        for at, raw in enumerate(self.raw[key]):
+            path = f"{self.path}.{key}[{at}]"
+            if is_map(raw):
+                yield ObjectReader(self.reading, raw, path)
+            else:
+                self.reading.wrong(path, raw, "an object")
 
     def metadata(self, source: str) -> Mapping[str, Any]:
         """

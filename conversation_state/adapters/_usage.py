@@ -10,7 +10,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, TypeGuard
 
-from conversation_state.adapters._reading import DocumentReader, is_map, mended
+from conversation_state.adapters._reading import (
+    DocumentReader,
+    ObjectReader,
+    is_map,
+    mended,
+)
 from conversation_state.errors import InvalidUsageError
 from conversation_state.usage import (
     CompletionTokensDetails,
@@ -18,7 +23,7 @@ from conversation_state.usage import (
     Usage,
 )
 
-__all__ = ["category_of", "counts_of", "is_count", "usage_in", "usage_of"]
+__all__ = ["is_count", "read_count", "read_counts", "usage_in", "usage_of"]
 
 _MOST = 2**63 - 1
 
@@ -69,7 +74,7 @@ def usage_in(
 _CACHE_WRITES = frozenset({"cache_creation_tokens", "cache_write_tokens"})
 
 
-def counts_of(
+def _split_counts(
     read: DocumentReader, block: Mapping[Any, Any], known: tuple[str, ...], path: str
 ) -> tuple[dict[str, int], dict[str, int], dict[str, Any]]:
     """
@@ -93,13 +98,64 @@ def counts_of(
     return counts, others, left
 
 
-def category_of(name: str, whose: str) -> str:
+def read_counts(
+    read: DocumentReader,
+    block: Mapping[Any, Any],
+    known: tuple[str, ...],
+    breakdowns: Mapping[str, tuple[str, tuple[str, ...]]],
+    path: str,
+) -> tuple[dict[str, int], list[dict[str, int]], dict[str, int], dict[str, Any]]:
+    """
+    What *block* counts under *known* names, and each of its *breakdowns*; what
+    else it counts, and what in it is no count.
+
+    A breakdown has whose tokens it is of, and the counts in it that are known.
+    """
+    counts, extra, left = _split_counts(read, block, known, path)
+    details: list[dict[str, int]] = []
+    for name, (whose, names) in breakdowns.items():
+        left.pop(name, None)
+        within, here = block.get(name), f"{path}.{name}"
+        if not is_map(within):
+            if within is not None:
+                read.wrong(here, within, "an object or null")
+
+            within = {}
+
+        found, others, rest = _split_counts(read, within, names, here)
+        details.append(found)
+        for key, count in others.items():
+            # Another count of this name is no less true; this one is kept.
+            if extra.setdefault(_name_category(key, whose), count) != count:
+                rest[key] = count
+
+        if rest:
+            left[name] = rest
+
+    return counts, details, extra, left
+
+
+def read_count(place: ObjectReader, key: str) -> int:
+    """
+    The count under *key*; 0 if it is missing.
+    """
+    given = place.raw.get(key)
+    if is_count(given):
+        return given
+
+    if given is not None:
+        place.wrong(key, "an integer from 0 to 2**63 - 1")
+
+    return 0
+
+
+def _name_category(name: str, whose: str) -> str:
     """
     What to call a count that is in a breakdown of *whose* tokens.
 
-    >>> category_of("text_tokens", "prompt")
+    >>> _name_category("text_tokens", "prompt")
     'prompt_text_tokens'
-    >>> category_of("cache_creation_tokens", "prompt")
+    >>> _name_category("cache_creation_tokens", "prompt")
     'cache_write_tokens'
     """
     return "cache_write_tokens" if name in _CACHE_WRITES else f"{whose}_{name}"

@@ -330,8 +330,7 @@ class _AttributeWriter:
         return raw
 
     def _write_result(self, message: ToolMessage, path: str) -> dict[str, Any]:
-        why = "the format has no flag for a failed call; only the text can say it"
-        lose_each(self.write, path, {"is_error": message.is_error}, why)
+        self.write.lose_error_flag(message, path)
         named = message.tool_name not in {"", self._tools.get(message.tool_call_id)}
         why = "the tool's name is in the call, which is missing or has another"
         lose_each(self.write, path, {"tool_name": named}, why)

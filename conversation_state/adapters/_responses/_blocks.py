@@ -64,15 +64,7 @@ def read_content(place: ObjectReader, key: str, role: str) -> str | list[Part]:
     if not content:
         place.notes["bare"] = True
 
-    parts: list[Part] = []
-    for at, raw in enumerate(content):
-        path = f"{place.path}.{key}[{at}]"
-        if not is_map(raw):
-            place.reading.wrong(path, raw, "an object")
-        else:
-            parts.append(read_block(ObjectReader(place.reading, raw, path), role))
-
-    return parts
+    return [read_block(block, role) for block in place.objects(key)]
 
 
 def read_block(
@@ -222,14 +214,11 @@ def _read_audio(block: ObjectReader, role: str, index: int | None) -> Part | Non
         return None
 
     word = inside.if_text("format")
-    inside.keep(frozenset({"data", "format"}))
     note_text(block, content, "input_audio", text)
     known = frozenset({"input_audio", "type"})
     content = with_audio_format(content, word, block.notes)
     fields = _read_media_fields(block, "input_audio", role, content, known)
-    if inside.keys:
-        block.keys["input_audio"] = inside.keys
-
+    block.keep_within("input_audio", inside, frozenset({"data", "format"}))
     return AudioPart(**fields, index=index, metadata=block.metadata(SOURCE))
 
 

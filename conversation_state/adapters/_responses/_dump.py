@@ -7,19 +7,22 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from conversation_state.adapters._export import Export, PayloadWriter, merge_kept_keys
+from conversation_state.adapters._export import (
+    Export,
+    PayloadWriter,
+    is_before,
+    merge_kept_keys,
+)
 from conversation_state.adapters._notes import map_of, notes_of
 from conversation_state.adapters._responses._blocks import write_block
 from conversation_state.adapters._responses._constants import RESULTS, SOURCE
 from conversation_state.adapters._responses._dump_items import ItemWriter
-from conversation_state.errors import InvalidMessageError
 from conversation_state.messages import (
     AssistantMessage,
     Message,
     SystemMessage,
     ToolMessage,
     UnknownMessage,
-    UserMessage,
 )
 from conversation_state.tools import ToolCall
 
@@ -50,8 +53,7 @@ def dump(messages: Iterable[Message]) -> Export:
     payload: dict[str, Any] = {}
     items: list[dict[str, Any]] = []
     calls: dict[str, ToolCall] = {}
-    for at, message in enumerate(listed):
-        path = f"messages[{at}]"
+    for at, (message, path) in enumerate(write.each(listed)):
         if not at and isinstance(message, SystemMessage) and _is_instructions(message):
             _read_message_notes(write, message, path)
             payload["instructions"] = message.content
@@ -86,21 +88,19 @@ def write_items(
         followed: Whether what a thought at its end led to stands behind it.
             If not, such a thought is lost.
     """
-    match message:
-        case AssistantMessage():
-            calls.update({call.id: call for call in message.tool_calls})
-            return _write_answer_items(write, message, path, followed=followed)
-        case ToolMessage():
-            return [_write_result_item(write, message, path, calls)]
-        case SystemMessage() | UserMessage():
-            return [_write_message_item(write, message, path)]
-        case UnknownMessage():
-            _read_message_notes(write, message, path)
-            raw = write.unknown(message.raw, message.source, path, "type")
-            return [] if raw is None else [raw]
-        case _:
-            msg = f"{path} is a {type(message).__name__}; expected a Message"
-            raise InvalidMessageError(msg)
+    if isinstance(message, AssistantMessage):
+        calls.update({call.id: call for call in message.tool_calls})
+        return _write_answer_items(write, message, path, followed=followed)
+
+    if isinstance(message, ToolMessage):
+        return [_write_result_item(write, message, path, calls)]
+
+    if isinstance(message, UnknownMessage):
+        _read_message_notes(write, message, path)
+        raw = write.unknown(message.raw, message.source, path, "type")
+        return [] if raw is None else [raw]
+
+    return [_write_message_item(write, message, path)]
 
 
 def _is_more(listed: Sequence[Message], at: int) -> bool:
@@ -133,7 +133,7 @@ def _read_message_notes(
 
 
 def _write_message_item(
-    write: PayloadWriter, message: SystemMessage | UserMessage, path: str
+    write: PayloadWriter, message: Any, path: str
 ) -> dict[str, Any]:
     notes = _read_message_notes(write, message, path)
     role = message.role
@@ -145,12 +145,9 @@ def _write_message_item(
 
 
 def _write_content(
-    write: PayloadWriter,
-    message: SystemMessage | UserMessage | ToolMessage,
-    path: str,
-    notes: Mapping[str, Any],
+    write: PayloadWriter, message: Any, path: str, notes: Mapping[str, Any]
 ) -> str | list[dict[str, Any]]:
-    content = message.content
+    content: Any = message.content
     if isinstance(content, str):
         return content
 
@@ -185,13 +182,7 @@ def _write_result_item(
             "the tool's name is in the call, which is missing or has another",
         )
 
-    if message.is_error:
-        write.lose(
-            path,
-            "is_error",
-            "the format has no flag for a failed call; only the text can say it",
-        )
-
+    write.lose_error_flag(message, path)
     raw["output"] = _write_content(write, message, path, notes)
     return merge_kept_keys(map_of(notes, "keys"), raw)
 
@@ -204,15 +195,13 @@ def _write_answer_items(
         return []
 
     answer = ItemWriter(write)
-    if isinstance(message.content, str):
-        if message.content or not message.tool_calls:
-            answer.add_plain(message.content)
-
-        listed: list[Any] = []
-    else:
+    listed: list[Any] = []
+    if not isinstance(message.content, str):
         listed = [
             (part, f"{path}.parts[{at}]") for at, part in enumerate(message.content)
         ]
+    elif message.content or not message.tool_calls:
+        answer.add_plain(message.content)
 
     calls = [
         (call, f"{path}.tool_calls[{at}]") for at, call in enumerate(message.tool_calls)
@@ -238,14 +227,9 @@ def _order_by_index(parts: list[Any], calls: list[Any]) -> list[Any]:
     ordered: list[Any] = []
     waiting = calls[::-1]
     for part in parts:
-        at = part[0].index
-        while waiting and at is not None and _is_before(waiting[-1][0].index, at):
+        while waiting and is_before(waiting[-1][0], part[0]):
             ordered.append(waiting.pop())
 
         ordered.append(part)
 
     return [*ordered, *waiting[::-1]]
-
-
-def _is_before(index: int | None, at: int) -> bool:
-    return index is not None and index < at

@@ -8,12 +8,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from conversation_state.adapters._reading import DocumentReader, is_map
-from conversation_state.adapters._usage import (
-    category_of,
-    counts_of,
-    usage_in,
-    usage_of,
-)
+from conversation_state.adapters._usage import read_counts, usage_in, usage_of
 from conversation_state.usage import Usage
 
 __all__ = ["load_usage", "read_usage"]
@@ -83,27 +78,7 @@ def read_usage(
         return None, {}
 
     problems = read.count
-    counts, extra, left = counts_of(read, block, _COUNTS, path)
-    details: list[dict[str, int]] = []
-    for name, (side, known) in _DETAILS.items():
-        left.pop(name, None)
-        within = block.get(name)
-        found: dict[str, int] = {}
-        if is_map(within):
-            here = f"{path}.{name}"
-            found, others, rest = counts_of(read, within, known, here)
-            for key, count in others.items():
-                # Another count of this name is no less true; this one is kept.
-                if extra.setdefault(category_of(key, side), count) != count:
-                    rest[key] = count
-
-            if rest:
-                left[name] = rest
-        elif within is not None:
-            read.wrong(f"{path}.{name}", within, "an object or null")
-
-        details.append(found)
-
+    counts, details, extra, left = read_counts(read, block, _COUNTS, _DETAILS, path)
     usage = None
     if read.count == problems:
         totals = counts.get("input_tokens", 0), counts.get("output_tokens", 0)

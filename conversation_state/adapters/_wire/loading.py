@@ -99,15 +99,11 @@ class MessageLoader(DocumentReader):
 
             return []
 
-        calls: list[ToolCall] = []
-        for at, raw in enumerate(given):
-            path = f"{place.path}.tool_calls[{at}]"
-            if is_map(raw):
-                call = ObjectReader(self, raw, path)
-                calls.append(read_call(call, f"{prefix}_call_{at}"))
-            else:
-                self.wrong(path, raw, "an object")
-
+        # What is no object is refused, and so no number in an id is wrong.
+        calls = [
+            read_call(call, f"{prefix}_call_{at}")
+            for at, call in enumerate(place.objects("tool_calls"))
+        ]
         # An answer without calls leaves those before it open.
         if calls:
             self.pairing.open_calls(calls)

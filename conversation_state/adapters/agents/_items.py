@@ -55,8 +55,8 @@ def dump(messages: Iterable[Message]) -> Export:
     write = PayloadWriter(SOURCE)
     calls: dict[str, ToolCall] = {}
     items: list[Item] = []
-    for at, message in enumerate(messages):
-        items += write_items(write, message, f"messages[{at}]", calls, followed=True)
+    for message, path in write.each(messages):
+        items += write_items(write, message, path, calls, followed=True)
 
     return Export(items, tuple(write.lost))
 

@@ -8,13 +8,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from conversation_state.adapters._reading import DocumentReader, is_list, is_map, mended
-from conversation_state.adapters._usage import is_count, usage_in
-from conversation_state.errors import InvalidUsageError
-from conversation_state.usage import (
-    CompletionTokensDetails,
-    PromptTokensDetails,
-    Usage,
-)
+from conversation_state.adapters._usage import is_count, usage_in, usage_of
+from conversation_state.usage import Usage
 
 __all__ = ["find_usage", "load_usage", "read_usage"]
 
@@ -131,20 +126,13 @@ def read_usage(
     usage = None
     if read.count == problems:
         cached = counts.get(_READ, 0)
-        try:
-            usage = Usage(
-                counts.get("input_tokens", 0) + cached + written,
-                counts.get("output_tokens", 0),
-                None,
-                PromptTokensDetails(cached_tokens=cached),
-                CompletionTokensDetails(
-                    reasoning_tokens=thought.get("thinking_tokens", 0)
-                ),
-                extra,
-            )
-        except InvalidUsageError as found:
-            # Each count is one; only their sum can be too large.
-            read.problem(path, str(found))
+        prompt = counts.get("input_tokens", 0) + cached + written
+        details = (
+            {"cached_tokens": cached},
+            {"reasoning_tokens": thought.get("thinking_tokens", 0)},
+        )
+        totals = prompt, counts.get("output_tokens", 0), None
+        usage = usage_of(read, totals, details, extra, path)
 
     return usage, read.rest(left, frozenset(), path)
 

@@ -19,6 +19,7 @@ from conversation_state.adapters._reading import (
     is_list,
     is_map,
 )
+from conversation_state.adapters._usage import read_count
 from conversation_state.adapters.bubo._dump import write_envelopes
 from conversation_state.adapters.bubo._load import BuboLoader
 from conversation_state.adapters.bubo._values import NIL, SOURCE, uuid_of
@@ -41,7 +42,6 @@ _DETAILS: Mapping[str, tuple[str, ...]] = {
     ),
     "prompt_tokens_details": ("audio_tokens", "cached_tokens"),
 }
-_MOST = 2**63 - 1
 _NOTHING = Usage()
 
 
@@ -155,7 +155,7 @@ def _read_usage(read: DocumentReader, raw: Any, path: str) -> Usage:
 
     problems = read.count
     block = ObjectReader(read, raw, path)
-    written, prompt, total = [_read_count(block, name) for name in _COUNTS]
+    written, prompt, total = [read_count(block, name) for name in _COUNTS]
     within: list[dict[str, int]] = []
     for key, names in _DETAILS.items():
         given = raw.get(key)
@@ -163,7 +163,7 @@ def _read_usage(read: DocumentReader, raw: Any, path: str) -> Usage:
             block.wrong(key, "an object or null")
 
         inside = ObjectReader(read, given if is_map(given) else {}, f"{path}.{key}")
-        within.append({name: _read_count(inside, name) for name in names})
+        within.append({name: read_count(inside, name) for name in names})
 
     if read.count > problems:
         return _NOTHING
@@ -175,18 +175,6 @@ def _read_usage(read: DocumentReader, raw: Any, path: str) -> Usage:
         PromptTokensDetails(**within[1]),
         CompletionTokensDetails(**within[0]),
     )
-
-
-def _read_count(place: ObjectReader, key: str) -> int:
-    given = place.raw.get(key)
-    if given is None:
-        return 0
-
-    if given.__class__ is not int or not 0 <= given <= _MOST:
-        place.wrong(key, "an integer from 0 to 2**63 - 1")
-        return 0
-
-    return int(given)
 
 
 def dump_checkpoint(kept: Checkpoint | Aggregator) -> Export:

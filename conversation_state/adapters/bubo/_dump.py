@@ -34,7 +34,6 @@ from conversation_state.adapters.bubo._values import (
     media_type_of,
     written_time,
 )
-from conversation_state.errors import InvalidMessageError
 from conversation_state.messages import (
     AssistantMessage,
     Message,
@@ -86,16 +85,7 @@ def write_envelopes(
         InvalidMessageError:
             If one of them is no message.
     """
-    found: list[list[dict[str, Any]]] = []
-    for at, message in enumerate(messages):
-        path = f"messages[{at}]"
-        if not isinstance(message, Message):
-            msg = f"{path} is a {type(message).__name__}; expected a Message"
-            raise InvalidMessageError(msg)
-
-        found.append(_write_message(write, message, path))
-
-    return found
+    return [_write_message(write, *one) for one in write.each(messages)]
 
 
 def _write_message(

@@ -327,11 +327,8 @@ class BuboLoader(MessageLoader):
         if not data:
             return None
 
-        inside.keep(_AUDIO)
         place.keep(frozenset({"input_audio", "type"}))
-        if inside.keys:
-            place.keys["input_audio"] = inside.keys
-
+        place.keep_within("input_audio", inside, _AUDIO)
         media_type = media_type_of(word)
         if format_of(media_type) != word:
             place.notes["format"] = word

@@ -26,7 +26,6 @@ from conversation_state.adapters.eino._constants import (
 )
 from conversation_state.adapters.eino._parts import can_be_old, in_order, write_part
 from conversation_state.adapters.eino._response import write_response
-from conversation_state.errors import InvalidMessageError
 from conversation_state.messages import (
     AssistantMessage,
     Message,
@@ -54,18 +53,8 @@ def dump(messages: Iterable[Message]) -> Export:
             If one of them is no message.
     """
     write = PayloadWriter(SOURCE)
-    raws: list[dict[str, Any]] = []
-    for at, message in enumerate(messages):
-        path = f"messages[{at}]"
-        if not isinstance(message, Message):
-            msg = f"{path} is a {type(message).__name__}; expected a Message"
-            raise InvalidMessageError(msg)
-
-        raw = _write_message(write, message, path)
-        if raw is not None:
-            raws.append(raw)
-
-    return write.export({"messages": raws})
+    raws = [_write_message(write, *one) for one in write.each(messages)]
+    return write.export({"messages": [raw for raw in raws if raw is not None]})
 
 
 def _write_message(
@@ -104,8 +93,7 @@ def _write_message(
         if message.tool_name:
             raw["tool_name"] = message.tool_name
 
-        why = "the format has no flag for a failed call; only the text can say it"
-        lose_each(write, path, {"is_error": message.is_error}, why)
+        write.lose_error_flag(message, path)
 
     extra = write_extra(message.metadata, notes, "extra")
     if extra:

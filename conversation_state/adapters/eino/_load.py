@@ -208,11 +208,8 @@ def _read_tool_call(place: ObjectReader, made: str) -> ToolCall:
         given = {}
 
     body = ObjectReader(place.reading, given or {}, f"{place.path}.function")
-    body.keep(_FUNCTION)
     name, arguments = body.optional("name"), body.optional("arguments")
-    if body.keys:
-        place.keys["function"] = body.keys
-
+    place.keep_within("function", body, _FUNCTION)
     kind = _read_given_text(place, "type")
     if not kind:
         # eino documents "function", and leaves it empty.

@@ -59,13 +59,7 @@ def read_parts(place: ObjectReader, key: str) -> list[Part]:
     The parts in the list under *key*.
     """
     parts: list[Part] = []
-    for at, raw in enumerate(place.raw[key]):
-        path = f"{place.path}.{key}[{at}]"
-        if not is_map(raw):
-            place.reading.wrong(path, raw, "an object")
-            continue
-
-        part = ObjectReader(place.reading, raw, path)
+    for part in place.objects(key):
         kind = part.text("type")
         found: Part | None = None
         if kind == "text":
@@ -99,11 +93,8 @@ def _read_reasoning(part: ObjectReader) -> Part | None:
         part.wrong("reasoning", "an object or null")
 
     part.keep(_REASONING)
-    inside.keep(_THOUGHTS)
     text, signature = inside.optional("text"), inside.optional("signature")
-    if inside.keys:
-        part.keys["reasoning"] = inside.keys
-
+    part.keep_within("reasoning", inside, _THOUGHTS)
     if signature:
         part.notes["signed"] = True
 
@@ -147,11 +138,8 @@ def _read_medium(part: ObjectReader, kind: str, key: str) -> Part | None:
         content[word] = inside.optional(word)
         known.add(word)
 
-    inside.keep(frozenset(known))
     part.keep(frozenset({"extra", "type", field}))
-    if inside.keys:
-        part.keys[field] = inside.keys
-
+    part.keep_within(field, inside, frozenset(known))
     extra = read_extra(part, "extra")
     return made(**content, metadata=with_own(extra, part, SOURCE))
 
@@ -161,15 +149,9 @@ def read_old_parts(place: ObjectReader, key: str) -> list[Part]:
     The parts in the older list.
     """
     parts: list[Part] = []
-    for at, raw in enumerate(place.raw[key]):
-        path = f"{place.path}.{key}[{at}]"
-        if not is_map(raw):
-            place.reading.wrong(path, raw, "an object")
-            continue
-
-        part = ObjectReader(place.reading, raw, path)
+    for part in place.objects(key):
         # Left out where it is empty, even this.
-        kind = "" if raw.get("type") is None else part.text("type")
+        kind = "" if part.raw.get("type") is None else part.text("type")
         found: Part | None = None
         if kind == "text":
             part.keep(frozenset({"text", "type"}))
@@ -206,14 +188,10 @@ def _read_old_medium(part: ObjectReader, kind: str) -> Part | None:
         fields[word] = inside.optional(word)
 
     extra = read_extra(inside, "extra")
-    inside.keep(frozenset({"extra", "mime_type", "uri", "url", word or "url"}))
     part.keep(frozenset({"type", kind}))
-    if inside.notes:
-        part.notes.update(inside.notes)
-
-    if inside.keys:
-        part.keys[kind] = inside.keys
-
+    known = frozenset({"extra", "mime_type", "uri", "url", word or "url"})
+    part.keep_within(kind, inside, known)
+    part.notes.update(inside.notes)
     made: Any = MEDIA[kind][1]
     return made(**fields, metadata=with_own(extra, part, SOURCE))  # type: ignore[no-any-return]
 

@@ -9,13 +9,14 @@ from typing import Any
 from conversation_state._persistent import EMPTY_MAP, thaw
 from conversation_state.adapters._export import PayloadWriter
 from conversation_state.adapters._extras import lose_each
+from conversation_state.adapters._openai import is_octet, read_logprob
 from conversation_state.adapters._reading import (
     DocumentReader,
     ObjectReader,
     is_list,
     is_map,
 )
-from conversation_state.errors import InvalidMessageError
+from conversation_state.adapters._usage import read_count
 from conversation_state.messages import LogProb, ResponseMeta
 from conversation_state.usage import (
     CompletionTokensDetails,
@@ -31,7 +32,6 @@ _PROMPT, _COMPLETION = "prompt_token_details", "completion_token_details"
 _USAGE = frozenset(
     {"completion_tokens", "prompt_tokens", "total_tokens", _PROMPT, _COMPLETION}
 )
-_MOST = 2**63 - 1
 # Integers that a float holds exactly, and that Go writes as integers.
 _EXACT = 2**53
 _NO_USAGE = Usage()
@@ -85,9 +85,9 @@ def read_usage(place: ObjectReader, key: str) -> tuple[Usage | None, dict[str, A
     block.keep(_USAGE)
     within = _read_details(block, _PROMPT, "cached_tokens")
     written = _read_details(block, _COMPLETION, "reasoning_tokens")
-    prompt = _read_count(block, "prompt_tokens")
-    completion = _read_count(block, "completion_tokens")
-    total = _read_count(block, "total_tokens")
+    prompt = read_count(block, "prompt_tokens")
+    completion = read_count(block, "completion_tokens")
+    total = read_count(block, "total_tokens")
     if read.count > problems:
         return None, {}
 
@@ -111,23 +111,8 @@ def _read_details(block: ObjectReader, key: str, name: str) -> int:
         return 0
 
     inside = ObjectReader(block.reading, given, f"{block.path}.{key}")
-    inside.keep(frozenset({name}))
-    if inside.keys:
-        block.keys[key] = inside.keys
-
-    return _read_count(inside, name)
-
-
-def _read_count(place: ObjectReader, key: str) -> int:
-    given = place.raw.get(key)
-    if given is None:
-        return 0
-
-    if given.__class__ is not int or not 0 <= given <= _MOST:
-        place.wrong(key, "an integer from 0 to 2**63 - 1")
-        return 0
-
-    return int(given)
+    block.keep_within(key, inside, frozenset({name}))
+    return read_count(inside, name)
 
 
 def _read_logprobs(
@@ -164,54 +149,31 @@ def _read_logprob_list(place: ObjectReader, given: Any) -> tuple[LogProb, ...]:
         return ()
 
     path = f"{inside.path}.content"
-    found = [
-        _read_logprob(place.reading, one, f"{path}[{at}]")
-        for at, one in enumerate(content or ())
-    ]
-    return tuple([one for one in found if one is not None])
-
-
-def _read_logprob(
-    read: DocumentReader, raw: Any, path: str, *, top: bool = True
-) -> LogProb | None:
-    if not is_map(raw):
-        read.wrong(path, raw, "an object")
-        return None
-
-    place = ObjectReader(read, raw, path)
-    problems = read.count
-    token = place.text("token")
-    chance = raw.get("logprob", 0)
-    if chance.__class__ not in {int, float}:
-        place.wrong("logprob", "a finite number")
-
-    given_bytes, octets = raw.get("bytes"), None
-    if is_list(given_bytes):
-        # Integers in Go, of which any is as good as another there.
-        if all(one.__class__ is int and one in range(256) for one in given_bytes):
-            octets = bytes(given_bytes)
-    elif given_bytes is not None:
-        place.wrong("bytes", "a list of integers, or null")
-
-    others: list[LogProb | None] = []
-    likeliest = raw.get("top_logprobs") if top else None
-    if is_list(likeliest):
-        others = [
-            _read_logprob(read, one, f"{path}.top_logprobs[{at}]", top=False)
-            for at, one in enumerate(likeliest)
+    return tuple(
+        [
+            read_logprob(place.reading, _with_defaults(one), f"{path}[{at}]")
+            for at, one in enumerate(content or ())
         ]
-    elif likeliest is not None:
-        place.wrong("top_logprobs", "a list or null")
+    )
 
-    if read.count > problems:
-        return None
 
-    likely = tuple([one for one in others if one is not None])
-    try:
-        return LogProb(token, chance, octets, likely)
-    except (InvalidMessageError, OverflowError):
-        place.wrong("logprob", "a finite number")
-        return None
+def _with_defaults(raw: Any) -> Any:
+    """
+    *raw*, how likely a token was, with what Go leaves out; and without bytes
+    that are none: they are integers there, of which any is as good as another.
+    """
+    if not is_map(raw):
+        return raw
+
+    whole: dict[str, Any] = {"logprob": 0, **raw}
+    octets, top = whole.get("bytes"), whole.get("top_logprobs")
+    if is_list(octets) and not all(is_octet(one) for one in octets):
+        whole["bytes"] = None
+
+    if is_list(top):
+        whole["top_logprobs"] = [_with_defaults(one) for one in top]
+
+    return whole
 
 
 def write_response(

@@ -8,14 +8,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from conversation_state.adapters._reading import DocumentReader, is_list, is_map, mended
-from conversation_state.adapters._usage import is_count, usage_in
+from conversation_state.adapters._usage import is_count, usage_in, usage_of
 from conversation_state.adapters.gemini._fields import snake_case
-from conversation_state.errors import InvalidUsageError
-from conversation_state.usage import (
-    CompletionTokensDetails,
-    PromptTokensDetails,
-    Usage,
-)
+from conversation_state.usage import Usage
 
 __all__ = ["find_usage", "load_usage", "read_usage"]
 
@@ -175,22 +170,14 @@ def _make_usage(
 
     audio_tokens = extra.pop("prompt_audio_tokens", 0)
     audio_tokens += extra.get("tool_use_prompt_audio_tokens", 0) if more[0] else 0
-    try:
-        return Usage(
-            prompt,
-            written,
-            total,
-            PromptTokensDetails(
-                audio_tokens=audio_tokens,
-                cached_tokens=counts.get("cached_content_token_count", 0),
-            ),
-            CompletionTokensDetails(
-                audio_tokens=extra.pop("completion_audio_tokens", 0),
-                reasoning_tokens=thoughts,
-            ),
-            extra,
-        )
-    except InvalidUsageError as found:
-        # Each count is one; only sums can be too large.
-        read.problem(path, str(found))
-        return None
+    details = (
+        {
+            "audio_tokens": audio_tokens,
+            "cached_tokens": counts.get("cached_content_token_count", 0),
+        },
+        {
+            "audio_tokens": extra.pop("completion_audio_tokens", 0),
+            "reasoning_tokens": thoughts,
+        },
+    )
+    return usage_of(read, (prompt, written, total), details, extra, path)

@@ -152,9 +152,7 @@ def _read_medium(block: ObjectReader, kind: str, role: str) -> Part | None:
         inside = ObjectReader(block.reading, value, f"{block.path}.{kind}")
         text = inside.text(slot)
         word = inside.optional(WORDS[kind]) if kind in WORDS else ""
-        inside.keep(frozenset({slot, WORDS.get(kind, slot)}))
-        if inside.keys:
-            block.keys[kind] = inside.keys
+        block.keep_within(kind, inside, frozenset({slot, WORDS.get(kind, slot)}))
     else:
         if kind != "file" or not (is_map(value) or kind not in block.raw):
             block.wrong(kind, "an object or a text")

@@ -15,14 +15,11 @@ from conversation_state.adapters.openai_chat._constants import (
     ROLES,
     SOURCE,
 )
-from conversation_state.errors import InvalidMessageError
 from conversation_state.messages import (
     AssistantMessage,
     Message,
-    SystemMessage,
     ToolMessage,
     UnknownMessage,
-    UserMessage,
 )
 from conversation_state.parts import AudioPart, Part, ReasoningPart, RefusalPart
 from conversation_state.tools import ToolCall
@@ -49,30 +46,23 @@ def dump(messages: Iterable[Message]) -> Export:
             If one of them is no message.
     """
     write = PayloadWriter(SOURCE)
-    raws: list[dict[str, Any]] = []
-    for at, message in enumerate(messages):
-        path = f"messages[{at}]"
-        if isinstance(
-            message, (AssistantMessage, SystemMessage, ToolMessage, UserMessage)
-        ):
-            raws.append(_write_message(write, message, path))
-        elif isinstance(message, UnknownMessage):
-            write.notes_on(message, path)
-            raw = write.unknown(message.raw, message.source, path, "role")
-            raws += [] if raw is None else [raw]
-        else:
-            msg = f"{path} is a {type(message).__name__}; expected a Message"
-            raise InvalidMessageError(msg)
-
-    return write.export({"messages": raws})
+    raws = [_write_message(write, *one) for one in write.each(messages)]
+    return write.export({"messages": [raw for raw in raws if raw is not None]})
 
 
 def _write_message(
-    write: PayloadWriter,
-    message: AssistantMessage | SystemMessage | ToolMessage | UserMessage,
-    path: str,
-) -> dict[str, Any]:
+    write: PayloadWriter, message: Any, path: str
+) -> dict[str, Any] | None:
     notes = write.notes_on(message, path)
+    if isinstance(message, UnknownMessage):
+        return write.unknown(message.raw, message.source, path, "role")  # type: ignore[no-any-return]
+
+    return _write_known(write, message, path, notes)
+
+
+def _write_known(
+    write: PayloadWriter, message: Any, path: str, notes: Mapping[str, Any]
+) -> dict[str, Any]:
     role: Any = notes.get("role") if notes else None
     if not isinstance(role, str) or ROLES.get(role) != message.role:
         role = message.role
@@ -83,7 +73,7 @@ def _write_message(
     elif message.name:
         raw["name"] = message.name
 
-    content: Any = message.content
+    content = message.content
     if not isinstance(content, str):
         content = _write_parts(write, message, path, notes, raw)
 
@@ -92,12 +82,11 @@ def _write_message(
             _put_call(write, call, f"{path}.tool_calls[{at}]", raw)
 
     raw["content"] = content
-    if content == "":
-        if "content" in list_of(notes, "without"):
-            del raw["content"]
-        elif role == "assistant" and not raw.keys() <= _BARE:
-            # As the provider does itself where there are calls.
-            raw["content"] = None
+    if content == "" and "content" in list_of(notes, "without"):
+        del raw["content"]
+    elif content == "" and role == "assistant" and not raw.keys() <= _BARE:
+        # As the provider does itself where there are calls.
+        raw["content"] = None
 
     return merge_kept_keys(map_of(notes, "keys"), raw)
 
@@ -119,14 +108,12 @@ def _write_result(
         why = "in a tool message the name is the tool's, not the sender's"
         write.lose(path, "name", why)
 
-    if message.is_error:
-        why = "the format has no flag for a failed call; only the text can say it"
-        write.lose(path, "is_error", why)
+    write.lose_error_flag(message, path)
 
 
 def _write_parts(
     write: PayloadWriter,
-    message: AssistantMessage | SystemMessage | ToolMessage | UserMessage,
+    message: Any,
     path: str,
     notes: Mapping[str, Any],
     raw: dict[str, Any],
@@ -134,7 +121,8 @@ def _write_parts(
     """
     The content of a message of parts; what stands beside it is put into *raw*.
     """
-    parts, listed = message.parts, notes.get("list") is True
+    parts: tuple[Part, ...] = message.content
+    listed = notes.get("list") is True
     is_answer = isinstance(message, AssistantMessage)
     inside: list[tuple[Part, str]] = []
     for at, part in enumerate(parts):

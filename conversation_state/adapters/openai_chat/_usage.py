@@ -8,24 +8,22 @@ from collections.abc import Mapping
 from typing import Any
 
 from conversation_state.adapters._reading import DocumentReader, is_list, is_map
-from conversation_state.adapters._usage import (
-    category_of,
-    counts_of,
-    usage_in,
-    usage_of,
-)
+from conversation_state.adapters._usage import read_counts, usage_in, usage_of
 from conversation_state.usage import Usage
 
 __all__ = ["find_usage", "load_usage", "read_usage"]
 
 _COUNTS = ("prompt_tokens", "completion_tokens", "total_tokens")
 _DETAILS = {
-    "prompt_tokens_details": ("audio_tokens", "cached_tokens"),
+    "prompt_tokens_details": ("prompt", ("audio_tokens", "cached_tokens")),
     "completion_tokens_details": (
-        "accepted_prediction_tokens",
-        "audio_tokens",
-        "reasoning_tokens",
-        "rejected_prediction_tokens",
+        "completion",
+        (
+            "accepted_prediction_tokens",
+            "audio_tokens",
+            "reasoning_tokens",
+            "rejected_prediction_tokens",
+        ),
     ),
 }
 
@@ -92,28 +90,7 @@ def read_usage(
         return None, {}
 
     problems = read.count
-    counts, extra, left = counts_of(read, block, _COUNTS, path)
-    details: dict[str, dict[str, int]] = {}
-    for name, known in _DETAILS.items():
-        left.pop(name, None)
-        within = block.get(name)
-        details[name] = {}
-        if is_map(within):
-            here = f"{path}.{name}"
-            details[name], others, rest = counts_of(read, within, known, here)
-            for key, count in others.items():
-                # Another count of this name is no less true; this one is kept.
-                if (
-                    extra.setdefault(category_of(key, name.partition("_")[0]), count)
-                    != count
-                ):
-                    rest[key] = count
-
-            if rest:
-                left[name] = rest
-        elif within is not None:
-            read.wrong(f"{path}.{name}", within, "an object or null")
-
+    counts, details, extra, left = read_counts(read, block, _COUNTS, _DETAILS, path)
     usage = None
     if read.count == problems:
         usage = _make_usage(read, counts, details, extra, path)
@@ -124,11 +101,11 @@ def read_usage(
 def _make_usage(
     read: DocumentReader,
     counts: dict[str, int],
-    details: dict[str, dict[str, int]],
+    details: list[dict[str, int]],
     extra: dict[str, int],
     path: str,
 ) -> Usage | None:
-    within, written = details.values()
+    within, written = details
     for name in _CACHED:
         count = extra.get(name)
         if count is not None and within.get("cached_tokens", 0) in {0, count}:
@@ -141,4 +118,4 @@ def _make_usage(
     if reasoning and total == prompt + completion + reasoning:
         completion += reasoning
 
-    return usage_of(read, (prompt, completion, total), details.values(), extra, path)
+    return usage_of(read, (prompt, completion, total), details, extra, path)
