@@ -1,27 +1,51 @@
 """
-Four hundred turns of two messages of 500 characters in LangGraph, on our
-checkpointer and on its own, whose default channel writes all messages again
-into each checkpoint, and its delta channel what is new; and beside both,
-OpenAI Agents' `SQLiteSession`, which keeps one list and no past.
+Turns of two messages of 500 characters in the hosts: on our store, and on what
+each host has itself.
 
-A turn is one run of a graph with one node: what LangGraph itself takes is in
-it, and all checkpoints are restorable. What the checkpointer takes is told
-apart, over all its threads, so that it may be more than the turn. All use a
-log (WAL), and files count after the last connection was closed.
+- *LangGraph*: a run of a graph with one node, so that what LangGraph itself takes
+  is in a turn. Its default channel writes all messages again into each checkpoint,
+  its delta channel what is new; with all of them every checkpoint is restorable.
+  What the checkpointer takes is measured apart, over all its threads, so that it
+  may be more than the turn.
+- *OpenAI Agents*: two calls of `add_items`, as a run makes them. `SQLiteSession`
+  keeps one list, and no past.
+- *LangChain*: one call of `add_messages`. LangChain itself has a history in memory
+  only, from which nothing is restored: the row shows what a file costs.
+- *Pydantic AI*: one `save` of a run's result. Its own store is in memory, too.
+
+All files use a log (WAL) and a full sync, as SQLite does by default, and count
+after the last connection was closed.
 """
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from benchmarks.measure import Row
-from benchmarks.store_peers import TURNS, Closes, Kept, langgraph, session
+from langchain_core.chat_history import InMemoryChatMessageHistory
+from langchain_core.messages import AIMessage, HumanMessage
+
+from benchmarks.measure import LeftOut, Row, seconds
+from benchmarks.store_peers import (
+    TEXT,
+    TURNS,
+    Closes,
+    Kept,
+    in_turn,
+    kept_of,
+    langgraph,
+    session,
+)
+from conversation_state.adapters.agents import StoreSession
+from conversation_state.adapters.langchain import StoreChatMessageHistory
 from conversation_state.adapters.langgraph import ConversationStateSaver
 from conversation_state.store import open_store
+
+_OPTIONS = "?synchronous=full"
 
 
 def saver_in(path: Path, synchronous: str) -> tuple[Closes, Any]:
@@ -32,29 +56,132 @@ def saver_in(path: Path, synchronous: str) -> tuple[Closes, Any]:
     return store, ConversationStateSaver(store)
 
 
-def rows() -> Iterator[Row]:
-    """
-    Each peer, at LangGraph's own durability.
-    """
-    ours = partial(langgraph, synchronous="full", delta=False, saver_in=saver_in)
+def _langgraph_rows() -> Iterator[Row]:
+    run = partial(langgraph, synchronous="full", delta=False)
     peers = {
-        "LangGraph, full values": partial(langgraph, synchronous="full", delta=False),
-        "LangGraph, delta channel": partial(langgraph, synchronous="full", delta=True),
-        "Agents SQLiteSession": session,
+        "LangGraph, full values": run,
+        "LangGraph, delta channel": partial(run, delta=True),
     }
+    ours, *found = in_turn(partial(run, saver_in=saver_in), *peers.values(), times=3)
+    for beside, theirs in zip(peers, found, strict=True):
+        row = partial(Row, beside=beside, unit="ms")
+        yield row("LangGraph: a turn", TURNS, ours.turn_ms, peer=theirs.turn_ms)
+        yield row("its saves alone", TURNS, ours.saving_ms, peer=theirs.saving_ms)
+        yield row("open and load", 2 * TURNS, ours.load_ms, peer=theirs.load_ms)
+        size = ours.size / 1e3
+        yield Row("the file", 2 * TURNS, size, beside, theirs.size / 1e3, "kB")
 
-    def found(run: Any) -> Kept:
-        with TemporaryDirectory() as folder:
-            kept: Kept = run(folder)
-            return kept
 
-    here = found(ours)
-    for beside, run in peers.items():
-        there = found(run)
-        yield Row("a turn", TURNS, here.turn_ms, beside, there.turn_ms, "ms")
-        saved = here.saving_ms, beside, there.saving_ms
-        yield Row("its saves alone", TURNS, *saved, "ms")
-        loaded = here.load_ms, beside, there.load_ms
-        yield Row("open and load", 2 * TURNS, *loaded, "ms")
-        sizes = here.size / 1e3, beside, there.size / 1e3
-        yield Row("the file", 2 * TURNS, *sizes, "kB")
+def _our_session(folder: str) -> Kept:
+    path = Path(folder, "session.db")
+    open_session = partial(StoreSession.from_url, f"sqlite:///{path}{_OPTIONS}", "talk")
+
+    def turns() -> None:
+        async def run() -> None:
+            async with open_session() as session:
+                for _ in range(TURNS):
+                    await session.add_items([{"role": "user", "content": TEXT}])
+                    await session.add_items([{"role": "assistant", "content": TEXT}])
+
+        asyncio.run(run())
+
+    def load() -> int:
+        with open_session() as session:
+            return len(asyncio.run(session.get_items()))
+
+    return kept_of(path, turns, load)
+
+
+def _agents_rows() -> Iterator[Row]:
+    ours, theirs = in_turn(_our_session, session, times=3)
+    row = partial(Row, beside="Agents SQLiteSession", unit="ms")
+    yield row("Agents: a turn", TURNS, ours.turn_ms, peer=theirs.turn_ms)
+    yield row("open and load", 2 * TURNS, ours.load_ms, peer=theirs.load_ms)
+
+
+def _add_turns(history: Any) -> float:
+    """
+    The milliseconds of a turn.
+    """
+
+    def run() -> None:
+        for at in range(TURNS):
+            turn = [HumanMessage(TEXT, id=f"h{at}"), AIMessage(TEXT, id=f"a{at}")]
+            history.add_messages(turn)
+
+    return seconds(run, least=1, for_s=0) / TURNS * 1e3
+
+
+def _langchain_rows() -> Iterator[Row]:
+    memory = InMemoryChatMessageHistory()
+    with TemporaryDirectory() as folder:
+        url = f"sqlite:///{folder}/history.db{_OPTIONS}"
+        open_history = partial(StoreChatMessageHistory.from_url, url, "talk")
+        with open_history() as history:
+            ours, theirs = _add_turns(history), _add_turns(memory)
+
+        def load() -> None:
+            with open_history() as history:
+                assert 2 * TURNS == len(history.messages)
+
+        loading = seconds(load) * 1e3
+
+    row = partial(Row, beside="in memory", unit="ms")
+    yield row("LangChain: a turn, in a file", TURNS, ours, peer=theirs)
+    yield Row("open and load", 2 * TURNS, loading, unit="ms")
+
+
+async def _save_runs(store: Any) -> tuple[float, float]:
+    """
+    The milliseconds of a save, and of a load of the conversation at the end.
+    """
+    from time import perf_counter
+
+    from pydantic_ai import Agent, UsageLimits
+    from pydantic_ai.models.test import TestModel
+
+    agent = Agent(TestModel(custom_output_text=TEXT))
+    limits = UsageLimits(request_limit=None)
+    result = await agent.run(TEXT, conversation_id="talk")
+    await store.save(result)
+    saving = loading = 0.0
+    for _ in range(TURNS // 4):
+        start = perf_counter()
+        conversation = await store.load("talk")
+        loading = perf_counter() - start
+        result = await agent.run(TEXT, conversation=conversation, usage_limits=limits)
+        start = perf_counter()
+        await store.save(result)
+        saving += perf_counter() - start
+
+    return saving / (TURNS // 4) * 1e3, loading * 1e3
+
+
+def _pydantic_ai_rows() -> Iterator[Row | LeftOut]:
+    try:
+        from pydantic_ai.conversation_store import InMemoryConversationStore
+    except ImportError:
+        yield LeftOut("Pydantic AI", "its conversation stores came with 2.68")
+        return
+
+    from conversation_state.adapters.pydantic_ai import StoreBackend
+
+    with TemporaryDirectory() as folder:
+        url = f"sqlite:///{folder}/conversations.db{_OPTIONS}"
+        with StoreBackend.from_url(url) as backend:
+            saving, loading = asyncio.run(_save_runs(backend))
+
+    theirs = asyncio.run(_save_runs(InMemoryConversationStore()))
+    row = partial(Row, beside="in memory", unit="ms")
+    yield row("Pydantic AI: a save, in a file", TURNS // 4, saving, peer=theirs[0])
+    yield row("a load", TURNS // 2, loading, peer=theirs[1])
+
+
+def rows() -> Iterator[Row | LeftOut]:
+    """
+    Each host beside its own.
+    """
+    yield from _langgraph_rows()
+    yield from _agents_rows()
+    yield from _langchain_rows()
+    yield from _pydantic_ai_rows()

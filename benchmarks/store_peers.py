@@ -226,13 +226,13 @@ def session(folder: str) -> Kept:
     return kept_of(path, turns, load)
 
 
-def _in_turn(*runs: Callable[[str], Kept]) -> list[Kept]:
+def in_turn(*runs: Callable[[str], Kept], times: int = 5) -> list[Kept]:
     """
     The medians of several runs of each, in turn: so that a disk that others
     keep busy is as busy for all.
     """
     kept: list[list[Kept]] = [[] for _ in runs]
-    for _ in range(5):
+    for _ in range(times):
         for run, found in zip(runs, kept, strict=True):
             with TemporaryDirectory() as folder:
                 found.append(run(folder))
@@ -252,7 +252,7 @@ def rows() -> Iterator[Row]:
         if synchronous == "full":
             quick["Agents SQLiteSession"] = session
 
-        found = dict(zip(quick, _in_turn(*quick.values()), strict=True))
+        found = dict(zip(quick, in_turn(*quick.values()), strict=True))
         ours = found.pop("")
         for beside, delta in (
             ("LangGraph, full values", False),

@@ -17,7 +17,7 @@ from typing import Any, ParamSpec, Self, TypeVar
 from conversation_state._persistent import Log
 from conversation_state.aggregator import Aggregator, Entry, ledger_union
 from conversation_state.messages import Message
-from conversation_state.store import Store
+from conversation_state.store import Store, open_store
 from conversation_state.trimming import TrimContext, Trimmer
 
 __all__ = [
@@ -27,12 +27,10 @@ __all__ = [
     "bill_entries",
     "check_trimmer",
     "keep_ledger",
-    "open_host",
     "replace_entries",
     "run_in_thread",
 ]
 
-H = TypeVar("H", bound="StoreHost")
 P = ParamSpec("P")
 T = TypeVar("T")
 
@@ -78,6 +76,28 @@ class StoreHost:
 
         self._host_store = store
 
+    @classmethod
+    def from_url(
+        cls, url: str, *args: Any, remembered: int = 100, **options: Any
+    ) -> Self:
+        """
+        One with a store of its own, which it closes with itself: *url* and
+        *remembered* are those of `open_store`, other arguments those of the class.
+
+        Raises:
+            StoreError:
+                If the store can't be opened.
+        """
+        store = open_store(url, remembered=remembered)
+        try:
+            host = cls(store, *args, **options)  # type: ignore[call-arg]  # a subclass
+        except BaseException:
+            store.close()
+            raise
+
+        host._owns_store = True
+        return host
+
     @property
     def store(self) -> Store:
         """
@@ -103,22 +123,6 @@ class StoreHost:
 
     async def __aexit__(self, *_error: object) -> None:
         await run_in_thread(self.close)
-
-
-def open_host(store: Store, make: Callable[[Store], H]) -> H:
-    """
-    The host that *make* returns for *store*, which it closes with itself.
-
-    If it can't be made, the store is closed here.
-    """
-    try:
-        host = make(store)
-    except BaseException:
-        store.close()
-        raise
-
-    host._owns_store = True
-    return host
 
 
 class SessionHost(StoreHost):

@@ -80,18 +80,20 @@ def session(store):
     return StoreSession(store, "alice")
 
 
-async def whole(desk, said, session):
+async def whole(desk, said, session, **options):
     """
     A run that answers at once.
     """
-    return await Runner.run(desk, said, session=session, run_config=QUIET)
+    options |= {"session": session, "run_config": QUIET}
+    return await Runner.run(desk, said, **options)
 
 
-async def streamed(desk, said, session):
+async def streamed(desk, said, session, **options):
     """
     A run that streams.
     """
-    result = Runner.run_streamed(desk, said, session=session, run_config=QUIET)
+    options |= {"session": session, "run_config": QUIET}
+    result = Runner.run_streamed(desk, said, **options)
     async for _ in result.stream_events():
         pass
     return result
@@ -268,6 +270,40 @@ class TestRun:
         assert 10 * 110 == spent.total_tokens
         assert 21 == len(run(session.get_items()))
         assert () == TrimContext.of(run(session.state())).problems()
+
+    def test_hooks(self, session, runs):
+        """
+        With the session's hooks each response is paid when it is there, once, also
+        if the run is recorded afterwards.
+        """
+        desk, _ = agent(*ANSWERS)
+        result = run(runs(desk, "Add.", session, hooks=session.hooks(model="gpt-5")))
+        state = run(session.state())
+        spent = result.context_wrapper.usage
+
+        assert spent.total_tokens == state.total_usage.total_tokens
+        assert ["gpt-5", "gpt-5"] == [entry.model for entry in state.ledger]
+        assert state.total_usage == run(session.record(result, model="gpt-5"))
+
+    def test_hooks_without_ids(self, session, runs):
+        """
+        So it is where the provider gives responses no id.
+        """
+        desk, _ = agent(*ANSWERS, named=False)
+        result = run(runs(desk, "Add.", session, hooks=session.hooks()))
+
+        assert 220 == run(session.state()).total_usage.total_tokens
+        assert 220 == run(session.record(result)).total_tokens
+
+    def test_hooks_of_a_failure(self, session, runs):
+        """
+        What a run spent before it failed is paid.
+        """
+        desk, _ = agent(*[[calls("add", f"c{n}", a=n, b=n)] for n in range(20)])
+        with pytest.raises(MaxTurnsExceeded):
+            run(runs(desk, "Add.", session, hooks=session.hooks()))
+
+        assert 10 * 110 == run(session.state()).total_usage.total_tokens
 
     def test_failed(self, session, runs):
         """

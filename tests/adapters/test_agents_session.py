@@ -21,7 +21,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from conversation_state import Aggregator, AssistantMessage, ToolCall, ToolMessage
-from conversation_state.adapters import agents, openai_chat
+from conversation_state.adapters import _host, agents, openai_chat
 from conversation_state.adapters.agents import StoreSession
 from conversation_state.counting import TokenBudget
 from conversation_state.errors import (
@@ -197,7 +197,7 @@ class TestMaking:
         What is refused leaves no store open.
         """
         store = open_store(f"sqlite:///{tmp_path}/talks.db")
-        monkeypatch.setattr(agents._session, "open_store", lambda _: store)
+        monkeypatch.setattr(_host, "open_store", lambda _url, **_options: store)
         with pytest.raises(ValueError, match="session_id"):
             StoreSession.from_url("memory:", "")
 

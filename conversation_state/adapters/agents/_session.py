@@ -4,16 +4,14 @@ The session: the SDK's methods, and those that a store adds.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import fields
-from functools import partial
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any
 
 from conversation_state.adapters._host import (
     RollingTrimmer,
     SessionHost,
     check_trimmer,
-    open_host,
     replace_entries,
     run_in_thread,
 )
@@ -24,16 +22,21 @@ from conversation_state.adapters.agents._items import (
     newest_items,
     pop_last_item,
 )
-from conversation_state.adapters.agents._usage import read_usages
+from conversation_state.adapters.agents._usage import (
+    KeyedUsage,
+    read_response_usage,
+    read_usages,
+)
 from conversation_state.aggregator import Aggregator
 from conversation_state.errors import MissingExtraError, NotSavedError
-from conversation_state.store import Head, Store, check_name, open_store
+from conversation_state.store import Head, Store, check_name
 from conversation_state.trimming import TrimContext, Trimmer
 from conversation_state.usage import Usage
 
 if TYPE_CHECKING:
+    from agents import Agent, RunContextWrapper, RunHooks
     from agents.exceptions import RunErrorDetails
-    from agents.items import TResponseInputItem
+    from agents.items import ModelResponse, TResponseInputItem
     from agents.memory import SessionSettings
     from agents.result import RunResultBase
 
@@ -102,24 +105,6 @@ class StoreSession(SessionHost):
                 "keep_last(n) is a limit that keeps calls and results together"
             )
             raise ValueError(msg)
-
-    @classmethod
-    def from_url(
-        cls,
-        url: str,
-        session_id: str,
-        *,
-        view: Trimmer | None = None,
-        session_settings: SessionSettings | Mapping[str, Any] | None = None,
-    ) -> Self:
-        """
-        A session in the store at *url*, which it closes with itself; see
-        `open_store`.
-        """
-        make = partial(
-            cls, session_id=session_id, view=view, session_settings=session_settings
-        )
-        return open_host(open_store(url), make)
 
     @property
     def _item_limit(self) -> int | None:
@@ -322,8 +307,45 @@ class StoreSession(SessionHost):
             InvalidUsageError:
                 If a response was recorded with another usage or model.
         """
-        usages = tuple(read_usages(result))
+        return await self._record_usages(tuple(read_usages(result)), model)
 
+    def hooks(self, *, model: str = "") -> RunHooks[Any]:
+        """
+        Hooks that record the usage of each response when it is there, also of a
+        run that fails or is stopped: ``Runner.run(agent, "Hi!", session=session,
+        hooks=session.hooks())``.
+
+        `record` of the same run adds nothing.
+
+        Args:
+            model: The model that is used.
+
+        Raises:
+            MissingExtraError:
+                If the SDK is not installed.
+        """
+        try:
+            from agents import RunHooks  # noqa: PLC0415 - an extra
+        except ImportError as error:
+            what = "StoreSession.hooks"
+            raise MissingExtraError(what, "agents") from error
+
+        session = self
+
+        class UsageHooks(RunHooks[Any]):
+            async def on_llm_end(
+                self,
+                context: RunContextWrapper[Any],  # noqa: ARG002 - the SDK gives it
+                agent: Agent[Any],  # noqa: ARG002
+                response: ModelResponse,
+            ) -> None:
+                usages = tuple(read_response_usage(response))
+                if usages:
+                    await session._record_usages(usages, model)
+
+        return UsageHooks()
+
+    async def _record_usages(self, usages: Sequence[KeyedUsage], model: str) -> Usage:
         def add_usages(state: Aggregator) -> Aggregator:
             for key, usage in usages:
                 state = state.add_usage(usage, key=key, model=model)

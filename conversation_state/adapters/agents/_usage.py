@@ -12,7 +12,7 @@ from conversation_state._identity import new_entry_id
 from conversation_state.adapters._responses._usage import load_usage
 from conversation_state.usage import Usage
 
-__all__ = ["KeyedUsage", "read_usages"]
+__all__ = ["KeyedUsage", "read_response_usage", "read_usages"]
 
 # The id that the SDK sets where a provider sends none.
 _NO_ID = "__fake_id__"
@@ -56,9 +56,20 @@ def read_usages(result: Any) -> Iterator[KeyedUsage]:
         raise TypeError(msg)
 
     for response in responses:
-        usage = _read_usage(response.usage)
-        if usage is not None:
-            yield KeyedUsage(_make_key(response), usage)
+        yield from read_response_usage(response)
+
+
+def read_response_usage(response: Any) -> Iterator[KeyedUsage]:
+    """
+    The usage of one response, if it has one.
+
+    Raises:
+        DecodeError:
+            If a count is not a number of tokens.
+    """
+    usage = _read_usage(response.usage)
+    if usage is not None:
+        yield KeyedUsage(_make_key(response), usage)
 
 
 def _read_usage(usage: Any) -> Usage | None:

@@ -5,7 +5,6 @@ The history: LangChain's methods, and those that a store adds.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import partial
 from typing import Self
 
 from langchain_core.chat_history import BaseChatMessageHistory
@@ -15,14 +14,13 @@ from conversation_state.adapters._host import (
     RollingTrimmer,
     SessionHost,
     check_trimmer,
-    open_host,
     run_in_thread,
 )
 from conversation_state.adapters._langchain import dump, load
 from conversation_state.adapters.langchain._trimmed import dump_view
 from conversation_state.aggregator import Aggregator
 from conversation_state.errors import NotSavedError
-from conversation_state.store import Store, check_name, open_store
+from conversation_state.store import Store, check_name
 from conversation_state.trimming import Trimmer
 
 __all__ = ["StoreChatMessageHistory"]
@@ -71,17 +69,6 @@ class StoreChatMessageHistory(SessionHost, BaseChatMessageHistory):
         self.session_id = check_name(session_id, "session_id")
         if view is not None:
             self._views = RollingTrimmer(check_trimmer(view, "view"))
-
-    @classmethod
-    def from_url(
-        cls, url: str, session_id: str, *, view: Trimmer | None = None
-    ) -> Self:
-        """
-        A history in the store at *url*, which it closes with itself; see
-        `open_store`.
-        """
-        make = partial(cls, session_id=session_id, view=view)
-        return open_host(open_store(url), make)
 
     @property
     def state(self) -> Aggregator:

@@ -5,8 +5,7 @@ The checkpointer.
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
-from functools import partial
-from typing import Any, Self
+from typing import Any
 
 from langchain_core.runnables import RunnableConfig
 from langgraph.checkpoint.base import (
@@ -23,7 +22,7 @@ from langgraph.checkpoint.serde.base import SerializerProtocol
 from langgraph.checkpoint.serde.encrypted import EncryptedSerializer
 
 from conversation_state._waiting import add_async_twins
-from conversation_state.adapters._host import StoreHost, open_host, run_in_thread
+from conversation_state.adapters._host import StoreHost, run_in_thread
 from conversation_state.adapters.langgraph import _pruning, _put_checkpoint
 from conversation_state.adapters.langgraph._checkpoints import (
     CheckpointReader,
@@ -49,7 +48,7 @@ from conversation_state.adapters.langgraph._values import (
     dump_value,
     load_value,
 )
-from conversation_state.store import Store, open_store
+from conversation_state.store import Store
 from conversation_state.store.records import (
     Reader,
     WriteGroup,
@@ -111,13 +110,6 @@ class ConversationStateSaver(StoreHost, BaseCheckpointSaver[Any]):
         self._allows_siblings = allow_siblings
         self._cache = ConversationCache()
         self._writes = WriteGroup(store)
-
-    @classmethod
-    def from_url(cls, url: str, **options: Any) -> Self:
-        """
-        A saver on the store at *url*, which it opens, and closes with itself.
-        """
-        return open_host(open_store(url), partial(cls, **options))
 
     def __repr__(self) -> str:
         return f"<ConversationStateSaver {self.store.url}>"

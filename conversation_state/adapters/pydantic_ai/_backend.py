@@ -10,7 +10,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Sequence
 from functools import partial
-from typing import Any, Self
+from typing import Any
 
 from pydantic import TypeAdapter
 from pydantic_ai.conversation_store import (
@@ -22,7 +22,7 @@ from pydantic_ai.conversation_store import (
 from pydantic_ai.usage import RunUsage
 
 from conversation_state._waiting import run_in_anyio_thread
-from conversation_state.adapters._host import StoreHost, open_host
+from conversation_state.adapters._host import StoreHost
 from conversation_state.adapters.pydantic_ai._append import HistoryEntry, NewEntry
 from conversation_state.adapters.pydantic_ai._dump import as_objects
 from conversation_state.adapters.pydantic_ai._load import as_data
@@ -34,7 +34,7 @@ from conversation_state.adapters.pydantic_ai._repository import (
 )
 from conversation_state.aggregator import Aggregator
 from conversation_state.errors import NotSavedError, StaleHeadError
-from conversation_state.store import Head, Store, open_store
+from conversation_state.store import Head, Store
 
 __all__ = ["StoreBackend"]
 
@@ -74,18 +74,6 @@ class StoreBackend(StoreHost, ConversationStore):
     def __init__(self, store: Store) -> None:
         self._set_store(store)
         self._records = _RecordStore(ConversationRepository(store))
-
-    @classmethod
-    def from_url(cls, url: str, *, remembered: int = 100) -> Self:
-        """
-        A backend that opens the store at *url*, and closes it with itself; see
-        `open_store`.
-
-        Raises:
-            StoreError:
-                If it can't be opened.
-        """
-        return open_host(open_store(url, remembered=remembered), cls)
 
     async def aclose(self) -> None:
         """
