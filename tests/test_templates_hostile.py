@@ -22,7 +22,7 @@ from conversation_state.templates import MOST_TEMPLATE_CHARACTERS, render
 
 ROOT = Path(__file__).resolve().parent.parent
 
-WATCHDOG_S = 90
+WATCHDOG_S = 600
 MEMORY_BYTES = 700 * 2**20
 # Of an error's message, in characters.
 LONGEST = 700

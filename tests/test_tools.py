@@ -223,6 +223,14 @@ class TestParameter:
 
         assert f"Parameter.enum has values for an {kind}; an enum belongs" in said
 
+    @pytest.mark.parametrize(("kind", "shown"), [("integer", "an"), ("null", "a")])
+    def test_misplaced_items(self, kind, shown):
+        """
+        Only an array has items; the error says what was given them.
+        """
+        with pytest.raises(InvalidToolError, match=f"are given for {shown} {kind};"):
+            Parameter(kind, items=Parameter("string"))
+
     def test_items(self):
         """
         Items are a parameter that is not required.

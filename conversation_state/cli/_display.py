@@ -24,7 +24,7 @@ from rich.progress import (
 from rich.table import Table
 from rich.text import Text
 
-from conversation_state._wording import format_count
+from conversation_state._wording import format_count, shorten_text
 from conversation_state.cli._exit import escape_controls
 from conversation_state.cli._input import InputConversation
 from conversation_state.cli.replay import Drop, Replay
@@ -292,7 +292,4 @@ def _summarise_results(outcomes: Sequence[Replay]) -> str:
 
 
 def _shorten_name(name: str) -> str:
-    name = escape_controls(name)
-    return (
-        name if len(name) <= _MAX_NAME_LENGTH else f"{name[: _MAX_NAME_LENGTH - 3]}..."
-    )
+    return shorten_text(escape_controls(name), _MAX_NAME_LENGTH)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import attrs
 import click
 
-from conversation_state._wording import format_count
+from conversation_state._wording import format_count, shorten_text
 from conversation_state.cli._exit import (
     BROKEN,
     RefusedError,
@@ -164,8 +164,7 @@ def _find_entry(store: Store, state: SavedState, which: str) -> tuple[int, Entry
 
 def _format_question(number: int, entry: Entry, state: SavedState) -> str:
     message = entry.message
-    text = " ".join(message.text.split())
-    text = text if len(text) <= _MAX_QUOTED else f"{text[: _MAX_QUOTED - 3]}..."
+    text = shorten_text(" ".join(message.text.split()), _MAX_QUOTED)
     return (
         f"Erase message {number} of {state.text} ({message.role}: {text}) in every "
         "state that has it? This can't be undone."

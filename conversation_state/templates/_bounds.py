@@ -23,6 +23,7 @@ __all__ = [
     "Refused",
     "check_width",
     "dotted",
+    "dotted_path",
 ]
 
 MOST_CHARACTERS = 1_000_000
@@ -81,6 +82,21 @@ def dotted(*steps: object) -> str:
     A variable's name and the keys below it, as errors call them.
     """
     return ".".join([str(step) for step in steps if step != ""])
+
+
+def dotted_path(path: tuple[Any, ...]) -> str:
+    """
+    The dotted name of a value by its path: the path before and a key, or nothing.
+
+    Paths are made into a text for errors only: hostile data has many values
+    behind long keys.
+    """
+    steps: list[object] = []
+    while path:
+        path, step = path
+        steps.append(step)
+
+    return dotted(*reversed(steps))
 
 
 def check_width(number: int, what: str) -> None:

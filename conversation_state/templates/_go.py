@@ -48,7 +48,7 @@ from conversation_state.templates._bounds import (
     Meter,
     Missing,
     Refused,
-    dotted,
+    dotted_path,
 )
 from conversation_state.templates._values import DocumentFields, Variables
 
@@ -97,10 +97,7 @@ def render_template(template: ListNode, variables: Variables, meter: Meter) -> s
 
 class PathValue(NamedTuple):
     """
-    A value, and the path to it: the path before and a key, or nothing.
-
-    A dotted name is made of it for errors only: hostile data has many values
-    behind long keys.
+    A value, and the path to it, see `dotted_path`.
     """
 
     value: Any
@@ -255,11 +252,11 @@ class _Renderer:
             self._meter.step()
             value, path = found.value, (found.path, field)
             if not isinstance(value, (dict, Variables)):
-                before = _dotted_path(found.path) or "what is before it"
-                raise Refused(f"there is no {_dotted_path(path)}: {before} is no map")
+                before = dotted_path(found.path) or "what is before it"
+                raise Refused(f"there is no {dotted_path(path)}: {before} is no map")
 
             if field not in value:
-                raise Missing(_dotted_path(path))
+                raise Missing(dotted_path(path))
 
             found = PathValue(value[field], path)
 
@@ -307,15 +304,6 @@ class _Renderer:
             raise Refused(f"{name} needs a value")
 
         return found
-
-
-def _dotted_path(path: tuple[Any, ...]) -> str:
-    steps: list[Any] = []
-    while path:
-        path, step = path
-        steps.append(step)
-
-    return dotted(*reversed(steps))
 
 
 def _key_order(pair: tuple[str | int, Any]) -> tuple[bool, str | int]:
@@ -430,14 +418,14 @@ def _count_items(path: tuple[Any, ...], value: Any) -> int:
     if isinstance(value, (list, dict)):
         return len(value)
 
-    name = _dotted_path(path) or "what len is given"
+    name = dotted_path(path) or "what len is given"
     raise Refused(f"{name} is a {_kind_of(value)} and has no length")
 
 
 def _read_index(path: tuple[Any, ...], value: Any, *keys: Any) -> Any:
     for key in keys:
         if not isinstance(value, (dict, list)):
-            name = _dotted_path(path) or "what index is given"
+            name = dotted_path(path) or "what index is given"
             raise Refused(f"{name} is a {_kind_of(value)} and has no keys")
 
         if isinstance(value, dict):
@@ -453,7 +441,7 @@ def _read_index(path: tuple[Any, ...], value: Any, *keys: Any) -> Any:
 
         path = (path, key)
         if not is_there:
-            raise Missing(_dotted_path(path))
+            raise Missing(dotted_path(path))
 
         value = value[key]
 

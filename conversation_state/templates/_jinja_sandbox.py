@@ -3,7 +3,7 @@ Jinja2's immutable sandbox with a meter.
 
 Every filter, test, operator and call counts the size of what goes in and of
 what comes out. An operation whose result may be much larger than its arguments,
-or that takes longer than reading them, is checked before it runs (`_CHECKS`).
+or that takes longer than reading them, is checked before it runs (`_jinja_checks`).
 
 Not available: `attr` (it was a way out of the sandbox), `lipsum` and `random`
 (not reproducible), `pprint`, `striptags`, `urlize`, `wordwrap` and `xmlattr`
@@ -12,7 +12,6 @@ Not available: `attr` (it was a way out of the sandbox), `lipsum` and `random`
 
 from __future__ import annotations
 
-import re
 from collections.abc import (
     Callable,
     ItemsView,
@@ -31,14 +30,13 @@ from jinja2.sandbox import MAX_RANGE, ImmutableSandboxedEnvironment
 from jinja2.tests import TESTS as STANDARD_TESTS
 from jinja2.utils import Cycler, Joiner, Namespace
 
-from conversation_state.templates._bounds import (
-    Meter,
-    Missing,
-    Refused,
-    check_width,
-    dotted,
+from conversation_state.templates._bounds import Meter, Missing, Refused, dotted
+from conversation_state.templates._jinja_checks import (
+    CHECKS,
+    check_bits,
+    check_format,
 )
-from conversation_state.templates._values import LONGEST_INTEGER_BITS, DocumentFields
+from conversation_state.templates._values import DocumentFields
 
 __all__ = ["FILTER_NAMES", "GLOBALS", "TEST_NAMES", "Sandbox", "split_names"]
 
@@ -174,7 +172,7 @@ class Sandbox(ImmutableSandboxedEnvironment):
             return str.__str__(result)  # `Markup` would escape what it meets
 
         if isinstance(result, int):
-            _check_bits(result.bit_length())
+            check_bits(result.bit_length())
         elif isinstance(result, (list, tuple)):
             self.meter.step(len(result))
         elif isinstance(result, (Iterator, KeysView, ValuesView, ItemsView)):
@@ -290,13 +288,13 @@ class Sandbox(ImmutableSandboxedEnvironment):
             size = self.weigh(left) + self.weigh(right)
 
         if isinstance(left, str) and operator == "%":
-            _check_format(self.meter, left, right)
+            check_format(self.meter, left, right)
         elif operator == "*":
             for one, other in ((left, right), (right, left)):
                 if isinstance(one, (str, list, tuple)) and isinstance(other, int):
                     self.meter.make(len(one) * max(other, 0))
         elif operator == "**" and isinstance(left, int) and isinstance(right, int):
-            _check_bits(left.bit_length() * max(right, 0))
+            check_bits(left.bit_length() * max(right, 0))
         else:
             self.meter.make(size)
 
@@ -333,12 +331,12 @@ class Sandbox(ImmutableSandboxedEnvironment):
             if obj.__name__ != "get":
                 self.weigh(obj.__self__)
 
-            if isinstance(obj.__self__, str) and obj.__name__ in _CHECKS:
+            if isinstance(obj.__self__, str) and obj.__name__ in CHECKS:
                 both = [obj.__self__, *args]
                 if obj.__name__ == "join":
                     both.reverse()
 
-                _CHECKS[obj.__name__](self.meter, *both, **kwargs)
+                CHECKS[obj.__name__](self.meter, *both, **kwargs)
 
         return self.charge(obj(*args, **kwargs))
 
@@ -372,17 +370,12 @@ def _check_scalar(value: Any) -> None:
         raise Refused(f"a {kind} can't be written; texts, numbers and lists can")
 
 
-def _check_bits(bits: int) -> None:
-    if bits > LONGEST_INTEGER_BITS:
-        raise Refused("it makes an integer of more than 3,900 digits")
-
-
 def _meter_standard(name: str, table: Mapping[str, Any]) -> Any:
     """
     A filter or test of Jinja2 that counts its arguments and its result.
     """
     standard = table[name]
-    check = _CHECKS.get(name) if table is STANDARD_FILTERS else None
+    check = CHECKS.get(name) if table is STANDARD_FILTERS else None
     wanted = getattr(getattr(standard, "jinja_pass_arg", None), "name", "")
 
     @pass_context
@@ -420,112 +413,4 @@ GLOBALS: Mapping[str, Any] = {
     "joiner": Joiner,
     "namespace": Namespace,
     "range": _make_range,
-}
-
-
-# What follows are the operations whose result may be much larger than their
-# arguments, or that take longer than reading these; the names of their
-# parameters are Jinja2's.
-
-
-def _check_join(meter: Meter, value: Any, d: Any = "", attribute: Any = None) -> None:
-    del attribute  # what it reads is smaller than what it is read from
-    meter.make(meter.weigh(value) + len(str(d)) * len(value))
-
-
-def _check_replace(meter: Meter, s: Any, old: Any, new: Any, count: Any = -1) -> None:
-    s, old, new = str(s), str(old), str(new)
-    found = s.count(old)
-    if isinstance(count, int) and 0 <= count < found:
-        found = count
-
-    meter.make(len(s) + found * len(new))
-
-
-def _check_strip(meter: Meter, value: Any, chars: Any = "") -> None:
-    meter.step(len(str(value)) * len(str(chars)) // 100)
-
-
-def _check_slow(meter: Meter, value: Any) -> None:
-    # Python reads these one character at a time, or by a pattern.
-    meter.step(meter.weigh(value) // 10)
-
-
-def _check_widths(_meter: Meter, _value: Any, *args: Any, **kwargs: Any) -> None:
-    for number in (*args, *kwargs.values()):
-        if isinstance(number, int):
-            check_width(number, "a number given to a filter")
-
-
-def _check_indent(
-    meter: Meter, s: Any, width: Any = 4, *_args: Any, **_kwargs: Any
-) -> None:
-    if isinstance(width, int):
-        check_width(width, "the width of indent")
-
-    text = str(s)
-    wide = width if isinstance(width, int) else len(str(width))
-    meter.make(len(text) + (1 + len(text.splitlines())) * max(wide, 0))
-
-
-_MOST_INDENT = 16
-
-
-def _check_json(meter: Meter, value: Any, indent: Any = None) -> None:
-    _check_slow(meter, value)
-    if (isinstance(indent, int) and indent > _MOST_INDENT) or isinstance(indent, str):
-        raise Refused(f"tojson indents by at most {_MOST_INDENT} spaces")
-
-
-def _check_sum(
-    _meter: Meter, iterable: Any, attribute: Any = None, start: Any = 0
-) -> None:
-    # Adding lists up costs the square of their number.
-    for value in (start, *([] if attribute is not None else iterable)):
-        if not isinstance(value, (int, float)):
-            raise Refused(f"sum adds numbers; there is a {type(value).__name__}")
-
-
-_DIRECTIVE = re.compile(
-    r"%(?P<key>\([^()%]*\))?[#0\- +]*(?P<width>[0-9]+|\*)?"
-    r"(?:\.(?P<precision>[0-9]+|\*)?)?"
-)
-_DIGITS = 9
-
-
-def _check_format(meter: Meter, text: str, values: Any) -> None:
-    size, directives = len(text), 0
-    for found in _DIRECTIVE.finditer(text):
-        directives += 1
-        if not found["key"] and text.startswith("(", found.end()):
-            raise Refused("a format's key has a parenthesis or % in it")
-
-        for number in (found["width"], found["precision"]):
-            if number == "*":
-                raise Refused("a format's width is a *; write the number")
-
-            if number:
-                wide = int(number) if len(number) <= _DIGITS else 10**_DIGITS
-                check_width(wide, "a format's width")
-                size += wide
-
-    # A value of a mapping may be used as often as there are directives.
-    times = directives if isinstance(values, dict) else 1
-    meter.make(size + meter.weigh(values) * times)
-
-
-def _check_format_filter(meter: Meter, value: Any, *args: Any, **kwargs: Any) -> None:
-    _check_format(meter, str(value), kwargs or args)
-
-
-_CHECKS: Mapping[str, Callable[..., None]] = {
-    "format": _check_format_filter,
-    "indent": _check_indent,
-    "join": _check_join,
-    "replace": _check_replace,
-    "sum": _check_sum,
-    "tojson": _check_json,
-    **dict.fromkeys(["batch", "center", "round", "slice"], _check_widths),
-    **dict.fromkeys(["lstrip", "rstrip", "strip", "trim"], _check_strip),
-    **dict.fromkeys(["title", "urlencode", "wordcount"], _check_slow),
 }

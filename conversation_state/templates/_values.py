@@ -14,6 +14,7 @@ from typing import Any
 from uuid import UUID
 
 from conversation_state._persistent import check_text
+from conversation_state._wording import shorten_text
 from conversation_state.documents import Document
 from conversation_state.messages import Message
 from conversation_state.templates._bounds import (
@@ -21,7 +22,7 @@ from conversation_state.templates._bounds import (
     MOST_VALUES,
     Missing,
     Refused,
-    dotted,
+    dotted_path,
 )
 
 __all__ = [
@@ -100,7 +101,7 @@ class Variables:
         if name not in self._given:
             raise Missing(name)
 
-        plain = self._make_plain(self._given[name], (None, name), 0)
+        plain = self._make_plain(self._given[name], ((), name), 0)
         self._plain[name] = plain
         return plain
 
@@ -226,26 +227,17 @@ class _ValuePath:
     Where a value is; made into a text only for an error.
     """
 
-    __slots__ = ("_at", "_before")
+    __slots__ = ("_before", "_path")
 
-    def __init__(self, at: Any, before: str = "") -> None:
-        self._at = at
+    def __init__(self, path: tuple[Any, ...], before: str = "") -> None:
+        self._path = path
         self._before = before
 
     def __str__(self) -> str:
-        at, steps = self._at, []
-        while at is not None:
-            at, step = at
-            steps.append(step)
-
-        return f"{self._before}{_shorten_path(dotted(*reversed(steps)))}"
+        return f"{self._before}{shorten_text(dotted_path(self._path), _LINE)}"
 
 
 _LINE = 80
-
-
-def _shorten_path(text: str) -> str:
-    return text if len(text) <= _LINE else f"{text[: _LINE - 3]}..."
 
 
 def _read_items(items: Iterable[Any], at: Any) -> Iterator[Any]:
