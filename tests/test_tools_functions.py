@@ -1138,6 +1138,7 @@ class TestFromFunction:
         assert takes(third, {"a": 1, "speed": 1.5, "colour": "r"})
         assert not takes(third, {"a": 1, "colour": "r"})
         assert not takes(third, {"a": 1, "speed": 1.5, "b": 1})
+        assert not takes(third, {"speed": 1.5})
         assert True is first["additionalProperties"]
 
     def test_further_arguments_that_refer_to_themselves(self):
