@@ -192,8 +192,7 @@ def _read_usual_state(reader: Reader, data: Any) -> Aggregator:
     messages = read_messages(reader, raw, (None, "messages"))
     ledger = [read_usual_ledger_entry(reader, each) for each in spent]
     if (
-        reader.problems.count
-        or messages is None
+        messages is None
         or len({*ids}) != len(messages)
         or len({entry.id for entry in ledger}) != len(ledger)
     ):
@@ -293,17 +292,16 @@ def read_document(
     The value is valid only if the reader found no problems.
     """
     reader = Reader(is_parsed=is_parsed)
-    reader.is_acyclic = is_parsed
     problems = reader.problems
     if expect is None or expect is Aggregator:
+        problems.is_trial = True
         try:
             return _read_usual_state(reader, data), reader
         except DOUBTS:
-            problems.truncate(0)  # the whole document is read again
+            problems.is_trial = False
 
     if not is_parsed and data.__class__ is dict:
         check_acyclic(data)
-        reader.is_acyclic = True
 
     if not reader.is_object(data, None):
         return None, reader

@@ -284,10 +284,14 @@ def read_message(reader: Reader, raw: Any, path: JsonPath) -> Any:
     try:
         return _read_fast(raw, reader)
     except DOUBTS:
-        if not reader.is_acyclic:
-            raise
+        if reader.problems.is_trial and not reader.is_parsed:
+            raise  # it may hold itself, and the slow pass would never end
 
-        return _read_tagged(reader, raw, path, _MESSAGES)
+        return _read_slowly(reader, raw, path)
+
+
+def _read_slowly(reader: Reader, raw: Any, path: JsonPath) -> Any:
+    return _read_tagged(reader, raw, path, _MESSAGES)
 
 
 def _read_fast(raw: Any, reader: Reader) -> Message:
@@ -335,17 +339,20 @@ def read_messages(reader: Reader, raw: Any, path: JsonPath) -> list[Any] | None:
     if raw.__class__ is not list and not reader.is_array(raw, path):
         return None
 
-    readers, seen, is_parsed = _FAST_READERS, reader.seen, reader.is_parsed
-    made: list[Any] = []
-    for item in raw:
-        try:
-            if is_parsed and item.__class__ is dict:
-                made.append(readers[item["role"]](item, seen))
-                continue
-        except (*DOUBTS, TypeError):
-            pass
+    if not reader.is_parsed:
+        return [read_message(reader, item, (path, i)) for i, item in enumerate(raw)]
 
-        made.append(read_message(reader, item, (path, len(made))))
+    # The same without a call each, for what most messages are.
+    readers, seen = _FAST_READERS, reader.seen
+    made: list[Any] = []
+    for i, item in enumerate(raw):
+        try:
+            made.append(readers[item["role"]](item, seen))
+        except (*DOUBTS, TypeError):
+            role = item.get("role") if item.__class__ is dict else None
+            known = role.__class__ is str and role in readers
+            read = _read_slowly if known else read_message
+            made.append(read(reader, item, (path, i)))
 
     return made
 

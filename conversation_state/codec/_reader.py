@@ -14,7 +14,7 @@ from conversation_state._canonical import JsonPath, describe_json, render_path
 from conversation_state._persistent import check_text, freeze
 from conversation_state._persistent.frozen import MOST_LEVELS
 from conversation_state._wording import format_count
-from conversation_state.codec._fast import Seen
+from conversation_state.codec._fast import Doubt, Seen
 from conversation_state.codec._format import parse_base64, parse_time, parse_uuid
 from conversation_state.errors import (
     DecodeError,
@@ -72,14 +72,20 @@ class Shape(NamedTuple):
 class Problems:
     """
     The problems found so far: all of them counted, the first hundred listed.
+
+    Attributes:
+        is_trial: Whether what is read now will be read again if there is a
+            problem, so that the first one is a `Doubt`.
     """
 
-    __slots__ = ("_listed", "count")
+    __slots__ = ("_listed", "count", "is_trial")
 
+    is_trial: bool
     count: int
     _listed: list[Problem]
 
     def __init__(self) -> None:
+        self.is_trial = False
         self.count = 0
         self._listed = []
 
@@ -87,16 +93,12 @@ class Problems:
         """
         Add a problem at *path*, or at the path *inside* of it.
         """
+        if self.is_trial:
+            raise Doubt
+
         self.count += 1
         if len(self._listed) < _MAX_LISTED:
             self._listed.append(Problem(f"{render_path(path)}{inside}", what))
-
-    def truncate(self, count: int) -> None:
-        """
-        Keep only the first *count*, before the same value is read again.
-        """
-        self.count = count
-        del self._listed[count:]
 
     def error(self) -> DecodeError:
         """
@@ -127,9 +129,6 @@ class Reader:
         is_parsed: Whether a JSON parser made the raw values, which so hold
             nothing that JSON can't.
 
-        is_acyclic: Whether nothing in them holds itself. Where that is unknown,
-            only the fast pass reads them, which ends in any case.
-
         seen: What the fast pass has met before in this document.
     """
 
@@ -146,7 +145,6 @@ class Reader:
     has_foreign_json: bool
     kinds: Mapping[str, tuple[type, Read]]
     is_parsed: bool
-    is_acyclic: bool
     seen: Seen
 
     def __init__(self, *, is_parsed: bool = False) -> None:
@@ -154,7 +152,6 @@ class Reader:
         self.has_foreign_json = False
         self.kinds = {}
         self.is_parsed = is_parsed
-        self.is_acyclic = True
         self.seen = {}
 
     def add_mismatch(self, what: str, value: Any, path: JsonPath) -> Any:
