@@ -71,7 +71,7 @@ KINDS = {
 # What a constructor checks beyond the types of fields: when a value is in doubt.
 RULES: dict[type, tuple[str, ...]] = {
     parts.UnknownPart: ('source == ""',),
-    messages.LogProb: ("any(each.top for each in top)",),
+    messages.LogProb: ('any("top" in each for each in given.get("top", ()))',),
     messages.ToolMessage: ('tool_call_id == ""',),
     messages.UnknownMessage: ('source == "" or common.unknown',),
 }

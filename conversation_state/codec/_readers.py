@@ -169,7 +169,7 @@ def read_log_prob(given: Raw) -> LogProb:
         raise Doubt
     if left:
         raise Doubt
-    if any(each.top for each in top):
+    if any("top" in each for each in given.get("top", ())):
         raise Doubt
     value = _new(LogProb)
     _set_log_prob_token(value, token)
