@@ -373,7 +373,7 @@ class TestGoldenFiles:
         for fields in (
             _decode_messages._USAGE_READERS,
             _decode_messages._LOGPROB_FIELDS,
-            _decode_messages._RESPONSE_FIELDS,
+            _decode_messages._RESPONSE.fields,
             {"top", "since_v2"},
         ):
             assert set() == set(fields) - seen["any"]

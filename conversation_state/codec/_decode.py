@@ -1,14 +1,15 @@
 """
 Reads documents: the envelope, states, templates, and the reader of each kind.
 
-Messages and their contents are in `_decode_messages`, tools in `_decode_tools`,
-timelines in `_decode_timeline`.
+Messages, tools and documents are in `_decode_messages`, timelines in
+`_decode_timeline`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from functools import partial
+from operator import itemgetter
 from typing import Any
 
 from conversation_state._canonical import JsonPath, check_acyclic, describe_json
@@ -21,6 +22,8 @@ from conversation_state.aggregator import (
     Turn,
 )
 from conversation_state.codec._decode_messages import (
+    DOCUMENT,
+    TOOL_INFO,
     read_message,
     read_messages,
     read_part,
@@ -29,7 +32,6 @@ from conversation_state.codec._decode_messages import (
     strict_shape,
 )
 from conversation_state.codec._decode_timeline import timeline_reader
-from conversation_state.codec._decode_tools import DOCUMENT, TOOL_INFO
 from conversation_state.codec._entries import (
     MESSAGE_FIELDS,
     ORIGIN_FIELDS,
@@ -190,11 +192,11 @@ def _read_usual_state(reader: Reader, data: Any) -> Aggregator:
         raise Doubt
 
     messages = read_messages(reader, raw, (None, "messages"))
-    ledger = [read_usual_ledger_entry(reader, each) for each in spent]
+    ledger = list(map(partial(read_usual_ledger_entry, reader), spent))
     if (
         messages is None
         or len({*ids}) != len(messages)
-        or len({entry.id for entry in ledger}) != len(ledger)
+        or len({*map(itemgetter(0), ledger)}) != len(ledger)
     ):
         raise Doubt
 

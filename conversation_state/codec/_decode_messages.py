@@ -1,5 +1,5 @@
 """
-Reads messages, their parts, calls and usages.
+Reads messages, their parts, calls and usages, tools and documents.
 
 Two passes. The fast one (`_readers`, generated) reads what is as usual, and is
 in doubt about the rest. The slow one, here, reads a message that is in doubt
@@ -13,11 +13,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import suppress
+from functools import partial
 from typing import Any, NamedTuple
 
 import attrs
 
 from conversation_state._canonical import JsonPath
+from conversation_state._persistent import FrozenMap, freeze_map
 from conversation_state.codec import _readers
 from conversation_state.codec._fast import DOUBTS, Doubt, is_json
 from conversation_state.codec._fast import read_usage as read_fast_usage
@@ -29,6 +31,7 @@ from conversation_state.codec._reader import (
     array_reader,
     object_reader,
 )
+from conversation_state.documents import Document
 from conversation_state.messages import (
     AssistantMessage,
     LogProb,
@@ -39,18 +42,8 @@ from conversation_state.messages import (
     UnknownMessage,
     UserMessage,
 )
-from conversation_state.parts import (
-    AudioPart,
-    FilePart,
-    ImagePart,
-    Part,
-    ReasoningPart,
-    RefusalPart,
-    TextPart,
-    UnknownPart,
-    VideoPart,
-)
-from conversation_state.tools import ToolCall
+from conversation_state.parts import KINDS, Part, UnknownPart
+from conversation_state.tools import MAX_PARAMETER_LEVELS, Parameter, ToolCall, ToolInfo
 from conversation_state.usage import (
     CompletionTokensDetails,
     PromptTokensDetails,
@@ -58,6 +51,8 @@ from conversation_state.usage import (
 )
 
 __all__ = [
+    "DOCUMENT",
+    "TOOL_INFO",
     "read_message",
     "read_messages",
     "read_part",
@@ -136,16 +131,6 @@ def read_tool_call(reader: Reader, raw: Any, path: JsonPath) -> Any:
     return reader.read_object(raw, path, _TOOL_CALL)
 
 
-_TOOL_CALL_FIELDS: dict[str, Read] = {
-    "id": Reader.text,
-    "name": Reader.text,
-    "arguments": Reader.text,
-    "index": Reader.integer,
-    "type": Reader.text,
-    "metadata": Reader.json_map,
-}
-_TOOL_CALL = Shape(ToolCall, _TOOL_CALL_FIELDS, ("id", "name"))
-
 _LOGPROB_FIELDS: dict[str, Read] = {
     "token": Reader.text,
     "logprob": Reader.number,
@@ -155,20 +140,45 @@ _LOGPROB_FIELDS: dict[str, Read] = {
 _read_top_logprobs = array_reader(
     object_reader(strict_shape(LogProb, "token", "logprob", **_LOGPROB_FIELDS))
 )
-_RESPONSE_FIELDS: dict[str, Read] = {
-    "finish_reason": Reader.text,
-    "usage": read_usage,
-    "logprobs": array_reader(
-        object_reader(
-            strict_shape(
-                LogProb, "token", "logprob", **_LOGPROB_FIELDS, top=_read_top_logprobs
-            )
-        )
-    ),
-    "model": Reader.text,
-    "id": Reader.text,
+_LOGPROB = strict_shape(
+    LogProb, "token", "logprob", **_LOGPROB_FIELDS, top=_read_top_logprobs
+)
+
+# What reads a field of a value class, by the field's annotation.
+_READS: dict[str, Read] = {
+    "str": Reader.text,
+    "bool": Reader.boolean,
+    "int": Reader.integer,
+    "bytes": Reader.base64,
+    "Mapping[str, Any]": Reader.json_map,
+    "Usage": read_usage,
+    "tuple[LogProb, ...]": array_reader(object_reader(_LOGPROB)),
+    "tuple[ToolCall, ...]": array_reader(read_tool_call),
 }
-_RESPONSE = Shape(ResponseMeta, _RESPONSE_FIELDS)
+
+
+def _make_shape(cls: type, **special: Read) -> Shape:
+    """
+    The shape of a value class: its attrs fields, each read as its annotation says,
+    or by what *special* has for it.
+    """
+    fields, required = special, []
+    # Messages write their own `__init__`, of which attrs knows no defaults.
+    defaults = cls.__init__.__kwdefaults__ or {}  # type: ignore[misc]
+    for field in attrs.fields(cls):
+        name, annotation = field.name, str(field.type).removesuffix(" | None")
+        if name not in special and annotation in _READS and name != "unknown":
+            fields[name] = _READS[annotation]
+
+        if name in fields and field.default is attrs.NOTHING and name not in defaults:
+            required.append(name)
+
+    return Shape(cls, fields, tuple(required))
+
+
+_TOOL_CALL = _make_shape(ToolCall)
+_RESPONSE = _make_shape(ResponseMeta)
+_READS["ResponseMeta"] = object_reader(_RESPONSE)
 
 
 # Parts
@@ -248,30 +258,11 @@ def read_part(reader: Reader, raw: Any, path: JsonPath) -> Any:
     return _read_tagged(reader, raw, path, _PARTS)
 
 
-def _part_shape(kind: type[Part], *required: str, **fields: Read) -> Shape:
-    common = {"metadata": Reader.json_map, "index": Reader.integer}
-    return Shape(kind, {**fields, **common}, required)
-
-
-_MEDIA_FIELDS: dict[str, Read] = {
-    "url": Reader.text,
-    "data": Reader.base64,
-    "media_type": Reader.text,
-}
-_UNKNOWN_FIELDS: dict[str, Read] = {"raw": Reader.json_map, "source": Reader.text}
 _PARTS = _TaggedShapes(
     "type",
     {
-        "text": _part_shape(TextPart, "text", text=Reader.text),
-        "image": _part_shape(ImagePart, **_MEDIA_FIELDS, detail=Reader.text),
-        "audio": _part_shape(AudioPart, **_MEDIA_FIELDS),
-        "video": _part_shape(VideoPart, **_MEDIA_FIELDS),
-        "file": _part_shape(FilePart, **_MEDIA_FIELDS, name=Reader.text),
-        "reasoning": _part_shape(
-            ReasoningPart, text=Reader.text, signature=Reader.text
-        ),
-        "refusal": _part_shape(RefusalPart, "text", text=Reader.text),
-        UNKNOWN: _part_shape(UnknownPart, "raw", **_UNKNOWN_FIELDS),
+        **{kind: _make_shape(cls) for kind, cls in KINDS.items()},
+        UNKNOWN: _make_shape(UnknownPart),
     },
     UnknownPart,
 )
@@ -357,7 +348,7 @@ def read_messages(reader: Reader, raw: Any, path: JsonPath) -> list[Any] | None:
     return made
 
 
-def _message_shape(kind: type[Message], *required: str, **fields: Read) -> Shape:
+def _message_shape(cls: type[Message]) -> Shape:
     common: dict[str, Read] = {
         "name": Reader.text,
         "run_id": Reader.uuid,
@@ -365,33 +356,98 @@ def _message_shape(kind: type[Message], *required: str, **fields: Read) -> Shape
         "timestamp": Reader.time,
         "metadata": Reader.json_map,
     }
-    return Shape(kind, {**fields, **common}, required)
+    shape = _make_shape(cls, **common)
+    if cls is UnknownMessage:
+        return shape
+
+    # One of the two, which is checked where they become one.
+    fields = {**shape.fields, "content": Reader.text, "parts": array_reader(read_part)}
+    return shape._replace(
+        fields=fields, required=tuple({*shape.required} - {"content"})
+    )
 
 
-_CONTENT_FIELDS: dict[str, Read] = {
-    "content": Reader.text,
-    "parts": array_reader(read_part),
-}
 _MESSAGES = _TaggedShapes(
     "role",
     {
-        "system": _message_shape(SystemMessage, **_CONTENT_FIELDS),
-        "user": _message_shape(UserMessage, **_CONTENT_FIELDS),
-        "assistant": _message_shape(
+        cls.role: _message_shape(cls)
+        for cls in (
+            SystemMessage,
+            UserMessage,
             AssistantMessage,
-            **_CONTENT_FIELDS,
-            tool_calls=array_reader(read_tool_call),
-            response=object_reader(_RESPONSE),
-        ),
-        "tool": _message_shape(
             ToolMessage,
-            "tool_call_id",
-            **_CONTENT_FIELDS,
-            tool_call_id=Reader.text,
-            tool_name=Reader.text,
-            is_error=Reader.boolean,
-        ),
-        UNKNOWN: _message_shape(UnknownMessage, "raw", **_UNKNOWN_FIELDS),
+            UnknownMessage,
+        )
     },
     UnknownMessage,
 )
+
+
+# Tools and documents
+
+
+def _read_parameters(reader: Reader, raw: Any, path: JsonPath) -> Any:
+    """
+    The parameters of a tool: a JSON Schema, or a `Parameter` for each name.
+    """
+    reader.has_foreign_json = True
+    if raw.__class__ is dict:
+        if raw.get("type").__class__ is str:
+            return raw
+
+        schema = raw.get("schema") if len(raw) == 1 else None
+        if isinstance(schema, dict) and schema.get("type").__class__ is not str:
+            return _read_wrapped_schema(reader, schema, (path, "schema"))
+
+    return _read_parameters_by_name(reader, raw, path, MAX_PARAMETER_LEVELS)
+
+
+def _read_wrapped_schema(reader: Reader, raw: dict[str, Any], path: JsonPath) -> Any:
+    """
+    A schema that was wrapped, because its type is not a text.
+    """
+    if not raw:
+        return reader.problems.add(path, "is empty")
+
+    try:
+        return freeze_map(raw, "it", keep_order=True)
+    except ValueError:
+        return reader.check_json(raw, path)
+
+
+def _read_parameters_by_name(
+    reader: Reader, raw: Any, path: JsonPath, levels: int
+) -> Any:
+    if not reader.is_object(raw, path):
+        return None
+
+    # Frozen, because a dict would be taken for a JSON Schema.
+    return FrozenMap(
+        {key: _read_parameter(reader, raw[key], (path, key), levels) for key in raw}
+    )
+
+
+def _read_parameter(reader: Reader, raw: Any, path: JsonPath, levels: int) -> Any:
+    if not levels:
+        what = f"nested more than {MAX_PARAMETER_LEVELS} levels deep"
+        return reader.problems.add(path, what)
+
+    fields: dict[str, Read] = {
+        "type": Reader.text,
+        "description": Reader.text,
+        "required": Reader.boolean,
+        "enum": _read_enum_values,
+        "items": partial(_read_parameter, levels=levels - 1),
+        "properties": partial(_read_parameters_by_name, levels=levels - 1),
+    }
+    return reader.read_object(
+        raw, path, Shape(Parameter, fields, ("type",), keeps_unknown=False)
+    )
+
+
+def _read_enum_values(reader: Reader, raw: Any, path: JsonPath) -> Any:
+    return raw if reader.is_array(raw, path) else None
+
+
+TOOL_INFO = _make_shape(ToolInfo, parameters=_read_parameters)
+DOCUMENT = _make_shape(Document)
