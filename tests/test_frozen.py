@@ -11,6 +11,7 @@ import weakref
 from collections import OrderedDict, UserDict
 from collections.abc import Hashable, Mapping
 from operator import ior
+from typing import Any
 
 import attrs
 import orjson
@@ -136,7 +137,7 @@ class TestFrozenMap:
         assert {"a": 1} == FrozenMap([("a", 1)]) == FrozenMap(UserDict(a=1))
         assert {} == FrozenMap()
         with pytest.raises(TypeError):
-            FrozenMap(1)
+            FrozenMap(1)  # type: ignore[call-overload]
 
     @given(small, st.randoms(use_true_random=False))
     def test_hash(self, items, random):
@@ -212,10 +213,11 @@ class TestFrozenMap:
         """
         An empty one is as immutable.
         """
-        for frozen in (FrozenMap(), EMPTY_MAP):
-            for change in (frozen.__init__, frozen.update, frozen.__ior__):
+        empty: FrozenMap[str, int] = FrozenMap()
+        for frozen in (empty, EMPTY_MAP):
+            for change in ("__init__", "update", "__ior__"):
                 with pytest.raises(TypeError):
-                    change({"a": 1})
+                    getattr(frozen, change)({"a": 1})
 
             assert {} == frozen
 
@@ -298,7 +300,9 @@ class TestFrozenMap:
 
         assert {"a": []} == copied
         assert FrozenMap is type(copied)
-        frozen = FrozenMap(a=1, b=(1, "b"))
+        frozen = FrozenMap({"a": [1]})
+        assert frozen is not copy.deepcopy(frozen)
+        frozen = EMPTY_MAP | {"a": 1, "b": (1, "b")}
         assert frozen is copy.deepcopy(frozen)
 
     @pytest.mark.parametrize("made", MADE.values(), ids=MADE)
@@ -528,7 +532,8 @@ class TestFreezeMap:
         """
         Empty maps are all the same one, wherever they are and come from.
         """
-        for empty in (JsonMap(), SortedJsonMap(), FrozenMap(), {}, UserDict(), pmap()):
+        empties: list[Any] = [JsonMap(), SortedJsonMap(), FrozenMap(), {}, UserDict()]
+        for empty in (*empties, pmap()):
             assert EMPTY_MAP is freeze_map(empty, "it")
             assert EMPTY_MAP is freeze_map(empty, "it", keep_order=True)
             assert EMPTY_MAP is freeze_map({"a": [empty]}, "it")["a"][0]
@@ -571,14 +576,14 @@ class TestFreezeMap:
 
         assert sorted_text == json.dumps(UserMessage("", metadata=backwards).metadata)
         assert ["a", "b"] == [*Usage(extra={"b": 1, "a": 2}).extra]
+
+        schema: Any = ToolInfo("f", "", {"type": "object", "$defs": backwards}).schema
         for kept in (
             UnknownPart(backwards).raw,
             UnknownMessage(backwards).raw,
             UserMessage("", unknown=backwards).unknown,
             TextPart("", unknown=backwards).unknown,
-            ToolInfo("f", parameters={"type": "object", "$defs": backwards}).parameters[
-                "$defs"
-            ],
+            schema["$defs"],
         ):
             assert json.dumps(backwards) == json.dumps(kept)
 

@@ -61,18 +61,6 @@ class FrozenMap(dict[K, V]):
 
     _hash: int
 
-    def __new__(cls, *given: Any, **items: Any) -> FrozenMap[K, V]:
-        made: FrozenMap[K, V] = _new_dict(cls)
-        _fill(made, *given, **items)
-        made._hash = _UNMADE  # until `__init__`, which follows, once
-        return made
-
-    def __init__(self, *_given: Any, **_items: Any) -> None:
-        if getattr(self, "_hash", None) is not _UNMADE:
-            self._refuse_change()
-
-        del self._hash
-
     def _refuse_change(self, *_given: Any, **_items: Any) -> NoReturn:
         msg = (
             f"a {type(self).__name__} can't be changed; m | {{...}} is a changed copy, "
@@ -80,7 +68,20 @@ class FrozenMap(dict[K, V]):
         )
         raise TypeError(msg)
 
-    if not TYPE_CHECKING:
+    if not TYPE_CHECKING:  # to a type checker it is made, and is, as a dict
+
+        def __new__(cls, *given: Any, **items: Any) -> FrozenMap[K, V]:
+            made: FrozenMap[K, V] = _new_dict(cls)
+            _fill(made, *given, **items)
+            made._hash = _UNMADE  # until `__init__`, which follows, once
+            return made
+
+        def __init__(self, *_given: Any, **_items: Any) -> None:
+            if getattr(self, "_hash", None) is not _UNMADE:
+                self._refuse_change()
+
+            del self._hash
+
         __setitem__ = __delitem__ = __ior__ = __setstate__ = _refuse_change
         clear = pop = popitem = setdefault = update = _refuse_change
 
@@ -218,7 +219,8 @@ def freeze_map(
             msg = f"{what} is {shown}; expected a mapping of names to JSON values"
             raise error(msg)
 
-    return _freeze_map(value, what, error, 0, kind) if value else EMPTY_MAP
+    mapping: Any = value
+    return _freeze_map(mapping, what, error, 0, kind) if mapping else EMPTY_MAP
 
 
 def make_map(items: dict[str, Any], kind: type[JsonMap] = SortedJsonMap) -> JsonMap:
