@@ -15,6 +15,7 @@ from benchmarks.measure import LeftOut, Row
 NAMES = (
     "log",
     "state",
+    "maps",
     "chunks",
     "streams",
     "langgraph",

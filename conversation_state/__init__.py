@@ -8,14 +8,13 @@ and so on.
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+from conversation_state._lazy import open_later
 from conversation_state.aggregator import Aggregator, Checkpoint, Turn, join
 from conversation_state.errors import ConversationStateError
 from conversation_state.messages import (
     AssistantMessage,
-    Envelope,
     Message,
     ResponseMeta,
     SystemMessage,
@@ -32,6 +31,7 @@ if TYPE_CHECKING:
     from conversation_state.codec import decode, encode
     from conversation_state.counting import TokenBudget, by_characters
     from conversation_state.diffing import diff
+    from conversation_state.messages import Envelope
     from conversation_state.parallel import fan_out
     from conversation_state.store import open_store
     from conversation_state.timeline import Timeline
@@ -71,34 +71,24 @@ __all__ = [
 ]
 
 
-# Not every program trims, writes or branches out, and these rooms bring more than
-# all the others: they are opened when somebody asks for something in them.
-_LATER = {
-    "Cell": "cells",
-    "Timeline": "timeline",
-    "TokenBudget": "counting",
-    "TrimContext": "trimming",
-    "by_characters": "counting",
-    "concat": "chunks",
-    "decode": "codec",
-    "diff": "diffing",
-    "encode": "codec",
-    "fan_out": "parallel",
-    "fit": "trimming",
-    "open_store": "store",
-    "trim": "trimming",
-}
-
-
-def __getattr__(name: str) -> Any:
-    if name not in _LATER:
-        msg = f"module {__name__!r} has no attribute {name!r}"
-        raise AttributeError(msg)
-
-    value = getattr(import_module(f"{__name__}.{_LATER[name]}"), name)
-    globals()[name] = value
-    return value
-
-
-def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__})
+# Not every program trims, writes or branches out, and these modules bring more than
+# all the others.
+__getattr__, __dir__ = open_later(
+    __name__,
+    {
+        "Cell": "conversation_state.cells",
+        "Envelope": "conversation_state.messages",
+        "Timeline": "conversation_state.timeline",
+        "TokenBudget": "conversation_state.counting",
+        "TrimContext": "conversation_state.trimming",
+        "by_characters": "conversation_state.counting",
+        "concat": "conversation_state.chunks",
+        "decode": "conversation_state.codec",
+        "diff": "conversation_state.diffing",
+        "encode": "conversation_state.codec",
+        "fan_out": "conversation_state.parallel",
+        "fit": "conversation_state.trimming",
+        "open_store": "conversation_state.store",
+        "trim": "conversation_state.trimming",
+    },
+)

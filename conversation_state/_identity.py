@@ -16,8 +16,12 @@ import sys
 import threading
 import time
 from itertools import count
+from typing import TYPE_CHECKING
 
-__all__ = ["new_entry_id", "new_uuid_number"]
+if TYPE_CHECKING:
+    from uuid import UUID
+
+__all__ = ["make_uuid", "new_entry_id", "new_uuid_number", "number_of_uuid"]
 
 # What the identities of entries begin with in this process.
 _prefix = ""
@@ -91,6 +95,27 @@ def new_uuid_number() -> int:
     """
     milliseconds = time.time_ns() // 1_000_000
     return (milliseconds & 0xFFFF_FFFF_FFFF) << 80 | _next_state()
+
+
+def make_uuid(number: int) -> UUID:
+    """
+    The UUID that *number* is.
+    """
+    import uuid  # noqa: PLC0415 - most programs never ask for one
+
+    return uuid.UUID(int=number)
+
+
+def number_of_uuid(id: object) -> int:
+    """
+    The number that a UUID is.
+    """
+    import uuid  # noqa: PLC0415 - whoever has one has it
+
+    if not isinstance(id, uuid.UUID):
+        raise TypeError(f"id: expected a uuid.UUID or None, got {id!r:.80}")
+
+    return id.int
 
 
 _renew_prefix()

@@ -151,7 +151,9 @@ class TextPart(Part):
     text: str = attrs.field(validator=_check_part_text)
 
 
-@attrs.frozen(kw_only=True, repr=False, eq=False, init=False)
+# Its `__init__` is that of the kinds without further fields: to generate one takes
+# as long as to import a module.
+@attrs.frozen(kw_only=True, repr=False, eq=False)
 class MediaPart(Part):
     """
     What images, audio, video and files have. Not made by itself.
@@ -174,6 +176,9 @@ class MediaPart(Part):
     media_type: str = attrs.field(default="", validator=_check_part_text)
 
     def __attrs_post_init__(self) -> None:
+        if type(self) is MediaPart:
+            super().__init__()
+
         name = type(self).__name__
         if (self.url is None) == (self.data is None):
             given = "neither" if self.url is None else "both"
@@ -217,21 +222,23 @@ class ImagePart(MediaPart):
 
 
 @final
-@attrs.frozen(kw_only=True, repr=False, eq=False)
 class AudioPart(MediaPart):
     """
     Sound.
     """
 
+    __slots__ = ()
+
     kind: ClassVar[str] = "audio"
 
 
 @final
-@attrs.frozen(kw_only=True, repr=False, eq=False)
 class VideoPart(MediaPart):
     """
     Moving images.
     """
+
+    __slots__ = ()
 
     kind: ClassVar[str] = "video"
 

@@ -208,11 +208,32 @@ class TestVote:
         assert Usage(3, 6) == best.usage
 
 
+@pytest.fixture(scope="module")
+def loaded():
+    """
+    The modules that importing the package loads.
+    """
+    script = (
+        "import sys; before = {*sys.modules}; import conversation_state; "
+        "print(*({*sys.modules} - before))"
+    )
+    return {
+        *subprocess.run(
+            [sys.executable, "-c", script],
+            capture_output=True,
+            check=True,
+            cwd=ROOT,
+            text=True,
+        ).stdout.split()
+    }
+
+
 class TestImport:
-    def test_light(self):
+    def test_light(self, loaded):
         """
-        Importing the package loads no third party but those of the state itself,
-        and no event loop.
+        Importing the package loads no third party but attrs, no event loop, and
+        nothing of the standard library that attrs does not load: what takes long
+        to import is imported where it is needed.
         """
         config = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
         (third_parties,) = (
@@ -220,22 +241,46 @@ class TestImport:
             for contract in config["tool"]["importlinter"]["contracts"]
             if contract["type"] == "third_parties"
         )
-        script = (
-            "import sys; before = set(sys.modules); import conversation_state; "
-            "print(*{name.partition('.')[0] for name in {*sys.modules} - before})"
-        )
-        loaded = subprocess.run(
-            [sys.executable, "-c", script],
-            capture_output=True,
-            check=True,
-            cwd=ROOT,
-            text=True,
-        ).stdout.split()
+        packages = {name.partition(".")[0] for name in loaded}
 
-        assert "conversation_state" in loaded
-        assert {"attr", "attrs", "pyrsistent"} == (
-            {"asyncio", *third_parties} & {*loaded}
-        )
+        assert "conversation_state" in packages
+        assert {"attr", "attrs"} == {"asyncio", *third_parties} & packages
+        assert set() == packages & {
+            *("datetime", "decimal", "json", "logging", "math", "sqlite3", "uuid"),
+            *("concurrent", "random", "secrets", "ssl", "subprocess", "tempfile"),
+        }
+
+    def test_few_modules(self, loaded):
+        """
+        Of the package, what makes messages and states, and no more.
+        """
+        own = {name for name in loaded if name.startswith("conversation_state.")}
+        packages = {name.split(".")[1] for name in own}
+
+        assert {
+            *("_identity", "_lazy", "_persistent", "_wording", "aggregator", "errors"),
+            *("messages", "parts", "tools", "usage"),
+        } == packages
+        assert 30 >= len(own)
+
+    def test_later(self):
+        """
+        What is opened later is what its own module has, and is found once.
+        """
+        for package in (
+            conversation_state,
+            conversation_state.errors,
+            conversation_state.messages,
+            conversation_state.tools,
+        ):
+            names = {*package.__all__}
+
+            assert names <= {*dir(package)}
+            for name in names:
+                assert getattr(package, name) is vars(package)[name]
+
+            with pytest.raises(AttributeError, match=f"^module '{package.__name__}' "):
+                _ = package.none_such
 
 
 class TestNames:

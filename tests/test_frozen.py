@@ -442,6 +442,8 @@ class TestFreeze:
             (-(2**63) - 1, "it is an integer that does not fit in 64 bits"),
             (float("nan"), "it is nan, which JSON can't represent"),
             (float("-inf"), "it is -inf, which JSON can't represent"),
+            ([0.5, float("nan")], "it[1] is nan, which JSON can't represent"),
+            (["a", "\ud800"], "it[1] holds '\\ud800' at position 0"),
             ({"a": [0, {"b": {1}}]}, "it.a[1].b is {1}, which JSON can't represent"),
             ({"a": b"b"}, "it.a is b'b', which JSON can't represent"),
             ({"a": {1: 2}}, "it.a has the key 1; keys of JSON are text"),
@@ -583,6 +585,8 @@ class TestFreezeMap:
             UnknownMessage(backwards).raw,
             UserMessage("", unknown=backwards).unknown,
             TextPart("", unknown=backwards).unknown,
+            ToolCall("", "f", unknown=backwards).unknown,
+            Document("", "", unknown=backwards).unknown,
             schema["$defs"],
         ):
             assert json.dumps(backwards) == json.dumps(kept)

@@ -5,13 +5,10 @@ What lives here: `Log`, an append-only sequence whose every version stays
 readable and shares what it has in common with the others; `View`, for what
 shows a part of it; equality by content, and classes without
 subclasses; and JSON values made immutable
-(`freeze`, `thaw`), on `FrozenMap`, a dict that never changes. For maps that
-grow there is pyrsistent's `PMap`, which nothing but this file names. (Its
-`PVector` is not used: see `conversation_state._persistent.log`.) What does not:
-anything that knows what a message is.
+(`freeze`, `thaw`), on `FrozenMap`, a dict that never changes. Maps that grow are
+in `conversation_state._persistent.maps`. What does not: anything that knows what
+a message is.
 """
-
-from pyrsistent import PMap, pmap
 
 from conversation_state._persistent.content import ByContent, final
 from conversation_state._persistent.frozen import (
@@ -39,7 +36,6 @@ __all__ = [
     "FrozenMap",
     "JsonMap",
     "Log",
-    "PMap",
     "SortedJsonMap",
     "View",
     "check_text",
@@ -50,6 +46,5 @@ __all__ = [
     "freeze_notes",
     "is_same_json",
     "make_map",
-    "pmap",
     "thaw",
 ]

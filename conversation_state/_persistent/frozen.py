@@ -12,7 +12,6 @@ see the caller's own.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from math import isfinite
 from typing import TYPE_CHECKING, Any, NoReturn, TypeAlias, TypeVar
 
 from conversation_state._wording import shorten_repr
@@ -152,6 +151,7 @@ EMPTY_MAP: JsonMap = SortedJsonMap()
 MOST_LEVELS = 100
 _LINE = 80
 _LEAST, _MOST = -(2**63), 2**64 - 1
+_INFINITY = float("inf")
 
 
 def check_text(value: object, what: object, error: type[Exception] = ValueError) -> str:
@@ -338,8 +338,9 @@ def _freeze_value(
         raise error(msg)
 
     if isinstance(value, float):
-        if isfinite(value):
-            return value if value.__class__ is float else float.__float__(value)
+        real = value if value.__class__ is float else float.__float__(value)
+        if -_INFINITY < real < _INFINITY:  # neither is NaN
+            return real
 
         msg = f"{_Place(at)} is {value!r}, which JSON can't represent"
         raise error(msg)
@@ -357,7 +358,7 @@ def _freeze_value(
             [
                 item
                 if (item.__class__ is str and item.isascii())
-                or (item.__class__ is float and isfinite(item))
+                or (item.__class__ is float and -_INFINITY < item < _INFINITY)
                 else _freeze_value(item, (at, i), error, depth + 1, kind)
                 for i, item in enumerate(value)
             ]

@@ -7,7 +7,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from operator import index
 from typing import SupportsIndex
-from uuid import UUID
 
 from conversation_state._persistent import check_text
 from conversation_state.aggregator._entries import Entry, LedgerEntry, message_of
@@ -22,7 +21,6 @@ __all__ = [
     "check_length",
     "describe_mismatch",
     "describe_value",
-    "number_of_uuid",
 ]
 
 
@@ -89,17 +87,6 @@ def check_fork_point(
         if not 0 <= at <= most:
             msg = f"{name} is {at}; expected 0 to {most}, the entries there are"
             raise ValueError(msg)
-
-
-def number_of_uuid(id: object) -> int:
-    """
-    The number that a UUID is.
-    """
-    if not isinstance(id, UUID):
-        msg = f"id: expected a uuid.UUID or None, got {id!r:.80}"
-        raise TypeError(msg)
-
-    return id.int
 
 
 def describe_mismatch(verb: str, expected: str, given: object) -> str:

@@ -6,12 +6,16 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from operator import index
-from typing import Any, NamedTuple, SupportsIndex, overload
-from uuid import UUID
+from typing import TYPE_CHECKING, Any, NamedTuple, SupportsIndex, overload
 
 import attrs
 
-from conversation_state._identity import new_entry_id, new_uuid_number
+from conversation_state._identity import (
+    make_uuid,
+    new_entry_id,
+    new_uuid_number,
+    number_of_uuid,
+)
 from conversation_state._persistent import Log, check_text, final
 from conversation_state._wording import format_count
 from conversation_state.aggregator._checks import (
@@ -20,7 +24,6 @@ from conversation_state.aggregator._checks import (
     check_ledger,
     check_length,
     describe_mismatch,
-    number_of_uuid,
 )
 from conversation_state.aggregator._entries import (
     EMPTY_LEDGER,
@@ -45,6 +48,9 @@ from conversation_state.messages import (
 )
 from conversation_state.tools import ToolCall
 from conversation_state.usage import Usage
+
+if TYPE_CHECKING:
+    from uuid import UUID
 
 __all__ = ["Aggregator", "Checkpoint", "join"]
 
@@ -213,7 +219,7 @@ class Aggregator:
         """
         Who this state is: the same for all it grows into, a new one for forks.
         """
-        return UUID(int=self._origin.number)
+        return make_uuid(self._origin.number)
 
     @property
     def parent_id(self) -> UUID | None:
@@ -221,14 +227,14 @@ class Aggregator:
         The id of the state this was forked from; None for a root.
         """
         parent = self._origin.parent
-        return None if parent is None else UUID(int=parent)
+        return None if parent is None else make_uuid(parent)
 
     @property
     def root_id(self) -> UUID:
         """
         The id of the state that the first of its forks was taken from.
         """
-        return UUID(int=self._origin.root)
+        return make_uuid(self._origin.root)
 
     @property
     def init_len(self) -> int:

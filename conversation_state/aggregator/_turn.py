@@ -5,14 +5,13 @@ What a state added since its fork, to be shipped and joined.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Any
-from uuid import UUID
+from typing import TYPE_CHECKING, Any
 
 import attrs
 
+from conversation_state._identity import make_uuid, number_of_uuid
 from conversation_state._persistent import Log, final
 from conversation_state._wording import format_count
-from conversation_state.aggregator._checks import number_of_uuid
 from conversation_state.aggregator._entries import (
     NOTHING,
     Entry,
@@ -21,6 +20,9 @@ from conversation_state.aggregator._entries import (
 )
 from conversation_state.messages import Message
 from conversation_state.usage import Usage
+
+if TYPE_CHECKING:
+    from uuid import UUID
 
 __all__ = ["Turn"]
 
@@ -67,14 +69,14 @@ class Turn:
         """
         The id of the state it was added to.
         """
-        return UUID(int=self._number)
+        return make_uuid(self._number)
 
     @property
     def parent_id(self) -> UUID | None:
         """
         The id of the state that one was forked from; None for a root.
         """
-        return None if self._parent is None else UUID(int=self._parent)
+        return None if self._parent is None else make_uuid(self._parent)
 
     @property
     def messages(self) -> Messages:

@@ -8,7 +8,8 @@ from collections import ChainMap
 from collections.abc import Sequence
 from typing import Any
 
-from conversation_state._persistent import ByContent, Log, PMap, pmap
+from conversation_state._persistent import ByContent, Log
+from conversation_state._persistent.maps import PMap, pmap
 from conversation_state.chunks._consistency import (
     check_call,
     check_consistent,

@@ -38,37 +38,9 @@ them are arguments of the exception, so errors survive pickling.
 
 from __future__ import annotations
 
-from conversation_state.errors._branches import (
-    BranchError,
-    FanOutError,
-    UnknownMomentError,
-)
-from conversation_state.errors._content import (
-    ConcatError,
-    DecodeError,
-    MissingVariableError,
-    ParseError,
-    Problem,
-    ProviderStreamError,
-    TemplateError,
-)
-from conversation_state.errors._store import (
-    MirroredNameError,
-    NotSavedError,
-    StaleHeadError,
-    StaleThreadError,
-    StoreError,
-    UnknownOutcomeError,
-)
-from conversation_state.errors._trimming import (
-    BudgetExceededError,
-    CompactionError,
-    DroppedHistoryError,
-    InvalidTranscriptError,
-    MissingVocabularyError,
-    UnknownModelError,
-    UnpricedError,
-)
+from typing import TYPE_CHECKING
+
+from conversation_state._lazy import open_later
 from conversation_state.errors._values import (
     ConversationStateError,
     InvalidDocumentError,
@@ -79,6 +51,39 @@ from conversation_state.errors._values import (
     MissingExtraError,
     StreamClosedError,
 )
+
+if TYPE_CHECKING:
+    from conversation_state.errors._branches import (
+        BranchError,
+        FanOutError,
+        UnknownMomentError,
+    )
+    from conversation_state.errors._content import (
+        ConcatError,
+        DecodeError,
+        MissingVariableError,
+        ParseError,
+        Problem,
+        ProviderStreamError,
+        TemplateError,
+    )
+    from conversation_state.errors._store import (
+        MirroredNameError,
+        NotSavedError,
+        StaleHeadError,
+        StaleThreadError,
+        StoreError,
+        UnknownOutcomeError,
+    )
+    from conversation_state.errors._trimming import (
+        BudgetExceededError,
+        CompactionError,
+        DroppedHistoryError,
+        InvalidTranscriptError,
+        MissingVocabularyError,
+        UnknownModelError,
+        UnpricedError,
+    )
 
 __all__ = [
     "BranchError",
@@ -114,6 +119,36 @@ __all__ = [
     "UnpricedError",
 ]
 
-# Pickled errors and tracebacks name this module, not the file a class is in.
-for _name in __all__:
-    globals()[_name].__module__ = __name__
+# What no message or state can raise by itself.
+_BRANCHES = f"{__name__}._branches"
+_CONTENT = f"{__name__}._content"
+_STORE = f"{__name__}._store"
+_TRIMMING = f"{__name__}._trimming"
+__getattr__, __dir__ = open_later(
+    __name__,
+    {
+        "BranchError": _BRANCHES,
+        "BudgetExceededError": _TRIMMING,
+        "CompactionError": _TRIMMING,
+        "ConcatError": _CONTENT,
+        "DecodeError": _CONTENT,
+        "DroppedHistoryError": _TRIMMING,
+        "FanOutError": _BRANCHES,
+        "InvalidTranscriptError": _TRIMMING,
+        "MirroredNameError": _STORE,
+        "MissingVariableError": _CONTENT,
+        "MissingVocabularyError": _TRIMMING,
+        "NotSavedError": _STORE,
+        "ParseError": _CONTENT,
+        "Problem": _CONTENT,
+        "ProviderStreamError": _CONTENT,
+        "StaleHeadError": _STORE,
+        "StaleThreadError": _STORE,
+        "StoreError": _STORE,
+        "TemplateError": _CONTENT,
+        "UnknownModelError": _TRIMMING,
+        "UnknownMomentError": _BRANCHES,
+        "UnknownOutcomeError": _STORE,
+        "UnpricedError": _TRIMMING,
+    },
+)

@@ -7,7 +7,10 @@ from __future__ import annotations
 from typing import ClassVar, NamedTuple
 
 from conversation_state._wording import format_count
-from conversation_state.errors._values import ConversationStateError
+from conversation_state.errors._values import (
+    ConversationStateError,
+    show_in_package,
+)
 
 __all__ = [
     "ConcatError",
@@ -35,6 +38,9 @@ class Problem(NamedTuple):
 
     def __str__(self) -> str:
         return f"{self.path}: {self.what}"
+
+
+show_in_package(Problem)
 
 
 class _ProblemsError(ConversationStateError, ValueError):

@@ -13,6 +13,7 @@ __all__ = [
     "InvalidUsageError",
     "MissingExtraError",
     "StreamClosedError",
+    "show_in_package",
 ]
 
 
@@ -20,6 +21,21 @@ class ConversationStateError(Exception):
     """
     The root: catches whatever this library raises on purpose.
     """
+
+    def __init_subclass__(cls, **options: object) -> None:
+        super().__init_subclass__(**options)
+        show_in_package(cls)
+
+
+def show_in_package(cls: type) -> None:
+    """
+    Let pickles and tracebacks name the package *cls* is public in, not its file.
+    """
+    if cls.__module__.startswith(f"{__package__}."):
+        cls.__module__ = str(__package__)
+
+
+show_in_package(ConversationStateError)
 
 
 class _InvalidValueError(ConversationStateError, ValueError):

@@ -8,8 +8,12 @@ not: the parts they hold (`parts`), the calls they make (`tools`), and the order
 they were said in (`aggregator`).
 """
 
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from conversation_state._lazy import open_later
 from conversation_state.messages._base import Message
-from conversation_state.messages._envelope import Envelope, format_exception
 from conversation_state.messages._kinds import (
     AssistantMessage,
     SystemMessage,
@@ -17,13 +21,17 @@ from conversation_state.messages._kinds import (
     UnknownMessage,
     UserMessage,
 )
-from conversation_state.messages._response import LogProb, ResponseMeta
-from conversation_state.messages._tombstones import (
-    ERASED,
-    Erasure,
-    find_erasure,
-    make_tombstone,
-)
+from conversation_state.messages._response import ResponseMeta
+
+if TYPE_CHECKING:
+    from conversation_state.messages._envelope import Envelope, format_exception
+    from conversation_state.messages._logprobs import LogProb
+    from conversation_state.messages._tombstones import (
+        ERASED,
+        Erasure,
+        find_erasure,
+        make_tombstone,
+    )
 
 __all__ = [
     "ERASED",
@@ -41,3 +49,18 @@ __all__ = [
     "format_exception",
     "make_tombstone",
 ]
+
+_ENVELOPE = f"{__name__}._envelope"
+_TOMBSTONES = f"{__name__}._tombstones"
+__getattr__, __dir__ = open_later(
+    __name__,
+    {
+        "ERASED": _TOMBSTONES,
+        "Envelope": _ENVELOPE,
+        "Erasure": _TOMBSTONES,
+        "LogProb": f"{__name__}._logprobs",
+        "find_erasure": _TOMBSTONES,
+        "format_exception": _ENVELOPE,
+        "make_tombstone": _TOMBSTONES,
+    },
+)

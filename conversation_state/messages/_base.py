@@ -5,10 +5,8 @@ What all messages have: who, when, in which run, and metadata.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from datetime import datetime, timezone
 from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Self, TypedDict
-from uuid import UUID
 
 import attrs
 
@@ -31,6 +29,9 @@ from conversation_state.parts import (
 )
 
 if TYPE_CHECKING:
+    from datetime import datetime
+    from uuid import UUID
+
     from conversation_state.tools import ToolCall
 
 __all__ = [
@@ -108,18 +109,25 @@ def freeze_unknown(owner: str, value: object) -> Mapping[str, Any]:
 
 
 def _check_uuid(name: str, owner: str, value: object) -> UUID | None:
-    if value is not None and not isinstance(value, UUID):
+    if value is None:
+        return None
+
+    import uuid  # noqa: PLC0415 - whoever has one has it
+
+    if not isinstance(value, uuid.UUID):
         problem = f"is {value!r}; expected a uuid.UUID or None"
         raise InvalidMessageError(problem, owner, name)
 
-    return value if value is None or value.__class__ is UUID else UUID(int=value.int)
+    return value if value.__class__ is uuid.UUID else uuid.UUID(int=value.int)
 
 
 def _check_timestamp(owner: str, value: object) -> datetime | None:
     if value is None:
         return None
 
-    if not isinstance(value, datetime):
+    import datetime as dt  # noqa: PLC0415 - slow, and whoever has a time has it
+
+    if not isinstance(value, dt.datetime):
         problem = f"is {value!r}; expected an aware datetime or None"
         raise InvalidMessageError(problem, owner, "timestamp")
 
@@ -130,13 +138,14 @@ def _check_timestamp(owner: str, value: object) -> datetime | None:
         )
         raise InvalidMessageError(problem, owner, "timestamp")
 
-    if type(value) is datetime and type(value.tzinfo) is timezone and not value.fold:
+    zone = value.tzinfo
+    if type(value) is dt.datetime and type(zone) is dt.timezone and not value.fold:
         return value
 
     # The offset is what is written, and zones by name compare in surprising
     # ways where clocks are set back; so the offset is what is kept.
     time = value.time().replace(fold=0)
-    return datetime.combine(value.date(), time, timezone(offset))
+    return dt.datetime.combine(value.date(), time, dt.timezone(offset))
 
 
 # What checks each field, and its place.

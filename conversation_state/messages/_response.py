@@ -4,11 +4,8 @@ What a provider told about a response.
 
 from __future__ import annotations
 
-import builtins
-from collections.abc import Iterable, Mapping
-from contextlib import suppress
-from math import isfinite, nan
-from typing import Any
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
 
 import attrs
 
@@ -22,69 +19,12 @@ from conversation_state.errors import InvalidMessageError
 from conversation_state.messages._base import freeze_unknown
 from conversation_state.usage import Usage
 
-__all__ = ["LogProb", "ResponseMeta"]
+if TYPE_CHECKING:
+    from conversation_state.messages._logprobs import LogProb
+
+__all__ = ["ResponseMeta"]
 
 _set = object.__setattr__
-
-
-def _as_tuple(items: Iterable[LogProb]) -> tuple[LogProb, ...]:
-    return tuple(items)
-
-
-def _check_finite(given: object) -> float:
-    number = nan
-    # Whatever a subclass of them says of itself.
-    if isinstance(given, float):
-        number = float.__float__(given)
-    elif isinstance(given, int) and not isinstance(given, bool):
-        with suppress(OverflowError):
-            number = int.__float__(given)
-
-    if isfinite(number):
-        return number
-
-    problem = f"is {given!r}; expected a finite number"
-    raise InvalidMessageError(problem, "LogProb", "logprob")
-
-
-@final
-@attrs.frozen
-class LogProb:
-    """
-    How likely a token was.
-
-    Attributes:
-        token: The token's text.
-
-        logprob: The natural logarithm of its probability.
-
-        bytes: The token's bytes, where it is no whole character.
-
-        top: The likeliest tokens at this place, themselves without *top*.
-
-    Source:
-        OpenAI's; -9999.0 means "very unlikely" there.
-    """
-
-    token: str
-    logprob: float
-    bytes: builtins.bytes | None = None
-    top: tuple[LogProb, ...] = attrs.field(default=(), converter=_as_tuple)
-
-    def __attrs_post_init__(self) -> None:
-        token = check_text(self.token, "LogProb.token", InvalidMessageError)
-        _set(self, "token", token)
-        if self.logprob.__class__ is not float or not isfinite(self.logprob):
-            _set(self, "logprob", _check_finite(self.logprob))
-
-        if self.bytes is not None and type(self.bytes) is not builtins.bytes:
-            problem = f"is {self.bytes!r}; expected bytes or None"
-            raise InvalidMessageError(problem, "LogProb", "bytes")
-
-        for at, other in enumerate(self.top):
-            if not isinstance(other, LogProb) or other.top:
-                msg = f"LogProb.top[{at}] is {other!r}; expected a LogProb without top"
-                raise InvalidMessageError(msg)
 
 
 @final
@@ -128,6 +68,11 @@ class ResponseMeta:
             raise InvalidMessageError(problem, "ResponseMeta", "usage")
 
         if self.logprobs is not None:
+            # Few programs ask for them.
+            from conversation_state.messages._logprobs import (  # noqa: PLC0415
+                LogProb,
+            )
+
             logprobs = tuple(self.logprobs)
             for at, one in enumerate(logprobs):
                 if not isinstance(one, LogProb):

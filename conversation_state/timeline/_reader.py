@@ -6,7 +6,8 @@ from __future__ import annotations
 
 from typing import Generic, TypeVar
 
-from conversation_state._persistent import Log, PMap
+from conversation_state._persistent import Log
+from conversation_state._persistent.maps import PMap
 from conversation_state.errors import UnknownMomentError
 from conversation_state.timeline._moments import Moment, Moments
 

@@ -7,7 +7,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, TypeVar
 
-from conversation_state._persistent import Log, PMap, check_text
+from conversation_state._persistent import Log, check_text
+from conversation_state._persistent.maps import PMap
 from conversation_state.timeline._moments import Moment
 
 __all__ = [

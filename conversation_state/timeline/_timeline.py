@@ -7,7 +7,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, NamedTuple, TypeVar
 
-from conversation_state._persistent import Log, PMap, final, pmap
+from conversation_state._persistent import Log, final
+from conversation_state._persistent.maps import PMap, pmap
 from conversation_state._wording import format_count
 from conversation_state.timeline._moments import Moment
 from conversation_state.timeline._reader import NO_MOMENT, _TimelineReader

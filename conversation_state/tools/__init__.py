@@ -9,9 +9,9 @@ form that a provider expects (`adapters`).
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+from conversation_state._lazy import open_later
 from conversation_state.tools._calls import ToolCall
 
 if TYPE_CHECKING:
@@ -38,20 +38,20 @@ __all__ = [
 ]
 
 
+# Every state needs calls; few programs that keep states describe tools, or run them:
+# that makes a message of what the codec reads, both in higher layers.
+_INFOS = f"{__name__}._infos"
 _CALLS = "conversation_state._tool_calls"
-
-
-def __getattr__(name: str) -> Any:
-    # Every state needs calls; few programs that keep states describe tools.
-    if name not in __all__:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-
-    # Running a call makes a message of what the codec reads, both in higher layers.
-    home = _CALLS if name in ("acall", "call") else f"{__name__}._infos"
-    value = getattr(import_module(home), name)
-    globals()[name] = value
-    return value
-
-
-def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__})
+__getattr__, __dir__ = open_later(
+    __name__,
+    {
+        "MAX_PARAMETER_LEVELS": _INFOS,
+        "Parameter": _INFOS,
+        "ToolChoice": _INFOS,
+        "ToolInfo": _INFOS,
+        "acall": _CALLS,
+        "call": _CALLS,
+        "is_schema": _INFOS,
+        "parameters_schema": _INFOS,
+    },
+)

@@ -20,7 +20,8 @@ from typing import Any, NamedTuple
 
 import attrs
 
-from conversation_state._persistent import Log, PMap, pmap
+from conversation_state._persistent import Log
+from conversation_state._persistent.maps import PMap, pmap
 from conversation_state.aggregator import Entry
 from conversation_state.counting import TokenCounter, count
 from conversation_state.messages import Message

@@ -1,0 +1,83 @@
+"""
+How likely the tokens of a response were.
+"""
+
+from __future__ import annotations
+
+import builtins
+from collections.abc import Iterable
+from contextlib import suppress
+
+import attrs
+
+from conversation_state._persistent import check_text, final
+from conversation_state.errors import InvalidMessageError
+
+__all__ = ["LogProb"]
+
+_set = object.__setattr__
+
+_INFINITY = float("inf")
+
+
+def _as_tuple(items: Iterable[LogProb]) -> tuple[LogProb, ...]:
+    return tuple(items)
+
+
+def _check_finite(given: object) -> float:
+    number = _INFINITY
+    # Whatever a subclass of them says of itself.
+    if isinstance(given, float):
+        number = float.__float__(given)
+    elif isinstance(given, int) and not isinstance(given, bool):
+        with suppress(OverflowError):
+            number = int.__float__(given)
+
+    if -_INFINITY < number < _INFINITY:  # neither is NaN
+        return number
+
+    problem = f"is {given!r}; expected a finite number"
+    raise InvalidMessageError(problem, "LogProb", "logprob")
+
+
+@final
+@attrs.frozen
+class LogProb:
+    """
+    How likely a token was.
+
+    Attributes:
+        token: The token's text.
+
+        logprob: The natural logarithm of its probability.
+
+        bytes: The token's bytes, where it is no whole character.
+
+        top: The likeliest tokens at this place, themselves without *top*.
+
+    Source:
+        OpenAI's; -9999.0 means "very unlikely" there.
+    """
+
+    token: str
+    logprob: float
+    bytes: builtins.bytes | None = None
+    top: tuple[LogProb, ...] = attrs.field(default=(), converter=_as_tuple)
+
+    def __attrs_post_init__(self) -> None:
+        token = check_text(self.token, "LogProb.token", InvalidMessageError)
+        _set(self, "token", token)
+        if (
+            self.logprob.__class__ is not float
+            or not -_INFINITY < self.logprob < _INFINITY
+        ):
+            _set(self, "logprob", _check_finite(self.logprob))
+
+        if self.bytes is not None and type(self.bytes) is not builtins.bytes:
+            problem = f"is {self.bytes!r}; expected bytes or None"
+            raise InvalidMessageError(problem, "LogProb", "bytes")
+
+        for at, other in enumerate(self.top):
+            if not isinstance(other, LogProb) or other.top:
+                msg = f"LogProb.top[{at}] is {other!r}; expected a LogProb without top"
+                raise InvalidMessageError(msg)
