@@ -22,35 +22,34 @@ from cattrs import Converter, StructureHandlerNotFoundError
 from conversation_state._canonical import JsonPath, dump, load
 from conversation_state.codec._encode import write_body
 from conversation_state.codec._reader import Problems, Read, Reader
-from conversation_state.codec._structured._classes import OwnValue, class_hook
-from conversation_state.codec._structured._collections import (
-    ARRAYS,
-    MAPS,
-    array_hook,
-    map_hook,
-    tuple_hook,
-)
-from conversation_state.codec._structured._errors import (
-    error_text,
-    iterate_problems,
-    type_name,
+from conversation_state.codec._structured._classes import (
+    OwnValue,
+    class_hook,
+    union_hook,
 )
 from conversation_state.codec._structured._hooks import (
     READ_CONTEXT,
     Hook,
     ReadContext,
     deferred_hook,
+    error_text,
     has_fields,
+    iterate_problems,
+    type_name,
     unwrap_alias,
 )
-from conversation_state.codec._structured._scalars import (
+from conversation_state.codec._structured._values import (
+    ARRAYS,
+    MAPS,
     SCALARS,
+    array_hook,
     literal_hook,
+    map_hook,
     read_enum,
     read_null,
     read_scalar,
+    tuple_hook,
 )
-from conversation_state.codec._structured._unions import union_hook
 from conversation_state.codec._structured._write import is_same, write_value
 
 __all__ = [
