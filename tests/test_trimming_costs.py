@@ -244,7 +244,7 @@ class TestWhatChanged:
     @pytest.mark.parametrize("name", PIPELINES)
     def test_next_state(self, name, damaged):
         """
-        A state that was trimmed one message ago takes as many calls at 20,000
+        A state that was trimmed one message ago takes as many calls at 6,000
         messages as at 300, but for some bisections.
         """
         said = DAMAGED if damaged else SAID
@@ -252,7 +252,7 @@ class TestWhatChanged:
             pytest.skip("shows the end alone, whatever its length")
 
         counts = []
-        for size in (300, 20_000):
+        for size in (300, 6_000):
             # Both end where what is said ends.
             state = grown(1 + size - size % len(said), said)
             budget = TokenBudget(context_window=200)
@@ -265,7 +265,7 @@ class TestWhatChanged:
         few, more = counts
         if damaged and "repair" in (*name.split(", "), "repair" * (name == "default")):
             # `failures` lists each place that is left out.
-            more -= 20 * (20_000 - 300) // len(said)
+            more -= 20 * (6_000 - 300) // len(said)
 
         assert 1_500 > more
         assert 400 > more - few

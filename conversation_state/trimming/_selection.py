@@ -14,8 +14,9 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from itertools import islice
-from operator import attrgetter, index
+from heapq import merge
+from itertools import islice, takewhile
+from operator import attrgetter, index, itemgetter
 from typing import Any, NamedTuple
 
 import attrs
@@ -101,10 +102,10 @@ class Rewrite(NamedTuple):
 NO_CHANGES: PMap[int, Edit] = pmap()
 NO_REPAIRS: Log[Repair] = Log()
 NO_REWRITES: Log[Rewrite] = Log()
-_seq, _stop = attrgetter("seq"), attrgetter("stop")
+_seq, _stop = itemgetter(0), attrgetter("stop")
 
-_NO_EDIT = -1, Edit(())
-_MIN_WINDOW, _MAX_WINDOW = 32, 1_024  # positions whose edits are looked up together
+_UNCHANGED = Edit(())
+_NO_EDIT = -1, _UNCHANGED
 
 
 @attrs.frozen(eq=False)
@@ -206,44 +207,48 @@ class Selection:
 
         return found
 
-    def find_edits(self, start: int = 0, stop: int | None = None) -> dict[int, Edit]:
+    def find_edits(self) -> dict[int, Edit]:
         """
-        What positions show instead of their own message, of all or from *start*
-        to *stop*. O(log n + what is found there).
+        What positions show instead of their own message.
         """
-        stop = len(self.entries) if stop is None else stop
-        repairs = _iterate(self.repairs, start, stop)
-        found: dict[int, Edit] = {seq: edit for seq, edit, _ in repairs}
-        for seq, place, message, *_ in _iterate(self.rewrites, start, stop):
-            edit = found.get(seq) or Edit((self.entries[seq].message,))
-            shown = (*edit.messages[:place], message, *edit.messages[place + 1 :])
-            found[seq] = edit._replace(messages=shown)
-
-        changes = self.changes
-        if stop - start < len(changes):
-            changed = [seq for seq in range(start, stop) if seq in changes]
-        else:
-            changed = [seq for seq in changes if start <= seq < stop]
-
-        found.update([(seq, changes[seq]) for seq in changed])
-        return found
+        return dict(self.iterate_edits(range(len(self.entries))))
 
     def find_edit(self, seq: int) -> Edit | None:
-        return self.find_edits(seq, seq + 1).get(seq)
+        if self.is_plain:
+            return None
+
+        return next((edit for _, edit in self.iterate_edits(range(seq, seq + 1))), None)
 
     def iterate_edits(self, span: range) -> Iterator[tuple[int, Edit]]:
         """
         What positions in *span* show instead of their own message, in order.
+        O(log n + changes) for the first of them.
         """
-        if self.is_plain:
-            return
+        changes: Iterable[tuple[int, Edit]] = ()
+        if len(span) == 1:
+            own = self.changes.get(span.start)
+            changes = [(span.start, own)] if own else ()
+        elif self.changes is not NO_CHANGES:
+            changes = sorted([each for each in self.changes.items() if each[0] in span])
 
-        # Looked up some at a time, a few first: a view is read lazily.
-        start, width = span.start, _MIN_WINDOW
-        while start < span.stop:
-            stop = min(start + width, span.stop)
-            yield from sorted(self.find_edits(start, stop).items())
-            start, width = stop, min(2 * width, _MAX_WINDOW)
+        streams = _iterate(self.repairs, span), _iterate(self.rewrites, span), changes
+        at, edit = -1, _UNCHANGED
+        for found in merge(*streams, key=_seq):
+            if found[0] != at:
+                if at >= 0:
+                    yield at, edit
+
+                at, edit = found[0], _UNCHANGED
+
+            if isinstance(found, Rewrite):
+                shown = list(edit.messages or (self.entries[at].message,))
+                shown[found.place] = found.message
+                edit = edit._replace(messages=tuple(shown))
+            else:
+                edit = found[1]
+
+        if at >= 0:
+            yield at, edit
 
     def pairs(self) -> Iterator[tuple[int, Message]]:
         """
@@ -273,8 +278,7 @@ class Selection:
         The positions that show something, of all or from *start* to *stop*.
         """
         for span in self.spans(start, stop):
-            edits = self.find_edits(span.start, span.stop)
-            removed = {seq for seq, edit in edits.items() if edit.reason}
+            removed = {seq for seq, edit in self.iterate_edits(span) if edit.reason}
             yield from (seq for seq in span if seq not in removed)
 
     def is_shown(self, seq: int) -> bool:
@@ -463,15 +467,12 @@ class Selection:
         return attrs.evolve(narrowed, changes=changes).change({first: edit})
 
 
-def _iterate(edits: Log[Any], start: int, stop: int) -> Iterator[Any]:
+def _iterate(edits: Log[Any], span: range) -> Iterator[Any]:
     """
-    What of *edits*, which are in order, is from *start* to *stop*.
+    What of *edits*, which are in order, is in *span*.
     """
     if not edits:
-        return
+        return iter(())
 
-    for edit in edits.iterate(bisect_left(edits, start, key=_seq)):
-        if edit.seq >= stop:
-            return
-
-        yield edit
+    newer = edits.iterate(bisect_left(edits, span.start, key=_seq))
+    return takewhile(lambda edit: edit[0] < span.stop, newer)

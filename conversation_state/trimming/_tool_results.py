@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Iterable
-from operator import attrgetter
+from operator import itemgetter
 from typing import Any, NamedTuple, Protocol
 
 import attrs
@@ -33,7 +33,7 @@ from conversation_state.trimming._view import Step, TrimContext
 
 __all__ = ["clear_tool_results", "shorten_tool_results"]
 
-_rank = attrgetter("rank")
+_rank = itemgetter(3)
 
 
 class _RewriteStep(Protocol):
@@ -154,8 +154,11 @@ def _rewrite_whole(selection: Selection, step: _RewriteStep) -> Selection:
         run = _rewrite_log(selection, at_this_age)
         stop = max(run.results - keep, start)
         if start < stop:
-            first = bisect_left(run.rewrites, start, key=_rank)
-            last = bisect_left(run.rewrites, stop, key=_rank)
+            first = bisect_left(run.rewrites, start, key=_rank) if start else 0
+            last = len(run.rewrites)
+            if keep:
+                last = bisect_left(run.rewrites, stop, key=_rank)
+
             before = run.rewrites[first - 1] if first else None
             newer = run.rewrites[last - 1] if first < last else None
             if newer is not None:
