@@ -235,6 +235,50 @@ def work(run: Callable[[], object]) -> int:
     return calls
 
 
+class TestEveryBudget:
+    """
+    Steps on a whole log, and `fit` behind them, as on what they show.
+    """
+
+    @pytest.mark.parametrize("said", [SAID, DAMAGED])
+    @pytest.mark.parametrize(
+        "steps",
+        [
+            (repair(), clear_tool_results(keep=1, marker=".")),
+            (repair(), shorten_tool_results(9), clear_tool_results(keep=2)),
+            (repair(), clear_tool_results(keep=3), shorten_tool_results(9)),
+            # What stands for a result may be longer than it.
+            (repair(at_end=True), shorten_tool_results(0, marker="{cut} " * 30)),
+        ],
+    )
+    def test_is_what_a_view_gives_that_is_read_again(self, said, steps):
+        """
+        At every budget, the same view or the same error; each index is what
+        listing gives.
+        """
+        state = grown(31, said)
+        whole = trim(state, None, *steps)
+        read_again = pickle.loads(pickle.dumps(whole._selection))
+        for limit in range(1, whole.total_tokens + 5, 3):
+            budget = TokenBudget(context_window=limit)
+            for step in (fit(), keep_last(1 + limit % 20)):
+                context = TrimContext.of(state, budget)._with_selection(read_again)
+                try:
+                    expected = step(context)
+                except BudgetExceededError as error:
+                    with pytest.raises(BudgetExceededError, match=str(error)[:60]):
+                        trim(state, budget, *steps, step)
+
+                    continue
+
+                view = trim(state, budget, *steps, step)
+                views_add_up(view)
+                shown = list(view.elements)
+                assert list(expected.elements) == shown
+                assert list(expected.dropped) == list(view.dropped)
+                assert shown == [view.elements[at] for at in range(len(shown))]
+
+
 class TestWhatChanged:
     """
     Every step costs what is new since the state before.

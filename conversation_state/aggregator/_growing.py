@@ -1,0 +1,298 @@
+"""
+How a state grows: messages at its end, and usage in its ledger.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Self
+
+from conversation_state._identity import new_entry_id
+from conversation_state._persistent import check_text
+from conversation_state.aggregator._checks import describe_mismatch
+from conversation_state.aggregator._entries import Entry, LedgerEntry, reported_response
+from conversation_state.aggregator._value import StateValue
+from conversation_state.errors import InvalidMessageError, InvalidUsageError
+from conversation_state.messages import (
+    AssistantMessage,
+    Message,
+    ToolMessage,
+    UserMessage,
+)
+from conversation_state.tools import ToolCall
+from conversation_state.usage import Usage
+
+__all__ = ["GrowingState"]
+
+_make = tuple.__new__
+_new = object.__new__
+
+
+class GrowingState(StateValue):
+    """
+    A state that messages and usages can be added to; each gives the next state.
+    """
+
+    __slots__ = ()
+
+    def add(self, message: Message) -> Self:
+        """
+        This state with *message* at its end.
+
+        Raises:
+            InvalidMessageError:
+                If *message* is no `Message`.
+        """
+        if not isinstance(message, Message):
+            raise InvalidMessageError(describe_mismatch("add", "a Message", message))
+
+        state = _new(self.__class__)
+        state._origin = self._origin
+        state._ledger = self._ledger
+        state._log = self._log.append(_make(Entry, (new_entry_id(), message)))
+        return state
+
+    def add_user_prompt(self, prompt: str | UserMessage) -> Self:
+        """
+        This state with a user's *prompt* at its end.
+
+        Raises:
+            InvalidMessageError:
+                If *prompt* is neither a text nor a `UserMessage`.
+        """
+        if isinstance(prompt, str):
+            prompt = UserMessage(prompt)
+
+        if not isinstance(prompt, UserMessage):
+            expected = "a str or a UserMessage"
+            raise InvalidMessageError(
+                describe_mismatch("add_user_prompt", expected, prompt)
+            )
+
+        return self.add(prompt)
+
+    def add_assistant_message(self, message: str | AssistantMessage) -> Self:
+        """
+        This state with an assistant's *message* at its end.
+
+        Raises:
+            InvalidMessageError:
+                If *message* is neither a text nor an `AssistantMessage`.
+        """
+        if isinstance(message, str):
+            message = AssistantMessage(message)
+
+        if not isinstance(message, AssistantMessage):
+            expected = "a str or an AssistantMessage"
+            raise InvalidMessageError(
+                describe_mismatch("add_assistant_message", expected, message)
+            )
+
+        return self.add(message)
+
+    def add_tool_call(self, *calls: ToolCall | AssistantMessage) -> Self:
+        """
+        This state with one assistant's message that makes *calls* at its end.
+
+        Args:
+            *calls: Calls, or one `AssistantMessage` that has some.
+
+        Raises:
+            InvalidMessageError:
+                If there is no call, or something else is given.
+        """
+        message = calls[0] if len(calls) == 1 else None
+        if not isinstance(message, AssistantMessage):
+            for call in calls:
+                if not isinstance(call, ToolCall):
+                    expected = "ToolCalls, or one AssistantMessage that has some"
+                    raise InvalidMessageError(
+                        describe_mismatch("add_tool_call", expected, call)
+                    )
+
+            message = AssistantMessage(tool_calls=calls)  # type: ignore[arg-type]
+
+        if not message.tool_calls:
+            msg = (
+                "add_tool_call got no calls; use add_assistant_message for a message "
+                "without any"
+            )
+            raise InvalidMessageError(msg)
+
+        return self.add(message)
+
+    def add_tool_response(self, message: ToolMessage) -> Self:
+        """
+        This state with a tool's result at its end.
+
+        Raises:
+            InvalidMessageError:
+                If *message* is no `ToolMessage`.
+        """
+        if not isinstance(message, ToolMessage):
+            expected = "a ToolMessage"
+            raise InvalidMessageError(
+                describe_mismatch("add_tool_response", expected, message)
+            )
+
+        return self.add(message)
+
+    def add_response(self, *messages: Message, key: str | None = None) -> Self:
+        """
+        This state with a provider's response at its end, and in its ledger.
+
+        Appends *messages*, and records the usage that an `AssistantMessage`
+        reports (``message.response.usage``) under the id of its response, so
+        that adding one response again bills nothing again; see
+        `record_responses`. Without a usage, it is ``extend(messages)``.
+
+        Args:
+            *messages: The response, usually one `AssistantMessage`, as an
+                adapter's ``load`` gives it.
+
+            key: The ledger identity to use instead of the response's id.
+
+        Raises:
+            InvalidMessageError:
+                If one of them is no `Message`.
+
+            InvalidUsageError:
+                If *key* is in the ledger with another usage or model, *key* is
+                given and there are several usages, or the total gets over
+                2**63 - 1.
+
+        >>> from conversation_state import Aggregator, ResponseMeta
+        >>> meta = ResponseMeta(id="chatcmpl-1", usage=Usage(8, 2), model="gpt-5")
+        >>> state = Aggregator.new().add_response(AssistantMessage("Hi", response=meta))
+        >>> state.total_usage.total_tokens, state.ledger[0].id
+        (10, 'chatcmpl-1')
+        """
+        grown = self.extend(messages)
+        if key is None:
+            return grown.record_responses(since=len(self._log))
+
+        reported = [
+            meta
+            for entry in grown._log.iterate(len(self._log))
+            if (meta := reported_response(entry)) is not None
+        ]
+        if len(reported) > 1:
+            msg = (
+                f"key={key!r} can identify one usage, and these messages report "
+                f"{len(reported)}; add them one by one"
+            )
+            raise InvalidUsageError(msg)
+
+        for meta in reported:
+            grown = grown.add_usage(meta.usage, key=key, model=meta.model)
+
+        return grown
+
+    def record_responses(self, *, since: int = 0) -> Self:
+        """
+        This state with the usage of its responses in its ledger, each once.
+
+        A response is recorded under the id its provider gave it, or under the
+        identity of its entry where it has none, or where the ledger has
+        another usage under that id (some servers give every response one id).
+        What is recorded already is not recorded again, so this is idempotent.
+
+        O(messages from *since* on).
+
+        Args:
+            since: The position of the first message to look at.
+
+        Raises:
+            InvalidUsageError:
+                If the total gets over 2**63 - 1.
+        """
+        ledger = self._ledger
+        for entry in self._log.iterate(since):
+            meta = reported_response(entry)
+            if meta is None or meta.usage is None:
+                continue
+
+            for key in (meta.id, entry.id):
+                known = ledger.find(key) if key else None
+                if known is not None and known.usage == meta.usage:
+                    break
+
+                if key and known is None:
+                    new = LedgerEntry(key, meta.usage, meta.model)
+                    ledger = ledger.with_entries((new,))
+                    break
+
+        if ledger is self._ledger:
+            return self
+
+        return self._with(ledger=ledger, log=self._log)
+
+    def extend(self, messages: Iterable[Message]) -> Self:
+        """
+        This state with *messages* at its end; itself if there are none. O(k).
+
+        Raises:
+            InvalidMessageError:
+                If one of them is no `Message`; none is added then.
+        """
+        entries = []
+        for message in messages:
+            if not isinstance(message, Message):
+                expected = "Messages"
+                raise InvalidMessageError(
+                    describe_mismatch("extend", expected, message)
+                )
+
+            entries.append(_make(Entry, (new_entry_id(), message)))
+
+        if not entries:
+            return self
+
+        return self._with(log=self._log.extend(entries))
+
+    def add_usage(
+        self, usage: Usage | None, *, key: str | None = None, model: str = ""
+    ) -> Self:
+        """
+        This state with *usage* in its ledger.
+
+        Args:
+            usage: The usage to record; None, which providers send too, adds nothing.
+
+            key: An identity of your own, a request's id say. The same key is
+                recorded once, however often it is added, here and after any join.
+
+            model: The model that was used.
+
+        Raises:
+            InvalidUsageError:
+                If *usage* is something else, the ledger has *key* with another
+                usage or model, or the total gets over 2**63 - 1.
+        """
+        if usage is None:
+            return self
+
+        if not isinstance(usage, Usage):
+            msg = f"add_usage takes a Usage or None, got {usage!r}"
+            raise InvalidUsageError(msg)
+
+        model = check_text(model, "model", InvalidUsageError)
+        if key is None:
+            key = new_entry_id()
+        elif not (key := check_text(key, "key", InvalidUsageError)):
+            msg = "key is empty; leave it out if this usage has no identity"
+            raise InvalidUsageError(msg)
+        elif (recorded := self._ledger.find(key)) is not None:
+            if recorded.usage == usage and recorded.model == model:
+                return self
+
+            msg = (
+                f"conflicting usage for key {key!r}: the ledger has {recorded.usage} "
+                f"for model {recorded.model!r}, got {usage} for model {model!r}; use "
+                "another key"
+            )
+            raise InvalidUsageError(msg)
+
+        entry = LedgerEntry(key, usage, model)
+        ledger = self._ledger.with_entries((entry,))
+        return self._with(ledger=ledger, log=self._log)

@@ -1,0 +1,245 @@
+"""
+What a state is: who it is, what it holds, and when two are equal.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple, Self, SupportsIndex, overload
+
+from conversation_state._identity import make_uuid
+from conversation_state._persistent import Log
+from conversation_state._wording import format_count
+from conversation_state.aggregator._entries import (
+    Entry,
+    Ledger,
+    LedgerEntry,
+    Messages,
+    id_of,
+    message_of,
+)
+from conversation_state.aggregator._turn import Turn
+from conversation_state.messages import Message
+from conversation_state.usage import Usage
+
+if TYPE_CHECKING:
+    from uuid import UUID
+
+__all__ = ["Origin", "StateValue"]
+
+_new = object.__new__
+
+
+class Origin(NamedTuple):
+    """
+    Who a state is, and where it was forked; the same for all it grows into.
+
+    Numbers are UUIDs to be: see `conversation_state._identity`.
+    """
+
+    number: int
+    parent: int | None
+    root: int
+    init_len: int
+    init_ledger_len: int
+    inherited: Usage
+
+
+class StateValue:
+    """
+    The entries and the ledger of a state, and how they are read.
+    """
+
+    __slots__ = ("__weakref__", "_ledger", "_log", "_origin")
+
+    _origin: Origin
+    _ledger: Ledger
+    _log: Log[Entry]
+
+    def _with(self, *, ledger: Ledger | None = None, log: Log[Entry]) -> Self:
+        """
+        The same state with another log or ledger.
+        """
+        state = _new(self.__class__)
+        state._origin = self._origin
+        state._ledger = self._ledger if ledger is None else ledger
+        state._log = log
+        return state
+
+    @property
+    def id(self) -> UUID:
+        """
+        Who this state is: the same for all it grows into, a new one for forks.
+        """
+        return make_uuid(self._origin.number)
+
+    @property
+    def parent_id(self) -> UUID | None:
+        """
+        The id of the state this was forked from; None for a root.
+        """
+        parent = self._origin.parent
+        return None if parent is None else make_uuid(parent)
+
+    @property
+    def root_id(self) -> UUID:
+        """
+        The id of the state that the first of its forks was taken from.
+        """
+        return make_uuid(self._origin.root)
+
+    @property
+    def init_len(self) -> int:
+        """
+        How many messages were inherited at the fork; 0 for a root.
+        """
+        return self._origin.init_len
+
+    @property
+    def init_ledger_len(self) -> int:
+        """
+        How many ledger entries were inherited at the fork; 0 for a root.
+        """
+        return self._origin.init_ledger_len
+
+    @property
+    def turn_len(self) -> int:
+        """
+        The number of messages added since the fork; all of them, for a root.
+        """
+        return len(self._log) - self._origin.init_len
+
+    @property
+    def messages(self) -> Messages:
+        """
+        The messages in order. O(1).
+        """
+        return Messages(self._log)
+
+    @property
+    def entries(self) -> Log[Entry]:
+        """
+        The messages in order, with the identity of each append. O(1).
+        """
+        return self._log
+
+    @property
+    def ledger(self) -> Log[LedgerEntry]:
+        """
+        The recorded usages in order, those inherited at the fork included. O(1).
+        """
+        return self._ledger.entries
+
+    @property
+    def usage(self) -> Usage:
+        """
+        The usage recorded since the fork; all of it, for a root. O(1).
+        """
+        inherited = self._origin.inherited
+        return self._ledger.total.minus(inherited)
+
+    @property
+    def total_usage(self) -> Usage:
+        """
+        The usage recorded, what was inherited at the fork included. O(1).
+        """
+        return self._ledger.total
+
+    @property
+    def turn(self) -> Turn:
+        """
+        What was added since the fork. O(that).
+        """
+        origin = self._origin
+        return Turn(
+            origin.number,
+            origin.parent,
+            self._log[origin.init_len :],
+            self._ledger.entries[origin.init_ledger_len :],
+            self,
+        )
+
+    def is_related_to(self, other: Self) -> bool:
+        """
+        Whether the two have any past in common.
+
+        True if both were forked, over any number of generations, from one
+        root, or hold a common entry. O(1) in the first case, else O(n).
+        """
+        if self._origin.root == other._origin.root:
+            return True
+
+        ours = set(map(id_of, self._log))
+        return not ours.isdisjoint(map(id_of, other._log))
+
+    def __len__(self) -> int:
+        return len(self._log)
+
+    def __bool__(self) -> bool:
+        # A state without messages has an id and a ledger: it is never "nothing".
+        return True
+
+    @overload
+    def __getitem__(self, at: SupportsIndex) -> Message: ...
+    @overload
+    def __getitem__(self, at: slice) -> Messages: ...
+    def __getitem__(self, at: Any) -> Message | Messages:
+        return self.messages[at]  # type: ignore[no-any-return]  # *at* is either
+
+    def __iter__(self) -> Iterator[Message]:
+        return map(message_of, self._log)
+
+    def __eq__(self, other: object) -> bool:
+        if self is other:
+            return True
+
+        return self.equals(other) if isinstance(other, type(self)) else NotImplemented
+
+    def equals(self, other: Self, *, near: Sequence[tuple[Self, Self]] = ()) -> bool:
+        """
+        Whether *other* is equal, where the two states of each pair in *near*
+        are known to be.
+
+        For comparing many states of one conversation: what this state shares
+        with the first of a pair, and *other* with the second, is not compared
+        again.
+        """
+        if self is other:
+            return True
+
+        return (
+            self._origin == other._origin
+            and self._ledger.entries.equals(
+                other._ledger.entries,
+                near=[(a._ledger.entries, b._ledger.entries) for a, b in near],
+            )
+            and self._log.equals(other._log, near=[(a._log, b._log) for a, b in near])
+        )
+
+    def __hash__(self) -> int:
+        # Equal states agree in these; the rest would cost O(n).
+        log, (entries, total) = self._log, self._ledger
+        return hash(
+            (
+                self._origin.number,
+                len(log),
+                log[-1].id if log else None,
+                len(entries),
+                entries[-1].id if entries else None,
+                total.total_tokens,
+            )
+        )
+
+    def __repr__(self) -> str:
+        inherited = f", {self.init_len} inherited" if self.parent_id else ""
+        return (
+            f"<Aggregator {self.id}: {format_count(len(self), 'message')}{inherited}, "
+            f"{format_count(self.total_usage.total_tokens, 'token')} spent>"
+        )
+
+    def __copy__(self) -> Self:
+        return self
+
+    def __deepcopy__(self, _memo: Any) -> Self:
+        # Nothing below can change, so there is nothing a copy would be for.
+        return self
