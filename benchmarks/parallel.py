@@ -21,7 +21,7 @@ from benchmarks.measure import Row, seconds, seconds_each
 from conversation_state import Aggregator, UserMessage, encode
 from conversation_state.cells import Cell
 from conversation_state.parallel import fan_out, save_progress
-from conversation_state.parallel._branches import Branch, Past
+from conversation_state.parallel._branches import Past, StepBranch
 from conversation_state.parallel._transport import Assignment, run_assignment
 
 MESSAGE = UserMessage("When is the next train?")
@@ -37,7 +37,7 @@ def assign(number: int, past: Past) -> Assignment:
     """
     What an executor is given of a step.
     """
-    return Assignment(Branch(number, say_ten, past, None))
+    return Assignment(StepBranch(number, say_ten, past, None))
 
 
 def say_ten(state: Aggregator) -> Aggregator:

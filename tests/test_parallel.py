@@ -1228,7 +1228,7 @@ class TestArguments:
         """
         What is not what it should be is said, and no step is run.
         """
-        monkeypatch.setattr(parallel._branches.Branch, "run", pytest.fail)
+        monkeypatch.setattr(parallel._branches.StepBranch, "run", pytest.fail)
         with pytest.raises(kind, match=said):
             fan_out(*arguments, **options)
 
@@ -1440,7 +1440,9 @@ class TestSize:
         """
         long = TALK.extend([UserMessage("x" * 200)] * 2_000)
         past = parallel._branches.Past(long)
-        branches = [parallel._branches.Branch(n, _ten, past, None) for n in range(5)]
+        branches = [
+            parallel._branches.StepBranch(n, _ten, past, None) for n in range(5)
+        ]
         dumps, pickled = pickle.dumps, []
 
         def noted(value, *rest):

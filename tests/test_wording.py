@@ -15,7 +15,7 @@ from conversation_state import (
     open_store,
     trim,
 )
-from conversation_state._wording import format_count
+from conversation_state._wording import format_count, shorten_repr, shorten_text
 from conversation_state.codec import decode, structure
 from conversation_state.counting import cost
 from conversation_state.errors import DecodeError
@@ -82,3 +82,21 @@ def test_one_is_singular():
     ]
 
     assert [] == [text for text in shown if re.search(WORDS, text)]
+
+
+@pytest.mark.parametrize(
+    ("expected", "text"), [("", ""), ("abcdef", "abcdef"), ("abc...", "abcdefg")]
+)
+def test_shorten_text(expected, text):
+    """
+    A shortened text ends in three dots, and is no longer than the limit.
+    """
+    assert expected == shorten_text(text, 6)
+
+
+def test_shorten_repr():
+    """
+    So is the repr of a value.
+    """
+    assert "'abcdefg'" == shorten_repr("abcdefg", 9)
+    assert "'abcd..." == shorten_repr("abcdefg", 8)

@@ -33,11 +33,11 @@ from conversation_state.parallel._joining import (
 __all__ = [
     "KEY",
     "NO_RESULT",
-    "Branch",
     "BranchNotes",
     "CallResult",
     "Outcome",
     "Past",
+    "StepBranch",
     "add_note",
     "running_notes",
     "save_progress",
@@ -201,7 +201,7 @@ class Outcome(NamedTuple):
     error: BaseException | None = None
 
 
-class Branch:
+class StepBranch:
     """
     A step, and the fork it runs on.
 
@@ -264,7 +264,7 @@ class Branch:
         self._context = context
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return Branch, (self.number, self.step, self._past, None)
+        return StepBranch, (self.number, self.step, self._past, None)
 
     @property
     def name(self) -> str:

@@ -14,7 +14,7 @@ from typing import Any, Literal, overload
 from conversation_state._waiting import in_worker, require_anyio
 from conversation_state.aggregator import Aggregator, Turn
 from conversation_state.errors import BranchError
-from conversation_state.parallel._branches import Branch, Outcome, running_notes
+from conversation_state.parallel._branches import Outcome, StepBranch, running_notes
 from conversation_state.parallel._runs import FanOut, FanOutRun
 from conversation_state.parallel._threads import find_interrupt
 
@@ -206,7 +206,7 @@ async def _in_tasks(anyio: Any, run: FanOutRun) -> None:
 
         return None
 
-    async def task(branch: Branch) -> None:
+    async def task(branch: StepBranch) -> None:
         turn, error = await branch.arun(find_outside)
         if isinstance(error, cancelled):
             error = _make_cancelled(branch, error)
@@ -243,14 +243,14 @@ def _unwrap_interrupts() -> Iterator[None]:
         raise interrupt from None
 
 
-def _make_cancelled(branch: Branch, error: BaseException | None) -> BranchError:
+def _make_cancelled(branch: StepBranch, error: BaseException | None) -> BranchError:
     problem = "was cancelled by something it waited for, not from outside"
     failure = BranchError(branch.number, branch.name, problem)
     failure.__cause__ = error
     return failure
 
 
-def _make_timeout(branch: Branch, timeout_s: float | None) -> TimeoutError:
+def _make_timeout(branch: StepBranch, timeout_s: float | None) -> TimeoutError:
     return TimeoutError(f"{branch} took longer than {timeout_s} s")
 
 

@@ -37,10 +37,10 @@ from conversation_state.errors import BranchError, FanOutError, InvalidUsageErro
 from conversation_state.parallel._branches import (
     KEY,
     NO_RESULT,
-    Branch,
     CallResult,
     Outcome,
     Past,
+    StepBranch,
     add_note,
     running_notes,
 )
@@ -131,7 +131,7 @@ class FanOutRun:
     ) -> None:
         past = Past(state)
         self.branches = [
-            Branch(number, step, past, copy_context())
+            StepBranch(number, step, past, copy_context())
             for number, step in enumerate(steps)
         ]
         self._state = state
@@ -142,7 +142,7 @@ class FanOutRun:
         self._errors: list[Exception] = []
         self._is_over = False
         self._left = len(self.branches)
-        self._reports: deque[Branch] = deque()
+        self._reports: deque[StepBranch] = deque()
         self._waiters: deque[Waiter] = deque()
         # The step this fan-out is in, which keeps what branches have kept.
         self._outer = running_notes()
@@ -195,7 +195,7 @@ class FanOutRun:
             if branch.notes and branch.ended and find_interrupt(branch.ended.error):
                 return
 
-    def execute(self, branch: Branch) -> Outcome:
+    def execute(self, branch: StepBranch) -> Outcome:
         """
         Run a branch in this process and report its end.
 
@@ -265,7 +265,7 @@ class FanOutRun:
             finally:
                 waiter.leave()
 
-    def settle(self, branch: Branch, outcome: Outcome) -> None:
+    def settle(self, branch: StepBranch, outcome: Outcome) -> None:
         """
         Take *outcome* for the end of a branch, and call *on_turn*.
 
@@ -287,7 +287,7 @@ class FanOutRun:
         if outcome.error is not None:
             raise_interrupt(outcome.error)
 
-    def give_up(self, make_error: Callable[[Branch], Exception]) -> None:
+    def give_up(self, make_error: Callable[[StepBranch], Exception]) -> None:
         """
         Settle what has not ended with what it has kept so far.
 
@@ -341,14 +341,14 @@ class FanOutRun:
 
         return FanOut(state, tuple(failures))
 
-    def _join_all(self) -> tuple[Aggregator, dict[Branch, InvalidUsageError]]:
+    def _join_all(self) -> tuple[Aggregator, dict[StepBranch, InvalidUsageError]]:
         turns = {branch: self._get_turn(branch) for branch in self.branches}
         return join_turns(self._state, turns)
 
     def _join_so_far(self) -> Aggregator:
         return self._join_all()[0]
 
-    def _get_turn(self, branch: Branch) -> Turn:
+    def _get_turn(self, branch: StepBranch) -> Turn:
         outcome = branch.outcome or branch.ended
         if outcome is not None:
             return outcome.turn
@@ -357,7 +357,7 @@ class FanOutRun:
         return make_turn(self._base) if notes is None else notes.collect()[0]
 
     def _get_outcome(
-        self, branch: Branch, make_error: Callable[[Branch], Exception]
+        self, branch: StepBranch, make_error: Callable[[StepBranch], Exception]
     ) -> Outcome:
         return branch.outcome or branch.ended or branch.conclude(make_error(branch))
 
@@ -387,7 +387,7 @@ class FanOutRun:
                 waiter.wait(1)
 
     def _watch_future(
-        self, branch: Branch, future: Future[Any], waiter: Waiter
+        self, branch: StepBranch, future: Future[Any], waiter: Waiter
     ) -> None:
         future.add_done_callback(partial(self._receive_result, branch))
         branch.future = future
@@ -411,7 +411,7 @@ class FanOutRun:
 
         return self._left
 
-    def _report_outcome(self, branch: Branch, outcome: Outcome) -> None:
+    def _report_outcome(self, branch: StepBranch, outcome: Outcome) -> None:
         branch.ended = outcome
         self._reports.append(branch)
         # Without *on_turn* only an interrupt and the last report are urgent.
@@ -430,7 +430,7 @@ class FanOutRun:
                 facts = type(error), error, error.__traceback__, current_thread()
                 threading.excepthook(threading.ExceptHookArgs(facts))
 
-    def _receive_result(self, branch: Branch, future: Future[Any]) -> None:
+    def _receive_result(self, branch: StepBranch, future: Future[Any]) -> None:
         """
         Report what a future brought, unless the branch did so itself.
         """
@@ -470,7 +470,7 @@ class FanOutRun:
 
         return Outcome(turn, error)
 
-    def _make_lost_outcome(self, branch: Branch, error: BaseException) -> Outcome:
+    def _make_lost_outcome(self, branch: StepBranch, error: BaseException) -> Outcome:
         """
         The end of a branch that an executor did not run to its end.
         """
@@ -483,5 +483,5 @@ class FanOutRun:
         return Outcome(nothing, lost)
 
 
-def _make_cancelled(_: Branch) -> Exception:
+def _make_cancelled(_: StepBranch) -> Exception:
     return CancelledError()

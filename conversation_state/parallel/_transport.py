@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 from conversation_state.aggregator import Turn
 from conversation_state.errors import BranchError
-from conversation_state.parallel._branches import Branch, Outcome, add_note
+from conversation_state.parallel._branches import Outcome, StepBranch, add_note
 
 __all__ = ["Assignment", "Received", "Sent", "describe_loss", "run_assignment"]
 
@@ -31,7 +31,9 @@ class Assignment:
     __slots__ = ("branch", "execute")
 
     def __init__(
-        self, branch: Branch, execute: Callable[[Branch], Outcome] = Branch.run
+        self,
+        branch: StepBranch,
+        execute: Callable[[StepBranch], Outcome] = StepBranch.run,
     ) -> None:
         self.branch = branch
         self.execute = execute
@@ -58,7 +60,7 @@ class Sent:
 
     __slots__ = ("branch", "outcome")
 
-    def __init__(self, branch: Branch, outcome: Outcome) -> None:
+    def __init__(self, branch: StepBranch, outcome: Outcome) -> None:
         self.branch = branch
         self.outcome = outcome
 
@@ -107,7 +109,7 @@ def _unpickle_outcome(
     return Received(Outcome(turn, error))
 
 
-def describe_loss(branch: Branch, error: Exception) -> str:
+def describe_loss(branch: StepBranch, error: Exception) -> str:
     if isinstance(error, CancelledError):
         return "was cancelled by its executor; nothing of it is known"
 
