@@ -58,7 +58,7 @@ define install
 	@touch $@
 endef
 
-.PHONY: help demo test test-versions fuzz stress docs docs-test lint bench clean
+.PHONY: help demo test test-versions fuzz stress codec docs docs-test lint bench clean
 .NOTPARALLEL: # targets share environments
 
 help: ## this list
@@ -93,6 +93,11 @@ stress: .venv/$(version)/.test ## stores killed and contended, for minutes (ARGS
 
 docs: .venv/lint/.lint ## make the generated parts of docs/architecture.md
 	@.venv/lint/bin/python docs/draw_architecture.py
+
+codec: .venv/lint/.lint ## make the codec's generated readers and writers
+	@.venv/lint/bin/python -m tools.generate_codec
+	@.venv/lint/bin/python -m ruff check --fix -q conversation_state/codec
+	@.venv/lint/bin/python -m ruff format -q conversation_state/codec
 
 docs-test: .venv/$(version)/.test ## the examples in README, docs and docstrings
 	@.venv/$(version)/bin/python -m pytest $(ARGS) \

@@ -28,7 +28,6 @@ from conversation_state.messages import (
     AssistantMessage,
     Envelope,
     LogProb,
-    Message,
     ResponseMeta,
     SystemMessage,
     ToolMessage,
@@ -82,7 +81,7 @@ CALL = ToolCall("c1", "clock", "{}", index=1, type="custom", **EXTRAS)
 RESPONSE = ResponseMeta(
     "stop",
     USAGE,
-    [LogProb("a", -0.5, b"\xff", [LogProb("b", -1.5)])],
+    (LogProb("a", -0.5, b"\xff", (LogProb("b", -1.5),)),),
     "m",
     "id",
     unknown={"since_v2": [1]},
@@ -105,7 +104,7 @@ USUAL = [
 ]
 
 
-def read_fast(raw, *, is_parsed=True):
+def read_fast(raw, *, is_parsed=True) -> Any:
     """
     The message as the fast pass reads it; None if it is in doubt.
     """
@@ -115,7 +114,7 @@ def read_fast(raw, *, is_parsed=True):
         return None
 
 
-def read_slowly(raw):
+def read_slowly(raw) -> Any:
     """
     The message as the slow pass reads it; None if there are problems.
     """
@@ -137,7 +136,7 @@ def check_passes(raw, *, is_parsed=True):
         assert same(fast, slow), raw
 
 
-def same(a: Message, b: Message) -> bool:
+def same(a: Any, b: Any) -> bool:
     """
     Whether two messages are alike in all that anybody can see.
     """

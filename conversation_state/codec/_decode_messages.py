@@ -178,7 +178,6 @@ def _make_shape(cls: type, **special: Read) -> Shape:
 
 _TOOL_CALL = _make_shape(ToolCall)
 _RESPONSE = _make_shape(ResponseMeta)
-_READS["ResponseMeta"] = object_reader(_RESPONSE)
 
 
 # Parts
@@ -356,6 +355,9 @@ def _message_shape(cls: type[Message]) -> Shape:
         "timestamp": Reader.time,
         "metadata": Reader.json_map,
     }
+    if cls is AssistantMessage:
+        common["response"] = object_reader(_RESPONSE)
+
     shape = _make_shape(cls, **common)
     if cls is UnknownMessage:
         return shape

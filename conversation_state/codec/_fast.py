@@ -14,7 +14,7 @@ is checked by `is_json` before.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from datetime import UTC
 from functools import partial
 from typing import Any, Final, TypeAlias, TypeVar
@@ -62,6 +62,7 @@ __all__ = [
     "read_unknown",
     "read_usage",
     "read_uuid",
+    "setter",
     "write_common",
     "write_media_part",
     "write_usage",
@@ -97,6 +98,15 @@ class Doubt(Exception):  # noqa: N818 - named for the fact
 # What a reader raises in doubt: also where a required field is missing, and
 # where a UUID, a time or base64 is invalid.
 DOUBTS: Final = (Doubt, KeyError, ValueError)
+
+
+def setter(cls: type, name: str) -> Callable[[Any, Any], None]:
+    """
+    What sets the slot *name* of a new value, past its constructor.
+    """
+    slot: Callable[[Any, Any], None] = getattr(cls, name).__set__
+    return slot
+
 
 # The JSON of others
 
@@ -387,7 +397,7 @@ _new: Final = object.__new__
     _set_prompt_details,
     _set_completion_details,
     _set_extra,
-) = [getattr(Usage, name).__set__ for name in Usage._names]
+) = [setter(Usage, name) for name in Usage._names]
 
 
 def read_usage(raw: Raw) -> Usage:
