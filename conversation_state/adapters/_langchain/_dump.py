@@ -86,6 +86,10 @@ def dump_message(message: Message) -> Any:
 
 
 def _write_checked(write: PayloadWriter, message: Message, path: str) -> Any:
+    id = _id_of_plain(message)
+    if id is not None:
+        return make_message(DEFAULTS[message.role], {"content": message.text, "id": id})
+
     if not isinstance(message, Message):
         msg = f"{path} is a {type(message).__name__}; expected a Message"
         raise InvalidMessageError(msg)
@@ -105,10 +109,6 @@ def _write_checked(write: PayloadWriter, message: Message, path: str) -> Any:
 
 
 def _dump_any(write: PayloadWriter, message: Message, path: str) -> Any:
-    id = _id_of_plain(message)
-    if id is not None:
-        return make_message(DEFAULTS[message.role], {"content": message.text, "id": id})
-
     notes = _checked_notes(thaw_notes(write.notes_on(message, path)))
     _lose_fields(write, message, path)
     if isinstance(message, UnknownMessage):
@@ -162,12 +162,14 @@ def _id_of_plain(message: Message) -> str | None:
     if message.run_id or message.turn_id or message.timestamp is not None:
         return None
 
-    notes = notes_of(message.metadata, SOURCE)
-    if len(notes) != 1 or len(message.metadata) != 1:
-        return None
+    notes: Any = message.metadata
+    for key in (RESERVED, SOURCE, "id"):
+        if not isinstance(notes, dict) or len(notes) != 1:
+            return None
 
-    id = notes.get("id")
-    return id if isinstance(id, str) and len(message.metadata[RESERVED]) == 1 else None
+        notes = notes.get(key)
+
+    return notes if isinstance(notes, str) else None
 
 
 def _checked_notes(notes: dict[str, Any]) -> dict[str, Any]:

@@ -8,11 +8,11 @@ content, and returned as new objects.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from copy import deepcopy
 from operator import attrgetter
 from types import MappingProxyType
-from typing import Any, NamedTuple, Self, TypeAlias, TypeVar
+from typing import Any, NamedTuple, Self, TypeAlias, TypeVar, cast
 
 from langchain_core.messages import BaseMessage
 from langgraph.checkpoint.serde.base import SerializerProtocol
@@ -57,55 +57,63 @@ def is_message_list(value: object) -> bool:
 
 class MessageSnapshot:
     """
-    The content of a message, from which equal messages are made.
-
-    Attributes:
-        kind: Its class.
-
-        fields: Its declared fields.
-
-        extra: Its other fields.
-
-        id: Its id.
+    A message of ours as LangChain's: what is compared with, and new objects.
     """
 
-    __slots__ = ("_changeable", "_message", "extra", "fields", "id", "kind")
+    __slots__ = ("_changeable", "_message", "_template")
 
-    def __init__(self, message: BaseMessage) -> None:
-        # No other code may hold it.
+    def __init__(self, message: Message, template: BaseMessage | None = None) -> None:
         self._message = message
-        self.kind = type(message)
-        self.fields = fields = message.__dict__
-        self.extra = message.__pydantic_extra__
-        self.id = message.id
-        self._changeable = [
-            name for name, value in fields.items() if type(value) not in _FIXED
-        ]
+        self._template: BaseMessage | None = None
+        self._changeable: Sequence[str] = ()
+        if template is not None:
+            self._set_template(template)
+
+    def _set_template(self, template: BaseMessage) -> BaseMessage:
+        fields = template.__dict__.items()
+        self._changeable = [name for name, value in fields if type(value) not in _FIXED]
+        self._template = template
+        return template
+
+    def template(self) -> BaseMessage:
+        """
+        The message as LangChain's, which no other code may hold or change. Made when
+        it is first asked for: a thread that is only loaded needs none.
+        """
+        if self._template is None:
+            return self._set_template(dump_message(self._message))
+
+        return self._template
 
     def matches(self, message: Any) -> bool:
         """
         Whether *message* is of the same class, and equal.
         """
+        template = self.template()
         return (
-            type(message) is self.kind
-            and message.__dict__ == self.fields
-            and message.__pydantic_extra__ == self.extra
+            type(message) is type(template)
+            and message.__dict__ == template.__dict__
+            and message.__pydantic_extra__ == template.__pydantic_extra__
         )
 
     def new_message(self) -> BaseMessage:
         """
         A new message that is equal.
         """
-        fields = self.fields.copy()
+        template = self._template
+        if template is None:
+            return cast("BaseMessage", dump_message(self._message))
+
+        fields = template.__dict__.copy()
         for name in self._changeable:
             value = fields[name]
             # Most are empty lists and maps, for which deepcopy would cost most.
             is_empty = not value and type(value) in {dict, list}
             fields[name] = type(value)() if is_empty else deepcopy(value)
 
-        extra = deepcopy(self.extra) if self.extra else {}
-        made: BaseMessage = replace_fields(self._message, fields, extra)
-        return made
+        extra = template.__pydantic_extra__
+        made = replace_fields(template, fields, deepcopy(extra) if extra else {})
+        return cast("BaseMessage", made)
 
 
 def _count_matching(
@@ -116,11 +124,11 @@ def _count_matching(
     """
     known = list(snapshots)[: len(messages)]
     given = messages[: len(known)]
+    templates = [each.template() for each in known]
     # As a whole, which takes half the time: all of them match in most cases.
-    if (
-        list(map(type, given)) == [each.kind for each in known]
-        and list(map(_get_fields, given)) == [each.fields for each in known]
-        and list(map(_get_extra, given)) == [each.extra for each in known]
+    if all(
+        list(map(get, given)) == list(map(get, templates))
+        for get in (type, _get_fields, _get_extra)
     ):
         return len(known)
 
@@ -152,7 +160,7 @@ def convert_message(
 
         # LangGraph's serde drops lone surrogates, which are replaced here.
 
-    return made, MessageSnapshot(back)
+    return made, MessageSnapshot(made, back)
 
 
 KnownMessage: TypeAlias = tuple[Entry, MessageSnapshot]
@@ -182,8 +190,13 @@ class Conversation(NamedTuple):
         The newest messages, by the ids of LangChain's messages.
         """
         start = max(0, len(self.entries) - _RECENT)
-        last = zip(self.entries[start:], self.snapshots[start:], strict=True)
-        return {t.id: (e, t) for e, t in last if t.id}
+        last = [(known[1].template().id, known) for known in self._iterate(start)]
+        return {id: known for id, known in last if id}
+
+    def _iterate(self, start: int) -> Iterator[KnownMessage]:
+        return zip(
+            self.entries.iterate(start), self.snapshots.iterate(start), strict=True
+        )
 
     def update_to(
         self,
@@ -201,7 +214,10 @@ class Conversation(NamedTuple):
         common = _count_matching(self.snapshots, messages)
         entries = self.entries.take(common)
         snapshots = self.snapshots.take(common)
-        left = _group_by_id(self.entries[common:], self.snapshots[common:])
+        left: dict[Any, list[KnownMessage]] = defaultdict(list)
+        for known in self._iterate(common):
+            left[known[1].template().id].append(known)
+
         for message in messages[common:]:
             same = next(
                 (one for one in left[message.id] if one[1].matches(message)), None
@@ -220,16 +236,6 @@ class Conversation(NamedTuple):
             entries, snapshots = entries.append(same[0]), snapshots.append(same[1])
 
         return type(self)(entries, snapshots)
-
-
-def _group_by_id(
-    entries: Log[Entry], snapshots: Log[MessageSnapshot]
-) -> dict[Any, list[KnownMessage]]:
-    found: dict[Any, list[KnownMessage]] = defaultdict(list)
-    for entry, snapshot in zip(entries, snapshots, strict=True):
-        found[snapshot.id].append((entry, snapshot))
-
-    return found
 
 
 class ConversationCache:
@@ -319,7 +325,7 @@ def _extend_nearest(
         if shares > common:
             nearest, common = other, shares
 
-    new = [MessageSnapshot(dump_message(m)) for _, m in entries.iterate(common)]
+    new = [MessageSnapshot(message) for _, message in entries.iterate(common)]
     return Conversation(entries, nearest.snapshots.take(common).extend(new))
 
 
