@@ -346,6 +346,19 @@ class ObjectReader:
         if not self.raw.keys() <= known:
             self.keys.update(self.reading.rest(self.raw, known, self.path))
 
+    def inside(self, key: str) -> ObjectReader | None:
+        """
+        The object under *key*; None if it is missing or null, or wrong.
+        """
+        given = self.raw.get(key)
+        if is_map(given):
+            return ObjectReader(self.reading, given, f"{self.path}.{key}")
+
+        if given is not None:
+            self.wrong(key, "an object or null")
+
+        return None
+
     def keep_within(
         self, key: str, inside: ObjectReader, known: frozenset[str]
     ) -> None:

@@ -7,7 +7,7 @@ others.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeGuard
 
 from conversation_state.adapters._reading import (
@@ -23,7 +23,16 @@ from conversation_state.usage import (
     Usage,
 )
 
-__all__ = ["is_count", "read_count", "read_counts", "usage_in", "usage_of"]
+__all__ = [
+    "Counted",
+    "Details",
+    "Totals",
+    "is_count",
+    "read_count",
+    "read_counts",
+    "read_usage_block",
+    "usage_in",
+]
 
 _MOST = 2**63 - 1
 
@@ -72,6 +81,44 @@ def usage_in(
 
 # What others call ``cache_write_tokens``.
 _CACHE_WRITES = frozenset({"cache_creation_tokens", "cache_write_tokens"})
+
+
+Totals = tuple[int, int, int | None]
+Details = Sequence[Mapping[str, int]]
+# Totals (prompt, completion, all), details of the first two, other categories,
+# and what is no count.
+Counted = tuple[Totals, Details, Mapping[str, int], Mapping[str, Any]]
+
+
+def read_usage_block(
+    read: DocumentReader,
+    block: Any,
+    path: str,
+    count: Callable[[DocumentReader, Mapping[Any, Any], str], Counted],
+) -> tuple[Usage | None, dict[str, Any]]:
+    """
+    The usage in *block*, None if there was a problem; and what else it has.
+
+    Args:
+        read: The document it is in.
+
+        block: The usage block.
+
+        path: Where it is.
+
+        count: Reads the counts of the format.
+    """
+    if not is_map(block):
+        read.wrong(path, block, "an object")
+        return None, {}
+
+    problems = read.count
+    totals, details, extra, left = count(read, block, path)
+    usage = None
+    if read.count == problems:
+        usage = _make_usage(read, totals, details, extra, path)
+
+    return usage, read.rest(left, frozenset(), path)
 
 
 def _split_counts(
@@ -161,10 +208,10 @@ def _name_category(name: str, whose: str) -> str:
     return "cache_write_tokens" if name in _CACHE_WRITES else f"{whose}_{name}"
 
 
-def usage_of(
+def _make_usage(
     read: DocumentReader,
-    counts: tuple[int, int, int | None],
-    details: Iterable[Mapping[str, int]],
+    counts: Totals,
+    details: Details,
     extra: Mapping[str, int],
     path: str,
 ) -> Usage | None:

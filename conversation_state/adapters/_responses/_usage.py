@@ -8,7 +8,12 @@ from collections.abc import Mapping
 from typing import Any
 
 from conversation_state.adapters._reading import DocumentReader, is_map
-from conversation_state.adapters._usage import read_counts, usage_in, usage_of
+from conversation_state.adapters._usage import (
+    Counted,
+    read_counts,
+    read_usage_block,
+    usage_in,
+)
 from conversation_state.usage import Usage
 
 __all__ = ["load_usage", "read_usage"]
@@ -73,16 +78,10 @@ def read_usage(
     """
     The usage in *block*, None if there was a problem; and what else it has.
     """
-    if not is_map(block):
-        read.wrong(path, block, "an object")
-        return None, {}
+    return read_usage_block(read, block, path, _read_counts)
 
-    problems = read.count
+
+def _read_counts(read: DocumentReader, block: Mapping[Any, Any], path: str) -> Counted:
     counts, details, extra, left = read_counts(read, block, _COUNTS, _DETAILS, path)
-    usage = None
-    if read.count == problems:
-        totals = counts.get("input_tokens", 0), counts.get("output_tokens", 0)
-        total = counts.get("total_tokens")
-        usage = usage_of(read, (*totals, total), details, extra, path)
-
-    return usage, read.rest(left, frozenset(), path)
+    prompt, completion = counts.get("input_tokens", 0), counts.get("output_tokens", 0)
+    return (prompt, completion, counts.get("total_tokens")), details, extra, left

@@ -8,7 +8,12 @@ from collections.abc import Mapping
 from typing import Any
 
 from conversation_state.adapters._reading import DocumentReader, is_list, is_map, mended
-from conversation_state.adapters._usage import is_count, usage_in, usage_of
+from conversation_state.adapters._usage import (
+    Counted,
+    is_count,
+    read_usage_block,
+    usage_in,
+)
 from conversation_state.usage import Usage
 
 __all__ = ["find_usage", "load_usage", "read_usage"]
@@ -91,11 +96,10 @@ def read_usage(
     """
     The usage in *block*, None if there was a problem; and what else it has.
     """
-    if not is_map(block):
-        read.wrong(path, block, "an object")
-        return None, {}
+    return read_usage_block(read, block, path, _read_counts)
 
-    problems = read.count
+
+def _read_counts(read: DocumentReader, block: Mapping[Any, Any], path: str) -> Counted:
     counts: dict[str, int] = {}
     extra: dict[str, int] = {}
     left: dict[str, Any] = {}
@@ -123,18 +127,13 @@ def read_usage(
     for name, count in _read_iterations(block.get("iterations")):
         extra[name] = extra.get(name, 0) + count
 
-    usage = None
-    if read.count == problems:
-        cached = counts.get(_READ, 0)
-        prompt = counts.get("input_tokens", 0) + cached + written
-        details = (
-            {"cached_tokens": cached},
-            {"reasoning_tokens": thought.get("thinking_tokens", 0)},
-        )
-        totals = prompt, counts.get("output_tokens", 0), None
-        usage = usage_of(read, totals, details, extra, path)
-
-    return usage, read.rest(left, frozenset(), path)
+    cached = counts.get(_READ, 0)
+    prompt = counts.get("input_tokens", 0) + cached + written
+    details = (
+        {"cached_tokens": cached},
+        {"reasoning_tokens": thought.get("thinking_tokens", 0)},
+    )
+    return (prompt, counts.get("output_tokens", 0), None), details, extra, left
 
 
 def _is_category(key: Any) -> bool:

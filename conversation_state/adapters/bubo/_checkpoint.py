@@ -158,12 +158,12 @@ def _read_usage(read: DocumentReader, raw: Any, path: str) -> Usage:
     written, prompt, total = [read_count(block, name) for name in _COUNTS]
     within: list[dict[str, int]] = []
     for key, names in _DETAILS.items():
-        given = raw.get(key)
-        if given is not None and not is_map(given):
-            block.wrong(key, "an object or null")
-
-        inside = ObjectReader(read, given if is_map(given) else {}, f"{path}.{key}")
-        within.append({name: read_count(inside, name) for name in names})
+        inside = block.inside(key)
+        within.append(
+            {name: read_count(inside, name) for name in names}
+            if inside is not None
+            else {}
+        )
 
     if read.count > problems:
         return _NOTHING

@@ -22,7 +22,7 @@ from conversation_state.adapters._extras import (
     write_extra,
 )
 from conversation_state.adapters._notes import list_of, map_of, notes_of, signer_of
-from conversation_state.adapters._reading import ObjectReader, is_map
+from conversation_state.adapters._reading import ObjectReader
 from conversation_state.adapters._wire.media import decode_base64, encode_base64
 from conversation_state.adapters.eino._constants import (
     BESIDE,
@@ -83,18 +83,15 @@ def _keep_unknown(part: ObjectReader) -> UnknownPart:
 
 
 def _read_reasoning(part: ObjectReader) -> Part | None:
-    body = part.raw.get("reasoning")
-    inside = ObjectReader(part.reading, {}, f"{part.path}.reasoning")
-    if is_map(body):
-        inside.raw = body
-    elif body is None:
+    inside = part.inside("reasoning")
+    part.keep(_REASONING)
+    text = signature = ""
+    if inside is None:
         part.notes["without"] = ["reasoning"]
     else:
-        part.wrong("reasoning", "an object or null")
+        text, signature = inside.optional("text"), inside.optional("signature")
+        part.keep_within("reasoning", inside, _THOUGHTS)
 
-    part.keep(_REASONING)
-    text, signature = inside.optional("text"), inside.optional("signature")
-    part.keep_within("reasoning", inside, _THOUGHTS)
     if signature:
         part.notes["signed"] = True
 
@@ -108,14 +105,10 @@ def _read_medium(part: ObjectReader, kind: str, key: str) -> Part | None:
     A part that holds media; None if there is nothing in it that can be read.
     """
     field, made = MEDIA[kind]
-    body = part.raw.get(field)
-    if body is not None and not is_map(body):
-        part.wrong(field, "an object or null")
-
-    if not is_map(body):
+    inside = part.inside(field)
+    if inside is None:
         return None
 
-    inside = ObjectReader(part.reading, body, f"{part.path}.{field}")
     content: dict[str, Any] = {}
     # Pointers in Go, so "" is not the same as nothing.
     url, text = inside.optional("url"), inside.optional("base64data")
@@ -166,14 +159,10 @@ def read_old_parts(place: ObjectReader, key: str) -> list[Part]:
 
 
 def _read_old_medium(part: ObjectReader, kind: str) -> Part | None:
-    body = part.raw.get(kind)
-    if body is not None and not is_map(body):
-        part.wrong(kind, "an object or null")
-
-    if not is_map(body):
+    inside = part.inside(kind)
+    if inside is None:
         return None
 
-    inside = ObjectReader(part.reading, body, f"{part.path}.{kind}")
     url, uri = inside.optional("url"), inside.optional("uri")
     if url and uri:
         inside.keys["uri"] = uri

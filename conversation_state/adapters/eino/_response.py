@@ -41,18 +41,14 @@ def read_response(message: ObjectReader) -> ResponseMeta | None:
     """
     The response metadata of *message*; None if there is none.
     """
-    given = message.raw.get(_KEY)
-    if given is None:
+    place = message.inside(_KEY)
+    if place is None:
         if _KEY in message.raw:
             message.keys[_KEY] = None
 
         return None
 
-    if not is_map(given):
-        message.wrong(_KEY, "an object or null")
-        return None
-
-    place = ObjectReader(message.reading, given, f"{message.path}.{_KEY}")
+    given = place.raw
     place.keep(_RESPONSE)
     reason = place.optional("finish_reason")
     usage = None
@@ -102,15 +98,10 @@ def read_usage(place: ObjectReader, key: str) -> tuple[Usage | None, dict[str, A
 
 
 def _read_details(block: ObjectReader, key: str, name: str) -> int:
-    given = block.raw.get(key)
-    if given is None:
+    inside = block.inside(key)
+    if inside is None:
         return 0
 
-    if not is_map(given):
-        block.wrong(key, "an object or null")
-        return 0
-
-    inside = ObjectReader(block.reading, given, f"{block.path}.{key}")
     block.keep_within(key, inside, frozenset({name}))
     return read_count(inside, name)
 

@@ -8,7 +8,14 @@ from collections.abc import Mapping
 from typing import Any
 
 from conversation_state.adapters._reading import DocumentReader, is_list, is_map, mended
-from conversation_state.adapters._usage import is_count, usage_in, usage_of
+from conversation_state.adapters._usage import (
+    Counted,
+    Details,
+    Totals,
+    is_count,
+    read_usage_block,
+    usage_in,
+)
 from conversation_state.adapters.gemini._fields import snake_case
 from conversation_state.usage import Usage
 
@@ -87,11 +94,10 @@ def read_usage(
     """
     The usage in *block*, None if there was a problem; and what else it has.
     """
-    if not is_map(block):
-        read.wrong(path, block, "an object")
-        return None, {}
+    return read_usage_block(read, block, path, _read_counts)
 
-    problems = read.count
+
+def _read_counts(read: DocumentReader, block: Mapping[Any, Any], path: str) -> Counted:
     counts: dict[str, int] = {}
     extra: dict[str, int] = {}
     left: dict[str, Any] = {}
@@ -109,11 +115,7 @@ def read_usage(
         else:
             left[key] = value
 
-    usage = None
-    if read.count == problems:
-        usage = _make_usage(read, counts, extra, path)
-
-    return usage, read.rest(left, frozenset(), path)
+    return *_sum_counts(counts, extra), extra, left
 
 
 def _add_details(
@@ -151,9 +153,13 @@ def _add_details(
                 read.wrong(f"{here}.{key}", count, "an integer from 0 to 2**63 - 1")
 
 
-def _make_usage(
-    read: DocumentReader, counts: dict[str, int], extra: dict[str, int], path: str
-) -> Usage | None:
+def _sum_counts(
+    counts: dict[str, int], extra: dict[str, int]
+) -> tuple[Totals, Details]:
+    """
+    The totals, and the details of prompt and completion; what these take is no
+    longer in *extra*.
+    """
     prompt = counts.get("prompt_token_count", 0)
     tools = counts.get("tool_use_prompt_token_count", 0)
     written = max(counts.get(name, 0) for name in _CANDIDATES)
@@ -180,4 +186,4 @@ def _make_usage(
             "reasoning_tokens": thoughts,
         },
     )
-    return usage_of(read, (prompt, written, total), details, extra, path)
+    return (prompt, written, total), details

@@ -199,9 +199,8 @@ class ChatLoader(MessageLoader):
         if "tool_calls" in place.raw:
             calls = self.read_calls(place, prefix, _read_call)
 
-        legacy = place.raw.get("function_call")
-        if is_map(legacy):
-            body = ObjectReader(self, legacy, f"{place.path}.function_call")
+        body = place.inside("function_call")
+        if body is not None:
             name, arguments = _read_function(body, "arguments")
             made = body.notes["made_id"] = f"{prefix}_call_{len(calls)}"
             body.notes["under"] = {"function_call": True}
@@ -209,8 +208,6 @@ class ChatLoader(MessageLoader):
             call = ToolCall(made, name, arguments, metadata=metadata)
             self.pairing.open_calls([call], more=bool(calls))
             calls.append(call)
-        elif legacy is not None:
-            place.wrong("function_call", "an object or null")
         elif "function_call" in place.raw:
             place.keys["function_call"] = None
 

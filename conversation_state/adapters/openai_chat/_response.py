@@ -100,16 +100,11 @@ def read_logprobs(
     How likely the tokens of the content were; what else there is goes into
     *kept*.
     """
-    given = choice.raw.get("logprobs")
-    if given is None:
+    place = choice.inside("logprobs")
+    if place is None:
         return None
 
-    if not is_map(given):
-        choice.wrong("logprobs", "an object or null")
-        return None
-
-    read = choice.reading
-    place = ObjectReader(read, given, f"{choice.path}.logprobs")
+    read, given = place.reading, place.raw
     content = given.get("content")
     known: frozenset[str] = frozenset({"content"})
     if not is_list(content):

@@ -8,7 +8,12 @@ from collections.abc import Mapping
 from typing import Any
 
 from conversation_state.adapters._reading import DocumentReader, is_list, is_map
-from conversation_state.adapters._usage import read_counts, usage_in, usage_of
+from conversation_state.adapters._usage import (
+    Counted,
+    read_counts,
+    read_usage_block,
+    usage_in,
+)
 from conversation_state.usage import Usage
 
 __all__ = ["find_usage", "load_usage", "read_usage"]
@@ -85,26 +90,11 @@ def read_usage(
     """
     The usage in *block*, None if there was a problem; and what else it has.
     """
-    if not is_map(block):
-        read.wrong(path, block, "an object")
-        return None, {}
+    return read_usage_block(read, block, path, _read_counts)
 
-    problems = read.count
+
+def _read_counts(read: DocumentReader, block: Mapping[Any, Any], path: str) -> Counted:
     counts, details, extra, left = read_counts(read, block, _COUNTS, _DETAILS, path)
-    usage = None
-    if read.count == problems:
-        usage = _make_usage(read, counts, details, extra, path)
-
-    return usage, read.rest(left, frozenset(), path)
-
-
-def _make_usage(
-    read: DocumentReader,
-    counts: dict[str, int],
-    details: list[dict[str, int]],
-    extra: dict[str, int],
-    path: str,
-) -> Usage | None:
     within, written = details
     for name in _CACHED:
         count = extra.get(name)
@@ -118,4 +108,4 @@ def _make_usage(
     if reasoning and total == prompt + completion + reasoning:
         completion += reasoning
 
-    return usage_of(read, (prompt, completion, total), details, extra, path)
+    return (prompt, completion, total), details, extra, left
