@@ -524,6 +524,24 @@ class TestExtra:
         assert [("messages[0]", "prefix")] == lost(*loaded)
 
 
+class TestLogProbs:
+    def test_left_out(self):
+        """
+        What Go leaves out of a token is 0; bytes that are none are not read, nor
+        is anything lost.
+        """
+        top = {"token": "b", "bytes": [300]}
+        one_token = {"token": "a", "bytes": [97], "top_logprobs": [top]}
+        raw = answer(response_meta={"logprobs": {"content": [one_token]}})
+
+        message = one(raw)
+
+        assert (LogProb("a", 0.0, b"a", (LogProb("b", 0.0),)),) == (
+            message.response.logprobs
+        )
+        assert [raw] == written(message)
+
+
 class TestCalls:
     def test_made_ids(self):
         """

@@ -136,6 +136,19 @@ class TestResponse:
             response=message.response
         )
 
+    def test_odd_breakdown(self):
+        """
+        What is no count in a breakdown is noted with the message.
+        """
+        details = {"cached_tokens": 4, "tier": "flex"}
+        block = {"prompt_tokens": 9, "prompt_tokens_details": details}
+
+        (message,) = several(response(usage=block))
+
+        left = notes(message)["response"]["usage"]
+        assert {"prompt_tokens_details": {"tier": "flex"}} == left
+        assert 4 == message.response.usage.prompt_tokens_details.cached_tokens
+
     def test_words_of_its_own(self):
         """
         What a provider adds to usage, choice or chances is noted, too.
