@@ -263,6 +263,14 @@ class TestImport:
         } == packages
         assert 30 >= len(own)
 
+    def test_errors_name_their_package(self):
+        """
+        Tracebacks and pickles don't name the file an error is in.
+        """
+        errors = conversation_state.errors
+        for name in errors.__all__:
+            assert errors.__name__ == getattr(errors, name).__module__
+
     def test_later(self):
         """
         What is opened later is what its own module has, and is found once.

@@ -31,8 +31,14 @@ from conversation_state._persistent import (
     make_map,
     thaw,
 )
+from conversation_state.chunks import concat
+from conversation_state.codec import encode
 from conversation_state.documents import Document
-from conversation_state.messages import UnknownMessage, UserMessage
+from conversation_state.messages import (
+    AssistantMessage,
+    UnknownMessage,
+    UserMessage,
+)
 from conversation_state.parts import TextPart, UnknownPart
 from conversation_state.testing.laws import equal_values_hash_alike
 from conversation_state.testing.strategies import json_values, metadata, texts
@@ -442,6 +448,7 @@ class TestFreeze:
             (-(2**63) - 1, "it is an integer that does not fit in 64 bits"),
             (float("nan"), "it is nan, which JSON can't represent"),
             (float("-inf"), "it is -inf, which JSON can't represent"),
+            (float("inf"), "it is inf, which JSON can't represent"),
             ([0.5, float("nan")], "it[1] is nan, which JSON can't represent"),
             (["a", "\ud800"], "it[1] holds '\\ud800' at position 0"),
             ({"a": [0, {"b": {1}}]}, "it.a[1].b is {1}, which JSON can't represent"),
@@ -567,6 +574,21 @@ class TestFreezeMap:
         assert frozen is UnknownMessage(frozen).raw
         usage = Usage(extra={"b": 1, "a": 2})
         assert usage.extra is attrs.evolve(usage, prompt_tokens=1).extra
+
+    def test_order_of_what_is_merged(self):
+        """
+        Metadata of chunks stay sorted; unknown fields keep the order they came in.
+        """
+        first, last = {"b": {"z": 1}}, {"a": 1, "b": {"y": 2}}
+        whole = concat(
+            [AssistantMessage("", metadata=m, unknown=m) for m in (first, last)]
+        )
+
+        assert '{"a": 1, "b": {"y": 2, "z": 1}}' == json.dumps(whole.metadata)
+        assert '{"b": {"z": 1, "y": 2}, "a": 1}' == json.dumps(whole.unknown)
+        assert whole.metadata is UserMessage("", metadata=whole.metadata).metadata
+        unsorted = whole.replace(metadata=whole.unknown)
+        assert encode(whole) == encode(unsorted)
 
     def test_where_order_is_kept(self):
         """
