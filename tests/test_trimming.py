@@ -335,6 +335,18 @@ class TestFit:
         )
         assert view != trim([calls("other"), UserMessage("a")], None, fit())
 
+    def test_views_of_other_counters_are_others(self):
+        """
+        Equal only where the same function counted, whatever it found.
+        """
+        history = [UserMessage("four")]
+        one = TrimContext.of(history, counter=by_characters)
+        other = TrimContext.of(history, counter=lambda message: 1)
+
+        assert one.total_tokens == other.total_tokens
+        assert one != other
+        assert one == TrimContext.of(list(history), counter=by_characters)
+
     def test_needs_no_limit(self):
         """
         Without a budget only what is invalid goes.

@@ -67,9 +67,10 @@ def price(usage: Usage, model: str, *, when: datetime | None = None) -> Decimal:
             is the provider that genai-prices finds first.
 
         when: An aware `datetime`, for prices change, some by the hour. Now if
-            it is None. A time before the model existed, as far as its name or
-            its first price has a date, has no price; else the first price is
-            that of all earlier times.
+            it is None. A time before the model existed has no price where its
+            name or its first price has a date. The registry does not say when
+            the other models appeared: ``gpt-4o`` has its first price at every
+            earlier time, in 1999 too.
 
     Raises:
         UnknownModelError:
