@@ -12,10 +12,16 @@ state is (`aggregator`), how one message is written (`codec`).
 """
 
 from conversation_state.messages import ERASED
-from conversation_state.store._arguments import check_name
 from conversation_state.store._store import Store
 from conversation_state.store._urls import open_store
-from conversation_state.store._values import Collected, Damage, Head, Receipt, Window
+from conversation_state.store._values import (
+    Collected,
+    Damage,
+    Head,
+    Receipt,
+    Window,
+    check_name,
+)
 
 __all__ = [
     "ERASED",

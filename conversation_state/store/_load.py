@@ -12,16 +12,17 @@ from uuid import UUID
 
 from conversation_state._persistent import Log
 from conversation_state.aggregator import Aggregator
-from conversation_state.store._arguments import At
-from conversation_state.store._read_entries import (
+from conversation_state.store._read_rows import (
+    damage_error,
     items_between,
+    iterate_rows,
     read_digest_before,
     read_digests,
+    read_revision,
     read_segments,
 )
-from conversation_state.store._rows import damage_error, iterate_rows, read_revision
 from conversation_state.store._transaction import RememberedHead, Transaction
-from conversation_state.store._values import Head, Window
+from conversation_state.store._values import At, Head, Window
 from conversation_state.store.log import (
     ENTRIES,
     LEDGER,

@@ -21,10 +21,10 @@ from conversation_state.codec import decode_messages, encode_message
 from conversation_state.errors import NotSavedError, StoreError
 from conversation_state.messages import Erasure, find_erasure, make_tombstone
 from conversation_state.store._blobs import BlobReader, canonical
-from conversation_state.store._read_entries import read_blob
-from conversation_state.store._rows import (
+from conversation_state.store._read_rows import (
     damage_error,
     iterate_rows,
+    read_blob,
     read_revision,
     seal,
 )
@@ -72,9 +72,28 @@ def collect_garbage(core: Core, *, vacuum: bool) -> Collected:
             core.backend.vacuum()
             return collected
 
-        return attrs.evolve(collected, remains=core.scrub())
+        return attrs.evolve(collected, remains=_scrub(core))
 
     return core.retry(collect)
+
+
+def _scrub(core: Core) -> str:
+    """
+    Make what was removed unreadable; why a copy may remain if that can't be
+    done now, and "" otherwise.
+
+    Does not raise: what was removed is removed.
+    """
+    try:
+        core.backend.scrub()
+    except (StoreError, ConflictError) as error:
+        why = getattr(error, "problem", str(error))
+        return (
+            "a copy may remain in a file until collect_garbage(vacuum=True) has "
+            f"succeeded: {why}"
+        )
+
+    return ""
 
 
 class Garbage(NamedTuple):
@@ -384,7 +403,7 @@ def erase(core: Core, entry_id: str, reason: str) -> Receipt:
         time_of(change.changed_at),
         erased,
         blobs,
-        core.scrub(),
+        _scrub(core),
     )
 
 

@@ -6,16 +6,14 @@ from __future__ import annotations
 
 from conversation_state._identity import new_uuid_number
 from conversation_state.errors import StaleHeadError
-from conversation_state.store._arguments import At, is_expected
 from conversation_state.store._load import load, load_newest
-from conversation_state.store._read_entries import read_digests
+from conversation_state.store._read_rows import read_digests
 from conversation_state.store._save import save
 from conversation_state.store._transaction import (
     Core,
     Transaction,
-    now,
 )
-from conversation_state.store._values import Head
+from conversation_state.store._values import At, Head, is_expected
 from conversation_state.store._write_rows import (
     add_label,
     add_origin,
@@ -28,6 +26,7 @@ from conversation_state.store.schema import (
     Origin,
     label_key,
     make_sealed,
+    now,
     state_digest,
 )
 

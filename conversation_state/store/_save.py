@@ -15,20 +15,18 @@ from conversation_state._persistent import Log
 from conversation_state.aggregator import Aggregator
 from conversation_state.errors import StaleHeadError
 from conversation_state.messages import find_erasure
-from conversation_state.store._arguments import check_name, check_state, is_expected
-from conversation_state.store._read_entries import (
+from conversation_state.store._read_rows import (
     TableLogRows,
+    damage_error,
     find_digest,
     read_segments,
 )
-from conversation_state.store._rows import damage_error
 from conversation_state.store._transaction import (
     Core,
     RememberedHead,
     Transaction,
-    now,
 )
-from conversation_state.store._values import Head
+from conversation_state.store._values import Head, check_name, check_state, is_expected
 from conversation_state.store._write_rows import (
     add_label,
     add_origin,
@@ -56,6 +54,7 @@ from conversation_state.store.schema import (
     Revision,
     Start,
     make_sealed,
+    now,
     state_digest,
 )
 

@@ -15,16 +15,20 @@ from conversation_state._waiting import async_twin, run_in_anyio_thread
 from conversation_state.aggregator import Aggregator
 from conversation_state.errors import NotSavedError, StaleHeadError, StoreError
 from conversation_state.store import _load, _maintenance, _revisions, _save, _verify
-from conversation_state.store._arguments import (
+from conversation_state.store._transaction import Core
+from conversation_state.store._values import (
     At,
+    Collected,
+    Damage,
+    Head,
+    Receipt,
+    Window,
     check_at,
     check_count,
     check_expecting,
     check_name,
     check_not_mirrored,
 )
-from conversation_state.store._transaction import Core
-from conversation_state.store._values import Collected, Damage, Head, Receipt, Window
 from conversation_state.store.backend import Backend
 
 __all__ = ["Store"]

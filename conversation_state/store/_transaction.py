@@ -8,7 +8,6 @@ the tables, in the transaction that acts on it.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from difflib import get_close_matches
@@ -17,9 +16,8 @@ from typing import Any, NamedTuple, Self, TypeVar
 
 from conversation_state.aggregator import Aggregator
 from conversation_state.errors import NotSavedError, StoreError
-from conversation_state.store._arguments import At
-from conversation_state.store._rows import UNREADABLE, damage_error, read_revision
-from conversation_state.store._values import Head
+from conversation_state.store._read_rows import UNREADABLE, damage_error, read_revision
+from conversation_state.store._values import At, Head
 from conversation_state.store.backend import Backend, ConflictError, Reading, Row
 from conversation_state.store.log import Segments
 from conversation_state.store.schema import (
@@ -37,7 +35,6 @@ __all__ = [
     "Core",
     "RememberedHead",
     "Transaction",
-    "now",
 ]
 
 T = TypeVar("T")
@@ -176,7 +173,10 @@ class Core:
         changes = self.changes
         new = list(map(Change._make, tx.scan("changes", changes + 1, None)))
         if new:
-            if not _are_complete(new, changes):
+            if not all(
+                change.number == number and is_sealed(change)
+                for number, change in enumerate(new, changes + 1)
+            ):
                 self.is_erasure_lost = True
 
             # Before the number of changes: with the number alone, another thread
@@ -192,24 +192,6 @@ class Core:
                 self._heads.clear()
 
         return changes
-
-    def scrub(self) -> str:
-        """
-        Make what was removed unreadable; why a copy may remain if that can't be
-        done now, and "" otherwise.
-
-        Does not raise: whatever was removed is removed.
-        """
-        try:
-            self.backend.scrub()
-        except (StoreError, ConflictError) as error:
-            why = getattr(error, "problem", str(error))
-            return (
-                "a copy may remain in a file until collect_garbage(vacuum=True) has "
-                f"succeeded: {why}"
-            )
-
-        return ""
 
     # Transactions
 
@@ -520,24 +502,3 @@ class Transaction:
         A revision, for users.
         """
         return revision.head(name.name, self.get_origin(revision.origin).state_id)
-
-
-def _are_complete(rows: list[Change], changes: int) -> bool:
-    """
-    Whether rows of ``changes`` are what was written, and none is missing that
-    came after *changes* of them.
-    """
-    try:
-        return all(
-            row.number == number and is_sealed(row)
-            for number, row in enumerate(rows, changes + 1)
-        )
-    except UNREADABLE:
-        return False
-
-
-def now() -> int:
-    """
-    Milliseconds since 1970.
-    """
-    return time.time_ns() // 1_000_000

@@ -15,13 +15,14 @@ from typing import Any
 from conversation_state._canonical import load
 from conversation_state.errors import StoreError
 from conversation_state.store._blobs import BlobReader, blob_digest
-from conversation_state.store._read_entries import (
+from conversation_state.store._read_rows import (
+    UNREADABLE,
     check_content,
     find_digest,
+    iterate_rows,
     read_blob,
     read_rows,
 )
-from conversation_state.store._rows import UNREADABLE, iterate_rows
 from conversation_state.store._transaction import Core, Transaction
 from conversation_state.store._values import Damage
 from conversation_state.store.log import ENTRIES, LEDGER, Kind, LogRow, chain_digest

@@ -9,8 +9,8 @@ from typing import Any
 
 from conversation_state.messages import make_tombstone
 from conversation_state.store._blobs import extract_blobs
-from conversation_state.store._rows import read_revision, seal
-from conversation_state.store._transaction import Transaction, now
+from conversation_state.store._read_rows import read_revision, seal
+from conversation_state.store._transaction import Transaction
 from conversation_state.store._values import Head
 from conversation_state.store.backend import Writing
 from conversation_state.store.log import ENTRIES, LEDGER, Kind, LogRow
@@ -26,6 +26,7 @@ from conversation_state.store.schema import (
     join_labels,
     label_key,
     make_sealed,
+    now,
     pack_id,
     split_labels,
 )

@@ -20,14 +20,16 @@ from conversation_state._persistent import Log
 from conversation_state.aggregator import Aggregator, Entry, LedgerEntry
 from conversation_state.errors import NotSavedError, StaleHeadError
 from conversation_state.store import _revisions
-from conversation_state.store._arguments import check_name, check_state
 from conversation_state.store._load import list_names, load_newest, read_log
-from conversation_state.store._read_entries import read_digests, read_segments
-from conversation_state.store._rows import damage_error
+from conversation_state.store._read_rows import (
+    damage_error,
+    read_digests,
+    read_segments,
+)
 from conversation_state.store._save import save_within
 from conversation_state.store._store import Store
 from conversation_state.store._transaction import Transaction
-from conversation_state.store._values import Head
+from conversation_state.store._values import Head, check_name, check_state
 from conversation_state.store.backend import ConflictError, Reading, Writing
 from conversation_state.store.backends import (
     OneAtATime,

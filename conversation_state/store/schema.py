@@ -15,6 +15,8 @@ from collections.abc import Callable, Iterable, Sequence
 from datetime import UTC, datetime
 from functools import lru_cache
 from struct import Struct
+from struct import error as struct_error
+from time import time_ns
 from typing import Any, Literal, NamedTuple, TypeVar, get_type_hints
 from uuid import UUID
 
@@ -43,6 +45,7 @@ __all__ = [
     "join_labels",
     "label_key",
     "make_sealed",
+    "now",
     "pack_id",
     "split_labels",
     "state_digest",
@@ -109,7 +112,10 @@ def is_sealed(row: Any) -> bool:
     """
     Whether a row is as it was written.
     """
-    return bool(row.seal == _SEALS[row.__class__](row))
+    try:
+        return bool(row.seal == _SEALS[row.__class__](row))
+    except (AttributeError, TypeError, ValueError, struct_error):
+        return False  # a value is of another type
 
 
 # Rows. The first column is the key; a column that may be null is `| None`. Identities
@@ -426,6 +432,13 @@ def time_of(milliseconds: int) -> datetime:
     The time that is so long after 1970.
     """
     return datetime.fromtimestamp(milliseconds / 1000, UTC)
+
+
+def now() -> int:
+    """
+    Milliseconds since 1970.
+    """
+    return time_ns() // 1_000_000
 
 
 def state_digest(entries: bytes, ledger: bytes, origin: bytes) -> bytes:

@@ -14,10 +14,10 @@ from hypothesis import settings
 from conversation_state import Aggregator, AssistantMessage, ToolCall, UserMessage
 from conversation_state.errors import StoreError
 from conversation_state.parts import ImagePart
-from conversation_state.store import Damage, Store, _rows, open_store
+from conversation_state.store import Damage, Store, _read_rows, open_store
 from conversation_state.store.backend import TABLES
 from conversation_state.store.backends.memory import MemoryBackend, _drop_row
-from conversation_state.store.backends.sqlite._block import Block
+from conversation_state.store.backends.sqlite._block import SqliteBlock
 from conversation_state.store.records import write
 from conversation_state.usage import Usage
 
@@ -384,16 +384,16 @@ class TestOutOfOrder:
                 store.save(f"talk {turn}", state)
 
         reads = []
-        scan = Block.scan
+        scan = SqliteBlock.scan
 
         def counted(*given, **options):
             reads.append(given)
             assert len(reads) < 10_000, "it never ends"
             return scan(*given, **options)
 
-        monkeypatch.setattr(Block, "scan", counted)
+        monkeypatch.setattr(SqliteBlock, "scan", counted)
         # As if there were many rows.
-        monkeypatch.setattr(_rows, "PAGE", 3)
+        monkeypatch.setattr(_read_rows, "PAGE", 3)
         whole = path.read_bytes()
         found = 0
         for at, flip in flipped_keys(path, table):

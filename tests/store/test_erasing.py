@@ -17,7 +17,7 @@ from conversation_state import Aggregator, AssistantMessage, ToolCall, UserMessa
 from conversation_state.errors import NotSavedError, StaleHeadError, StoreError
 from conversation_state.parts import AudioPart, FilePart, ImagePart, TextPart
 from conversation_state.store import ERASED, open_store
-from conversation_state.store.backends.sqlite._block import Block
+from conversation_state.store.backends.sqlite._block import SqliteBlock
 from conversation_state.usage import Usage
 
 TALK = Aggregator.new().add_user_prompt("When is the next train?")
@@ -281,7 +281,7 @@ class TestRemains:
                 raise sqlite3.OperationalError("disk I/O error")
 
             with monkeypatch.context() as patch:
-                patch.setattr(Block, "empty_log", fail)
+                patch.setattr(SqliteBlock, "empty_log", fail)
                 receipt = store.erase(TALK.entries[0].id, reason="asked for")
                 store.delete("talk")
                 collected = store.collect_garbage()

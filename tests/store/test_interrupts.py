@@ -29,7 +29,7 @@ VERBS = {
 }
 
 
-def check_usable(store, completed):
+def check_whole(store, completed):
     """
     The store has all of what was interrupted or nothing, and another thread goes
     on with it.
@@ -45,7 +45,6 @@ def check_usable(store, completed):
     def go_on():
         try:
             store.save("elsewhere", TALK.fork())
-            assert () == store.verify()
         except BaseException as error:  # noqa: BLE001 - raised below
             errors.append(error)
 
@@ -55,6 +54,13 @@ def check_usable(store, completed):
     for error in errors:
         raise error
 
+
+def check_usable(store, completed):
+    """
+    The same, and nothing is damaged; closes the store.
+    """
+    check_whole(store, completed)
+    assert () == store.verify()
     store.close()
 
 
@@ -88,9 +94,9 @@ def test_each_instruction(prepare, verb):
         check_usable,
         prepare=prepare,
         modules=[
-            "conversation_state.store._core",
+            "conversation_state.store._transaction",
             "conversation_state.store.backends.memory",
-            "conversation_state.store.backends._permits",
+            "conversation_state.store.backends._blocks",
             "conversation_state.store.backends.sqlite._backend",
             "conversation_state.store.backends.sqlite._block",
             "conversation_state.store.backends.sqlite._connection",
@@ -99,6 +105,39 @@ def test_each_instruction(prepare, verb):
     )
 
     assert 30 < moments
+
+
+@pytest.mark.parametrize("verb", ["save", "load", "erase"])
+def test_each_instruction_of_a_server(pg_url, verb):
+    """
+    The same where a store has a single connection to a server: each interrupt
+    leaves it to the next block, or replaces it.
+    """
+    store = open_store(f"{pg_url}&pool_size=1&timeout_s=20")
+
+    def prepare():
+        for name in store.names():
+            store.delete(name)
+
+        store.save("talk", TALK)
+        return store
+
+    moments = interrupt_at_each_opcode(
+        VERBS[verb],
+        check_whole,
+        prepare=prepare,
+        modules=[
+            "conversation_state.store._transaction",
+            "conversation_state.store.backends._blocks",
+            "conversation_state.store.backends.postgres._backend",
+            "conversation_state.store.backends.postgres._block",
+        ],
+        only_where_signals_arrive=True,
+    )
+
+    assert 30 < moments
+    assert () == store.verify()
+    store.close()
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="Windows has no alarm signal")

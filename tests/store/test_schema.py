@@ -104,6 +104,15 @@ class TestSeals:
 
             assert not is_sealed(row._replace(**{name: other}))
 
+    @pytest.mark.parametrize("row", SEALED)
+    def test_other_types(self, row):
+        """
+        A row with a value of another type is not whole, and no error.
+        """
+        for name in row._fields:
+            for other in (None, b"x", "x", 1.5, 1 << 70):
+                assert not is_sealed(row._replace(**{name: other}))
+
     def test_no_value_passes_for_two(self):
         """
         Bytes that move from one column to the next make another seal.

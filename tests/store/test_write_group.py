@@ -205,7 +205,7 @@ class TestWrite:
             prepare=prepare,
             modules=[
                 "conversation_state.store.records",
-                "conversation_state.store.backends._permits",
+                "conversation_state.store.backends._blocks",
             ],
             only_where_signals_arrive=True,
         )

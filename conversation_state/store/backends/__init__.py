@@ -6,10 +6,10 @@ and what keeps threads and forked processes apart. What does not: the protocol
 that they keep, and the tables (`conversation_state.store.backend`).
 """
 
-from conversation_state.store.backends._fork_safety import (
+from conversation_state.store.backends._blocks import (
+    OneAtATime,
     check_process,
     renew_in_children,
 )
-from conversation_state.store.backends._permits import OneAtATime
 
 __all__ = ["OneAtATime", "check_process", "renew_in_children"]

@@ -13,11 +13,12 @@ from typing import Any, Self
 
 from conversation_state.errors import StoreError
 from conversation_state.store.backend import ConflictError, Key, Row
-from conversation_state.store.backends._fork_safety import (
+from conversation_state.store.backends._blocks import (
     BLOCK_ABANDONED,
+    Block,
+    OneAtATime,
     renew_in_children,
 )
-from conversation_state.store.backends._permits import OneAtATime
 from conversation_state.store.schema import TABLES
 
 __all__ = ["MemoryBackend"]
@@ -47,7 +48,7 @@ class _TableRows:
         return tuple([row[self.names.index(name)] for name in columns])
 
 
-class _Block:
+class MemoryBlock(Block):
     """
     Reads and changes, and how to take the changes back.
     """
@@ -121,19 +122,6 @@ class _Block:
 
         return [there.select_columns(there.rows[key], columns) for key in keys]
 
-    def scan_each(
-        self,
-        table: str,
-        ranges: Sequence[tuple[Key, Key]],
-        *,
-        columns: tuple[str, ...] | None = None,
-        limit: int | None = None,
-    ) -> list[list[Row]]:
-        return [
-            self.scan(table, low, high, columns=columns, limit=limit)
-            for low, high in ranges
-        ]
-
     def find(self, table: str, column: str, value: Any) -> list[Key]:
         there = self._tables[table]
         at = there.names.index(column)
@@ -200,9 +188,6 @@ class _Block:
 
         return len(keys)
 
-    def remove_each(self, table: str, ranges: Sequence[tuple[Key, Key]]) -> int:
-        return sum([self.remove(table, low, high) for low, high in ranges])
-
 
 def _drop_row(there: _TableRows, key: Any) -> None:
     at = bisect_left(there.keys, key)
@@ -245,7 +230,7 @@ class MemoryBackend:
         self._turns = OneAtATime()
         _undo_changes(self._undo)
 
-    def begin_block(self, block: _Block) -> None:
+    def begin_block(self, block: MemoryBlock) -> None:
         """
         Wait until no other block is open.
 
@@ -266,7 +251,7 @@ class MemoryBackend:
         _undo_changes(self._undo)
         self._undo = block.undo
 
-    def end_block(self, block: _Block) -> None:
+    def end_block(self, block: MemoryBlock) -> None:
         """
         The other end_block of `begin_block`.
         """
@@ -283,17 +268,17 @@ class MemoryBackend:
         self._number += 1
         return self._number
 
-    def reading(self) -> _Block:
+    def reading(self) -> MemoryBlock:
         """
         A block that reads.
         """
-        return _Block(self)
+        return MemoryBlock(self)
 
-    def writing(self) -> _Block:
+    def writing(self) -> MemoryBlock:
         """
         A block that writes.
         """
-        return _Block(self)
+        return MemoryBlock(self)
 
     def scrub(self) -> None:
         """

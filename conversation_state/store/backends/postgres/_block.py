@@ -16,14 +16,24 @@ import psycopg
 from psycopg.pq import ExecStatus, PipelineStatus, TransactionStatus
 
 from conversation_state.store.backend import Key, Row
-from conversation_state.store.backends._permits import Permit
-from conversation_state.store.backends.postgres._errors import explain_error
-from conversation_state.store.backends.postgres._tables import POSTGRES, STRIPES
+from conversation_state.store.backends._blocks import Permit
+from conversation_state.store.backends._sql import Dialect
+from conversation_state.store.backends.postgres._server import explain_error
 
 if TYPE_CHECKING:
     from conversation_state.store.backends.postgres._backend import PostgresBackend
 
-__all__ = ["Block", "Link"]
+__all__ = ["POSTGRES", "STRIPES", "Link", "PostgresBlock"]
+
+POSTGRES = Dialect(
+    "%s",
+    (("integer", "int8"), ("text", "text"), ("bytes", "bytea")),
+    text_order=' COLLATE "C"',
+)
+
+# Rows of ``gate``: a block that only adds locks one of them, any other locks all.
+# Enough that two blocks rarely lock the same row.
+STRIPES = 16
 
 _BEGIN_READING = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY"
 _BEGIN_WRITING = "BEGIN ISOLATION LEVEL READ COMMITTED"
@@ -67,6 +77,17 @@ class Link:
             self.connection.close()
 
     @property
+    def is_reusable(self) -> bool:
+        """
+        Whether nothing is open on it: no transaction, and no pipeline.
+        """
+        server = self.connection.pgconn
+        return (
+            server.transaction_status == TransactionStatus.IDLE
+            and server.pipeline_status == PipelineStatus.OFF
+        )
+
+    @property
     def is_lost(self) -> bool:
         """
         Whether the connection to the server was lost.
@@ -75,7 +96,7 @@ class Link:
         return status == TransactionStatus.UNKNOWN
 
 
-class Block:
+class PostgresBlock:
     """
     A transaction, and the connection that it acquired.
 
@@ -110,8 +131,11 @@ class Block:
                 self._queue.append((_COMMIT, ()))
                 self._send_queue()
         finally:
-            self._roll_back_transaction()
-            self._backend.release(self._link)
+            # An interrupt in the first must not keep the connection from others.
+            try:
+                self._roll_back_transaction()
+            finally:
+                self._backend.release(self._link)
 
     def _roll_back_transaction(self) -> None:
         """
@@ -177,8 +201,10 @@ class Block:
         try:
             return self._execute_queue(queue)
         except psycopg.Error as error:
+            # Its traceback would keep this block, and with it the connection, where
+            # psycopg's frames refer to the error: until garbage is collected.
             raise self._explain_error(
-                error, is_committing=queue[-1][0] == _COMMIT
+                error.with_traceback(None), is_committing=queue[-1][0] == _COMMIT
             ) from error
 
     def _explain_error(self, error: psycopg.Error, *, is_committing: bool) -> Exception:
@@ -208,11 +234,15 @@ class Block:
                 except psycopg.Error as error:
                     # The end of the pipeline would log that it ended badly.
                     failed = error
+
+            if failed is not None:
+                raise failed
         except psycopg.Error as error:
             raise (_find_interruption(error) or failed or error) from None
-
-        if failed is not None:
-            raise failed
+        finally:
+            # Its traceback has this frame: the two would keep the block, and with it
+            # the connection, until garbage is collected.
+            failed = None
 
         return cursors
 

@@ -24,23 +24,24 @@ from weakref import finalize
 
 from conversation_state.errors import StoreError
 from conversation_state.store.backend import Row
-from conversation_state.store.backends._fork_safety import (
+from conversation_state.store.backends._blocks import (
+    OneAtATime,
     check_process,
     renew_in_children,
 )
-from conversation_state.store.backends._permits import OneAtATime
 from conversation_state.store.backends._sql import NUMBERS, numbers_problem
 from conversation_state.store.backends.sqlite._block import (
     SQLITE,
-    Block,
+    SqliteBlock,
     is_in_transaction,
 )
-from conversation_state.store.backends.sqlite._connection import Connection, connections
-from conversation_state.store.backends.sqlite._errors import (
+from conversation_state.store.backends.sqlite._connection import (
     CANT_OPEN,
     DAMAGED,
     EXPLANATIONS,
     NO_DATABASE,
+    Connection,
+    connections,
     explain_error,
     is_inaccessible,
 )
@@ -312,7 +313,7 @@ class SqliteBackend:
 
         return int(version)
 
-    def enter_write_queue(self, block: Block) -> None:
+    def enter_write_queue(self, block: SqliteBlock) -> None:
         """
         Wait until no other thread of this process writes.
 
@@ -323,7 +324,7 @@ class SqliteBackend:
         if not self._writers.enter(block, self.timeout_s):
             raise StoreError(self.url, _BUSY_THREAD)
 
-    def leave_write_queue(self, block: Block) -> None:
+    def leave_write_queue(self, block: SqliteBlock) -> None:
         """
         The other end of `enter_write_queue`.
         """
@@ -408,17 +409,17 @@ class SqliteBackend:
                 if stat.S_IMODE(beside.stat().st_mode) != rights:
                     beside.chmod(rights)
 
-    def reading(self) -> Block:
+    def reading(self) -> SqliteBlock:
         """
         A block that reads.
         """
-        return Block(self, is_writing=False)
+        return SqliteBlock(self, is_writing=False)
 
-    def writing(self) -> Block:
+    def writing(self) -> SqliteBlock:
         """
         A block that writes.
         """
-        return Block(self, is_writing=True)
+        return SqliteBlock(self, is_writing=True)
 
     def scrub(self) -> None:
         """
@@ -440,7 +441,7 @@ class SqliteBackend:
             StoreError:
                 If others are in the way for longer than *timeout_s*.
         """
-        with Block(self, is_writing=True, has_transaction=False) as block:
+        with SqliteBlock(self, is_writing=True, has_transaction=False) as block:
             block.run("VACUUM")
             if not block.empty_log():
                 raise StoreError(self.url, self._describe_remaining_log())
@@ -476,8 +477,8 @@ class SqliteBackend:
         problems += _schema_problems(schema)
         return problems + numbers_problem(*numbers[0])
 
-    def _open_bare_block(self) -> Block:
-        return Block(self, is_writing=False, has_transaction=False)
+    def _open_bare_block(self) -> SqliteBlock:
+        return SqliteBlock(self, is_writing=False, has_transaction=False)
 
     def close(self) -> None:
         """

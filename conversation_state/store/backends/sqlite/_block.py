@@ -1,5 +1,5 @@
 """
-Blocks of a store in one file: a transaction each.
+Blocks of a store in one file: a transaction each, and the fast one of most saves.
 """
 
 from __future__ import annotations
@@ -13,28 +13,35 @@ from typing import TYPE_CHECKING, Any, Self
 
 from conversation_state.errors import StoreError
 from conversation_state.store.backend import ConflictError, Key, Row
-from conversation_state.store.backends._fork_safety import (
+from conversation_state.store.backends._blocks import (
     BLOCK_ABANDONED,
+    Block,
     check_process,
 )
 from conversation_state.store.backends._sql import Dialect
-from conversation_state.store.backends.sqlite._connection import FORKED, Connection
-from conversation_state.store.backends.sqlite._errors import (
+from conversation_state.store.backends.sqlite._connection import (
     DAMAGED,
+    FORKED,
+    Connection,
     explain_error,
     is_read_only,
-)
-from conversation_state.store.backends.sqlite._fast_save import (
-    AddArguments,
-    is_entry_row,
-    is_revision_row,
-    save_in_one_statement,
 )
 
 if TYPE_CHECKING:
     from conversation_state.store.backends.sqlite._backend import SqliteBackend
+from typing import TypeAlias
 
-__all__ = ["SQLITE", "Block", "is_in_transaction"]
+from conversation_state.store.schema import TABLES
+
+__all__ = [
+    "SQLITE",
+    "AddArguments",
+    "SqliteBlock",
+    "is_entry_row",
+    "is_in_transaction",
+    "is_revision_row",
+    "save_in_one_statement",
+]
 
 SQLITE = Dialect(
     "?",
@@ -53,7 +60,7 @@ def is_in_transaction(connection: sqlite3.Connection) -> bool:
         return False  # the collector of garbage was there first
 
 
-class Block:
+class SqliteBlock(Block):
     """
     A transaction of one thread, and the connection that it acquired.
 
@@ -309,19 +316,6 @@ class Block:
         parameters = [value for value in (low, high, limit) if value is not None]
         return self._execute_statement(sql, parameters).fetchall()
 
-    def scan_each(
-        self,
-        table: str,
-        ranges: Sequence[tuple[Key, Key]],
-        *,
-        columns: tuple[str, ...] | None = None,
-        limit: int | None = None,
-    ) -> list[list[Row]]:
-        return [
-            self.scan(table, low, high, columns=columns, limit=limit)
-            for low, high in ranges
-        ]
-
     def find(self, table: str, column: str, value: Any) -> list[Key]:
         # All at once: a cursor in the middle would keep the connection open.
         found = self._execute_statement(SQLITE.find(table, column), (value,)).fetchall()
@@ -381,11 +375,101 @@ class Block:
             SQLITE.remove(table, low, high), parameters
         ).rowcount
 
-    def remove_each(self, table: str, ranges: Sequence[tuple[Key, Key]]) -> int:
-        return sum([self.remove(table, low, high) for low, high in ranges])
-
     def new_number(self) -> int:
         sql = "UPDATE numbers SET last = last + 1 RETURNING last"
         number: int
         (number,) = self._execute_statement(sql).fetchone()
         return number
+
+
+# The arguments of `Writing.add`.
+AddArguments: TypeAlias = (
+    "tuple[str, Sequence[Row], Sequence[tuple[str, Key]], Sequence[tuple[str, Key]]]"
+)
+
+# A row of _REVISIONS, if one exists there and one is absent in _CHANGES; then a row
+# of _ENTRIES.
+_REVISIONS, _CHANGES, _ENTRIES = "revisions", "changes", "entries"
+
+
+def is_revision_row(
+    table: str,
+    rows: Sequence[Row],
+    if_exists: Sequence[tuple[str, Key]],
+    if_absent: Sequence[tuple[str, Key]],
+) -> bool:
+    """
+    Whether these are the arguments of the first row of such a save.
+    """
+    if table != _REVISIONS or not len(rows) == len(if_exists) == len(if_absent) == 1:
+        return False
+
+    return if_exists[0][0] == _REVISIONS and if_absent[0][0] == _CHANGES
+
+
+def is_entry_row(table: str, rows: Sequence[Row]) -> bool:
+    """
+    Whether these are the arguments of the second row of such a save.
+    """
+    return table == _ENTRIES and len(rows) == 1
+
+
+def save_in_one_statement(
+    connection: Any, first: AddArguments, second: AddArguments
+) -> None:
+    """
+    Add both rows, in a transaction of their own.
+
+    Raises:
+        sqlite3.IntegrityError:
+            If the condition does not hold, or one of the rows is there.
+    """
+    if not connection.has_view:
+        for statement in _VIEW:
+            connection.execute(statement)
+
+        connection.has_view = True
+
+    _, (row,), ((_, if_exists),), ((_, if_absent),) = first
+    connection.execute(_INSERT, (if_exists, if_absent, *row, *second[1][0]))
+
+
+def _list_columns(table: str) -> list[str]:
+    return [f"{table}_{name}" for name in TABLES[table].column_names]
+
+
+def _key_name(table: str) -> str:
+    return TABLES[table].key.name
+
+
+def _insert(table: str) -> str:
+    columns = ", ".join(TABLES[table].column_names)
+    values = ", ".join([f"new.{column}" for column in _list_columns(table)])
+    return f"INSERT INTO {table} ({columns}) VALUES ({values})"  # noqa: S608 - of names in `TABLES`
+
+
+_COLUMNS = [
+    "if_exists",
+    "if_absent",
+    *_list_columns(_REVISIONS),
+    *_list_columns(_ENTRIES),
+]
+_INSERT = f"INSERT INTO saves VALUES ({', '.join(['?'] * len(_COLUMNS))})"  # noqa: S608 - of names in `TABLES`
+_EMPTY_COLUMNS = ", ".join([f"0 AS {column}" for column in _COLUMNS])
+_VIEW = (
+    # Else SQLite might write a temporary file for the view.
+    "PRAGMA temp_store = MEMORY",
+    f"CREATE TEMP VIEW IF NOT EXISTS saves AS SELECT {_EMPTY_COLUMNS}",
+    f"""
+    CREATE TEMP TRIGGER IF NOT EXISTS saved INSTEAD OF INSERT ON saves BEGIN
+        SELECT RAISE(ABORT, 'another save was first')
+        WHERE NOT EXISTS (
+            SELECT 1 FROM {_REVISIONS} WHERE {_key_name(_REVISIONS)} = new.if_exists
+        ) OR EXISTS (
+            SELECT 1 FROM {_CHANGES} WHERE {_key_name(_CHANGES)} = new.if_absent
+        );
+        {_insert(_REVISIONS)};
+        {_insert(_ENTRIES)};
+    END
+    """,  # noqa: S608 - as above
+)

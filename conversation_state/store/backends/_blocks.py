@@ -1,20 +1,121 @@
 """
-Permits: how many blocks there may be at once, and one at a time.
+Blocks of every backend: what they have in common, permits to open them, and what a
+child of `os.fork` does with those of its parent.
 
 Threads are interrupted anywhere, from Python 3.14 on also between two steps of a
 `with` statement. A permit or lock is released when nothing refers to its holder any
 more. A thread that goes on while something still does (a kept traceback) takes it
 over from itself.
+
+A child of a fork has the threads' memory and not the threads: locks that another
+thread held stay locked, and blocks that another thread had open never end. An object
+with such state registers here and replaces it in the child.
 """
 
 from __future__ import annotations
 
+import os
+from collections.abc import Callable, Sequence
 from queue import Empty, SimpleQueue
 from threading import RLock
 from typing import Any, Protocol
-from weakref import ref
+from weakref import WeakSet, ref
 
-__all__ = ["OneAtATime", "Permit", "Permits"]
+from conversation_state.store.backend import Key, Row
+
+__all__ = [
+    "BLOCK_ABANDONED",
+    "Block",
+    "OneAtATime",
+    "Permit",
+    "Permits",
+    "check_process",
+    "renew_in_children",
+]
+
+BLOCK_ABANDONED = (
+    "this thread began another block meanwhile, in a signal handler for example; "
+    "nothing was written, try again"
+)
+
+
+class Block:
+    """
+    A block that has no better way than one range after the other.
+    """
+
+    __slots__ = ()
+
+    scan: Callable[..., list[Row]]
+    remove: Callable[..., int]
+
+    def scan_each(
+        self,
+        table: str,
+        ranges: Sequence[tuple[Key, Key]],
+        *,
+        columns: tuple[str, ...] | None = None,
+        limit: int | None = None,
+    ) -> list[list[Row]]:
+        """
+        See `Reading`.
+        """
+        return [
+            self.scan(table, low, high, columns=columns, limit=limit)
+            for low, high in ranges
+        ]
+
+    def remove_each(self, table: str, ranges: Sequence[tuple[Key, Key]]) -> int:
+        """
+        See `Writing`.
+        """
+        return sum([self.remove(table, low, high) for low, high in ranges])
+
+
+# A child of `os.fork`
+
+
+class _Renewable(Protocol):
+    def renew(self) -> None: ...
+
+
+# Everything to renew in a child, as long as it is referenced elsewhere.
+_registered: WeakSet[_Renewable] = WeakSet()
+# The process that they belong to.
+_process = os.getpid()
+
+
+def renew_in_children(thing: _Renewable) -> None:
+    """
+    Have `thing.renew()` called in each child of `os.fork`, as long as it is
+    referenced elsewhere.
+    """
+    _registered.add(thing)
+
+
+def check_process() -> None:
+    """
+    Renew if this is a child that was forked past Python's hooks.
+
+    Servers that fork in C, such as uWSGI, don't always call Python's hooks.
+    """
+    if _process != os.getpid():
+        _renew_all()
+
+
+def _renew_all() -> None:
+    global _process  # noqa: PLW0603 - the one place that changes it
+
+    _process = os.getpid()
+    for thing in list(_registered):
+        thing.renew()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_renew_all)
+
+
+# Permits
 
 
 class Permit:
@@ -59,7 +160,7 @@ class Permits:
             return None
 
 
-class _Block(Protocol):
+class _Holder(Protocol):
     """
     **Protocol:** a block whose turn it may be.
     """
@@ -86,9 +187,9 @@ class OneAtATime:
         self._lock: Any = RLock()
         # Changed only by the thread that has the lock. Weak, since the lock is
         # released when nothing else refers to the block.
-        self._block: ref[_Block] | None = None
+        self._block: ref[_Holder] | None = None
 
-    def enter(self, block: _Block, timeout_s: float) -> bool:
+    def enter(self, block: _Holder, timeout_s: float) -> bool:
         """
         Wait for the turn of *block*; False if it did not come for so long.
 
@@ -106,7 +207,7 @@ class OneAtATime:
 
         return True
 
-    def leave(self, block: _Block) -> None:
+    def leave(self, block: _Holder) -> None:
         """
         The other end of `enter`; nothing if it is not the turn of *block*, or not
         any more.
@@ -117,7 +218,7 @@ class OneAtATime:
                 self._block = None
                 self._lock.release()
 
-    def _release_dropped(self, block: ref[_Block]) -> None:
+    def _release_dropped(self, block: ref[_Holder]) -> None:
         """
         The same for a block that was dropped before its end was reached.
         """
@@ -125,5 +226,5 @@ class OneAtATime:
             self._block = None
             self._lock.release()
 
-    def _find_block(self) -> _Block | None:
+    def _find_block(self) -> _Holder | None:
         return None if self._block is None else self._block()

@@ -1,17 +1,19 @@
 """
-Entries from rows: read, and seen to be what was saved.
+Reading rows: some at a time, entries from those of logs, and errors where they are
+not what was saved.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from struct import error as struct_error
 from typing import Any, NamedTuple
 
 from conversation_state._canonical import load
 from conversation_state._wording import format_count
+from conversation_state.errors import ConversationStateError, StoreError
 from conversation_state.messages import find_erasure
 from conversation_state.store._blobs import BlobReader, canonical, insert_placeholders
-from conversation_state.store._rows import PAGE, UNREADABLE, damage_error, seal
 from conversation_state.store.backend import Reading, Row
 from conversation_state.store.log import (
     DIGEST_SIZE,
@@ -25,27 +27,121 @@ from conversation_state.store.log import (
     chain_digests,
     content_digest,
     cut_segments,
+    digest_of,
 )
 from conversation_state.store.schema import (
     SHIFT,
     Branch,
     Origin,
     Revision,
+    is_sealed,
     state_digest,
     unpack_ids,
 )
 
 __all__ = [
+    "PAGE",
+    "UNREADABLE",
     "TableLogRows",
     "check_content",
+    "damage_error",
     "find_digest",
     "items_between",
+    "iterate_rows",
     "read_blob",
     "read_digest_before",
     "read_digests",
+    "read_revision",
     "read_rows",
     "read_segments",
+    "seal",
 ]
+
+# How many rows are asked for at once.
+PAGE = 1000
+
+# What comes of reading rows that no store wrote.
+UNREADABLE = (
+    ConversationStateError,
+    ArithmeticError,
+    AttributeError,
+    LookupError,
+    TypeError,
+    ValueError,
+    struct_error,
+)
+
+
+def read_revision(row: tuple[Any, ...], store: str) -> Revision:
+    """
+    A row of ``revisions``.
+
+    Raises:
+        StoreError:
+            If it is not what was written.
+    """
+    revision = Revision._make(row)
+    if is_sealed(revision):
+        return revision
+
+    what = f"the row of revision {row[0] & ((1 << SHIFT) - 1)} is not what was written"
+    raise damage_error(store, what)
+
+
+def damage_error(store: str, what: str) -> StoreError:
+    return StoreError(store, f"{what}; verify() lists what is damaged")
+
+
+def iterate_rows(
+    tx: Reading,
+    table: str,
+    columns: tuple[str, ...] | None = None,
+    *,
+    low: Any = None,
+    high: Any = None,
+) -> Iterator[tuple[Any, ...]]:
+    """
+    The rows of a table from key *low* on and before *high*, some at a time.
+
+    Ends on any file, for it demands that keys grow: in a damaged one what comes
+    after a key may be before it.
+
+    Raises:
+        ValueError:
+            If a key is not greater than the one before it.
+    """
+    last = None
+    while rows := tx.scan(table, low, high, columns=columns, limit=PAGE):
+        for row in rows:
+            key = row[0]
+            if last is not None and not last < key:
+                msg = f"the keys of the table {table} are out of order at {key!r:.80}"
+                raise ValueError(msg)
+
+            last = key
+            yield row
+
+        if len(rows) < PAGE:
+            return
+
+        low = _find_next_key(last)
+
+
+def _find_next_key(key: Any) -> Any:
+    """
+    The least key that comes after *key*. No text holds U+0000.
+    """
+    return key + (
+        1 if key.__class__ is int else "\x01" if key.__class__ is str else b"\0"
+    )
+
+
+def seal(*said: bytes) -> bytes:
+    """
+    The digest of what nothing else is the digest of.
+    """
+    sizes = b"".join([len(each).to_bytes(8) for each in said])
+    return digest_of(sizes + b"".join(said))
 
 
 class TableLogRows:
