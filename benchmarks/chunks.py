@@ -10,7 +10,7 @@ are JSON or not.
 
 From events, both peers run their own adapters for OpenAI; "deltas only" is
 Pydantic AI's parts manager without its adapter, which reads nothing else of an
-event.
+event. Events of each provider take about as long as that.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ from typing import Any
 
 from benchmarks.measure import Row, seconds
 from conversation_state import AssistantMessage, Message, ToolCall
+from conversation_state.adapters import anthropic, gemini, openai_responses
 from conversation_state.adapters.openai_chat import load_chunks
 from conversation_state.chunks import Accumulator, concat
 
@@ -56,6 +57,44 @@ def _event(delta: Event) -> Event:
         ],
         "usage": None,
     }
+
+
+def _events_of(provider: Any, texts: Sequence[str]) -> list[Event]:
+    """
+    What the *provider* sends for *texts*.
+    """
+    if provider is anthropic:
+        block = {"type": "text", "text": ""}
+        start = {"type": "content_block_start", "index": 0, "content_block": block}
+        kind = {"type": "content_block_delta", "index": 0}
+        return [
+            start,
+            *[{**kind, "delta": {"type": "text_delta", "text": x}} for x in texts],
+        ]
+
+    if provider is openai_responses:
+        where = {"item_id": "msg_1", "output_index": 0, "content_index": 0}
+        kind = {"type": "response.output_text.delta", **where, "logprobs": []}
+        return [
+            {**kind, "delta": text, "sequence_number": at}
+            for at, text in enumerate(texts)
+        ]
+
+    return [
+        {
+            "candidates": [
+                {"content": {"parts": [{"text": text}], "role": "model"}, "index": 0}
+            ],
+            "usageMetadata": {
+                "promptTokenCount": 5,
+                "candidatesTokenCount": at,
+                "totalTokenCount": at + 5,
+            },
+            "modelVersion": "gemini-2.5-flash",
+            "responseId": "response_1",
+        }
+        for at, text in enumerate(texts)
+    ]
 
 
 def _call(at: int, arguments: str) -> Event:
@@ -217,6 +256,26 @@ def _of_text(n: int) -> Iterator[Row]:
     )
 
 
+def _of_providers(n: int) -> Iterator[Row]:
+    texts = _texts(n)
+    deltas = [_event({"content": text}) for text in texts]
+    peers: dict[str, Callable[[], Any]] = {
+        "Pydantic AI, deltas only": partial(_pydantic_ai_parts_from, deltas)
+    }
+    for provider in (anthropic, gemini, openai_responses):
+        events = _events_of(provider, texts)
+        assert "".join(texts) == _loaded(provider, events).text
+
+        name = provider.__name__.rpartition(".")[2]
+        claim = f"events to message, text, {name}"
+        yield from _beside(claim, n, partial(_loaded, provider, events), peers)
+
+
+def _loaded(provider: Any, events: Sequence[Event]) -> Message:
+    message: Message = concat(provider.load_chunks(events))
+    return message
+
+
 def _of_calls(n: int, *, valid: bool) -> Iterator[Row]:
     texts = _arguments(n, valid=valid)
     deltas = [_call(at, text) for at, text in enumerate(texts)]
@@ -231,7 +290,7 @@ def _of_calls(n: int, *, valid: bool) -> Iterator[Row]:
     ]
     whole = "".join(texts)
     assert whole == concat(chunks).tool_calls[0].arguments
-    assert whole == _added(chunks).tool_calls[0].arguments  # type: ignore[attr-defined]
+    assert whole == _added(chunks).tool_calls[0].arguments
     assert whole == concat(load_chunks(events)).tool_calls[0].arguments
 
     peers: dict[str, Callable[[], Any]] = {
@@ -266,5 +325,6 @@ def rows() -> Iterator[Row]:
     """
     for n in (100, 1_000, 10_000):
         yield from _of_text(n)
+        yield from _of_providers(n)
         yield from _of_calls(n, valid=True)
         yield from _of_calls(n, valid=False)

@@ -3,7 +3,7 @@ Reading streams of events.
 
 What lives here: what all adapters share when they load chunks: how a stream
 ends, and text that is cut in the middle of a character. What does not: what
-any provider means by an event.
+any provider means by an event, and the quick path (`_stream_pieces`).
 """
 
 from __future__ import annotations
@@ -11,25 +11,22 @@ from __future__ import annotations
 from collections.abc import (
     AsyncIterable,
     AsyncIterator,
-    Callable,
     Iterable,
     Iterator,
     Mapping,
     Sequence,
 )
-from operator import itemgetter
 from typing import Any, Protocol
 
-from conversation_state.adapters._reading import ObjectReader, is_list, is_map, mended
+from conversation_state.adapters._reading import ObjectReader, is_map
+from conversation_state.adapters._stream_pieces import PieceTemplate
 from conversation_state.messages import AssistantMessage
 
 __all__ = [
     "ALONE",
     "ChangeFilter",
     "EventReader",
-    "EventTemplate",
     "IndexedLists",
-    "SurrogateBuffer",
     "achunks_of",
     "add_to",
     "checked_choice",
@@ -40,18 +37,16 @@ __all__ = [
 class EventReader(Protocol):
     """
     **Protocol:** one stream while it is read.
+
+    Attributes:
+        template: What the next event is expected to be.
     """
 
-    def quick(self, event: Any) -> AssistantMessage | None:
-        """
-        The chunk that *event* brings if it is one of the usual ones, which
-        bring nothing but the next piece; else None, and `read` reads it.
-        """
-        ...
+    template: PieceTemplate
 
-    def read(self, event: Any) -> Iterable[AssistantMessage]:
+    def read(self, event: Any, path: str) -> Iterable[AssistantMessage]:
         """
-        The chunks that *event*, the next one, brings.
+        The chunks that *event*, at *path* in the stream, brings.
         """
         ...
 
@@ -83,18 +78,17 @@ def chunks_of(
     """
     failure: Exception | None = None
     ended = False
-    quick, read = streaming.quick, streaming.read
+    take, read = streaming.template.take, streaming.read
     try:
-        for event in events:
-            if isinstance(event, str) and event == _DONE:
-                ended = True
-                break
-
-            chunk = quick(event)
+        for number, event in enumerate(events):
+            chunk = take(event)
             if chunk is not None:
                 yield chunk
+            elif isinstance(event, str) and event == _DONE:
+                ended = True
+                break
             else:
-                yield from read(event)
+                yield from read(event, f"$[{number}]")
     except Exception as error:  # noqa: BLE001 - it is raised below
         failure = error
 
@@ -111,17 +105,18 @@ async def achunks_of(
     """
     failure: Exception | None = None
     ended = False
+    take, number = streaming.template.take, -1
     try:
         async for event in events:
-            if isinstance(event, str) and event == _DONE:
-                ended = True
-                break
-
-            quick = streaming.quick(event)
+            number += 1
+            quick = take(event)
             if quick is not None:
                 yield quick
+            elif isinstance(event, str) and event == _DONE:
+                ended = True
+                break
             else:
-                for chunk in streaming.read(event):
+                for chunk in streaming.read(event, f"$[{number}]"):
                     yield chunk
     except Exception as error:  # noqa: BLE001 - it is raised below
         failure = error
@@ -146,117 +141,6 @@ def checked_choice(choice: int) -> int:
         raise ValueError(msg)
 
     return choice
-
-
-class SurrogateBuffer:
-    """
-    A text that comes in pieces, which may be cut in the middle of a pair of
-    surrogates: the first half is held back until the second one comes.
-
-    Attributes:
-        is_harmed: Whether half of a pair was alone, and is U+FFFD now.
-    """
-
-    __slots__ = ("_held", "is_harmed")
-
-    def __init__(self) -> None:
-        self._held = ""
-        self.is_harmed = False
-
-    def next(self, piece: str) -> str:
-        """
-        *piece* as valid Unicode, but for what has to wait.
-        """
-        if not self._held and piece.isascii():
-            return piece
-
-        text = self._held + piece
-        self._held = text[-1] if text and "\ud800" <= text[-1] <= "\udbff" else ""
-        return self._repair_text(text[:-1] if self._held else text)
-
-    def _repair_text(self, text: str) -> str:
-        whole = mended(text)
-        if whole.count("\ufffd") > text.count("\ufffd"):
-            self.is_harmed = True
-
-        return whole
-
-    def whole(self, piece: str) -> str:
-        """
-        *piece* if it is valid as it is, and nothing waits for it; else "",
-        and `next` takes it.
-        """
-        if self._held:
-            return ""
-
-        if not piece.isascii():
-            try:
-                piece.encode()
-            except UnicodeEncodeError:
-                return ""
-
-        return piece
-
-    def rest(self) -> str:
-        """
-        What still waits, as valid Unicode.
-        """
-        rest, self._held = self._repair_text(self._held), ""
-        return rest
-
-
-class EventTemplate:
-    """
-    The keys of an event around its piece, which are nearly always the same.
-
-    Remembers one object that was read, and whether another one has the
-    same, but for some keys.
-    """
-
-    __slots__ = ("_but", "_get", "_get_others", "_size", "_values")
-
-    def __init__(self, *but: str) -> None:
-        self._but = frozenset(but)
-        self._size = -1
-        self._get: Callable[[Any], Any] = bool
-        self._get_others: Callable[[Any], Any] = bool
-        self._values: Any = None
-
-    def remember(self, raw: Mapping[str, Any]) -> None:
-        """
-        Remember *raw*, in which nothing was wrong.
-
-        Not if there are objects in it: the next one may be the same object,
-        and changed.
-        """
-        keys, others = raw.keys() - self._but, raw.keys() & self._but
-        if any(is_map(raw[key]) or is_list(raw[key]) for key in keys):
-            self.forget()
-            return
-
-        self._size = len(raw)
-        self._get = itemgetter(*keys) if keys else bool
-        self._get_others = itemgetter(*others) if others else bool
-        self._values = self._get(raw)
-
-    def forget(self) -> None:
-        """
-        Remember nothing: the next one has to be read.
-        """
-        self._size = -1
-
-    def is_around(self, raw: Any) -> bool:
-        """
-        Whether *raw* is like the one remembered.
-
-        Raises what asking it for keys raises, if it has others.
-        """
-        if len(raw) != self._size or self._get(raw) != self._values:
-            return False
-
-        # As many keys, and these: then there is no other one.
-        self._get_others(raw)
-        return True
 
 
 class ChangeFilter:

@@ -23,9 +23,9 @@ from conversation_state.parts import (
 
 __all__ = ["join_arguments", "join_parts", "join_texts"]
 
-# Only an assistant message has all of these attributes, and only texts can be
-# joined: any other chunk raises one of these.
-_NOT_AN_ANSWER = (AttributeError, TypeError)
+# Only an assistant message has all of these attributes, only texts can be joined,
+# and only one part or call is taken: any other chunk raises one of these.
+_NOT_AN_ANSWER = (AttributeError, TypeError, ValueError)
 
 _TEXT_PARTS = (TextPart, ReasoningPart, RefusalPart)
 
@@ -60,8 +60,7 @@ def join_arguments(chunks: Sequence[Any], index: int | None) -> str | None:
             and chunk.content.__class__ is str
             and chunk._common is PLAIN
             and chunk.response is None
-            and len(chunk.tool_calls) == 1
-            for call in chunk.tool_calls
+            for (call,) in [chunk.tool_calls]
             if call.index == index
             and not call.id
             and not call.name
@@ -87,12 +86,11 @@ def join_parts(chunks: Sequence[Any], before: Part) -> Part | None:
         texts = [
             part.text
             for chunk in chunks
-            if chunk.content.__class__ is tuple
-            and chunk._common is PLAIN
+            if chunk._common is PLAIN
             and chunk.response is None
             and not chunk.tool_calls
-            and len(chunk.content) == 1
-            for part in chunk.content
+            and chunk.content.__class__ is tuple
+            for (part,) in [chunk.content]
             if part.__class__ is kind
             and part.index == index
             and part.metadata is EMPTY_MAP

@@ -17,6 +17,7 @@ import pytest
 from hypothesis import HealthCheck, given, is_hypothesis_test, settings
 from hypothesis import strategies as st
 
+from conversation_state.adapters._stream_pieces import PieceTemplate
 from conversation_state.chunks import Accumulator, concat
 from conversation_state.errors import DecodeError, ProviderStreamError
 from conversation_state.messages import AssistantMessage
@@ -60,17 +61,17 @@ class StreamContract:
     Attributes:
         provider: The name of its recorded streams.
 
-        reader: What reads one stream, for seeing that what is read quickly is
-            what is read with care.
-
         made: Whole responses, and the events that say the same.
 
         failures: Events that say that the provider failed.
+
+        has_pieces_of_calls: Whether the arguments of calls come in pieces.
     """
+
+    has_pieces_of_calls: ClassVar[bool] = True
 
     adapter: ClassVar[Any]
     provider: ClassVar[str]
-    reader: ClassVar[Any]
     made: ClassVar[st.SearchStrategy[tuple[Any, list[Any]]]]
     failures: ClassVar[list[Any]]
 
@@ -209,7 +210,7 @@ class StreamContract:
         chunks, error = self.told(wrong)
         message = concat(chunks)
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(self.reader, "quick", lambda *_: None)
+            patch.setattr(PieceTemplate, "take", lambda *_: None)
             slow, failure = self.told(wrong)
 
         assert (message, str(error)) == (concat(slow), str(failure))
@@ -309,6 +310,23 @@ class StreamContract:
 
             assert all(size <= more for size, more in zip(sizes, given, strict=True))
             assert abs(costs[0] - 2 * costs[1] + costs[2]) <= 9
+
+    def test_reads_pieces_on_the_quick_path(self):
+        """
+        An event that differs from the one before in its piece only is compared with
+        it and not read: a fraction of the work.
+        """
+
+        def cost(events: list[Any]) -> int:
+            return calls_made_by(lambda: list(self.adapter.load_chunks(events)))
+
+        for events_with in (self.pieces, self.asked)[: 1 + self.has_pieces_of_calls]:
+            short, long = events_with(100), events_with(200)
+            with pytest.MonkeyPatch.context() as patch:
+                patch.setattr(PieceTemplate, "take", lambda *_: None)
+                slow = cost(long) - cost(short)
+
+            assert 3 * (cost(long) - cost(short)) < slow
 
     def test_recorded(self, recordings):
         """

@@ -17,7 +17,6 @@ from conversation_state.adapters.anthropic import (
     load,
     load_chunks,
 )
-from conversation_state.adapters.anthropic._chunks import AnthropicStream
 from conversation_state.chunks import concat
 from conversation_state.errors import DecodeError, ProviderStreamError
 from conversation_state.parts import ReasoningPart, TextPart, UnknownPart
@@ -878,7 +877,6 @@ class TestStreams(StreamContract):
 
     adapter: ClassVar = anthropic
     provider: ClassVar = "anthropic"
-    reader: ClassVar = AnthropicStream
     made: ClassVar = streams()
     failures: ClassVar = [{"type": "error", "error": {"message": "Overloaded"}}]
 

@@ -17,7 +17,6 @@ from conversation_state.adapters.gemini import (
     dump,
     load_chunks,
 )
-from conversation_state.adapters.gemini._chunks import GeminiStream
 from conversation_state.chunks import concat
 from conversation_state.errors import DecodeError, ProviderStreamError
 from conversation_state.messages import AssistantMessage, LogProb
@@ -978,8 +977,8 @@ class TestStreams(StreamContract):
     """
 
     adapter: ClassVar = gemini
+    has_pieces_of_calls: ClassVar = False
     provider: ClassVar = "gemini"
-    reader: ClassVar = GeminiStream
     made: ClassVar = streams()
     failures: ClassVar = [{"error": {"code": 503, "message": "overloaded"}}]
 

@@ -14,7 +14,6 @@ from conversation_state.adapters.openai_chat import (
     dump,
     load_chunks,
 )
-from conversation_state.adapters.openai_chat._chunks import ChatStream
 from conversation_state.chunks import concat
 from conversation_state.errors import DecodeError, ProviderStreamError
 from conversation_state.messages import LogProb
@@ -191,6 +190,30 @@ class TestReasoning:
 
         assert "ab" == collected(*events).reasoning
 
+    def test_after_a_text_beside_it(self):
+        """
+        A thought after a text is another one, also where the text came with the
+        thought before.
+        """
+        thoughts = [event(reasoning=text) for text in "ab"]
+        both = event(reasoning="c", content="d")
+        message = collected(*thoughts, both, event(reasoning="e"), event(reasoning="f"))
+
+        noted = {"conversation_state": {"openai_chat": {"under": {"reasoning": True}}}}
+        assert (
+            ReasoningPart("abc", metadata=noted),
+            TextPart("d"),
+            ReasoningPart("ef", metadata=noted),
+        ) == message.parts
+
+    def test_two_texts_in_every_event(self):
+        """
+        Of events that bring two pieces, both are read, also if one is the same again.
+        """
+        message = collected(*[event(content=x, refusal="no") for x in "ab"])
+
+        assert ("ab", "nono") == (message.text, message.refusal)
+
     def test_again_after_text(self):
         """
         Thoughts after text are others.
@@ -294,6 +317,20 @@ class TestIndexedLists:
 
 
 class TestCalls:
+    def test_whole_calls_of_one_name_without_ids(self):
+        """
+        A name that comes again after a whole JSON object opens another call, however
+        many pieces the object came in.
+        """
+        pieces = ["{", '"a": {', '"b": 1', "}", "}"]
+        calls = called(
+            call(0, "", name="f"),
+            *[call(0, x) for x in pieces],
+            call(0, "{}", name="f"),
+        )
+
+        assert ["".join(pieces), "{}"] == [each.arguments for each in calls]
+
     def test_pieces(self):
         """
         Arguments byte for byte, in the order the calls were opened.
@@ -940,7 +977,6 @@ class TestStreams(StreamContract):
 
     adapter: ClassVar = openai_chat
     provider: ClassVar = "openai_chat"
-    reader: ClassVar = ChatStream
     made: ClassVar = responses_and_events()
     failures: ClassVar = [{"error": "no"}, {"error": {"message": "no"}, "choices": []}]
 

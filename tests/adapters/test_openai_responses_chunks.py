@@ -9,7 +9,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from conversation_state.adapters import openai_responses
-from conversation_state.adapters._responses._chunks import ResponsesStream
 from conversation_state.adapters.openai_responses import (
     dump,
     load,
@@ -1088,7 +1087,6 @@ class TestStreams(StreamContract):
 
     adapter: ClassVar = openai_responses
     provider: ClassVar = "openai_responses"
-    reader: ClassVar = ResponsesStream
     made: ClassVar = responses_and_events()
     failures: ClassVar = [
         {"type": "error", "message": "no"},

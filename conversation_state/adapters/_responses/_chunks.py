@@ -27,11 +27,8 @@ from conversation_state.adapters._responses._response import (
 )
 from conversation_state.adapters._responses._stream_deltas import DeltaReader
 from conversation_state.adapters._responses._stream_order import OutputOrder
-from conversation_state.adapters._streaming import (
-    achunks_of,
-    add_to,
-    chunks_of,
-)
+from conversation_state.adapters._stream_pieces import PieceTemplate
+from conversation_state.adapters._streaming import achunks_of, add_to, chunks_of
 from conversation_state.errors import ProviderStreamError
 from conversation_state.messages import AssistantMessage, ResponseMeta
 
@@ -122,32 +119,20 @@ class ResponsesStream:
     """
 
     def __init__(self) -> None:
-        self._count = 0
+        self.template = PieceTemplate()
         self._output = OutputOrder()
         self._info = ResponseInfo("", None, "", "", {})
         self._reason = ""
         self._events: dict[str, dict[str, Any]] = {}
         self._deltas: dict[str, list[str]] = {}
-        self._pieces = DeltaReader(self._output)
+        self._pieces = DeltaReader(self._output, self.template)
 
-    def quick(self, event: Any) -> AssistantMessage | None:
-        """
-        The chunk of an event that brings one more piece and nothing else.
-        """
-        chunk = self._pieces.quick(event)
-        if chunk is not None:
-            self._count += 1
-
-        return chunk
-
-    def read(self, event: Any) -> Iterator[AssistantMessage]:
+    def read(self, event: Any, path: str) -> Iterator[AssistantMessage]:
         """
         The chunks that *event* brings.
         """
         read = self._output.places.reading = DocumentReader()
-        path = f"$[{self._count}]"
-        self._count += 1
-        self._pieces.forget()
+        self.template.forget()
         if not is_map(event):
             read.wrong(path, event, "an event of a stream, as a plain JSON object")
             read.finish()

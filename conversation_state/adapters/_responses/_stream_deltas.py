@@ -18,7 +18,7 @@ from conversation_state.adapters._reading import (
 from conversation_state.adapters._responses._constants import CALLS
 from conversation_state.adapters._responses._stream_items import StreamedText
 from conversation_state.adapters._responses._stream_order import MOST, OutputOrder
-from conversation_state.adapters._streaming import EventTemplate
+from conversation_state.adapters._stream_pieces import PieceTemplate
 from conversation_state.messages import AssistantMessage, ResponseMeta
 
 __all__ = ["DeltaReader"]
@@ -59,6 +59,8 @@ _ASKED = {
 _ITEM = "response.output_item"
 _ANNOTATION = "response.output_text.annotation"
 _NUMBERS = {"content": "content_index", "summary": "summary_index"}
+# The way to a piece, and what may differ beside it.
+_PATH = (("delta", "obfuscation", "sequence_number", "snapshot"),)
 _VERBS = frozenset({"added", "delta", "done"})
 
 
@@ -68,40 +70,9 @@ class DeltaReader:
     until it is its item's turn.
     """
 
-    def __init__(self, output: OutputOrder) -> None:
+    def __init__(self, output: OutputOrder, template: PieceTemplate) -> None:
         self._output = output
-        # What the last piece was of, and the event around it.
-        self._live: StreamedText | None = None
-        self._shell = EventTemplate(
-            "delta", "logprobs", "obfuscation", "sequence_number", "snapshot"
-        )
-
-    def quick(self, event: Any) -> AssistantMessage | None:
-        """
-        The chunk of an event that differs from the one before in its piece
-        only; None if it is no such event.
-        """
-        live = self._live
-        if live is None:
-            return None
-
-        # Whatever is unexpected is left to `read`, which reports it.
-        try:
-            if not self._shell.is_around(event) or event.get("logprobs"):
-                return None
-
-            piece = event["delta"]
-            text = live.cut.whole(piece) if piece.__class__ is str else ""
-        except (AttributeError, LookupError, RecursionError, TypeError, ValueError):
-            return None
-
-        return live.add(text) if text else None
-
-    def forget(self) -> None:
-        """
-        Expect no more of what the last piece was of.
-        """
-        self._live = None
+        self._template = template
 
     def find_handler(self, kind: str) -> Callable[[ObjectReader], Chunks] | None:
         """
@@ -152,7 +123,7 @@ class DeltaReader:
 
         def emit() -> Chunks:
             block, chunks = item.block(piece.where, number, piece.block)
-            self._live = None
+            self._template.forget()
             if verb != "delta":
                 return [*chunks, *block.end(text)]
 
@@ -165,10 +136,9 @@ class DeltaReader:
 
     def _expect_more(self, live: StreamedText, event: ObjectReader) -> None:
         """
-        Remember that *event* brought a piece of *live*: so will the next ones.
+        Expect events like *event*, which brought a piece of *live*.
         """
-        self._live = live
-        self._shell.remember(event.raw)
+        self._template.remember(event.raw, _PATH, live.cut, live.chunks())
 
     def _read_part_event(
         self, kind: str, where: str, event: ObjectReader, _verb: str
@@ -194,7 +164,7 @@ class DeltaReader:
         )
 
         def emit() -> Chunks:
-            self._live = None
+            self._template.forget()
             block, chunks = item.block(where, number, named)
             block.raw = raw
             return [*chunks, *block.end(text)] if isinstance(text, str) else chunks
@@ -212,7 +182,7 @@ class DeltaReader:
         item: Any = self._output.about(event, "message")
 
         def emit() -> Chunks:
-            self._live = None
+            self._template.forget()
             block, chunks = item.block("content", number, "output_text")
             block.annotations.append(found)
             return chunks  # type: ignore[no-any-return]
@@ -227,7 +197,7 @@ class DeltaReader:
         item: Any = self._output.about(event, kind)
 
         def emit() -> Chunks:
-            self._live = None
+            self._template.forget()
             if verb != "delta":
                 return item.end(text)  # type: ignore[no-any-return]
 

@@ -25,7 +25,7 @@ from conversation_state.adapters._responses._constants import (
     SOURCE,
 )
 from conversation_state.adapters._responses._items import read_call
-from conversation_state.adapters._streaming import SurrogateBuffer
+from conversation_state.adapters._stream_pieces import SurrogateBuffer, call_chunks
 from conversation_state.messages import AssistantMessage
 from conversation_state.parts import UnknownPart
 from conversation_state.tools import ToolCall
@@ -224,6 +224,25 @@ class StreamedText:
         """
         return AssistantMessage(text)
 
+    def plain_chunks(self) -> Callable[[str], AssistantMessage]:
+        """
+        The same for valid text, as a function that checks nothing.
+        """
+        return self.chunk
+
+    def chunks(self) -> Callable[[str], AssistantMessage]:
+        """
+        What `add` is for valid text, as a function that checks nothing.
+        """
+        chunk, note = self.plain_chunks(), self.pieces.append
+
+        def add(text: str) -> AssistantMessage:
+            note(text)
+            self._size += len(text)
+            return chunk(text)
+
+        return add
+
     def next(self, piece: str) -> list[AssistantMessage]:
         """
         What the next *piece* brings, as far as no half of a character waits.
@@ -286,6 +305,12 @@ class StreamedCall(StreamedItem, StreamedText):
         A chunk that brings *text*.
         """
         return AssistantMessage(tool_calls=(ToolCall("", "", text, index=self.index),))
+
+    def plain_chunks(self) -> Callable[[str], AssistantMessage]:
+        """
+        The same for valid text.
+        """
+        return self.chunk if self.index is None else call_chunks(self.index)
 
     def next(self, piece: str) -> list[AssistantMessage]:
         """

@@ -4,7 +4,7 @@ Messages and thoughts while they are made: items that hold blocks.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, cast
 
 import attrs
@@ -25,6 +25,7 @@ from conversation_state.adapters._responses._stream_items import (
     StreamedItem,
     StreamedText,
 )
+from conversation_state.adapters._stream_pieces import part_chunks
 from conversation_state.messages import AssistantMessage, LogProb, ResponseMeta
 from conversation_state.parts import Part, ReasoningPart, RefusalPart, TextPart
 
@@ -76,6 +77,12 @@ class StreamedBlock(StreamedText):
         """
         metadata = with_notes(SOURCE, self.notes)
         return AssistantMessage((self.part(text, index=self.index, metadata=metadata),))
+
+    def plain_chunks(self) -> Callable[[str], AssistantMessage]:
+        """
+        The same for valid text.
+        """
+        return self.chunk if self.notes else part_chunks(self.part, self.index)
 
     def as_is(self) -> dict[str, Any]:
         """

@@ -16,6 +16,7 @@ from conversation_state.adapters._reading import (
     is_map,
     take_text,
 )
+from conversation_state.adapters._stream_pieces import PieceTemplate
 from conversation_state.adapters._streaming import (
     ALONE,
     ChangeFilter,
@@ -32,7 +33,6 @@ from conversation_state.usage import Usage
 __all__ = ["aload_chunks", "load_chunks"]
 
 _DELTA = frozenset({"delta", "index", "type"})
-_PIECE = ("piece", "type")
 # The known keys of each event.
 _EVENTS = {
     "content_block_delta": _DELTA,
@@ -121,7 +121,7 @@ class AnthropicStream:
     """
 
     def __init__(self) -> None:
-        self._count = 0
+        self.template = PieceTemplate()
         self._open_blocks: dict[int, StreamBlock] = {}
         self._next = 0
         self._finish_reason = ""
@@ -135,39 +135,25 @@ class AnthropicStream:
         self._is_begun = False
         self._is_over = False
 
-    def quick(self, event: Any) -> AssistantMessage | None:
+    def _expect_more(self, event: Mapping[str, Any]) -> None:
         """
-        The chunk of an event that brings the next piece of an open block, and
+        Expect events like *event*, which was read, if it brought one piece and
         nothing else.
         """
-        # Whatever is unexpected is left to `read`, which reports it.
-        try:
-            at, delta = event["index"], event["delta"]
-            block = self._open_blocks[at]
-            piece = delta[block.key]
-            if (
-                event["type"] != "content_block_delta"
-                or delta["type"] != block.word
-                or len(event) != len(_DELTA)
-                or len(delta) != len(_PIECE)
-                or at.__class__ is not int
-                or piece.__class__ is not str
-                or not block.cut.whole(piece)
-            ):
-                return None
-        except (AttributeError, LookupError, RecursionError, TypeError, ValueError):
-            return None
+        block, delta = self._open_blocks[event["index"]], event["delta"]
+        if block.make_chunks is not None and delta["type"] == block.word:
+            path = (("delta",), (block.key,))
+            make = block.make_chunks(block.index)
+            if delta[block.key] and delta.keys() == {block.key, "type"}:
+                self.template.remember(
+                    event, path, block.cut, make, check=_has_plain_index
+                )
 
-        self._count += 1
-        return block.chunk(piece)
-
-    def read(self, event: Any) -> Iterator[AssistantMessage]:
+    def read(self, event: Any, path: str) -> Iterator[AssistantMessage]:
         """
         The chunks that *event* brings.
         """
         read = DocumentReader()
-        path = f"$[{self._count}]"
-        self._count += 1
         if not is_map(event):
             read.wrong(path, event, "an event of a stream, as a plain JSON object")
             read.finish()
@@ -197,6 +183,10 @@ class AnthropicStream:
         # What could be read is given, whatever else is wrong.
         yield from chunks
         read.finish()
+        if kind == "content_block_delta":
+            self._expect_more(event)
+        elif kind not in _DERIVED:
+            self.template.forget()
 
     def _read_derived(self, event: ObjectReader, kind: str) -> None:
         """
@@ -428,3 +418,8 @@ class AnthropicStream:
             response=ResponseMeta(reason, usage, None, self._model, response_id),
             metadata=metadata,
         )
+
+
+def _has_plain_index(event: Mapping[str, Any]) -> bool:
+    # As 1 it equals true.
+    return event["index"].__class__ is int

@@ -5,6 +5,8 @@ The blocks of a streamed response while they arrive.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import attrs
@@ -12,7 +14,11 @@ import attrs
 from conversation_state._persistent import EMPTY_MAP
 from conversation_state.adapters._notes import with_notes
 from conversation_state.adapters._reading import DocumentReader, ObjectReader
-from conversation_state.adapters._streaming import SurrogateBuffer
+from conversation_state.adapters._stream_pieces import (
+    SurrogateBuffer,
+    call_chunks,
+    part_chunks,
+)
 from conversation_state.adapters.anthropic._arguments import input_of
 from conversation_state.adapters.anthropic._blocks import read_call, read_part
 from conversation_state.adapters.anthropic._constants import SOURCE
@@ -40,8 +46,12 @@ class StreamBlock(ABC):
         index: Its place in the response.
 
         cut: The text that comes in pieces.
+
+        make_chunks: What, given the index, makes a function from a piece to a chunk
+            with nothing but that; None if nothing can be given at once.
     """
 
+    make_chunks: Callable[[int], Callable[[str], AssistantMessage]] | None = None
     word: str
     key: str
     field: str
@@ -118,6 +128,7 @@ class StreamBlock(ABC):
 
 
 class _TextBlock(StreamBlock):
+    make_chunks = partial(part_chunks, TextPart)
     word = "text_delta"
     key = field = "text"
 
@@ -152,6 +163,7 @@ class _TextBlock(StreamBlock):
 
 
 class _ThinkingBlock(StreamBlock):
+    make_chunks = partial(part_chunks, ReasoningPart)
     word = "thinking_delta"
     key = field = "thinking"
 
@@ -197,6 +209,7 @@ class _ThinkingBlock(StreamBlock):
 
 
 class _CallBlock(StreamBlock):
+    make_chunks = staticmethod(call_chunks)
     word = "input_json_delta"
     key = "partial_json"
     field = "input"

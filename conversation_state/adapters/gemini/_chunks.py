@@ -7,8 +7,10 @@ from __future__ import annotations
 from collections.abc import (
     AsyncIterable,
     AsyncIterator,
+    Callable,
     Iterable,
     Iterator,
+    Mapping,
 )
 from typing import Any
 
@@ -19,13 +21,13 @@ from conversation_state.adapters._reading import (
     is_list,
     is_map,
 )
-from conversation_state.adapters._streaming import (
-    EventTemplate,
+from conversation_state.adapters._stream_pieces import (
+    PieceTemplate,
     SurrogateBuffer,
-    achunks_of,
-    checked_choice,
-    chunks_of,
+    make_text_chunk,
+    part_chunks,
 )
+from conversation_state.adapters._streaming import achunks_of, checked_choice, chunks_of
 from conversation_state.adapters.gemini._fields import SOURCE, CasedObject
 from conversation_state.adapters.gemini._parts import (
     is_plain,
@@ -51,9 +53,15 @@ from conversation_state.tools import ToolCall
 __all__ = ["aload_chunks", "load_chunks"]
 
 _CONTENT = frozenset({"parts", "role"})
-_BOTH = 2  # a text, and that it is a thought
 # Keys that many events repeat, or have empty.
 _AGAIN = ("groundingMetadata", "safetyRatings")
+# The way to a piece of text, and what may differ beside it.
+_PATH = (
+    ("candidates", "usageMetadata"),
+    ("content", *_AGAIN),
+    ("parts",),
+    ("text",),
+)
 # What has neither a head nor an end, so that pieces of it can be joined.
 _BARE_SOUND = ("audio/l16", "audio/pcm")
 
@@ -123,8 +131,8 @@ class GeminiStream:
     """
 
     def __init__(self, choice: int) -> None:
+        self.template = PieceTemplate()
         self._choice = checked_choice(choice)
-        self._count = 0
         self._finish_reason = ""
         self._blocked = ""
         self._model = ""
@@ -133,9 +141,6 @@ class GeminiStream:
         self._of_candidate = StreamNotes()
         self._of_content = StreamNotes()
         self._harmed: dict[str, bool] = {}
-        self._around_event = EventTemplate("candidates", "usageMetadata")
-        self._around_candidate = EventTemplate("content", *_AGAIN)
-        self._around_content = EventTemplate("parts")
         self._next = 0
         self._calls = StreamedCalls(self._take_index)
         # What is open: more of the same is joined with it.
@@ -143,57 +148,48 @@ class GeminiStream:
         self._index: int | None = None
         self._cut = SurrogateBuffer()
 
-    def quick(self, event: Any) -> AssistantMessage | None:
+    def _expect_more(self, event: Mapping[str, Any]) -> None:
         """
-        The chunk of an event that brings nothing but more of the open text, and
-        the usage so far.
+        Expect events like *event*, which was read, if it brought nothing but a piece
+        of the open text, and the usage so far.
         """
-        # Whatever is unexpected is left to `read`, which reports it.
-        chunk = None
-        try:
-            if self._around_event.is_around(event):
-                (candidate,) = event["candidates"]
-                if self._around_candidate.is_around(
-                    candidate
-                ) and self._of_candidate.has(candidate, _AGAIN):
-                    content = candidate["content"]
-                    if self._around_content.is_around(content):
-                        (part,) = content["parts"]
-                        chunk = self._read_plain_piece(part)
+        candidate = _find_single(event.get("candidates"))
+        content = candidate.get("content") or {}
+        part = _find_single(content.get("parts"))
+        kind = "thought" if part.get("thought") is True else "text"
+        expected = {"text", "thought"} if kind == "thought" else {"text"}
+        if (
+            kind != self._open
+            or part.keys() != expected
+            or (candidate.get("index") or 0) != self._choice
+        ):
+            return
 
-            if chunk is not None and not self._usage.quick(event):
-                chunk = None
-        except (AttributeError, LookupError, RecursionError, TypeError, ValueError):
-            chunk = None
+        make: Callable[[str], AssistantMessage] = make_text_chunk
+        if self._index is not None:
+            part_type = TextPart if kind == "text" else ReasoningPart
+            make = part_chunks(part_type, self._index)
 
-        if chunk is not None:
-            self._count += 1
+        check = self._usage.quick
+        if kind == "thought" or not candidate.keys().isdisjoint(_AGAIN):
+            check = self._check_all
 
-        return chunk
+        self.template.remember(event, _PATH, self._cut, make, check=check)
 
-    def _read_plain_piece(self, part: Any) -> AssistantMessage | None:
-        text = part["text"]
-        kind = "text"
-        if len(part) == _BOTH and part["thought"] is True:
-            kind = "thought"
-        elif len(part) != 1:
-            return None
+    def _check_all(self, event: Mapping[str, Any]) -> bool:
+        (candidate,) = event["candidates"]
+        (part,) = candidate["content"]["parts"]
+        return (
+            part.get("thought", True) is True
+            and self._of_candidate.has(candidate, _AGAIN)
+            and self._usage.quick(event)
+        )
 
-        if kind != self._open or text.__class__ is not str or not self._cut.whole(text):
-            return None
-
-        if self._index is None:
-            return AssistantMessage(text)
-
-        return AssistantMessage((self._make_text_part(text),))
-
-    def read(self, event: Any) -> Iterator[AssistantMessage]:
+    def read(self, event: Any, path: str) -> Iterator[AssistantMessage]:
         """
         The chunks that *event* brings.
         """
         read = DocumentReader()
-        path = f"$[{self._count}]"
-        self._count += 1
         if not is_map(event):
             read.wrong(path, event, "an event of a stream, as a plain JSON object")
             read.finish()
@@ -217,9 +213,11 @@ class GeminiStream:
         # What could be read is given, whatever else is wrong.
         yield from chunks
         read.finish()
-        self._around_event.remember(event)
+        self.template.forget()
         if event.get("error"):
             raise ProviderStreamError(describe_failure(event["error"]), event)
+
+        self._expect_more(event)
 
     def _read_response(self, event: CasedObject) -> None:
         """
@@ -256,7 +254,6 @@ class GeminiStream:
         kept_keys = candidate.reading.rest(raw, CANDIDATE, candidate.path)
         kept_keys.pop("index", None)
         self._of_candidate.keep(kept_keys)
-        self._around_candidate.remember(raw)
 
         parts: list[Part] = []
         calls: list[ToolCall] = []
@@ -280,7 +277,6 @@ class GeminiStream:
             content.wrong("role", "model")
 
         self._of_content.keep(content.reading.rest(raw, _CONTENT, content.path))
-        self._around_content.remember(raw)
         given = raw.get("parts")
         if not is_list(given):
             if given is not None:
@@ -424,3 +420,7 @@ class GeminiStream:
             ),
             metadata=metadata,
         )
+
+
+def _find_single(items: Any) -> Mapping[str, Any]:
+    return items[0] if is_list(items) and len(items) == 1 else {}

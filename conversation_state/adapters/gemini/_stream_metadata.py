@@ -106,8 +106,10 @@ class StreamUsage:
         self._latest: tuple[int, ...] | None = None
         self._size = -1
         self._counted: tuple[str, ...] = ()
-        self._get: Callable[[Any], Any] = bool
+        self._get_counts: Callable[[Any], Any] = bool
+        self._get_others: Callable[[Any], Any] = bool
         self._others: dict[str, Any] = {}
+        self._expected: Any = True
 
     def quick(self, event: Mapping[str, Any]) -> bool:
         """
@@ -119,16 +121,12 @@ class StreamUsage:
             return True
 
         try:
-            if len(block) != self._size:
+            counts = self._get_counts(block)
+            if len(block) != self._size or self._get_others(block) != self._expected:
                 return False
 
-            counts = self._get(block)
             for count in counts:
                 if count.__class__ is not int or not 0 <= count < _HUGE:
-                    return False
-
-            for key, value in self._others.items():
-                if block[key] != value:
                     return False
         except (LookupError, RecursionError, TypeError):
             return False
@@ -150,8 +148,10 @@ class StreamUsage:
         if len(counted) > 1:
             self._size = len(whole)
             self._counted = tuple(counted)
-            self._get = itemgetter(*counted)
+            self._get_counts = itemgetter(*counted)
             self._others = {k: whole[k] for k in whole if k not in counted}
+            self._get_others = itemgetter(*self._others) if self._others else bool
+            self._expected = self._get_others(whole)
 
         return left
 

@@ -17,12 +17,16 @@ from conversation_state.adapters._reading import (
     is_map,
     take_text,
 )
+from conversation_state.adapters._stream_pieces import (
+    PieceTemplate,
+    SurrogateBuffer,
+    make_text_chunk,
+    part_chunks,
+)
 from conversation_state.adapters._streaming import (
     ALONE,
     ChangeFilter,
-    EventTemplate,
     IndexedLists,
-    SurrogateBuffer,
     achunks_of,
     add_to,
     checked_choice,
@@ -155,8 +159,8 @@ class ChatStream:
     """
 
     def __init__(self, choice: int) -> None:
+        self.template = PieceTemplate()
         self._choice = checked_choice(choice)
-        self._count = 0
         self._is_begun = False
         self._is_wrapped = False
         self._finish_reason = ""
@@ -165,8 +169,6 @@ class ChatStream:
         self._news = ChangeFilter()
         self._of_response: dict[str, Any] = {}
         self._of_choice: dict[str, Any] = {}
-        self._around_event = EventTemplate("choices", "obfuscation")
-        self._around_delta = EventTemplate("delta")
         self._texts = {key: SurrogateBuffer() for key in _TEXTS}
         self._has_text = False
         self._thinking: dict[str, bool] = {}
@@ -175,30 +177,41 @@ class ChatStream:
         self._audio = AudioAssembler(self._news)
         self._indexed = IndexedLists()
 
-    def quick(self, event: Any) -> AssistantMessage | None:
+    def _expect_more(self, event: Mapping[str, Any]) -> None:
         """
-        The chunk of an event that differs from the one before in its delta
-        only, and brings one piece.
+        Expect events like *event*, which was read, if it brought one piece and
+        nothing else.
         """
-        # Whatever is unexpected is left to `read`, which reports it.
-        chunk = None
-        try:
-            if self._is_wrapped:
-                event = event[_WRAPPER]
+        path: list[tuple[str, ...]] = [("choices", "obfuscation"), ("delta",)]
+        given = event
+        if self._is_wrapped:
+            given = event[_WRAPPER]
+            path.insert(0, (_WRAPPER, "snapshot"))
 
-            if self._around_event.is_around(event):
-                (choice,) = event["choices"]
-                if self._around_delta.is_around(choice):
-                    chunk = self._read_single_piece(choice["delta"])
-        except (AttributeError, LookupError, RecursionError, TypeError, ValueError):
-            pass
+        choices = given.get("choices")
+        if not is_list(choices) or len(choices) != 1:
+            return
 
-        if chunk is not None:
-            self._count += 1
+        (choice,) = choices
+        delta = choice.get("delta")
+        if not is_map(delta) or (choice.get("index") or 0) != self._choice:
+            return
 
-        return chunk
+        found, piece = self._find_single_key(delta)
+        path.append((found,))
+        if found == "tool_calls":
+            expected = self._calls.expect_more(piece)
+            if expected is not None:
+                path += [("function",), ("arguments",)]
+                self.template.remember(event, path, *expected)
+        elif found == "content":
+            cut = self._texts["content"]
+            self.template.remember(event, path, cut, make_text_chunk)
+        elif found in self._thinking and len(self._thinking) == 1:
+            make = part_chunks(ReasoningPart, None)
+            self.template.remember(event, path, self._texts[found], make)
 
-    def _find_single_key(self, delta: Any) -> tuple[str, Any]:
+    def _find_single_key(self, delta: Mapping[str, Any]) -> tuple[str, Any]:
         """
         The one thing that is new in *delta*; "" if there is not just one.
         """
@@ -206,7 +219,8 @@ class ChatStream:
         for key, value in delta.items():
             if (
                 value is None
-                or key == "channel"
+                or value == ""
+                or key in ("channel", "role")
                 or (key not in _DELTA and self._news.is_none(key, value, "delta"))
             ):
                 continue
@@ -218,40 +232,17 @@ class ChatStream:
 
         return found, piece
 
-    def _read_single_piece(self, delta: Any) -> AssistantMessage | None:
-        found, piece = self._find_single_key(delta)
-        if found == "tool_calls":
-            call = self._calls.quick(piece)
-            return AssistantMessage(tool_calls=(call,)) if call else None
-
-        if piece.__class__ is not str:
-            return None
-
-        if found == "content":
-            text = self._texts["content"].whole(piece)
-            if text:
-                self._has_text = True
-                self._thinking = {}
-                return AssistantMessage(text)
-
-        elif found in self._thinking and len(self._thinking) == 1:
-            text = self._texts[found].whole(piece)
-            if text:
-                return AssistantMessage((ReasoningPart(text),))
-
-        return None
-
-    def read(self, event: Any) -> Iterator[AssistantMessage]:
+    def read(self, event: Any, path: str) -> Iterator[AssistantMessage]:
         """
         The chunks that *event* brings.
         """
         read = DocumentReader()
-        path = f"$[{self._count}]"
-        self._count += 1
         if not is_map(event):
             read.wrong(path, event, "an event of a stream, as a plain JSON object")
             read.finish()
 
+        given = event
+        self._is_wrapped = False
         if "type" in event and "choices" not in event:
             if _is_derived(event["type"]):
                 if not self._is_begun:
@@ -262,9 +253,11 @@ class ChatStream:
 
             if event["type"] == _WRAPPER and is_map(event.get(_WRAPPER)):
                 self._is_wrapped = True
-                event, path = event[_WRAPPER], f"{path}.{_WRAPPER}"
+                given, path = event[_WRAPPER], f"{path}.{_WRAPPER}"
 
-        yield from self._read_event(read, event, path)
+        self.template.forget()
+        yield from self._read_event(read, given, path)
+        self._expect_more(event)
 
     def _read_event(
         self, read: DocumentReader, event: Mapping[str, Any], path: str
@@ -286,7 +279,6 @@ class ChatStream:
         # What could be read is given, whatever else is wrong.
         yield from chunks
         read.finish()
-        self._around_event.remember(event)
         error = event.get("error") or self._error
         if error or event.get("object") == "error":
             raise ProviderStreamError(describe_failure(error or event), event)
@@ -325,7 +317,6 @@ class ChatStream:
                 response = ResponseMeta(logprobs=logprobs)
 
         self._news.add(self._of_choice, choice, _CHOICE, "choice")
-        self._around_delta.remember(raw)
 
         delta = raw.get("delta")
         if is_map(delta):

@@ -4,12 +4,15 @@ Which call a piece of a streamed response belongs to.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from conversation_state.adapters._notes import with_notes
 from conversation_state.adapters._reading import ObjectReader, is_list, is_map
-from conversation_state.adapters._streaming import ChangeFilter, SurrogateBuffer
+from conversation_state.adapters._stream_pieces import SurrogateBuffer, call_chunks
+from conversation_state.adapters._streaming import ChangeFilter
 from conversation_state.adapters.openai_chat._constants import SOURCE
+from conversation_state.messages import AssistantMessage
 from conversation_state.tools import ToolCall
 
 __all__ = ["CallAssembler"]
@@ -118,28 +121,32 @@ class CallAssembler:
 
         return pieces
 
-    def quick(self, pieces: Any) -> ToolCall | None:
+    def expect_more(
+        self, pieces: Any
+    ) -> tuple[SurrogateBuffer, Callable[[str], AssistantMessage]] | None:
         """
-        The piece in *pieces* if it is one, of nothing but arguments, of a call
-        that is open; else None.
-
-        Raises what asking for keys raises, if there are others.
+        What further arguments are pieces of, and what makes chunks of them, if
+        *pieces* is one of nothing but arguments; else None.
         """
-        (raw,) = pieces
-        body, at = raw["function"], raw["index"]
-        call = self._at.get(at) if at.__class__ is int else None
-        if call is None or len(raw) != len(_LEAST) or len(body) != 1:
+        raw = pieces[0] if is_list(pieces) and len(pieces) == 1 else {}
+        if raw.keys() != _LEAST or raw["function"].keys() != {"arguments"}:
             return None
 
-        arguments = body["arguments"]
-        if arguments.__class__ is not str or not call.arguments.whole(arguments):
+        call = self._at.get(raw["index"])
+        if call is None:
             return None
 
-        call.pieces += 1
-        if call.made_id:
-            call.brackets.read(arguments)
+        make = call_chunks(call.index)
+        if not call.made_id:
+            return call.arguments, make
 
-        return ToolCall("", "", arguments, index=call.index)
+        brackets = call.brackets
+
+        def make_and_count(arguments: str) -> AssistantMessage:
+            brackets.read(arguments)
+            return make(arguments)
+
+        return call.arguments, make_and_count
 
     def rest(self) -> list[ToolCall]:
         """
