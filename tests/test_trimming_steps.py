@@ -605,6 +605,12 @@ class TestRepair:
         assert 3 == len(view)
         assert history[1:] == view.remove(0).messages
         views_add_up(view.remove(0))
+        # And a range that covers the position counts it as it is shown.
+        later = [*history, UserMessage("b" * 8), UserMessage("c")]
+        budget = TokenBudget(context_window=1)
+        fitted = fit()(trim(later, budget, repair()).remove(0))
+        assert later[3:] == fitted.messages
+        views_add_up(fitted)
 
 
 def _is_synthetic(message):
