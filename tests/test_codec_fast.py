@@ -57,6 +57,8 @@ from conversation_state.usage import (
 )
 from tools.generate_codec import generate
 
+# As a version wrote it that didn't know the type.
+WRAPPED = {"type": "unknown", "raw": {"type": "text", "text": "hi"}, "index": 1}
 NOTES = {"a": [1, {"b": None}], "c": 0.5, "d": {}}
 EXTRAS: dict[str, Any] = {"metadata": NOTES, "unknown": {"z": 1, "new": [NOTES]}}
 USAGE = Usage(
@@ -254,6 +256,9 @@ class TestRead:
     @example({"role": "user", "content": "", "metadata": {"a": 2.0**63}})
     @example({"role": "user", "content": "", "name": ""})
     @example({"role": "user", "content": "", "metadata": {}})
+    @example({"role": "user", "parts": [WRAPPED]})
+    @example({"role": "unknown", "raw": {"role": "user", "content": ""}})
+    @example({"role": "unknown", "raw": {"role": "new"}, "name": "ann"})
     @example({"role": "user", "parts": [{"type": "text", "text": "", "index": True}]})
     def test_fast_pass_reads_no_more_than_the_slow_one(self, raw):
         """

@@ -73,7 +73,7 @@ RULES: dict[type, tuple[str, ...]] = {
     parts.UnknownPart: ('source == ""',),
     messages.LogProb: ('any("top" in each for each in given.get("top", ()))',),
     messages.ToolMessage: ('tool_call_id == ""',),
-    messages.UnknownMessage: ('source == "" or common.unknown',),
+    messages.UnknownMessage: ('source == ""',),
 }
 
 PARTS: list[type[parts.Part]] = [*parts.KINDS.values(), parts.UnknownPart]

@@ -429,7 +429,7 @@ def read_unknown_message(given: Raw, seen: Seen) -> UnknownMessage:
     if source.__class__ is not str:
         raise Doubt
     common = read_common(given, left, _UNKNOWN_MESSAGE_KEYS, seen) if left else PLAIN
-    if source == "" or common.unknown:
+    if source == "":
         raise Doubt
     value = _new(UnknownMessage)
     _set_message_common(value, common)
