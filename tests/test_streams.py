@@ -1494,6 +1494,24 @@ class TestMemory:
             next(readers[0])
         assert [] == list(readers[0])
 
+    def test_closed_while_it_reads_alone(self):
+        """
+        A reader that is the only one, and is closed while its source is asked, gives
+        nothing more.
+        """
+        readers: list[Any] = []
+
+        def source():
+            yield 1
+            readers[0].close()
+            yield 2
+
+        readers.append(iter(Stream.of(source())))
+
+        assert 1 == next(readers[0])
+        with pytest.raises(StreamClosedError, match="was closed"):
+            next(readers[0])
+
     def test_rest_while_another_thread_waits(self):
         """
         Who takes the `rest` of a reader that waits for its source gets what comes

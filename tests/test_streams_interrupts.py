@@ -178,6 +178,36 @@ class TestRead:
         # Between the item's leaving the box and the return: a few of the moments.
         assert lacking < moments / 4
 
+    def test_leaves_all_to_itself_when_others_went(self):
+        """
+        So does a reader that is the only one from then on.
+        """
+        items = [*range(4)]
+
+        def prepare():
+            stream = Stream.of(iter(items))
+            return [stream], iter(stream), []
+
+        def check(subject, completed):
+            streams, reader, got = subject
+            streams.clear()
+            at = len(got)
+            got += reader
+
+            assert got in (items, items[:at] + items[at + 1 :])
+            lost.append(got != items)
+
+        lost: list[bool] = []
+        interrupt_at_each_opcode(
+            lambda subject: subject[2].extend(itertools.islice(subject[1], 2)),
+            check,
+            prepare=prepare,
+            modules=MODULES,
+        )
+
+        # Between the step to the next place and the return.
+        assert sum(lost) < len(lost) / 10
+
     def test_leaves_all_to_the_rest(self):
         """
         So does whoever goes on with its `rest`, which may be any number of readers.

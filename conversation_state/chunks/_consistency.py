@@ -81,8 +81,8 @@ def _check_media(facts: Facts, chunk: ToolMessage, number: int) -> None:
 
 def find_open_call(facts: Mapping[Any, Any], call: ToolCall) -> int | None:
     """
-    The number of the call that the piece *call* continues, if it has_content nothing
-    but arguments, as most pieces do. Else None: ask `check_call`.
+    The number of the call that the piece *call* continues, if it holds nothing but
+    arguments, as most pieces do. Else None: ask `check_call`.
     """
     if call.index is None or call.id or call.name:
         return None

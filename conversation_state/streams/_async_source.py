@@ -41,7 +41,7 @@ _closed_here = threading.local()
 
 def pumps_ended_by(close: Callable[[], object]) -> list[_Pump]:
     """
-    The pumps that come to an end while *close* runs, for those that can await it.
+    The pumps that end while *close* runs, so that a caller can await their end.
     """
     before = getattr(_closed_here, "pumps", None)
     pumps: list[_Pump] = []
@@ -133,7 +133,7 @@ class _Pump:
 
         items: Those that no cell has yet.
 
-        waiters: Those that wait for items.
+        waiters: Waiters for items.
     """
 
     __slots__ = (

@@ -29,8 +29,7 @@ __all__ = ["Offer", "Pipe", "PipeSource", "make_broken_off_fault"]
 
 class Offer:
     """
-    An item on its way: the place of its sender among those that send, and then
-    its own among the items.
+    An item that is being sent: first in the queue of senders, then among the items.
 
     Attributes:
         is_over: Whether it left the queue, and those that wait for that know.
@@ -58,9 +57,9 @@ class Pipe:
         items: Sent and not yet read: offers, at most *capacity* of them. After
             closing, perhaps a `Fault`, and `END`.
 
-        offers: Of those that send now, in their order.
+        offers: The queue of senders: what each sends.
 
-        readers: Those that wait for items.
+        readers: Waiters for items.
 
         is_closed: Whether nothing more will be sent.
 
@@ -133,7 +132,7 @@ class Pipe:
 
     def withdraw(self, offer: Offer) -> None:
         """
-        Leave the queue, and wake those that wait for that; again changes nothing.
+        Leave the queue, and wake those that wait for that. Idempotent.
         """
         try:  # noqa: SIM105 - quicker than suppress
             self.offers.remove(offer)
@@ -180,7 +179,7 @@ class Pipe:
 
     def close(self, *last: Any) -> None:
         """
-        End the pipe with *last*; again changes nothing.
+        End the pipe with *last*. Idempotent.
         """
         try:
             self._append_end(*last, END)

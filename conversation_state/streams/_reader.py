@@ -55,8 +55,8 @@ class CellReader(Generic[T_co]):
         "_waiter",
     )
 
-    # Set while nobody else can reach this place: then items go from the source to
-    # this reader, and no cell is made for them.
+    # Set while this reader is the only reference to its cell: then items go from
+    # the source to the reader, and no cell is made for them.
     _ask: Callable[[], BaseException | None] | None
     _box: deque[Any]
 
@@ -75,7 +75,7 @@ class CellReader(Generic[T_co]):
 
     def close(self) -> None:
         """
-        Let go; again changes nothing.
+        Release the position. Idempotent.
 
         If its thread or task is waiting, it gets a `StreamClosedError`.
         """
@@ -99,6 +99,7 @@ class CellReader(Generic[T_co]):
 
         if ask is not None:
             error = None
+            cell = self._cell  # so that closing this reader frees no source that runs
             try:
                 box = self._box
                 error = None if box else ask()
@@ -106,12 +107,12 @@ class CellReader(Generic[T_co]):
                 if type(item) not in MARKS and not self._is_closed:
                     return item  # type: ignore[no-any-return]
 
-                if self._cell is not None:
-                    self._cell.item = item
+                if cell is not None:
+                    cell.item = item
             except (IndexError, StopIteration, ValueError):
                 pass  # interrupted, or not alone any more
 
-            self._ask = ask = None
+            self._ask = ask = cell = None
             if error is not None:
                 raise_by_value(error)
 
@@ -123,7 +124,7 @@ class CellReader(Generic[T_co]):
 
     def _find_ask(self) -> Callable[[], BaseException | None] | None:
         """
-        What gets the next item, if nobody else can reach it; else None.
+        What gets the next item, if this is the only reader of the cell; else None.
         """
         if _count_holders(self) != _ALONE:
             return None
@@ -249,9 +250,9 @@ class CellReader(Generic[T_co]):
                 waiter.leave()
 
 
-# Readers of a bare source who are alone, as nearly all are, need no cells: half of
-# the time an element takes. What refers to a cell is counted, and where that is not
-# exact, as without the GIL, nobody is alone.
+# A reader that is the only reference to its cell, as most are, makes no cells, which
+# are most of the time that an element takes. Reference counts tell; where they are
+# not exact, as in free-threaded builds, every element gets a cell.
 
 
 def _count_holders(reader: CellReader[Any]) -> int:

@@ -15,7 +15,7 @@ __all__ = ["Sender"]
 
 T_contra = TypeVar("T_contra", contravariant=True)
 
-# So many sends in a row may do without giving way to other tasks.
+# After so many sends in a row, other tasks may run.
 _MAX_IN_A_ROW = 64
 
 
@@ -102,9 +102,9 @@ class Sender(Generic[T_contra]):
 
     def close(self) -> None:
         """
-        End the stream after what was sent; again changes nothing.
+        End the stream after what was sent. Idempotent.
 
-        Whoever still waits to send gets a `StreamClosedError`.
+        Senders that still wait get a `StreamClosedError`.
         """
         self._close_pipe()
 

@@ -42,7 +42,10 @@ class ReadySource(Source):
     Items in memory: getting one never blocks.
 
     Attributes:
-        box: The item that was asked for, until a cell, or a reader, takes it.
+        ask: Puts the next item into `box`, and returns what interrupted the iterator,
+            for the caller to raise. A ValueError if it runs in another thread.
+
+        box: The next item, until a cell or a reader takes it.
     """
 
     __slots__ = (
@@ -107,7 +110,7 @@ class ReadySource(Source):
             except StopIteration:  # an interrupt ended the generator
                 self._start_asking()
             except (IndexError, ValueError):
-                # A reader that was alone asks, and is not any more.
+                # A reader that was alone when it began is asking the iterator.
                 if not block:
                     if waiter is not None:
                         waiter.wake()
@@ -162,7 +165,7 @@ def _ask_repeatedly(
             if tickets:
                 next(puts)
                 tickets.append(box)
-        except StopIteration:  # the end was asked for, and perhaps lost
+        except StopIteration:  # the end was reached before, and lost to an interrupt
             box.append(END)
         except Exception as error:  # noqa: BLE001 - in-band
             box.append(fault(error))
@@ -175,7 +178,7 @@ def _ask_repeatedly(
 
 
 def _is_caller(generator: Any) -> bool:
-    # Whether its frame is one of those that called this one.
+    # Whether this call comes from inside of it.
     frame: FrameType | None = currentframe()
     while frame is not None and frame is not generator.gi_frame:
         frame = frame.f_back

@@ -264,7 +264,7 @@ def _check_function(name: str, function: object) -> None:
 
 class Reader(CellReader[T_co]):
     """
-    Somebody who reads a stream; made by `iter(stream)` and `aiter(stream)`.
+    A position in a stream; made by `iter(stream)` and `aiter(stream)`.
 
     Belongs to one thread or task; others have readers of their own. It holds
     its own place only: what it has read is freed if there is no other reference.
