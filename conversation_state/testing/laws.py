@@ -6,8 +6,8 @@ loads states, an executor that ships turns. A law returns nothing, or raises
 an `AssertionError` that says what should have been equal.
 
 What lives here: laws of usages, messages, chunks, states, comparisons, views,
-timelines, cells and branches. What does not: examples to hold them against
-(`strategies`), and laws over many steps (`machines`).
+timelines, message trees, cells and branches. What does not: examples to hold them
+against (`strategies`), and laws over many steps (`machines`).
 """
 
 from __future__ import annotations
@@ -48,6 +48,10 @@ from conversation_state.testing._timeline_laws import (
     timelines_unchanged,
     undo_then_redo_is_the_identity,
 )
+from conversation_state.testing._tree_laws import (
+    message_trees_add_up,
+    paths_lead_to_states,
+)
 from conversation_state.testing._value_laws import (
     accumulators_concat,
     adding_is_a_commutative_monoid,
@@ -83,9 +87,11 @@ __all__ = [
     "join_pays_once",
     "joins_bring_the_difference",
     "larger_is_a_semilattice",
+    "message_trees_add_up",
     "nothing_committed_is_lost",
     "nothing_differs_from_itself",
     "parents_flow_into_forks",
+    "paths_lead_to_states",
     "redo_then_undo_is_the_identity",
     "replacing_nothing_changes_nothing",
     "siblings_join_in_call_order",

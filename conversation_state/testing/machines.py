@@ -1,5 +1,5 @@
 """
-States and timelines grown step by step beside plain lists and trees.
+States, timelines and message trees grown step by step beside plain lists and trees.
 
 For Hypothesis: ``TestStates = AggregatorMachine.TestCase`` runs it. A store or
 an executor overrides `AggregatorMachine.carried`, to run it on values that were
@@ -36,6 +36,7 @@ from conversation_state.messages import (
 )
 from conversation_state.testing._state_model import StateModel
 from conversation_state.testing._timeline_machine import TimelineMachine
+from conversation_state.testing._tree_machine import MessageTreeMachine
 from conversation_state.testing.laws import (
     equal_values_hash_alike,
     views_add_up,
@@ -66,7 +67,7 @@ from conversation_state.trimming import (
 )
 from conversation_state.usage import Usage
 
-__all__ = ["AggregatorMachine", "StateModel", "TimelineMachine"]
+__all__ = ["AggregatorMachine", "MessageTreeMachine", "StateModel", "TimelineMachine"]
 
 V = TypeVar("V", Aggregator, Turn, Checkpoint)
 

@@ -1,0 +1,470 @@
+"""
+A conversation as user interfaces keep it: messages with alternatives, one of which
+is shown.
+
+What lives here: the tree of all messages that some states have, siblings, and the
+way to the message that is shown. What does not: a tree of *states* to undo and redo
+(`timeline`), and drawings of either.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, NamedTuple
+
+from conversation_state._persistent import Log, PMap, final, pmap
+from conversation_state._wording import format_count, shorten_repr
+from conversation_state.aggregator import Aggregator, Entry, ledger_union
+from conversation_state.messages import Message
+from conversation_state.timeline import Timeline
+from conversation_state.usage import Usage
+
+__all__ = ["MessageTree", "Node"]
+
+_new = object.__new__
+
+# Stands for the parent of first messages: no identity is empty.
+_ROOT = ""
+
+
+class Node(NamedTuple):
+    """
+    One message of a tree.
+
+    Attributes:
+        id: The identity of its entry.
+
+        parent: The identity of the entry it stands behind; None for a first message.
+
+        message: The message.
+
+        children: The identities of the entries that stand behind it, in the order
+            in which they came.
+    """
+
+    id: str
+    parent: str | None
+    message: Message
+    children: tuple[str, ...]
+
+
+class _Place(NamedTuple):
+    """
+    Where an entry was first found: in which state, and behind how many others.
+    """
+
+    state: Aggregator
+    position: int
+
+
+@final
+class MessageTree:
+    """
+    The messages of several states of a conversation, each once, behind the message
+    it was said after; and which of the last ones is shown.
+
+    An edited prompt and a regenerated answer are siblings of what they replace.
+    Nothing of it is stored beside the states: it is what they have in common, and
+    where they part.
+
+    A value: every verb returns the next tree and leaves this one unchanged. Equal by
+    its messages, their places and the ledger; pickled as the states it is made of.
+
+    Made by `MessageTree.of`. Adding a state costs what is new in it, some ten
+    microseconds a message.
+
+    >>> asked = Aggregator.new().add_user_prompt("Where to?")
+    >>> first = asked.add_assistant_message("To the sea.")
+    >>> again = first.before(first.entries[-1].id).add_assistant_message("Uphill.")
+    >>> tree = MessageTree.of(first, again)
+    >>> position, ids = tree.siblings(tree.head)
+    >>> f"{position + 1}/{len(ids)}"
+    '2/2'
+    >>> tree.switch(ids[0]).present[-1].text
+    'To the sea.'
+    """
+
+    __slots__ = (
+        "__weakref__",
+        "_children",
+        "_head",
+        "_ids",
+        "_joined",
+        "_places",
+        "_shown",
+        "_states",
+    )
+
+    # What brought something: an entry, or an entry of the ledger.
+    _states: Log[Aggregator]
+    # The identities of all entries, in the order in which they came.
+    _ids: Log[str]
+    _places: PMap[str, _Place]
+    _children: PMap[str, tuple[str, ...]]
+    # Of entries that also stand behind others: those others.
+    _joined: PMap[str, tuple[str | None, ...]]
+    _head: str | None
+    # A state that ends with the head: the one that was added, or the path there.
+    _shown: Aggregator
+
+    def __init__(self) -> None:
+        msg = "make trees with MessageTree.of(*states)"
+        raise TypeError(msg)
+
+    @classmethod
+    def of(cls, *states: Aggregator | Timeline[Aggregator]) -> MessageTree:
+        """
+        The tree of all messages that *states* have.
+
+        The last message of the last state is shown; of a timeline, that of its
+        present state.
+
+        Args:
+            *states: States of one conversation, the oldest first, and timelines of
+                such states, with all their moments. A name's history in a store
+                is its states: ``store.load(name, at=…)`` of each revision.
+
+        Raises:
+            ValueError:
+                If there is none.
+
+            TypeError:
+                If something else is given.
+        """
+        if not states:
+            msg = "a tree is made of at least one state; Aggregator.new() is the first"
+            raise ValueError(msg)
+
+        start = Aggregator.new()
+        return _make_tree(Log(), Log(), pmap(), pmap(), pmap(), None, start).add(
+            *states
+        )
+
+    def add(self, *states: Aggregator | Timeline[Aggregator]) -> MessageTree:
+        """
+        This tree with the messages of further states, and the last one's last
+        message shown. Itself if that is so already.
+
+        Costs what is new in the states; O(n) for one that has nothing in common
+        with those there are.
+
+        Raises:
+            TypeError:
+                If something else than states and timelines is given.
+        """
+        tree = self
+        for given in states:
+            if isinstance(given, Timeline):
+                for moment in given.moments:
+                    tree = tree._add(_check_state(moment.state))
+
+                tree = tree._add(given.present)
+            else:
+                tree = tree._add(_check_state(given))
+
+        return tree
+
+    @property
+    def head(self) -> str | None:
+        """
+        The identity of the entry that is shown last; None if no message is shown.
+        """
+        return self._head
+
+    @property
+    def present(self) -> Aggregator:
+        """
+        The state that is shown, to go on from: the one that was added last, or
+        the `path` to the head. Its ledger is that of the whole tree.
+        """
+        return self._with_ledger(self._shown)
+
+    @property
+    def leaves(self) -> tuple[str, ...]:
+        """
+        The identities of the entries that nothing stands behind, in the order in
+        which they came. O(n).
+        """
+        return tuple([each for each in self._ids if each not in self._children])
+
+    @property
+    def nodes(self) -> tuple[Node, ...]:
+        """
+        All messages, in the order in which they came: a parent before its children.
+        O(n).
+        """
+        return tuple([self.node(each) for each in self._ids])
+
+    @property
+    def joined(self) -> Mapping[str, tuple[str | None, ...]]:
+        """
+        The entries that stand behind different ones in different states, after a
+        join, by identity: what else they stand behind than in this tree, None for
+        nothing.
+
+        In the tree each stands where it was first found.
+        """
+        return self._joined
+
+    @property
+    def states(self) -> Log[Aggregator]:
+        """
+        The states that the tree is made of, without those that brought nothing new.
+        """
+        return self._states
+
+    @property
+    def total_usage(self) -> Usage:
+        """
+        What the whole tree cost: every usage in its states' ledgers once.
+        """
+        return self.present.total_usage
+
+    def node(self, entry_id: str) -> Node:
+        """
+        One message, and where it stands.
+
+        Raises:
+            LookupError:
+                If the tree has no such entry.
+        """
+        return Node(
+            entry_id,
+            self._parent(entry_id),
+            self._entry(entry_id).message,
+            self._children.get(entry_id, ()),
+        )
+
+    def siblings(self, entry_id: str) -> tuple[int, tuple[str, ...]]:
+        """
+        The position of an entry among those that stand behind the same one, from 0
+        on, and their identities in the order in which they came.
+
+        Raises:
+            LookupError:
+                If the tree has no such entry.
+        """
+        ids = self._children[self._parent(entry_id) or _ROOT]
+        return ids.index(entry_id), ids
+
+    def switch(self, entry_id: str) -> MessageTree:
+        """
+        This tree with the way through *entry_id* shown: down to the newest message
+        behind it, and the newest behind that. Itself if that way is shown.
+
+        O(messages below).
+
+        Raises:
+            LookupError:
+                If the tree has no such entry.
+        """
+        self._entry(entry_id)
+        head = entry_id
+        while ids := self._children.get(head):
+            head = ids[-1]
+
+        return self if head == self._head else self._with_head(head, self._path(head))
+
+    def path(self, entry_id: str | None) -> Aggregator:
+        """
+        The state whose last entry is *entry_id*: the conversation as it was then,
+        to go on from. With None, the state before the first message.
+
+        Its ledger is that of the whole tree: going back does not bring the money
+        back, so whichever way is saved has the whole bill.
+
+        Raises:
+            LookupError:
+                If the tree has no such entry.
+        """
+        return self._with_ledger(self._path(entry_id))
+
+    # Implementation
+
+    def _path(self, entry_id: str | None) -> Aggregator:
+        if entry_id is None:
+            return self._states[0].rollback(0)
+
+        self._entry(entry_id)
+        place = self._places[entry_id]
+        return place.state.rollback(place.position + 1)
+
+    def _with_ledger(self, state: Aggregator) -> Aggregator:
+        """
+        *state* with the ledger of the whole tree.
+        """
+        ledger = ledger_union(state, *self._states)
+        if len(ledger) == len(state.ledger):
+            return state
+
+        return Aggregator.rebuild_from_logs(
+            id=state.id,
+            parent_id=state.parent_id,
+            root_id=state.root_id,
+            init_len=state.init_len,
+            init_ledger_len=state.init_ledger_len,
+            entries=state.entries,
+            ledger=ledger,
+        )
+
+    def _entry(self, entry_id: str) -> Entry:
+        place = self._places.get(entry_id)
+        if place is None:
+            shown = shorten_repr(entry_id)
+            msg = f"this tree has no entry {shown}; tree.nodes lists those it has"
+            raise LookupError(msg)
+
+        return place.state.entries[place.position]
+
+    def _parent(self, entry_id: str) -> str | None:
+        self._entry(entry_id)
+        place = self._places[entry_id]
+        return _id_before(place.state.entries, place.position)
+
+    def _with_head(self, head: str | None, shown: Aggregator) -> MessageTree:
+        if head == self._head and shown.entries == self._shown.entries:
+            return self
+
+        return _make_tree(
+            self._states,
+            self._ids,
+            self._places,
+            self._children,
+            self._joined,
+            head,
+            shown,
+        )
+
+    def _add(self, state: Aggregator) -> MessageTree:
+        entries = state.entries
+        head = entries[-1].id if len(entries) else None
+        start = self._count_known(entries)
+        if start == len(entries) and len(self._states):
+            ledger = ledger_union(*self._states)
+            if len(ledger_union(*self._states, state)) == len(ledger):
+                return self._with_head(head, state)
+
+        ids, children, joined = self._ids, self._children, self._joined
+        places: Any = self._places.evolver()  # whose `in` type checkers don't know
+        for position, entry in enumerate(entries.iterate(start), start):
+            parent = _id_before(entries, position)
+            if entry.id in places:
+                found = places[entry.id]
+                others = joined.get(entry.id, ())
+                first = _id_before(found.state.entries, found.position)
+                if parent != first and parent not in others:
+                    joined = joined.set(entry.id, (*others, parent))
+
+                continue
+
+            places[entry.id] = _Place(state, position)
+            ids = ids.append(entry.id)
+            above = parent or _ROOT
+            children = children.set(above, (*children.get(above, ()), entry.id))
+
+        return _make_tree(
+            self._states.append(state),
+            ids,
+            places.persistent(),
+            children,
+            joined,
+            head,
+            state,
+        )
+
+    def _count_known(self, entries: Log[Entry]) -> int:
+        """
+        How many of the first *entries* stand here behind the same ones.
+        """
+        for position in range(len(entries) - 1, -1, -1):
+            place = self._places.get(entries[position].id)
+            if place is not None and place.position == position:
+                known = place.state.entries.common_prefix(entries)
+                if known > position:
+                    return position + 1
+
+        return 0
+
+    def __eq__(self, other: object) -> bool:
+        if self is other:
+            return True
+
+        if not isinstance(other, MessageTree):
+            return NotImplemented
+
+        return (
+            self._head == other._head
+            and self._shown.entries == other._shown.entries
+            and self._ids == other._ids
+            and self._children == other._children
+            and self._joined == other._joined
+            and self.nodes == other.nodes
+            and ledger_union(*self._states) == ledger_union(*other._states)
+        )
+
+    def __hash__(self) -> int:
+        return hash((self._head, len(self._ids)))
+
+    def __len__(self) -> int:
+        """
+        How many messages it has.
+        """
+        return len(self._ids)
+
+    def __bool__(self) -> bool:
+        return True
+
+    def __iter__(self) -> Iterator[Node]:
+        return iter(self.nodes)
+
+    def __contains__(self, entry_id: object) -> bool:
+        return entry_id in self._places
+
+    def __repr__(self) -> str:
+        messages = format_count(len(self._ids), "message")
+        leaves = format_count(len(self.leaves), "leaf", "leaves")
+        return f"<MessageTree: {messages}, {leaves}>"
+
+    def __copy__(self) -> MessageTree:
+        return self
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _rebuild_tree, (tuple(self._states), self._head, self._shown)
+
+
+def _id_before(entries: Log[Entry], position: int) -> str | None:
+    return entries[position - 1].id if position else None
+
+
+def _check_state(state: object) -> Aggregator:
+    if isinstance(state, Aggregator):
+        return state
+
+    msg = f"a tree is made of Aggregators and Timelines of them, got {state!r:.80}"
+    raise TypeError(msg)
+
+
+def _make_tree(  # noqa: PLR0917 - its fields
+    states: Log[Aggregator],
+    ids: Log[str],
+    places: PMap[str, _Place],
+    children: PMap[str, tuple[str, ...]],
+    joined: PMap[str, tuple[str | None, ...]],
+    head: str | None,
+    shown: Aggregator,
+) -> MessageTree:
+    tree: MessageTree = _new(MessageTree)
+    tree._states = states
+    tree._ids = ids
+    tree._places = places
+    tree._children = children
+    tree._joined = joined
+    tree._head = head
+    tree._shown = shown
+    return tree
+
+
+def _rebuild_tree(
+    states: Iterable[Aggregator], head: str | None, shown: Aggregator
+) -> MessageTree:
+    return MessageTree.of(*states)._with_head(head, shown)

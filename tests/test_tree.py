@@ -1,0 +1,269 @@
+"""
+Message trees: siblings, the message that is shown, and the way to it.
+"""
+
+import pickle
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from conversation_state import Aggregator, Timeline, Usage
+from conversation_state.testing.laws import message_trees_add_up, paths_lead_to_states
+from conversation_state.testing.machines import MessageTreeMachine
+from conversation_state.testing.strategies import aggregators, timelines
+from conversation_state.tree import MessageTree
+
+TestTrees = MessageTreeMachine.TestCase
+
+ASKED = Aggregator.new().add_user_prompt("Where to?")
+SEA = ASKED.add_assistant_message("To the sea.").add_usage(Usage(10))
+HILLS = SEA.before(SEA.entries[-1].id).add_assistant_message("Uphill.")
+# What type checkers refuse is given, too.
+Tree: Any = MessageTree
+
+
+def texts(state):
+    return [message.text for message in state]
+
+
+def last(state):
+    return state.entries[-1].id
+
+
+class TestOf:
+    """
+    Trees of states and timelines.
+    """
+
+    def test_siblings(self):
+        """
+        A regenerated answer is a sibling of the first one.
+        """
+        tree = MessageTree.of(SEA, HILLS)
+
+        assert (1, (last(SEA), last(HILLS))) == tree.siblings(last(HILLS))
+        assert (0, (last(ASKED),)) == tree.siblings(last(ASKED))
+        assert last(HILLS) == tree.head
+        assert (last(SEA), last(HILLS)) == tree.leaves
+        assert 3 == len(tree)
+
+    def test_edited_prompt(self):
+        """
+        First messages are siblings, too.
+        """
+        edited = SEA.before(last(ASKED)).add_user_prompt("When?")
+        tree = MessageTree.of(SEA, edited)
+
+        assert (1, (last(ASKED), last(edited))) == tree.siblings(last(edited))
+        assert tree.node(last(edited)).parent is None
+
+    def test_of_a_timeline(self):
+        """
+        All moments of a timeline; the present one is shown.
+        """
+        timeline = Timeline.begin(ASKED).commit(SEA).undo().commit(HILLS).goto(1)
+        tree = MessageTree.of(timeline)
+
+        assert MessageTree.of(ASKED, SEA, HILLS, SEA) == tree
+        assert ["Where to?", "To the sea."] == texts(tree.present)
+
+    def test_nothing(self):
+        """
+        A conversation begins without messages.
+        """
+        tree = MessageTree.of(Aggregator.new())
+
+        assert tree.head is None
+        assert () == tree.nodes
+        assert () == tree.leaves
+        assert [] == texts(tree.present)
+        assert tree
+
+    @pytest.mark.parametrize(
+        ("given", "error", "problem"),
+        [
+            ([], ValueError, "at least one state"),
+            ([ASKED, "talk"], TypeError, "made of Aggregators and Timelines"),
+            ([Timeline.begin("a")], TypeError, "made of Aggregators and Timelines"),
+        ],
+    )
+    def test_something_else(self, given, error, problem):
+        """
+        What is no state is refused.
+        """
+        with pytest.raises(error, match=problem):
+            Tree.of(*given)
+
+    def test_made_by_of(self):
+        """
+        The class says how its values are made.
+        """
+        with pytest.raises(TypeError, match=r"MessageTree\.of"):
+            Tree()
+
+    @given(timelines())
+    def test_any_timeline(self, timeline):
+        """
+        Whatever a timeline holds.
+        """
+        tree = MessageTree.of(timeline)
+
+        message_trees_add_up(tree)
+        assert list(timeline.present) == list(tree.present)
+
+    @given(aggregators(), st.data())
+    def test_paths_of_states(self, state, data):
+        """
+        Earlier states, edits and forks of any state.
+        """
+        states = [state]
+        for _ in range(3):
+            length = data.draw(st.integers(0, len(state)))
+            states.append(state.rollback(length))
+            states.append(state.fork(at=length).add_user_prompt("else"))
+
+        paths_lead_to_states(*states)
+
+
+class TestMoving:
+    """
+    Another way is shown.
+    """
+
+    def test_switch(self):
+        """
+        Down to the newest message behind the one that is asked for.
+        """
+        booked = SEA.add_user_prompt("Book it.").add_assistant_message("Booked.")
+        tree = MessageTree.of(booked, HILLS)
+        other = tree.switch(last(SEA))
+
+        assert last(booked) == other.head
+        assert texts(booked) == texts(other.present)
+        assert last(HILLS) == tree.head
+        assert other.switch(last(ASKED)).head == last(HILLS)
+        assert other.switch(last(booked)) is other
+
+    def test_add(self):
+        """
+        A state more, and it is shown; without anything new it is the same tree.
+        """
+        tree = MessageTree.of(SEA).add(HILLS)
+
+        assert MessageTree.of(SEA, HILLS) == tree
+        assert tree.add(HILLS) is tree
+        assert last(SEA) == tree.add(SEA).head
+
+    def test_going_on(self):
+        """
+        The state that is shown goes on like any other.
+        """
+        tree = MessageTree.of(SEA, HILLS).switch(last(SEA))
+        more = tree.present.add_user_prompt("And back?")
+
+        assert texts(SEA) == texts(more)[:-1]
+        assert (0, (last(more),)) == tree.add(more).siblings(last(more))
+
+    def test_joined(self):
+        """
+        After a join a message may stand behind another; that is listed, and the
+        joined state is shown as it is.
+        """
+        other = ASKED.fork().add_assistant_message("Uphill.")
+        both = SEA.join(other)
+        tree = MessageTree.of(SEA, other, both)
+
+        assert {last(other): (last(SEA),)} == dict(tree.joined)
+        assert dict(tree.joined) == dict(tree.add(both.add_user_prompt("x")).joined)
+        assert last(ASKED) == tree.node(last(other)).parent
+        assert texts(both) == texts(tree.present)
+        assert texts(other) == texts(tree.add(other).present)
+
+    @pytest.mark.parametrize("verb", ["switch", "path", "siblings", "node"])
+    def test_unknown(self, verb):
+        """
+        An entry that the tree does not have is refused.
+        """
+        with pytest.raises(LookupError, match="this tree has no entry 'nothing'"):
+            getattr(MessageTree.of(SEA), verb)("nothing")
+
+
+class TestBill:
+    """
+    Every way has the whole bill.
+    """
+
+    def test_of_the_whole_tree(self):
+        """
+        What an abandoned answer cost is in the ledger of the other one.
+        """
+        hills = ASKED.add_assistant_message("Uphill.").add_usage(Usage(5))
+        tree = MessageTree.of(SEA, hills)
+
+        assert Usage(15) == tree.total_usage
+        for leaf in tree.leaves:
+            assert Usage(15) == tree.path(leaf).total_usage
+
+        assert Usage(15) == tree.path(None).total_usage
+
+    def test_usage_that_came_later(self):
+        """
+        A ledger may grow without a message.
+        """
+        tree = MessageTree.of(SEA)
+        paid = tree.add(SEA.add_usage(Usage(7)))
+
+        assert Usage(17) == paid.present.total_usage
+        assert paid != tree
+
+
+class TestValue:
+    """
+    Trees are values.
+    """
+
+    def test_equality(self):
+        """
+        Equal by messages, places, what is shown, and the ledger.
+        """
+        tree = MessageTree.of(SEA, HILLS)
+
+        assert MessageTree.of(SEA, HILLS) == tree
+        assert hash(MessageTree.of(SEA, HILLS)) == hash(tree)
+        assert tree.switch(last(SEA)) != tree
+        assert MessageTree.of(HILLS, SEA) != tree.switch(last(SEA))
+        assert tree != "tree"
+        assert pickle.loads(pickle.dumps(tree)) == tree
+
+    def test_shown(self):
+        """
+        Its repr says how much there is.
+        """
+        assert "<MessageTree: 3 messages, 2 leaves>" == repr(MessageTree.of(SEA, HILLS))
+        assert last(SEA) in MessageTree.of(SEA)
+        assert last(HILLS) not in MessageTree.of(SEA)
+
+    def test_costs_what_is_new(self, monkeypatch):
+        """
+        Adding a state looks at its new messages, not at its past.
+        """
+        counts = []
+        for size in (100, 10_000):
+            state = Aggregator.new().extend([SEA[0]] * size)
+            tree = MessageTree.of(state)
+            looked: list[Any] = []
+            real = tree._places.__class__.get
+
+            def get(self, *given, looked=looked, real=real):
+                looked.append(given)
+                return real(self, *given)
+
+            with monkeypatch.context() as patch:
+                patch.setattr(tree._places.__class__, "get", get)
+                tree.add(state.add_user_prompt("more"))
+
+            counts.append(len(looked))
+
+        assert counts[0] == counts[1] < 20
