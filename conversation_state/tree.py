@@ -12,7 +12,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 
-from conversation_state._persistent import Log, PMap, final, pmap
+from conversation_state._persistent import Log, final
+from conversation_state._persistent.maps import PMap, pmap
 from conversation_state._wording import format_count, shorten_repr
 from conversation_state.aggregator import Aggregator, Entry, ledger_union
 from conversation_state.messages import Message
