@@ -9,13 +9,15 @@ history, a session) with a store of ours behind it.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable, Mapping
 from contextvars import copy_context
 from functools import partial
+from importlib import import_module
 from typing import Any, ParamSpec, Self, TypeVar
 
 from conversation_state._persistent import Log
 from conversation_state.aggregator import Aggregator, Entry, ledger_union
+from conversation_state.errors import MissingExtraError
 from conversation_state.messages import Message
 from conversation_state.store import Store, open_store
 from conversation_state.trimming import TrimContext, Trimmer
@@ -26,6 +28,7 @@ __all__ = [
     "StoreHost",
     "bill_entries",
     "check_trimmer",
+    "import_lazily",
     "keep_ledger",
     "replace_entries",
     "run_in_thread",
@@ -57,6 +60,42 @@ async def run_in_thread(
         raise cancelled from future.exception()
 
     return future.result()
+
+
+def import_lazily(
+    package: str, modules: Mapping[str, str], *, extra: str, needs: Collection[str]
+) -> Callable[[str], Any]:
+    """
+    A ``__getattr__`` for a *package*: names that are imported when they are first
+    used, since they are subclasses of the host's classes.
+
+    Args:
+        package: The name of the package.
+
+        modules: The modules of the names.
+
+        extra: The extra that brings the host.
+
+        needs: The packages of the host: where one of them is missing, the name
+            raises a `MissingExtraError`.
+    """
+
+    def get(name: str) -> Any:
+        if name not in modules:
+            msg = f"module {package!r} has no attribute {name!r}"
+            raise AttributeError(msg)
+
+        try:
+            module = import_module(f"{package}.{modules[name]}")
+        except ModuleNotFoundError as error:
+            if (error.name or "").partition(".")[0] not in needs:
+                raise
+
+            raise MissingExtraError(f"{package}.{name}", extra) from error
+
+        return getattr(module, name)
+
+    return get
 
 
 class StoreHost:

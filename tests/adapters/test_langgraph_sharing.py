@@ -72,6 +72,9 @@ def put(saver, values, parent=None, *, thread="1", new=None, metadata=None):
     return saver.put(parent or config, checkpoint, metadata or {"step": 0}, new)
 
 
+CONFIG_1: Any = {"thread_id": "1", "checkpoint_ns": ""}
+
+
 def got(saver, config):
     """
     The values of a checkpoint.
@@ -233,6 +236,69 @@ MESSAGES = [
 ]
 
 
+class TestPut:
+    """
+    Checkpoints and writes that are put in an unusual order, or again.
+    """
+
+    def put_as(self, saver, id, value, thread="1"):
+        """
+        Put a checkpoint of that id; its config.
+        """
+        named = {"thread_id": thread, "checkpoint_ns": ""}
+        checkpoint = {**empty_checkpoint(), "id": id, "channel_values": {"x": value}}
+        return saver.put({"configurable": named}, checkpoint, {}, {"x": 1})
+
+    def test_again(self, store):
+        """
+        A checkpoint that is put again replaces the one of its id; an older id stays
+        behind the newest.
+        """
+        saver = saver_of(store)
+        second = self.put_as(saver, "2", "a" * 100)
+        first = self.put_as(saver, "1", "b" * 100)
+        self.put_as(saver, "2", "c" * 100)
+
+        assert {"x": "c" * 100} == got(saver, second)
+        assert {"x": "b" * 100} == got(saver, first)
+        assert ["2", "1"] == [
+            each.checkpoint["id"] for each in saver.list({"configurable": CONFIG_1})
+        ]
+        assert {"x": "c" * 100} == got(saver, {"configurable": CONFIG_1})
+
+    def test_older_in_a_copy(self, store):
+        """
+        The newest checkpoint of a copy is the one with the last id, whichever
+        thread it was put in.
+        """
+        saver = saver_of(store)
+        self.put_as(saver, "2", "shared")
+        saver.copy_thread("1", "2")
+        self.put_as(saver, "1", "own", thread="2")
+        named = {"configurable": {"thread_id": "2", "checkpoint_ns": ""}}
+
+        assert {"x": "shared"} == got(saver, named)
+
+        self.put_as(saver, "3", "newer", thread="2")
+
+        assert {"x": "newer"} == got(saver, named)
+        assert {"x": "shared"} == got(saver, {"configurable": CONFIG_1})
+
+    def test_writes_again(self, store):
+        """
+        What a task wrote first stays; an error, an interrupt or a resume value is
+        replaced by the next one.
+        """
+        saver = saver_of(store)
+        config = self.put_as(saver, "1", "a")
+        for value in ("first", "second"):
+            saver.put_writes(config, [("x", value), ("__error__", value)], "task")
+
+        assert {("task", "x", "first"), ("task", "__error__", "second")} == {
+            *saver.get_tuple(config).pending_writes
+        }
+
+
 class TestMessages:
     def test_fields(self, store):
         """
@@ -387,6 +453,48 @@ class TestMessages:
             assert changed == found == got(saver, config)["messages"]
             assert list(map(type, changed)) == list(map(type, found))
             assert before == got(saver, first)["messages"]
+
+    def test_returned_changed(self, store):
+        """
+        Messages that a caller got and changed, inside too, are as they were for the
+        next one, and in what a run goes on to put.
+        """
+        saver = saver_of(store)
+        config = put(saver, {"messages": MESSAGES})
+
+        for each in (saver, saver_of(store)):
+            for _ in range(3):
+                for message in got(each, config)["messages"]:
+                    message.additional_kwargs["changed"] = True
+                    message.response_metadata["changed"] = True
+                    message.name = "changed"
+                    if isinstance(message.content, list):
+                        message.content.append("changed")
+                    if isinstance(message, AIMessage):
+                        message.tool_calls.append("changed")
+
+                assert MESSAGES == got(each, config)["messages"]
+
+            more = [*got(each, config)["messages"], HumanMessage("more", id="m")]
+            later = put(each, {"messages": more}, config)
+
+            assert more == got(saver_of(store), later)["messages"]
+            assert 1 + len(MESSAGES) == len(store.load(saver.name("1")))
+
+    def test_subclass(self, store):
+        """
+        A message of a class of the caller's is not taken for one of LangChain's that
+        has the same fields.
+        """
+
+        class Mine(HumanMessage):
+            pass
+
+        saver = saver_of(store)
+        config = put(saver, {"messages": [HumanMessage("a", id="1")]})
+        put(saver, {"messages": [Mine("a", id="1")]}, config)
+
+        assert () == store.names()
 
     def test_odd_keys(self, store):
         """

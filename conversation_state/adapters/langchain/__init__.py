@@ -24,12 +24,12 @@ Source:
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from conversation_state.adapters._export import Export, Lost
+from conversation_state.adapters._host import import_lazily
 from conversation_state.adapters._langchain import dump, load
 from conversation_state.adapters.langchain._trimmed import trimmed
-from conversation_state.errors import MissingExtraError
 
 if TYPE_CHECKING:
     from conversation_state.adapters.langchain._history import StoreChatMessageHistory
@@ -37,17 +37,9 @@ if TYPE_CHECKING:
 __all__ = ["Export", "Lost", "StoreChatMessageHistory", "dump", "load", "trimmed"]
 
 
-def __getattr__(name: str) -> Any:
-    # A subclass of LangChain's class: imported on first use.
-    if name != "StoreChatMessageHistory":
-        msg = f"module {__name__!r} has no attribute {name!r}"
-        raise AttributeError(msg)
-
-    try:
-        from conversation_state.adapters.langchain import (  # noqa: PLC0415 - an extra
-            _history,
-        )
-    except ImportError as error:
-        raise MissingExtraError(name, "langchain") from error
-
-    return _history.StoreChatMessageHistory
+__getattr__ = import_lazily(
+    __name__,
+    {"StoreChatMessageHistory": "_history"},
+    extra="langchain",
+    needs={"langchain_core"},
+)

@@ -21,12 +21,11 @@ records (`store`).
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from conversation_state.adapters._export import Export, Lost
+from conversation_state.adapters._host import import_lazily
 from conversation_state.adapters._langchain import dump, load
-from conversation_state.errors import MissingExtraError
 
 if TYPE_CHECKING:
     from conversation_state.adapters.langgraph._channel import (
@@ -45,30 +44,16 @@ __all__ = [
     "load",
 ]
 
-# Subclasses of LangGraph's classes: imported on first use, so that this package
-# can be imported where LangGraph is not installed.
-_MODULES = {
-    "ConversationStateSaver": "_saver",
-    "StateChannel": "_channel",
-    "add_to_state": "_channel",
-}
-
-
-def __getattr__(name: str) -> Any:
-    if name not in _MODULES:
-        msg = f"module {__name__!r} has no attribute {name!r}"
-        raise AttributeError(msg)
-
-    try:
-        module = import_module(f"{__name__}.{_MODULES[name]}")
-    except ModuleNotFoundError as error:
-        if (error.name or "").partition(".")[0] not in {"langchain_core", "langgraph"}:
-            raise
-
-        what = f"conversation_state.adapters.langgraph.{name}"
-        raise MissingExtraError(what, "langgraph") from error
-
-    return getattr(module, name)
+__getattr__ = import_lazily(
+    __name__,
+    {
+        "ConversationStateSaver": "_saver",
+        "StateChannel": "_channel",
+        "add_to_state": "_channel",
+    },
+    extra="langgraph",
+    needs={"langchain_core", "langgraph"},
+)
 
 
 def __dir__() -> list[str]:

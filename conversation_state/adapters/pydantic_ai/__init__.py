@@ -63,9 +63,10 @@ Source:
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from conversation_state.adapters._export import Export, Lost
+from conversation_state.adapters._host import import_lazily
 from conversation_state.adapters.pydantic_ai._dump import dump
 from conversation_state.adapters.pydantic_ai._load import load
 from conversation_state.adapters.pydantic_ai._processor import (
@@ -74,7 +75,6 @@ from conversation_state.adapters.pydantic_ai._processor import (
     history_processor,
 )
 from conversation_state.adapters.pydantic_ai._usage import load_usage
-from conversation_state.errors import MissingExtraError
 
 if TYPE_CHECKING:
     from conversation_state.adapters.pydantic_ai._backend import StoreBackend
@@ -94,25 +94,9 @@ __all__ = [
 ]
 
 
-def __getattr__(name: str) -> Any:
-    # Subclasses of the SDK's classes: imported on first use.
-    try:
-        if name == "StoreBackend":
-            from conversation_state.adapters.pydantic_ai._backend import (  # noqa: PLC0415 - an extra
-                StoreBackend,
-            )
-
-            return StoreBackend
-
-        if name == "TrimmedRequests":
-            from conversation_state.adapters.pydantic_ai._capability import (  # noqa: PLC0415 - an extra
-                TrimmedRequests,
-            )
-
-            return TrimmedRequests
-    except ModuleNotFoundError as error:
-        what = f"conversation_state.adapters.pydantic_ai.{name}"
-        raise MissingExtraError(what, "pydantic-ai") from error
-
-    msg = f"module {__name__!r} has no attribute {name!r}"
-    raise AttributeError(msg)
+__getattr__ = import_lazily(
+    __name__,
+    {"StoreBackend": "_backend", "TrimmedRequests": "_capability"},
+    extra="pydantic-ai",
+    needs={"pydantic", "pydantic_ai"},
+)
