@@ -118,6 +118,59 @@ class TestRoundTrip:
         assert (loaded,) == load(message) == load([message]) == load(iter([message]))
         assert same(message, dump_message(loaded))
 
+    @pytest.mark.parametrize(
+        "more",
+        [
+            {},
+            {"name": "ann"},
+            {"tool_calls": [{"name": "f", "args": {}, "id": "c"}]},
+            {"response_metadata": {"finish_reason": "stop"}},
+            {"additional_kwargs": {"k": 1}},
+            {"own": 1},
+        ],
+        ids=["nothing", "name", "calls", "response", "kwargs", "extra"],
+    )
+    def test_text_and_id(self, more):
+        """
+        A text with an id, which most messages are, and one field more.
+        """
+        message = AIMessage("hi", id="a", **more)
+
+        assert same(message, dump_message(load_message(message)))
+        assert same(message, back(message))
+
+    def test_changed_afterwards(self):
+        """
+        Changing a message that was dumped changes no other one.
+        """
+        ours = load_message(AIMessage("hi", id="a"))
+        first, second = dump_message(ours), dump_message(ours)
+        first.additional_kwargs["k"] = 1
+        first.tool_calls.append("changed")
+        first.__pydantic_fields_set__.clear()
+
+        assert same(AIMessage("hi", id="a"), second)
+        assert same(AIMessage("hi", id="a"), dump_message(ours))
+
+    @pytest.mark.parametrize(
+        "more",
+        [
+            {"timestamp": datetime(2026, 1, 1, tzinfo=UTC)},
+            {"run_id": UUID(int=1)},
+            {"turn_id": UUID(int=1)},
+        ],
+        ids=["timestamp", "run_id", "turn_id"],
+    )
+    def test_lost_of_text_and_id(self, more):
+        """
+        Of such a message, too, what LangChain has no field for is listed.
+        """
+        message = load_message(HumanMessage("hi", id="a")).replace(**more)
+        export = dump([message])
+
+        assert same(HumanMessage("hi", id="a"), export.payload[0])
+        assert [*more] == [lost.what for lost in export.lost]
+
     def test_what_json_has_no_word_for(self):
         """
         It comes back to the last digit, of its own type.
