@@ -401,6 +401,16 @@ class TestState:
 
         assert slow == outcome(document)
 
+    @pytest.mark.parametrize("version", [True, 1.0, "1", None, 0, [1]])
+    def test_another_version(self, version):
+        """
+        What only equals the version is none.
+        """
+        document = {**to_data(Aggregator.new()), "version": version}
+
+        with pytest.raises(DecodeError, match=r"\$\.version: expected an integer"):
+            from_data(document)
+
     def test_usual_states_are_in_no_doubt(self):
         """
         The fast pass is for them, or it would be for nothing.
