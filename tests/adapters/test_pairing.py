@@ -128,3 +128,15 @@ class TestTwoKinds:
         assert [call.id for call in asked.tool_calls] == [
             one.tool_call_id for one in told
         ]
+
+    @pytest.mark.parametrize("none", [[], None])
+    def test_no_calls_of_bubo(self, none):
+        """
+        A message of no calls, empty or null, leaves those before it open.
+        """
+        _, calls, _, result = FORMATS["bubo"]
+        empty = {"type": "tool_call", "tool_calls": none}
+
+        loaded: Any = bubo.load([calls, empty, result("")])
+
+        assert loaded[0].tool_calls[0].id == loaded[2].tool_call_id

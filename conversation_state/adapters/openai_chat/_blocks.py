@@ -176,7 +176,7 @@ def _read_medium(block: ObjectReader, kind: str, role: str) -> Part | None:
     if kind == "input_audio":
         content, word = with_audio_format(content, word, block.notes), ""
 
-    fields = dict(zip(Content._fields, content, strict=True))
+    fields: dict[str, Any] = dict(zip(Content._fields, content, strict=True))
     if word:
         fields["detail" if MEDIA[kind] is ImagePart else "name"] = word
 

@@ -46,23 +46,20 @@ def dump(messages: Iterable[Message]) -> Export:
             If one of them is no message.
     """
     write = PayloadWriter(SOURCE)
-    raws = [_write_message(write, *one) for one in write.each(messages)]
-    return write.export({"messages": [raw for raw in raws if raw is not None]})
+    raws: list[dict[str, Any]] = []
+    for message, path in write.each(messages):
+        if isinstance(message, UnknownMessage):
+            write.notes_on(message, path)
+            raw = write.unknown(message.raw, message.source, path, "role")
+            raws += [] if raw is None else [raw]
+        else:
+            raws.append(_write_message(write, message, path))
+
+    return write.export({"messages": raws})
 
 
-def _write_message(
-    write: PayloadWriter, message: Any, path: str
-) -> dict[str, Any] | None:
+def _write_message(write: PayloadWriter, message: Any, path: str) -> dict[str, Any]:
     notes = write.notes_on(message, path)
-    if isinstance(message, UnknownMessage):
-        return write.unknown(message.raw, message.source, path, "role")  # type: ignore[no-any-return]
-
-    return _write_known(write, message, path, notes)
-
-
-def _write_known(
-    write: PayloadWriter, message: Any, path: str, notes: Mapping[str, Any]
-) -> dict[str, Any]:
     role: Any = notes.get("role") if notes else None
     if not isinstance(role, str) or ROLES.get(role) != message.role:
         role = message.role
@@ -82,13 +79,14 @@ def _write_known(
             _put_call(write, call, f"{path}.tool_calls[{at}]", raw)
 
     raw["content"] = content
-    if content == "" and "content" in list_of(notes, "without"):
-        del raw["content"]
-    elif content == "" and role == "assistant" and not raw.keys() <= _BARE:
-        # As the provider does itself where there are calls.
-        raw["content"] = None
+    if not content and content != []:
+        if "content" in list_of(notes, "without"):
+            del raw["content"]
+        elif role == "assistant" and not raw.keys() <= _BARE:
+            # As the provider does itself where there are calls.
+            raw["content"] = None
 
-    return merge_kept_keys(map_of(notes, "keys"), raw)
+    return merge_kept_keys(map_of(notes, "keys"), raw) if notes else raw
 
 
 def _write_result(
