@@ -241,6 +241,10 @@ def _can_arrive(frame: FrameType, previous: int) -> bool:
     if not names.get(previous, "").startswith(_LOOKS_FOR_SIGNALS):
         return False
 
+    # What is awaited has just been suspended, in C all the way up to the loop.
+    if names.get(frame.f_lasti) == "YIELD_VALUE" and names[previous] == "SEND":
+        return False
+
     # The interrupt is raised by the previous instruction; where that has
     # another handler than this one, raising here would be another thing.
     return _find_handler(code, previous) == _find_handler(code, frame.f_lasti)
