@@ -36,6 +36,7 @@ from conversation_state.store import (
     _store,
     open_store,
 )
+from conversation_state.store.backend import ConflictError
 from conversation_state.store.backends.memory import MemoryBackend
 from conversation_state.testing.laws import equal_values_hash_alike
 from conversation_state.testing.strategies import (
@@ -154,6 +155,78 @@ class TestUpdate:
             ours.update("talk", lambda state: state.add_user_prompt("b"))
 
         assert 2 == len(theirs.load("talk"))
+
+
+class TestRemembered:
+    """
+    A save that builds on the head as this store remembers it.
+    """
+
+    def test_another_branch(self):
+        """
+        A longer state that differs from the head in its middle does not continue it.
+        """
+        with open_store("memory:") as store:
+            head = store.save("talk", TALK.add_user_prompt("by bus?"))
+            other = TALK.add_user_prompt("by train?").add_user_prompt("today?")
+            with pytest.raises(StaleHeadError):
+                store.save("talk", other)
+
+            store.save("talk", other, expecting=head)
+
+            assert other == Store(store._core.backend).load("talk")
+            assert () == store.verify()
+
+    def test_erased_elsewhere(self):
+        """
+        An entry that was erased under another name does not come back where a head
+        is continued by a state that still has it.
+        """
+        secret = TALK.add_user_prompt("secret")
+        with open_store("memory:") as store:
+            store.save("other", secret)
+            store.erase(secret.entries[-1].id, reason="asked")
+            mine = TALK.add_user_prompt("by bus?")
+            store.save("talk", mine)
+            store.save("talk", mine.join(secret))
+            loaded = Store(store._core.backend).load("talk")
+
+            assert ["by bus?", ""] == [message.text for message in loaded][-2:]
+            assert () == store.verify()
+
+    def test_tombstone(self):
+        """
+        A state with a tombstone has the same digest in another store, where it is
+        added to a head, and can be loaded there.
+        """
+        with open_store("memory:") as store, open_store("memory:") as other:
+            secret = TALK.add_user_prompt("secret")
+            digest = store.save("talk", secret).digest
+            store.erase(secret.entries[-1].id, reason="asked")
+            erased = store.load("talk")
+            other.save("talk", TALK)
+
+            assert digest == other.save("talk", erased).digest
+            assert erased == Store(other._core.backend).load("talk")
+            assert () == other.verify()
+
+    @pytest.mark.parametrize("error", [ConflictError("busy"), StoreError("x", "busy")])
+    def test_erased_though_not_scrubbed(self, error):
+        """
+        What stops the backend from scrubbing is no error of an erasure, but said in
+        what remains.
+        """
+
+        class Busy(MemoryBackend):
+            def scrub(self):
+                raise error
+
+        with Store(Busy()) as store:
+            store.save("talk", TALK)
+            receipt = store.erase(TALK.entries[0].id, reason="asked")
+
+            assert "busy" in receipt.remains
+            assert "" == store.load("talk")[0].text
 
 
 class TestTwins:
