@@ -70,7 +70,7 @@ def _langchain(state: Aggregator, limit: int) -> Any:
             theirs.append(ToolMessage(text, tool_call_id="a"))
         else:
             made = [{"id": "a", "name": "trains", "args": {"to": "Bern"}}]
-            calls = made if said.tool_calls else []  # type: ignore[attr-defined]
+            calls = made if said.tool_calls else []
             theirs.append(AIMessage(text, tool_calls=calls))
 
     return lambda: trim_messages(

@@ -14,6 +14,7 @@ import time
 import traceback
 import types
 import weakref
+from functools import partial
 from typing import Any
 
 import pytest
@@ -108,6 +109,14 @@ def breaking_off(*items, error):
     """
     yield from items
     raise error
+
+
+def noting(noted, item):
+    """
+    *item*, which is noted.
+    """
+    noted.append(item)
+    return item
 
 
 def sent(*items, capacity=None):
@@ -626,7 +635,7 @@ class TestConvert:
         for level in range(10_000):
             stream = stream.convert(
                 lambda n, level=level: (
-                    calls.append((level, n)) or SKIP if level == 9_999 else n
+                    noting(calls, (level, n)) and SKIP if level == 9_999 else n
                 )
             )
 
@@ -1462,8 +1471,8 @@ class TestMemory:
         A reader that is the only one, and keeps nothing, gives all that follows to
         those that come with its `rest`.
         """
-        asked = []
-        reader = iter(Stream.of(asked.append(n) or n for n in range(6)))
+        asked: list[int] = []
+        reader = iter(Stream.of(map(partial(noting, asked), range(6))))
 
         assert [0, 1] == [next(reader), next(reader)]
         rest = reader.rest
@@ -1481,7 +1490,7 @@ class TestMemory:
         A reader that is the only one, and is read by its own source, is a misuse
         like any other.
         """
-        readers = []
+        readers: list[Any] = []
 
         def source():
             yield 1

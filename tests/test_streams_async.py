@@ -980,7 +980,7 @@ class TestLoops:
         """
         A worker without a job takes the next one, rather than a new thread.
         """
-        idle = deque()
+        idle: deque[Any] = deque()
         monkeypatch.setattr(_waiting, "_idle", idle)
         monkeypatch.setattr(_waiting, "_IDLE_S", 60)
         threads = []

@@ -553,7 +553,7 @@ class TestRepair:
         view = trim(state, None)
 
         caller, *results = view.messages[1:-1]
-        shown = [(call.id, call.arguments) for call in caller.tool_calls]  # type: ignore[attr-defined]
+        shown = [(call.id, call.arguments) for call in caller.tool_calls]
         assert [
             ("x", '{"n": 0}'),
             ("x-2", '{"n": 1}'),
@@ -582,7 +582,7 @@ class TestRepair:
         history = [UserMessage("a"), calls("x", "x"), result("x")]
 
         assert 3 == len(trim(history, None))
-        assert "x-2" == trim(history, None).messages[1].tool_calls[1].id  # type: ignore[attr-defined]
+        assert "x-2" == trim(history, None).messages[1].tool_calls[1].id
         nameless = trim([UserMessage("a"), calls("", ""), UserMessage("b")], None)
         assert () == nameless.problems()
         assert "a" == nameless.messages[0].text

@@ -284,8 +284,8 @@ assert_type(timeline.limit, int | None)
 
 timeline.commit("no state")  # type: ignore[arg-type]
 timeline.commit(talk, group=5)  # type: ignore[arg-type]
-timeline.redo(5)  # type: ignore[arg-type]
-timeline.goto("again")  # type: ignore[arg-type]
+timeline.redo(5.0)  # type: ignore[arg-type]
+timeline.goto(5.0)  # type: ignore[arg-type]
 timeline.moment.label = "other"  # type: ignore[misc]
 # Comparing
 

@@ -270,7 +270,7 @@ class Log(Sequence[T], Generic[T]):
         """
         newer: list[T] = []
         state: S
-        log: Log[T] | tuple[T, ...] = self
+        log: Any = self
         while log.__class__ is Log:
             for known, state, older in log._folds:
                 if known is key or known == key:

@@ -159,7 +159,7 @@ class StateValue:
             self,
         )
 
-    def is_related_to(self, other: Self) -> bool:
+    def is_related_to(self, other: StateValue) -> bool:
         """
         Whether the two have any past in common.
 

@@ -200,7 +200,7 @@ class AssistantMessage(_ContentMessage):  # type: ignore[override]  # attrs' own
     __replace__ = Message.replace
     _holds: ClassVar[frozenset[str]] = _MEDIA | {"reasoning", "refusal"}
 
-    tool_calls: tuple[ToolCall, ...]
+    tool_calls: tuple[ToolCall, ...]  # pyright: ignore[reportIncompatibleMethodOverride]
     response: ResponseMeta | None
 
     def __init__(

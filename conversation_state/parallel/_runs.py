@@ -175,6 +175,7 @@ class FanOutRun:
             if self._is_over:
                 return
 
+            submit: Any
             if in_threads:
                 submit = partial(executor.submit, self.execute, branch)
             else:

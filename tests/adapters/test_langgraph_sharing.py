@@ -167,7 +167,9 @@ class TestDelta:
         saver = saver_of(store)
         a = [HumanMessage("a1", id="1")]
         b = [AIMessage("b1", id="2")]
-        steps, config, given = [], None, {}
+        steps: list[Any] = []
+        config: Any = None
+        given: dict[str, Any] = {}
         for channel, values in (
             ("b", b),
             ("a", a),
@@ -471,7 +473,7 @@ class TestMessages:
                     if isinstance(message.content, list):
                         message.content.append("changed")
                     if isinstance(message, AIMessage):
-                        message.tool_calls.append("changed")
+                        message.tool_calls.append({"changed": True})  # type: ignore[typeddict-item, typeddict-unknown-key]
 
                 assert MESSAGES == got(each, config)["messages"]
 
@@ -492,7 +494,7 @@ class TestMessages:
 
         saver = saver_of(store)
         config = put(saver, {"messages": [HumanMessage("a", id="1")]})
-        put(saver, {"messages": [Mine("a", id="1")]}, config)
+        put(saver, {"messages": [Mine(content="a", id="1")]}, config)
 
         assert () == store.names()
 

@@ -3,6 +3,7 @@ The schema as data: a column stands in one place, its row class.
 """
 
 import sqlite3
+from typing import Any
 
 import pytest
 
@@ -27,7 +28,7 @@ EXAMPLES = [
     (b"key", b"value", 2, 3, b"m" * 16),
     (1, b"entry", b"c" * 16, "asked", 1_700_000_000_000),
 ]
-SEALED = [
+SEALED: list[Any] = [
     make_sealed(row, *values)
     for row, values in zip((Name, Revision, RecordRow, Change), EXAMPLES, strict=True)
 ]

@@ -6,6 +6,7 @@ import os
 import sys
 import threading
 from contextlib import contextmanager
+from typing import Any
 
 import pytest
 
@@ -182,7 +183,7 @@ class TestWrite:
         Ctrl-C at every moment leaves the write done or not, and nothing that
         another thread waits for.
         """
-        made = []
+        made: list[Any] = []
 
         def prepare():
             made.append(None)
@@ -219,7 +220,7 @@ class TestWrite:
         A child that was forked while a write was under way writes by itself.
         """
         group = WriteGroup(store)
-        children = []
+        children: list[int] = []
 
         def fork(writer):
             if not children:

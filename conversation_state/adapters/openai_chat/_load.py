@@ -152,7 +152,7 @@ class ChatLoader(MessageLoader):
             # Mistral has thoughts there, an example for the model to follow.
             place.notes.clear()
             place.keys.clear()
-            content, fields = self.json(raw, path), {"source": SOURCE}
+            content, fields = self.json(raw, path), dict[str, Any](source=SOURCE)
             kind = UnknownMessage
 
         if self.count > problems:

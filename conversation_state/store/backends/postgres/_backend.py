@@ -394,7 +394,7 @@ def _migrate_schema(
         _create_tables(connection)
 
     # A newer version may have been first.
-    version = max(version, SCHEMA_VERSION)
+    version = max(version or 0, SCHEMA_VERSION)
     execute(f"UPDATE {_VERSION_TABLE} SET version = %s", (version,))  # noqa: S608 - the same
 
 
