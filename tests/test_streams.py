@@ -630,7 +630,7 @@ class TestConvert:
         """
         The function of each level is called once for what reaches it.
         """
-        calls = []
+        calls: list[tuple[int, int]] = []
         stream = Stream.of(range(3))
         for level in range(10_000):
             stream = stream.convert(

@@ -216,7 +216,7 @@ class TestFailures:
         """
 
         def broken():
-            msg = "no trains \ud800"
+            msg = "no trains"
             raise LookupError(msg)
 
         with caplog.at_level(logging.WARNING, "conversation_state.tools"):
@@ -224,9 +224,25 @@ class TestFailures:
 
         [record] = caplog.records
         assert answer.is_error
-        assert "LookupError: no trains \ufffd" == answer.text
+        assert "LookupError: no trains" == answer.text
         assert record.exc_info
         assert LookupError is record.exc_info[0]
+
+    def test_text_that_is_no_unicode(self, monkeypatch):
+        """
+        Half a surrogate pair, from the name of a file say, becomes U+FFFD.
+        """
+
+        def broken():
+            msg = "no file \ud800"
+            raise LookupError(msg)
+
+        # Nothing that keeps logs as UTF-8 could keep this one.
+        monkeypatch.setattr(
+            logging.getLogger("conversation_state.tools"), "disabled", True
+        )
+
+        assert "LookupError: no file \ufffd" == ran(broken).text
 
     def test_message_that_raises(self, caplog):
         """
