@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
 from functools import partial
 from types import MappingProxyType
-from typing import Any, Self, overload
+from typing import Any, Self, TypeVar, overload
 
 from conversation_state._persistent import check_text
 from conversation_state._waiting import async_twin, run_in_anyio_thread
@@ -38,6 +38,11 @@ __all__ = ["Store"]
 UPDATE_ATTEMPTS = 1000
 
 _NONE: Mapping[str, Head | int] = MappingProxyType({})
+
+# None is a default that may be asked for.
+_NO_DEFAULT: Any = object()
+
+D = TypeVar("D")
 
 
 class Store:
@@ -170,9 +175,27 @@ class Store:
     def load(
         self, name: str, *, at: int | str | Head | None = None, last: int
     ) -> Window: ...
+    @overload
     def load(
-        self, name: str, *, at: At = None, last: int | None = None
-    ) -> Aggregator | Window:
+        self,
+        name: str,
+        *,
+        at: int | str | Head | None = None,
+        last: None = None,
+        default: D,
+    ) -> Aggregator | D: ...
+    @overload
+    def load(
+        self, name: str, *, at: int | str | Head | None = None, last: int, default: D
+    ) -> Window | D: ...
+    def load(
+        self,
+        name: str,
+        *,
+        at: At = None,
+        last: int | None = None,
+        default: Any = _NO_DEFAULT,
+    ) -> Any:
         """
         The state that was saved, equal to what it was then.
 
@@ -187,17 +210,25 @@ class Store:
 
             last: Load only so many messages from the end, as a `Window`.
 
+            default: What is returned if nothing is saved under the name; any
+                value, also None. A name without the revision or label *at* is
+                an error all the same. One row more is read.
+
         Raises:
             NotSavedError:
                 If there is none like that.
         """
         check_at(check_name(name), at)
-        if last is None:
-            with self._core.read() as transaction:
+        if last is not None:
+            check_count(last, "last", "how many messages to load")
+
+        with self._core.read() as transaction:
+            if default is not _NO_DEFAULT and transaction.find_name(name) is None:
+                return default
+
+            if last is None:
                 return _load.load(transaction, name, at)
 
-        check_count(last, "last", "how many messages to load")
-        with self._core.read() as transaction:
             return _load.load_window(transaction, name, at, last)
 
     aload = async_twin(load)
@@ -311,6 +342,14 @@ class Store:
             return _load.latest(transaction, name, at)
 
     alatest = async_twin(latest)
+
+    def __contains__(self, name: str) -> bool:
+        """
+        Whether anything is saved under *name*. One row is read.
+        """
+        check_name(name)
+        with self._core.read() as transaction:
+            return transaction.find_name(name) is not None
 
     def names(self, *, prefix: str = "") -> tuple[str, ...]:
         """

@@ -317,6 +317,7 @@ class TestAsync:
             assert TALK == await store.aload("talk", at="first")
             assert TALK.messages == (await store.aload("talk", last=5)).messages
             assert (head,) == await store.ahistory("talk", limit=2)
+            assert await store.aload("nothing", default=None) is None
 
             fork = await store.afork("talk", "fork", at=1)
             assert fork == store.latest("fork")
@@ -508,6 +509,10 @@ class TestErrors:
             (TypeError, partial(store.load, "talk", at=True)),
             (TypeError, partial(store.load, "talk", at=1.0)),
             (ValueError, partial(store.load, "talk", last=-1)),
+            (ValueError, partial(store.load, "new", last=-1, default=None)),
+            (ValueError, partial(store.load, "", default=None)),
+            (ValueError, partial(store.__contains__, 5)),
+            (ValueError, partial(store.__contains__, "")),
             (ValueError, partial(store.erase, TALK.entries[0].id, reason="")),
         ):
             with pytest.raises(error):

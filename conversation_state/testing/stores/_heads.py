@@ -229,6 +229,46 @@ class HeadPromises(StoreFixtures):
         with pytest.raises(NotSavedError):
             store.erase("nothing", reason="asked")
 
+    def test_default(self, store: Store) -> None:
+        """
+        A default is returned for a name that is not saved, or is deleted, and
+        for nothing else.
+        """
+        for default in (None, (), CONVERSATION):
+            assert store.load("talk", default=default) is default
+            assert store.load("talk", at="label", default=default) is default
+            assert store.load("talk", last=1, default=default) is default
+
+        store.save("talk", CONVERSATION)
+
+        assert CONVERSATION == store.load("talk", default=None)
+        assert store.load("talk", last=1) == store.load("talk", last=1, default=None)
+        for at in (2, "label"):
+            with pytest.raises(NotSavedError):
+                store.load("talk", at=at, default=None)
+
+        self.other(store).delete("talk")
+
+        assert store.load("talk", default=None) is None
+
+    def test_contains(self, store: Store) -> None:
+        """
+        A name is in the store from its first save until it is deleted, by
+        whichever store.
+        """
+        assert "talk" not in store
+
+        self.other(store).save("talk", CONVERSATION)
+
+        assert "talk" in store
+        assert "tal" not in store
+        assert "talk " not in store
+
+        store.delete("talk")
+
+        assert "talk" not in store
+        assert "talk" not in self.other(store)
+
     def test_names(self, store: Store) -> None:
         """
         Names come in the order of their code points, whatever they hold.
