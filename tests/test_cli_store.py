@@ -15,7 +15,7 @@ from conversation_state.rendering import render_transcript
 from conversation_state.store import open_store
 from conversation_state.tools import ToolCall
 from conversation_state.usage import Usage
-from tests.commands import HOSTILE, MAIN, ROOT, Commands
+from tests.commands import HOSTILE, MAIN, ROOT, Commands, line
 
 STATES = [Aggregator.new().add_user_prompt("When is the next train?")]
 STATES.append(STATES[-1].add_assistant_message("At noon.").add_usage(Usage(7, 3)))
@@ -100,6 +100,30 @@ class TestOpening:
             assert 0 == result.exit_code, result.output
             assert "here" in result.output
 
+    def test_paths(self, run, monkeypatch):
+        """
+        A path is the address of its file, before the command, after it, and in
+        the environment; nothing in it is read as in a URL.
+        """
+        run.path = run.folder / "a%20b?mode=ro.db"
+        run.write(line("here"), name="here.jsonl")
+        run("import", run.folder / "here.jsonl", url=str(run.path))
+        with open_store(run.path) as store:
+            assert "here" in store
+
+        monkeypatch.setenv("CONVERSATION_STATE_STORE", str(run.path))
+        monkeypatch.chdir(run.folder)
+        asked = [
+            ["names"],
+            ["--store", str(run.path), "names"],
+            ["names", "--store", "a%20b?mode=ro.db"],
+        ]
+
+        for args in asked:
+            result = CliRunner().invoke(cli, args)
+            assert 0 == result.exit_code, result.output
+            assert "here" in result.output
+
     def test_as_a_module(self, run):
         """
         ``python -m conversation_state`` is the same program.
@@ -120,7 +144,11 @@ class TestOpening:
     @pytest.mark.parametrize(
         ("url", "told"),
         [
-            ("talks.db", "did you mean sqlite:///talks.db?"),
+            ("nowhere.db", "nowhere.db: no such file; `import` creates one"),
+            ("tests/nowhere", "tests/nowhere: no such file"),
+            ("tests/", "this is a directory"),
+            ("x/" + "x" * 5_000, "ame too long"),
+            ("postgres", "expected one of talks.db or another path"),
             ("mysql://me:secret@host/x", "invalid URL of a store"),
             ("sqlite:///x?mode=whatever", "mode=whatever"),
             ("sqlite:///" + "x" * 5_000, "name too long"),

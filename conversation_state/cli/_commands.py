@@ -96,17 +96,18 @@ class _SectionedGroup(click.Group):
 @click.option(
     "--store",
     "url",
-    metavar="URL",
-    help="The URL of the store, as in sqlite:///talks.db; also after the command.",
+    metavar="PATH_OR_URL",
+    help="The store: talks.db, or the URL of one; also after the command.",
 )
 def cli(url: str | None) -> None:
     """
     Conversations with language models, as values.
 
     A store is a file of conversations, each saved under a name; every saved
-    state can be restored. Give its URL as --store or CONVERSATION_STATE_STORE:
-    sqlite:///talks.db. NAME@3 is revision 3 of NAME, NAME@-1 the one before the
-    newest, NAME@LABEL the one with that label, NAME the newest.
+    state can be restored. Give it as --store, before or after the command, or as
+    CONVERSATION_STATE_STORE: a path, as in talks.db, or a URL. NAME@3 is
+    revision 3 of NAME, NAME@-1 the one before the newest, NAME@LABEL the one with
+    that label, NAME the newest.
 
     Exit status: 0 on success; 1 if a check failed or a question was answered
     with no; 2 if something could not be read, written, found or parsed; 130 if

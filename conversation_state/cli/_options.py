@@ -81,11 +81,11 @@ def store_command(
         own: list[click.Parameter] = getattr(function, "__click_params__", [])[::-1]
         store_option = _StoreOption(
             ["--store", "url"],
-            metavar="URL",
+            metavar="PATH_OR_URL",
             envvar=ENVIRONMENT,
             required=True,
             show_envvar=True,
-            help="The URL of the store, as in sqlite:///talks.db.",
+            help="The store: a file, as in talks.db, or the URL of one.",
         )
         json_option = click.Option(
             ["--json", "as_json"], is_flag=True, help="Print one JSON object per line."
@@ -118,26 +118,32 @@ def _open_url(
     from conversation_state.store import open_store
 
     with exit_on_error(context):
-        if ":" not in url:
-            raise RefusedError(
-                f"--store: expected a URL, as in sqlite:///talks.db, got {url!r:.80}; "
-                f"did you mean sqlite:///{url:.80}?"
-            )
-
-        scheme, _, rest = url.partition(":")
-        path = unquote(rest.partition("?")[0].removeprefix("///"))
-        if scheme == "sqlite" and path and not new and not _may_exist(path):
+        path = _find_path(url)
+        if path and not new and not _may_exist(path):
             raise RefusedError(f"{url}: no such file; `import` creates one")
 
         try:
             store = open_store(url)
         except OSError as error:
             # URLs of servers may contain a password.
-            where = f"{url:.200}" if scheme == "sqlite" else f"the {scheme:.40} store"
+            where = f"{url:.200}" if path else f"the {url.partition(':')[0]:.40} store"
             raise RefusedError(f"{where}: {error.strerror or error}") from None
 
         with store:
             yield store
+
+
+def _find_path(url: str) -> str:
+    """
+    The path of the file that `open_store` opens for *url*; "" if it is none.
+    """
+    scheme, colon, rest = url.partition(":")
+    if not colon:
+        # A word without either may be half a URL, which `open_store` refuses.
+        return url if "." in url or "/" in url else ""
+
+    path = unquote(rest.partition("?")[0].removeprefix("///"))
+    return path if scheme == "sqlite" else ""
 
 
 def _may_exist(path: str) -> bool:
