@@ -69,7 +69,8 @@ class MessageTree:
     where they part.
 
     A value: every verb returns the next tree and leaves this one unchanged. Equal by
-    its messages, their places and the ledger; pickled as the states it is made of.
+    its messages, their places, what is shown and the ledger; pickled and encoded as
+    the states it is made of.
 
     Made by `MessageTree.of`. Adding a state costs what is new in it, some ten
     microseconds a message.
@@ -179,6 +180,13 @@ class MessageTree:
         the `path` to the head. Its ledger is that of the whole tree.
         """
         return self._with_ledger(self._shown)
+
+    @property
+    def shown(self) -> Aggregator:
+        """
+        The state that is shown with its own ledger, not that of the whole tree.
+        """
+        return self._shown
 
     @property
     def leaves(self) -> tuple[str, ...]:
@@ -323,7 +331,7 @@ class MessageTree:
         return _id_before(place.state.entries, place.position)
 
     def _with_head(self, head: str | None, shown: Aggregator) -> MessageTree:
-        if head == self._head and shown.entries == self._shown.entries:
+        if head == self._head and shown == self._shown:
             return self
 
         return _make_tree(
@@ -395,7 +403,7 @@ class MessageTree:
 
         return (
             self._head == other._head
-            and self._shown.entries == other._shown.entries
+            and self._shown == other._shown
             and self._ids == other._ids
             and self._children == other._children
             and self._joined == other._joined

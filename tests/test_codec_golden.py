@@ -48,6 +48,7 @@ from conversation_state.parts import (
 from conversation_state.templates import Placeholder, Template
 from conversation_state.timeline import Timeline
 from conversation_state.tools import Parameter, ToolCall, ToolInfo
+from conversation_state.tree import MessageTree
 from conversation_state.usage import (
     CompletionTokensDetails,
     PromptTokensDetails,
@@ -275,6 +276,7 @@ VALUES = {
     "checkpoint": STATE.checkpoint("before booking: 東京"),
     "document": DOCUMENT,
     "message": MESSAGES[9],
+    "message_tree": MessageTree.of(STATE, state_of(2, 1, *OTHER), state_of(2, 1)),
     "messages": MESSAGES,
     "part": PARTS[3],
     "template": TEMPLATE,

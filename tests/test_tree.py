@@ -9,10 +9,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from conversation_state import Aggregator, Timeline, Usage
+from conversation_state import Aggregator, Timeline, Usage, decode, encode
+from conversation_state.codec import from_data, to_data
+from conversation_state.errors import DecodeError
 from conversation_state.testing.laws import message_trees_add_up, paths_lead_to_states
 from conversation_state.testing.machines import MessageTreeMachine
-from conversation_state.testing.strategies import aggregators, timelines
+from conversation_state.testing.strategies import aggregators, message_trees, timelines
 from conversation_state.tree import MessageTree
 
 TestTrees = MessageTreeMachine.TestCase
@@ -236,6 +238,28 @@ class TestValue:
         assert MessageTree.of(HILLS, SEA) != tree.switch(last(SEA))
         assert tree != "tree"
         assert pickle.loads(pickle.dumps(tree)) == tree
+
+    @given(message_trees())
+    def test_written_and_read(self, tree):
+        """
+        What is read is the tree that was written, the message that is shown, too.
+        """
+        again = decode(encode(tree), expect=MessageTree)
+
+        assert tree == again
+        assert tree.present.entries == again.present.entries
+        assert encode(tree) == encode(again)
+
+    def test_states_of_something_else(self):
+        """
+        A tree is of states of a conversation.
+        """
+        data = to_data(MessageTree.of(SEA))
+        data["states"] = [{"json": 1}]
+        data["moments"] = [{"state": 0}]
+
+        with pytest.raises(DecodeError, match=r"moments\[0\].*no state of a conv"):
+            from_data(data)
 
     def test_shown(self):
         """

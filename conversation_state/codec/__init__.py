@@ -71,7 +71,8 @@ class Codec:
     ``checkpoint``, ``message``, ``messages`` (a tuple, a list or a state's view
     of messages; read as a tuple), ``part``, ``tool_call``, ``usage``,
     ``tool_info``, ``document``, ``template``, ``timeline`` (of states of any
-    kind but itself, of registered classes, and of plain JSON values).
+    kind but itself, of registered classes, and of plain JSON values),
+    ``message_tree``.
 
     >>> @attrs.frozen
     ... class Ticket:

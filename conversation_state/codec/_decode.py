@@ -56,6 +56,7 @@ from conversation_state.parts import Part
 from conversation_state.templates import Placeholder, Template
 from conversation_state.timeline import Timeline
 from conversation_state.tools import ToolCall, ToolInfo
+from conversation_state.tree import MessageTree
 from conversation_state.usage import Usage
 
 __all__ = ["READS", "read_document"]
@@ -261,6 +262,29 @@ def _read_moment_state(reader: Reader, raw: dict[str, Any], path: JsonPath) -> A
     return None
 
 
+# Message trees
+
+
+_READ_TREE_STATES = timeline_reader(_read_moment_state)
+
+
+def _read_message_tree(reader: Reader, raw: Any, path: JsonPath) -> MessageTree | None:
+    before = reader.problems.count
+    timeline = _READ_TREE_STATES(reader, raw, path)
+    if timeline is None or reader.problems.count != before:
+        return None
+
+    for number, moment in enumerate(timeline.moments):
+        if not isinstance(moment.state, Aggregator):
+            where = ((path, "moments"), number)
+            reader.problems.add(where, "its state is no state of a conversation")
+
+    if reader.problems.count != before:
+        return None
+
+    return MessageTree.of(timeline)
+
+
 # Documents
 
 
@@ -270,6 +294,7 @@ READS: dict[str, tuple[type, Read]] = {
     "checkpoint": (Checkpoint, object_reader(_CHECKPOINT)),
     "document": (Document, object_reader(DOCUMENT)),
     "message": (Message, read_message),
+    "message_tree": (MessageTree, _read_message_tree),
     "messages": (tuple, read_messages),
     "part": (Part, read_part),
     "template": (Template, object_reader(_TEMPLATE)),

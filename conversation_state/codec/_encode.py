@@ -39,6 +39,7 @@ from conversation_state.documents import Document
 from conversation_state.templates import Placeholder, Template
 from conversation_state.timeline import Timeline
 from conversation_state.tools import ToolCall, ToolInfo
+from conversation_state.tree import MessageTree
 from conversation_state.usage import Usage
 
 __all__ = ["WRITES", "write_body", "write_with_kind"]
@@ -100,6 +101,18 @@ def _write_checkpoint(checkpoint: Checkpoint) -> Object:
     return {"label": checkpoint.label, "state": _write_aggregator(checkpoint.state)}
 
 
+def _write_message_tree(tree: MessageTree) -> Object:
+    """
+    Its states as a timeline, the one that is shown as the present and the last.
+    """
+    first, *others = tree.states
+    timeline = Timeline.begin(first)
+    for state in (*others, tree.shown):
+        timeline = timeline.commit(state)
+
+    return write_timeline(timeline, write_with_kind)
+
+
 # The kind of document and the writer of each class.
 WRITES: dict[type, tuple[str, Write]] = {
     **{kind: ("message", write) for kind, write in MESSAGES.items()},
@@ -107,6 +120,7 @@ WRITES: dict[type, tuple[str, Write]] = {
     Aggregator: ("aggregator", _write_aggregator),
     Checkpoint: ("checkpoint", _write_checkpoint),
     Document: ("document", write_document),
+    MessageTree: ("message_tree", _write_message_tree),
     Messages: ("messages", write_messages),
     Template: ("template", _write_template),
     Timeline: ("timeline", lambda timeline: write_timeline(timeline, write_with_kind)),

@@ -13,6 +13,8 @@ The whole format, version 1:
     kind "turn": id, parent_id, entry_ids, messages, ledger
     kind "checkpoint": label, state (what an aggregator has)
     kind "timeline": see below
+    kind "message_tree": what a timeline has, of the states the tree is made of;
+        the present one is shown
     kinds "document", "message", "messages", "part", "template", "tool_call",
         "tool_info", "usage": one field of that name
     any other kind, of `Codec.register`: value
@@ -85,7 +87,9 @@ VERSION = 1
 ENVELOPE = frozenset({"format", "version", "kind"})
 
 # Kinds whose fields are in the document itself, and not in a field of that name.
-INLINE_KINDS = frozenset({"aggregator", "checkpoint", "timeline", "turn"})
+INLINE_KINDS = frozenset(
+    {"aggregator", "checkpoint", "message_tree", "timeline", "turn"}
+)
 
 # The role or type of a wrapped value.
 UNKNOWN = "unknown"

@@ -48,6 +48,7 @@ from conversation_state.store import Collected, Damage, Head, Receipt, Window
 from conversation_state.templates import Placeholder, Template
 from conversation_state.timeline import Moment, Timeline
 from conversation_state.tools import Parameter, ToolCall, ToolInfo
+from conversation_state.tree import MessageTree
 from conversation_state.usage import (
     CompletionTokensDetails,
     PromptTokensDetails,
@@ -79,6 +80,7 @@ STRATEGIES: dict[type, str] = {
     LogProb: "log_probs",
     MediaPart: "media_parts",
     Message: "messages",
+    MessageTree: "message_trees",
     Moment: "moments",
     Parameter: "parameters",
     Part: "parts",

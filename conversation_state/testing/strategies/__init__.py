@@ -56,7 +56,11 @@ from conversation_state.testing.strategies._talks import (
     is_accepted,
     transcripts,
 )
-from conversation_state.testing.strategies._timelines import moments, timelines
+from conversation_state.testing.strategies._timelines import (
+    message_trees,
+    moments,
+    timelines,
+)
 from conversation_state.testing.strategies._tools import (
     documents,
     parameters,
@@ -98,6 +102,7 @@ __all__ = [
     "ledger_entries",
     "log_probs",
     "media_parts",
+    "message_trees",
     "messages",
     "metadata",
     "moments",

@@ -1,5 +1,5 @@
 """
-Timelines and their moments.
+Timelines and their moments, and message trees.
 """
 
 from __future__ import annotations
@@ -14,8 +14,9 @@ from conversation_state.messages import UserMessage
 from conversation_state.testing.strategies._states import aggregators, shipped
 from conversation_state.testing.strategies._values import once, seldom, texts, usages
 from conversation_state.timeline import Moment, Timeline
+from conversation_state.tree import MessageTree
 
-__all__ = ["moments", "timelines"]
+__all__ = ["message_trees", "moments", "timelines"]
 
 _VERBS = ("commit", "commit", "commit", "undo", "redo", "goto", "ship")
 
@@ -101,3 +102,22 @@ def moments(
     """
     made = timelines(states=states, max_steps=max_steps)
     return made.flatmap(lambda timeline: st.sampled_from(timeline.moments))
+
+
+@once
+def message_trees() -> SearchStrategy[MessageTree]:
+    """
+    Message trees with siblings, joined messages, and any of them shown.
+
+    Shrink to the tree of an empty state.
+    """
+    return timelines().flatmap(_show_any_message)
+
+
+def _show_any_message(timeline: Timeline[Any]) -> SearchStrategy[MessageTree]:
+    tree = MessageTree.of(timeline)
+    if not len(tree):
+        return st.just(tree)
+
+    ids = [node.id for node in tree.nodes]
+    return st.just(tree) | st.sampled_from(ids).map(tree.switch)
