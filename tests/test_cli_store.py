@@ -8,7 +8,7 @@ import pytest
 from click.testing import CliRunner
 
 from conversation_state.aggregator import Aggregator
-from conversation_state.cli import _options
+from conversation_state.cli import _exit, _options
 from conversation_state.cli._commands import cli
 from conversation_state.messages import AssistantMessage, ToolMessage, UserMessage
 from conversation_state.rendering import render_transcript
@@ -1146,6 +1146,94 @@ class TestHelp:
         assert set() == slow & {*modules.split()}
 
 
+class TestColours:
+    """
+    Where stdout is a terminal, what people read is in colour.
+    """
+
+    COMMANDS = (
+        ["log", "travel"],
+        ["show", "travel", "--number"],
+        ["show", "travel"],
+        ["diff", "travel@1", "travel"],
+    )
+
+    @pytest.fixture(autouse=True)
+    def terminal(self, monkeypatch):
+        """
+        A terminal with colours.
+        """
+        monkeypatch.setattr(_exit, "is_stdout_terminal", lambda: True)
+        monkeypatch.setenv("TERM", "xterm-256color")
+        monkeypatch.delenv("NO_COLOR", raising=False)
+
+    @staticmethod
+    def print_at_terminal(run, *args):
+        asked = [*args, "--store", run.url]
+        result = CliRunner().invoke(cli, asked, color=True)
+
+        assert 0 == result.exit_code, result.output
+        return result.stdout
+
+    @pytest.mark.parametrize("command", COMMANDS)
+    def test_adds_only_colours(self, run, store, command, monkeypatch):
+        """
+        Without its colours it is the text that a pipe gets, each line by itself.
+        """
+        store.save("travel", STATES[-1].add_user_prompt(HOSTILE))
+        shown = self.print_at_terminal(run, *command)
+        monkeypatch.setattr(_exit, "is_stdout_terminal", lambda: False)
+        plain = self.print_at_terminal(run, *command)
+
+        assert shown != plain
+        assert plain == re.sub(r"\x1b\[\d+m", "", shown)
+        for each in shown.splitlines():
+            assert "\x1b" not in each or each.endswith("\x1b[0m")
+
+    @pytest.mark.parametrize("command", COMMANDS)
+    @pytest.mark.parametrize("variable", [("NO_COLOR", "1"), ("TERM", "dumb")])
+    def test_unwanted(self, run, store, monkeypatch, command, variable):
+        """
+        NO_COLOR turns them off, and so does a terminal without any.
+        """
+        monkeypatch.setenv(*variable)
+
+        assert "\x1b" not in self.print_at_terminal(run, *command)
+
+    @pytest.mark.parametrize(
+        "command",
+        [
+            ["log", "travel", "--json"],
+            ["show", "travel", "--json"],
+            ["show", "travel", "--markdown"],
+            ["diff", "travel@1", "travel", "--json"],
+            ["diff", "travel@1", "travel", "--html"],
+            ["diff", "travel@1", "travel", "--markdown"],
+        ],
+    )
+    def test_never_in_other_forms(self, run, store, command):
+        """
+        What programs and pages read has none.
+        """
+        assert "\x1b" not in self.print_at_terminal(run, *command)
+
+    def test_what_is_in_colour(self, run, store):
+        """
+        Roles and the sides of a difference; only at the start of a line, which
+        no message can write.
+        """
+        shown = self.print_at_terminal(run, "show", "travel")
+        found = self.print_at_terminal(run, "diff", "travel@1", "travel")
+        back = self.print_at_terminal(run, "diff", "travel", "travel@1")
+        listed = self.print_at_terminal(run, "log", "travel")
+
+        assert "\x1b[36mbefore booking\x1b[0m" in listed
+        assert shown.startswith("\x1b[32m\x1b[1muser\x1b[0m\n    When is")
+        assert "\x1b[36m\x1b[1massistant\x1b[0m" in shown
+        assert "\x1b[32m+ user: Book it.\x1b[0m" in found
+        assert "\x1b[31m- user: Book it.\x1b[0m" in back
+
+
 class TestProcess:
     """
     The commands as a shell sees them.
@@ -1179,6 +1267,25 @@ class TestProcess:
         result = run.process("show", "travel", "--json", closed=True)
 
         assert (141, "") == (result.returncode, result.stderr)
+
+    @pytest.mark.skipif(sys.platform == "win32", reason="no such terminals")
+    def test_colours(self, run, store):
+        """
+        At a terminal a transcript has colours, and in a pipe it has none.
+        """
+        asked = ["show", "travel@1", "--store", run.url]
+        env = {**os.environ, "TERM": "xterm"}
+        env.pop("NO_COLOR", None)
+        screen, terminal = os.openpty()
+        try:
+            subprocess.run([*MAIN, *asked], check=True, env=env, stdout=terminal)
+            shown = os.read(screen, 10_000)
+        finally:
+            os.close(terminal)
+            os.close(screen)
+
+        assert b"\x1b[1muser\x1b[0m" in shown
+        assert "\x1b" not in run.process(*asked).stdout
 
     @pytest.mark.skipif(sys.platform == "win32", reason="no such terminals")
     def test_asks(self, run, store):

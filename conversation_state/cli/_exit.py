@@ -1,6 +1,6 @@
 """
-What a command prints and how it exits: lines, exit statuses, and errors as one
-line on stderr.
+What a command prints and how it exits: lines, tables, colours, exit statuses,
+and errors as one line on stderr.
 
 Not here: what Python and click themselves raise where the program starts
 (`main`).
@@ -11,8 +11,9 @@ from __future__ import annotations
 import io
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from typing import Any
 
 import click
 
@@ -29,8 +30,11 @@ __all__ = [
     "RefusedError",
     "escape_controls",
     "exit_on_error",
+    "is_stdout_terminal",
+    "paint",
     "print_error",
     "print_line",
+    "print_table",
 ]
 
 # A check failed, or a question was answered with no.
@@ -89,6 +93,44 @@ def print_error(line: str) -> None:
     Print *line* on stderr, with control characters escaped.
     """
     click.echo(escape_controls(line), err=True)
+
+
+def is_stdout_terminal() -> bool:
+    """
+    Whether stdout is a terminal.
+    """
+    return sys.stdout.isatty()
+
+
+def paint(line: str, **style: Any) -> str:
+    """
+    *line* in the *style*, as `click.style` takes it, where stdout is a terminal
+    with colours and the user has not set NO_COLOR. Escape it before.
+    """
+    plain = os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb"
+    if not line or not style or plain or not is_stdout_terminal():
+        return line
+
+    return click.style(line, **style)
+
+
+def print_table(
+    heading: Sequence[str], rows: Sequence[Sequence[str]], **style: Any
+) -> None:
+    """
+    Print aligned columns: figures to the right, the last, which is text, left
+    and in the *style*.
+    """
+    widths = [max(map(len, column)) for column in zip(heading, *rows, strict=True)]
+    for number, (*cells, last) in enumerate((heading, *rows)):
+        figures = "  ".join(
+            cell.rjust(width) for cell, width in zip(cells, widths, strict=False)
+        )
+        text = escape_controls(last)
+        if number:
+            click.echo(f"{figures}  {paint(text, **style)}".rstrip())
+        else:
+            click.echo(paint(f"{figures}  {text}", bold=True))
 
 
 @contextmanager

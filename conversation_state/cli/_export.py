@@ -13,10 +13,13 @@ from typing import TYPE_CHECKING
 import click
 
 from conversation_state.adapters import PROVIDERS
-from conversation_state.cli._exit import RefusedError, print_error
+from conversation_state.cli._exit import (
+    RefusedError,
+    is_stdout_terminal,
+    print_error,
+)
 from conversation_state.cli._options import (
     find_state,
-    is_stdout_terminal,
     print_json,
     store_command,
 )

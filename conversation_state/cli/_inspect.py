@@ -16,8 +16,9 @@ from conversation_state._wording import format_count
 from conversation_state.cli._exit import (
     BROKEN,
     DeclinedError,
-    escape_controls,
+    paint,
     print_error,
+    print_table,
 )
 from conversation_state.cli._options import (
     find_state,
@@ -51,7 +52,7 @@ def names(store: Store, *, prefix: str, as_json: bool) -> None:
             (f"{head.revision}", _format_time(head), f"{head.length:,}", head.name)
             for head in found
         ]
-        _print_table(("REVISIONS", "SAVED (UTC)", "MESSAGES", "NAME"), rows)
+        print_table(("REVISIONS", "SAVED (UTC)", "MESSAGES", "NAME"), rows)
 
 
 @store_command()
@@ -89,23 +90,13 @@ def log(store: Store, *, name: str, limit: int | None, as_json: bool) -> None:
             rows.append((f"{head.revision}", _format_time(head), size, filled, labels))
 
     if rows:
-        _print_table(("REVISION", "SAVED (UTC)", "MESSAGES", "TOKENS", "LABELS"), rows)
+        print_table(
+            ("REVISION", "SAVED (UTC)", "MESSAGES", "TOKENS", "LABELS"), rows, fg="cyan"
+        )
 
 
 def _format_time(head: Head) -> str:
     return f"{head.saved_at:%Y-%m-%d %H:%M:%S}"
-
-
-def _print_table(heading: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
-    """
-    Print aligned columns: figures to the right, the last, which is text, left.
-    """
-    widths = [max(map(len, column)) for column in zip(heading, *rows, strict=True)]
-    for *cells, last in (heading, *rows):
-        first = "  ".join(
-            cell.rjust(width) for cell, width in zip(cells, widths, strict=False)
-        )
-        click.echo(f"{first}  {escape_controls(last)}".rstrip())
 
 
 @store_command()
@@ -169,17 +160,30 @@ def _print_transcript(
     if not text:
         return
 
-    if start is not None:
+    if markdown:
+        click.echo(text)
+        return
+
+    number = start or 0
+    for line in text.split("\n"):
         # In a transcript only the line that names the role is not indented.
-        number, lines = start, []
-        for line in text.split("\n"):
-            is_role_line = bool(line) and not line.startswith(" ")
-            number += is_role_line
-            lines.append(f"[{number}] {line}" if is_role_line else line)
+        if not line or line.startswith(" "):
+            click.echo(line)
+            continue
 
-        text = "\n".join(lines)
+        number += 1
+        role = line.partition(" ")[0]
+        prefix = "" if start is None else paint(f"[{number}] ", dim=True)
+        click.echo(prefix + paint(line, bold=True, fg=_ROLE_COLOURS.get(role)))
 
-    click.echo(text)
+
+_ROLE_COLOURS = {
+    "system": "magenta",
+    "developer": "magenta",
+    "user": "green",
+    "assistant": "cyan",
+    "tool": "yellow",
+}
 
 
 def _check_exclusive(**flags: bool) -> None:
@@ -233,9 +237,19 @@ def diff(
     elif markdown:
         click.echo(found.markdown(names=titles, limit=limit))
     else:
-        click.echo(found.text(names=titles, limit=limit))
+        for line in found.text(names=titles, limit=limit).split("\n"):
+            click.echo(paint(line, **_SIGN_STYLES.get(line[:1], {})))
 
     return BROKEN if exit_code and found else 0
+
+
+# By what a line of a difference begins with.
+_SIGN_STYLES: dict[str, dict[str, Any]] = {
+    "-": {"fg": "red"},
+    "+": {"fg": "green"},
+    "!": {"fg": "yellow"},
+    "=": {"dim": True},
+}
 
 
 def _diff_data(found: Diff, one: Head, other: Head) -> dict[str, Any]:

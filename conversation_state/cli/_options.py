@@ -39,7 +39,6 @@ __all__ = [
     "find_state",
     "head_data",
     "is_stdin_terminal",
-    "is_stdout_terminal",
     "message_data",
     "print_json",
     "revision_or_label",
@@ -314,13 +313,6 @@ def _check_label_text(label: str) -> str:
         )
 
     return label
-
-
-def is_stdout_terminal() -> bool:
-    """
-    Whether stdout is a terminal.
-    """
-    return sys.stdout.isatty()
 
 
 def is_stdin_terminal() -> bool:
