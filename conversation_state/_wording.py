@@ -4,7 +4,29 @@ Wording that messages, errors and reprs of all layers share.
 
 from __future__ import annotations
 
-__all__ = ["format_count", "shorten_repr", "shorten_text"]
+import re
+
+__all__ = [
+    "INVISIBLE_CHARACTERS",
+    "escape_invisible",
+    "escape_line",
+    "format_count",
+    "shorten_repr",
+    "shorten_text",
+]
+
+# Characters that are invisible or that a terminal interprets: controls, direction
+# marks, line separators other than "\n", zero-width characters, tags. Joiners
+# stay, because scripts and emoji need them. A list, because `unicodedata` differs
+# between versions of Python.
+INVISIBLE_CHARACTERS = (
+    "\x00-\x08\x0b-\x1f\x7f-\x9f\xad\u061c\u180e\u200b\u200e\u200f\u2028-\u202e"
+    "\u2060-\u206f\ufeff\ufff9-\ufffb\U000e0000-\U000e007f"
+)
+# Not compiled here: that would take a fiftieth of the package's import. `re` keeps
+# them from the first use on.
+_INVISIBLE = f"[{INVISIBLE_CHARACTERS}]"
+_INVISIBLE_IN_LINE = f"[{INVISIBLE_CHARACTERS}\t\n]"
 
 
 def format_count(count: int, noun: str, plural: str = "") -> str:
@@ -28,3 +50,28 @@ def shorten_text(text: str, limit: int) -> str:
     *text*, or its beginning and three dots: at most *limit* characters.
     """
     return text if len(text) <= limit else f"{text[: limit - 3]}..."
+
+
+def _escape_match(found: re.Match[str]) -> str:
+    return found[0].encode("unicode_escape").decode()
+
+
+def escape_invisible(text: str) -> str:
+    r"""
+    *text* with escapes for characters that are invisible or that a terminal
+    would interpret, except tabs and line ends.
+
+    >>> print(escape_invisible("\x1b[2Jhi\u202e!"))
+    \x1b[2Jhi\u202e!
+    """
+    return re.sub(_INVISIBLE, _escape_match, text.replace("\r\n", "\n"))
+
+
+def escape_line(text: str) -> str:
+    r"""
+    *text* on one line: as `escape_invisible`, with escapes for tabs and line ends.
+
+    >>> print(escape_line("one\ntwo"))
+    one\ntwo
+    """
+    return re.sub(_INVISIBLE_IN_LINE, _escape_match, text)

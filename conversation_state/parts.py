@@ -21,6 +21,7 @@ from conversation_state._persistent import (
     final,
     freeze_map,
 )
+from conversation_state._wording import format_count
 from conversation_state.errors import InvalidPartError
 
 __all__ = [
@@ -129,7 +130,9 @@ class Part(ByContent):
             value = getattr(self, field.name)
             if value != field.default:
                 show = (
-                    f"<{len(value)} bytes>" if isinstance(value, bytes) else repr(value)
+                    f"<{format_count(len(value), 'byte')}>"
+                    if isinstance(value, bytes)
+                    else repr(value)
                 )
                 shown.append(f"{field.name}={show}")
 

@@ -2,9 +2,10 @@
 Rendering: conversations for people to read.
 
 What lives here: transcripts as text and as Markdown, the blocks they are made
-of, and escapes for characters that a terminal would interpret. What does not:
-formats that are read back (`codec`), the difference between two conversations
-(`diffing`), and the ``str`` of a single message (`messages`).
+of, and words in quotes. What does not: formats that are read back (`codec`), the
+difference between two conversations (`diffing`), the ``str`` of a single message
+(`messages`) and of a state (`aggregator`). Escapes for characters that a terminal
+would interpret are defined with what all layers share, and public here.
 """
 
 from __future__ import annotations
@@ -16,7 +17,12 @@ from typing import Any, Literal, NamedTuple, TypeAlias, TypeGuard
 
 from conversation_state._canonical import load
 from conversation_state._persistent import thaw
-from conversation_state._wording import format_count
+from conversation_state._wording import (
+    INVISIBLE_CHARACTERS,
+    escape_invisible,
+    escape_line,
+    format_count,
+)
 from conversation_state.errors import DecodeError
 from conversation_state.messages import (
     AssistantMessage,
@@ -332,42 +338,7 @@ def _shorten_texts(value: Any) -> Any:
 # Text
 
 
-# Characters that are invisible or that a terminal interprets: controls, direction
-# marks, line separators other than "\n", zero-width characters, tags. Joiners
-# stay, because scripts and emoji need them. A list, because `unicodedata` differs
-# between versions of Python.
-_INVISIBLE_CHARACTERS = (
-    "\x00-\x08\x0b-\x1f\x7f-\x9f\xad\u061c\u180e\u200b\u200e\u200f\u2028-\u202e"
-    "\u2060-\u206f\ufeff\ufff9-\ufffb\U000e0000-\U000e007f"
-)
-_INVISIBLE = re.compile(f"[{_INVISIBLE_CHARACTERS}]")
-_INVISIBLE_IN_LINE = re.compile(f"[{_INVISIBLE_CHARACTERS}\t\n]")
-_NEEDS_QUOTES = re.compile(f"[{_INVISIBLE_CHARACTERS}\\s\"'(),:;`\\\\]")
-
-
-def _escape_match(found: re.Match[str]) -> str:
-    return found[0].encode("unicode_escape").decode()
-
-
-def escape_invisible(text: str) -> str:
-    r"""
-    *text* with escapes for characters that are invisible or that a terminal
-    would interpret, except tabs and line ends.
-
-    >>> print(escape_invisible("\x1b[2Jhi\u202e!"))
-    \x1b[2Jhi\u202e!
-    """
-    return _INVISIBLE.sub(_escape_match, text.replace("\r\n", "\n"))
-
-
-def escape_line(text: str) -> str:
-    r"""
-    *text* on one line: as `escape_invisible`, with escapes for tabs and line ends.
-
-    >>> print(escape_line("one\ntwo"))
-    one\ntwo
-    """
-    return _INVISIBLE_IN_LINE.sub(_escape_match, text)
+_NEEDS_QUOTES = re.compile(f"[{INVISIBLE_CHARACTERS}\\s\"'(),:;`\\\\]")
 
 
 def quote_word(word: str) -> str:

@@ -79,6 +79,14 @@ class _Counts(ByContent):
     def _comparison_key(self) -> tuple[Any, ...]:
         return tuple([getattr(self, name) for name in self._names])
 
+    def __repr__(self) -> str:
+        shown = [
+            f"{name}={value!r}"
+            for name in self._names
+            if (value := getattr(self, name))
+        ]
+        return f"{type(self).__name__}({', '.join(shown)})"
+
     def __add__(self, other: Self | None) -> Self:
         if other is None:
             return self
@@ -98,7 +106,7 @@ class _Counts(ByContent):
 
 
 @final
-@attrs.frozen(kw_only=True, eq=False)
+@attrs.frozen(kw_only=True, eq=False, repr=False)
 class PromptTokensDetails(_Counts):
     """
     What the tokens of a prompt were.
@@ -132,7 +140,7 @@ class PromptTokensDetails(_Counts):
 
 
 @final
-@attrs.frozen(kw_only=True, eq=False)
+@attrs.frozen(kw_only=True, eq=False, repr=False)
 class CompletionTokensDetails(_Counts):
     """
     What the tokens of a completion were.
@@ -208,7 +216,7 @@ def _check_extra(counts: Mapping[str, int]) -> Mapping[str, int]:
 
 
 @final
-@attrs.frozen(eq=False)
+@attrs.frozen(eq=False, repr=False)
 class Usage(_Counts):
     """
     Tokens as the provider reported them.
@@ -241,9 +249,13 @@ class Usage(_Counts):
         The names are OpenAI's. Its total is not always prompt plus completion,
         so totals are added on their own and never recomputed.
 
+    ``repr`` and ``str`` leave out what is zero, and a total that is the sum.
+
     >>> both = Usage(10, 5) + Usage(1, extra={"cache_write_tokens": 7})
-    >>> both.prompt_tokens, both.total_tokens, both.extra["cache_write_tokens"]
-    (11, 16, 7)
+    >>> both
+    Usage(11, 5, extra={'cache_write_tokens': 7})
+    >>> both.total_tokens
+    16
     """
 
     prompt_tokens: int = 0
@@ -269,6 +281,29 @@ class Usage(_Counts):
             if not isinstance(given, kind):
                 msg = f"{name} is {given!r}; expected a {kind.__name__}"
                 raise InvalidUsageError(msg)
+
+    def __repr__(self) -> str:
+        # As one would write it: no zeros, and no total that is the sum.
+        prompt, completion = self.prompt_tokens, self.completion_tokens
+        shown = [str(prompt)] if prompt else []
+        if completion:
+            shown.append(f"{'' if prompt else 'completion_tokens='}{completion}")
+
+        if self.total_tokens != prompt + completion:
+            shown.append(f"total_tokens={self.total_tokens}")
+
+        if self.prompt_tokens_details != _NO_PROMPT:
+            shown.append(f"prompt_tokens_details={self.prompt_tokens_details!r}")
+
+        if self.completion_tokens_details != _NO_COMPLETION:
+            shown.append(
+                f"completion_tokens_details={self.completion_tokens_details!r}"
+            )
+
+        if self.extra:
+            shown.append(f"extra={dict(self.extra)!r}")
+
+        return f"Usage({', '.join(shown)})"
 
     def __or__(self, other: Self) -> Self:  # pyright: ignore[reportIncompatibleMethodOverride] - final
         if type(other) is not type(self):

@@ -18,10 +18,9 @@ from openai.types.responses import (
     ResponseOutputText,
 )
 
-from conversation_state import diff
+from conversation_state import diff, open_store
 from conversation_state.adapters import anthropic
 from conversation_state.adapters.agents import StoreSession
-from conversation_state.store import open_store
 
 QUIET = RunConfig(tracing_disabled=True)
 

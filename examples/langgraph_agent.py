@@ -20,9 +20,9 @@ from langchain_core.messages import AIMessage, AnyMessage, HumanMessage, ToolMes
 from langgraph.graph import START, StateGraph
 from langgraph.graph.message import add_messages
 
+from conversation_state import open_store
 from conversation_state.adapters import anthropic
 from conversation_state.adapters.langgraph import ConversationStateSaver
-from conversation_state.store import open_store
 
 TRAINS = {"Bern": "9:02", "Basel": "9:31"}
 

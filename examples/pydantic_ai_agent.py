@@ -21,10 +21,9 @@ from pydantic_ai.messages import (
 )
 from pydantic_ai.models.function import AgentInfo, FunctionModel
 
+from conversation_state import TokenBudget, Trimmer, fit
 from conversation_state.adapters import openai_chat
 from conversation_state.adapters.pydantic_ai import StoreBackend, TrimmedRequests
-from conversation_state.counting import TokenBudget
-from conversation_state.trimming import Trimmer, fit
 
 
 def answer(messages: list[ModelMessage], _info: AgentInfo) -> ModelResponse:

@@ -27,15 +27,17 @@ from conversation_state import (
     TokenBudget,
     ToolCall,
     ToolMessage,
+    TrimContext,
     Usage,
     UserMessage,
     by_characters,
     fan_out,
     fit,
+    repair,
+    save_progress,
     trim,
 )
-from conversation_state.parallel import save_progress
-from conversation_state.trimming import TrimContext, clear_tool_results, repair
+from conversation_state.trimming import clear_tool_results
 
 Stage: TypeAlias = Callable[[Aggregator], Aggregator]
 Model: TypeAlias = Callable[[Sequence[Message]], AssistantMessage]

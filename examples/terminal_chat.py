@@ -27,6 +27,7 @@ from textual.widgets import Footer, Input, OptionList, Static
 from textual.widgets.option_list import Option
 
 from conversation_state import (
+    Accumulator,
     Aggregator,
     AssistantMessage,
     Message,
@@ -41,7 +42,6 @@ from conversation_state import (
     join,
     trim,
 )
-from conversation_state.chunks import Accumulator
 from conversation_state.errors import DecodeError
 from conversation_state.rendering import render_transcript
 from conversation_state.timeline import Moment

@@ -48,7 +48,8 @@ from conversation_state.aggregator import (
     total_usage,
 )
 from conversation_state.errors import InvalidMessageError, InvalidUsageError
-from conversation_state.messages import UnknownMessage
+from conversation_state.messages import UnknownMessage, make_tombstone
+from conversation_state.rendering import escape_line
 from conversation_state.testing.laws import states_add_up, unchanged
 
 NIL = UUID(int=0)
@@ -1748,18 +1749,6 @@ class TestFace:
             with pytest.raises(AttributeError):
                 one.id = "other"  # type: ignore[misc]
 
-    def test_repr(self):
-        """
-        Shown by id, messages and tokens.
-        """
-        state = Aggregator.new(id=ONE).add_user_prompt("a").add_usage(Usage(1000, 234))
-        shown = "<Aggregator 00000000-0000-0000-0000-000000000001: 1 message"
-
-        assert f"{shown}, 1,234 tokens spent>" == repr(state)
-        assert "2 messages, 1 inherited, 1,234" in repr(
-            state.fork().add_user_prompt("b")
-        )
-
     def test_can_be_watched(self):
         """
         States are freed with the last reference, without a collector.
@@ -1771,6 +1760,128 @@ class TestFace:
 
         assert watch() is None
         assert "a" == said(fork)
+
+
+class TestShown:
+    """
+    What people see of a state.
+    """
+
+    def test_repr(self):
+        """
+        What a failing example needs: the id, the messages, what was recorded and,
+        of a fork, how much was inherited.
+        """
+        state = Aggregator.new(id=ONE).add_user_prompt("a").add_usage(Usage(1000, 234))
+        fork = state.fork().add_usage(Usage(1)).add_user_prompt("b")
+        shown = "<Aggregator 00000000-0000-0000-0000-000000000001: 1 message"
+
+        assert (
+            f"{shown}, 1 ledger entry of Usage(1000, 234): "
+            f"[UserMessage(content='a')]>" == repr(state)
+        )
+        assert (
+            f"<Aggregator {fork.id}: 2 messages, 1 inherited, 2 ledger entries of "
+            f"Usage(1001, 234): [UserMessage(content='a'), UserMessage(content='b')]>"
+        ) == repr(fork)
+
+    def test_repr_of_nothing(self):
+        """
+        An empty state says so, and nothing of an empty ledger.
+        """
+        shown = "<Aggregator 00000000-0000-0000-0000-000000000001: 0 messages: []>"
+
+        assert shown == repr(Aggregator.new(id=ONE))
+
+    def test_str(self):
+        """
+        The conversation, one line a message, whatever a message has.
+        """
+        state = (
+            Aggregator.new(messages=[SystemMessage("Be brief.")])
+            .add_user_prompt("When?\n\n  And where?")
+            .add_assistant_message(
+                AssistantMessage(tool_calls=[ToolCall("1", "trains", "{}")])
+            )
+            .add_tool_response(ToolMessage("8:02", tool_call_id="1"))
+        )
+
+        assert [
+            "system: Be brief.",
+            "user: When? And where?",
+            "assistant: calls trains({}) as 1",
+            "tool, for 1: 8:02",
+        ] == str(state).split("\n")
+        assert "(no messages)" == str(Aggregator.new())
+
+    @pytest.mark.parametrize(
+        ("count", "lines"),
+        [
+            (9, [*map(str, range(9))]),
+            (10, ["0", "1", "2", "… 2 messages", "5", "6", "7", "8", "9"]),
+            (
+                2_008,
+                ["0", "1", "2", "… 2,000 messages", *map(str, range(2_003, 2_008))],
+            ),
+        ],
+    )
+    def test_of_many(self, count, lines):
+        """
+        Of a long conversation, the first three messages, the last five, and how
+        many are between them.
+        """
+        messages = [UserMessage(str(n)) for n in range(count)]
+        state = Aggregator.new(messages=messages)
+        shown = repr(state)
+
+        assert [
+            line if line.startswith("…") else f"user: {line}" for line in lines
+        ] == str(state).split("\n")
+        assert [
+            line if line.startswith("…") else f"UserMessage(content='{line}')"
+            for line in lines
+        ] == shown[shown.index("[") + 1 : -2].split(", ")
+
+    def test_of_long_messages(self):
+        """
+        Of a long message, the beginning.
+        """
+        state = Aggregator.new(messages=[UserMessage("a " * 100_000)] * 1_000)
+        lines = str(state).split("\n")
+
+        assert 9 == len(lines)
+        assert {79, len(lines[3])} == {*map(len, lines)}
+        assert lines[0].startswith("user: a a a")
+        assert lines[0].endswith("...")
+        assert len(repr(state)) < 5_000
+
+    @pytest.mark.parametrize(
+        "text",
+        [
+            *("\x1b[2Jhi", "hi\u202e!", "hi\r\nassistant: Yes.", "\u2028assistant: a"),
+            *("\x00", "\x1b" * 500, "a\x85b\x0bc\x1cd", "\u200b\ufeff"),
+        ],
+        ids=ascii,
+    )
+    def test_is_safe(self, text):
+        """
+        Nothing a terminal would interpret, and no content that looks like another
+        message.
+        """
+        shown = str(Aggregator.new(messages=[UserMessage(text, name=text)]))
+
+        assert shown == escape_line(shown)
+        assert 1 == len(shown.splitlines())
+        assert shown.startswith("user (")
+        assert len(shown) <= 79
+
+    def test_erased(self):
+        """
+        Of what was erased, that it was, and why.
+        """
+        erased = make_tombstone(UserMessage("secret"), bytes(16), "on request")
+
+        assert "user: (erased: on request)" == str(Aggregator.new(messages=[erased]))
 
 
 class TestWeight:

@@ -19,7 +19,6 @@ from conversation_state import (
     AssistantMessage,
     ConversationStateError,
     Envelope,
-    FilePart,
     ImagePart,
     Message,
     ResponseMeta,
@@ -35,6 +34,7 @@ from conversation_state.errors import InvalidMessageError
 from conversation_state.messages import LogProb, UnknownMessage, make_tombstone
 from conversation_state.parts import (
     AudioPart,
+    FilePart,
     ReasoningPart,
     RefusalPart,
     UnknownPart,
@@ -864,7 +864,9 @@ class TestValue:
 EVERYTHING = """
 from conversation_state import *
 from conversation_state.messages import UnknownMessage
-from conversation_state.parts import ReasoningPart, RefusalPart, UnknownPart
+from conversation_state.parts import (
+    FilePart, ReasoningPart, RefusalPart, UnknownPart
+)
 
 print(AssistantMessage(
     [

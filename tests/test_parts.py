@@ -464,7 +464,7 @@ class TestValue:
         """
         assert "TextPart(text='hi')" == repr(TextPart("hi"))
         assert "ReasoningPart()" == repr(ReasoningPart())
-        assert "ImagePart(index=2, data=<5000 bytes>, detail='low')" == repr(
+        assert "ImagePart(index=2, data=<5,000 bytes>, detail='low')" == repr(
             ImagePart(data=b"x" * 5000, detail="low", index=2)
         )
 

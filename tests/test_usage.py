@@ -388,3 +388,55 @@ class TestDetails:
         """
         with pytest.raises(TypeError, match="positional"):
             kind(1, 2)
+
+
+class TestShown:
+    @pytest.mark.parametrize(
+        ("shown", "usage"),
+        [
+            ("Usage()", Usage()),
+            ("Usage(20, 5)", Usage(20, 5)),
+            ("Usage(20)", Usage(20, 0, 20)),
+            ("Usage(completion_tokens=5)", Usage(0, 5)),
+            ("Usage(total_tokens=7)", Usage(total_tokens=7)),
+            ("Usage(20, 5, total_tokens=0)", Usage(20, 5, 0)),
+            (
+                "Usage(20, prompt_tokens_details=PromptTokensDetails(cached_tokens=9))",
+                Usage(20, prompt_tokens_details=PromptTokensDetails(cached_tokens=9)),
+            ),
+            (
+                (
+                    "Usage(20, 5, completion_tokens_details="
+                    "CompletionTokensDetails(reasoning_tokens=4), extra={'cache': 1})"
+                ),
+                Usage(
+                    20,
+                    5,
+                    completion_tokens_details=CompletionTokensDetails(
+                        reasoning_tokens=4
+                    ),
+                    extra={"cache": 1, "none": 0},
+                ),
+            ),
+            ("PromptTokensDetails()", PromptTokensDetails()),
+            (
+                "CompletionTokensDetails(audio_tokens=1, rejected_prediction_tokens=2)",
+                CompletionTokensDetails(audio_tokens=1, rejected_prediction_tokens=2),
+            ),
+        ],
+        ids=repr,
+    )
+    def test_without_zeros(self, shown, usage):
+        """
+        Zeros are left out, and so is a total that is the sum.
+        """
+        assert shown == repr(usage) == str(usage)
+
+    @given(usages() | prompt_tokens_details() | completion_tokens_details())
+    def test_can_be_evaluated(self, usage):
+        """
+        What is shown is the Python that makes it.
+        """
+        names = {kind.__name__: kind for kind in COUNTS}
+
+        assert usage == eval(repr(usage), names)

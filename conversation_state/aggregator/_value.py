@@ -4,12 +4,17 @@ What a state is: who it is, what it holds, and when two are equal.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple, Self, SupportsIndex, overload
 
 from conversation_state._identity import make_uuid
 from conversation_state._persistent import Log
-from conversation_state._wording import format_count
+from conversation_state._wording import (
+    escape_line,
+    format_count,
+    shorten_repr,
+    shorten_text,
+)
 from conversation_state.aggregator._entries import (
     Entry,
     Ledger,
@@ -28,6 +33,11 @@ if TYPE_CHECKING:
 __all__ = ["Origin", "StateValue"]
 
 _new = object.__new__
+
+# Of a long conversation, `str` and `repr` show so many messages at each end, and of a
+# long message so many characters.
+_FIRST, _LAST = 3, 5
+_MAX_LINE, _MAX_REPR = 79, 500
 
 
 class Origin(NamedTuple):
@@ -231,11 +241,41 @@ class StateValue:
         )
 
     def __repr__(self) -> str:
-        inherited = f", {self.init_len} inherited" if self.parent_id else ""
-        return (
-            f"<Aggregator {self.id}: {format_count(len(self), 'message')}{inherited}, "
-            f"{format_count(self.total_usage.total_tokens, 'token')} spent>"
-        )
+        # What a failing test needs to show; bounded, since logs show it, too.
+        facts = [format_count(len(self), "message")]
+        if self.parent_id:
+            facts.append(f"{self.init_len} inherited")
+
+        if self.ledger:
+            recorded = format_count(len(self.ledger), "ledger entry", "ledger entries")
+            facts.append(f"{recorded} of {self.total_usage!r}")
+
+        shown = self._map_ends(lambda message: shorten_repr(message, _MAX_REPR))
+        return f"<Aggregator {self.id}: {', '.join(facts)}: [{', '.join(shown)}]>"
+
+    def __str__(self) -> str:
+        """
+        The conversation, shortened: a line for each of its first and last messages.
+
+        Characters that a terminal would interpret are escaped. All of it is
+        `rendering.render_transcript`.
+        """
+        return "\n".join(self._map_ends(_format_line)) or "(no messages)"
+
+    def _map_ends(self, show: Callable[[Message], str]) -> list[str]:
+        """
+        What *show* makes of the messages, or, if they are many, of the first and
+        last of them, and between those how many there are. O(log n).
+        """
+        left_out = len(self) - _FIRST - _LAST
+        if left_out <= 1:
+            return [show(message) for message in self]
+
+        return [
+            *[show(message) for message in self[:_FIRST]],
+            f"… {format_count(left_out, 'message')}",
+            *[show(message) for message in self[-_LAST:]],
+        ]
 
     def __copy__(self) -> Self:
         return self
@@ -243,3 +283,8 @@ class StateValue:
     def __deepcopy__(self, _memo: Any) -> Self:
         # Nothing below can change, so there is nothing a copy would be for.
         return self
+
+
+def _format_line(message: Message) -> str:
+    words = " ".join(str(message).split())
+    return shorten_text(escape_line(words[: _MAX_LINE + 1]), _MAX_LINE)

@@ -90,7 +90,7 @@ def load_usage(payload: Any) -> Usage | None:
             If a count is negative, not an integer, or over 2**63 - 1.
 
     >>> load_usage({"prompt_tokens": 9, "completion_tokens": 2, "total_tokens": 11})
-    Usage(prompt_tokens=9, completion_tokens=2, total_tokens=11, ...)
+    Usage(9, 2)
     """
     read = DocumentReader()
     usage = None

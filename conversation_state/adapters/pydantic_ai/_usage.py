@@ -66,7 +66,7 @@ def load_usage(payload: Any) -> Usage | None:
         ``pydantic_ai.usage.UsageBase`` documents what each count includes.
 
     >>> load_usage({"input_tokens": 9, "cache_read_tokens": 4, "output_tokens": 2})
-    Usage(prompt_tokens=9, completion_tokens=2, total_tokens=11, ...)
+    Usage(9, 2, prompt_tokens_details=PromptTokensDetails(cached_tokens=4))
     """
     read = DocumentReader()
     raw = payload
