@@ -2,8 +2,8 @@
 The commands, as click sees them.
 
 The group, the order of its help, and the command `replay` are here. Not
-here: the commands on a store (`_import`, `_inspect`, `_revisions`, `_export`,
-`_maintenance`), what a replay does (`replay`), reading conversations from
+here: the commands on a store (`_import`, `_inspect`, `_cost`, `_revisions`,
+`_export`, `_maintenance`), what a replay does (`replay`), reading conversations from
 files (`_input`), formatting the results (`_display`), and errors and exit
 statuses (`_exit`).
 """
@@ -16,6 +16,7 @@ from time import monotonic
 
 import click
 
+from conversation_state.cli._cost import cost
 from conversation_state.cli._exit import (
     BROKEN,
     FAILED,
@@ -54,7 +55,7 @@ def _show_version(
 # In the order of use.
 _SECTIONS = {
     "Files": ("replay", "import", "export"),
-    "Inspect": ("names", "log", "show", "diff", "trim"),
+    "Inspect": ("names", "log", "show", "diff", "trim", "cost"),
     "Revisions": ("label", "fork", "rollback"),
     "Maintenance": ("verify", "gc", "erase", "delete"),
 }
@@ -235,7 +236,7 @@ def _replay_files(
 
 for _command in (
     *(import_, export),
-    *(names, log, show, diff, trim),
+    *(names, log, show, diff, trim, cost),
     *(fork, label, rollback),
     *(verify, gc, erase, delete),
 ):

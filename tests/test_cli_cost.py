@@ -1,0 +1,195 @@
+"""
+The command `cost`: the bill of a saved state.
+"""
+
+import re
+import sys
+from decimal import Decimal
+
+import pytest
+
+from conversation_state.aggregator import Aggregator
+from conversation_state.counting import cost
+from conversation_state.messages import AssistantMessage, ResponseMeta
+from conversation_state.store import open_store
+from conversation_state.usage import Usage
+from tests.commands import HOSTILE, Commands
+
+ASKED = Aggregator.new().add_user_prompt("When is the next train?")
+USED = Usage(1_000, 100)
+ANSWER = AssistantMessage(
+    "At noon.", response=ResponseMeta(usage=USED, model="gpt-4o", id="r1")
+)
+BILLED = ASKED.add_response(ANSWER)
+PRICED = BILLED.add_usage(Usage(7, 3), model="gpt-4o-mini")
+
+
+@pytest.fixture
+def run(tmp_path):
+    """
+    The commands on a store in a folder.
+    """
+    return Commands(tmp_path)
+
+
+def save(run, state):
+    """
+    Save *state* as "trip".
+    """
+    with open_store(run.path) as store:
+        store.save("trip", state)
+
+
+class TestCost:
+    def test_by_model(self, run):
+        """
+        A line for each model with its entries, tokens and cost, and the total
+        that `counting.cost` returns.
+        """
+        save(run, PRICED)
+
+        head, *models, total = run("cost", "trip").stdout.splitlines()
+
+        assert ["ENTRIES", "TOKENS", "COST", "MODEL"] == head.split()
+        assert [
+            ["1", "1,100", str(cost(BILLED)), "gpt-4o"],
+            ["1", "10", str(_cost_of(Usage(7, 3), "gpt-4o-mini")), "gpt-4o-mini"],
+        ] == [each.split() for each in models]
+        assert f"Total: {cost(PRICED)}" == total
+
+    def test_of_a_revision(self, run):
+        """
+        An earlier revision costs what had been recorded then.
+        """
+        with open_store(run.path) as store:
+            store.save("trip", BILLED)
+            store.save("trip", PRICED)
+
+        assert "gpt-4o-mini" not in run("cost", "trip@1").stdout
+
+    def test_json(self, run):
+        """
+        Programs get exact amounts as text, and the head.
+        """
+        save(run, PRICED)
+
+        (told,) = run.json("cost", "trip")
+
+        assert ("trip", 1, 2) == (told["name"], told["revision"], len(told["models"]))
+        assert cost(PRICED).amount == Decimal(told["amount_usd"])
+        assert cost(PRICED).amount == sum(
+            Decimal(each["amount_usd"]) for each in told["models"]
+        )
+        assert (True, [], [], 0) == (
+            told["complete"],
+            told["unpriced"],
+            told["unbilled"],
+            told["unrecorded_answers"],
+        )
+
+    def test_part_unpriced(self, run):
+        """
+        Where a part can't be priced the total is a lower bound, and the part is
+        listed with the reason.
+        """
+        state = PRICED.add_usage(Usage(5), key="k").add_usage(
+            Usage(2), model="no-such-model"
+        )
+        save(run, state)
+
+        printed = run("cost", "trip").stdout
+        (told,) = run.json("cost", "trip")
+
+        assert f"Total: at least {cost(PRICED)}\n" in printed
+        assert re.search(r"1 +5 +unknown  \(no model recorded\)", printed)
+        assert re.search(r"1 +2 +unknown  no-such-model", printed)
+        assert "Not priced: 1 ledger entry (5 tokens): " in printed
+        assert cost(PRICED).amount == Decimal(told["amount_usd"])
+        assert told["complete"] is False
+        assert [None, None] == [each["amount_usd"] for each in told["models"][2:]]
+        assert ["k", 5] == [told["unpriced"][0][key] for key in ("ledger_id", "tokens")]
+
+    @pytest.mark.parametrize(
+        ("state", "reason"),
+        [
+            (ASKED.add_usage(Usage(5)), "Not priced: 1 ledger entry (5 tokens): "),
+            (
+                ASKED.add_usage(Usage(5), model="no-such-model"),
+                "Not priced: 1 ledger entry (5 tokens): ",
+            ),
+            (
+                ASKED.add(ANSWER),
+                "Not in the ledger: message 2, 1,100 tokens of gpt-4o\n",
+            ),
+            (
+                ASKED.add_assistant_message("At noon."),
+                "Not recorded: the usage of 1 answer of a model\n",
+            ),
+            (
+                ASKED.add_assistant_message("At noon.").add_usage(
+                    Usage(), model="gpt-4o"
+                ),
+                "Not recorded: the usage of 1 answer of a model\n",
+            ),
+        ],
+    )
+    def test_never_nothing(self, run, state, reason):
+        """
+        A conversation whose cost is unknown is never printed as free.
+        """
+        save(run, state)
+
+        printed = run("cost", "trip").stdout
+        (told,) = run.json("cost", "trip")
+
+        assert "Total: unknown\n" in printed
+        assert reason in printed
+        assert (None, False) == (told["amount_usd"], told["complete"])
+
+    def test_unbilled(self, run):
+        """
+        Responses that are not in the ledger are listed by the numbers of their
+        messages, and the total does not contain them.
+        """
+        late = AssistantMessage(
+            "At ten.", response=ResponseMeta(usage=Usage(9), model=HOSTILE, id="r2")
+        )
+        save(run, PRICED.add(late))
+
+        printed = run("cost", "trip").stdout
+        (told,) = run.json("cost", "trip")
+
+        assert f"Total: at least {cost(PRICED)}\n" in printed
+        assert "Not in the ledger: message 3, 9 tokens of " in printed
+        (unbilled,) = told["unbilled"]
+        assert (3, HOSTILE, 9) == (
+            unbilled["number"],
+            unbilled["model"],
+            unbilled["tokens"],
+        )
+
+    @pytest.mark.parametrize("state", [Aggregator.new(), ASKED])
+    def test_nothing(self, run, state):
+        """
+        What no model has answered costs nothing.
+        """
+        save(run, state)
+
+        assert "Total: $0.00\n" == run("cost", "trip").stdout
+        assert "0" == run.json("cost", "trip")[0]["amount_usd"]
+
+    def test_without_prices(self, run, monkeypatch):
+        """
+        Without the extra it says what to install.
+        """
+        monkeypatch.setitem(sys.modules, "genai_prices.data_snapshot", None)
+        save(run, PRICED)
+
+        result = run("cost", "trip", status=2)
+
+        assert "conversation-state[prices]" in result.stderr
+        assert "" == result.stdout
+
+
+def _cost_of(usage, model):
+    return cost(Aggregator.new().add_usage(usage, model=model))
