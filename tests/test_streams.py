@@ -1414,6 +1414,355 @@ class TestClose:
         assert ["a", "b"] == list(stream)
 
 
+class TestAbort:
+    """
+    Stopping the source, whoever still reads.
+    """
+
+    @pytest.mark.parametrize("kind", ["list", "iterator", "generator", "pipe"])
+    def test_ends_after_what_had_come(self, kind):
+        """
+        All readers, of the stream and of those made of it, get what had come, then
+        an error, then the end. Aborting again changes nothing.
+        """
+        sender, piped = pipe(3)
+        for n in [1, 2, 3]:
+            sender.send(n)
+
+        sources = {
+            "list": lambda: Stream.of([1, 2, 3]),
+            "iterator": lambda: Stream.of(iter([1, 2, 3])),
+            "generator": lambda: Stream.of(n for n in [1, 2, 3]),
+            "pipe": lambda: piped,
+        }
+        stream = sources[kind]()
+        reader = iter(stream)
+        came = [next(reader), next(reader)]
+        if kind == "pipe":
+            came.append(3)  # it was sent
+        made = stream.convert(lambda x: -x)
+
+        stream.abort()
+        first = [*stream.results()]
+        stream.abort()
+
+        assert came == [ok.value for ok in first[:-1]]
+        assert isinstance(first[-1].error, StreamClosedError)
+        assert "aborted" in str(first[-1].error)
+        assert first == [*stream.results()] == [*Stream.of(stream).results()]
+        assert [Ok(-x) for x in came] == [*made.results()][:-1]
+        assert first[2:] == [*reader.rest.results()]
+
+    def test_closes_an_iterator(self):
+        """
+        The generator is closed when `abort` returns, once, though it is held.
+        """
+        closed = []
+
+        def source():
+            try:
+                yield 1
+                yield 2
+            finally:
+                closed.append(1)
+
+        stream = Stream.of(source())
+        reader = iter(stream)
+        next(reader)
+        stream.abort()
+
+        assert [1] == closed
+
+        stream.abort()
+        del stream, reader
+        gc.collect()
+
+        assert [1] == closed
+
+    def test_a_failed_close_is_logged(self, caplog):
+        """
+        An iterator whose `close` raises is stopped all the same.
+        """
+
+        class Broken:
+            def __iter__(self):
+                return self
+
+            def __next__(self):
+                return 1
+
+            def close(self):
+                raise Boom("can't close")
+
+        stream = Stream.of(Broken())
+        assert 1 == next(iter(stream))
+        stream.abort()
+
+        assert "can't close" in caplog.text
+        with pytest.raises(StreamClosedError, match="aborted"):
+            list(stream)
+
+    def test_an_ended_source_is_left_alone(self):
+        """
+        Without effect on a source that has ended, and on a closed stream.
+        """
+        stream = Stream.of(iter("ab"))
+        other = Stream.of(stream)
+        assert ["a", "b"] == list(stream)
+        stream.abort()
+        assert ["a", "b"] == list(stream)
+
+        stream.close()
+        stream.abort()
+        assert ["a", "b"] == list(other)
+
+        sender, piped = pipe(2)
+        sender.send(1)
+        sender.close()
+        piped.abort()
+        assert [1] == list(piped)
+        with pytest.raises(StreamClosedError, match="this sender was closed"):
+            sender.send(2)
+
+    @pytest.mark.parametrize(
+        "make", [merge, lambda *s: merge_named(dict(zip("abc", s, strict=True)))]
+    )
+    def test_reaches_the_sources_of_derived_streams(self, make):
+        """
+        Through `convert`, `results` and merges of merges: every source is stopped.
+        """
+        sender, left = pipe(1)
+        closed = []
+
+        def source():
+            try:
+                yield from range(9)
+            finally:
+                closed.append("source")
+
+        middle = Stream.of(source())
+        assert 0 == next(iter(middle))
+        right = Stream.of([5])
+        derived = make(left.convert(str), merge(middle, left), right.results())
+        derived.convert(repr).results().abort()
+
+        assert sender.send(1) is False
+        assert ["source"] == closed
+        for stream in left, middle, right:
+            assert isinstance([*stream.results()][-1].error, StreamClosedError)
+        # One for each way to a source.
+        failed = [x for x in derived.results() if isinstance(x, Failed)]
+        assert 3 == len(failed)
+
+    def test_visits_each_source_once(self):
+        """
+        A stream that is made of the same stream many times over is no more work.
+        """
+        stream = source = Stream.of(iter([1]))
+        for _ in range(60):
+            stream = merge_named({"a": stream.convert(str), "b": stream})
+
+        stream.abort()
+
+        with pytest.raises(StreamClosedError, match="aborted"):
+            list(source)
+
+    @pytest.mark.parametrize("capacity", [0, 1])
+    def test_tells_a_sender_that_waits(self, capacity):
+        """
+        Senders that wait, and later ones, get False, and readers what was sent.
+        """
+        sender, stream = pipe(capacity)
+        for n in range(capacity):
+            assert sender.send(n)
+
+        def abort():
+            until(lambda: any(offer.waiter for offer in [*sender._pipe.offers]))
+            stream.abort()
+
+        sent, _ = in_threads(lambda: sender.send("more"), abort)
+
+        assert sent is False
+        assert sender.fail(Boom()) is False
+        assert "aborted" in repr(sender)
+        assert [Ok(n) for n in range(capacity)] == [*stream.results()][:-1]
+        sender.close()
+        assert isinstance([*stream.results()][-1].error, StreamClosedError)
+
+    @pytest.mark.parametrize("made", ["pipe", "convert", "merge"])
+    def test_wakes_a_reader_that_waits(self, made):
+        """
+        A thread that waits for a sender gets the error.
+        """
+        sender, piped = pipe(1)
+        stream = piped
+        if made == "convert":
+            stream = piped.convert(str)
+        elif made == "merge":
+            stream = merge(piped, Stream.of([]))
+
+        def abort():
+            until(lambda: sender._pipe.readers)
+            stream.abort()
+
+        got, _ = in_threads(lambda: list(stream), abort)
+
+        assert isinstance(got, StreamClosedError)
+
+    @pytest.mark.parametrize("how", ["same", "merge"])
+    @pytest.mark.parametrize("kind", ["generator", "iterator"])
+    def test_does_not_wait_for_an_iterator_that_blocks(self, kind, how):
+        """
+        Readers that wait for one that is inside of the iterator get the error at
+        once. That one gets it when the iterator returns, whose element is dropped;
+        a generator is closed then.
+        """
+        inside, go, closed = threading.Event(), threading.Event(), threading.Event()
+
+        def block():
+            yield 1
+            try:
+                inside.set()
+                go.wait(20)
+                yield 2
+            finally:
+                closed.set()
+
+        class Iterator:
+            def __init__(self):
+                self.items = block()
+
+            def __iter__(self):
+                return self
+
+            def __next__(self):
+                return next(self.items)
+
+        stream = Stream.of(block() if kind == "generator" else Iterator())
+        got: list[Any] = []
+        thread = threading.Thread(
+            target=lambda: got.extend(stream.results()), daemon=True
+        )
+        thread.start()
+        assert inside.wait(20)
+        source = stream._cell.next.link[0]
+        waiting = merge(stream, Stream.of([])) if how == "merge" else stream
+
+        def abort():
+            until(lambda: source.busy)
+            stream.abort()
+
+        late, _ = in_threads(lambda: [*waiting.results()], abort)
+
+        assert Ok(1) == late[0]
+        assert [StreamClosedError] == [type(x.error) for x in late[1:]]
+        assert late == [*stream.results()]
+        assert not closed.is_set()
+
+        go.set()
+        thread.join(20)
+        assert not thread.is_alive()
+        assert late == got
+        if kind == "generator":
+            assert closed.is_set()
+
+    def test_closes_a_connection_that_is_waited_for(self):
+        """
+        The `close` of an iterator that is no generator is called while another
+        thread is inside, which ends its wait.
+        """
+
+        class Connection:
+            def __init__(self):
+                self.inside, self.closed = threading.Event(), threading.Event()
+
+            def __iter__(self):
+                return self
+
+            def __next__(self):
+                self.inside.set()
+                assert self.closed.wait(20)
+                raise OSError("closed")
+
+            def close(self):
+                self.closed.set()
+
+        connection = Connection()
+        stream = Stream.of(connection)
+
+        def abort():
+            assert connection.inside.wait(20)
+            stream.abort()
+
+        got, _ = in_threads(lambda: [*stream.results()], abort)
+
+        assert [StreamClosedError] == [type(x.error) for x in got]
+
+    def test_from_inside(self):
+        """
+        The source itself, or a function that is called for an element, may abort.
+        """
+        closed: list[int] = []
+
+        def source():
+            try:
+                yield 1
+                stream.abort()
+                yield 2
+            finally:
+                closed.append(1)
+
+        stream = Stream.of(source())
+        first, failed = stream.results()
+        assert Ok(1) == first
+        assert isinstance(failed.error, StreamClosedError)
+        assert [1] == closed
+
+        numbers = Stream.of(iter(range(9)))
+        stopped = numbers.convert(lambda n: n if n < 2 else numbers.abort())
+        assert [Ok(0), Ok(1), Ok(None)] == [*stopped.results()][:3]
+        assert 4 == len([*stopped.results()])
+
+    def test_many_at_once(self):
+        """
+        Threads that abort, read and send at once agree on one sequence.
+        """
+        for _ in range(50):
+            stream = Stream.of(iter(range(1_000)))
+            sender, piped = pipe(3)
+
+            def send(sender=sender):
+                while sender.send(0):
+                    pass
+
+            both = merge(stream, piped)
+            one, two, *_ = in_threads(
+                lambda both=both: [*both.results()],
+                lambda both=both: [*both.results()],
+                send,
+                both.abort,
+                both.abort,
+            )
+
+            assert one == two == [*both.results()]
+            assert StreamClosedError in [type(getattr(x, "error", None)) for x in one]
+
+    def test_collect_keeps_what_had_come(self):
+        """
+        The error has the message until there.
+        """
+        sender, stream = pipe(5)
+        for text in ["It ", "leaves"]:
+            sender.send(AssistantMessage(text))
+        stream.abort()
+
+        with pytest.raises(StreamClosedError) as caught:
+            collect(stream)
+
+        partial = getattr(caught.value, "partial", None)
+        assert AssistantMessage("It leaves") == partial
+
+
 class TestMemory:
     """
     What nobody holds is freed.

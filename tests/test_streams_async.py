@@ -3,6 +3,7 @@ Streams in tasks, under asyncio and trio, and between tasks and threads.
 """
 
 import asyncio
+import contextlib
 import contextvars
 import sys
 import threading
@@ -16,7 +17,9 @@ import anyio.lowlevel
 import anyio.to_thread
 import pytest
 
-from conversation_state import _waiting, streams
+from conversation_state import Aggregator, Usage, _waiting, streams
+from conversation_state.adapters import anthropic
+from conversation_state.chunks import Accumulator
 from conversation_state.errors import ConcatError, MissingExtraError, StreamClosedError
 from conversation_state.messages import AssistantMessage
 from conversation_state.streams import (
@@ -24,6 +27,7 @@ from conversation_state.streams import (
     Failed,
     Ok,
     SourceEnd,
+    _async_source,
 )
 
 pytestmark = pytest.mark.anyio
@@ -808,6 +812,268 @@ class TestClose:
             await anext(aiter(stream))
 
         assert "closing the source of a stream failed" in caplog.text
+
+
+class TestAbort:
+    """
+    Stopping the source, whoever still reads.
+    """
+
+    async def test_closes_before_it_returns(self):
+        """
+        `aabort` cancels the source where it waits, and returns when it is closed;
+        readers that wait get the error after what had come.
+        """
+        inside, closed = anyio.Event(), []
+
+        async def source():
+            try:
+                yield 1
+                inside.set()
+                await anyio.sleep_forever()
+            finally:
+                closed.append(1)
+
+        stream = Stream.of(source())
+
+        async def abort():
+            await inside.wait()
+            await stream.aabort()
+            seen.extend(closed)
+            await stream.aabort()
+
+        seen: list[int] = []
+        got, other, _ = await at_once(
+            lambda: listed(stream.results()),
+            lambda: listed(stream.convert(str).results()),
+            abort,
+        )
+
+        assert [1] == seen == closed
+        assert [Ok(1), Ok("1")] == [got[0], other[0]]
+        assert [StreamClosedError] == [type(x.error) for x in got[1:]]
+        assert got[1:] == other[1:] == (await listed(stream.results()))[1:]
+
+    async def test_from_another_thread(self):
+        """
+        `abort` reaches the loop of the source.
+        """
+        closed = anyio.Event()
+        inside = anyio.Event()
+
+        async def source():
+            try:
+                yield 1
+                inside.set()
+                await anyio.sleep_forever()
+            finally:
+                closed.set()
+
+        stream = Stream.of(source())
+
+        async def abort():
+            await inside.wait()
+            await anyio.to_thread.run_sync(stream.abort)
+            await closed.wait()
+
+        got, _ = await at_once(lambda: listed(stream.results()), abort)
+
+        assert [Ok(1)] == got[:1]
+        assert isinstance(got[1].error, StreamClosedError)
+
+    async def test_a_source_that_was_not_asked(self):
+        """
+        It is closed, and never asked.
+        """
+        source = Counted(1)
+        source.go.set()
+        stream = Stream.of(source)
+        await stream.aabort()
+        got = await listed(stream.results())
+
+        assert [StreamClosedError] == [type(x.error) for x in got]
+        assert source.closed
+        assert not source.inside.is_set()
+
+    @pytest.mark.parametrize("when", ["before its task is made", "before it begins"])
+    async def test_a_source_that_was_just_asked(self, when, monkeypatch):
+        """
+        Its task, which has not begun, asks for nothing.
+        """
+        source = Counted(1)
+        source.go.set()
+        stream = Stream.of(source)
+        make = _async_source._PumpTask
+
+        def abort_and_make():
+            stream.abort()
+            return make()
+
+        if when == "before its task is made":
+            monkeypatch.setattr(_async_source, "_PumpTask", abort_and_make)
+
+        stream._cell.link[0]._pump.ask()
+        if when == "before it begins":
+            await stream.aabort()
+
+        got = await listed(stream.results())
+        await until(lambda: source.closed)
+
+        assert [StreamClosedError] == [type(x.error) for x in got]
+        assert 1 == source.closed
+        assert not source.inside.is_set()
+
+    async def test_a_source_that_will_not_end(self):
+        """
+        Readers don't wait for a source that shields itself; `aabort` does.
+        """
+        inside, go, closed = anyio.Event(), anyio.Event(), []
+
+        async def source():
+            inside.set()
+            with anyio.CancelScope(shield=True):
+                await go.wait()
+            closed.append(1)
+            yield "late"
+
+        stream = Stream.of(source())
+
+        async def read():
+            got = await listed(stream.results())
+            seen.extend(closed)
+            go.set()
+            return got
+
+        async def abort():
+            await inside.wait()
+            await stream.aabort()
+            return [*closed]
+
+        seen: list[int] = []
+        got, at_return = await at_once(read, abort)
+
+        assert [StreamClosedError] == [type(x.error) for x in got]
+        assert [] == seen
+        assert [1] == at_return
+        assert got == await listed(stream.results())
+
+    async def test_tells_a_task_that_sends(self):
+        """
+        `asend` gives False, to those that wait, too.
+        """
+        sender, stream = pipe(1)
+        assert await sender.asend(1)
+
+        async def abort():
+            await until(lambda: any(o.waiter for o in [*sender._pipe.offers]))
+            stream.abort()
+
+        is_sent, _ = await at_once(lambda: sender.asend(2), abort)
+
+        assert is_sent is False
+        assert await sender.afail(Boom()) is False
+        assert Ok(1) == (await listed(stream.results()))[0]
+
+    async def test_a_thread_that_blocks(self):
+        """
+        Tasks that wait for an iterator in a thread get the error at once.
+        """
+        inside, go = threading.Event(), threading.Event()
+        closed = threading.Event()
+
+        def source():
+            try:
+                yield 1
+                inside.set()
+                go.wait(20)
+            finally:
+                closed.set()
+
+        stream = Stream.of(source())
+        try:
+
+            async def abort():
+                await until(inside.is_set)
+                await stream.aabort()
+
+            got, _ = await at_once(
+                lambda: listed(merge(stream, Stream.of([])).results()), abort
+            )
+
+            assert [Ok(1)] == got[:1]
+            assert isinstance(got[1].error, StreamClosedError)
+            assert not closed.is_set()
+        finally:
+            go.set()
+
+        await until(closed.is_set)
+
+    async def test_merged_sources_of_all_kinds(self):
+        """
+        One `aabort` stops a pipe, an async generator and an iterator.
+        """
+        sender, piped = pipe(0)
+        source = Counted(1)
+        both = merge_named(
+            {"pipe": piped, "async": Stream.of(source), "list": Stream.of(iter("a"))}
+        ).convert(str)
+
+        async def abort():
+            await source.inside.wait()
+            await until(lambda: sender._pipe.readers)
+            await both.aabort()
+
+        got, _ = await at_once(lambda: listed(both.results()), abort)
+
+        assert 1 == source.closed
+        assert not await sender.asend(1)
+        assert 2 <= sum(isinstance(x, Failed) for x in got)
+        assert 3 == sum(isinstance(x, SourceEnd) for x in got)
+
+    async def test_a_stop_button(self):
+        """
+        An answer that is stopped while it is waited for is in the conversation as
+        an interrupted one, with what the provider had sent of its bill.
+        """
+        waiting = anyio.Event()
+
+        async def model():
+            message = {
+                "id": "msg_1",
+                "type": "message",
+                "role": "assistant",
+                "model": "claude-sonnet-4-5",
+                "content": [],
+                "usage": {"input_tokens": 110, "output_tokens": 1},
+            }
+            yield {"type": "message_start", "message": message}
+            text = {"type": "text", "text": ""}
+            yield {"type": "content_block_start", "index": 0, "content_block": text}
+            delta = {"type": "text_delta", "text": "It leaves "}
+            yield {"type": "content_block_delta", "index": 0, "delta": delta}
+            waiting.set()
+            await anyio.sleep_forever()
+
+        events = Stream.of(model())
+
+        async def answer():
+            received = Accumulator()
+            with contextlib.suppress(StreamClosedError):
+                async for chunk in anthropic.aload_chunks(events):
+                    received = received.add(chunk)
+
+            return Aggregator.new().add_response(received.message)
+
+        async def press():
+            await waiting.wait()
+            await events.aabort()
+
+        state, _ = await at_once(answer, press)
+
+        assert "It leaves " == state[-1].text
+        assert "interrupted" == state[-1].response.finish_reason
+        assert Usage(110, 1) == state.total_usage
+        assert "msg_1" == state.ledger[0].id
 
 
 class TestCollect:

@@ -3,6 +3,7 @@ Streams after a Ctrl-C: nothing lost, nothing twice, and no reader or sender tha
 waits for ever.
 """
 
+import contextlib
 import itertools
 import signal
 import threading
@@ -660,6 +661,150 @@ class TestClose:
         assert sender.send(AssistantMessage("a")) is False
         assert caught.type is KeyboardInterrupt
         finish(thread)
+
+
+class TestAbort:
+    """
+    Aborting that is interrupted, and readers of what is aborted.
+    """
+
+    @pytest.mark.parametrize("kind", ["pipe", "generator", "merge"])
+    def test_is_done_or_was_not_begun(self, kind):
+        """
+        Wherever it is interrupted, a reader and a sender that wait learn of it, at
+        the latest when it is repeated; all readers have the same elements.
+        """
+
+        def prepare():
+            sender, piped = pipe(1)
+            closed: list[int] = []
+
+            def source():
+                try:
+                    yield from range(9)
+                finally:
+                    closed.append(1)
+
+            stream = {
+                "pipe": lambda: piped,
+                "generator": lambda: Stream.of(source()),
+                "merge": lambda: merge(piped.convert(abs), Stream.of(source())),
+            }[kind]()
+            if kind == "pipe":
+                sender.send(0)
+            assert 0 == next(iter(stream))
+            got: list[Any] = []
+            threads = []
+            if kind == "pipe":
+                threads = [start(lambda: got.extend(stream.results()))]
+                until(lambda: sender._pipe.readers)
+            return sender, stream, closed, got, threads
+
+        def check(subject, completed):
+            sender, stream, closed, got, threads = subject
+            begun = sender._pipe.is_aborted or bool(closed)
+            if not completed and not begun:
+                stream.abort()
+            finish(*threads)
+            read = list(stream.results())
+
+            assert Ok(0) == read[0]
+            assert isinstance(read[-1].error, StreamClosedError)
+            assert read == list(stream.results())
+            if kind == "pipe":
+                assert read == got
+            else:
+                assert [1] == closed
+            if kind != "generator":
+                assert sender.send(1) is False
+
+        interrupt_at_each_opcode(
+            lambda subject: subject[1].abort(), check, prepare=prepare, modules=MODULES
+        )
+
+    @pytest.mark.parametrize("kind", ["generator", "pipe", "convert"])
+    def test_while_a_reader_is_interrupted(self, kind):
+        """
+        A reader that is interrupted anywhere while the stream is aborted leaves
+        the error to the next, and the source is closed.
+        """
+
+        def prepare():
+            sender, piped = pipe(1)
+            sender.send(0)
+            closed: list[int] = []
+
+            def source():
+                try:
+                    yield 0
+                    stream.abort()
+                    yield 1
+                finally:
+                    closed.append(1)
+
+            if kind == "pipe":
+                stream = piped
+                piped.abort()
+            else:
+                stream = Stream.of(source())
+
+            made = stream.convert(abs) if kind == "convert" else stream
+            return sender, stream, made, closed
+
+        def check(subject, completed):
+            _, _, made, closed = subject
+            read = list(made.results())
+
+            assert read == list(made.results())
+            assert Ok(0) == read[0]
+            assert [StreamClosedError] == [type(x.error) for x in read[1:]]
+            if kind != "pipe":
+                assert [1] == closed
+
+        interrupt_at_each_opcode(
+            lambda subject: list(subject[2].results()),
+            check,
+            prepare=prepare,
+            modules=MODULES,
+        )
+
+    def test_an_async_source(self):
+        """
+        A loop whose `aabort` was interrupted leaves no reader that waits.
+        """
+
+        async def read_and_abort(stream):
+            async for _ in stream:
+                await stream.aabort()
+
+        async def counted():
+            for n in range(3):
+                yield n
+
+        def check(stream, completed):
+            async def read():
+                with anyio.fail_after(20):
+                    return [x async for x in stream.results()]
+
+            if not completed:  # perhaps before it was called
+                anyio.run(stream.aabort)
+
+            first, second = anyio.run(read), anyio.run(read)
+
+            assert first == second
+            assert isinstance(first[-1].error, StreamClosedError)
+
+        def run(stream):
+            with contextlib.suppress(StreamClosedError):
+                anyio.run(read_and_abort, stream)
+
+        interrupt_at_each_opcode(
+            run,
+            check,
+            prepare=lambda: Stream.of(counted()),
+            modules=MODULES,
+            only_where_signals_arrive=True,
+        )
 
 
 class TestSignals:

@@ -29,6 +29,7 @@ from conversation_state.streams._cells import (
     StreamCell,
     describe_interrupt,
     fault,
+    make_abort_fault,
 )
 from conversation_state.streams._sources import CIRCLE
 
@@ -91,6 +92,15 @@ class AsyncSource(Source):
                 return None
 
         return LAST if cell.item is END else StreamCell(cell.link)
+
+    def abort(self) -> None:
+        self._pump.abort()
+
+    async def stopped(self) -> None:
+        """
+        Return once the iterator is closed.
+        """
+        await self._pump.stopped()
 
     def __del__(self) -> None:
         pump = getattr(self, "_pump", None)
@@ -219,6 +229,9 @@ class _Pump:
         last: Fault | None = None
         try:
             with run.scope:
+                if self._is_over:  # aborted before it began
+                    run.scope.cancel()
+
                 last = await self._ask_repeatedly(run)
         except BaseException as error:
             last = describe_interrupt(type(error).__name__)
@@ -284,6 +297,16 @@ class _Pump:
             logging.getLogger("conversation_state.streams").exception(
                 "closing the source of a stream failed: %r", self._iterator
             )
+
+    def abort(self) -> None:
+        """
+        End here for all readers, and cancel the task. Idempotent.
+        """
+        self._finish(make_abort_fault())
+        # After that: a task which began meanwhile sees that it is over.
+        run = self._run
+        if run is not None:
+            call_soon(run.loop, run.scope.cancel)
 
     def stop(self) -> None:
         """

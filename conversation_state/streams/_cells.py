@@ -33,7 +33,9 @@ __all__ = [
     "calling",
     "describe_interrupt",
     "fault",
+    "find_sources",
     "is_ended",
+    "make_abort_fault",
     "raise_by_value",
     "without_our_frames",
 ]
@@ -107,6 +109,15 @@ def describe_interrupt(kind: str) -> Fault:
     """
     why = f"the stream broke off: {kind} went through its source"
     return Fault(StreamClosedError(why))
+
+
+def make_abort_fault() -> Fault:
+    """
+    What readers get where a stream was aborted.
+    """
+    return Fault(
+        StreamClosedError("the stream was aborted: abort() stopped its source")
+    )
 
 
 def without_our_frames(traceback: TracebackType | None) -> TracebackType | None:
@@ -224,6 +235,18 @@ class Source:
         """
         return ()
 
+    def list_upstream(self, state: Any) -> Sequence[StreamCell]:  # noqa: ARG002 - for others
+        """
+        The cells that the one whose link has *state* is made of, filled or not.
+        """
+        return ()
+
+    def abort(self) -> None:
+        """
+        Give no more items than there are, then an abort's fault and the end; and
+        close what they came from. Idempotent; repeated if it was interrupted.
+        """
+
     def release(self, turn: list[int]) -> None:
         """
         Release *turn* if it was acquired. Idempotent.
@@ -276,6 +299,35 @@ SET_ITEM: Callable[[StreamCell, Any], None] = vars(StreamCell)["item"].__set__
 LAST = StreamCell(None)
 LAST.item = END
 LAST.next = LAST
+
+
+def find_sources(cell: StreamCell) -> list[Source]:
+    """
+    The sources that the list at *cell* comes from and that have not ended.
+
+    Linear in the elements that were read from there on, and in the streams it is
+    made of.
+    """
+    sources: list[Source] = []
+    seen: dict[int, Source] = {}  # by id; the values keep the ids from being reused
+    cells = [cell]
+    while cells:
+        cell = cells.pop()
+        while (link := cell.link) is None and cell is not LAST:
+            cell = cell.next
+
+        if link is None or id(link[0]) in seen:
+            continue
+
+        source, state = link
+        seen[id(source)] = source
+        if state is None:
+            sources.append(source)
+        else:
+            cells.extend(source.list_upstream(state))
+
+    return sources
+
 
 # What `Source.poll` returns where it needs another cell of its upstream.
 AGAIN = StreamCell(None)

@@ -107,6 +107,9 @@ class Converted(Source):
         self._calls: list[Generator[BaseException | None, Any, None] | None]
         self._calls = [None, None]
 
+    def list_upstream(self, state: Any) -> Sequence[StreamCell]:
+        return (state[0],)
+
     def upstream(self, state: Any) -> Sequence[StreamCell]:
         at: StreamCell = state[0]
         return () if at.link is None else (at,)
@@ -165,6 +168,9 @@ class Results(Source):
 
     __slots__ = ()
 
+    def list_upstream(self, state: Any) -> Sequence[StreamCell]:
+        return (state,)
+
     def upstream(self, state: Any) -> Sequence[StreamCell]:
         at: StreamCell = state
         return () if at.link is None else (at,)
@@ -205,12 +211,15 @@ class Merged(Source):
 
     __slots__ = ()
 
+    def list_upstream(self, state: Any) -> Sequence[StreamCell]:
+        return [at for _, at in state]
+
     def upstream(self, state: Any) -> Sequence[StreamCell]:
         for _, at in state:
             if at.link is None:
                 return ()
 
-        return [at for _, at in state]
+        return self.list_upstream(state)
 
     def poll(
         self,

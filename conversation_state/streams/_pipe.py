@@ -22,6 +22,7 @@ from conversation_state.streams._cells import (
     Fault,
     Source,
     StreamCell,
+    make_abort_fault,
 )
 
 __all__ = ["Offer", "Pipe", "PipeSource", "make_broken_off_fault"]
@@ -61,6 +62,9 @@ class Pipe:
 
         readers: Waiters for items.
 
+        is_aborted: Whether a reader stopped it: senders learn that, and what was
+            sent before can be read.
+
         is_closed: Whether nothing more will be sent.
 
         is_deserted: Whether there is no reader any more.
@@ -68,6 +72,7 @@ class Pipe:
 
     __slots__ = (
         "capacity",
+        "is_aborted",
         "is_closed",
         "is_deserted",
         "items",
@@ -78,6 +83,7 @@ class Pipe:
 
     def __init__(self, capacity: int) -> None:
         self.capacity = capacity
+        self.is_aborted = False
         self.is_closed = False
         self.is_deserted = False
         self.items: deque[Any] = deque()
@@ -103,7 +109,7 @@ class Pipe:
         """
         if self.is_closed:
             raise StreamClosedError(_CLOSED)
-        if self.is_deserted:
+        if self.is_deserted or self.is_aborted:
             return False
         if self.offers[0] is not offer or not self.has_room():
             return None
@@ -113,11 +119,15 @@ class Pipe:
             self.items.clear()
             return False
 
-        if self.is_closed:  # perhaps before: what comes after the end is lost
+        # Perhaps before: what comes after the end is lost.
+        if self.is_closed or self.is_aborted:
             try:
                 self.items.remove(offer)
             except ValueError:  # it was read
                 return True
+
+            if self.is_aborted:
+                return False
 
             raise StreamClosedError(_CLOSED)
 
@@ -186,8 +196,19 @@ class Pipe:
         finally:
             self._append_end(*last, END)  # the first call may have been interrupted
 
+    def abort(self) -> None:
+        """
+        End the pipe for both sides, unless it was closed. Idempotent.
+        """
+        if not self.is_closed:
+            self.is_aborted = True
+            self._append_last(make_abort_fault(), END)
+
     def _append_end(self, *last: Any) -> None:
         self.is_closed = True
+        self._append_last(*last)
+
+    def _append_last(self, *last: Any) -> None:
         # Nothing after the end is read, so it may be there twice.
         if not self.is_deserted and self._find_newest_item() is not END:
             self.items.extend(last)
@@ -252,6 +273,9 @@ class PipeSource(Source):
                 return None
 
         return LAST if cell.item is END else StreamCell(cell.link)
+
+    def abort(self) -> None:
+        self._pipe.abort()
 
     def wake(self) -> None:
         if self.busy:

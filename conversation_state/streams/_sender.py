@@ -43,7 +43,8 @@ class Sender(Generic[T_contra]):
 
     def send(self, item: T_contra) -> bool:
         """
-        Whether *item* was sent; False if it can't be read any more.
+        Whether *item* was sent; False if it can't be read any more: there is no
+        reader, or `Stream.abort` was called.
 
         Waits while the pipe is full; with capacity 0, until a reader waits for it.
         If it is interrupted, *item* was sent once at most.
@@ -152,6 +153,7 @@ class Sender(Generic[T_contra]):
     def __repr__(self) -> str:
         pipe = self._pipe
         state = "deserted" if pipe.is_deserted else "open"
+        state = "aborted" if pipe.is_aborted else state
         state = "closed" if pipe.is_closed else state
         waiting = sum(item is not END for item in pipe.items.copy())
         return f"<Sender: {state}, {waiting} of {pipe.capacity} waiting>"

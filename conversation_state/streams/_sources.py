@@ -11,7 +11,7 @@ from functools import partial
 from inspect import currentframe
 from itertools import chain, repeat
 from time import sleep
-from types import FrameType
+from types import FrameType, GeneratorType
 from typing import Any
 
 from conversation_state._waiting import (
@@ -30,6 +30,7 @@ from conversation_state.streams._cells import (
     StreamCell,
     describe_interrupt,
     fault,
+    make_abort_fault,
     raise_by_value,
 )
 from conversation_state.streams._pull import pull
@@ -50,6 +51,8 @@ class ReadySource(Source):
 
     __slots__ = (
         "_asks",
+        "_closers",
+        "_cuts",
         "_interrupts",
         "_is_over",
         "_puts",
@@ -73,6 +76,10 @@ class ReadySource(Source):
             map(deque.popleft, repeat(self._tickets)),
             chain(map(next, repeat(iterator)), (END,)),
         )
+        # Empty, or the fault of an abort: with `setdefault` there is only one.
+        self._cuts: dict[int, Fault] = {}
+        # What closes the iterator, until an abort has called it.
+        self._closers: deque[Callable[[], object]] = deque()
         # Takes a cell, and puts the item from the box into it, in one call.
         self._targets: deque[StreamCell] = deque()
         self._takes = map(
@@ -94,16 +101,27 @@ class ReadySource(Source):
         next(self._asks)
         self.ask = self._asks.__next__
 
-    def poll(
+    def poll(  # noqa: C901, PLR0912 - one loop, any step of which is repeatable
         self, cell: StreamCell, waiter: Waiter | None, *, block: bool
     ) -> StreamCell | None:
+        link = cell.link
+        if link is None:  # an abort took the turn away, and another filled it
+            return None
+
         targets = self._targets
         while cell.item is EMPTY:
+            if self._cuts and self._is_cut_next():
+                cell.item = self._cuts[0]
+                break
+
             try:
                 if not self.box and (self._tickets or self._may_ask()):
                     error = self.ask()
                     if error is not None:
                         raise_by_value(error)
+                    if self._cuts:  # the abort left the closing to this call
+                        close_iterator(self._closers)
+                        continue
 
                 targets.append(cell)
                 next(self._takes)
@@ -126,10 +144,48 @@ class ReadySource(Source):
             return LAST
 
         if type(item) is Fault:
+            if item is self._cuts.get(0):
+                if not self._asks.gi_running:  # or the abort was interrupted
+                    close_iterator(self._closers)
+
+                return LAST
+
             item.caller = self._asks
             self._is_over = True
 
-        return StreamCell(cell.link)
+        return StreamCell(link)
+
+    def abort(self) -> None:
+        if self._is_over:
+            return
+
+        cut = self._cuts.setdefault(0, make_abort_fault())
+        if not any(item is cut for item in self.box.copy()):
+            # It stays the next item for all that poll from now on: only a reader
+            # that was alone when it began takes one out.
+            self.box.extend(repeat(cut, _CUTS))
+
+        try:
+            self._tickets.popleft()
+            is_asked = False
+        except IndexError:  # somebody asks the iterator, or nobody may any more
+            is_asked = bool(self._asks.gi_running)
+
+        if not is_asked:
+            close_iterator(self._closers)
+        elif self._is_cut_next():
+            # The reader inside the iterator may stay there for ever. It will find
+            # what others now find, so they need not wait for its turn to end.
+            self.turn.clear()
+
+        self.wake()
+
+    def _is_cut_next(self) -> bool:
+        """
+        Whether there was an abort, and all that came before it was taken.
+        """
+        items = self.box.copy()
+        return bool(items) and items[0] is self._cuts.get(0)
 
     def _may_ask(self) -> bool:
         """
@@ -146,6 +202,9 @@ class ReadySource(Source):
 
         return bool(self._tickets)
 
+
+# How many places an abort's fault has in the box.
+_CUTS = 4
 
 # How long a thread waits for one that read alone until now.
 _RETRY_S = 0.001
@@ -177,6 +236,31 @@ def _ask_repeatedly(
             raised.append(error)
 
 
+def close_iterator(closers: deque[Callable[[], object]]) -> None:
+    """
+    Call what closes an iterator, unless that was done.
+    """
+    for close in closers.copy():
+        try:
+            close()
+        except Exception:
+            import logging  # noqa: PLC0415 - rarely needed, and slow to import
+
+            logging.getLogger("conversation_state.streams").exception(
+                "closing the source of a stream failed: %r", close
+            )
+
+        closers.clear()  # an interrupt comes before: then it is called again
+
+
+def _close_asked_iterator(closers: deque[Callable[[], object]]) -> None:
+    # Those that can't be closed now, because they run, are closed later.
+    with suppress(BaseException):
+        for close in closers.copy():
+            close()
+            closers.clear()
+
+
 def _is_caller(generator: Any) -> bool:
     # Whether this call comes from inside of it.
     frame: FrameType | None = currentframe()
@@ -194,11 +278,15 @@ class BlockingSource(ReadySource):
     item at a time.
     """
 
-    __slots__ = ("_close", "_job", "_waiters")
+    __slots__ = ("_is_closing", "_job", "_waiters")
 
     def __init__(self, iterator: Iterator[Any]) -> None:
         super().__init__(iterator)
-        self._close: Callable[[], object] | None = getattr(iterator, "close", None)
+        close = getattr(iterator, "close", None)
+        if callable(close):
+            self._closers.append(close)
+
+        self._is_closing = False
         self._job: _Job | None = None
         self._waiters: deque[Waiter] = deque()
 
@@ -228,9 +316,21 @@ class BlockingSource(ReadySource):
         job.is_over = True
         wake_all(self._waiters)
 
+    def abort(self) -> None:
+        ReadySource.abort(self)
+        wake_all(self._waiters)
+        closers = self._closers.copy()
+        if closers and self._cuts and not self._is_closing:
+            # It is being asked. Closing it may end that, as it does a connection's
+            # wait, or may wait for it: so a worker does. A generator can't be
+            # closed now; the call that asks it closes it when it returns.
+            if not isinstance(getattr(closers[0], "__self__", None), GeneratorType):
+                in_worker(partial(_close_asked_iterator, self._closers))
+
+            self._is_closing = True
+
     def __del__(self) -> None:
-        close = getattr(self, "_close", None)  # making it may be interrupted
-        if callable(close):
+        for close in getattr(self, "_closers", ()):  # making it may be interrupted
             close()
 
 

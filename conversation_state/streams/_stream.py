@@ -22,7 +22,7 @@ from weakref import ref
 from conversation_state._waiting import require_anyio
 from conversation_state.errors import StreamClosedError
 from conversation_state.streams._async_source import AsyncSource, pumps_ended_by
-from conversation_state.streams._cells import StreamCell
+from conversation_state.streams._cells import Source, StreamCell, find_sources
 from conversation_state.streams._derived import (
     Converted,
     Failed,
@@ -181,6 +181,46 @@ class Stream(Generic[T_co]):
         for pump in pumps_ended_by(self.close):
             await pump.stopped()
 
+    def abort(self) -> None:
+        """
+        Stop the source of this stream, whoever still reads it: a stop button.
+
+        Readers get the elements that had come, then a `StreamClosedError`, then
+        the end; those that wait get it at once. Idempotent, and never waits for a
+        reader; may be called from any thread or task. Without effect on a source
+        that has ended, and on a stream that was closed.
+
+        Stops what `convert`, `results`, `merge` and `merge_named` read, at any
+        depth: so also what other streams of the same sources read. Not what a
+        generator of yours reads, which is closed.
+
+        - In a pipe, what was sent can be read; `send` gives False from now on.
+        - An iterator is closed. One that blocks in another thread can't be
+          interrupted: that reader alone stays there until the iterator returns,
+          and what it returns is dropped. A generator is closed then; any other
+          iterator's `close` is called at once, by a thread of its own, which
+          ends the wait of a connection.
+        - An async iterator is cancelled in its event loop, and closed; one that
+          was never asked is closed by `aabort` only.
+        """
+        cell = self._cell
+        if cell is not None:
+            _abort_sources(cell)
+
+    async def aabort(self) -> None:
+        """
+        Like `abort`, and wait until the async sources that it stops are closed.
+
+        Those of another event loop are not waited for.
+        """
+        require_anyio()
+        cell = self._cell
+        sources = [] if cell is None else _abort_sources(cell)
+        del cell
+        for source in sources:
+            if isinstance(source, AsyncSource):
+                await source.stopped()
+
     def __iter__(self) -> Reader[T_co]:
         reader: Reader[T_co] = Reader(self._get_cell(), _made=True)
         self._readers.add(ref(reader, self._readers.discard))
@@ -241,6 +281,23 @@ def stream_from(cell: StreamCell) -> Stream[Any]:
     stream._cell = cell
     stream._readers = set()
     return stream
+
+
+def _abort_sources(cell: StreamCell) -> list[Source]:
+    sources: list[Source] = []
+    is_done = False
+    try:
+        sources = find_sources(cell)
+        for source in sources:
+            source.abort()
+
+        is_done = True
+    finally:
+        if not is_done:  # interrupted; all steps can be repeated
+            for source in sources or find_sources(cell):
+                source.abort()
+
+    return sources
 
 
 def _suggest_source(source: object) -> str:
