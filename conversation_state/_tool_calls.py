@@ -73,7 +73,7 @@ def call(function: Callable[..., Any], call: ToolCall) -> ToolMessage:
     >>> print(call(add, ToolCall("c2", "add", '{"b": "3", "c": 1}')).text)
     invalid arguments:
       $.a: required, but missing
-      $.b: expected an integer, got "3"
+      $.b: expected an integer, got '3'
       $.c: unknown; add takes a, b
     """
     problem, arguments = _read_arguments(function, call)

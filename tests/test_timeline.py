@@ -741,7 +741,7 @@ class TestElsewhere:
 
     def test_the_present_is_not_forgotten(self):
         """
-        A limit is exceeded until the present moves on.
+        A limit is exceeded until the next commit that does not stay.
         """
         chat = Timeline.begin(0, limit=2).commit(1)
         for state in range(2, 6):

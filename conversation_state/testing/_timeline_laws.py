@@ -42,9 +42,14 @@ def timelines_add_up(timeline: Timeline[Any]) -> None:
     present = timeline.moment
     assert present is kept[present.number - first], "the present is not kept"
     assert timeline.present is present.state, "the present state is another"
-    # What is committed without going there may not push the present out.
-    is_over = timeline.limit is not None and len(kept) > timeline.limit
-    assert not is_over or kept[0] is present, "kept too many"
+    # What is committed without going there does not push the present out: only the
+    # next commit does.
+    if timeline.limit is not None:
+        if len(kept) > timeline.limit:
+            kept = list(timeline.with_filter(None).commit(present.state, "on").moments)
+
+        assert len(kept) <= timeline.limit, "kept too many"
+        kept = list(timeline.moments)
 
     path = timeline.path
     assert path[-1] is present, "the path leads elsewhere"

@@ -194,7 +194,8 @@ class Timeline(_TimelineReader[S]):
             stay: Whether the present stays where it is: for an answer that
                 arrives while the user looks at something else. The new moment is
                 ``moments[-1]``; the present one is never forgotten for it, so
-                a *limit* may be exceeded until the present moves on.
+                a *limit* may be exceeded until the next commit that does not
+                stay.
 
         Raises:
             TypeError:
@@ -232,9 +233,8 @@ class Timeline(_TimelineReader[S]):
         if is_group_open or (
             keeps_step is not None and not keeps_step(moment.state, state)
         ):
-            return self._replace(
-                moment, state, label, self._open if is_group_open else NO_MOMENT
-            )
+            opened = self._open if is_group_open else NO_MOMENT
+            return self._replace(moment, state, label or moment.label, opened)
 
         log, base, first = self._log, self._base, self._first
         number, targets = base + len(log), self._redo_targets
@@ -432,7 +432,7 @@ class Timeline(_TimelineReader[S]):
 
     # Implementation
 
-    def _commit_elsewhere(
+    def _commit_elsewhere(  # noqa: C901 - in a group, elsewhere, or staying
         self,
         state: S,
         label: str,
@@ -451,9 +451,11 @@ class Timeline(_TimelineReader[S]):
             last = self._log[opened - self._base]
             if last.group == group and last.parent == parent.number:
                 is_same = state is last.state and not label
-                replaced = (
-                    self if is_same else self._replace(last, state, label, opened)
-                )
+                replaced = self
+                if not is_same:
+                    label = label or last.label
+                    replaced = self._replace(last, state, label, opened)
+
                 return replaced if stay else replaced._visit(opened)
 
         if not stay:
@@ -467,7 +469,7 @@ class Timeline(_TimelineReader[S]):
 
         keeps_step = self._options.filter
         if keeps_step is not None and not keeps_step(parent.state, state):
-            return self._replace(parent, state, label, NO_MOMENT)
+            return self._replace(parent, state, label or parent.label, NO_MOMENT)
 
         log, base, first = self._log, self._base, self._first
         number, targets = base + len(log), self._redo_targets
@@ -506,7 +508,7 @@ class Timeline(_TimelineReader[S]):
         """
         log = self._log
         at = old.number - self._base
-        made = Moment(old.number, state, label or old.label, old.group, old.parent)
+        made = Moment(old.number, state, label, old.group, old.parent)
         after = log.iterate(at + 1) if at + 1 < len(log) else ()
         log = log.take(at).append(made).extend(after)
         fields = (

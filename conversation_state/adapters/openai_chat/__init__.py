@@ -59,7 +59,7 @@ Source:
 
 >>> from conversation_state.messages import UserMessage
 >>> dump([UserMessage("hi", name="ann")]).payload
-{'messages': [{'role': 'user', 'name': 'ann', 'content': 'hi'}]}
+{'messages': [{'role': 'user', 'content': 'hi', 'name': 'ann'}]}
 >>> load({"messages": [{"role": "user", "content": "hi"}]})
 (UserMessage(content='hi'),)
 """
