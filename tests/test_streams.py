@@ -1681,7 +1681,7 @@ class TestAbort:
 
             def __next__(self):
                 self.inside.set()
-                assert self.closed.wait(20)
+                self.was_ended = self.closed.wait(15)
                 raise OSError("closed")
 
             def close(self):
@@ -1697,6 +1697,7 @@ class TestAbort:
         got, _ = in_threads(lambda: [*stream.results()], abort)
 
         assert [StreamClosedError] == [type(x.error) for x in got]
+        assert connection.was_ended
 
     def test_from_inside(self):
         """
