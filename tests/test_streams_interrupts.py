@@ -6,6 +6,7 @@ waits for ever.
 import contextlib
 import itertools
 import signal
+import sys
 import threading
 import time
 from typing import Any
@@ -359,6 +360,11 @@ class TestRead:
             modules=MODULES,
         )
 
+    @pytest.mark.skipif(
+        sys.version_info[:2] == (3, 12),
+        reason="Python 3.12 crashes where one thread traces the opcodes of a generator "
+        "that another thread goes on with",
+    )
     def test_of_a_merge_that_waits(self):
         """
         Iterators that are asked in threads lose nothing to an interrupt of the

@@ -128,7 +128,8 @@ class StreamBlock(ABC):
 
 
 class _TextBlock(StreamBlock):
-    make_chunks = partial(part_chunks, TextPart)
+    # Static: from Python 3.14 on a partial in a class is bound like a function.
+    make_chunks = staticmethod(partial(part_chunks, TextPart))
     word = "text_delta"
     key = field = "text"
 
@@ -163,7 +164,7 @@ class _TextBlock(StreamBlock):
 
 
 class _ThinkingBlock(StreamBlock):
-    make_chunks = partial(part_chunks, ReasoningPart)
+    make_chunks = staticmethod(partial(part_chunks, ReasoningPart))
     word = "thinking_delta"
     key = field = "thinking"
 
