@@ -107,39 +107,6 @@ def test_each_instruction(prepare, verb):
     assert 30 < moments
 
 
-@pytest.mark.parametrize("verb", ["save", "load", "erase"])
-def test_each_instruction_of_a_server(pg_url, verb):
-    """
-    The same where a store has a single connection to a server: each interrupt
-    leaves it to the next block, or replaces it.
-    """
-    store = open_store(f"{pg_url}&pool_size=1&timeout_s=20")
-
-    def prepare():
-        for name in store.names():
-            store.delete(name)
-
-        store.save("talk", TALK)
-        return store
-
-    moments = interrupt_at_each_opcode(
-        VERBS[verb],
-        check_whole,
-        prepare=prepare,
-        modules=[
-            "conversation_state.store._transaction",
-            "conversation_state.store.backends._blocks",
-            "conversation_state.store.backends.postgres._backend",
-            "conversation_state.store.backends.postgres._block",
-        ],
-        only_where_signals_arrive=True,
-    )
-
-    assert 30 < moments
-    assert () == store.verify()
-    store.close()
-
-
 @pytest.mark.skipif(sys.platform == "win32", reason="Windows has no alarm signal")
 @pytest.mark.parametrize("verb", ["save", "first save", "erase"])
 def test_signals(prepare, verb):
