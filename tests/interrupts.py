@@ -14,11 +14,13 @@ from __future__ import annotations
 
 import dis
 import functools
+import gc
 import random
 import signal
 import sys
 import threading
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterator
+from contextlib import contextmanager
 from types import CodeType, FrameType
 from typing import Any, TypeVar
 
@@ -74,19 +76,23 @@ def interrupt_at_each_opcode(
     interrupter = _OpcodeInterrupter(
         tuple(modules), only_where_signals_arrive=only_where_signals_arrive, error=error
     )
-    for moment in range(limit):
-        interrupter.arm(moment)
+    with _collecting_between() as collect:
+        for moment in range(limit):
+            interrupter.arm(moment)
 
-        def attempt() -> None:
-            subject = prepare()
-            check(subject, interrupter.run(operation, subject))
+            def attempt() -> None:
+                subject = prepare()
+                check(subject, interrupter.run(operation, subject))
 
-        _run_in_thread(
-            attempt, timeout_s, lambda: f"interrupted {interrupter.describe_place()}"
-        )
-        if interrupter.place is None:
-            assert moment, "no instruction of these modules ran"
-            return moment
+            _run_in_thread(
+                attempt,
+                timeout_s,
+                lambda: f"interrupted {interrupter.describe_place()}",
+            )
+            collect()
+            if interrupter.place is None:
+                assert moment, "no instruction of these modules ran"
+                return moment
 
     raise RuntimeError(f"the operation has more than {limit} instructions")
 
@@ -111,17 +117,44 @@ def interrupt_by_signals(
     """
     moments = random.Random(seed)
     interrupted = 0
-    for _ in range(times):
-        subject = prepare()
-        completed = _run_with_alarm(operation, subject, moments.uniform(0, within_s))
-        interrupted += not completed
-        _run_in_thread(
-            functools.partial(check, subject, completed),
-            timeout_s,
-            lambda: "interrupted by a signal",
-        )
+    with _collecting_between() as collect:
+        for _ in range(times):
+            subject = prepare()
+            moment_s = moments.uniform(0, within_s)
+            completed = _run_with_alarm(operation, subject, moment_s)
+            interrupted += not completed
+            _run_in_thread(
+                functools.partial(check, subject, completed),
+                timeout_s,
+                lambda: "interrupted by a signal",
+            )
+            del subject
+            collect()
 
     return interrupted
+
+
+@contextmanager
+def _collecting_between() -> Iterator[Callable[[], object]]:
+    """
+    Call what is given between two interrupts: garbage is collected only there.
+
+    The collector comes at another place on each run, and finalizes what an
+    interrupt left wherever it comes: a coroutine that was never awaited can't
+    even say so inside the constructor of a named tuple, which has no builtins.
+    """
+
+    def collect() -> None:
+        gc.collect()
+        gc.freeze()  # so that the next time looks at what is new only
+
+    collect()
+    gc.disable()
+    try:
+        yield collect
+    finally:
+        gc.enable()
+        gc.unfreeze()
 
 
 class _OpcodeInterrupter:

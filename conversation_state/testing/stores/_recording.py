@@ -223,7 +223,7 @@ class RecordPromises(StoreFixtures):
             (row,) = rows.scan("records", None, None)
 
         for name, old in list(RecordRow._make(row)._asdict().items())[1:]:
-            new = old + 1 if isinstance(old, int) else b"x" + old[1:]
+            new = old + 1 if isinstance(old, int) else bytes([old[0] ^ 1]) + old[1:]
             with backend.writing() as changing:
                 changing.set("records", b"k", **{name: new})
 
