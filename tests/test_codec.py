@@ -919,6 +919,10 @@ class TestProblems:
             assert number == decode(data).metadata["b"]
             (found,) = wrong(data.replace(f'"{number}"'.encode(), number.encode()))
             assert "takes more than 64 bits" in found
+            # In a state, too, where 0.5 in place of the number would be valid.
+            state = encode(Aggregator.new(messages=[decode(data)]))
+            (found,) = wrong(state.replace(f'"{number}"'.encode(), number.encode()))
+            assert "takes more than 64 bits" in found
 
         assert fine == decode(encode(fine))
         # A float says that it is one.

@@ -325,6 +325,8 @@ def read_document(
         try:
             return _read_usual_state(reader, data), reader
         except DOUBTS:
+            pass
+        finally:
             problems.is_trial = False
 
     if not is_parsed and data.__class__ is dict:
