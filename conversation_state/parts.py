@@ -1,9 +1,9 @@
 """
 Parts: text, media, reasoning and the other content of a message.
 
-What lives here: text, media, reasoning, refusals, and what a newer writer
-said that this version has no word for. What does not: which role may hold
-which part (`messages`), and how a provider writes one (`adapters`).
+What lives here: text, media, reasoning, refusals, and parts of unknown kinds. What
+does not: which role can contain which part (`messages`), and the formats of
+providers (`adapters`).
 """
 
 from __future__ import annotations
@@ -82,18 +82,18 @@ def _check_index(self: Part, _field: attrs.Attribute[Any], value: Any) -> None:
 @attrs.frozen(kw_only=True, repr=False, eq=False, init=False)
 class Part(ByContent):
     """
-    What all parts have. Not made by itself.
+    The base of all parts. Has no instances of its own.
 
     Attributes:
-        kind: The name of this kind of part, also on the wire.
+        kind: The name of this kind of part, also in encoded messages.
 
         metadata: JSON values, frozen deeply.
 
         index: The part's position in a streamed response, counted among parts
             and tool calls; None if it was not streamed.
 
-        unknown: Fields that a newer version wrote beside the known ones; kept,
-            and written back. None has the name of a known one.
+        unknown: Further fields, which a newer version wrote; kept, and written
+            back. None has the name of a known field.
 
     Raises:
         InvalidPartError:
@@ -123,8 +123,8 @@ class Part(ByContent):
         return tuple([getattr(self, field.name) for field in fields])
 
     def __repr__(self) -> str:
-        # Defaults are left out, and bytes are told by their number: a repr is
-        # read by people, often many messages at a time.
+        # Without defaults, and with the number of bytes only: people read it, often
+        # of many messages.
         shown = []
         for field in attrs.fields(type(self)):
             value = getattr(self, field.name)
@@ -154,19 +154,19 @@ class TextPart(Part):
     text: str = attrs.field(validator=_check_part_text)
 
 
-# Its `__init__` is that of the kinds without further fields: to generate one takes
-# as long as to import a module.
+# AudioPart and VideoPart inherit its `__init__`: generating one takes as long as
+# importing a module.
 @attrs.frozen(kw_only=True, repr=False, eq=False)
 class MediaPart(Part):
     """
-    What images, audio, video and files have. Not made by itself.
+    The base of images, audio, video and files. Has no instances of its own.
 
     Attributes:
-        url: Where the content is.
+        url: The URL of the content.
 
-        data: The content, as bytes; base64 is for the wire only.
+        data: The content; base64 is in encoded messages only.
 
-        media_type: As in RFC 6838, ``image/png`` say; "" if nobody said.
+        media_type: As in RFC 6838, for example ``image/png``; "" if not given.
 
     Raises:
         InvalidPartError:
@@ -210,10 +210,10 @@ class ImagePart(MediaPart):
     An image.
 
     Attributes:
-        detail: How closely to look: ``high``, ``low``, ``auto``, or "".
+        detail: The level of detail: ``high``, ``low``, ``auto``, or "".
 
     Source:
-        *detail* and its words are OpenAI's.
+        *detail* and its values are OpenAI's.
 
     >>> ImagePart(data=b"GIF89a", media_type="image/gif")
     ImagePart(data=<6 bytes>, media_type='image/gif')
@@ -227,7 +227,7 @@ class ImagePart(MediaPart):
 @final
 class AudioPart(MediaPart):
     """
-    Sound.
+    Audio.
     """
 
     __slots__ = ()
@@ -238,7 +238,7 @@ class AudioPart(MediaPart):
 @final
 class VideoPart(MediaPart):
     """
-    Moving images.
+    A video.
     """
 
     __slots__ = ()
@@ -250,10 +250,10 @@ class VideoPart(MediaPart):
 @attrs.frozen(kw_only=True, repr=False, eq=False)
 class FilePart(MediaPart):
     """
-    A file, a document say.
+    A file, for example a document.
 
     Attributes:
-        name: What the file is called.
+        name: The name of the file; "" if not given.
     """
 
     kind: ClassVar[str] = "file"
@@ -265,13 +265,12 @@ class FilePart(MediaPart):
 @attrs.frozen(repr=False, eq=False)
 class ReasoningPart(Part):
     """
-    What a model thought before it spoke.
+    Reasoning of a model.
 
     Attributes:
-        text: The thoughts, as far as they were shown.
+        text: The reasoning, or the summary of it that the provider returned.
 
-        signature: What the provider signed them with, to be sent back as it
-            is; opaque.
+        signature: The provider's signature, to be sent back unchanged; opaque.
     """
 
     kind: ClassVar[str] = "reasoning"
@@ -284,7 +283,7 @@ class ReasoningPart(Part):
 @attrs.frozen(repr=False, eq=False)
 class RefusalPart(Part):
     """
-    A model's saying that it will not.
+    A refusal of the model.
     """
 
     kind: ClassVar[str] = "refusal"
@@ -292,7 +291,7 @@ class RefusalPart(Part):
     text: str = attrs.field(validator=_check_part_text)
 
 
-# What the wire calls each kind; "unknown" is how a foreign part is wrapped.
+# Each kind by its name in encoded messages, where "unknown" wraps an UnknownPart.
 KINDS: dict[str, type[Part]] = {
     part.kind: part
     for part in (
@@ -311,13 +310,13 @@ KINDS: dict[str, type[Part]] = {
 @attrs.frozen(repr=False, eq=False)
 class UnknownPart(Part):
     """
-    What somebody said that this version has no word for, verbatim.
+    A part of a kind that is unknown to this version, verbatim.
 
     Attributes:
-        raw: Their JSON object.
+        raw: The JSON object.
 
-        source: Whose word it is, a provider's name. "" means a newer version
-            of this library, and then *raw* is written back in its own place.
+        source: The provider that defines this kind. "" is a newer version of
+            this library; the codec then writes *raw* as it is.
 
     Raises:
         InvalidPartError:
@@ -340,6 +339,6 @@ class UnknownPart(Part):
             raise InvalidPartError(problem, "UnknownPart", "raw")
 
 
-# All kinds there are.
+# No further kinds: the codec could not write them.
 final(Part)
 final(MediaPart)

@@ -2,35 +2,35 @@
 The errors that this library raises on purpose, as one tree.
 
     ConversationStateError
-    ├── InvalidUsageError (ValueError)         a count no provider can mean
-    ├── InvalidPartError (ValueError)          a part that can't be what it says
-    ├── InvalidMessageError (ValueError)       a message, a tool call or metadata
-    ├── InvalidToolError (ValueError)          a tool no model could be told of
-    ├── InvalidDocumentError (ValueError)      a document that can't be what it says
+    ├── InvalidUsageError (ValueError)         an invalid count of tokens
+    ├── InvalidPartError (ValueError)          an invalid part of a message
+    ├── InvalidMessageError (ValueError)       an invalid message, call or metadata
+    ├── InvalidToolError (ValueError)          an invalid tool or parameter
+    ├── InvalidDocumentError (ValueError)      an invalid document
     ├── InvalidTranscriptError (ValueError)    no valid view with the newest message
-    │   └── DroppedHistoryError                ... or with what stands before a place
+    │   └── DroppedHistoryError                ... with the messages before a position
     ├── BudgetExceededError (ValueError)       no valid view is small enough
-    ├── CompactionError (ValueError)           messages no summary can stand for
-    ├── ConcatError (ValueError)               pieces of different messages
+    ├── CompactionError (ValueError)           messages no summary can replace
+    ├── ConcatError (ValueError)               chunks of different messages
     ├── TemplateError (ValueError)             a template that can't be rendered
-    │   └── MissingVariableError (LookupError) ... because it needs one more value
-    ├── StreamClosedError (RuntimeError)       sent or read after the end
-    ├── BranchError (RuntimeError)             a step that gave no state of its branch
-    ├── FanOutError (ExceptionGroup)           steps that failed, and what the rest did
-    ├── ProviderStreamError (RuntimeError)     the provider broke off, and said why
-    ├── ParseError (ValueError)                a message that doesn't say what it should
-    ├── UnknownModelError (LookupError)        a model no registry knows
-    ├── UnknownMomentError (LookupError)       a moment a timeline has not, or not ahead
-    ├── UnpricedError (ValueError)             spending whose price nobody knows
-    ├── MissingVocabularyError (FileNotFoundError)  a tokenizer's file that is not here
-    ├── StoreError (RuntimeError)              a store that can't do what was asked
-    │   ├── NotSavedError (LookupError)        ... because nothing is saved as that
-    │   ├── MirroredNameError                  ... because a host would not read it
-    │   ├── StaleHeadError                     ... because somebody else saved first
+    │   └── MissingVariableError (LookupError) ... because a variable is missing
+    ├── StreamClosedError (RuntimeError)       a send or read after the end
+    ├── BranchError (RuntimeError)             a step without a state of its branch
+    ├── FanOutError (ExceptionGroup)           failed steps, and the others' results
+    ├── ProviderStreamError (RuntimeError)     a failure that the provider reported
+    ├── ParseError (ValueError)                a message without the expected JSON
+    ├── UnknownModelError (LookupError)        a model that a registry doesn't have
+    ├── UnknownMomentError (LookupError)       an unknown moment, or one not ahead
+    ├── UnpricedError (ValueError)             usage without a known price
+    ├── MissingVocabularyError (FileNotFoundError)  a missing file of a tokenizer
+    ├── StoreError (RuntimeError)              a failed operation of a store
+    │   ├── NotSavedError (LookupError)        ... because a name or revision is missing
+    │   ├── MirroredNameError                  ... because a host would replace it
+    │   ├── StaleHeadError                     ... because another writer saved first
     │   │   └── StaleThreadError               ... in the thread that a graph ran in
-    │   └── UnknownOutcomeError                ... or did it; its answer was lost
+    │   └── UnknownOutcomeError                ... or it succeeded; the answer was lost
     ├── MissingExtraError (ImportError)        install conversation-state[...]
-    └── DecodeError (ValueError)               bytes that are no value of ours
+    └── DecodeError (ValueError)               bytes or JSON that can't be decoded
 
 Each leaf is also the builtin one would guess. Facts are attributes, and all of
 them are arguments of the exception, so errors survive pickling.
@@ -119,7 +119,7 @@ __all__ = [
     "UnpricedError",
 ]
 
-# What no message or state can raise by itself.
+# Imported late: messages and states don't raise them.
 _BRANCHES = f"{__name__}._branches"
 _CONTENT = f"{__name__}._content"
 _STORE = f"{__name__}._store"

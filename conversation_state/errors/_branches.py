@@ -1,5 +1,5 @@
 """
-Branches of a conversation: steps that failed, and moments that are not there.
+Branches of a conversation: failed steps, and unknown moments.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ _LISTED = 5
 
 class BranchError(ConversationStateError, RuntimeError):
     """
-    A step of a fan-out that did not come back with a state of its branch.
+    A step of a fan-out that did not return a state of its branch.
 
     Attributes:
         step: The step's number, from 0 on.
 
-        name: What the step is called.
+        name: The step's name.
 
-        problem: What came instead, and what to do.
+        problem: What it returned, and what to do.
     """
 
     step: int
@@ -47,15 +47,15 @@ class BranchError(ConversationStateError, RuntimeError):
 
 class FanOutError(ConversationStateError, ExceptionGroup[Exception]):
     """
-    Steps of a fan-out that failed; nothing of the others is lost.
+    Steps of a fan-out that failed; the results of the others are kept.
 
-    A group of what the steps raised, and *on_turn*, so ``except*`` takes those
-    it knows and leaves the rest.
+    A group of the errors that steps and *on_turn* raised, so that ``except*`` can
+    handle some and leave the rest.
 
     Attributes:
-        state: The state with what all branches added, as far as they got.
+        state: The state with the additions of all branches, also of failed ones.
 
-        failures: What failed, each with its step, its error and its turn.
+        failures: The failures, each with its step, its error and its turn.
     """
 
     state: Any
@@ -68,8 +68,8 @@ class FanOutError(ConversationStateError, ExceptionGroup[Exception]):
         errors: Sequence[Exception] | None = None,
     ) -> Self:
         """
-        A group of what *failures* hold, or of *errors*: some of that, and what
-        *on_turn* raised.
+        A group of the errors of *failures*; or of *errors*, some of these and those
+        of *on_turn*.
         """
         of_steps = [failure.error for failure in failures]
         raised = of_steps if errors is None else errors
@@ -94,16 +94,15 @@ class FanOutError(ConversationStateError, ExceptionGroup[Exception]):
         failures: Sequence[Any],
         errors: Sequence[Exception] | None = None,
     ) -> None:
-        super().__init__(state, failures, errors)  # type: ignore[call-arg]  # keeps what pickling asks for
+        super().__init__(state, failures, errors)  # type: ignore[call-arg]  # sets args, for pickling
 
     def __reduce__(self) -> tuple[Any, ...]:
-        # Dask has all groups pickled as if made of a text and errors, unless
-        # they say themselves what they are made of.
+        # Without it, Dask pickles every group as made of a text and errors.
         return type(self), self.args, self.__dict__
 
     def derive(self, excs: Sequence[Any], /) -> FanOutError:  # type: ignore[override]  # the same for errors of any kind
         """
-        The same for some of the errors, which `split` and ``except*`` ask for.
+        The same for some of the errors; `split` and ``except*`` call it.
         """
         some = set(_leaf_errors(excs))
         failures = [
@@ -115,7 +114,7 @@ class FanOutError(ConversationStateError, ExceptionGroup[Exception]):
 
 
 def _leaf_errors(errors: Iterable[BaseException]) -> Iterator[int]:
-    # A group that was split is another group of the same errors.
+    # By identity of the leaves: `split` makes new groups of the same errors.
     for error in errors:
         if isinstance(error, BaseExceptionGroup):
             yield from _leaf_errors(error.exceptions)
@@ -130,10 +129,10 @@ class UnknownMomentError(ConversationStateError, LookupError):
     Attributes:
         asked: The number or the label of the moment.
 
-        problem: What is true of it.
+        problem: The problem with it.
 
-        there: Number and label of moments one might have asked for: those
-            right ahead, or the newest that are kept.
+        there: Number and label of valid moments: those right ahead, or the newest
+            that are kept.
     """
 
     asked: int | str

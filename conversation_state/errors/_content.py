@@ -1,5 +1,5 @@
 """
-Content that can't be read, joined or rendered.
+Content that can't be decoded, joined or rendered.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ __all__ = [
 
 class Problem(NamedTuple):
     """
-    One thing wrong with a document: where, and what.
+    One problem of a document, with its path.
 
     Attributes:
-        path: Where it is, as in ``$.messages[3].parts[0].url``.
+        path: Its path, as in ``$.messages[3].parts[0].url``.
 
-        what: What is there and what should be.
+        what: What was expected, and what is there.
     """
 
     path: str
@@ -45,7 +45,7 @@ show_in_package(Problem)
 
 class _ProblemsError(ConversationStateError, ValueError):
     """
-    What is wrong in many places at once.
+    Problems with their paths.
     """
 
     _cannot: ClassVar[str]
@@ -64,10 +64,10 @@ class _ProblemsError(ConversationStateError, ValueError):
 
 class DecodeError(_ProblemsError):
     """
-    Bytes or JSON values that are no value of this library.
+    Bytes or JSON values that can't be decoded.
 
     Attributes:
-        problems: All that is wrong, each with its path; never empty.
+        problems: All problems, each with its path; never empty.
     """
 
     _cannot = "decode"
@@ -75,10 +75,10 @@ class DecodeError(_ProblemsError):
 
 class ParseError(_ProblemsError):
     """
-    A message that does not say what it should.
+    A message without the expected JSON.
 
     Attributes:
-        problems: All that is wrong, each with its path; never empty.
+        problems: All problems, each with its path; never empty.
     """
 
     _cannot = "parse this message"
@@ -86,18 +86,18 @@ class ParseError(_ProblemsError):
 
 class ConcatError(ConversationStateError, ValueError):
     """
-    Pieces that can't be of one message.
+    Chunks that can't be of one message.
 
     Attributes:
-        field: What they disagree about: ``name``, ``the image of a tool
+        field: Where they conflict: ``name``, ``the image of a tool
             result``, ``tool_calls[index=0].name``, ``name in column 1`` (of
             rows); ``chunk`` if one is no message; "" if there are none.
 
-        ours: What the pieces before say.
+        ours: The value of the chunks before.
 
-        theirs: What this piece says.
+        theirs: The value of this chunk.
 
-        chunk: The number of this piece, from 0 on; None if there is none.
+        chunk: The number of this chunk, from 0 on; None if there is none.
     """
 
     field: str
@@ -133,24 +133,24 @@ class ConcatError(ConversationStateError, ValueError):
 
 class ProviderStreamError(ConversationStateError, RuntimeError):
     """
-    A provider broke off in the middle of a response, and said why.
+    A provider reported a failure in the middle of a response.
 
     Attributes:
-        said: The provider's words.
+        reason: The failure, in the provider's words.
 
-        event: The event that said so, as plain JSON.
+        event: The event that reported it, as plain JSON.
     """
 
-    said: str
+    reason: str
     event: object
 
-    def __init__(self, said: str, event: object = None) -> None:
-        super().__init__(said, event)
-        self.said = said
+    def __init__(self, reason: str, event: object = None) -> None:
+        super().__init__(reason, event)
+        self.reason = reason
         self.event = event
 
     def __str__(self) -> str:
-        return f"the provider broke off: {self.said}"
+        return f"the provider broke off: {self.reason}"
 
 
 class TemplateError(ConversationStateError, ValueError):
@@ -158,9 +158,9 @@ class TemplateError(ConversationStateError, ValueError):
     A template that can't be rendered.
 
     Attributes:
-        problem: What is wrong.
+        problem: The problem.
 
-        template: The template's text, shortened; "" if it is not about one.
+        template: The template's text, shortened; "" if no template is at fault.
     """
 
     problem: str
@@ -178,7 +178,7 @@ class TemplateError(ConversationStateError, ValueError):
 
 class MissingVariableError(TemplateError, LookupError):
     """
-    A template that needs a variable nobody gave.
+    A template needs a variable that was not given.
 
     Attributes:
         variable: The variable's name.

@@ -1,5 +1,5 @@
 """
-Stores that can't do what was asked.
+Failed operations of stores.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ __all__ = [
 
 class StoreError(ConversationStateError, RuntimeError):
     """
-    A store can't do what was asked of it. Nothing was changed; only an
-    `UnknownOutcomeError` leaves that open.
+    An operation of a store failed. Nothing was changed, except perhaps after an
+    `UnknownOutcomeError`.
 
     Attributes:
-        store: Which store, without any password.
+        store: The URL of the store, without any password.
 
         problem: What is wrong, and what to do.
     """
@@ -41,14 +41,14 @@ class StoreError(ConversationStateError, RuntimeError):
 
 class NotSavedError(StoreError, LookupError):
     """
-    Something was asked for that a store does not have.
+    A name, revision, label or entry that a store does not have.
 
     Attributes:
         what: ``name``, ``revision``, ``label`` or ``entry``.
 
         asked: The one that was asked for.
 
-        near: Those it has that are written much like it, nearest first.
+        near: Similar ones that it has, the most similar first.
     """
 
     what: str
@@ -71,13 +71,13 @@ class NotSavedError(StoreError, LookupError):
 
 class MirroredNameError(StoreError):
     """
-    A save under a name that a host writes and does not read: the next run would
-    replace it. Nothing was written.
+    A save under a name that a host writes but does not read: its next run would
+    replace the change. Nothing was written.
 
     Attributes:
         name: The name.
 
-        host: Who writes it.
+        host: The host that writes it.
 
         remedy: How to change what the host reads.
     """
@@ -101,15 +101,15 @@ class MirroredNameError(StoreError):
 
 class StaleHeadError(StoreError):
     """
-    A save that would have lost what somebody else saved. Nothing was written.
+    A save that would have discarded another writer's save. Nothing was written.
 
     Attributes:
-        name: What was to be saved under.
+        name: The name.
 
-        expected: The head, or the number of its revision, that was expected;
-            None if none was named.
+        expected: The expected head, or the number of its revision; None if none was
+            given.
 
-        actual: The head there is; None if there is none.
+        actual: The current head; None if there is none.
     """
 
     name: str
@@ -145,18 +145,18 @@ class StaleHeadError(StoreError):
 
 class StaleThreadError(StaleHeadError):
     """
-    A checkpoint that would have hidden what somebody else did in its thread.
+    A checkpoint that would have hidden another run's checkpoint in its thread.
     Nothing was written.
 
     Attributes:
         thread: The thread.
 
-        namespace: Of which graph in it; "" for the outermost.
+        namespace: The namespace of the graph in it; "" for the outermost.
 
-        expected: The id of the checkpoint the graph ran from; None if there
+        expected: The id of the checkpoint that the graph ran from; None if there
             was none.
 
-        actual: The id of the newest checkpoint there is.
+        actual: The id of the newest checkpoint.
     """
 
     thread: str
@@ -186,11 +186,11 @@ class StaleThreadError(StaleHeadError):
 
 class UnknownOutcomeError(StoreError):
     """
-    A store's server went away while it was told to keep a change. The change
-    is there as a whole or not at all; the answer which of the two was lost.
+    The connection to a store's server was lost during a commit. The change was
+    written as a whole or not at all; which of the two is unknown.
 
     Attributes:
-        reason: What happened.
+        reason: The cause.
     """
 
     reason: str

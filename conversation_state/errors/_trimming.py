@@ -1,5 +1,5 @@
 """
-Views and budgets: what can't be shown, counted or priced.
+Views, budgets, models and prices.
 """
 
 from __future__ import annotations
@@ -22,19 +22,18 @@ __all__ = [
 
 class InvalidTranscriptError(ConversationStateError, ValueError):
     """
-    No valid view of a conversation holds its newest message.
+    No valid view of a conversation contains its newest message.
 
     Attributes:
         problems: What a provider would refuse, a sentence each.
 
-        summaries: Summaries that were made before, for the next view's
-            *previous*.
+        summaries: The summaries made so far, for the next view's *previous*.
 
-        summary_responses: What was reported for those made in this view.
+        summary_responses: The responses of those made in this view.
     """
 
     problems: tuple[str, ...]
-    # What the view had until then; `trim` sets them where there is something.
+    # Set by `trim` if summaries were made before the error.
     summaries: tuple[Any, ...] = ()
     summary_responses: tuple[Any, ...] = ()
 
@@ -83,7 +82,7 @@ class DroppedHistoryError(InvalidTranscriptError):
         return f"the view leaves out {messages}: {why}"
 
     def __eq__(self, other: object) -> bool:
-        # Views hold these errors, and views of the same are equal.
+        # Views contain these errors, and are compared by content.
         if not isinstance(other, DroppedHistoryError):
             return NotImplemented
 
@@ -98,14 +97,13 @@ class BudgetExceededError(ConversationStateError, ValueError):
     Even the smallest valid view of a conversation is over the budget.
 
     Attributes:
-        needed_tokens: What the smallest valid view takes.
+        needed_tokens: The tokens of the smallest valid view.
 
-        limit_tokens: What the budget leaves for it.
+        limit_tokens: The tokens that the budget leaves for it.
 
-        summaries: Summaries that were made before, for the next view's
-            *previous*.
+        summaries: The summaries made so far, for the next view's *previous*.
 
-        summary_responses: What was reported for those made in this view.
+        summary_responses: The responses of those made in this view.
     """
 
     needed_tokens: int
@@ -129,17 +127,16 @@ class BudgetExceededError(ConversationStateError, ValueError):
 
 class CompactionError(ConversationStateError, ValueError):
     """
-    Messages that one message can't stand for, or a summary that is none.
+    Messages that one message can't replace, or an invalid summary.
 
     Attributes:
-        problem: What is wrong.
+        problem: The problem.
 
         seqs: The positions of the messages.
 
-        summaries: Summaries that were made before, for the next view's
-            *previous*.
+        summaries: The summaries made so far, for the next view's *previous*.
 
-        summary_responses: What was reported for those made in this view.
+        summary_responses: The responses of those made in this view.
     """
 
     problem: str
@@ -159,14 +156,14 @@ class CompactionError(ConversationStateError, ValueError):
 
 class UnknownModelError(ConversationStateError, LookupError):
     """
-    A model was named that a registry does not know.
+    A model that a registry does not have.
 
     Attributes:
-        model: The name that was asked for.
+        model: The name of the model.
 
-        registry: Who does not know it.
+        registry: The registry.
 
-        near: Names it does know that are written much like it, nearest first.
+        near: Similar names that it has, the most similar first.
     """
 
     model: str
@@ -192,10 +189,10 @@ class UnknownModelError(ConversationStateError, LookupError):
 
 class UnpricedError(ConversationStateError, ValueError):
     """
-    Something was spent whose price nobody knows.
+    Usage without a known price.
 
     Attributes:
-        model: The model it was spent on.
+        model: The model.
 
         why: What has no price.
     """
@@ -215,14 +212,14 @@ class UnpricedError(ConversationStateError, ValueError):
 
 class MissingVocabularyError(ConversationStateError, FileNotFoundError):
     """
-    A tokenizer needs a file that is not here, and nothing is downloaded.
+    A tokenizer needs a file that is missing; it is not downloaded automatically.
 
     Attributes:
-        vocabulary: What the file holds.
+        vocabulary: The vocabulary in the file.
 
-        url: Where it can be downloaded.
+        url: The URL it can be downloaded from.
 
-        places: The paths that were looked at.
+        places: The paths that were searched.
     """
 
     vocabulary: str

@@ -1,5 +1,5 @@
 """
-Values that can't be what they say they are, and the root of all errors.
+Invalid values, and the root of all errors.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ __all__ = [
 
 class ConversationStateError(Exception):
     """
-    The root: catches whatever this library raises on purpose.
+    The root of all errors that this library raises on purpose.
     """
 
     def __init_subclass__(cls, **options: object) -> None:
@@ -29,7 +29,7 @@ class ConversationStateError(Exception):
 
 def show_in_package(cls: type) -> None:
     """
-    Let pickles and tracebacks name the package *cls* is public in, not its file.
+    Make pickles and tracebacks name the public package of *cls*, not its file.
     """
     if cls.__module__.startswith(f"{__package__}."):
         cls.__module__ = str(__package__)
@@ -45,7 +45,7 @@ class _InvalidValueError(ConversationStateError, ValueError):
     Attributes:
         problem: What is wrong, and what to do.
 
-        owner: The class that refuses it; "" if the problem is of no one field.
+        owner: The class that refuses it; "" if no single field is invalid.
 
         field: The field of that class that is invalid, or "".
     """
@@ -67,48 +67,48 @@ class _InvalidValueError(ConversationStateError, ValueError):
 
 class InvalidUsageError(_InvalidValueError):
     """
-    A count of tokens that no provider can mean, or a key paid twice.
+    An invalid count of tokens, or a conflicting ledger entry.
     """
 
 
 class InvalidPartError(_InvalidValueError):
     """
-    A part of a message that can't be what it says it is.
+    An invalid part of a message.
     """
 
 
 class InvalidMessageError(_InvalidValueError):
     """
-    A message, tool call or piece of metadata that can't be what it says it is.
+    An invalid message, tool call or piece of metadata.
     """
 
 
 class InvalidToolError(_InvalidValueError):
     """
-    A tool, or a parameter of one, that no model could be told of.
+    An invalid tool, or an invalid parameter of one.
     """
 
 
 class InvalidDocumentError(_InvalidValueError):
     """
-    A document that can't be what it says it is.
+    An invalid document.
     """
 
 
 class StreamClosedError(ConversationStateError, RuntimeError):
     """
-    Something was sent into a stream, or read from one, that is closed.
+    An element was sent to a closed stream, or read from one.
     """
 
 
 class MissingExtraError(ConversationStateError, ImportError):
     """
-    Something was asked for that needs packages which are not installed.
+    A feature needs packages that are not installed.
 
     Attributes:
-        wanted: What was asked for.
+        wanted: The feature.
 
-        extra: The extra that brings the packages.
+        extra: The extra that installs the packages.
     """
 
     wanted: str

@@ -1,11 +1,10 @@
 """
 Messages: a role, its content, and the facts about a response.
 
-Everything *said* passes through here. What lives here: the five kinds of
-message, what a provider told about a response, the envelope that stamps the
-messages of one turn, and what stands where a message was erased. What does
-not: the parts they hold (`parts`), the calls they make (`tools`), and the order
-they were said in (`aggregator`).
+All conversation content passes through here. What lives here: the five kinds of
+message, the metadata of a response, the envelope that stamps the messages of one
+turn, and the tombstones of erased messages. What does not: the parts they hold
+(`parts`), the calls they make (`tools`), and their order (`aggregator`).
 """
 
 from __future__ import annotations

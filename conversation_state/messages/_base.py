@@ -1,5 +1,5 @@
 """
-What all messages have: who, when, in which run, and metadata.
+The fields that all messages have: name, run, turn, time and metadata.
 """
 
 from __future__ import annotations
@@ -57,9 +57,9 @@ class CommonFields(TypedDict, total=False):
 
 class Common(NamedTuple):
     """
-    What all messages may have, in one object.
+    The fields that all messages may have, in one object.
 
-    Most messages have none of it and share `PLAIN`, and those of one
+    Most messages have none of them and share `PLAIN`, and those of one
     envelope share theirs: a message is then two references instead of seven,
     and made in half the time.
     """
@@ -77,7 +77,7 @@ COMMON = Common._fields
 
 
 def common_of(owner: str, given: CommonFields) -> Common:
-    # By what is given: most messages that have any of it have one or two.
+    # Only the given ones: most messages that have any of them have one or two.
     values: list[Any] = [*PLAIN]
     for name, value in given.items():
         known = _CHECKS.get(name)
@@ -112,7 +112,7 @@ def _check_uuid(name: str, owner: str, value: object) -> UUID | None:
     if value is None:
         return None
 
-    import uuid  # noqa: PLC0415 - whoever has one has it
+    import uuid  # noqa: PLC0415 - imported already where there is one
 
     if not isinstance(value, uuid.UUID):
         problem = f"is {value!r}; expected a uuid.UUID or None"
@@ -125,7 +125,7 @@ def _check_timestamp(owner: str, value: object) -> datetime | None:
     if value is None:
         return None
 
-    import datetime as dt  # noqa: PLC0415 - slow, and whoever has a time has it
+    import datetime as dt  # noqa: PLC0415 - slow; imported already where needed
 
     if not isinstance(value, dt.datetime):
         problem = f"is {value!r}; expected an aware datetime or None"
@@ -142,8 +142,8 @@ def _check_timestamp(owner: str, value: object) -> datetime | None:
     if type(value) is dt.datetime and type(zone) is dt.timezone and not value.fold:
         return value
 
-    # The offset is what is written, and zones by name compare in surprising
-    # ways where clocks are set back; so the offset is what is kept.
+    # Only the offset is kept: it is what is written, and named zones compare in
+    # surprising ways where clocks are set back.
     time = value.time().replace(fold=0)
     return dt.datetime.combine(value.date(), time, dt.timezone(offset))
 
@@ -162,10 +162,10 @@ _new_tuple: Any = tuple.__new__
 
 class _Countable:
     """
-    Room for what token counters found, see `conversation_state.counting`.
+    A slot for the results of token counters, see `conversation_state.counting`.
 
-    Not a field: it says nothing about the message, is not compared and not
-    written, and stays unset until somebody counts.
+    Not a field: it is not compared and not written, and is unset until a counter
+    sets it.
     """
 
     __slots__ = ("_weights",)
@@ -176,31 +176,32 @@ class _Countable:
 _set = object.__setattr__
 
 
-# Messages write their own `__init__`: most have nothing of what all may have.
+# Messages write their own `__init__`: most have none of the common fields.
 @attrs.frozen(init=False, repr=False, eq=False, match_args=False)
 class Message(_Countable, ByContent):
     """
-    What all messages have. Not made by itself.
+    The base of all messages. Has no instances of its own.
 
-    Messages are values: frozen, hashable, picklable, equal by content. What is
-    equal in Python is equal in metadata, too: 1, 1.0 and True.
+    Messages are values: frozen, hashable, picklable, equal by content. Metadata
+    are compared as in Python: 1, 1.0 and True are equal.
 
     Attributes:
-        role: Who speaks: ``system``, ``user``, ``assistant``, ``tool``.
+        role: The role: ``system``, ``user``, ``assistant``, ``tool``.
 
-        name: Which of several speakers of one role it is; "" if nobody said.
+        name: Which of several participants with this role it is from; "" if not
+            given.
 
-        run_id: The run this was said in, a UUID, or None.
+        run_id: The run it belongs to, a UUID, or None.
 
-        turn_id: The turn this was said in, a UUID, or None.
+        turn_id: The turn it belongs to, a UUID, or None.
 
-        timestamp: When this was said: an aware `datetime`, or None. Its zone
-            is kept as an offset.
+        timestamp: When it was made: an aware `datetime`, or None. Its zone is
+            kept as an offset.
 
         metadata: JSON values, frozen deeply.
 
-        unknown: Fields that a newer version wrote beside the known ones; kept,
-            and written back. None has the name of a known one.
+        unknown: Further fields, which a newer version wrote; kept, and written
+            back. None has the name of a known field.
 
     Raises:
         InvalidMessageError:
@@ -222,28 +223,28 @@ class Message(_Countable, ByContent):
     @property
     def name(self) -> str:
         """
-        Which of several speakers of one role it is.
+        Which of several participants with this role it is from.
         """
         return self._common.name
 
     @property
     def run_id(self) -> UUID | None:
         """
-        The run this was said in.
+        The run it belongs to.
         """
         return self._common.run_id
 
     @property
     def turn_id(self) -> UUID | None:
         """
-        The turn this was said in.
+        The turn it belongs to.
         """
         return self._common.turn_id
 
     @property
     def timestamp(self) -> datetime | None:
         """
-        When this was said.
+        When it was made.
         """
         return self._common.timestamp
 
@@ -271,8 +272,7 @@ class Message(_Countable, ByContent):
     @property
     def tool_calls(self) -> tuple[ToolCall, ...]:
         """
-        The tools that this message calls: of an assistant's message its calls, of
-        any other ().
+        The calls of an assistant's message; () for any other.
         """
         return ()
 
@@ -303,9 +303,8 @@ class Message(_Countable, ByContent):
 
     def replace(self, **changes: Any) -> Self:
         """
-        The same message but for *changes*, by field name.
-
-        ``UserMessage("hi").replace(name="ann")`` says the same by ann.
+        A copy of this message with *changes*, by field name, as in
+        ``UserMessage("hi").replace(name="ann")``.
 
         Raises:
             TypeError:
@@ -348,12 +347,12 @@ class Message(_Countable, ByContent):
 
     def __str__(self) -> str:
         """
-        Role and text, then what else there is, a line each.
+        Role and text, then everything else, a line each.
 
-        Deterministic; media are told by their size, never by their bytes. Of a
-        message that was erased it says that, and why.
+        Deterministic. Media are shown by their size, never by their bytes; an
+        erased message by the reason.
         """
-        # It needs all kinds of messages, which need this one.
+        # Circular: tombstones are messages.
         from conversation_state.messages._tombstones import (  # noqa: PLC0415
             find_erasure,
         )
@@ -383,7 +382,7 @@ _LONGEST_START = 100
 
 def size_of(part: MediaPart) -> str:
     """
-    How large it is, or where: its url, of which a content in it is no part.
+    The size of the data, or the URL, without data in it.
     """
     if part.url is None:
         return format_count(len(part.data or b""), "byte")

@@ -1,5 +1,5 @@
 """
-The envelope: what the messages of one turn share.
+The envelope: the fields that the messages of one turn share.
 """
 
 from __future__ import annotations
@@ -43,8 +43,8 @@ M = TypeVar("M", bound="Message")
 
 def format_exception(error: BaseException) -> str:
     """
-    The class of *error* and its message, as a text that any message can hold: half
-    surrogate pairs are U+FFFD.
+    The class and the message of *error*. Half surrogate pairs become U+FFFD, so
+    that any message can contain the text.
     """
     try:
         text = f"{type(error).__name__}: {error}"
@@ -58,16 +58,16 @@ def format_exception(error: BaseException) -> str:
 @attrs.frozen
 class Envelope:
     """
-    What the messages of one turn share; makes messages that have it.
+    The fields that the messages of one turn share; makes messages with them.
 
     Attributes:
-        name: The speaker.
+        name: The participant.
 
         run_id: The run, a UUID.
 
         turn_id: The turn, a UUID.
 
-        timestamp: When; aware.
+        timestamp: The time, aware.
 
         metadata: JSON values, frozen deeply.
 
@@ -108,7 +108,7 @@ class Envelope:
     @property
     def name(self) -> str:
         """
-        The speaker.
+        The participant.
         """
         return self._common.name
 
@@ -129,7 +129,7 @@ class Envelope:
     @property
     def timestamp(self) -> datetime:
         """
-        When.
+        The time.
         """
         return self._common.timestamp  # type: ignore[return-value]  # `new` sees to it
 
@@ -186,10 +186,8 @@ class Envelope:
         self, error: str | BaseException, *, tool_call_id: str, tool_name: str = ""
     ) -> ToolMessage:
         """
-        A `ToolMessage` that tells how the tool failed.
-
-        An exception becomes its class and what it says, half surrogate pairs
-        in it U+FFFD: whatever a tool raises can be told to the model.
+        A `ToolMessage` with the error of a tool; an exception is formatted by
+        `format_exception`.
         """
         if isinstance(error, BaseException):
             error = format_exception(error)
@@ -201,6 +199,6 @@ class Envelope:
         )
 
     def _fill_in(self, message: M) -> M:
-        # The message was made a line ago and nobody else has it yet.
+        # Safe to mutate: the caller has just made it, and holds the only reference.
         _set(message, "_common", self._common)
         return message

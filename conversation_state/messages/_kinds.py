@@ -38,7 +38,7 @@ __all__ = [
 _set = object.__setattr__
 
 
-# What is in none of the sets is in everybody's.
+# The kinds of part that every role but system can contain.
 _MEDIA = frozenset({"text", "image", "audio", "video", "file", "unknown"})
 
 
@@ -48,7 +48,7 @@ def _check_content(
     if isinstance(content, str):
         return check_text(content, f"{owner}.content", InvalidMessageError)
 
-    # To ask an abstract class takes as long as all else here together.
+    # `isinstance` of an abstract class takes as long as all the rest here.
     if content.__class__ is not tuple and (
         not isinstance(content, Iterable) or isinstance(content, (bytes, Mapping))
     ):
@@ -78,8 +78,8 @@ class _ContentMessage(Message):  # type: ignore[override]  # attrs' own init
 
     _holds: ClassVar[frozenset[str]] = _MEDIA
     __match_args__: ClassVar[tuple[str, ...]] = ("content",)
-    # For `copy.replace`. What attrs makes instead knows nothing of our
-    # `__init__`, and it makes one for each class that has none of its own.
+    # For `copy.replace`. The one that attrs generates, for each class that has
+    # none of its own, ignores our `__init__`.
     __replace__ = Message.replace
 
     content: str | tuple[Part, ...]
@@ -116,7 +116,7 @@ class _ContentMessage(Message):  # type: ignore[override]  # attrs' own init
 @final
 class SystemMessage(_ContentMessage):
     """
-    What the model is told to be.
+    Instructions for the model.
 
     Args:
         content: A text, or text parts.
@@ -142,7 +142,7 @@ class SystemMessage(_ContentMessage):
 @final
 class UserMessage(_ContentMessage):
     """
-    What a user says.
+    A message of a user.
 
     Args:
         content: A text, or parts: text, images, audio, video, files, unknown.
@@ -165,7 +165,7 @@ class UserMessage(_ContentMessage):
 
 
 def _check_calls(given: Iterable[ToolCall]) -> tuple[ToolCall, ...]:
-    # What is a tuple is told before an abstract class is asked, which is slow.
+    # tuple first, because `isinstance` of an abstract class is slow.
     calls = tuple(given) if isinstance(given, (tuple, Iterable)) else (given,)
     for at, call in enumerate(calls):
         if not isinstance(call, ToolCall):
@@ -179,14 +179,14 @@ def _check_calls(given: Iterable[ToolCall]) -> tuple[ToolCall, ...]:
 @attrs.frozen(init=False, repr=False, eq=False, match_args=False)
 class AssistantMessage(_ContentMessage):  # type: ignore[override]  # attrs' own init
     """
-    What the model says, and which tools it calls.
+    A response of a model, with its tool calls.
 
     Args:
         content: A text, or parts of any kind.
 
         tool_calls: The calls, in the order the model made them.
 
-        response: What the provider told about the response.
+        response: Metadata of the response.
 
         **common: *name*, *run_id*, *turn_id*, *timestamp*, *metadata*; see
             `Message`.
@@ -235,16 +235,16 @@ class AssistantMessage(_ContentMessage):  # type: ignore[override]  # attrs' own
 @attrs.frozen(init=False, repr=False, eq=False, match_args=False)
 class ToolMessage(_ContentMessage):  # type: ignore[override]  # attrs' own init
     """
-    What a tool answered.
+    The result of a tool call.
 
     Args:
         content: A text, or parts: text, images, audio, video, files, unknown.
 
         tool_call_id: The id of the call it answers; not empty.
 
-        tool_name: The tool's name; "" if nobody said.
+        tool_name: The tool's name; "" if not given.
 
-        is_error: Whether the tool failed, and *content* tells how.
+        is_error: Whether the tool failed, and *content* is the error.
 
         **common: *name*, *run_id*, *turn_id*, *timestamp*, *metadata*; see
             `Message`.
@@ -299,13 +299,13 @@ _ROLES = {"system", "user", "assistant", "tool"}
 @attrs.frozen(init=False, repr=False, eq=False, match_args=False)
 class UnknownMessage(Message):  # type: ignore[override]  # attrs' own init
     """
-    A message of a kind this version has no word for, verbatim.
+    A message of a kind that is unknown to this version, verbatim.
 
     Args:
-        raw: Their JSON object.
+        raw: The JSON object.
 
-        source: Whose word it is, a provider's name. "" means a newer version
-            of this library, and then *raw* is written back in its own place.
+        source: The provider that defines this kind. "" is a newer version of
+            this library; the codec then writes *raw* as it is.
 
         **common: *name*, *run_id*, *turn_id*, *timestamp*, *metadata*; see
             `Message`.
@@ -352,6 +352,6 @@ class UnknownMessage(Message):  # type: ignore[override]  # attrs' own init
         )
 
 
-# All kinds there are.
+# No further kinds: the codec could not write them.
 final(Message)
 final(_ContentMessage)

@@ -1,11 +1,10 @@
 """
-How likely the tokens of a response were.
+The log probabilities of the tokens of a response.
 """
 
 from __future__ import annotations
 
 import builtins
-from collections.abc import Iterable
 from contextlib import suppress
 
 import attrs
@@ -20,13 +19,9 @@ _set = object.__setattr__
 _INFINITY = float("inf")
 
 
-def _as_tuple(items: Iterable[LogProb]) -> tuple[LogProb, ...]:
-    return tuple(items)
-
-
 def _check_finite(given: object) -> float:
     number = _INFINITY
-    # Whatever a subclass of them says of itself.
+    # A subclass may override its `__float__`.
     if isinstance(given, float):
         number = float.__float__(given)
     elif isinstance(given, int) and not isinstance(given, bool):
@@ -44,25 +39,25 @@ def _check_finite(given: object) -> float:
 @attrs.frozen
 class LogProb:
     """
-    How likely a token was.
+    The log probability of a token.
 
     Attributes:
         token: The token's text.
 
         logprob: The natural logarithm of its probability.
 
-        bytes: The token's bytes, where it is no whole character.
+        bytes: The token's bytes, if it is not a whole character.
 
-        top: The likeliest tokens at this place, themselves without *top*.
+        top: The most likely tokens in this position, each without *top*.
 
     Source:
-        OpenAI's; -9999.0 means "very unlikely" there.
+        OpenAI, where -9999.0 means "very unlikely".
     """
 
     token: str
     logprob: float
     bytes: builtins.bytes | None = None
-    top: tuple[LogProb, ...] = attrs.field(default=(), converter=_as_tuple)
+    top: tuple[LogProb, ...] = attrs.field(default=(), converter=tuple)
 
     def __attrs_post_init__(self) -> None:
         token = check_text(self.token, "LogProb.token", InvalidMessageError)

@@ -1,5 +1,5 @@
 """
-What a provider told about a response.
+The metadata of a response.
 """
 
 from __future__ import annotations
@@ -31,23 +31,23 @@ _set = object.__setattr__
 @attrs.frozen
 class ResponseMeta:
     """
-    What a provider told about a response.
+    The metadata of a response, as the provider reported them.
 
     Attributes:
-        finish_reason: Why it ended, in the provider's own word;
-            ``interrupted`` (ours) if it was cut off. "" if nobody said.
+        finish_reason: Why it ended, as the provider calls it, or
+            ``interrupted`` if it was cut off; "" if not given.
 
-        usage: What it cost, or None.
+        usage: The tokens it used, or None.
 
-        logprobs: How likely its tokens were, or None.
+        logprobs: The log probabilities of its tokens, or None.
 
-        model: Which model answered.
+        model: The model that answered; "" if not given.
 
         id: The provider's id of the response, under which its usage is
             recorded in a ledger; "" if there is none.
 
-        unknown: Fields that a newer version wrote beside the known ones; kept,
-            and written back. None has the name of a known one.
+        unknown: Further fields, which a newer version wrote; kept, and written
+            back. None has the name of a known field.
     """
 
     finish_reason: str = ""
@@ -68,7 +68,7 @@ class ResponseMeta:
             raise InvalidMessageError(problem, "ResponseMeta", "usage")
 
         if self.logprobs is not None:
-            # Few programs ask for them.
+            # Imported late: few programs request them.
             from conversation_state.messages._logprobs import (  # noqa: PLC0415
                 LogProb,
             )

@@ -1,14 +1,13 @@
 """
-Tombstones: what stands where the content of an entry was erased.
+Tombstones: messages in place of those whose content was erased.
 
-A message of the same role without content, which keeps the ids by which calls
-and results belong together, and carries why it was erased and the digest of
-what was there: so the digests of everything after it stay what they were, and
-so do states that are loaded, and saved again.
+A tombstone has the role of the message but no content. It keeps the ids that
+connect calls and results, the reason, and the digest of the content: so the
+digests of all later entries stay valid, also after a state is loaded and saved
+again.
 
-What lives here: making a tombstone, and the one place where it is recognised:
-whatever shows or stores messages asks `find_erasure`. What does not: erasing
-(`store`).
+What lives here: making a tombstone, and recognising it; code that shows or
+stores messages calls `find_erasure`. What does not: erasing (`store`).
 """
 
 from __future__ import annotations
@@ -37,10 +36,10 @@ _HEXADECIMAL = frozenset("0123456789abcdef")
 
 class Erasure(NamedTuple):
     """
-    That the content of a message was erased.
+    The erasure of a message's content.
 
     Attributes:
-        content: The digest of what was there.
+        content: The digest of the content.
 
         reason: Why it was erased.
     """
@@ -54,7 +53,7 @@ class Erasure(NamedTuple):
 
 def make_tombstone(message: Message, content: bytes, reason: str) -> Message:
     """
-    What stands where *message*, whose content had that digest, was erased.
+    The message that replaces *message*, whose content had that digest.
     """
     common: dict[str, Any] = {
         "run_id": message.run_id,
@@ -79,7 +78,7 @@ def make_tombstone(message: Message, content: bytes, reason: str) -> Message:
 
 def find_erasure(message: Message) -> Erasure | None:
     """
-    Why *message* is empty, and what was there, if it is a tombstone; else None.
+    The erasure that *message* is the tombstone of; None if it is none.
     """
     metadata = message._common.metadata
     if metadata is EMPTY_MAP or len(metadata) != 1:
@@ -96,7 +95,7 @@ def find_erasure(message: Message) -> Erasure | None:
     if len(content) != _DIGEST_DIGITS or not _HEXADECIMAL.issuperset(content):
         return None
 
-    # Only what is equal to one that is made here: a message with content is no
-    # tombstone, whatever its metadata claim.
+    # Compared with a new tombstone: a message with content isn't one, whatever its
+    # metadata claim.
     erasure = Erasure(bytes.fromhex(content), reason)
     return erasure if make_tombstone(message, *erasure) == message else None

@@ -713,7 +713,7 @@ class TestEnds:
         )
         message = concat(chunks)
 
-        assert (said, failure) == (error.said, error.event)
+        assert (said, failure) == (error.reason, error.event)
         assert ("a", 2) == (message.text, len(message.content))
         assert "interrupted" == message.response.finish_reason
 

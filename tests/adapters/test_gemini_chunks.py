@@ -815,7 +815,7 @@ class TestEnds:
 
         given, error = given_before(events, ProviderStreamError)
 
-        assert "overloaded" == error.said
+        assert "overloaded" == error.reason
         assert failure == error.event
         message = concat(given)
         assert "a" == message.text
@@ -834,7 +834,7 @@ class TestEnds:
             assert "a" == collected({**event(text("a")), "error": said}).text
         else:
             _, error = given_before([{"error": said}], ProviderStreamError)
-            assert told == error.said
+            assert told == error.reason
 
 
 class TestRefuses:

@@ -837,7 +837,7 @@ class TestEnds:
         """
         chunks, error = given_before([event(content="a"), failure], ProviderStreamError)
 
-        assert "no room" == error.said
+        assert "no room" == error.reason
         assert "a" == concat(chunks).text
 
 
