@@ -123,8 +123,8 @@ class MessageTree:
 
         Args:
             *states: States of one conversation, the oldest first, and timelines of
-                such states, with all their moments. A name's history in a store
-                is its states: ``store.load(name, at=…)`` of each revision.
+                such states, with all their moments. That of a name's history in a
+                store is ``store.message_tree(name)``.
 
         Raises:
             ValueError:

@@ -329,6 +329,7 @@ class TestNames:
         assert {
             "name": "travel",
             "revision": 3,
+            "parent": 2,
             "labels": [],
             "saved_at": head.saved_at.isoformat(timespec="milliseconds"),
             "messages": 4,
@@ -386,13 +387,20 @@ class TestLog:
         head, *rows = run("log", "travel").stdout.splitlines()
 
         cells = [re.split(r"\s{2,}", row.strip()) for row in rows]
-        assert ["REVISION", "SAVED (UTC)", "MESSAGES", "TOKENS", "LABELS"] == re.split(
-            r"\s{2,}", head
-        )
-        assert ["3", "2", "1"] == [row[0] for row in cells]
-        assert ["4", "2", "1"] == [row[2] for row in cells]
-        assert ["12", "8", "6"] == [row[3] for row in cells]
-        assert [[], ["before booking"], []] == [row[4:] for row in cells]
+        assert head.split() == [
+            *("REVISION", "FROM", "SAVED", "(UTC)", "MESSAGES", "TOKENS", "BRANCH"),
+            "LABELS",
+        ]
+        for row, figures in zip(
+            cells,
+            (
+                ["3", "2", "4", "12"],
+                ["2", "1", "2", "8", "before booking"],
+                ["1", "1", "6"],
+            ),
+            strict=True,
+        ):
+            assert figures == [cell for cell in row if ":" not in cell]
 
     def test_json(self, run, store):
         """
@@ -428,6 +436,25 @@ class TestLog:
 
         assert [1, 4, 2, 1] == [each["messages"] for each in run.json("log", "travel")]
         assert [6, 12, 8, 6] == [each["tokens"] for each in run.json("log", "travel")]
+
+    def test_branches(self, run, store):
+        """
+        What the first one listed did not grow from is marked, also where the list
+        begins further back.
+        """
+        run("rollback", "travel", "1")
+        run("rollback", "travel", "2")
+
+        def list_marked(name):
+            rows = run("log", name).stdout.splitlines()[1:]
+            return [row.split()[0] for row in rows if "abandoned" in row]
+
+        assert [2, 1, 2, 1, None] == [
+            each["parent"] for each in run.json("log", "travel")
+        ]
+        assert ["4", "3"] == list_marked("travel")
+        assert ["3", "2"] == list_marked("travel@4")
+        assert [] == list_marked("travel@3")
 
 
 class TestShow:

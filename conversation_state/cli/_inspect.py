@@ -67,8 +67,10 @@ def log(store: Store, *, name: str, limit: int | None, as_json: bool) -> None:
     """
     List the revisions of NAME, the newest first.
 
-    With NAME@3, those from revision 3 back. TOKENS is the estimated size of the
-    messages, a quarter of their characters.
+    With NAME@3, those from revision 3 back. FROM is the revision that each one grew
+    from; what the first one listed did not grow from is on an abandoned branch, which
+    `rollback` restores. TOKENS is the estimated size of the messages, a quarter of
+    their characters.
     """
     from conversation_state.trimming import TrimContext
 
@@ -77,6 +79,8 @@ def log(store: Store, *, name: str, limit: int | None, as_json: bool) -> None:
     store.load(newest.name)
     rows: list[tuple[str, ...]] = []
     before = newest.head.revision + 1
+    # The number of the next revision that the first one grew from.
+    branch: int | None = newest.head.revision
     for head in store.history(newest.name, before=before, limit=limit):
         state = store.load(head.name, at=head)
         tokens = TrimContext.of(state).total_tokens
@@ -86,13 +90,18 @@ def log(store: Store, *, name: str, limit: int | None, as_json: bool) -> None:
             print_json(data)
         else:
             size, filled = f"{head.length:,}", f"{tokens:,}"
+            number, parent = f"{head.revision}", f"{head.parent or ''}"
+            where = "" if head.revision == branch else "abandoned"
             labels = ", ".join(head.labels)
-            rows.append((f"{head.revision}", _format_time(head), size, filled, labels))
+            time = _format_time(head)
+            rows.append((number, parent, time, size, filled, where, labels))
+
+        if head.revision == branch:
+            branch = head.parent
 
     if rows:
-        print_table(
-            ("REVISION", "SAVED (UTC)", "MESSAGES", "TOKENS", "LABELS"), rows, fg="cyan"
-        )
+        heading = ("REVISION", "FROM", "SAVED (UTC)", "MESSAGES", "TOKENS", "BRANCH")
+        print_table((*heading, "LABELS"), rows, fg="cyan")
 
 
 def _format_time(head: Head) -> str:

@@ -362,6 +362,7 @@ def head_data(head: Head) -> dict[str, Any]:
     return {
         "name": head.name,
         "revision": head.revision,
+        "parent": head.parent,
         "labels": list(head.labels),
         "saved_at": head.saved_at.isoformat(timespec="milliseconds"),
         "messages": head.length,

@@ -7,6 +7,8 @@ remembered, and what other states share with it, stay what they are.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from itertools import zip_longest
 from typing import Any
 from uuid import UUID
 
@@ -37,12 +39,15 @@ from conversation_state.store.schema import (
     Revision,
     state_digest,
 )
+from conversation_state.tree import MessageTree
 
 __all__ = [
     "history",
     "latest",
     "list_names",
     "load",
+    "load_at",
+    "load_message_tree",
     "load_newest",
     "load_window",
     "read_log",
@@ -53,12 +58,19 @@ def load(transaction: Transaction, text: str, at: At) -> Aggregator:
     """
     What `Store.load` does.
     """
+    return load_at(transaction, text, at).state
+
+
+def load_at(transaction: Transaction, text: str, at: At) -> RememberedHead:
+    """
+    A revision of a name and its state.
+    """
     if at is None:
-        return load_newest(transaction, text).state
+        return load_newest(transaction, text)
 
     transaction.catch_up()
     name = transaction.get_name(text)
-    return _read_state(transaction, name, transaction.get_revision(name, at)).state
+    return _read_state(transaction, name, transaction.get_revision(name, at))
 
 
 def load_newest(transaction: Transaction, text: str) -> RememberedHead:
@@ -94,16 +106,23 @@ def load_newest(transaction: Transaction, text: str) -> RememberedHead:
 
 
 def _read_state(
-    transaction: Transaction, name: Name, revision: Revision
+    transaction: Transaction,
+    name: Name,
+    revision: Revision,
+    near: Sequence[RememberedHead] = (),
 ) -> RememberedHead:
+    """
+    A revision's state, which shares what it can with those *near* and those that are
+    remembered.
+    """
     tx, url = transaction.tables, transaction.url
     origin = transaction.get_origin(revision.origin)
     entry_segments = read_segments(tx, url, revision.branch, revision.length)
     ledger_segments = read_segments(
         tx, url, revision.ledger_branch, revision.ledger_length
     )
-    entries, entries_digest = read_log(transaction, ENTRIES, entry_segments)
-    ledger, ledger_digest = read_log(transaction, LEDGER, ledger_segments)
+    entries, entries_digest = read_log(transaction, ENTRIES, entry_segments, near)
+    ledger, ledger_digest = read_log(transaction, LEDGER, ledger_segments, near)
     digests = entries_digest, ledger_digest
     if state_digest(*digests, origin.digest()) != revision.digest:
         what = f"revision {revision.number} of {name.name!r} is not what was saved"
@@ -122,15 +141,18 @@ def _read_state(
 
 
 def read_log(
-    transaction: Transaction, kind: Kind, segments: Segments
+    transaction: Transaction,
+    kind: Kind,
+    segments: Segments,
+    near: Sequence[RememberedHead] = (),
 ) -> tuple[Log[Any], bytes]:
     """
-    A log and its digest: what is remembered of it, and the rest read.
+    A log and its digest: what is remembered of it, or *near*, and the rest read.
     """
     tx, url = transaction.tables, transaction.url
     log: Log[Any] = Log()
     common = 0
-    for head in transaction.recall_all():
+    for head in (*near, *transaction.recall_all()):
         other = head.entries if kind is ENTRIES else head.ledger
         shared = count_shared(segments, other)
         if shared > common:
@@ -161,6 +183,46 @@ def _make_state(origin: Origin, entries: Log[Any], ledger: Log[Any]) -> Aggregat
         init_ledger_len=origin.init_ledger_len,
         entries=entries,
         ledger=ledger,
+    )
+
+
+def load_message_tree(transaction: Transaction, text: str) -> MessageTree:
+    """
+    What `Store.message_tree` does.
+    """
+    transaction.catch_up()
+    name = transaction.get_name(text)
+    low, high = name.number << SHIFT, (name.number + 1) << SHIFT
+    rows = iterate_rows(transaction.tables, "revisions", low=low, high=high)
+    revisions = [read_revision(row, transaction.url) for row in rows]
+    # One that the next one goes on from has nothing of its own.
+    run: list[Revision] = []
+    states: list[Aggregator] = []
+    found: dict[int, RememberedHead] = {}
+    for revision, following in zip_longest(revisions, revisions[1:]):
+        run.append(revision)
+        if following is not None and _is_continued(revision, following):
+            continue
+
+        near = [found[each] for each in (run[0].parent,) if each in found]
+        state = _read_state(transaction, name, revision, near)
+        found.update(dict.fromkeys([each.number for each in run], state))
+        states.append(state.state)
+        run = []
+
+    return MessageTree.of(*states)
+
+
+def _is_continued(revision: Revision, following: Revision) -> bool:
+    """
+    Whether the next revision has all entries of this one, and its whole ledger.
+    """
+    return following.parent == revision.number and (
+        not revision.ledger_length
+        or (
+            following.ledger_branch == revision.ledger_branch
+            and following.ledger_length >= revision.ledger_length
+        )
     )
 
 

@@ -6,7 +6,8 @@ from __future__ import annotations
 
 from conversation_state._identity import new_uuid_number
 from conversation_state.errors import StaleHeadError
-from conversation_state.store._load import load, load_newest
+from conversation_state.store._append import Extras
+from conversation_state.store._load import load_at, load_newest
 from conversation_state.store._read_rows import read_digests
 from conversation_state.store._save import save
 from conversation_state.store._transaction import (
@@ -58,6 +59,7 @@ def fork(transaction: Transaction, text: str, new: str, at: At) -> Head:
     name = make_sealed(Name, new, tx.new_number())
     revision = old.resealed(
         revision=(name.number << SHIFT) + 1,
+        parent=0,
         origin=add_origin(tx, origin),
         digest=state_digest(*digests, origin.digest()),
         labels=b"",
@@ -83,13 +85,14 @@ def rollback(
             raise StaleHeadError(core.url, text, expecting, newest.head)
 
         with core.read() as transaction:
-            earlier = load(transaction, text, to)
+            earlier = load_at(transaction, text, to)
 
         # Not `Aggregator.rollback` to that state: a name may have had another
         # conversation meanwhile, whose cost stays in the ledger, too.
         ledger = newest.state.rollback(0)
         try:
-            return save(core, text, earlier.join(ledger), newest.head, "")
+            extras = Extras(parent=earlier.head.revision)
+            return save(core, text, earlier.state.join(ledger), newest.head, extras)
         except StaleHeadError as error:
             if expecting is not None:
                 raise

@@ -1,21 +1,27 @@
 """
 Saving: what is new is written, and nothing that others saved is lost.
 
-The fast path is for a state that grew from the head as it was seen last: its new
-rows and a revision are added, on condition that the head is still that one.
+The fast path (`_append`) is for a state that grew from the head as it was seen last.
 Otherwise the tables are read first, in the transaction that writes.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Iterable, Mapping
+from typing import Any
 
 from conversation_state._persistent import Log
 from conversation_state.aggregator import Aggregator
 from conversation_state.errors import StaleHeadError
 from conversation_state.messages import find_erasure
+from conversation_state.store._append import (
+    NO_EXTRAS,
+    Extras,
+    make_append,
+    write_append,
+)
 from conversation_state.store._read_rows import (
+    PAGE,
     TableLogRows,
     damage_error,
     find_digest,
@@ -33,13 +39,12 @@ from conversation_state.store._write_rows import (
     add_rows,
     point_label,
 )
-from conversation_state.store.backend import ConflictError, Reading, Writing
+from conversation_state.store.backend import ConflictError, Reading
 from conversation_state.store.log import (
     ENTRIES,
     LEDGER,
     Kind,
     LogDigests,
-    LogRow,
     MissingRows,
     Segments,
     cut_segments,
@@ -53,6 +58,7 @@ from conversation_state.store.schema import (
     Origin,
     Revision,
     Start,
+    is_sealed,
     make_sealed,
     now,
     state_digest,
@@ -62,24 +68,28 @@ __all__ = ["save", "save_all", "save_within"]
 
 
 def save(
-    core: Core, name: str, state: Aggregator, expecting: Head | int | None, label: str
+    core: Core,
+    name: str,
+    state: Aggregator,
+    expecting: Head | int | None,
+    extras: Extras = NO_EXTRAS,
 ) -> Head:
     """
     What `Store.save` does.
     """
     check_state(name, state, expecting)
-    if label != "":
-        check_name(label, "label")
+    if extras.label != "":
+        check_name(extras.label, "label")
 
     changes = core.changes
     old = core.recall(name, changes)
     if old is not None and is_expected(old.head, expecting):
-        new = _append_to(core, old, state, label)
+        new = make_append(core, old, state, extras)
         if new is not None:
             try:
                 # The bare block: a transaction would take another two microseconds.
                 with core.backend.writing() as tx:
-                    _write_appended(core.url, tx, old, new, changes)
+                    write_append(core.url, tx, old, new, changes)
             except ConflictError:
                 pass
             else:
@@ -96,7 +106,7 @@ def save(
         LEDGER.digest(state.ledger)
 
     return core.write(
-        lambda transaction: _save_checked(transaction, name, state, expecting, label),
+        lambda transaction: _save_checked(transaction, name, state, expecting, extras),
         name=name,
     )
 
@@ -140,14 +150,14 @@ def save_within(
     with transaction.report_damage():
         old = transaction.recall(name)
         if old is not None and is_expected(old.head, expecting):
-            new = _append_to(transaction.core, old, state, "")
+            new = make_append(transaction.core, old, state, NO_EXTRAS)
             if new is not None:
                 tables, changes = transaction.tables, transaction.changes
-                _write_appended(transaction.url, tables, old, new, changes)
+                write_append(transaction.url, tables, old, new, changes)
                 transaction.remember(new.head)
                 return new.head.head
 
-        return _save_checked(transaction, name, state, expecting, "")
+        return _save_checked(transaction, name, state, expecting, NO_EXTRAS)
 
 
 def _check_head(core: Core, text: str, expecting: Head | int) -> None:
@@ -166,143 +176,6 @@ def _find_head(
         return name, newest, None
 
     return name, newest, transaction.make_head(name, newest)
-
-
-# The fast path
-
-
-class _NewRows(NamedTuple):
-    """
-    Rows that go on where a branch ends.
-    """
-
-    kind: Kind
-    place: int
-    entries: Sequence[Any]
-    rows: list[LogRow]
-
-
-class _Appended(NamedTuple):
-    """
-    A head that continues another one, and what to write for it.
-    """
-
-    head: RememberedHead
-    rows: list[_NewRows]
-    label: str
-
-
-def _append_to(
-    core: Core, old: RememberedHead, state: Aggregator, label: str
-) -> _Appended | None:
-    """
-    The head that *state* makes of the old one from which it grew, and what to write
-    for it; None if it did not, or if that can't be done without reading.
-    """
-    before, row = old.state, old.revision
-    if before._origin != state._origin or core.is_erasure_lost:
-        return None
-
-    new: list[_NewRows] = []
-    entries, ledger = old.entries, old.ledger
-    length, ledger_length = row.length, row.ledger_length
-    entries_digest, ledger_digest = old.digests
-    if state.entries is not before.entries:
-        place = row.branch << SHIFT | length
-        rows = _make_new_rows(
-            ENTRIES, before.entries, state.entries, place, entries_digest
-        )
-        if rows is None:
-            return None
-
-        if core.erased and not core.erased.keys().isdisjoint(r.id for r in rows.rows):
-            return None
-
-        if rows.rows:
-            new.append(rows)
-            length += len(rows.rows)
-            entries = extend_segments(entries, row.branch, length)
-            entries_digest = rows.rows[-1].digest
-
-    if state.ledger is not before.ledger:
-        place = row.ledger_branch << SHIFT | ledger_length
-        rows = _make_new_rows(LEDGER, before.ledger, state.ledger, place, ledger_digest)
-        if rows is None:
-            return None
-
-        if rows.rows:
-            new.append(rows)
-            ledger_length += len(rows.rows)
-            ledger = extend_segments(ledger, row.ledger_branch, ledger_length)
-            ledger_digest = rows.rows[-1].digest
-
-    if not new:
-        return None
-
-    revision = make_sealed(
-        Revision,
-        row.revision + 1,
-        row.branch,
-        length,
-        row.ledger_branch,
-        ledger_length,
-        row.origin,
-        now(),
-        state_digest(entries_digest, ledger_digest, old.origin),
-        label.encode(),
-    )
-    head = revision.head(old.name.name, old.head.state_id)
-    digests = entries_digest, ledger_digest
-    remembered = RememberedHead(
-        old.name, revision, head, state, entries, ledger, digests, old.origin
-    )
-    return _Appended(remembered, new, label)
-
-
-def _make_new_rows(
-    kind: Kind, before: Log[Any], log: Log[Any], place: int, digest: bytes
-) -> _NewRows | None:
-    """
-    The rows that *log* has beyond *before*, from a place on, the end of a branch;
-    None if it did not grow from it, or if that is the empty log.
-    """
-    length = place & ((1 << SHIFT) - 1)
-    if not length or log.common_prefix(before) != length:
-        return None
-
-    entries = take_newest(log, len(log) - length)
-    return _NewRows(kind, place, entries, kind.rows(digest, entries))
-
-
-def _write_appended(
-    url: str, tx: Writing, old: RememberedHead, new: _Appended, changes: int
-) -> None:
-    """
-    Write a revision that continues *old*.
-
-    Raises:
-        ConflictError:
-            If that is no longer the head, or there were other than so many
-            *changes* of existing rows.
-    """
-    revision = new.head.revision
-    tx.add(
-        "revisions",
-        [revision],
-        if_exists=(("revisions", old.revision.revision),),
-        if_absent=(("changes", changes + 1),),
-    )
-    for rows in new.rows:
-        add_rows(tx, *rows, erased=_NOTHING)
-
-    if new.label:
-        point_label(tx, url, new.label, revision.revision)
-
-
-_NOTHING: Mapping[bytes, str] = {}
-
-
-# With a look at the tables
 
 
 def _find_nearest(
@@ -324,7 +197,7 @@ def _save_checked(
     text: str,
     state: Aggregator,
     expecting: Head | int | None,
-    label: str,
+    extras: Extras,
 ) -> Head:
     transaction.catch_up()
     core, tx = transaction.core, transaction.tables
@@ -347,7 +220,7 @@ def _save_checked(
     digest = state_digest(*digests, origin.digest())
     if name is not None and old is not None and head is not None:
         if digest == old.digest:
-            return add_label(transaction, name, old, label) if label else head
+            return _add_extras(transaction, name, old, head, extras)
 
         if expecting is None and not _holds_all(tx, old, entry_digests, ledger_digests):
             is_related = transaction.get_origin(old.origin).root == origin.root
@@ -364,21 +237,23 @@ def _save_checked(
     entries = _write_missing(transaction, ENTRIES, state.entries, missing)
     missing = MissingRows.of(ledger_digests, TableLogRows(tx, LEDGER), ledger_from)
     ledger = _write_missing(transaction, LEDGER, state.ledger, missing)
+    number = add_origin(tx, origin)
     revision = make_sealed(
         Revision,
         (old.revision if old else name.number << SHIFT) + 1,
+        _find_parent(tx, old, entries, number) if extras.parent < 0 else extras.parent,
         entries[-1].branch if entries else 0,
         len(state.entries),
         ledger[-1].branch if ledger else 0,
         len(state.ledger),
-        add_origin(tx, origin),
+        number,
         now(),
         digest,
-        label.encode(),
+        extras.label.encode(),
     )
     tx.add("revisions", [revision])
-    if label:
-        point_label(tx, core.url, label, revision.revision)
+    if extras.label:
+        point_label(tx, core.url, extras.label, revision.revision)
 
     head = revision.head(text, origin.state_id)
     if _has_erased_content(core, state):
@@ -393,6 +268,59 @@ def _save_checked(
         )
 
     return head
+
+
+def _add_extras(
+    transaction: Transaction, name: Name, old: Revision, head: Head, extras: Extras
+) -> Head:
+    """
+    The head that was saved already, with what it is given besides.
+    """
+    if extras.label:
+        return add_label(transaction, name, old, extras.label)
+
+    return head
+
+
+def _find_parent(
+    tx: Reading, old: Revision | None, entries: Segments, origin: int
+) -> int:
+    """
+    The number of the revision that a state grew from, whose entries stand there: the
+    head if it begins with that, else the newest one with most in common; 0 if there
+    is none.
+    """
+    if old is None:
+        return 0
+
+    if _is_beginning(old, entries):
+        return old.number
+
+    low = old.revision >> SHIFT << SHIFT
+    # Limited, as a save must not cost more with each one before it.
+    rows = tx.scan("revisions", low, old.revision, limit=PAGE, backwards=True)
+    best, most = 0, -1
+    for row in map(Revision._make, rows):
+        if (
+            row.length > most
+            # Every log begins with none: it must be the same conversation.
+            and (row.length or row.origin == origin)
+            and _is_beginning(row, entries)
+            and is_sealed(row)
+        ):
+            best, most = row.number, row.length
+
+    return best
+
+
+def _is_beginning(revision: Revision, entries: Segments) -> bool:
+    """
+    Whether a log whose entries stand there begins with those of a revision.
+    """
+    branch, length = revision.branch, revision.length
+    return not length or any(
+        each.branch == branch and each.start < length <= each.stop for each in entries
+    )
 
 
 def _make_stale_error(

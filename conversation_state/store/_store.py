@@ -15,6 +15,7 @@ from conversation_state._waiting import async_twin, run_in_anyio_thread
 from conversation_state.aggregator import Aggregator
 from conversation_state.errors import NotSavedError, StaleHeadError, StoreError
 from conversation_state.store import _load, _maintenance, _revisions, _save, _verify
+from conversation_state.store._append import Extras
 from conversation_state.store._transaction import Core
 from conversation_state.store._values import (
     At,
@@ -30,6 +31,7 @@ from conversation_state.store._values import (
     check_not_mirrored,
 )
 from conversation_state.store.backend import Backend
+from conversation_state.tree import MessageTree
 
 __all__ = ["Store"]
 
@@ -132,7 +134,8 @@ class Store:
                 If the store can't be written. Nothing was.
         """
         check_not_mirrored(self.url, name)
-        return _save.save(self._core, name, state, expecting, label)
+        extras = Extras(label)
+        return _save.save(self._core, name, state, expecting, extras)
 
     asave = async_twin(save)
 
@@ -368,6 +371,9 @@ class Store:
         """
         Every state that was saved under a name, the newest first.
 
+        It is a tree: `Head.parent` says which revision each one grew from. What was
+        gone back from is a branch of its own, which `rollback` restores.
+
         Args:
             name: The name.
 
@@ -390,6 +396,25 @@ class Store:
             return _load.history(transaction, name, before, limit)
 
     ahistory = async_twin(history)
+
+    def message_tree(self, name: str) -> MessageTree:
+        """
+        All messages that a name ever had, those of abandoned branches too, with the
+        head's last one shown: siblings for ``‹ 2/3 ›``, and `MessageTree.path`, to
+        go on from any of them.
+
+        Reads one state for each branch of the history, and what they have in
+        common once.
+
+        Raises:
+            NotSavedError:
+                If nothing is saved under the name.
+        """
+        check_name(name)
+        with self._core.read() as transaction:
+            return _load.load_message_tree(transaction, name)
+
+    amessage_tree = async_twin(message_tree)
 
     def label(self, name: str, label: str, *, at: At = None) -> Head:
         """
@@ -439,8 +464,9 @@ class Store:
 
         Going back does not bring the money back: what is saved has the messages,
         the id and the fork point of *to*, and the ledger entries of both, that
-        state and the head. It is a new revision, and what it takes the place of
-        stays one. Where the head is just that already, nothing is written.
+        state and the head. It is a new revision that grew from *to*, and what it
+        takes the place of stays one: an abandoned branch, to which `rollback` goes
+        back as well. Where the head is just that already, nothing is written.
 
         If another save comes first, it goes back from what that one saved.
 

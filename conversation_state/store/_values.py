@@ -54,6 +54,13 @@ class Head(NamedTuple):
         labels: Those that point to it, in the order they were given.
 
         saved_at: When, in UTC, to the millisecond.
+
+        parent: The number of the revision that it grew from: the head that was
+            there before, if it begins with all messages of that one. After a
+            `Store.rollback` it is the revision that was gone back to; after a save
+            that replaces the head by something else, the newest of the last
+            thousand revisions whose messages it begins with. None if it grew from
+            none.
     """
 
     name: str
@@ -64,6 +71,7 @@ class Head(NamedTuple):
     digest: str
     labels: tuple[str, ...]
     saved_at: datetime
+    parent: int | None = None
 
     def __str__(self) -> str:
         labels = f" ({', '.join(map(repr, self.labels))})" if self.labels else ""

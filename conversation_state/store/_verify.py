@@ -312,7 +312,7 @@ def _describe_revision_damage(
     transaction: Transaction, revision: Revision, label_targets: dict[bytes, int]
 ) -> str:
     tx = transaction.tables
-    if not is_sealed(revision):
+    if not is_sealed(revision) or not 0 <= revision.parent < revision.number:
         return "is not what was written"
 
     for branch, length in (

@@ -138,11 +138,15 @@ class Revision(NamedTuple):
     A row of ``revisions``: a state that was saved, and under which name.
 
     Attributes:
+        parent: The number of the revision of the same name that it grew from; 0 if
+            it grew from none.
+
         labels: Those that point to it, in the order they were given, with a zero
             byte between two.
     """
 
     revision: int
+    parent: int
     branch: int
     length: int
     ledger_branch: int
@@ -170,11 +174,17 @@ class Revision(NamedTuple):
         """
         What users see of it.
         """
-        revision, _, length, _, ledger_length, _, saved_at, digest, labels, _ = self
-        given = split_labels(labels) if labels else ()
-        number, time = revision & _NUMBER, time_of(saved_at)
+        labels = self.labels
         return Head(
-            name, number, state_id, length, ledger_length, digest.hex(), given, time
+            name,
+            self.revision & _NUMBER,
+            state_id,
+            self.length,
+            self.ledger_length,
+            self.digest.hex(),
+            split_labels(labels) if labels else (),
+            time_of(self.saved_at),
+            self.parent or None,
         )
 
 

@@ -13,6 +13,7 @@ from typing import Any
 
 from conversation_state.store.backend import TABLES
 from conversation_state.store.backends.memory import MemoryBackend
+from conversation_state.store.schema import Revision
 
 __all__ = ["FAULTS", "FileBackend"]
 
@@ -319,6 +320,14 @@ def _remove_each_first(self, table, ranges):
     return Recorder.remove_each(self, table, list(ranges)[:1])
 
 
+def _add_without_parent(self, table, rows, **conditions):
+    if table == "revisions":
+        rows = [Revision._make(row).resealed(parent=0) for row in rows]
+
+    Recorder.add(self, table, rows, **conditions)
+
+
+wrong("forgets what revisions grew from", add=_add_without_parent)
 wrong("adds without conditions", add=_add_unconditionally)
 wrong("ignores if_exists", add=_add_without_if_exists)
 wrong("ignores if_absent", add=_add_without_if_absent)

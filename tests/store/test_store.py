@@ -79,12 +79,12 @@ class TestRollback:
         store.save("talk", TALK.add_user_prompt("more"))
         late: list[Aggregator] = []
 
-        def save_late(*arguments):
+        def save_late(*arguments, **options):
             if not late:
                 late.append(store.load("talk").add_usage(Usage(5), key="late"))
                 store.save("talk", late[0])
 
-            return _save.save(*arguments)
+            return _save.save(*arguments, **options)
 
         monkeypatch.setattr("conversation_state.store._revisions.save", save_late)
         head = store.rollback("talk", 1)

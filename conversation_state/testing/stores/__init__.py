@@ -15,8 +15,8 @@ import pytest
 # Before they are imported: so that an assertion which fails shows both sides, in
 # the projects of others too.
 for _name in (
-    *("_failures", "_heads", "_saving", "_deletion", "_machine", "_recording"),
-    *("_reopening", "_tables"),
+    *("_branches", "_deletion", "_failures", "_heads", "_machine", "_recording"),
+    *("_reopening", "_saving", "_tables"),
 ):
     if f"{__name__}.{_name}" not in sys.modules:
         pytest.register_assert_rewrite(f"{__name__}.{_name}")

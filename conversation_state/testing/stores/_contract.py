@@ -4,6 +4,7 @@ What every store promises, with any backend.
 
 from __future__ import annotations
 
+from conversation_state.testing.stores._branches import BranchPromises
 from conversation_state.testing.stores._deletion import DeletionPromises
 from conversation_state.testing.stores._failures import FailurePromises
 from conversation_state.testing.stores._heads import HeadPromises
@@ -18,6 +19,7 @@ __all__ = ["StoreContract"]
 class StoreContract(
     SavingPromises,
     HeadPromises,
+    BranchPromises,
     DeletionPromises,
     RecordPromises,
     FailurePromises,

@@ -1,5 +1,5 @@
 """
-A machine that saves, forks, goes back, joins, deletes, collects and erases,
+A machine that saves, forks, goes back, rolls back, joins, deletes, collects and erases,
 beside a plain dict of states.
 """
 
@@ -16,6 +16,7 @@ from conversation_state.messages import Message
 from conversation_state.store import ERASED, Store
 from conversation_state.store.backends.memory import MemoryBackend
 from conversation_state.testing.strategies import messages, usages
+from conversation_state.tree import MessageTree
 from conversation_state.usage import Usage
 
 __all__ = ["StoreMachine"]
@@ -38,6 +39,8 @@ class StoreMachine(RuleBasedStateMachine):
     def __init__(self) -> None:
         super().__init__()
         self._saved: dict[str, list[Aggregator]] = {}
+        # What each of them grew from.
+        self._parents: dict[str, list[int | None]] = {}
         self._erased: set[str] = set()
         self._stores = self.opened()
 
@@ -184,13 +187,49 @@ class StoreMachine(RuleBasedStateMachine):
 
         raise AssertionError("a head was replaced that was not expected")
 
-    def _remember_saved(self, name: str, state: Aggregator) -> None:
+    def _remember_saved(
+        self, name: str, state: Aggregator, parent: int | None = None
+    ) -> None:
         saved = self._saved.setdefault(name, [])
         # The same state once more is no new revision.
         if not saved or self._make_comparable(saved[-1]) != self._make_comparable(
             state
         ):
+            parents = self._parents.setdefault(name, [])
+            parents.append(parent or self._find_parent(saved, state))
             saved.append(state)
+
+    def _find_parent(self, saved: list[Aggregator], state: Aggregator) -> int | None:
+        """
+        The number of the saved state that another one grew from.
+        """
+        entries, _, origin = self._make_comparable(state)
+        best, most = 0, -1
+        for number in range(len(saved), 0, -1):
+            there, _, its_origin = self._make_comparable(saved[number - 1])
+            if there != entries[: len(there)]:
+                continue
+
+            if number == len(saved):
+                return number
+
+            if len(there) > most and (there or origin == its_origin):
+                best, most = number, len(there)
+
+        return best or None
+
+    @rule(who=_WHO, name=_NAMES, data=st.data())
+    def roll_back(self, who: int, name: str, data: st.DataObject) -> None:
+        """
+        Any revision is the head again, with the ledger of both.
+        """
+        saved = self._saved.get(name)
+        if saved is None:
+            return
+
+        to = data.draw(st.integers(1, len(saved)))
+        self._stores[who].rollback(name, to)
+        self._remember_saved(name, saved[to - 1].join(saved[-1].rollback(0)), to)
 
     @rule(who=_WHO, name=_NAMES)
     def load(self, who: int, name: str) -> None:
@@ -233,7 +272,7 @@ class StoreMachine(RuleBasedStateMachine):
             assert fork.messages == state.messages, "another past"
             assert fork.init_len == len(state), "forked elsewhere"
             assert new not in self._saved, "it was there"
-            self._saved[new] = [fork]
+            self._saved[new], self._parents[new] = [fork], [None]
 
     @rule(who=_WHO, name=_NAMES)
     def delete(self, who: int, name: str) -> None:
@@ -241,6 +280,7 @@ class StoreMachine(RuleBasedStateMachine):
         A name and its revisions.
         """
         if self._saved.pop(name, None) is not None:
+            self._parents.pop(name)
             self._stores[who].delete(name)
 
     @rule(who=_WHO)
@@ -274,6 +314,10 @@ class StoreMachine(RuleBasedStateMachine):
         store: Any = self._stores[0]
         assert store.names() == tuple(sorted(self._saved)), "other names"
         for name, saved in self._saved.items():
+            history = reversed(store.history(name))
+            assert self._parents[name] == [head.parent for head in history], "parents"
+            loaded = [store.load(name, at=i) for i in range(1, len(saved) + 1)]
+            assert MessageTree.of(*loaded) == store.message_tree(name), "another tree"
             for who, store in enumerate(self._stores):
                 for i, state in enumerate(saved, 1):
                     assert self._is_same_state(state, store.load(name, at=i)), (

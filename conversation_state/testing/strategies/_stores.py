@@ -48,6 +48,7 @@ def heads() -> SearchStrategy[Head]:
         _digest_bytes(),
         labels,
         _saved_at(),
+        st.none() | st.integers(1, 2**32 - 2),
     )
 
 

@@ -1,0 +1,181 @@
+"""
+Promises about the history of a name, which is a tree.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from conversation_state.aggregator import Aggregator
+from conversation_state.errors import NotSavedError
+from conversation_state.store import Store
+from conversation_state.testing.stores._fixtures import (
+    CONVERSATION,
+    StoreFixtures,
+    append_turns,
+)
+from conversation_state.tree import MessageTree
+from conversation_state.usage import Usage
+
+__all__ = ["BranchPromises"]
+
+
+def list_parents(store: Store, name: str = "talk") -> list[int | None]:
+    """
+    What each revision grew from, the oldest first.
+    """
+    return [head.parent for head in reversed(store.history(name))]
+
+
+class BranchPromises(StoreFixtures):
+    """
+    Each revision knows which one it grew from.
+    """
+
+    def test_grows_from_the_head(self, store: Store) -> None:
+        """
+        A save grew from the head, by whichever store, and with *expecting* or not;
+        what a save returns says so as well.
+        """
+        states = append_turns(CONVERSATION, 5)
+        other = self.other(store, remembered=0)
+        heads = [store.save("talk", states[0])]
+        for at, state in enumerate(states[1:]):
+            saving = other if at % 2 else store
+            expecting = heads[-1] if at % 3 else None
+            heads.append(saving.save("talk", state, expecting=expecting))
+
+        assert [None, 1, 2, 3, 4] == [head.parent for head in heads]
+        assert [None, 1, 2, 3, 4] == list_parents(store) == list_parents(other)
+        assert 2 == store.latest("talk", at=3).parent
+        assert heads[-1] == store.save("talk", states[-1], label="again")._replace(
+            labels=()
+        )
+
+    def test_rollback_begins_a_branch(
+        self, reopen: Callable[[Store | None], Store]
+    ) -> None:
+        """
+        What was gone back from is a branch of its own: it can be seen and restored,
+        also by a store that is opened later.
+        """
+        states = append_turns(CONVERSATION, 4)
+        store = reopen(None)
+        for state in states:
+            store.save("talk", state)
+
+        assert 2 == store.rollback("talk", 2).parent
+
+        store.update("talk", lambda state: state.add_user_prompt("another way"))
+        store = reopen(store)
+
+        assert [None, 1, 2, 3, 2, 5] == list_parents(store)
+
+        again = store.rollback("talk", 4)
+
+        assert (7, 4) == (again.revision, again.parent)
+        assert states[3].entries == store.load("talk").entries
+        assert "another way" == store.load("talk", at=6)[-1].text
+        assert () == store.verify()
+
+    def test_rollback_of_a_rollback(self, store: Store) -> None:
+        """
+        A rollback grew from the revision that was asked for, not from another one
+        with the same messages.
+        """
+        usage = CONVERSATION.add_usage(Usage(7), key="spent")
+        store.save("talk", CONVERSATION, label="first")
+        store.save("talk", usage.add_user_prompt("more"))
+        store.rollback("talk", "first")
+        store.save("talk", store.load("talk").add_user_prompt("on"))
+        store.rollback("talk", 1)
+
+        assert [None, 1, 1, 3, 1] == list_parents(store)
+
+    def test_replaced_heads(self, store: Store) -> None:
+        """
+        A state that replaces the head grew from the newest revision whose messages
+        it begins with: most of them, and from none if there is no such revision.
+        """
+        first, second, third = append_turns(CONVERSATION, 3)
+        for state in (first, second, third):
+            store.save("talk", state)
+
+        far = self.other(store, remembered=0)
+        store.save("talk", second.add_user_prompt("instead"), expecting=3)
+        far.save("talk", first.add_user_prompt("or this"), expecting=4)
+        far.save("talk", Aggregator.new().add_user_prompt("Hi!"), expecting=5)
+        store.save("talk", third.add_user_prompt("at last"), expecting=6)
+
+        assert [None, 1, 2, 2, 1, None, 3] == list_parents(store)
+
+    def test_replaced_by_a_fork_of_nothing(self, store: Store) -> None:
+        """
+        Of a revision without messages, only the same conversation grew.
+        """
+        empty = Aggregator.new()
+        store.save("talk", empty)
+        store.save("talk", empty.add_user_prompt("one"))
+        store.save("talk", empty.add_user_prompt("two"), expecting=2)
+        store.save("talk", Aggregator.new().add_user_prompt("three"), expecting=3)
+
+        assert [None, 1, 1, None] == list_parents(store)
+
+    def test_forks_begin_anew(self, store: Store) -> None:
+        """
+        The first revision of a name grew from none of it, and a name that was
+        deleted leaves no parent to the next one.
+        """
+        for state in append_turns(CONVERSATION, 3):
+            store.save("talk", state)
+
+        assert store.fork("talk", "fork").parent is None
+        assert 1 == store.save("fork", store.load("fork").fork()).parent
+
+        store.delete("talk")
+        store.save("talk", CONVERSATION)
+
+        assert [None] == list_parents(store)
+        assert () == store.verify()
+
+    def test_message_tree(self, store: Store) -> None:
+        """
+        The messages of all branches, each once, in the order in which they came,
+        with the head's shown; and the whole bill.
+        """
+        states = append_turns(CONVERSATION, 3)
+        for state in states:
+            store.save("talk", state)
+
+        store.rollback("talk", 2)
+        store.update("talk", lambda state: state.add_user_prompt("another way"))
+        store.save("talk", CONVERSATION.add_user_prompt("again"), expecting=5)
+        store.rollback("talk", 3)
+        tree = store.message_tree("talk")
+        every = [store.load("talk", at=at) for at in range(1, 8)]
+
+        assert MessageTree.of(*every) == tree
+        assert tree == self.other(store, remembered=0).message_tree("talk")
+        assert states[2].entries == tree.present.entries
+        assert ["said 0", "again"] == [
+            tree.node(each).message.text
+            for each in tree.siblings(states[0].entries[1].id)[1]
+        ]
+        assert 2 == len(tree.siblings(states[2].entries[3].id)[1])
+        assert states[2].total_usage == tree.total_usage
+        with pytest.raises(NotSavedError):
+            store.message_tree("nothing")
+
+    def test_message_tree_has_the_whole_bill(self, store: Store) -> None:
+        """
+        Also of a revision whose ledger was replaced with it, though its messages
+        were not.
+        """
+        spent = CONVERSATION.add_usage(Usage(7), key="first")
+        store.save("talk", spent)
+        store.save("talk", CONVERSATION.add_usage(Usage(5), key="second"), expecting=1)
+        tree = store.message_tree("talk")
+
+        assert {"first", "second"} == {entry.id for entry in tree.present.ledger}
