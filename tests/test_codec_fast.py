@@ -417,7 +417,9 @@ class TestState:
         """
         root = Aggregator.new(messages=USUAL).add_usage(USAGE, model="m")
         for state in (Aggregator.new(), root, root.fork().add(UserMessage("hi"))):
-            with patch.object(_decode, "_read_state", side_effect=AssertionError):
+            with patch.object(
+                _decode, "_read_state_or_turn", side_effect=AssertionError
+            ):
                 assert state == decode(encode(state))
                 assert state == from_data(to_data(state))
 

@@ -7,7 +7,7 @@ Messages, tools and documents are in `_decode_messages`, timelines in
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from functools import partial
 from operator import itemgetter
 from typing import Any
@@ -67,7 +67,7 @@ _EMPTY_LOG: Log[Any] = Log()
 # States
 
 
-def _read_state(reader: Reader, raw: Any, path: JsonPath, shape: Shape) -> Any:
+def _read_state_or_turn(reader: Reader, raw: Any, path: JsonPath, shape: Shape) -> Any:
     """
     An aggregator or a turn.
     """
@@ -122,11 +122,11 @@ def _check_unique(
 
 
 def _read_aggregator(reader: Reader, raw: Any, path: JsonPath) -> Any:
-    return _read_state(reader, raw, path, _AGGREGATOR)
+    return _read_state_or_turn(reader, raw, path, _AGGREGATOR)
 
 
 def _read_turn(reader: Reader, raw: Any, path: JsonPath) -> Any:
-    return _read_state(reader, raw, path, _TURN)
+    return _read_state_or_turn(reader, raw, path, _TURN)
 
 
 def _make_turn(
@@ -227,10 +227,6 @@ def _read_template_item(reader: Reader, raw: Any, path: JsonPath) -> Any:
     )
 
 
-def _make_template(items: Iterable[Any], syntax: str = "fstring") -> Template:
-    return Template(*items, syntax=syntax)
-
-
 _MESSAGE_ITEM = strict_shape(lambda message: message, "message", message=read_message)
 _PLACEHOLDER_ITEM = strict_shape(
     lambda placeholder, optional=False: Placeholder(placeholder, optional),
@@ -239,7 +235,10 @@ _PLACEHOLDER_ITEM = strict_shape(
     optional=Reader.boolean,
 )
 _TEMPLATE = strict_shape(
-    _make_template, "items", items=array_reader(_read_template_item), syntax=Reader.text
+    lambda items, syntax="fstring": Template(*items, syntax=syntax),
+    "items",
+    items=array_reader(_read_template_item),
+    syntax=Reader.text,
 )
 
 

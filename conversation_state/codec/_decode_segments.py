@@ -19,7 +19,7 @@ from conversation_state.aggregator._entries import Ledger
 from conversation_state.codec._reader import Reader
 from conversation_state.errors import InvalidUsageError
 
-__all__ = ["DecodedSegment", "Place", "SegmentedLogs", "read_place"]
+__all__ = ["DecodedSegment", "Place", "SegmentedLogs", "read_pair"]
 
 # The number of a segment, and a length: all it goes on from, and so much of it.
 Place: TypeAlias = "tuple[int, int]"
@@ -28,16 +28,18 @@ _id_of = itemgetter(0)
 _EMPTY_LOG: Log[Any] = Log()
 
 
-def read_place(reader: Reader, raw: Any, path: JsonPath) -> Place | None:
+def read_pair(
+    reader: Reader, raw: Any, path: JsonPath, what: str
+) -> tuple[int, int] | None:
     """
-    A place: a segment's number and a length.
+    Two integers, a `Place` for example; *what* they are is for errors.
     """
     if raw.__class__ is not list or len(raw) != 2:  # noqa: PLR2004 - a pair
-        reader.add_mismatch("the number of a segment and a length", raw, path)
+        reader.add_mismatch(what, raw, path)
         return None
 
-    number, length = [reader.integer(each, (path, i)) for i, each in enumerate(raw)]
-    return None if number is None or length is None else (number, length)
+    first, second = [reader.integer(each, (path, i)) for i, each in enumerate(raw)]
+    return None if first is None or second is None else (first, second)
 
 
 class DecodedSegment(NamedTuple):

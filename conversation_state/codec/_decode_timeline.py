@@ -2,7 +2,7 @@
 Reads timelines, whose states share what they have in common.
 
 What lives here: moments, and what each state is. What does not: the logs they
-are over (`_decode_segments`). `_encode_timeline` tells how they are written.
+are over (`_decode_segments`). `_encode_timeline` says how they are written.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from conversation_state.codec._decode_segments import (
     DecodedSegment,
     Place,
     SegmentedLogs,
-    read_place,
+    read_pair,
 )
 from conversation_state.codec._entries import (
     MESSAGE_FIELDS,
@@ -45,15 +45,8 @@ ReadOther: TypeAlias = "Callable[[Reader, dict[str, Any], JsonPath], Any]"
 
 # Logs
 
-
-def _read_thread(reader: Reader, raw: Any, path: JsonPath) -> DecodedSegment | None:
-    return _read_segment(reader, raw, path, _THREAD, "messages")
-
-
-def _read_ledger_segment(
-    reader: Reader, raw: Any, path: JsonPath
-) -> DecodedSegment | None:
-    return _read_segment(reader, raw, path, _LEDGER, "entries")
+# All that a segment or a state goes on from.
+_read_place = partial(read_pair, what="the number of a segment and a length")
 
 
 def _read_segment(
@@ -79,9 +72,9 @@ def _read_segment(
 
 
 _THREAD = strict_shape(
-    dict, "entry_ids", "messages", after=read_place, **MESSAGE_FIELDS
+    dict, "entry_ids", "messages", after=_read_place, **MESSAGE_FIELDS
 )
-_LEDGER = strict_shape(dict, "entries", after=read_place, entries=read_ledger)
+_LEDGER = strict_shape(dict, "entries", after=_read_place, entries=read_ledger)
 
 
 # States
@@ -105,7 +98,7 @@ class _LogState(NamedTuple):
     ledger: Place | None
 
 
-def _read_state(
+def _read_timeline_state(
     reader: Reader, raw: Any, path: JsonPath, read_other: ReadOther
 ) -> _OtherState | _LogState | None:
     if not reader.is_object(raw, path):
@@ -150,7 +143,7 @@ def _read_json_state(reader: Reader, raw: Any, path: JsonPath) -> Any:
 
 _JSON = strict_shape(dict, json=_read_json_state)
 _LOG_STATE = strict_shape(
-    dict, origin=Reader.integer, thread=read_place, ledger=read_place
+    dict, origin=Reader.integer, thread=_read_place, ledger=_read_place
 )
 
 
@@ -285,17 +278,6 @@ def _check_moments(
     return parents
 
 
-def _read_redo(reader: Reader, raw: Any, path: JsonPath) -> Any:
-    return reader.read_array(raw, path, _read_redo_step)
-
-
-def _read_redo_step(reader: Reader, raw: Any, path: JsonPath) -> Any:
-    if raw.__class__ is not list or len(raw) != 2:  # noqa: PLR2004 - a pair
-        return reader.add_mismatch("the numbers of a moment and of a child", raw, path)
-
-    return [reader.integer(each, (path, i)) for i, each in enumerate(raw)]
-
-
 def _check_redo(
     reader: Reader, given: dict[str, Any], parents: list[int | None], path: JsonPath
 ) -> None:
@@ -369,12 +351,14 @@ def timeline_reader(read_other: ReadOther) -> Read:
         limit=Reader.count,
         first=Reader.count,
         present=Reader.count,
-        redo=_read_redo,
+        redo=array_reader(
+            partial(read_pair, what="the numbers of a moment and of a child")
+        ),
         moments=array_reader(object_reader(_MOMENT)),
-        states=array_reader(partial(_read_state, read_other=read_other)),
+        states=array_reader(partial(_read_timeline_state, read_other=read_other)),
         origins=array_reader(object_reader(_ORIGIN)),
-        threads=array_reader(_read_thread),
-        ledgers=array_reader(_read_ledger_segment),
+        threads=array_reader(partial(_read_segment, shape=_THREAD, name="messages")),
+        ledgers=array_reader(partial(_read_segment, shape=_LEDGER, name="entries")),
     )
 
     def read(reader: Reader, raw: Any, path: JsonPath) -> Timeline[Any] | None:

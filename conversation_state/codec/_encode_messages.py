@@ -40,22 +40,11 @@ def unsupported_type(value: object) -> TypeError:
     return TypeError(f"can't encode a {type(value).__name__}: {value!r:.80}")
 
 
-def _put_map(data: Object, name: str, values: Mapping[str, Any]) -> None:
-    if values:
-        data[name] = values
-
-
-def _put_unknown(data: Object, unknown: Mapping[str, Any]) -> None:
-    if unknown:
-        # Its keys never overwrite known fields: the constructors check that.
-        data.update(unknown)
-
-
 def write_tool_info(tool: ToolInfo) -> Object:
     """
     A tool; its parameters as they were given.
 
-    A reader tells a schema by its ``type``, which is a text; in a mapping of
+    A reader recognises a schema by its ``type``, which is a text; in a mapping of
     parameters every value is an object. Any other schema is wrapped.
     """
     data: Object = {"name": tool.name}
@@ -71,9 +60,11 @@ def write_tool_info(tool: ToolInfo) -> Object:
         else:
             data["parameters"] = {"schema": given}
 
-    _put_map(data, "metadata", tool.metadata)
-    _put_unknown(data, tool.unknown)
-    return data
+    if tool.metadata:
+        data["metadata"] = tool.metadata
+
+    # Its keys never overwrite known fields: the constructors check that.
+    return {**data, **tool.unknown}
 
 
 def _write_parameters(parameters: Mapping[str, Parameter]) -> Object:
@@ -105,9 +96,10 @@ def write_document(document: Document) -> Object:
     A document, its vectors in its metadata.
     """
     data: Object = {"id": document.id, "content": document.content}
-    _put_map(data, "metadata", document.metadata)
-    _put_unknown(data, document.unknown)
-    return data
+    if document.metadata:
+        data["metadata"] = document.metadata
+
+    return {**data, **document.unknown}
 
 
 def write_message(message: Message) -> Object:

@@ -102,14 +102,13 @@ def _read_all(read: Read, raw: Sequence[Any]) -> list[Any]:
     return values
 
 
-def _pair_usage_and_model(*, usage: Usage, model: str = "") -> tuple[Usage, str]:
-    return usage, model
-
-
 _read_usages_and_models = array_reader(
     object_reader(
         strict_shape(
-            _pair_usage_and_model, "usage", usage=read_usage, model=Reader.text
+            lambda usage, model="": (usage, model),
+            "usage",
+            usage=read_usage,
+            model=Reader.text,
         )
     )
 )
@@ -139,12 +138,8 @@ def check_same_length(reader: Reader, fields: dict[str, Any], path: JsonPath) ->
         reader.problems.add((path, "entry_ids"), what)
 
 
-def _make_ledger_entry(*, id: str, usage: Usage, model: str = "") -> LedgerEntry:
-    return LedgerEntry(id, usage, model)
-
-
 LEDGER_ENTRY = strict_shape(
-    _make_ledger_entry,
+    lambda id, usage, model="": LedgerEntry(id, usage, model),
     *("id", "usage"),
     id=Reader.text,
     usage=read_usage,

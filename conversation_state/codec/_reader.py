@@ -134,7 +134,6 @@ class Reader:
 
     __slots__ = (
         "has_foreign_json",
-        "is_acyclic",
         "is_parsed",
         "kinds",
         "problems",
