@@ -371,7 +371,7 @@ class TestPrice:
             (
                 "rich",
                 million(1, cached_tokens=0.1, extra={"cache_read_tokens": 0.2}),
-                "it says 100000 and 200000 for cache_read_tokens",
+                "it has both 100000 and 200000 for cache_read_tokens",
             ),
         ],
     )

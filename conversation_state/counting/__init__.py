@@ -1,10 +1,9 @@
 """
 Counting: how many tokens messages have, how many fit, and what they cost.
 
-Counts here are *estimates*, made before a model is asked; what a provider
-counted afterwards is `usage`. What lives here: counters, the budget that is
-left of a model's window, and prices. What does not: choosing what fits
-(`trimming`).
+Counts here are *estimates*, made before a request; what a provider counted is in
+`usage`. What lives here: counters, the budget that is left of a model's window,
+and prices. What does not: selecting messages that fit (`trimming`).
 """
 
 from conversation_state.counting._budget import TokenBudget
@@ -17,11 +16,15 @@ from conversation_state.counting._cost import (
     cost,
 )
 from conversation_state.counting._encodings import by_encoding
-from conversation_state.counting._estimate import TokenCounter, by_characters, count
+from conversation_state.counting._estimate import (
+    TokenCounter,
+    by_characters,
+    count,
+    count_tools,
+)
 from conversation_state.counting._mistral import by_mistral
 from conversation_state.counting._prices import price
 from conversation_state.counting._tiktoken import by_tiktoken
-from conversation_state.counting._tools import count_tools
 
 __all__ = [
     "Calibrated",

@@ -1,5 +1,5 @@
 """
-Budgets: what is left of a model's window.
+Budgets: the tokens of a model's window that are left for messages.
 """
 
 from __future__ import annotations
@@ -24,22 +24,22 @@ def _check_tokens(name: str, value: Any) -> int:
 @attrs.frozen(kw_only=True, init=False)
 class TokenBudget:
     """
-    How many tokens of a model's window are left for history.
+    The tokens of a model's window that are left for messages.
 
-    Give the window, or a *model* whose window is looked up.
+    Takes the window, or a *model* whose window is looked up.
 
     Args:
-        model: The model's name, a provider before it or not: ``gpt-4o``,
-            ``openai:gpt-4o``. Looked up only if *context_window* is left out;
-            that needs the extra ``prices``, and no network.
+        model: The model's name, with or without a provider: ``gpt-4o``,
+            ``openai:gpt-4o``. Looked up only without *context_window*; needs the
+            extra ``prices``, and no network.
 
     Attributes:
-        context_window: All the model can read and write at once, in tokens.
+        context_window: The window: the tokens of input and output together.
 
-        max_output_tokens: What is kept free for its answer. 0 by default:
-            the registry knows windows only.
+        max_output_tokens: The tokens reserved for the response. 0 by default:
+            the registry has windows only.
 
-        overhead: What is sent beside the messages, such as tool schemas (see
+        overhead: The tokens sent beside the messages, such as tool schemas (see
             `count_tools`).
 
     Raises:
@@ -49,7 +49,7 @@ class TokenBudget:
             *max_output_tokens* and *overhead* leave nothing of the window.
 
         UnknownModelError:
-            If the model is not known; names those written like it.
+            If the model is unknown; has similar names.
 
         MissingExtraError:
             If a model is looked up and the extra is not installed.
@@ -101,12 +101,12 @@ class TokenBudget:
     @property
     def effective_input_limit(self) -> int:
         """
-        What messages may fill, in tokens.
+        The tokens that are left for messages.
         """
         return self.context_window - self.max_output_tokens - self.overhead
 
     def available(self, used: int = 0) -> int:
         """
-        What is left of that when *used* tokens are used for something else.
+        The same without *used* tokens; at least 0.
         """
         return max(self.effective_input_limit - _check_tokens("used", used), 0)

@@ -1,5 +1,5 @@
 """
-Calibration: a counter scaled to what a provider charged.
+Calibration: a counter scaled to the tokens that a provider reported.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ __all__ = ["Calibrated", "calibrated"]
 @attrs.frozen
 class Calibrated:
     """
-    A counter that is another one, scaled: made by `calibrated`.
+    Another counter, scaled; made by `calibrated`.
 
     A `TokenCounter`, and a value: equal if counter and scale are; picklable if
     the counter is. Larger counts stay larger, 0 stays 0, and no other count
@@ -29,9 +29,9 @@ class Calibrated:
     Attributes:
         counter: The counter that is scaled; still called once for a message.
 
-        charged: What was charged ...
+        charged: The numerator of the scale in lowest terms: reported tokens ...
 
-        counted: ... for so many tokens of the counter's; in lowest terms.
+        counted: ... and its denominator: tokens by *counter*.
     """
 
     counter: TokenCounter
@@ -52,26 +52,25 @@ def calibrated(
     overhead: int = 0,
 ) -> Calibrated:
     """
-    *counter*, scaled by what was charged for all *samples* to what it counted.
+    *counter*, scaled so that its total for all *samples* is what was reported.
 
-    The ratio of the two sums: long prompts, which matter, weigh more than
-    short ones, and a few samples do. Counts are rounded up, so over all the
-    samples together it says no less than what was charged, and less than one
-    token a message more.
+    The scale is the ratio of the two sums: long prompts weigh more than short ones,
+    and a few samples suffice. Counts are rounded up, so the total of all samples is
+    at least what was reported, and less than one token a message more.
 
     Args:
-        counter: What to scale.
+        counter: The counter to scale.
 
         samples: Prompts that were sent: their messages, and the tokens that
             the provider reported for them, as a number or a `Usage`.
 
-        overhead: How many tokens of each report were no messages, tool schemas
-            say (see `count_tools`).
+        overhead: The tokens of each report that were not messages, for example
+            tool schemas (see `count_tools`).
 
     Raises:
         ValueError:
-            If there are no samples, or one of them says nothing: no tokens
-            charged beside the overhead, or none counted.
+            If there are no samples, or if one has no reported tokens beside the
+            overhead, or no counted ones.
 
         TypeError:
             If a sample is something else than a pair.
@@ -94,8 +93,8 @@ def calibrated(
         if reported <= overhead:
             msg = (
                 f"sample {number} reports {reported} prompt tokens, {overhead} of them "
-                "overhead, which leaves none for its messages. Leave out prompts whose "
-                "provider did not say"
+                "overhead, which leaves none for its messages. Leave out prompts "
+                "without reported tokens"
             )
             raise ValueError(msg)
 

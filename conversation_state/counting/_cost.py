@@ -55,7 +55,7 @@ class UsageEntry(Protocol):
 
 class HasLedger(Protocol):
     """
-    **Protocol:** what has a ledger: a state, the turn of one.
+    **Protocol:** an object with a ledger: a state or its turn.
     """
 
     @property
@@ -81,7 +81,7 @@ class WithMessage(Protocol):
     @property
     def message(self) -> Message:
         """
-        What was appended.
+        The message.
         """
         ...
 
@@ -91,9 +91,9 @@ class Unpriced(NamedTuple):
     A ledger entry without a price, and why.
 
     Attributes:
-        entry: The ledger's entry.
+        entry: The ledger entry.
 
-        why: A sentence.
+        why: The reason, a sentence.
     """
 
     entry: UsageEntry
@@ -103,12 +103,12 @@ class Unpriced(NamedTuple):
 @attrs.frozen
 class Cost:
     """
-    What a ledger cost, as far as that is known.
+    The known cost of a ledger.
 
     Attributes:
-        amount: What is known, in US dollars; exact.
+        amount: The known cost in US dollars; exact.
 
-        unpriced: What is not in it, in the ledger's order.
+        unpriced: Entries without a price, which are not in *amount*, in order.
 
         unbilled: The entries of the conversation with a response whose usage
             is in no ledger entry, in order; the first of several messages of
@@ -148,7 +148,7 @@ class Cost:
 
 def _format_dollars(amount: Decimal) -> str:
     """
-    All digits, and two at least behind the point.
+    All digits, at least two of them after the decimal point.
 
     >>> _format_dollars(Decimal("12.50000")), _format_dollars(Decimal("0.0000375"))
     ('$12.50', '$0.0000375')
@@ -159,15 +159,14 @@ def _format_dollars(amount: Decimal) -> str:
 
 def cost(state: HasLedger, *, when: datetime | None = None) -> Cost:
     """
-    What *state* cost in US dollars, entry by entry of its ledger.
+    The cost of *state* in US dollars, the sum over its ledger.
 
-    All entries of its ledger count, those inherited at a fork included:
-    ``cost(state.turn)`` is what came since. Amounts add exactly, so the cost of
-    a join is that of its distinct entries. What can't be priced is listed,
-    never taken for nothing: entries without a model, those of a model that is
-    not known, and usage without a price (see `price`).
+    Inherited entries are included; ``cost(state.turn)`` is without them. Amounts are
+    added exactly, so the cost of a join is that of its distinct entries. Entries
+    that can't be priced are listed and never taken as zero: without a model, with
+    an unknown model, and usage without a price (see `price`).
 
-    So are responses in the messages whose usage is in no ledger entry
+    Messages with a response whose usage is in no ledger entry are listed, too
     (`Cost.unbilled`). A response is in the ledger if there is an entry under
     its id, or under the identity of its own entry; or an entry that belongs to
     no response, with an equal usage, as ``add_usage(usage)`` without a key
@@ -176,7 +175,7 @@ def cost(state: HasLedger, *, when: datetime | None = None) -> Cost:
     Args:
         state: Anything with a `ledger`: an `Aggregator`, a `Turn`.
 
-        when: An aware `datetime`: prices are those of then. Now if it is None.
+        when: An aware `datetime`, whose prices are used; None is now.
 
     Raises:
         MissingExtraError:
@@ -202,7 +201,7 @@ def cost(state: HasLedger, *, when: datetime | None = None) -> Cost:
 
 def _usage_of(entry: WithMessage) -> Usage:
     """
-    What the response of *entry* reports; nothing if it reports nothing.
+    The usage that the response of *entry* reports; an empty one without.
     """
     response = getattr(entry.message, "response", None)
     usage = None if response is None else response.usage
@@ -213,8 +212,8 @@ def _find_unbilled(state: HasLedger) -> tuple[WithMessage, ...]:
     """
     The entries of *state*, if it has any, whose response is in no ledger entry.
     """
-    # By the id of a response or, without one, of its entry: each different
-    # usage. Some servers give every response one id.
+    # Each different usage by the id of the response or, without one, of its entry:
+    # some servers use one id for all responses.
     responses: dict[str, dict[Usage, WithMessage]] = {}
     keys: set[str] = set()
     entry: WithMessage
@@ -267,8 +266,8 @@ def _price_entry(
     if not model:
         raise UnpricedError(model, "its model is unknown")
 
-    # A ledger has many entries and few models, and looking for near matches of
-    # an unknown one takes long.
+    # Cached: a ledger has many entries and few models, and looking for names similar
+    # to an unknown one takes long.
     found = models.get(model)
     if found is None:
         try:

@@ -1,17 +1,22 @@
 """
-Counting tokens: each message once for each counter, and the estimate that needs
-no vocabulary.
+Counting tokens: each message once for each counter, and an estimate without a
+vocabulary, also for the schemas of tools.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from operator import index
 from typing import Any, NamedTuple, Protocol, TypeAlias
 
 from conversation_state._persistent import freeze_map
-from conversation_state.messages import AssistantMessage, Message, UnknownMessage
+from conversation_state.messages import (
+    AssistantMessage,
+    Message,
+    SystemMessage,
+    UnknownMessage,
+)
 from conversation_state.parts import (
     AudioPart,
     FilePart,
@@ -23,6 +28,7 @@ from conversation_state.parts import (
     UnknownPart,
     VideoPart,
 )
+from conversation_state.tools import ToolInfo
 
 __all__ = [
     "OPENAI_IMAGE",
@@ -30,6 +36,7 @@ __all__ = [
     "TokenCounter",
     "by_characters",
     "count",
+    "count_tools",
     "estimate_media",
     "format_json",
     "split_content",
@@ -40,35 +47,34 @@ class TokenCounter(Protocol):
     """
     **Protocol:** anything that counts the tokens of a message.
 
-    Called once in a message's life (see `count`): must be pure, and the same
-    for equal messages. Counts may be estimates; trimming only relies on them
-    being non-negative integers. A plain function will do.
+    Called once for each message (see `count`): must be pure, and the same for
+    equal messages. Counts may be estimates; trimming only needs non-negative
+    integers. A plain function will do.
     """
 
     def __call__(self, message: Message, /) -> int:
         """
-        How many tokens *message* fills.
+        The number of tokens of *message*.
         """
         ...
 
 
-# Counter, tokens, counter, tokens, …: pairs would take twice the room, with
-# every message.
+# Counter, tokens, counter, tokens, …: pairs would take twice the memory, in every
+# message.
 Weights: TypeAlias = "tuple[Any, ...]"
 _set = object.__setattr__
 
-# How many counters a message remembers; more, and the oldest goes.
+# A message caches the counts of so many counters; one more evicts the oldest.
 _COUNTERS = 4
 
 
 def count(message: Message, counter: TokenCounter) -> int:
     """
-    The count of *counter* for *message*; called once, then remembered with it.
+    The count of *counter* for *message*; called once, then cached in the message.
 
-    Remembered wherever the message is met: in forks, in later states, in other
-    conversations; for four counters, of which equal ones are one. A program
-    that makes a new function every time counts every time, and fills no
-    memory.
+    The cache is shared by all states and conversations that contain the message.
+    It has four counters, which are compared by equality: a program that makes a new
+    function each time counts each time, and uses no more memory.
 
     Raises:
         ValueError:
@@ -79,7 +85,7 @@ def count(message: Message, counter: TokenCounter) -> int:
         known = weights[at]
         if known is counter or known == counter:
             if at == 2 * _COUNTERS - 2:
-                # The next new one would push it out, though it is in use.
+                # It is in use, so the next new one must not evict it.
                 _set(message, "_weights", (*weights[at:], *weights[:at]))
 
             return weights[at + 1]  # type: ignore[no-any-return]
@@ -97,7 +103,7 @@ def count(message: Message, counter: TokenCounter) -> int:
         )
         raise ValueError(msg)
 
-    # Read again: a counter that asks another one has had that remembered.
+    # Read again: *counter* may have called `count` with another counter.
     weights = getattr(message, "_weights", ())
     _set(message, "_weights", (counter, tokens, *weights[: 2 * _COUNTERS - 2]))
     return tokens
@@ -105,16 +111,16 @@ def count(message: Message, counter: TokenCounter) -> int:
 
 _CHARACTERS = 4
 
-# Media by url, whose size is unknown here.
+# Media by URL: their size is unknown.
 _BY_URL = 1_000
-# Bytes to a token, at usual bit rates: speech of 64 kbit/s at 16 tokens a
+# Bytes per token, at usual bit rates: speech of 64 kbit/s at 16 tokens a
 # second, video of 1 Mbit/s at 300; a page of a PDF has 30 kB and 1,000 tokens.
 _BYTES = {AudioPart: 500, VideoPart: 400, FilePart: 30}
 
 
 class ImageTokens(NamedTuple):
     """
-    How many tokens an image costs; of a usual size, and in low detail.
+    The tokens of an image: of a usual size, and in low detail.
     """
 
     usual: int
@@ -152,7 +158,7 @@ def by_characters(message: Message) -> int:
 
 def split_content(message: Message) -> tuple[list[str], list[Part]]:
     """
-    The texts of *message* that cost tokens, and its media.
+    The texts of *message* that are counted, and its media.
     """
     if isinstance(message, UnknownMessage):
         return [format_json(message.raw)], []
@@ -188,8 +194,8 @@ def format_json(value: Mapping[str, Any]) -> str:
 
 def estimate_media(media: list[Part], image: ImageTokens) -> int:
     """
-    How many tokens *media* fill, as `by_characters` counts them; *image* for each
-    image.
+    The number of tokens of *media*, as `by_characters` counts them; *image* is for
+    each image.
     """
     return sum([_estimate_part(part, image) for part in media])
 
@@ -206,3 +212,51 @@ def _estimate_part(part: Part, image: ImageTokens) -> int:
         bytes_a_token = _CHARACTERS
 
     return -(-len(part.data) // bytes_a_token)
+
+
+def count_tools(
+    tool_infos: Iterable[ToolInfo], counter: TokenCounter = by_characters
+) -> int:
+    """
+    The number of tokens of tools' schemas, which are sent beside the messages.
+
+    Each tool counts as a system message with its name, description and
+    JSON Schema (keys sorted) as compact JSON. Absent fields are left out,
+    metadata are not sent, and the order of tools makes no difference.
+
+    An estimate: providers rewrite schemas before the model reads them, each in
+    its own way, and document none of it. `calibrated` measures the result.
+
+    >>> count_tools([ToolInfo("clock", "Tells the time.")])
+    12
+    """
+    tokens = 0
+    for tool in tool_infos:
+        if not isinstance(tool, ToolInfo):
+            msg = (
+                f"tool_infos: expected ToolInfos, got a {type(tool).__name__}: "
+                f"{tool!r:.80}"
+            )
+            raise TypeError(msg)
+
+        tokens += count(SystemMessage(_format_tool(tool)), counter)
+
+    return tokens
+
+
+def _format_tool(tool: ToolInfo) -> str:
+    """
+    The text that *tool* is counted as.
+
+    >>> _format_tool(ToolInfo("clock", parameters={}))
+    '{"name":"clock","parameters":{"properties":{},"type":"object"}}'
+    """
+    fields: dict[str, Any] = {"name": tool.name}
+    if tool.description:
+        fields["description"] = tool.description
+
+    if tool.schema is not None:
+        # Sorted: equal schemas count the same, whichever way they were given.
+        fields["parameters"] = freeze_map(tool.schema, "parameters")
+
+    return json.dumps(fields, ensure_ascii=False, separators=(",", ":"))

@@ -21,14 +21,14 @@ if TYPE_CHECKING:
 
 __all__ = ["EXACT", "check_moment", "price", "price_of"]
 
-# More digits than any count times any price has, whatever the program's own
-# context says.
+# More digits than any count times any price has; the program's own decimal context
+# may have fewer.
 EXACT = Context(prec=100)
 
 # The date of a model, as in gpt-4o-2024-08-06 and claude-3-5-sonnet-20241022.
 _DATE = re.compile(r"(?<!\d)(20\d\d)(?:-(?=\d\d-))?(\d\d)-?(\d\d)(?!\d)", re.ASCII)
 
-# What our names for parts of a prompt or a completion are in the registry's.
+# Our names of parts of a prompt or a completion, and the registry's.
 _NAMES = {
     "cache_write_tokens": "cache_write_tokens",
     "completion_citation_tokens": "output_citation_tokens",
@@ -54,30 +54,29 @@ def price(usage: Usage, model: str, *, when: datetime | None = None) -> Decimal:
 
     Of `Usage.extra`, ``cache_write_tokens`` are a part of the prompt, and so
     is, or should be, every name that ends in ``_tokens`` a part of prompt or
-    completion. Other categories, ``web_searches`` say, have the registry's
-    names. ``tool_use_prompt_tokens`` are read beside the prompt if the total
-    says so.
+    completion. Other categories, such as ``web_searches``, have the registry's
+    names. ``tool_use_prompt_tokens`` are added to the prompt if the total includes
+    them.
 
     Args:
         usage: The usage of one request: prices may depend on how long a
             prompt was.
 
-        model: The model's name, a provider before it or not: ``gpt-4o``,
-            ``openai:gpt-4o``, ``groq/llama-3.3-70b-versatile``. Without one it
-            is the provider that genai-prices finds first.
+        model: The model's name, with or without a provider: ``gpt-4o``,
+            ``openai:gpt-4o``, ``groq/llama-3.3-70b-versatile``. Without one,
+            genai-prices selects the provider.
 
-        when: An aware `datetime`, for prices change, some by the hour. Now if
-            it is None. A time before the model existed has no price where its
-            name or its first price has a date. The registry does not say when
-            the other models appeared: ``gpt-4o`` has its first price at every
-            earlier time, in 1999 too.
+        when: An aware `datetime`; None is now. Prices change, some by the hour. A
+            time before the model existed has no price if its name or its first
+            price has a date. Other models, such as ``gpt-4o``, have their first
+            price at every earlier time: the registry doesn't have their date.
 
     Raises:
         UnknownModelError:
-            If the model is not known; names those written like it.
+            If the model is unknown; has similar names.
 
         UnpricedError:
-            If something of the usage has no price: unknown is never zero.
+            If a part of the usage has no known price; it is never taken as zero.
 
         MissingExtraError:
             If the extra is not installed.
@@ -116,7 +115,7 @@ def check_moment(when: datetime | None) -> datetime:
 
 def price_of(usage: Usage, model: str, found: FoundModel, when: datetime) -> Decimal:
     """
-    The cost of *usage* on the model *found*, which was called *model*.
+    The cost of *usage* on the model *found*, whose given name is *model*.
     """
     from genai_prices.types import Usage as TheirUsage  # noqa: PLC0415 - an extra
 
@@ -138,7 +137,7 @@ def price_of(usage: Usage, model: str, found: FoundModel, when: datetime) -> Dec
 @cache
 def _load_units() -> Mapping[str, Any]:
     """
-    What the registry has prices for, by the names of its usage.
+    The units that the registry has prices for, by name.
     """
     from genai_prices.data_units import unit_data  # noqa: PLC0415 - an extra
     from genai_prices.units import UnitRegistry  # noqa: PLC0415 - an extra
@@ -148,9 +147,8 @@ def _load_units() -> Mapping[str, Any]:
 
 def _check_existed(model: str, info: ModelInfo, when: datetime) -> None:
     """
-    Raise for a moment before the model existed.
-
-    The registry gives the first of a model's prices then, which is a later one.
+    Raise for a time before the model existed, for which the registry returns the
+    model's first price.
     """
     prices = info.prices if isinstance(info.prices, list) else []
     constraints = [each.constraint for each in prices]
@@ -163,7 +161,7 @@ def _check_existed(model: str, info: ModelInfo, when: datetime) -> None:
             why = f"its first price is of {dates[0]}, and when is {when:%Y-%m-%d}"
             raise UnpricedError(model, why)
 
-    # A day earlier somewhere on Earth.
+    # One day of tolerance for time zones.
     day = when.astimezone(UTC).date() + timedelta(days=1)
     for name in (model, info.id):
         dated = _DATE.search(name)
@@ -192,17 +190,17 @@ def _map_counts(usage: Usage, units: Mapping[str, Any], model: str) -> dict[str,
         "output_audio_tokens": written.audio_tokens,
         "output_reasoning_tokens": written.reasoning_tokens,
     }
-    beside = usage.total_tokens - usage.prompt_tokens - usage.completion_tokens
+    rest = usage.total_tokens - usage.prompt_tokens - usage.completion_tokens
     for name, count in usage.extra.items():
         known = _NAMES.get(name, name)
         if name == _TOOL_USE:
             counts["input_tool_tokens"] = count
-            if beside == count:
+            if rest == count:
                 counts["input_tokens"] += count
-                beside = 0
+                rest = 0
         elif known in units and known != "requests":
             if counts.get(known, count) not in {0, count}:
-                why = f"it says {counts[known]} and {count} for {known}"
+                why = f"it has both {counts[known]} and {count} for {known}"
                 raise UnpricedError(model, why)
 
             counts[known] = count
@@ -210,10 +208,10 @@ def _map_counts(usage: Usage, units: Mapping[str, Any], model: str) -> dict[str,
             why = f"{REGISTRY} has no price for the {count:,} of extra[{name!r}]"
             raise UnpricedError(model, why)
 
-    if beside > 0:
+    if rest > 0:
         why = (
-            f"{format_count(beside, 'token')} of its total "
-            f"{'is' if beside == 1 else 'are'} part of neither prompt nor completion"
+            f"{format_count(rest, 'token')} of its total "
+            f"{'is' if rest == 1 else 'are'} part of neither prompt nor completion"
         )
         raise UnpricedError(model, why)
 
@@ -224,7 +222,7 @@ def _check_priced(
     counts: Mapping[str, int], prices: ModelPrice, units: Mapping[str, Any], model: str
 ) -> None:
     """
-    Raise for what is no part of something else, and has no price of its own.
+    Raise for counts that are no part of another one and have no price.
     """
     for name, count in counts.items():
         unit = units[name]

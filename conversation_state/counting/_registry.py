@@ -1,9 +1,9 @@
 """
-Models: finding one by its name in the data that genai-prices carries.
+Models: finding one by its name in the data of genai-prices.
 
-The only module that names it. Its data come with the package; it fetches
-newer ones only for programs that start its `UpdatePrices`, and then those are
-what is looked at here, too.
+The only module that imports it. Its data come with the package; it downloads newer
+ones only in programs that start its `UpdatePrices`, and these are then used here,
+too.
 """
 
 from __future__ import annotations
@@ -40,13 +40,13 @@ def _load_snapshot(wanted: str) -> DataSnapshot:
 
 def find_model(model: str, wanted: str) -> FoundModel:
     """
-    The model called *model*, and the provider whose model it is.
+    The model with the name *model*, and its provider.
 
-    A name may have its provider before it, with a colon or a slash between.
+    A name may begin with a provider, separated by a colon or a slash.
 
     Raises:
         UnknownModelError:
-            If there is none; with names that are written much like it.
+            If there is none; has similar names.
 
         MissingExtraError:
             If the extra is not installed; *wanted* is what needs it.
@@ -86,7 +86,7 @@ def _find_model(snapshot: DataSnapshot, model: str) -> FoundModel | None:
 
 def _split_provider(model: str) -> tuple[str, str]:
     """
-    The provider that is named before a model's name, and the rest.
+    The provider at the beginning of a model's name, and the rest.
 
     >>> _split_provider("groq:openai/gpt-oss-20b"), _split_provider("gpt-4o")
     (('groq', 'openai/gpt-oss-20b'), ('', 'gpt-4o'))
@@ -107,7 +107,7 @@ def _find_similar(snapshot: DataSnapshot, model: str) -> tuple[str, ...]:
     close = [each for one in names for each in get_close_matches(one, homes)]
     known = []
     for each in dict.fromkeys(close):
-        # Many a name is known only together with a provider's.
+        # Some names are found only together with their provider's.
         full = f"{homes[each]}:{each}"
         bare = not providers and _find_model(snapshot, each) is not None
         if bare or _find_model(snapshot, full) is not None:
@@ -122,7 +122,7 @@ def window_of(model: str) -> int:
 
     Raises:
         ValueError:
-            If the registry knows the model, but not its window.
+            If the registry has the model without its window.
     """
     provider, info = find_model(model, "TokenBudget(model=...)")
     window = info.context_window
