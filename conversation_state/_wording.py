@@ -5,12 +5,17 @@ Wording that messages, errors and reprs of all layers share.
 from __future__ import annotations
 
 import re
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from decimal import Decimal
 
 __all__ = [
     "INVISIBLE_CHARACTERS",
     "escape_invisible",
     "escape_line",
     "format_count",
+    "format_dollars",
     "shorten_repr",
     "shorten_text",
 ]
@@ -36,6 +41,18 @@ def format_count(count: int, noun: str, plural: str = "") -> str:
     *plural* is given where it is not the noun and an *s*.
     """
     return f"{count:,} {noun if count == 1 else plural or f'{noun}s'}"
+
+
+def format_dollars(amount: Decimal) -> str:
+    """
+    US dollars: all digits, and two at least behind the point.
+
+    >>> from decimal import Decimal
+    >>> format_dollars(Decimal("12.50000")), format_dollars(Decimal("0.0000375"))
+    ('$12.50', '$0.0000375')
+    """
+    whole, _, part = f"{amount:,f}".partition(".")
+    return f"${whole}.{part.rstrip('0').ljust(2, '0')}"
 
 
 def shorten_repr(value: object, limit: int = 60) -> str:

@@ -14,6 +14,7 @@ import tracemalloc
 import weakref
 from collections.abc import Sequence
 from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
+from datetime import UTC, datetime, timedelta, timezone, tzinfo
 from typing import Any
 from uuid import UUID
 
@@ -35,6 +36,7 @@ from conversation_state import (
     UserMessage,
     decode,
     encode,
+    fan_out,
     join,
     trim,
 )
@@ -333,6 +335,28 @@ class TestExtend:
         assert "extend takes Messages, got a str: 'c'" == str(raised.value)
 
 
+NOON = datetime(2025, 6, 1, 12, tzinfo=UTC)
+DAY = timedelta(days=1)
+
+
+class SummerTime(tzinfo):
+    """
+    A zone that has no fixed offset.
+    """
+
+    def utcoffset(self, _time):
+        return timedelta(hours=2)
+
+    def dst(self, _time):
+        return timedelta(hours=1)
+
+    def tzname(self, _time):
+        return "summer"
+
+
+SUMMER = datetime(2025, 6, 1, tzinfo=SummerTime())
+
+
 class TestAddUsage:
     def test_adds(self):
         """
@@ -381,6 +405,78 @@ class TestAddUsage:
 
         assert state is state.add_usage(Usage(3), key="request 1", model="gpt-5")
         assert ["request 1"] == [entry.id for entry in state.ledger]
+
+    def test_time(self):
+        """
+        A usage has the time that is given, or that of recording.
+        """
+        before = datetime.now(UTC)
+        state = talk().add_usage(Usage(3)).add_usage(Usage(4), at=NOON)
+
+        now, given = [entry.at for entry in state.ledger]
+        assert now is not None
+        assert before <= now <= datetime.now(UTC)
+        assert NOON == given
+
+    def test_time_in_a_zone(self):
+        """
+        Of a zone by name the offset is kept, which is what is written.
+        """
+        zone = SummerTime()
+        state = talk().add_usage(Usage(3), at=datetime(2025, 6, 1, 12, tzinfo=zone))
+
+        at = state.ledger[0].at
+        assert datetime(2025, 6, 1, 10, tzinfo=UTC) == at
+        assert timezone(timedelta(hours=2)) == at.tzinfo
+        assert state == decode(encode(state)) == pickle.loads(pickle.dumps(state))
+
+    @pytest.mark.parametrize(
+        ("at", "shown"),
+        [
+            (NOON.replace(tzinfo=None), "which has no time zone"),
+            ("2025-06-01", "at is '2025-06-01'; expected an aware datetime or None"),
+            (1_748_779_200, "at is 1748779200; expected an aware datetime"),
+        ],
+    )
+    def test_invalid_time(self, at, shown):
+        """
+        A time that says no moment is refused.
+        """
+        with pytest.raises(InvalidUsageError, match=shown):
+            talk().add_usage(Usage(3), at=at)
+
+    def test_one_key_at_two_times(self):
+        """
+        The same key and usage at another time is no conflict, in a state or over
+        branches: one entry, and the time that was there first.
+        """
+        root = talk("a")
+        early = root.fork().add_usage(Usage(3), key="request 1", at=NOON)
+        late = root.fork().add_usage(Usage(3), key="request 1", at=NOON + DAY)
+        steps = [
+            lambda state, at=at: state.add_usage(Usage(3), key="r", at=at)
+            for at in (NOON, NOON + DAY)
+        ]
+
+        both = fan_out(root, steps).state
+        assert early is early.add_usage(Usage(3), key="request 1", at=NOON + DAY)
+        assert early is early.join(late)
+        assert late is late.join(early)
+        assert NOON == root.join(early, late).ledger[0].at
+        assert NOON + DAY == root.join(late, early).ledger[0].at
+        assert (Usage(3), NOON) == (both.total_usage, both.ledger[0].at)
+        assert Usage(3) == total_usage(early, late)
+
+    def test_time_is_content(self):
+        """
+        Entries that differ in their time alone are not equal, nor are states.
+        """
+        one, two = LedgerEntry("1", Usage(1), "", NOON), LedgerEntry("1", Usage(1), "")
+        state = rebuilt(ledger=[one])
+
+        assert one != two
+        assert state == rebuilt(ledger=[one])
+        assert state != rebuilt(ledger=[two])
 
     @pytest.mark.parametrize(
         ("usage", "model"), [(Usage(4), "gpt-5"), (Usage(3), "gpt-4"), (Usage(3), "")]
@@ -554,8 +650,25 @@ class TestAddResponse:
         state = talk("Hello").add_response(message)
 
         assert message is state[-1]
-        assert [("chatcmpl-1", Usage(8, 2), "gpt-5")] == list(state.ledger)
+        assert ("chatcmpl-1", Usage(8, 2), "gpt-5") == state.ledger[0][:3]
         assert "chatcmpl-1" == response_key(state.entries[-1])
+
+    def test_time(self):
+        """
+        It is recorded at the time of its message; without one, now.
+        """
+        message = answer("Hi.", Usage(8, 2), "1")
+        before = datetime.now(UTC)
+        states = [
+            talk().add_response(message.replace(timestamp=NOON)),
+            talk().add_response(message.replace(timestamp=NOON), key="mine"),
+            talk().add(message.replace(timestamp=NOON)).record_responses(),
+        ]
+        now = talk().add_response(message).ledger[0].at
+
+        assert [NOON] * 3 == [state.ledger[0].at for state in states]
+        assert now is not None
+        assert before <= now <= datetime.now(UTC)
 
     def test_once(self):
         """
@@ -1532,6 +1645,16 @@ class TestRebuild:
                 "ledger[0]: expected a Usage, got a int: 5",
             ),
             (
+                {"ledger": [LedgerEntry("1", Usage(), "", NOON.replace(tzinfo=None))]},
+                InvalidUsageError,
+                "ledger[0].at is datetime",
+            ),
+            (
+                {"ledger": [LedgerEntry("1", Usage(), "", SUMMER)]},
+                InvalidUsageError,
+                "in a zone without a fixed offset",
+            ),
+            (
                 {"ledger": [LedgerEntry("1", Usage(), 5)]},  # type: ignore[arg-type]
                 InvalidUsageError,
                 "ledger[0].model is 5; expected a str",
@@ -1739,12 +1862,12 @@ class TestFace:
 
     def test_entries(self):
         """
-        Entries are frozen: identity, message; identity, usage, model.
+        Entries are frozen: identity, message; identity, usage, model, time.
         """
         state = talk("a").add_usage(Usage(1))
 
         assert ("id", "message") == Entry._fields
-        assert ("id", "usage", "model") == LedgerEntry._fields
+        assert ("id", "usage", "model", "at") == LedgerEntry._fields
         for one in (state.entries[0], state.ledger[0]):
             with pytest.raises(AttributeError):
                 one.id = "other"  # type: ignore[misc]

@@ -76,13 +76,13 @@ class TestCost:
         (told,) = run.json("cost", "trip")
 
         assert ("trip", 1, 2) == (told["name"], told["revision"], len(told["models"]))
-        assert cost(PRICED).amount == Decimal(told["amount_usd"])
-        assert cost(PRICED).amount == sum(
+        assert cost(PRICED).total == Decimal(told["amount_usd"])
+        assert cost(PRICED).total == sum(
             Decimal(each["amount_usd"]) for each in told["models"]
         )
-        assert (True, [], [], 0) == (
+        assert ["gpt-4o", "gpt-4o-mini"] == [each["model"] for each in told["lines"]]
+        assert (True, [], 0) == (
             told["complete"],
-            told["unpriced"],
             told["unbilled"],
             told["unrecorded_answers"],
         )
@@ -104,10 +104,12 @@ class TestCost:
         assert re.search(r"1 +5 +unknown  \(no model recorded\)", printed)
         assert re.search(r"1 +2 +unknown  no-such-model", printed)
         assert "Not priced: 1 ledger entry (5 tokens): " in printed
-        assert cost(PRICED).amount == Decimal(told["amount_usd"])
+        assert cost(PRICED).total == Decimal(told["amount_usd"])
         assert told["complete"] is False
         assert [None, None] == [each["amount_usd"] for each in told["models"][2:]]
-        assert ["k", 5] == [told["unpriced"][0][key] for key in ("ledger_id", "tokens")]
+        line = told["lines"][2]
+        assert ("k", 5, None) == (line["ledger_id"], line["tokens"], line["amount_usd"])
+        assert "its model is unknown" in line["why"]
 
     @pytest.mark.parametrize(
         ("state", "reason"),

@@ -1194,6 +1194,7 @@ class TestColours:
         """
         monkeypatch.setattr(_exit, "is_stdout_terminal", lambda: True)
         monkeypatch.setenv("TERM", "xterm-256color")
+        monkeypatch.setenv("NO_PAGER", "1")
         monkeypatch.delenv("NO_COLOR", raising=False)
 
     @staticmethod
@@ -1303,7 +1304,7 @@ class TestProcess:
         At a terminal a transcript has colours, and in a pipe it has none.
         """
         asked = ["show", "travel@1", "--store", run.url]
-        env = {**os.environ, "TERM": "xterm"}
+        env = {**os.environ, "TERM": "xterm", "NO_PAGER": "1"}
         env.pop("NO_COLOR", None)
         screen, terminal = os.openpty()
         try:

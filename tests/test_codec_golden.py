@@ -19,6 +19,7 @@ from conversation_state.codec import (
     _decode,
     _decode_messages,
     _decode_timeline,
+    _entries,
     decode,
     encode,
     from_data,
@@ -271,8 +272,23 @@ TEMPLATE = Template(
     Placeholder("größe", optional=True),
     syntax="jinja2",
 )
+TIMES = Aggregator.rebuild(
+    id=ROOT,
+    parent_id=None,
+    root_id=ROOT,
+    init_len=0,
+    init_ledger_len=0,
+    entries=[],
+    ledger=[
+        LedgerEntry("request-1", Usage(10, 5), "gpt-4o", STAMPED["timestamp"]),
+        LedgerEntry("request-2", Usage(1), "", datetime(2025, 6, 1, 12, tzinfo=UTC)),
+        LedgerEntry("request-3", Usage(1), "", MESSAGES[9].timestamp),
+    ],
+)
 VALUES = {
     "aggregator": STATE,
+    # Added before the first release, when ledger entries got a time.
+    "aggregator.times": TIMES,
     "checkpoint": STATE.checkpoint("before booking: 東京"),
     "document": DOCUMENT,
     "message": MESSAGES[9],
@@ -351,8 +367,8 @@ class TestGoldenFiles:
         """
         There is one for each kind of document there is.
         """
-        assert {path.stem for path in GOLDEN.iterdir()} == _decode.READS.keys()
-        assert VALUES.keys() == _decode.READS.keys()
+        assert {path.stem for path in GOLDEN.iterdir()} == VALUES.keys()
+        assert {name.partition(".")[0] for name in VALUES} == _decode.READS.keys()
 
     def test_every_field(self):
         """
@@ -400,3 +416,11 @@ class TestGoldenFiles:
             assert shape.fields.keys() == seen[name], name
 
         assert {"origin", "thread", "ledger", "json", "kind"} <= seen["states"]
+
+    def test_every_field_of_a_ledger_entry(self):
+        """
+        And each field of an entry in the ledger that has times.
+        """
+        (entry, *_) = json.loads(golden("aggregator.times"))["ledger"]
+
+        assert _entries.LEDGER_ENTRY.fields.keys() == entry.keys()

@@ -29,7 +29,7 @@ from conversation_state import (
     encode,
 )
 from conversation_state.adapters import openai_chat
-from conversation_state.aggregator import Entry, LedgerEntry
+from conversation_state.aggregator import Entry
 from conversation_state.diffing import Diff, Pair, diff
 from conversation_state.diffing._divergence import (
     APART,
@@ -233,9 +233,9 @@ class TestDiff:
         assert () == found.ledger.only_a == found.ledger.only_b
         assert Usage() == found.usage_a == found.usage_b
         assert [
-            (LedgerEntry("k", Usage(1), ""), LedgerEntry("k", Usage(2), "")),
-            (LedgerEntry("l", Usage(5), "x"), LedgerEntry("l", Usage(5), "y")),
-        ] == [tuple(pair) for pair in found.ledger.changed]
+            (("k", Usage(1), ""), ("k", Usage(2), "")),
+            (("l", Usage(5), "x"), ("l", Usage(5), "y")),
+        ] == [(ours[:3], theirs[:3]) for ours, theirs in found.ledger.changed]
         assert found
 
     def test_recorded_in_another_order(self, talk):

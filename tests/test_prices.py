@@ -23,7 +23,7 @@ from hypothesis import strategies as st
 
 from conversation_state import Aggregator
 from conversation_state.aggregator import Entry, LedgerEntry
-from conversation_state.counting import Cost, TokenBudget, Unpriced, cost, price
+from conversation_state.counting import Cost, CostLine, TokenBudget, cost, price
 from conversation_state.errors import (
     MissingExtraError,
     UnknownModelError,
@@ -604,6 +604,20 @@ def branches(draw):
 ENTRY = LedgerEntry("id", Usage(5), "")
 
 
+def paid(amount):
+    """
+    A line with a price.
+    """
+    return CostLine(ENTRY, Decimal(amount))
+
+
+def unpaid(why):
+    """
+    A line without one.
+    """
+    return CostLine(ENTRY, None, why)
+
+
 def answer(usage, response_id="", text="Hi."):
     """
     A response that reports a usage.
@@ -698,7 +712,7 @@ class TestUnbilled:
         class Bill:
             ledger = ()
 
-        assert Cost(Decimal(0)) == cost(Bill())
+        assert Cost() == cost(Bill())
 
     def test_of_a_turn(self):
         """
@@ -739,9 +753,9 @@ class TestCost:
 
         found = cost(talk)
 
-        assert Decimal(18) == found.amount
+        assert Decimal(18) == found.total
         assert [talk.ledger[at] for at in (1, 3, 4)] == [
-            entry for entry, _ in found.unpriced
+            line.entry for line in found.unpriced
         ]
         assert [
             "can't price this usage: its model is unknown",
@@ -750,7 +764,7 @@ class TestCost:
                 "can't price this usage of 'gift': genai-prices has no price for the 9 "
                 "input_tokens"
             ),
-        ] == [why for _, why in found.unpriced]
+        ] == [line.why for line in found.unpriced]
 
     def test_tells_what_a_fork_cost(self, registry):
         """
@@ -759,8 +773,8 @@ class TestCost:
         talk = Aggregator.new().add_usage(million(1), model="plain").fork()
         talk = talk.add_usage(million(2), model="plain")
 
-        assert Decimal(9) == cost(talk).amount
-        assert Decimal(6) == cost(talk.turn).amount
+        assert Decimal(9) == cost(talk).total
+        assert Decimal(6) == cost(talk.turn).total
 
     def test_an_empty_ledger_costs_nothing(self, monkeypatch):
         """
@@ -770,19 +784,63 @@ class TestCost:
         monkeypatch.setitem(sys.modules, "genai_prices.data_snapshot", None)
         talk = Aggregator.new()
 
-        assert Cost(Decimal(0)) == cost(talk)
+        assert Cost() == cost(talk)
+        assert Decimal(0) == cost(talk).total
         assert 1 == len(cost(talk.add_usage(Usage(5))).unpriced)
         with pytest.raises(MissingExtraError, match=r"conversation-state\[prices\]"):
             cost(talk.add_usage(Usage(5), model="plain"))
 
-    def test_charges_what_it_cost_then(self, registry):
+    def test_prices_of_the_time(self, registry):
         """
-        One moment for all entries.
+        Each entry has the price of its time, one of an unknown time that of now;
+        *when* is one time for all.
         """
-        talk = Aggregator.new().add_usage(million(1), model="cheaper")
+        early = datetime(2024, 1, 1, tzinfo=UTC)
+        talk = (
+            Aggregator.new()
+            .add_usage(million(1), model="cheaper", at=early)
+            .add_usage(million(1), model="cheaper", at=THEN)
+        )
+        unknown = Aggregator.rebuild(
+            id=talk.id,
+            parent_id=None,
+            root_id=None,
+            init_len=0,
+            init_ledger_len=0,
+            entries=(),
+            ledger=[LedgerEntry("1", million(1), "cheaper")],
+        )
 
-        assert Decimal(9) == cost(talk, when=datetime(2024, 1, 1, tzinfo=UTC)).amount
-        assert Decimal(3) == cost(talk).amount
+        found = cost(talk)
+
+        assert [Decimal(9), Decimal(3)] == [line.amount for line in found.lines]
+        assert [early, THEN] == [line.at for line in found.lines]
+        assert Decimal(18) == cost(talk, when=early).total
+        assert Decimal(3) == cost(unknown).total
+        assert Decimal(9) == cost(unknown, when=early).total
+
+    def test_by_model(self, registry):
+        """
+        The lines of each model, in order, with their own sums; together all of them.
+        """
+        talk = (
+            Aggregator.new()
+            .add_usage(million(1), model="plain")
+            .add_usage(Usage(7))
+            .add_usage(million(2), model="plain")
+            .add_usage(million(1), model="cheaper", at=THEN)
+        )
+
+        found = cost(talk)
+        plain, unknown, cheaper = found.by_model.values()
+
+        assert ["plain", "", "cheaper"] == [*found.by_model]
+        assert [talk.ledger[0], talk.ledger[2]] == [line.entry for line in plain.lines]
+        assert Decimal(9) == plain.total
+        assert million(3) == plain.usage
+        assert (Decimal(0), 1) == (unknown.total, len(unknown.unpriced))
+        assert found.total == plain.total + cheaper.total
+        assert talk.total_usage == found.usage
 
     @given(branches())
     def test_of_a_join_is_that_of_its_distinct_entries(self, sides):
@@ -810,7 +868,7 @@ class TestCost:
             except (UnknownModelError, UnpricedError):
                 unknown.add(entry.id)
 
-        assert known == found.amount
+        assert known == found.total
         assert unknown == {each.entry.id for each in found.unpriced}
 
     @given(branches())
@@ -830,49 +888,49 @@ class TestCost:
         )
 
         with localcontext(Context(prec=60)):
-            parts = cost(before, when=THEN).amount + cost(fork.turn, when=THEN).amount
+            parts = cost(before, when=THEN).total + cost(fork.turn, when=THEN).total
 
-        assert parts == cost(fork, when=THEN).amount
+        assert parts == cost(fork, when=THEN).total
 
     @pytest.mark.parametrize(
         ("shown", "found"),
         [
-            ("$0.00", Cost(Decimal(0))),
-            ("$0.00", Cost(Decimal("0E-9"))),
-            ("$12.50", Cost(Decimal("12.5000"))),
-            ("$1,234.00", Cost(Decimal(1234))),
-            ("$1,200.00", Cost(Decimal("1.2E+3"))),
-            ("$0.0000375", Cost(Decimal("3.75E-5"))),
+            ("$0.00", Cost()),
+            ("$0.00", Cost((paid("0E-9"),))),
+            ("$12.50", Cost((paid("12.5000"),))),
+            ("$1,234.00", Cost((paid(1234),))),
+            ("$1,200.00", Cost((paid("1.2E+3"),))),
+            ("$0.0000375", Cost((paid("3.75E-5"),))),
             (
                 "$1.00 and 1 entry without a price: who knows",
-                Cost(Decimal(1), (Unpriced(ENTRY, "who knows"),)),
+                Cost((paid(1), unpaid("who knows"))),
             ),
             (
                 "unknown: 1 entry without a price: who knows",
-                Cost(Decimal(0), (Unpriced(ENTRY, "who knows"),)),
+                Cost((unpaid("who knows"),)),
             ),
             (
                 "$1.00 and 1 response (1,005 tokens) not in the ledger",
-                Cost(Decimal(1), (), (SAID,)),
+                Cost((paid(1),), (SAID,)),
             ),
             (
                 "unknown: 2 responses (2,010 tokens) not in the ledger",
-                Cost(Decimal(0), (), (SAID, SAID)),
+                Cost((), (SAID, SAID)),
             ),
             (
                 (
                     "unknown: 1 entry without a price: a and 1 response (1,005 "
                     "tokens) not in the ledger"
                 ),
-                Cost(Decimal(0), (Unpriced(ENTRY, "a"),), (SAID,)),
+                Cost((unpaid("a"),), (SAID,)),
             ),
             (
                 "$1.00 and 3 entries without a price: a; b",
-                Cost(Decimal(1), tuple(Unpriced(ENTRY, why) for why in "aba")),
+                Cost((paid(1), *map(unpaid, "aba"))),
             ),
             (
                 "$1.00 and 5 entries without a price: a; b; c; 2 more reasons",
-                Cost(Decimal(1), tuple(Unpriced(ENTRY, why) for why in "abcde")),
+                Cost((paid(1), *map(unpaid, "abcde"))),
             ),
         ],
     )

@@ -36,6 +36,7 @@ from conversation_state.trimming import (
     compact,
     fit,
     keep_last,
+    record_summaries,
     repair,
     rolling_summary,
     trim,
@@ -421,20 +422,45 @@ class TestPaid:
 
         view = trim(history, None, *steps)
 
-        assert (self.META, attrs.evolve(self.META, id="")) == view.summary_responses
+        named, unnamed = view.summary_responses
+        assert self.META == named
+        assert attrs.evolve(self.META, id=unnamed.id) == unnamed
         assert 1 == len(view.failures)
         assert ["sum", "b", "free", "text"] == texts(view)
         assert view.summary_responses == fit()(view).summary_responses
-        state = Aggregator.new()
-        for _ in range(2):
-            for response in view.summary_responses[:1]:
-                state = state.add_usage(
-                    response.usage, key=response.id or None, model=response.model
-                )
-
-        assert [("resp_1", Usage(90, 9), "gpt-5")] == list(state.ledger)
+        state = record_summaries(Aggregator.new(), view)
+        assert [
+            ("resp_1", Usage(90, 9), "gpt-5"),
+            (unnamed.id, Usage(90, 9), "gpt-5"),
+        ] == [entry[:3] for entry in state.ledger]
+        assert state is record_summaries(state, view)
         later = trim(history, None, previous=view)
         assert () == later.summary_responses
+        assert state is record_summaries(state, later)
+
+    def test_records_every_summary_of_one_id(self):
+        """
+        Where a server gives every response one id, each usage is recorded, once.
+        """
+        more = attrs.evolve(self.META, usage=Usage(1))
+        answers = [AssistantMessage("s", response=meta) for meta in (self.META, more)]
+        steps = [compact([at], giving(one)) for at, one in enumerate(answers)]
+        view = trim(list(map(UserMessage, "ab")), None, *steps)
+
+        state = record_summaries(Aggregator.new(), view)
+
+        assert [("resp_1", Usage(90, 9)), ("resp_1 (2)", Usage(1))] == [
+            entry[:2] for entry in state.ledger
+        ]
+        assert state is record_summaries(state, view)
+
+    @pytest.mark.parametrize("wrong", [None, (), Aggregator.new()])
+    def test_records_only_views(self, wrong):
+        """
+        What is neither a view nor an error is refused.
+        """
+        with pytest.raises(TypeError, match="record_summaries takes a view"):
+            record_summaries(Aggregator.new(), wrong)
 
     def test_is_not_lost_where_a_later_step_raises(self):
         """
@@ -461,6 +487,7 @@ class TestPaid:
             for one in (error, pickle.loads(pickle.dumps(error))):
                 assert (self.META,) == one.summary_responses
                 assert paid.text == one.summaries[0].text
+                assert Usage(90, 9) == record_summaries(state, one).total_usage
                 view = trim(
                     state, None, rolling_summary(30, 4, broken), previous=one.summaries
                 )

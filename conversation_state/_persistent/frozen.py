@@ -11,10 +11,13 @@ see the caller's own.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, NoReturn, TypeAlias, TypeVar
 
 from conversation_state._wording import shorten_repr
+
+if TYPE_CHECKING:
+    from datetime import datetime
 
 __all__ = [
     "EMPTY_MAP",
@@ -23,6 +26,7 @@ __all__ = [
     "JsonMap",
     "SortedJsonMap",
     "check_text",
+    "check_time",
     "check_unknown",
     "freeze",
     "freeze_map",
@@ -179,6 +183,41 @@ def check_text(value: object, what: object, error: type[Exception] = ValueError)
             raise error(msg) from None
 
     return value if value.__class__ is str else str.__str__(value)
+
+
+def check_time(value: object, refuse: Callable[[str], Exception]) -> datetime | None:
+    """
+    *value*, an aware time with a fixed offset; or None.
+
+    Raises:
+        Exception:
+            What *refuse* makes of the problem, if it is something else or has no
+            time zone.
+    """
+    if value is None:
+        return None
+
+    import datetime as dt  # noqa: PLC0415 - slow; imported already where needed
+
+    if not isinstance(value, dt.datetime):
+        problem = f"is {value!r}; expected an aware datetime or None"
+        raise refuse(problem)
+
+    offset = value.utcoffset()
+    if offset is None:
+        problem = (
+            f"is {value!r}, which has no time zone; datetime.now(timezone.utc) has one"
+        )
+        raise refuse(problem)
+
+    zone = value.tzinfo
+    if type(value) is dt.datetime and type(zone) is dt.timezone and not value.fold:
+        return value
+
+    # Only the offset is kept: it is what is written, and named zones compare in
+    # surprising ways where clocks are set back.
+    time = value.time().replace(fold=0)
+    return dt.datetime.combine(value.date(), time, dt.timezone(offset))
 
 
 def freeze(value: object, what: str, error: type[Exception] = ValueError) -> Frozen:

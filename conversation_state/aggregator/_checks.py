@@ -6,13 +6,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from operator import index
-from typing import SupportsIndex
+from typing import TYPE_CHECKING, SupportsIndex
 
-from conversation_state._persistent import check_text
+from conversation_state._persistent import check_text, check_time
 from conversation_state.aggregator._entries import Entry, LedgerEntry, message_of
 from conversation_state.errors import InvalidMessageError, InvalidUsageError
 from conversation_state.messages import Message
 from conversation_state.usage import Usage
+
+if TYPE_CHECKING:
+    from datetime import datetime
 
 __all__ = [
     "check_entries",
@@ -46,7 +49,7 @@ def check_entries(entries: Sequence[Entry]) -> None:
 
 def check_ledger(ledger: Sequence[LedgerEntry]) -> None:
     """
-    That *ledger* holds usages with an identity and a model each.
+    That *ledger* holds usages with an identity, a model and a time each.
     """
     for at, entry in enumerate(ledger):
         if not isinstance(entry, LedgerEntry):
@@ -58,6 +61,18 @@ def check_ledger(ledger: Sequence[LedgerEntry]) -> None:
             raise InvalidUsageError(msg)
 
         check_text(entry.model, f"ledger[{at}].model", InvalidUsageError)
+        if entry.at is not None:
+            _check_recorded_time(entry.at, f"ledger[{at}].at")
+
+
+def _check_recorded_time(time: datetime, what: str) -> None:
+    fixed = check_time(time, lambda problem: InvalidUsageError(f"{what} {problem}"))
+    if fixed is not time:
+        msg = (
+            f"{what} is {time!r}, in a zone without a fixed offset; "
+            "time.astimezone(timezone.utc) has one"
+        )
+        raise InvalidUsageError(msg)
 
 
 def check_length(to: object) -> int:

@@ -1,16 +1,19 @@
 """
-Entries: what was said and what was spent, each with its identity.
+Entries: messages and recorded usages, each with its identity.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from operator import itemgetter
-from typing import Any, NamedTuple, SupportsIndex, overload
+from typing import TYPE_CHECKING, Any, NamedTuple, SupportsIndex, overload
 
 from conversation_state._persistent import Log, View
 from conversation_state.messages import AssistantMessage, Message, ResponseMeta
 from conversation_state.usage import Usage
+
+if TYPE_CHECKING:
+    from datetime import datetime
 
 __all__ = [
     "EMPTY_LEDGER",
@@ -20,6 +23,7 @@ __all__ = [
     "Ledger",
     "LedgerEntry",
     "Messages",
+    "current_time",
     "id_of",
     "message_of",
     "reported_response",
@@ -46,17 +50,31 @@ class LedgerEntry(NamedTuple):
     """
     One recorded usage, and its identity.
 
+    Two entries are equal if all four attributes are. Two that differ only in
+    `at` record one usage at two times, as a retry does, and are no conflict:
+    the one that is in a ledger stays.
+
     Attributes:
         id: Opaque text: the key it was added with, or one unique in the world.
 
-        usage: What was spent.
+        usage: The tokens.
 
-        model: The model it was spent on; "" if nobody said.
+        model: The model that was used; "" if it is unknown.
+
+        at: When they were used, as an aware time: that of the response's
+            message, or when it was recorded; None if it is unknown.
     """
 
     id: str
     usage: Usage
     model: str
+    at: datetime | None = None
+
+
+def current_time() -> datetime:
+    import datetime as dt  # noqa: PLC0415 - slow, and not every state has a ledger
+
+    return dt.datetime.now(dt.UTC)
 
 
 def reported_response(entry: Entry) -> ResponseMeta | None:

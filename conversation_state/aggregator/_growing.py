@@ -5,12 +5,17 @@ How a state grows: messages at its end, and usage in its ledger.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Self
+from typing import TYPE_CHECKING, Self
 
 from conversation_state._identity import new_entry_id
-from conversation_state._persistent import check_text
+from conversation_state._persistent import check_text, check_time
 from conversation_state.aggregator._checks import describe_mismatch
-from conversation_state.aggregator._entries import Entry, LedgerEntry, reported_response
+from conversation_state.aggregator._entries import (
+    Entry,
+    LedgerEntry,
+    current_time,
+    reported_response,
+)
 from conversation_state.aggregator._value import StateValue
 from conversation_state.errors import InvalidMessageError, InvalidUsageError
 from conversation_state.messages import (
@@ -21,6 +26,9 @@ from conversation_state.messages import (
 )
 from conversation_state.tools import ToolCall
 from conversation_state.usage import Usage
+
+if TYPE_CHECKING:
+    from datetime import datetime
 
 __all__ = ["GrowingState"]
 
@@ -172,7 +180,7 @@ class GrowingState(StateValue):
             return grown.record_responses(since=len(self._log))
 
         reported = [
-            meta
+            (meta, entry.message.timestamp)
             for entry in grown._log.iterate(len(self._log))
             if (meta := reported_response(entry)) is not None
         ]
@@ -183,8 +191,8 @@ class GrowingState(StateValue):
             )
             raise InvalidUsageError(msg)
 
-        for meta in reported:
-            grown = grown.add_usage(meta.usage, key=key, model=meta.model)
+        for meta, time in reported:
+            grown = grown.add_usage(meta.usage, key=key, model=meta.model, at=time)
 
         return grown
 
@@ -196,6 +204,7 @@ class GrowingState(StateValue):
         identity of its entry where it has none, or where the ledger has
         another usage under that id (some servers give every response one id).
         What is recorded already is not recorded again, so this is idempotent.
+        The time of an entry is its message's timestamp, or now.
 
         O(messages from *since* on).
 
@@ -218,7 +227,8 @@ class GrowingState(StateValue):
                     break
 
                 if key and known is None:
-                    new = LedgerEntry(key, meta.usage, meta.model)
+                    at = entry.message.timestamp or current_time()
+                    new = LedgerEntry(key, meta.usage, meta.model, at)
                     ledger = ledger.with_entries((new,))
                     break
 
@@ -251,7 +261,12 @@ class GrowingState(StateValue):
         return self._with(log=self._log.extend(entries))
 
     def add_usage(
-        self, usage: Usage | None, *, key: str | None = None, model: str = ""
+        self,
+        usage: Usage | None,
+        *,
+        key: str | None = None,
+        model: str = "",
+        at: datetime | None = None,
     ) -> Self:
         """
         This state with *usage* in its ledger.
@@ -264,10 +279,15 @@ class GrowingState(StateValue):
 
             model: The model that was used.
 
+            at: When it was used, as an aware `datetime`; now if it is None. The
+                same key at another time is the same usage: the time that is in
+                the ledger stays.
+
         Raises:
             InvalidUsageError:
                 If *usage* is something else, the ledger has *key* with another
-                usage or model, or the total gets over 2**63 - 1.
+                usage or model, *at* has no time zone, or the total gets over
+                2**63 - 1.
         """
         if usage is None:
             return self
@@ -277,6 +297,7 @@ class GrowingState(StateValue):
             raise InvalidUsageError(msg)
 
         model = check_text(model, "model", InvalidUsageError)
+        time = check_time(at, _refuse_time) if at is not None else current_time()
         if key is None:
             key = new_entry_id()
         elif not (key := check_text(key, "key", InvalidUsageError)):
@@ -293,6 +314,10 @@ class GrowingState(StateValue):
             )
             raise InvalidUsageError(msg)
 
-        entry = LedgerEntry(key, usage, model)
+        entry = LedgerEntry(key, usage, model, time)
         ledger = self._ledger.with_entries((entry,))
         return self._with(ledger=ledger, log=self._log)
+
+
+def _refuse_time(problem: str) -> InvalidUsageError:
+    return InvalidUsageError(f"at {problem}")

@@ -7,12 +7,11 @@ Prices and what can't be priced come from `counting.cost`; printing them is here
 from __future__ import annotations
 
 from collections.abc import Iterator
-from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
-from conversation_state._wording import format_count
+from conversation_state._wording import format_count, format_dollars
 from conversation_state.cli._exit import print_line, print_table
 from conversation_state.cli._options import (
     find_state,
@@ -25,35 +24,13 @@ if TYPE_CHECKING:
     # A command imports these when it runs, so that --help is quick.
     from decimal import Decimal
 
-    from conversation_state.aggregator import Aggregator, LedgerEntry
-    from conversation_state.counting import Cost
+    from conversation_state.aggregator import Aggregator
+    from conversation_state.counting import Cost, CostLine
     from conversation_state.store import Store
 
 __all__ = ["cost"]
 
-
-class _ModelCost(NamedTuple):
-    """
-    The ledger entries of one model, and their cost.
-
-    Attributes:
-        model: The model; "" if none was recorded.
-
-        ledger: Its ledger entries.
-
-        cost: What they cost.
-    """
-
-    model: str
-    ledger: list[LedgerEntry]
-    cost: Cost
-
-    @property
-    def tokens(self) -> int:
-        """
-        All tokens of the entries.
-        """
-        return sum(entry.usage.total_tokens for entry in self.ledger)
+_NO_MODEL = "(no model recorded)"
 
 
 class _Bill(NamedTuple):
@@ -61,17 +38,14 @@ class _Bill(NamedTuple):
     What a state cost, and what is not known of it.
 
     Attributes:
-        models: The cost of each model, in the ledger's order.
-
-        total: The cost of the whole ledger, with what is not in it.
+        cost: The cost of the whole ledger, with what is not in it.
 
         numbers: The numbers of messages in the state, from 1, by entry id.
 
         answers: How many answers there are, if no usage of any is recorded; or 0.
     """
 
-    models: list[_ModelCost]
-    total: Cost
+    cost: Cost
     numbers: dict[str, int]
     answers: int
 
@@ -80,19 +54,21 @@ class _Bill(NamedTuple):
         """
         Whether the whole cost is known.
         """
-        return not (self.total.unpriced or self.total.unbilled or self.answers)
+        return not (self.cost.unpriced or self.cost.unbilled or self.answers)
 
 
-@store_command()
+@store_command(has_pages=True)
 @click.argument("name")
-def cost(store: Store, *, name: str, as_json: bool) -> None:
+@click.option("--lines", is_flag=True, help="Print each ledger entry, with its time.")
+def cost(store: Store, *, name: str, lines: bool, as_json: bool) -> None:
     """
     Print what a conversation cost, by model.
 
-    Prices each entry of the ledger of NAME at the prices of today, with what
-    was inherited at a fork. What can't be priced is listed and makes the total
-    "at least" or "unknown": usage without a known model or price, and responses
-    whose usage is not in the ledger. Needs the extra "prices".
+    Prices each entry of the ledger of NAME at the prices of its time, or of now if
+    its time is unknown, with what was inherited at a fork. What can't be priced is
+    listed and makes the total "at least" or "unknown": usage without a known model
+    or price, and responses whose usage is not in the ledger. Needs the extra
+    "prices".
     """
     which = find_state(store, name)
     bill = _compute_bill(which.load(store))
@@ -100,19 +76,15 @@ def cost(store: Store, *, name: str, as_json: bool) -> None:
         print_json({**head_data(which.head), **_bill_data(bill)})
         return
 
-    if bill.models:
-        rows = [
-            (
-                f"{len(each.ledger):,}",
-                f"{each.tokens:,}",
-                _format_amount(each.cost.amount, is_complete=not each.cost.unpriced),
-                each.model or "(no model recorded)",
-            )
-            for each in bill.models
-        ]
-        print_table(("ENTRIES", "TOKENS", "COST", "MODEL"), rows)
+    if bill.cost.lines and lines:
+        heading = ("TIME", "TOKENS", "COST", "MODEL")
+        print_table(heading, [_format_line(line) for line in bill.cost.lines])
+    elif bill.cost.lines:
+        heading = ("ENTRIES", "TOKENS", "COST", "MODEL")
+        by_model = bill.cost.by_model
+        print_table(heading, [_format_model(*each) for each in by_model.items()])
 
-    total = _format_amount(bill.total.amount, is_complete=bill.is_complete)
+    total = _format_amount(bill.cost.total, is_complete=bill.is_complete)
     click.echo(f"Total: {total}")
     for line in _describe_unknown(bill):
         print_line(line)
@@ -121,20 +93,10 @@ def cost(store: Store, *, name: str, as_json: bool) -> None:
 def _compute_bill(state: Aggregator) -> _Bill:
     from conversation_state.counting import cost as price_ledger
 
-    now = datetime.now(UTC)
-    ledgers: dict[str, list[LedgerEntry]] = {}
-    for entry in state.ledger:
-        ledgers.setdefault(entry.model, []).append(entry)
-
-    models = [
-        _ModelCost(model, ledger, price_ledger(_Ledger(ledger), when=now))
-        for model, ledger in ledgers.items()
-    ]
-    total = price_ledger(state, when=now)
-    is_recorded = state.total_usage.total_tokens or total.unpriced or total.unbilled
+    found = price_ledger(state)
+    is_recorded = found.usage.total_tokens or found.unpriced or found.unbilled
     return _Bill(
-        models,
-        total,
+        found,
         {entry.id: number for number, entry in enumerate(state.entries, 1)},
         0
         if is_recorded
@@ -142,18 +104,26 @@ def _compute_bill(state: Aggregator) -> _Bill:
     )
 
 
-class _Ledger(NamedTuple):
-    """
-    Some of the entries of a ledger, for `counting.cost`.
-    """
+def _format_line(line: CostLine) -> tuple[str, ...]:
+    return (
+        f"{line.at:%Y-%m-%d %H:%M}" if line.at else "(unknown)",
+        f"{line.usage.total_tokens:,}",
+        "unknown" if line.amount is None else format_dollars(line.amount),
+        line.model or _NO_MODEL,
+    )
 
-    ledger: list[LedgerEntry]
+
+def _format_model(model: str, cost: Cost) -> tuple[str, ...]:
+    return (
+        f"{len(cost.lines):,}",
+        f"{cost.usage.total_tokens:,}",
+        _format_amount(cost.total, is_complete=not cost.unpriced),
+        model or _NO_MODEL,
+    )
 
 
 def _format_amount(amount: Decimal, *, is_complete: bool) -> str:
-    from conversation_state.counting import Cost
-
-    known = str(Cost(amount))
+    known = format_dollars(amount)
     if is_complete:
         return known
 
@@ -165,8 +135,8 @@ def _describe_unknown(bill: _Bill) -> Iterator[str]:
     What the total does not contain, a line for each reason and response.
     """
     reasons: dict[str, list[int]] = {}
-    for entry, why in bill.total.unpriced:
-        reasons.setdefault(why, []).append(entry.usage.total_tokens)
+    for line in bill.cost.unpriced:
+        reasons.setdefault(line.why, []).append(line.usage.total_tokens)
 
     for why, tokens in reasons.items():
         entries = format_count(len(tokens), "ledger entry", "ledger entries")
@@ -186,7 +156,7 @@ def _describe_unknown(bill: _Bill) -> Iterator[str]:
 
 def _unbilled_data(bill: _Bill) -> list[dict[str, Any]]:
     data = []
-    for entry in bill.total.unbilled:
+    for entry in bill.cost.unbilled:
         response = entry.message.response  # type: ignore[attr-defined] # has usage
         data.append(
             {
@@ -202,28 +172,28 @@ def _unbilled_data(bill: _Bill) -> list[dict[str, Any]]:
 
 def _bill_data(bill: _Bill) -> dict[str, Any]:
     return {
-        "amount_usd": _amount_data(bill.total.amount, is_known=bill.is_complete),
+        "amount_usd": _amount_data(bill.cost.total, is_known=bill.is_complete),
         "complete": bill.is_complete,
         "models": [
             {
-                "model": each.model,
-                "entries": len(each.ledger),
-                "tokens": each.tokens,
-                "amount_usd": _amount_data(
-                    each.cost.amount, is_known=not each.cost.unpriced
-                ),
-                "complete": not each.cost.unpriced,
+                "model": model,
+                "entries": len(each.lines),
+                "tokens": each.usage.total_tokens,
+                "amount_usd": _amount_data(each.total, is_known=not each.unpriced),
+                "complete": not each.unpriced,
             }
-            for each in bill.models
+            for model, each in bill.cost.by_model.items()
         ],
-        "unpriced": [
+        "lines": [
             {
-                "ledger_id": entry.id,
-                "model": entry.model,
-                "tokens": entry.usage.total_tokens,
-                "why": why,
+                "ledger_id": line.entry.id,
+                "at": line.at and line.at.isoformat(),
+                "model": line.model,
+                "tokens": line.usage.total_tokens,
+                "amount_usd": None if line.amount is None else f"{line.amount:f}",
+                "why": line.why,
             }
-            for entry, why in bill.total.unpriced
+            for line in bill.cost.lines
         ],
         "unbilled": _unbilled_data(bill),
         "unrecorded_answers": bill.answers,

@@ -1,6 +1,6 @@
 """
-What a command prints and how it exits: lines, tables, colours, exit statuses,
-and errors as one line on stderr.
+What a command prints and how it exits: lines, tables, colours, the pager, exit
+statuses, and errors as one line on stderr.
 
 Not here: what Python and click themselves raise where the program starts
 (`main`).
@@ -10,9 +10,12 @@ from __future__ import annotations
 
 import io
 import os
+import shlex
+import shutil
+import subprocess
 import sys
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any
 
 import click
@@ -31,6 +34,7 @@ __all__ = [
     "escape_controls",
     "exit_on_error",
     "is_stdout_terminal",
+    "page_output",
     "paint",
     "print_error",
     "print_line",
@@ -131,6 +135,82 @@ def print_table(
             click.echo(f"{figures}  {paint(text, **style)}".rstrip())
         else:
             click.echo(paint(f"{figures}  {text}", bold=True))
+
+
+class _PagerInput(io.TextIOWrapper):
+    """
+    What a pager reads: shown on a terminal, so with colours.
+    """
+
+    def isatty(self) -> bool:
+        return True
+
+
+@contextmanager
+def page_output(*, disabled: bool = False) -> Iterator[None]:
+    """
+    What the block prints goes through a pager, if stdout is a terminal.
+
+    The pager is that of the environment's PAGER, or else ``less``, which shows
+    what fits on one screen as if there were none. There is no pager if it is
+    *disabled*, or by NO_PAGER, an empty PAGER or a terminal that is "dumb".
+    The user may leave it before all is printed.
+    """
+    pager = None if disabled or not is_stdout_terminal() else _start_pager()
+    if pager is None or pager.stdin is None:
+        yield
+        return
+
+    terminal = sys.stdout
+    pages = _PagerInput(
+        pager.stdin,
+        encoding=terminal.encoding,
+        errors="backslashreplace",
+    )
+    sys.stdout = pages
+    try:
+        with suppress(BrokenPipeError):
+            yield
+    finally:
+        sys.stdout = terminal
+        with suppress(BrokenPipeError):
+            pages.close()
+
+        _wait_for_pager(pager)
+
+
+def _start_pager() -> subprocess.Popen[bytes] | None:
+    environment = os.environ
+    if environment.get("NO_PAGER") or environment.get("TERM") == "dumb":
+        return None
+
+    command = shlex.split(environment.get("PAGER", "less"))
+    path = shutil.which(command[0]) if command else None
+    if path is None:
+        return None
+
+    try:
+        return subprocess.Popen(  # noqa: S603 - the user's own command
+            [path, *command[1:]],
+            stdin=subprocess.PIPE,
+            # Colours, and no pager for one screen; unless the user wants others.
+            env={"LESS": "FRX", **environment},
+        )
+    except OSError:
+        return None
+
+
+def _wait_for_pager(pager: subprocess.Popen[bytes]) -> None:
+    """
+    Until the user has left it: an interrupt is a key for the pager to interpret.
+    """
+    while True:
+        try:
+            pager.wait()
+        except KeyboardInterrupt:
+            continue
+
+        return
 
 
 @contextmanager

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 __all__ = ["diff", "log", "names", "show", "trim"]
 
 
-@store_command()
+@store_command(has_pages=True)
 @click.option("--prefix", default="", help="Only names that start with this.")
 def names(store: Store, *, prefix: str, as_json: bool) -> None:
     """
@@ -55,7 +55,7 @@ def names(store: Store, *, prefix: str, as_json: bool) -> None:
         print_table(("REVISIONS", "SAVED (UTC)", "MESSAGES", "NAME"), rows)
 
 
-@store_command()
+@store_command(has_pages=True)
 @click.argument("name")
 @click.option(
     "-n",
@@ -108,7 +108,7 @@ def _format_time(head: Head) -> str:
     return f"{head.saved_at:%Y-%m-%d %H:%M:%S}"
 
 
-@store_command()
+@store_command(has_pages=True)
 @click.argument("name")
 @click.option(
     "--last",
@@ -203,7 +203,7 @@ def _check_exclusive(**flags: bool) -> None:
         )
 
 
-@store_command()
+@store_command(has_pages=True)
 @click.argument("a")
 @click.argument("b")
 @click.option("--html", is_flag=True, help="Write HTML.")
@@ -284,7 +284,7 @@ def _diff_data(found: Diff, one: Head, other: Head) -> dict[str, Any]:
     }
 
 
-@store_command()
+@store_command(has_pages=True)
 @click.argument("name")
 @click.option(
     "--limit",

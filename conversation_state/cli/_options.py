@@ -24,6 +24,7 @@ from conversation_state.cli._exit import (
     RefusedError,
     escape_controls,
     exit_on_error,
+    page_output,
 )
 
 if TYPE_CHECKING:
@@ -58,21 +59,38 @@ class _StoreOption(click.Option):
 
 
 def store_command(
-    name: str = "", *, has_json: bool = True, creates: bool = False
+    name: str = "",
+    *,
+    has_json: bool = True,
+    creates: bool = False,
+    has_pages: bool = False,
 ) -> Callable[[Callable[..., int | None]], click.Command]:
     """
     Make a command of a function that takes the open store and its own options.
 
     Adds ``--store``, which wins over that of the group, and that over the
     environment; and ``--json`` if it *has_json*, as the argument *as_json*. A
-    missing file is an error, unless the command *creates* it. What the function
-    returns is the exit status; None is 0.
+    missing file is an error, unless the command *creates* it. If it *has_pages*,
+    its output goes through a pager at a terminal, and there is ``--no-pager``.
+    What the function returns is the exit status; None is 0.
     """
 
     def decorate(function: Callable[..., int | None]) -> click.Command:
         @click.pass_context
-        def run(context: click.Context, /, *, url: str, **values: Any) -> None:
-            with _open_url(context, url, new=creates) as store:
+        def run(
+            context: click.Context,
+            /,
+            *,
+            url: str,
+            no_pager: bool = not has_pages,
+            **values: Any,
+        ) -> None:
+            status = None
+            is_plain = no_pager or values.get("as_json", False)
+            with (
+                _open_url(context, url, new=creates) as store,
+                page_output(disabled=is_plain),
+            ):
                 status = function(store, **values)
 
             context.exit(status or 0)
@@ -89,6 +107,9 @@ def store_command(
         json_option = click.Option(
             ["--json", "as_json"], is_flag=True, help="Print one JSON object per line."
         )
+        pager_option = click.Option(
+            ["--no-pager"], is_flag=True, help="Print without a pager."
+        )
         return click.Command(
             name or function.__name__,
             callback=run,
@@ -98,6 +119,7 @@ def store_command(
                 store_option,
                 *[each for each in own if isinstance(each, click.Option)],
                 *([json_option] if has_json else []),
+                *([pager_option] if has_pages else []),
             ],
         )
 

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any, TypeAlias
 
 from conversation_state.aggregator import Aggregator, LedgerEntry
-from conversation_state.codec._fast import Object, write_usage
+from conversation_state.codec._fast import Object, write_time, write_usage
 from conversation_state.codec._writers import MESSAGES, write_tool_call
 from conversation_state.documents import Document
 from conversation_state.messages import Message
@@ -124,6 +124,9 @@ def write_ledger_entry(entry: LedgerEntry) -> Object:
     data: Object = {"id": entry.id, "usage": write_usage(entry.usage)}
     if entry.model:
         data["model"] = entry.model
+
+    if entry.at is not None:
+        data["at"] = write_time(entry.at)
 
     return data
 

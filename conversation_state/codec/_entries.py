@@ -8,7 +8,7 @@ each is the same JSON text as in a document.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from functools import partial
 from typing import Any
@@ -21,12 +21,15 @@ from conversation_state.codec._decode_messages import (
     read_usage,
     strict_shape,
 )
-from conversation_state.codec._encode_messages import write_message, write_usage
+from conversation_state.codec._encode_messages import (
+    write_ledger_entry,
+    write_message,
+)
 from conversation_state.codec._fast import Doubt, is_json
 from conversation_state.codec._fast import read_usage as read_fast_usage
+from conversation_state.codec._format import parse_time
 from conversation_state.codec._reader import Read, Reader, array_reader, object_reader
 from conversation_state.messages import Message
-from conversation_state.usage import Usage
 
 __all__ = [
     "LEDGER_ENTRY",
@@ -59,13 +62,11 @@ def encode_message(message: Message) -> bytes:
 
 def encode_ledger_entry(entry: LedgerEntry) -> bytes:
     """
-    Usage and model of *entry*, without its identity, as JSON text.
+    Usage, model and time of *entry*, without its identity, as JSON text.
     Deterministic.
     """
-    data: dict[str, Any] = {"usage": write_usage(entry.usage)}
-    if entry.model:
-        data["model"] = entry.model
-
+    data = write_ledger_entry(entry)
+    del data["id"]
     return dump(data)
 
 
@@ -81,16 +82,17 @@ def decode_messages(raw: Sequence[Any]) -> list[Message]:
     return _read_all(read_messages, raw)
 
 
-def decode_ledger_entries(raw: Sequence[Any]) -> list[tuple[Usage, str]]:
+def decode_ledger_entries(ids: Iterable[str], raw: Sequence[Any]) -> list[LedgerEntry]:
     """
-    Usage and model of the ledger entries that the JSON values in *raw*, as a
+    The ledger entries with these *ids* that the JSON values in *raw*, as a
     parser made them, represent.
 
     Raises:
         DecodeError:
             As `decode_messages` does.
     """
-    return _read_all(_read_usages_and_models, raw)
+    entries = _read_all(_read_without_ids, raw)
+    return [LedgerEntry(id, *rest) for id, rest in zip(ids, entries, strict=True)]
 
 
 def _read_all(read: Read, raw: Sequence[Any]) -> list[Any]:
@@ -102,13 +104,17 @@ def _read_all(read: Read, raw: Sequence[Any]) -> list[Any]:
     return values
 
 
-_read_usages_and_models = array_reader(
+_LEDGER_FIELDS: dict[str, Read] = {
+    "usage": read_usage,
+    "model": Reader.text,
+    "at": Reader.time,
+}
+_read_without_ids = array_reader(
     object_reader(
         strict_shape(
-            lambda usage, model="": (usage, model),
+            lambda usage, model="", at=None: (usage, model, at),
             "usage",
-            usage=read_usage,
-            model=Reader.text,
+            **_LEDGER_FIELDS,
         )
     )
 )
@@ -139,11 +145,10 @@ def check_same_length(reader: Reader, fields: dict[str, Any], path: JsonPath) ->
 
 
 LEDGER_ENTRY = strict_shape(
-    lambda id, usage, model="": LedgerEntry(id, usage, model),
+    lambda id, usage, model="", at=None: LedgerEntry(id, usage, model, at),
     *("id", "usage"),
     id=Reader.text,
-    usage=read_usage,
-    model=Reader.text,
+    **_LEDGER_FIELDS,
 )
 read_ledger = array_reader(object_reader(LEDGER_ENTRY))
 
@@ -155,11 +160,14 @@ def read_usual_ledger_entry(reader: Reader, raw: Any) -> LedgerEntry:
     if raw.__class__ is not dict or not (reader.is_parsed or is_json(raw)):
         raise Doubt
 
-    id, model = raw["id"], raw.get("model", "")
-    if not id.__class__ is model.__class__ is str or len(raw) != 2 + bool(model):
+    id, model, time = raw["id"], raw.get("model", ""), raw.get("at")
+    at = parse_time(time) if time.__class__ is str else None
+    if not id.__class__ is model.__class__ is str or (
+        len(raw) != 2 + bool(model) + (at is not None)
+    ):
         raise Doubt
 
-    return LedgerEntry(id, read_fast_usage(raw["usage"]), model)
+    return LedgerEntry(id, read_fast_usage(raw["usage"]), model, at)
 
 
 MESSAGE_FIELDS: dict[str, Read] = {

@@ -15,7 +15,7 @@ is checked by `is_json` before.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from datetime import UTC
+from datetime import UTC, datetime
 from functools import partial
 from typing import Any, Final, TypeAlias, TypeVar
 from uuid import UUID
@@ -65,6 +65,7 @@ __all__ = [
     "setter",
     "write_common",
     "write_media_part",
+    "write_time",
     "write_usage",
 ]
 
@@ -372,15 +373,19 @@ def write_common(data: Object, common: Common) -> None:
         data["turn_id"] = turn_id
 
     if time is not None:
-        # orjson omits zero microseconds, and knows few time zones.
-        native = time.tzinfo is UTC and time.microsecond
-        data["timestamp"] = time if native else format_time(time)
+        data["timestamp"] = write_time(time)
 
     if metadata:
         data["metadata"] = metadata
 
     if unknown:
         data.update(unknown)
+
+
+def write_time(time: datetime) -> datetime | str:
+    # orjson omits zero microseconds, and knows few time zones.
+    is_native = time.tzinfo is UTC and time.microsecond
+    return time if is_native else format_time(time)
 
 
 # Usages

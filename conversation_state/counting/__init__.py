@@ -10,8 +10,8 @@ from conversation_state.counting._budget import TokenBudget
 from conversation_state.counting._calibrated import Calibrated, calibrated
 from conversation_state.counting._cost import (
     Cost,
+    CostLine,
     HasLedger,
-    Unpriced,
     UsageEntry,
     cost,
 )
@@ -29,10 +29,10 @@ from conversation_state.counting._tiktoken import by_tiktoken
 __all__ = [
     "Calibrated",
     "Cost",
+    "CostLine",
     "HasLedger",
     "TokenBudget",
     "TokenCounter",
-    "Unpriced",
     "UsageEntry",
     "by_characters",
     "by_encoding",

@@ -12,14 +12,14 @@ from typing import NamedTuple, Protocol
 
 import attrs
 
-from conversation_state._wording import format_count
+from conversation_state._wording import format_count, format_dollars
 from conversation_state.counting._prices import EXACT, check_moment, price_of
 from conversation_state.counting._registry import FoundModel, find_model
 from conversation_state.errors import UnknownModelError, UnpricedError
 from conversation_state.messages import Message
 from conversation_state.usage import Usage
 
-__all__ = ["Cost", "HasLedger", "Unpriced", "UsageEntry", "cost"]
+__all__ = ["Cost", "CostLine", "HasLedger", "UsageEntry", "cost"]
 
 
 _MAX_REASONS = 3
@@ -49,6 +49,13 @@ class UsageEntry(Protocol):
     def model(self) -> str:
         """
         The model; "" if it is unknown.
+        """
+        ...
+
+    @property
+    def at(self) -> datetime | None:
+        """
+        When the tokens were used; None if it is unknown.
         """
         ...
 
@@ -86,18 +93,42 @@ class WithMessage(Protocol):
         ...
 
 
-class Unpriced(NamedTuple):
+class CostLine(NamedTuple):
     """
-    A ledger entry without a price, and why.
+    What one ledger entry cost.
 
     Attributes:
         entry: The ledger entry.
 
-        why: The reason, a sentence.
+        amount: US dollars, exact; None if it can't be priced.
+
+        why: Why it can't, a sentence; "" if it can.
     """
 
     entry: UsageEntry
-    why: str
+    amount: Decimal | None
+    why: str = ""
+
+    @property
+    def model(self) -> str:
+        """
+        The model; "" if it is unknown.
+        """
+        return self.entry.model
+
+    @property
+    def usage(self) -> Usage:
+        """
+        The tokens.
+        """
+        return self.entry.usage
+
+    @property
+    def at(self) -> datetime | None:
+        """
+        When they were used; None if it is unknown.
+        """
+        return self.entry.at
 
 
 @attrs.frozen
@@ -106,18 +137,54 @@ class Cost:
     The known cost of a ledger.
 
     Attributes:
-        amount: The known cost in US dollars; exact.
-
-        unpriced: Entries without a price, which are not in *amount*, in order.
+        lines: The cost of each ledger entry, in the ledger's order.
 
         unbilled: The entries of the conversation with a response whose usage
             is in no ledger entry, in order; the first of several messages of
             one response. `Aggregator.record_responses` records them.
+
+        total: The sum of the amounts that are known, in US dollars; exact.
     """
 
-    amount: Decimal
-    unpriced: tuple[Unpriced, ...] = ()
+    lines: tuple[CostLine, ...] = ()
     unbilled: tuple[WithMessage, ...] = ()
+    total: Decimal = attrs.field(init=False, eq=False, repr=False)
+
+    def __attrs_post_init__(self) -> None:
+        total = Decimal(0)
+        with localcontext(EXACT):
+            for line in self.lines:
+                if line.amount is not None:
+                    total += line.amount
+
+        object.__setattr__(self, "total", total)
+
+    @property
+    def unpriced(self) -> tuple[CostLine, ...]:
+        """
+        The lines that can't be priced, with the reason: what `total` lacks.
+        """
+        return tuple([line for line in self.lines if line.amount is None])
+
+    @property
+    def by_model(self) -> dict[str, Cost]:
+        """
+        The cost of the entries of each model, in the order of the first ones.
+
+        Under "" are the entries without a model. `unbilled` is in none.
+        """
+        lines: dict[str, list[CostLine]] = {}
+        for line in self.lines:
+            lines.setdefault(line.model, []).append(line)
+
+        return {model: Cost(tuple(each)) for model, each in lines.items()}
+
+    @property
+    def usage(self) -> Usage:
+        """
+        The tokens of all lines.
+        """
+        return sum([line.usage for line in self.lines], _NOTHING)
 
     def __str__(self) -> str:
         parts = []
@@ -130,36 +197,30 @@ class Cost:
             tokens = format_count(total, "token")
             parts.append(f"{responses} ({tokens}) not in the ledger")
 
-        if self.amount or not parts:
-            parts.insert(0, _format_dollars(self.amount))
+        if self.total or not parts:
+            parts.insert(0, format_dollars(self.total))
         else:
             parts[0] = f"unknown: {parts[0]}"
 
         return " and ".join(parts)
 
     def _describe_unpriced(self) -> str:
-        entries = format_count(len(self.unpriced), "entry", "entries")
-        reasons = [*dict.fromkeys([each.why for each in self.unpriced])]
+        unpriced = self.unpriced
+        entries = format_count(len(unpriced), "entry", "entries")
+        reasons = [*dict.fromkeys([line.why for line in unpriced])]
         left_out = len(reasons) - _MAX_REASONS
         more = [format_count(left_out, "more reason")] if left_out > 0 else []
         why = "; ".join([*reasons[:_MAX_REASONS], *more])
         return f"{entries} without a price: {why}"
 
 
-def _format_dollars(amount: Decimal) -> str:
-    """
-    All digits, at least two of them after the decimal point.
-
-    >>> _format_dollars(Decimal("12.50000")), _format_dollars(Decimal("0.0000375"))
-    ('$12.50', '$0.0000375')
-    """
-    whole, _, part = f"{amount:,f}".partition(".")
-    return f"${whole}.{part.rstrip('0').ljust(2, '0')}"
-
-
 def cost(state: HasLedger, *, when: datetime | None = None) -> Cost:
     """
     The cost of *state* in US dollars, the sum over its ledger.
+
+    Each entry has the price of the time at which its tokens were used
+    (`LedgerEntry.at`), as far as the registry has dates (see `price`); if that
+    is unknown, the price of now.
 
     Inherited entries are included; ``cost(state.turn)`` is without them. Amounts are
     added exactly, so the cost of a join is that of its distinct entries. Entries
@@ -175,7 +236,8 @@ def cost(state: HasLedger, *, when: datetime | None = None) -> Cost:
     Args:
         state: Anything with a `ledger`: an `Aggregator`, a `Turn`.
 
-        when: An aware `datetime`, whose prices are used; None is now.
+        when: An aware `datetime`, whose prices are used for all entries, whatever
+            their time.
 
     Raises:
         MissingExtraError:
@@ -185,18 +247,19 @@ def cost(state: HasLedger, *, when: datetime | None = None) -> Cost:
         ValueError:
             If *when* has no time zone.
     """
-    at = check_moment(when)
+    now = check_moment(when)
     models: dict[str, FoundModel | UnknownModelError] = {}
-    amount = Decimal(0)
-    unpriced = []
-    with localcontext(EXACT):
-        for entry in _read_ledger(state):
-            try:
-                amount += _price_entry(entry, models, at)
-            except (UnknownModelError, UnpricedError) as error:
-                unpriced.append(Unpriced(entry, str(error)))
+    lines = []
+    for entry in _read_ledger(state):
+        at = now if when is not None else entry.at or now
+        try:
+            line = CostLine(entry, _price_entry(entry, models, at))
+        except (UnknownModelError, UnpricedError) as error:
+            line = CostLine(entry, None, str(error))
 
-    return Cost(amount, tuple(unpriced), _find_unbilled(state))
+        lines.append(line)
+
+    return Cost(tuple(lines), _find_unbilled(state))
 
 
 def _usage_of(entry: WithMessage) -> Usage:

@@ -36,7 +36,7 @@ __all__ = [
 # The names of the calls made so far, by their ids.
 CallNames = dict[str, str]
 
-# The most keys with different usages that are listed one by one.
+# The most keys with different ledger entries that are listed one by one.
 _MAX_KEYS = 5
 
 
@@ -94,12 +94,13 @@ def describe_ledger(found: Diff, a: str, b: str, quote: Quote) -> list[str]:
     for ours, theirs in changed[:_MAX_KEYS]:
         facts.append(
             f"under the key {quote(ours.id)} {a} recorded "
-            f"{_describe_entry(ours, quote)}, {b} {_describe_entry(theirs, quote)}"
+            f"{_describe_entry(ours, theirs, quote)}, {b} "
+            f"{_describe_entry(theirs, ours, quote)}"
         )
 
     if len(changed) > _MAX_KEYS:
         keys = format_count(len(changed) - _MAX_KEYS, "more key")
-        facts.append(f"under {keys} {a} and {b} recorded different usages")
+        facts.append(f"under {keys} {a} and {b} recorded something else")
 
     if ledger.reordered:
         facts.append("the order of the ledgers differs")
@@ -107,9 +108,16 @@ def describe_ledger(found: Diff, a: str, b: str, quote: Quote) -> list[str]:
     return facts
 
 
-def _describe_entry(entry: LedgerEntry, quote: Quote) -> str:
+def _describe_entry(entry: LedgerEntry, other: LedgerEntry, quote: Quote) -> str:
+    """
+    The usage of *entry*, and its time where that is all that differs from *other*.
+    """
     model = f" for {quote(entry.model)}" if entry.model else ""
-    return f"{format_count(entry.usage.total_tokens, 'token')}{model}"
+    time = ""
+    if other == entry._replace(at=other.at):
+        time = f" at {entry.at.isoformat()}" if entry.at else " at an unknown time"
+
+    return f"{format_count(entry.usage.total_tokens, 'token')}{model}{time}"
 
 
 def list_differing_fields(a: Message, b: Message) -> str:

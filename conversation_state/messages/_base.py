@@ -14,6 +14,7 @@ from conversation_state._persistent import (
     EMPTY_MAP,
     ByContent,
     check_text,
+    check_time,
     check_unknown,
     freeze_map,
 )
@@ -122,30 +123,9 @@ def _check_uuid(name: str, owner: str, value: object) -> UUID | None:
 
 
 def _check_timestamp(owner: str, value: object) -> datetime | None:
-    if value is None:
-        return None
-
-    import datetime as dt  # noqa: PLC0415 - slow; imported already where needed
-
-    if not isinstance(value, dt.datetime):
-        problem = f"is {value!r}; expected an aware datetime or None"
-        raise InvalidMessageError(problem, owner, "timestamp")
-
-    offset = value.utcoffset()
-    if offset is None:
-        problem = (
-            f"is {value!r}, which has no time zone; datetime.now(timezone.utc) has one"
-        )
-        raise InvalidMessageError(problem, owner, "timestamp")
-
-    zone = value.tzinfo
-    if type(value) is dt.datetime and type(zone) is dt.timezone and not value.fold:
-        return value
-
-    # Only the offset is kept: it is what is written, and named zones compare in
-    # surprising ways where clocks are set back.
-    time = value.time().replace(fold=0)
-    return dt.datetime.combine(value.date(), time, dt.timezone(offset))
+    return check_time(
+        value, lambda problem: InvalidMessageError(problem, owner, "timestamp")
+    )
 
 
 # What checks each field, and its place.

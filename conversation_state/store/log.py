@@ -22,7 +22,7 @@ from typing import Any, NamedTuple, Protocol
 import attrs
 
 from conversation_state._persistent import Log
-from conversation_state.aggregator import Entry, LedgerEntry
+from conversation_state.aggregator import Entry
 from conversation_state.codec import (
     decode_ledger_entries,
     decode_messages,
@@ -140,11 +140,6 @@ def _decode_entries(ids: Iterable[str], raw: Sequence[Any]) -> list[Entry]:
     return list(map(_make_entry, zip(ids, decode_messages(raw), strict=True)))
 
 
-def _decode_ledger(ids: Iterable[str], raw: Sequence[Any]) -> list[LedgerEntry]:
-    paid = zip(ids, decode_ledger_entries(raw), strict=True)
-    return [LedgerEntry(id, usage, model) for id, (usage, model) in paid]
-
-
 def _entry_body(entry: Entry) -> bytes:
     return encode_message(entry.message)
 
@@ -234,7 +229,7 @@ LEDGER = Kind(
     blake2b(b"conversation_state ledger", digest_size=DIGEST_SIZE).digest(),
     encode_ledger_entry,
     _no_content,
-    _decode_ledger,
+    decode_ledger_entries,
 )
 
 

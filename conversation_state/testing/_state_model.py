@@ -5,6 +5,8 @@ What a state should be, as plain lists; part of `machines`.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from datetime import datetime
+from typing import TypeAlias
 from uuid import UUID
 
 import attrs
@@ -15,6 +17,8 @@ from conversation_state.testing.laws import states_add_up
 from conversation_state.usage import Usage
 
 __all__ = ["StateModel"]
+
+Recorded: TypeAlias = tuple[Usage, str, datetime | None]
 
 
 @attrs.frozen
@@ -33,7 +37,7 @@ class StateModel:
 
         entries: Its messages, each after the identity of its append.
 
-        ledger: Its usages and their models, by identity and in order.
+        ledger: Its usages, their models and times, by identity and in order.
 
         init_len: How many of *entries* it inherited.
 
@@ -45,7 +49,7 @@ class StateModel:
     parent: UUID | None
     root: UUID
     entries: list[tuple[str, Message]] = attrs.field(factory=list)
-    ledger: dict[str, tuple[Usage, str]] = attrs.field(factory=dict)
+    ledger: dict[str, Recorded] = attrs.field(factory=dict)
     init_len: int = 0
     init_ledger_len: int = 0
 
@@ -54,7 +58,7 @@ class StateModel:
         state: Aggregator,
         *,
         entries: Iterable[tuple[str, Message]] = (),
-        ledger: Mapping[str, tuple[Usage, str]] | None = None,
+        ledger: Mapping[str, Recorded] | None = None,
     ) -> StateModel:
         """
         What *state* should be: this, and those of *entries* and *ledger* that it
@@ -91,9 +95,9 @@ class StateModel:
         assert state.init_len == self.init_len, "forked elsewhere"
         assert state.init_ledger_len == self.init_ledger_len, "forked elsewhere"
         assert [tuple(entry) for entry in state.entries] == self.entries, "messages"
-        ledger = [(entry.id, (entry.usage, entry.model)) for entry in state.ledger]
+        ledger = [(entry.id, entry[1:]) for entry in state.ledger]
         assert ledger == [*self.ledger.items()], "another ledger"
-        total = sum([usage for usage, _ in self.ledger.values()], Usage())
+        total = sum([usage for usage, *_ in self.ledger.values()], Usage())
         assert state.total_usage == total, f"{state.total_usage}, not {total}"
         states_add_up(state)
 

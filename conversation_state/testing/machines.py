@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import pickle
 from contextlib import suppress
+from datetime import datetime
 from typing import TypeVar
 from uuid import UUID
 
@@ -45,6 +46,7 @@ from conversation_state.testing.laws import (
 from conversation_state.testing.strategies import (
     messages,
     texts,
+    timestamps,
     tool_calls,
     tool_messages,
     usages,
@@ -250,9 +252,10 @@ class AggregatorMachine(RuleBasedStateMachine):
         """
         assert before.state.add_usage(None) is before.state, "None was recorded"
         state = before.state.add_usage(usage, model=model)
-        key = state.ledger[-1].id
+        key, *_, time = state.ledger[-1]
+        assert time is not None, "recorded at no time"
         self._check_new_ids(key)
-        return self._check_state(before.add(state, ledger={key: (usage, model)}))
+        return self._check_state(before.add(state, ledger={key: (usage, model, time)}))
 
     @rule(
         target=states,
@@ -260,24 +263,28 @@ class AggregatorMachine(RuleBasedStateMachine):
         key=st.sampled_from(["first request", "second request"]),
         usage=st.sampled_from([Usage(10, 5), Usage(1)]),
         model=st.sampled_from(["", "", "another"]),
+        time=timestamps(),
     )
     def add_usage_once(
-        self, before: StateModel, key: str, usage: Usage, model: str
+        self, before: StateModel, key: str, usage: Usage, model: str, time: datetime
     ) -> StateModel:
         """
-        A usage under a key: new, a repetition, or a conflict, which is refused.
+        A usage under a key: new, a repetition, at whatever time, or a conflict,
+        which is refused.
         """
         recorded = before.ledger.get(key)
         try:
-            state = before.state.add_usage(usage, key=key, model=model)
+            state = before.state.add_usage(usage, key=key, model=model, at=time)
         except InvalidUsageError:
             assert recorded is not None, "refused, though the key is new"
-            assert recorded != (usage, model), "refused, though it is the same"
+            assert recorded[:2] != (usage, model), "refused, though it is the same"
             return before
 
-        assert recorded in {None, (usage, model)}, "two usages under one key"
-        assert recorded is None or state is before.state, "a no-op made another state"
-        return self._check_state(before.add(state, ledger={key: (usage, model)}))
+        if recorded is not None:
+            assert recorded[:2] == (usage, model), "two usages under one key"
+            assert state is before.state, "a no-op made another state"
+
+        return self._check_state(before.add(state, ledger={key: (usage, model, time)}))
 
     @rule(target=states, before=states)
     def fork(self, before: StateModel) -> StateModel:

@@ -41,7 +41,7 @@ from conversation_state.trimming._tool_results import (
     clear_tool_results,
     shorten_tool_results,
 )
-from conversation_state.trimming._trimmer import Trimmer, atrim, trim
+from conversation_state.trimming._trimmer import Trimmer, atrim, record_summaries, trim
 from conversation_state.trimming._validity import Flaw
 from conversation_state.trimming._view import AsyncStep, Step, TrimContext
 
@@ -76,6 +76,7 @@ __all__ = [
     "fit",
     "keep_first_and_last",
     "keep_last",
+    "record_summaries",
     "repair",
     "rolling_summary",
     "shorten_tool_results",

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple, TypeAlias
 
 import attrs
 
+from conversation_state._identity import new_entry_id
 from conversation_state.errors import CompactionError, InvalidMessageError
 from conversation_state.messages import (
     AssistantMessage,
@@ -85,6 +86,10 @@ class SummaryPlan(NamedTuple):
         context = self.context
         response = summary.response if isinstance(summary, AssistantMessage) else None
         if response is not None and response.usage not in {None, Usage()}:
+            # Recorded under its id, also if a failed turn is recorded again.
+            if not response.id:
+                response = attrs.evolve(response, id=new_entry_id())
+
             responses = (*context.summary_responses, response)
             context = attrs.evolve(context, summary_responses=responses)
             return self._replace(context=context)._put_summary(summary)
@@ -356,8 +361,7 @@ def compact(seqs: Iterable[int], summarise: Summarise) -> Step:
     and its `TrimContext.failures` have the error. The usage of a summary is not
     in the ledger: where *summarise* returns the model's own response, an
     `AssistantMessage` whose `ResponseMeta.usage` is known,
-    `TrimContext.summary_responses` has it, to be recorded with
-    `Aggregator.add_usage`.
+    `TrimContext.summary_responses` has it, and `record_summaries` records it.
 
     If a later step raises, the error has the attributes ``summaries`` and
     ``summary_responses`` of the view until then, so that no recorded usage is

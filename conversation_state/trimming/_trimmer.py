@@ -23,7 +23,7 @@ from conversation_state.trimming._tool_results import (
 )
 from conversation_state.trimming._view import AsyncStep, Step, TrimContext
 
-__all__ = ["Trimmer", "atrim", "trim"]
+__all__ = ["Trimmer", "atrim", "record_summaries", "trim"]
 
 _set = object.__setattr__
 # Without `repair`, a call without a result would drop all that is before it.
@@ -169,6 +169,47 @@ async def atrim(
             raise
 
     return context
+
+
+def record_summaries(
+    state: Aggregator, view: TrimContext | BaseException
+) -> Aggregator:
+    """
+    *state* with the usage of the summaries made for *view* in its ledger, each once.
+
+    Under the ids of their responses, so doing it again changes nothing. A
+    response whose id the ledger has with another usage gets a number behind it:
+    some servers give every response one id.
+
+    Args:
+        state: The state of the turn that made the view.
+
+        view: The view, or what was raised where a later step failed: it has the
+            ``summary_responses``, too.
+
+    Raises:
+        TypeError:
+            If *view* has none.
+
+        InvalidUsageError:
+            If the total gets over 2**63 - 1.
+    """
+    responses = getattr(view, "summary_responses", None)
+    if responses is None and not isinstance(view, BaseException):
+        msg = f"record_summaries takes a view or the error of one, got {view!r:.80}"
+        raise TypeError(msg)
+
+    for response in responses or ():
+        recorded = {entry.id: (entry.usage, entry.model) for entry in state.ledger}
+        ours = response.usage, response.model
+        key, number = response.id, 1
+        while recorded.get(key, ours) != ours:
+            number += 1
+            key = f"{response.id} ({number})"
+
+        state = state.add_usage(response.usage, key=key, model=response.model)
+
+    return state
 
 
 @attrs.frozen(init=False)

@@ -65,13 +65,8 @@ class TrimContext:
 
         summary_responses: What summarisers reported while this view was made,
             those whose summary was refused included: the `ResponseMeta` of each
-            message they returned that has a usage. Their usage is in no ledger;
-            record it once::
-
-                for response in view.summary_responses:
-                    state = state.add_usage(
-                        response.usage, key=response.id or None, model=response.model
-                    )
+            message they returned that has a usage, with a new id if it has none.
+            Their usage is in no ledger; `record_summaries` puts it there.
     """
 
     budget: TokenBudget | None

@@ -5,6 +5,7 @@ States, turns and checkpoints.
 from __future__ import annotations
 
 import pickle
+from datetime import UTC, datetime
 
 import attrs
 from hypothesis import strategies as st
@@ -30,6 +31,7 @@ from conversation_state.testing.strategies._values import (
     once,
     seldom,
     texts,
+    timestamps,
     usages,
     uuids,
 )
@@ -65,7 +67,8 @@ def ledger_entries() -> SearchStrategy[LedgerEntry]:
     Shrink to nothing spent on no model.
     """
     ids = st.builds(new_entry_id) | texts(min_size=1, max_size=8)
-    return st.builds(LedgerEntry, ids, usages(), texts(max_size=6))
+    times = st.none() | timestamps()
+    return st.builds(LedgerEntry, ids, usages(), texts(max_size=6), times)
 
 
 def shipped(value: T) -> T:
@@ -80,6 +83,7 @@ def shipped(value: T) -> T:
 # different usages.
 _KEYS = ("request 1", "request 2", "request 3")
 _PAID = (Usage(10, 5), Usage(1))
+_NOON = datetime(2025, 6, 1, 12, tzinfo=UTC)
 
 
 @attrs.frozen
@@ -91,6 +95,7 @@ class _Steps:
     messages: SearchStrategy[Message]
     usages: SearchStrategy[Usage]
     models: SearchStrategy[str]
+    times: SearchStrategy[datetime]
 
 
 @st.composite
@@ -106,11 +111,12 @@ def _draw_aggregators(draw: DrawFn, max_steps: int, steps: _Steps) -> Aggregator
         if step == "add":
             state = state.add(draw(steps.messages))
         elif step == "usage":
-            state = state.add_usage(draw(steps.usages), model=draw(steps.models))
+            model, time = draw(steps.models), draw(steps.times)
+            state = state.add_usage(draw(steps.usages), model=model, at=time)
         elif step == "key":
             key, usage = draw(st.sampled_from(_KEYS)), draw(st.sampled_from(_PAID))
             if key not in [entry.id for entry in state.ledger]:
-                state = state.add_usage(usage, key=key)
+                state = state.add_usage(usage, key=key, at=draw(steps.times))
         elif step == "fork":
             state = state.fork()
         elif step == "at":
@@ -142,7 +148,8 @@ def aggregators(*, max_steps: int = 6) -> SearchStrategy[Aggregator]:
     ones each time, and do not shrink.
     """
     usual: SearchStrategy[Message] = texts().map(UserMessage)
-    steps = _Steps(seldom(usual, messages()), usages(), texts(max_size=6))
+    times = seldom(st.just(_NOON), timestamps())
+    steps = _Steps(seldom(usual, messages()), usages(), texts(max_size=6), times)
     return _draw_aggregators(max_steps, steps)
 
 
