@@ -348,11 +348,6 @@ class MessageTree:
         entries = state.entries
         head = entries[-1].id if len(entries) else None
         start = self._count_known(entries)
-        if start == len(entries) and len(self._states):
-            ledger = ledger_union(*self._states)
-            if len(ledger_union(*self._states, state)) == len(ledger):
-                return self._with_head(head, state)
-
         ids, children, joined = self._ids, self._children, self._joined
         places: Any = self._places.evolver()  # whose `in` type checkers don't know
         for position, entry in enumerate(entries.iterate(start), start):
@@ -371,6 +366,10 @@ class MessageTree:
             above = parent or _ROOT
             children = children.set(above, (*children.get(above, ()), entry.id))
 
+        is_known = ids is self._ids and joined is self._joined
+        if is_known and len(self._states) and not self._lacks_usage_of(state):
+            return self._with_head(head, state)  # the same in another order
+
         return _make_tree(
             self._states.append(state),
             ids,
@@ -380,6 +379,13 @@ class MessageTree:
             head,
             state,
         )
+
+    def _lacks_usage_of(self, state: Aggregator) -> bool:
+        """
+        Whether a ledger entry of *state* is in none of the states there are.
+        """
+        known = ledger_union(*self._states)
+        return len(ledger_union(*self._states, state)) > len(known)
 
     def _count_known(self, entries: Log[Entry]) -> int:
         """

@@ -168,6 +168,19 @@ class TestMoving:
         assert texts(SEA) == texts(more)[:-1]
         assert (0, (last(more),)) == tree.add(more).siblings(last(more))
 
+    def test_joined_again(self):
+        """
+        A joined state that is there already changes nothing, in which order ever.
+        """
+        other = ASKED.fork().add_assistant_message("Uphill.")
+        one, two = SEA.join(other), other.join(SEA)
+        tree = MessageTree.of(one, two)
+
+        assert texts(one) != texts(two)
+        assert tree.add(two) is tree
+        assert (one, two) == tuple(tree.add(one).states)
+        assert texts(one) == texts(decode(encode(tree.add(one))).present)
+
     def test_joined(self):
         """
         After a join a message may stand behind another; that is listed, and the
