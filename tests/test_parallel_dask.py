@@ -20,6 +20,7 @@ from tests import branches
 from tests.branches import SPENT, Refused, say, say_slowly
 
 distributed = pytest.importorskip("distributed", reason="needs Dask (extra dask)")
+dask: Any = pytest.importorskip("dask", reason="needs Dask (extra dask)")
 
 # Much here is handed over wrongly; what is right is for typing_tests to say.
 fan_out: Any = parallel.fan_out
@@ -46,6 +47,9 @@ def client():
         # Connections that Dask tried before the workers listened are left to the
         # collector: here, where they were made, and not in the first test.
         warnings.filterwarnings("ignore", "unclosed", ResourceWarning)
+        # A worker whose process died begins again in its nanny, which a cluster
+        # closes where that takes longer: fifteen seconds, by default.
+        dask.config.set({"distributed.deploy.lost-worker-timeout": "1h"})
         cluster = distributed.LocalCluster(
             n_workers=2,
             threads_per_worker=1,
