@@ -360,27 +360,24 @@ class TestRead:
             modules=MODULES,
         )
 
-    @pytest.mark.skipif(
-        sys.version_info[:2] == (3, 12),
-        reason="Python 3.12 crashes where one thread traces the opcodes of a generator "
-        "that another thread goes on with",
-    )
     def test_of_a_merge_that_waits(self):
         """
         Iterators that are asked in threads lose nothing to an interrupt of the
         reader that waits for them.
         """
 
+        def prepare():
+            return merge(Stream.of(iter([0])), Stream.of(n for n in [1]))
+
         def check(stream, completed):
             assert [0, 1] == sorted(stream)
             assert [0, 1] == sorted(stream)
 
-        interrupt_at_each_opcode(
-            list,
-            check,
-            prepare=lambda: merge(Stream.of(iter([0])), Stream.of(n for n in [1])),
-            modules=MODULES,
-        )
+        interrupt_by_signals(list, check, prepare=prepare)
+        # Python 3.12 crashes where one thread begins to trace the functions that
+        # another one is in: only signals come there.
+        if sys.version_info[:2] != (3, 12):
+            interrupt_at_each_opcode(list, check, prepare=prepare, modules=MODULES)
 
     @pytest.mark.parametrize(
         ("kind", "backend"),
