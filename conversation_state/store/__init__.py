@@ -21,6 +21,7 @@ from conversation_state.store._values import (
     Receipt,
     Window,
     check_name,
+    check_not_mirrored,
 )
 
 __all__ = [
@@ -32,5 +33,6 @@ __all__ = [
     "Store",
     "Window",
     "check_name",
+    "check_not_mirrored",
     "open_store",
 ]

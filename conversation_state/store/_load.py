@@ -51,6 +51,7 @@ __all__ = [
     "load_newest",
     "load_window",
     "read_log",
+    "recall_newest",
 ]
 
 
@@ -70,7 +71,12 @@ def load_at(transaction: Transaction, text: str, at: At) -> RememberedHead:
 
     transaction.catch_up()
     name = transaction.get_name(text)
-    return _read_state(transaction, name, transaction.get_revision(name, at))
+    revision = transaction.get_revision(name, at)
+    remembered = transaction.recall(text)
+    if remembered is not None and remembered.revision == revision:
+        return remembered
+
+    return _read_state(transaction, name, revision)
 
 
 def load_newest(transaction: Transaction, text: str) -> RememberedHead:
@@ -78,31 +84,35 @@ def load_newest(transaction: Transaction, text: str) -> RememberedHead:
     The head of a name and its state.
     """
     transaction.catch_up()
-    remembered = transaction.recall(text)
-    name = newest = None
-    if remembered is not None:
-        # A name that was deleted has another number if it is there again.
-        name = remembered.name
-        row = transaction.find_newest_row(name.number)
-        if row == remembered.revision:
-            transaction.remember(remembered)
-            return remembered
-
-        newest = None if row is None else read_revision(row, transaction.url)
-        if newest is not None and newest.revision == remembered.revision.revision:
-            # It has other labels.
-            head = newest.head(text, remembered.head.state_id)
-            remembered = remembered._replace(revision=newest, head=head)
-            transaction.remember(remembered)
-            return remembered
-
-    if name is None or newest is None:
+    found = recall_newest(transaction, text)
+    if found is None:
         name = transaction.get_name(text)
-        newest = transaction.get_revision(name, None)
+        found = _read_state(transaction, name, transaction.get_revision(name, None))
 
-    found = _read_state(transaction, name, newest)
     transaction.remember(found)
     return found
+
+
+def recall_newest(transaction: Transaction, text: str) -> RememberedHead | None:
+    """
+    The head of a name as it is remembered, if it still is the head. One row is read.
+    """
+    remembered = transaction.recall(text)
+    if remembered is None:
+        return None
+
+    # A name that was deleted has another number if it is there again.
+    row = transaction.find_newest_row(remembered.name.number)
+    if row == remembered.revision:
+        return remembered
+
+    newest = None if row is None else read_revision(row, transaction.url)
+    if newest is None or newest.revision != remembered.revision.revision:
+        return None
+
+    # It has other labels.
+    head = newest.head(text, remembered.head.state_id)
+    return remembered._replace(revision=newest, head=head)
 
 
 def _read_state(
@@ -231,6 +241,12 @@ def load_window(transaction: Transaction, text: str, at: At, last: int) -> Windo
     What `Store.load` does for the *last* messages only.
     """
     transaction.catch_up()
+    remembered = recall_newest(transaction, text) if at is None else None
+    if remembered is not None:
+        entries = remembered.state.entries
+        start = max(len(entries) - last, 0)
+        return Window(remembered.head, start, entries[start:])
+
     tx, url = transaction.tables, transaction.url
     name = transaction.get_name(text)
     revision = transaction.get_revision(name, at)
@@ -248,6 +264,10 @@ def latest(transaction: Transaction, text: str, at: At) -> Head:
     """
     What `Store.latest` does.
     """
+    remembered = recall_newest(transaction, text) if at is None else None
+    if remembered is not None:
+        return remembered.head
+
     name = transaction.get_name(text)
     return transaction.make_head(name, transaction.get_revision(name, at))
 

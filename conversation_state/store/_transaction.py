@@ -288,6 +288,7 @@ class Transaction:
 
     __slots__ = (
         "_block",
+        "_is_caught_up",
         "_learned",
         "_reports_damage",
         "_trusts_memory",
@@ -312,6 +313,7 @@ class Transaction:
         self.url = core.url
         self.changes = core.changes
         self._block = block
+        self._is_caught_up = False
         self._trusts_memory = trusts_memory
         self._reports_damage = reports_damage
         self._learned: dict[str, RememberedHead | None] = {}
@@ -359,9 +361,12 @@ class Transaction:
 
     def catch_up(self) -> None:
         """
-        Read which rows others changed, and forget what they were.
+        Read which rows others changed, and forget what they were. Once: within a
+        transaction, rows are as they were at one moment.
         """
-        self.changes = self.core.catch_up(self.tables)
+        if not self._is_caught_up:
+            self.changes = self.core.catch_up(self.tables)
+            self._is_caught_up = True
 
     def recall(self, name: str) -> RememberedHead | None:
         """

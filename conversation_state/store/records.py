@@ -20,7 +20,14 @@ from conversation_state._persistent import Log
 from conversation_state.aggregator import Aggregator, Entry, LedgerEntry
 from conversation_state.errors import NotSavedError, StaleHeadError
 from conversation_state.store import _revisions
-from conversation_state.store._load import list_names, load_newest, read_log
+from conversation_state.store._load import (
+    latest,
+    list_names,
+    load,
+    load_newest,
+    load_window,
+    read_log,
+)
 from conversation_state.store._read_rows import (
     damage_error,
     read_digests,
@@ -29,7 +36,7 @@ from conversation_state.store._read_rows import (
 from conversation_state.store._save import save_within
 from conversation_state.store._store import Store
 from conversation_state.store._transaction import Transaction
-from conversation_state.store._values import Head, check_name, check_state
+from conversation_state.store._values import Head, Window, check_name, check_state
 from conversation_state.store.backend import ConflictError, Reading, Writing
 from conversation_state.store.backends import (
     OneAtATime,
@@ -198,17 +205,37 @@ class Reader:
         """
         The head of a name; None if nothing is saved under it.
         """
-        with self._transaction.report_damage():
-            found = self._transaction.find_name(name)
-            if found is None:
-                return None
+        return self._load_or_none(name, latest)
 
-            revision = self._transaction.get_revision(found, None)
-            return self._transaction.make_head(found, revision)
+    def window(self, name: str, last: int) -> Window | None:
+        """
+        The *last* messages of a name; None if nothing is saved under it.
+        """
+        return self._load_or_none(name, load_window, last)
+
+    def load(self, name: str, at: int) -> Aggregator:
+        """
+        The state at a revision.
+
+        Raises:
+            NotSavedError:
+                If there is none like that.
+        """
+        with self._transaction.report_damage():
+            return load(self._transaction, name, at)
 
     def state(self, name: str) -> Aggregator | None:
         """
         The newest state of a name; None if nothing is saved under it.
+        """
+        found = self._load_or_none(name, lambda tx, name, _at: load_newest(tx, name))
+        return None if found is None else found.state
+
+    def _load_or_none(
+        self, name: str, read: Callable[..., T], *arguments: Any
+    ) -> T | None:
+        """
+        What *read* returns for the head of a name; None if nothing is saved under it.
         """
         transaction = self._transaction
         with transaction.report_damage():
@@ -218,7 +245,7 @@ class Reader:
                 return None
 
             with suppress(NotSavedError):
-                return load_newest(transaction, name).state
+                return read(transaction, name, None, *arguments)
 
         return None
 

@@ -4,7 +4,9 @@ do.
 """
 
 import asyncio
+from concurrent.futures import ThreadPoolExecutor
 from itertools import pairwise
+from threading import Barrier
 from typing import Any
 
 import pytest
@@ -25,7 +27,7 @@ from pydantic_ai.usage import RequestUsage, RunUsage
 
 from conversation_state.adapters.pydantic_ai import StoreBackend, dump
 from conversation_state.aggregator import Aggregator
-from conversation_state.errors import NotSavedError
+from conversation_state.errors import MirroredNameError, NotSavedError
 from conversation_state.messages import AssistantMessage, UserMessage
 from conversation_state.store import Store, open_store
 from conversation_state.store.backends.memory import MemoryBackend
@@ -481,6 +483,90 @@ class TestStates:
         assert [3, 1, 1, 1] == steps
         assert () == store.verify()
 
+    def test_few_calls(self):
+        """
+        A turn reads the head's row of a conversation and of its record, and writes
+        both in one transaction, however long the conversation is.
+        """
+        calls: list[Any] = []
+        blocks: list[str] = []
+
+        class Backend(RecordingBackend):
+            def reading(self):
+                blocks.append("reading")
+                return super().reading()
+
+            def writing(self):
+                blocks.append("writing")
+                return super().writing()
+
+        backend: Any = StoreBackend(Store(Backend(MemoryBackend(), calls.append)))
+
+        async def talk(turns):
+            await grown(backend, turns, f"talk {turns}")
+            del calls[:], blocks[:]
+            conversation = await backend.load(f"talk {turns}")
+            loading = len(calls), [*blocks]
+            del calls[:], blocks[:]
+            conversation.messages += turn(99, **with_usage(99))
+            await backend.save(conversation)
+            read = [each for each in calls if each.verb in {"get", "scan"}]
+            saving = len(read), [*blocks]
+            written = [each.table for each in calls if each.verb == "add"]
+            return loading, saving, written
+
+        few, many = asyncio.run(talk(3)), asyncio.run(talk(30))
+        rows = ["revisions", "entries", "ledger", "revisions", "entries"]
+
+        assert few == many
+        assert ((6, ["reading"] * 2), (6, ["reading", "writing"]), rows) == few
+
+    def test_writers_at_one_moment(self, tmp_path):
+        """
+        Of two programs that save one conversation at one moment, one is refused,
+        and nothing is lost or doubled.
+        """
+        url = f"sqlite:///{tmp_path}/talks.db"
+        with StoreBackend.from_url(url) as first:
+            asyncio.run(grown(first, 2))
+
+        def save(number):
+            with StoreBackend.from_url(url) as own:
+
+                async def talk():
+                    conversation: Any = await own.load("talk")
+                    together.wait()
+                    conversation.messages += turn(number)
+                    try:
+                        await own.save(conversation)
+                    except ConversationConflict:
+                        return False
+
+                    return True
+
+                return asyncio.run(talk())
+
+        together = Barrier(4, timeout=60)
+        with ThreadPoolExecutor(4) as threads:
+            saved = list(threads.map(save, range(4)))
+
+        assert 1 == sum(saved)
+        with StoreBackend.from_url(url) as last:
+            back: Any = asyncio.run(last.load("talk"))
+
+            assert 6 == len(back.messages)
+            assert () == last.store.verify()
+
+    def test_name_of_another_host(self, store):
+        """
+        A conversation under a name that another host does not read is refused.
+        """
+        backend: Any = StoreBackend(store)
+        with pytest.raises(MirroredNameError):
+            asyncio.run(grown(backend, 1, "langgraph/thread/messages"))
+
+        assert () == store.names()
+
     def test_is_there_for_others(self, tmp_path):
         """
         Two programs see each other's saves, branches and forks.
@@ -594,6 +680,17 @@ class TestWrite:
 
         assert 1 == store.latest("talk").revision
         assert 2 == len(asyncio.run(backend.load("talk")).messages)
+
+    def test_delete(self, store):
+        """
+        A deleted conversation leaves no name, nor does its record.
+        """
+        backend: Any = StoreBackend(store)
+        saved = asyncio.run(grown(backend, 1))
+        asyncio.run(backend.delete_record("talk", expected_revision=saved.revision))
+
+        assert () == store.names()
+        assert asyncio.run(backend.read_record("talk")) is None
 
     def test_misuse(self):
         """

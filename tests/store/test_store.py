@@ -40,6 +40,7 @@ from conversation_state.store import (
 from conversation_state.store.backend import ConflictError
 from conversation_state.store.backends.memory import MemoryBackend
 from conversation_state.testing.laws import equal_values_hash_alike
+from conversation_state.testing.stores import RecordingBackend
 from conversation_state.testing.strategies import (
     collected,
     damages,
@@ -603,6 +604,76 @@ class TestMemory:
         none.save("a", TALK.add_user_prompt("and?"))
 
         assert [] == list(none._core.recall_all(none._core.changes))
+
+    def test_what_is_remembered_is_not_read_again(self):
+        """
+        Of a name whose head is remembered, the newest messages, the head and the
+        state at its revision take the head's row, which tells whether it still is
+        the head, and no row of a message.
+        """
+        calls: list[Any] = []
+        store = Store(RecordingBackend(MemoryBackend(), calls.append))
+        head = store.save("talk", TALK)
+
+        def tables_read(read):
+            del calls[:]
+            read()
+            return [call.table for call in calls]
+
+        assert ["revisions"] == tables_read(lambda: store.latest("talk"))
+        read = tables_read(lambda: store.load("talk", last=1))
+        assert ["changes", "revisions"] == read
+        read = tables_read(lambda: store.load("talk", at=head.revision))
+        assert ["changes", "names", "revisions"] == read
+
+    def test_others_are_read(self, store):
+        """
+        What is remembered is not returned where others saved, labelled, went back or
+        deleted since, in no verb that reads.
+        """
+        other = Store(store._core.backend)
+        longer = TALK.add_user_prompt("and?")
+        head = store.save("talk", TALK)
+        newest = other.save("talk", longer)
+
+        assert newest == store.latest("talk")
+        assert longer.messages[-1:] == store.load("talk", last=1).messages
+        assert TALK == store.load("talk", at=head.revision)
+
+        assert longer == store.load("talk")
+
+        labelled = other.label("talk", "done")
+
+        assert labelled == store.latest("talk")
+        assert labelled == store.load("talk", last=1).head
+
+        back = other.rollback("talk", 1)
+
+        assert back == store.latest("talk")
+        assert TALK.messages[-1:] == store.load("talk", last=1).messages
+
+        other.delete("talk")
+        with pytest.raises(NotSavedError):
+            store.latest("talk")
+
+        with pytest.raises(NotSavedError):
+            store.load("talk", last=1)
+
+        again = other.save("talk", longer)
+
+        assert again == store.latest("talk")
+        assert longer == store.load("talk", at=1)
+
+    def test_erased_is_not_remembered(self, store):
+        """
+        A window and a state at a revision never have content that others erased.
+        """
+        other = Store(store._core.backend)
+        store.save("talk", TALK)
+        other.erase(TALK.entries[-1].id, reason="asked to")
+
+        assert "" == store.load("talk", last=1).messages[-1].text
+        assert "" == store.load("talk", at=1)[-1].text
 
     def test_empty(self, store):
         """

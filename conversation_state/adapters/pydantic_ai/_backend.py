@@ -33,8 +33,8 @@ from conversation_state.adapters.pydantic_ai._repository import (
     name_of,
 )
 from conversation_state.aggregator import Aggregator
-from conversation_state.errors import NotSavedError, StaleHeadError
 from conversation_state.store import Head, Store
+from conversation_state.store.records import Reader, Writer, write
 
 __all__ = ["StoreBackend"]
 
@@ -227,10 +227,6 @@ class _RecordStore:
             return None
 
         repository = self.repository
-        for tip, revision in found.tips.items():
-            repository.remember(tip, found.name, revision)
-
-        record = None
         if found.record:
             record = _RECORD.validate_json(found.record)
             if not found.is_current:
@@ -249,7 +245,7 @@ class _RecordStore:
             record = dataclasses.replace(
                 record,
                 head_id=repository.newest(found),
-                revision=f"{found.head.state_id}.{found.head.revision}",
+                revision=_external_revision(found.head),
                 updated_at=found.head.saved_at,
             )
 
@@ -258,8 +254,8 @@ class _RecordStore:
 
     def records(self, scope: str | None, limit: int | None) -> list[ConversationRecord]:
         records = []
-        for name in self.repository.names():
-            record = self.make_record(self.repository.find(name), name)
+        for found in self.repository.find_all():
+            record = self.make_record(found, found.name)
             if record is not None and scope in {None, record.scope}:
                 records.append(record)
 
@@ -269,36 +265,55 @@ class _RecordStore:
     def write(
         self, conversation_id: str, made: ConversationUpdate, expected: str | None
     ) -> None:
-        found = self.check_revision(conversation_id, expected)
+        def write_update(rows: Writer) -> None:
+            found = self._check_revision(rows, conversation_id, expected)
+            self.repository.write(rows, found, made)
+
         try:
-            self.repository.write(found, made)
-        except (LookupError, StaleHeadError) as error:
+            write(self.repository.store, write_update)
+        except LookupError as error:
             raise ConversationConflict(conversation_id) from error
 
-    def check_revision(
-        self, conversation_id: str, expected: str | None
+    def delete(self, conversation_id: str, expected: str) -> None:
+        def delete_both(rows: Writer) -> None:
+            found = self._check_revision(rows, conversation_id, expected)
+            rows.delete(found.name)
+            if found.noted is not None:
+                rows.delete(found.noted.name)
+
+        write(self.repository.store, delete_both)
+
+    def _check_revision(
+        self, rows: Reader, conversation_id: str, expected: str | None
     ) -> StoredConversation:
         """
         The stored conversation, if it has the revision *expected*.
         """
-        found = self.repository.find(name_of(conversation_id))
-        record = self.make_record(found, conversation_id)
-        if (None if record is None else record.revision) != expected:
+        found = self.repository.find(name_of(conversation_id), rows)
+        if _revision_of(found) != expected:
             raise ConversationConflict(conversation_id)
 
         return found
 
-    def delete(self, conversation_id: str, expected: str) -> None:
-        found = self.check_revision(conversation_id, expected)
-        try:
-            # The record first: every save of ours replaces it.
-            if found.noted is not None:
-                notes = found.noted.name
-                self.repository.store.delete(notes, expecting=found.noted)
 
-            self.repository.store.delete(found.name, expecting=found.head)
-        except (NotSavedError, StaleHeadError) as error:
-            raise ConversationConflict(conversation_id) from error
+def _revision_of(found: StoredConversation) -> str | None:
+    """
+    The revision of the record of a stored conversation.
+    """
+    if found.head is None:
+        return None
+
+    if found.is_current:
+        return _RECORD.validate_json(found.record).revision
+
+    return _external_revision(found.head)
+
+
+def _external_revision(head: Head) -> str:
+    """
+    The revision of a state that another program saved last.
+    """
+    return f"{head.state_id}.{head.revision}"
 
 
 def _make_entries(history: list[HistoryEntry]) -> list[ConversationEntry]:

@@ -9,7 +9,7 @@ another program continued the state since, a record is made from the state.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from hashlib import blake2b
 from typing import Any, NamedTuple, TypeAlias
@@ -30,7 +30,8 @@ from conversation_state.adapters.pydantic_ai._dump import group_messages
 from conversation_state.aggregator import Aggregator, Entry
 from conversation_state.errors import NotSavedError
 from conversation_state.messages import UnknownMessage
-from conversation_state.store import Head, Store, Window
+from conversation_state.store import Head, Store, Window, check_not_mirrored
+from conversation_state.store.records import Reader, Writer, reading
 
 __all__ = [
     "RECORDS",
@@ -148,33 +149,28 @@ class ConversationRepository:
         # without a lock, which an interrupt could leave held.
         self._locations: tuple[_Locations, _Locations] = ({}, {})
 
-    def find(self, name: str) -> StoredConversation:
+    def find(self, name: str, rows: Reader | None = None) -> StoredConversation:
         """
-        The conversation under a name, as of one moment.
+        The conversation under a name: as of the moment of *rows*, or as of now.
         """
-        while True:
-            window: Window | None = None
-            with suppress(NotSavedError):
-                window = self.store.load(record_name(name), last=1)
+        if rows is None:
+            with reading(self.store) as rows_now:
+                return self.find(name, rows_now)
 
-            found = _read_record(name, self._latest_head(name), window)
-            if found.is_current or found.noted == self._latest_head(record_name(name)):
-                return found
+        found = _read_record(name, rows.latest(name), rows.window(record_name(name), 1))
+        for tip, revision in found.tips.items():
+            self.remember(tip, name, revision)
 
-            # Another save came between the two reads.
+        return found
 
-    def _latest_head(self, name: str) -> Head | None:
-        try:
-            return self.store.latest(name)
-        except NotSavedError:
-            return None
-
-    def names(self) -> list[str]:
+    def find_all(self) -> list[StoredConversation]:
         """
-        The names of all conversations that have a record.
+        All conversations that have a record.
         """
-        found = self.store.names(prefix=RECORDS)
-        return [name[len(RECORDS) :] for name in found]
+        with reading(self.store) as rows:
+            return [
+                self.find(name[len(RECORDS) :], rows) for name in rows.names(RECORDS)
+            ]
 
     def newest(self, found: StoredConversation) -> str | None:
         """
@@ -270,67 +266,64 @@ class ConversationRepository:
             if limit == 0:
                 return []
 
-        name, revision, cut = self.locate(entry)
-        history = read_history(self.store.load(name, at=revision).entries.take(cut))
+        with reading(self.store) as rows:
+            state, cut = self._locate(entry, rows)
+
+        history = read_history(state.entries.take(cut))
         return history if limit is None else history[max(len(history) - limit, 0) :]
 
-    def locate(self, entry: str) -> tuple[str, int, int]:
+    def _locate(self, entry: str, rows: Reader) -> tuple[Aggregator, int]:
         """
-        The location of an entry: a name, a revision, and the number of messages
-        up to its end.
+        A state that has an entry, and the number of its messages up to the end of
+        that.
 
         Raises:
             LookupError:
                 If no conversation has it.
         """
-        for name, revision in self._candidate_locations(entry):
-            try:
-                state = self.store.load(name, at=revision)
-            except NotSavedError:
-                continue
-
-            cut = find_end(state.entries, entry)
-            if cut is not None:
-                return name, revision, cut
+        for name, revision in self._candidate_locations(entry, rows):
+            with suppress(NotSavedError):
+                state = rows.load(name, revision)
+                cut = find_end(state.entries, entry)
+                if cut is not None:
+                    return state, cut
 
         msg = f"no conversation in {self.store.url} has the entry {entry!r}"
         raise LookupError(msg)
 
-    def _candidate_locations(self, entry: str) -> Iterable[tuple[str, int]]:
+    def _candidate_locations(
+        self, entry: str, rows: Reader
+    ) -> Iterator[tuple[str, int]]:
         where = self._last_location(entry)
         if where is not None:
             yield where
 
-        for name in self.names():
-            found = self.find(name)
+        for record in rows.names(RECORDS):
+            found = self.find(record[len(RECORDS) :], rows)
             if found.head is not None:
-                yield name, found.head.revision
+                yield found.name, found.head.revision
 
             for revision in found.tips.values():
-                yield name, revision
+                yield found.name, revision
 
     # Writing
 
-    def write(self, found: StoredConversation, update: ConversationUpdate) -> None:
+    def write(
+        self, rows: Writer, found: StoredConversation, update: ConversationUpdate
+    ) -> None:
         """
-        Save an *update* of a conversation, and its record.
+        Save an *update* of a conversation that was *found* in *rows*, and its record.
 
         Raises:
-            StaleHeadError:
-                If the conversation changed since it was *found*.
-
             LookupError:
                 If no conversation has the entry that the new ones follow.
         """
-        head = found.head
-        # If another save came since it was found, `save_all` raises.
-        old = None if head is None else self.store.load(found.name)
-        past = old
+        head, notes = found.head, record_name(found.name)
+        old = past = rows.recall(found.name)
         if old is None and update.forked_from is not None:
-            with suppress(NotSavedError):
-                past = self.store.load(name_of(update.forked_from))
+            past = rows.recall(name_of(update.forked_from))
 
-        base = self._base_state(past, update.parent)
+        base = self._base_state(past, update.parent, rows)
         if past is not old and base is past:
             base = base.fork()
 
@@ -364,15 +357,16 @@ class ConversationRepository:
             },
             source=SOURCE,
         )
-        notes = record_name(found.name)
-        noted = Aggregator.new() if found.noted is None else self.store.load(notes)
-        self.store.save_all(
-            {found.name: state, notes: noted.add(note)},
-            expecting={found.name: head or 0, notes: found.noted or 0},
-        )
+        if state is not old:
+            check_not_mirrored(self.store.url, found.name)
+            rows.save(found.name, state)
+
+        rows.save(notes, (rows.recall(notes) or Aggregator.new()).add(note))
         self.remember(update.newest, found.name, revision)
 
-    def _base_state(self, old: Aggregator | None, parent: str | None) -> Aggregator:
+    def _base_state(
+        self, old: Aggregator | None, parent: str | None, rows: Reader
+    ) -> Aggregator:
         """
         A state that ends with *parent*, and has the ledger of the *old* one.
         """
@@ -384,8 +378,7 @@ class ConversationRepository:
         if parent is None:
             return Aggregator.new()
 
-        name, revision, cut = self.locate(parent)
-        other = self.store.load(name, at=revision)
+        other, cut = self._locate(parent, rows)
         if old is None:
             return other.fork(at=cut)
 
