@@ -74,6 +74,17 @@ def say_slowly(seconds: float, text: str, state: Aggregator) -> Aggregator:
     return say(text, state)
 
 
+def say_after(path: str, text: str, state: Aggregator) -> Aggregator:
+    """
+    The same once there is a file; in a minute at most.
+    """
+    end = time.monotonic() + 60
+    while not Path(path).exists() and time.monotonic() < end:
+        time.sleep(0.01)
+
+    return say(text, state)
+
+
 def say_ten(state: Aggregator) -> Aggregator:
     """
     Ten messages of two hundred characters.

@@ -143,18 +143,13 @@ def _collecting_between() -> Iterator[Callable[[], object]]:
     interrupt left wherever it comes: a coroutine that was never awaited can't
     even say so inside the constructor of a named tuple, which has no builtins.
     """
-
-    def collect() -> None:
-        gc.collect()
-        gc.freeze()  # so that the next time looks at what is new only
-
-    collect()
     gc.disable()
     try:
-        yield collect
+        # What is new only: nothing else has come into the older generations.
+        yield functools.partial(gc.collect, 1)
     finally:
         gc.enable()
-        gc.unfreeze()
+        gc.collect()  # so that nothing of it is finalized in another test
 
 
 class _OpcodeInterrupter:

@@ -18,6 +18,7 @@ from queue import SimpleQueue
 from types import SimpleNamespace
 from typing import Any
 
+import anyio
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -57,6 +58,16 @@ fan_out: Any = parallel.fan_out
 afan_out: Any = parallel.afan_out
 
 TALK = Aggregator.new().add_user_prompt("Go!").add_usage(SPENT)
+
+
+def wait_until(condition):
+    """
+    Return once *condition* holds; in a minute at most.
+    """
+    end = time.monotonic() + 60
+    while not condition():
+        assert time.monotonic() < end, "never happened"
+        time.sleep(0.001)
 
 
 def texts(state):
@@ -293,12 +304,15 @@ class TestFanOut:
         gone += map(weakref.ref, steps)
         done = fan_out(TALK, steps)
         steps.clear()
-        while threading.active_count() > 1 and any(ref() for ref in gone):
+
+        def are_gone():
             gc.collect()
-            time.sleep(0.001)
+            return not any(ref() for ref in gone)
+
+        wait_until(are_gone)  # a thread lets go of them a moment after it told
 
         assert 3 == len(done.state)
-        assert [None] * 4 == [ref() for ref in gone]
+        assert 4 == len(gone)
 
 
 def _pay(text, state):
@@ -485,8 +499,7 @@ class TestFailures:
             return state
 
         def stops(_):
-            while len(began) < (1 if executor is None or size > 1 else 0):
-                time.sleep(0.001)
+            wait_until(lambda: began or (executor is not None and size == 1))
             raise interrupt
 
         size = getattr(executor, "_max_workers", 32)
@@ -552,8 +565,7 @@ class TestFailures:
 
         assert [["so far"]] == [texts(turn) for turn in turns]
         go.set()
-        while len(turns) < 2:
-            time.sleep(0.001)
+        wait_until(lambda: len(turns) == 2)
         assert ["so far", "later"] == texts(turns[1])[-2:]
 
 
@@ -1142,8 +1154,7 @@ class TestTimeout:
         assert "step 0 (TestTimeout" in str(failure.error)
         assert "longer than 1 s" in str(failure.error)
         go.set()
-        while len(turns) < 3:
-            time.sleep(0.001)
+        wait_until(lambda: len(turns) == 3)
         both = done.state.join(turns[2])
         assert ["Go!", "so far", "b", "later"] == texts(both)
 
@@ -1160,7 +1171,7 @@ class TestTimeout:
 
         with ThreadPoolExecutor(1) as pool:
             with pytest.raises(FanOutError) as caught:
-                fan_out(TALK, [slow] * 5, executor=pool, timeout_s=0.5)
+                fan_out(TALK, [slow] * 5, executor=pool, timeout_s=0.05)
             go.set()
 
         assert [TimeoutError] * 5 == [*map(type, caught.value.exceptions)]
@@ -1259,14 +1270,9 @@ class TestMemory:
         try:
             fan_out(TALK, [step], executor=executor)
             # The thread lets go of it a moment after it was told.
-            end = time.monotonic() + 60
-            while refs[0]() is not None and time.monotonic() < end:
-                time.sleep(0.001)
-            left = refs[0]()
+            wait_until(lambda: refs[0]() is None)
         finally:
             gc.enable()
-
-        assert left is None
 
 
 class Travels(Executor):
@@ -1307,8 +1313,7 @@ class TestExecutors:
         with ThreadPoolExecutor(1) as pool:
 
             def stops(state):
-                while pool._work_queue.empty():
-                    time.sleep(0.001)
+                wait_until(lambda: not pool._work_queue.empty())
                 pool.shutdown(wait=False, cancel_futures=True)
                 return say("a", state)
 
@@ -1651,7 +1656,7 @@ class TestTakenOver:
     Steps that who waits runs itself.
     """
 
-    def test_are_told_of_when_all_is_over(self):
+    def test_are_told_of_when_all_is_over(self, monkeypatch):
         """
         One that still runs when time is up is told of when it ends, as those
         are that the pool runs.
@@ -1659,29 +1664,36 @@ class TestTakenOver:
         go = threading.Event()
         turns: list[Turn] = []
 
-        def slow(state):
-            save_progress(say("so far", state))
-            assert go.wait(60)
-            return say("later", state)
+        async def outer_loop(state):
+            scope = anyio.CancelScope()
+            loop = asyncio.get_running_loop()
+            monkeypatch.setattr(anyio, "move_on_after", lambda _: scope)
+
+            def time_is_up():
+                scope.deadline = loop.time()
+
+            def slow(state):
+                save_progress(say("so far", state))
+                loop.call_soon_threadsafe(time_is_up)
+                assert go.wait(60)
+                return say("later", state)
+
+            return await afan_out(
+                state,
+                [slow],
+                executor=pool,
+                timeout_s=60,
+                on_error="keep",
+                on_turn=turns.append,
+            )
 
         def outer(state):
-            async def main():
-                return await afan_out(
-                    state,
-                    [slow],
-                    executor=pool,
-                    timeout_s=3,
-                    on_error="keep",
-                    on_turn=turns.append,
-                )
-
-            return asyncio.run(main()).state
+            return asyncio.run(outer_loop(state)).state
 
         with ThreadPoolExecutor(1) as pool:
             done = fan_out(TALK, [outer], executor=pool).state
 
         assert ["Go!", "so far"] == texts(done)
         go.set()
-        while len(turns) < 2:
-            time.sleep(0.001)
+        wait_until(lambda: len(turns) == 2)
         assert ["later"] == texts(turns[1])

@@ -69,6 +69,26 @@ async def hangs(state, then=lambda: None):
     await anyio.sleep_forever()
 
 
+@pytest.fixture
+def time_is_up(monkeypatch):
+    """
+    A function: once it is called in the loop, and not before, the time of the
+    fan-out that was given 60 seconds is up.
+    """
+    scopes = []
+
+    def move_on_after(delay):
+        assert delay == 60
+        scopes.append(anyio.CancelScope())
+        return scopes[-1]
+
+    def is_up():
+        scopes[-1].deadline = anyio.current_time()
+
+    monkeypatch.setattr(anyio, "move_on_after", move_on_after)
+    return is_up
+
+
 class UpAfter:
     """
     A time that is up when this was called so many times.
@@ -353,7 +373,7 @@ class TestCancelled:
         assert ["Go!", "so far", "b"] == texts(done.state)
         assert "was cancelled by something" in str(done.failures[0].error)
 
-    def test_with_a_nursery_of_its_own(self):
+    def test_with_a_nursery_of_its_own(self, time_is_up):
         """
         A step that runs trio's nurseries is cancelled like any other.
         """
@@ -363,9 +383,10 @@ class TestCancelled:
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(trio.sleep_forever)
                 nursery.start_soon(trio.sleep_forever)
+                time_is_up()
 
         async def main():
-            return await afan_out(TALK, [step], on_error="keep", timeout_s=2)
+            return await afan_out(TALK, [step], on_error="keep", timeout_s=60)
 
         done = trio.run(main)
 
@@ -378,31 +399,43 @@ class TestTimeout:
     `afan_out(timeout_s=...)`.
     """
 
-    async def test_returns_what_was_kept(self):
+    async def test_returns_what_was_kept(self, time_is_up):
         """
         When time is up, what is not done is cancelled and has failed, with
         what it had kept.
         """
-        with anyio.fail_after(30):
-            done = await afan_out(
-                TALK, [hangs, partial(asay, "b")], timeout_s=2, on_error="keep"
-            )
+        done = await afan_out(
+            TALK,
+            [hangs, partial(asay, "b")],
+            timeout_s=60,
+            on_error="keep",
+            on_turn=lambda _: time_is_up(),
+        )
 
         assert ["Go!", "so far", "b"] == texts(done.state)
         assert isinstance(done.failures[0].error, TimeoutError)
-        assert "longer than 2 s" in str(done.failures[0].error)
+        assert "longer than 60 s" in str(done.failures[0].error)
 
-    async def test_raises(self):
+    async def test_raises(self, time_is_up):
         """
         With *on_error* left as it is, that is a group of errors.
         """
         taken: list[Any] = []
+        steps = [hangs, partial(asay, "b")]
         try:
-            await afan_out(TALK, [hangs, partial(asay, "b")], timeout_s=2)
+            await afan_out(TALK, steps, timeout_s=60, on_turn=lambda _: time_is_up())
         except* TimeoutError as group:
             taken.append(group)
 
         assert ["Go!", "so far", "b"] == texts(taken[0].state)
+
+    async def test_soon(self):
+        """
+        It is up by itself, too.
+        """
+        done = await afan_out(TALK, [hangs], timeout_s=0.01, on_error="keep")
+
+        assert [TimeoutError] == [type(failure.error) for failure in done.failures]
 
     @pytest.mark.parametrize("timeout_s", [60, math.inf])
     async def test_enough_time(self, timeout_s):
@@ -488,24 +521,31 @@ class TestExecutor:
         assert ["so far", "later"] == texts(turns[-1])
         assert 4 == len(turns)
 
-    async def test_time_is_up(self):
+    async def test_time_is_up(self, time_is_up):
         """
         At the end of the time what runs has failed, with what it had kept.
         """
-        go = threading.Event()
+        go, inside = threading.Event(), threading.Event()
 
         def slow(state):
             save_progress(say("so far", state))
+            inside.set()
             assert go.wait(60)
             return state
+
+        def told(turn):
+            if texts(turn) == ["b"]:
+                assert inside.wait(60)
+                time_is_up()
 
         with ThreadPoolExecutor(2) as pool:
             done = await afan_out(
                 TALK,
                 [slow, partial(say, "b")],
                 executor=pool,
-                timeout_s=3,
+                timeout_s=60,
                 on_error="keep",
+                on_turn=told,
             )
             go.set()
 

@@ -18,6 +18,7 @@ from conversation_state.parallel import save_progress
 from conversation_state.testing import laws
 from tests import branches
 from tests.branches import SPENT, Refused, say, say_slowly
+from tests.test_parallel import time_is_up  # noqa: F401 - a fixture
 
 distributed = pytest.importorskip("distributed", reason="needs Dask (extra dask)")
 dask: Any = pytest.importorskip("dask", reason="needs Dask (extra dask)")
@@ -188,13 +189,21 @@ class TestDask:
 
         assert ["Go!", word] == texts(fan_out(TALK, [step], executor=executor).state)
 
-    def test_time_is_up(self, executor):
+    def test_time_is_up(self, executor, time_is_up, tmp_path):  # noqa: F811 - the fixture
         """
         At the end of the time what is not done has failed, and the rest is
         there.
         """
-        steps = [partial(say_slowly, 9, "a"), partial(say, "b")]
-        done = fan_out(TALK, steps, executor=executor, on_error="keep", timeout_s=6)
+        go = tmp_path / "go"
+        done = fan_out(
+            TALK,
+            [partial(branches.say_after, str(go), "a"), partial(say, "b")],
+            executor=executor,
+            on_error="keep",
+            on_turn=lambda _: time_is_up.set(),
+            timeout_s=6,
+        )
+        go.touch()
 
         assert [TimeoutError] == [type(failure.error) for failure in done.failures]
         assert ["Go!", "b"] == texts(done.state)

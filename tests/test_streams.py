@@ -824,7 +824,7 @@ class TestPipe:
 
         def leave():
             nonlocal stream
-            waits.wait(5)
+            waits.wait(60)
             until(lambda: sender._pipe.offers)
             del stream
 
@@ -1222,13 +1222,13 @@ class TestMerge:
             for n in range(3):
                 asked.append(n)
                 begun.set()
-                go.wait(5)
+                go.wait(60)
                 yield "slow"
 
         merged = iter(merge(Stream.of(slow()), Stream.of(iter([1, 2]))))
 
         assert [1, 2] == [next(merged), next(merged)]
-        assert begun.wait(5)
+        assert begun.wait(60)
         assert [0] == asked
         go.set()
         assert ["slow"] * 3 == list(merged)
@@ -1644,7 +1644,7 @@ class TestAbort:
             target=lambda: got.extend(stream.results()), daemon=True
         )
         thread.start()
-        assert inside.wait(20)
+        assert inside.wait(60)
         source = stream._cell.next.link[0]
         waiting = merge(stream, Stream.of([])) if how == "merge" else stream
 
@@ -1681,7 +1681,7 @@ class TestAbort:
 
             def __next__(self):
                 self.inside.set()
-                self.was_ended = self.closed.wait(15)
+                self.was_ended = self.closed.wait(60)
                 raise OSError("closed")
 
             def close(self):
@@ -1691,7 +1691,7 @@ class TestAbort:
         stream = Stream.of(connection)
 
         def abort():
-            assert connection.inside.wait(20)
+            assert connection.inside.wait(60)
             stream.abort()
 
         got, _ = in_threads(lambda: [*stream.results()], abort)
@@ -1889,7 +1889,7 @@ class TestMemory:
         got: list[Any] = [next(reader)]
         thread = threading.Thread(target=lambda: got.append(next(reader)))
         thread.start()
-        inside.wait(20)
+        inside.wait(60)
         rest = reader.rest
         other: list[Any] = []
         second = threading.Thread(target=lambda: other.extend(rest))
@@ -2002,13 +2002,13 @@ class TestThreads:
 
         def source():
             inside.set()
-            go.wait(5)
+            go.wait(60)
             yield "one"
 
         stream = Stream.of(source())
 
         def second():
-            inside.wait(5)
+            inside.wait(60)
             threading.Timer(0.02, go.set).start()
             return list(stream)
 
@@ -2024,14 +2024,14 @@ class TestThreads:
         def function(n):
             if interrupts:
                 inside.set()
-                go.wait(5)
+                go.wait(60)
                 raise interrupts.pop()
             return n
 
         stream = Stream.of([1, 2]).convert(function)
 
         def second():
-            inside.wait(5)
+            inside.wait(60)
             threading.Timer(0.02, go.set).start()
             return list(stream)
 
@@ -2087,7 +2087,7 @@ class TestThreads:
         """
         Two sources that read each other, each asked by a thread, end in errors.
         """
-        both = threading.Barrier(2, timeout=5)
+        both = threading.Barrier(2, timeout=60)
         streams_: list[Any] = []
 
         def source(other):
@@ -2111,14 +2111,14 @@ class TestThreads:
 
         def slow(n):
             inside.set()
-            go.wait(5)
+            go.wait(60)
             return n
 
         shared = Stream.of([1]).convert(slow)
         silent, quiet = pipe(0)
 
         def second():
-            inside.wait(5)
+            inside.wait(60)
             reader = iter(merge(shared, quiet))
             source = shared._cell.link[0]
 

@@ -66,7 +66,7 @@ async def listed(stream):
     """
     All of *stream*, in thirty seconds at most.
     """
-    with anyio.fail_after(30):
+    with anyio.fail_after(60):
         return [x async for x in stream]
 
 
@@ -79,7 +79,7 @@ async def at_once(*functions):
     async def run(n, function):
         gave[n] = await function()
 
-    with anyio.fail_after(30):
+    with anyio.fail_after(60):
         async with anyio.create_task_group() as group:
             for pair in enumerate(functions):
                 group.start_soon(run, *pair)
@@ -205,7 +205,7 @@ class TestRead:
 
         def source():
             seen.add(threading.get_ident())
-            assert go.wait(5)
+            assert go.wait(60)
             yield 1
 
         async def release():
@@ -393,7 +393,7 @@ class TestCancel:
         go = threading.Event()
 
         def source():
-            go.wait(5)
+            go.wait(60)
             yield from (1, 2)
 
         stream = Stream.of(source())
@@ -478,13 +478,15 @@ class TestCancel:
         Of two who wait for the same element one may go.
         """
         sender, stream = pipe(0)
+        gone = anyio.Event()
 
         async def impatient():
             with anyio.move_on_after(0.002):
                 await listed(stream)
+            gone.set()
 
         async def send():
-            await anyio.sleep(0.01)
+            await gone.wait()
             await sender.asend(1)
             sender.close()
 
@@ -696,7 +698,7 @@ class TestMerge:
         silent = Counted("at last")
         reader = aiter(merge(Stream.of(silent), Stream.of(slowly(1, 2))))
 
-        with anyio.fail_after(5):
+        with anyio.fail_after(60):
             assert [1, 2] == [await anext(reader), await anext(reader)]
             silent.go.set()
             assert ["at last"] == await listed(reader)
@@ -709,7 +711,7 @@ class TestMerge:
             merge(Stream.of(slowly(*range(20))), Stream.of(slowly(*range(20, 40))))
         )
         got: list[int] = []
-        with anyio.fail_after(30):
+        with anyio.fail_after(60):
             while len(got) < 40:
                 with anyio.move_on_after(0.0015):
                     got.append(await anext(reader))
@@ -750,7 +752,7 @@ class TestClose:
         """
 
         async def numbers():
-            with anyio.fail_after(5):
+            with anyio.fail_after(60):
                 async with anyio.create_task_group():
                     yield 1
                     yield 2

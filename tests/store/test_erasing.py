@@ -319,15 +319,13 @@ class TestVacuum:
             other.close()
 
 
-def live(url, who, until):
+def live(url, who, turns):
     """
     What one process does to names of its own: the states that were saved.
     """
     kept: dict[str, list[Aggregator]] = {}
     with open_store(url) as store:
-        turn = 0
-        while time.time() < until:
-            turn += 1
+        for turn in range(1, turns + 1):
             name = f"{who} {turn % 3}"
             if turn % 7 == 0 and name in kept:
                 store.delete(name)
@@ -359,8 +357,7 @@ class TestCollect:
         a name that is left.
         """
         with ProcessPoolExecutor(3, mp_context=get_context("spawn")) as processes:
-            until = time.time() + 1.5
-            lives = [processes.submit(live, url, who, until) for who in range(3)]
+            lives = [processes.submit(live, url, who, 60) for who in range(3)]
             kept: dict[str, list[Aggregator]] = {}
             for each in lives:
                 kept |= each.result()
@@ -421,7 +418,7 @@ class TestCollect:
             return garbage
 
         # Making what was removed unreadable waits for the reader that is open.
-        url = f"{url}?timeout_s=1"
+        url = f"{url}?timeout_s=0.1"
         with open_store(url) as store, open_store(url) as other:
             store.save("talk", TALK.add_user_prompt("x"))
             store.delete("talk")
