@@ -21,6 +21,7 @@ __all__ = [
     "describe_json",
     "dump",
     "first_oversized",
+    "is_loadable",
     "load",
     "render_path",
 ]
@@ -48,6 +49,32 @@ def dump(value: Any) -> bytes:
             If JSON, or UTF-8, can't hold the value.
     """
     return orjson.dumps(value)
+
+
+# Nothing is converted on the way, so that only what is JSON itself is written.
+_AS_IT_IS = (
+    orjson.OPT_PASSTHROUGH_DATACLASS
+    | orjson.OPT_PASSTHROUGH_DATETIME
+    | orjson.OPT_PASSTHROUGH_SUBCLASS
+)
+
+
+def is_loadable(value: Any) -> bool:
+    """
+    Whether keys, texts and integers in *value*, which no parser made, are such as
+    `load` returns: keys that are plain texts, texts of valid Unicode, integers of
+    at most 64 bits, no object in itself.
+
+    By writing it, which takes a third of the time of looking at each value. What
+    is written though `load` never returns it, a tuple or NaN say, has a class or
+    a value that every reader checks.
+    """
+    try:
+        orjson.dumps(value, option=_AS_IT_IS)
+    except TypeError:
+        return False
+
+    return True
 
 
 def load(data: Data) -> Any:

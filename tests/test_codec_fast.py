@@ -7,6 +7,7 @@ from copy import deepcopy
 from typing import Any
 from unittest.mock import patch
 
+import attrs
 import pytest
 from hypothesis import assume, example, given
 from hypothesis import strategies as st
@@ -322,6 +323,34 @@ class TestRead:
         assert same(fast, read_slowly({**raw, "metadata": jumbled, "new": jumbled}))
         assert repr(jumbled) == repr(thaw(fast.parts[0].unknown["new"]))
         assert ["a", "b"] == list(fast.parts[0].metadata)
+
+    @pytest.mark.parametrize("message", USUAL)
+    def test_what_is_read_is_frozen(self, message):
+        """
+        It is made past the constructors, and is no less immutable.
+        """
+        read = read_fast(to_data(message)["message"])
+
+        for value in (read, *read.parts, *read.tool_calls):
+            with pytest.raises(attrs.exceptions.FrozenInstanceError):
+                value.index = 1
+
+    def test_changes_nothing_that_it_is_given(self):
+        """
+        Plain data stays as plain, and as it was, whether it was sorted or not.
+        """
+        nested = {"b": {"d": [{}], "c": {"e": 1}}, "a": [[{"g": 1, "f": {"h": 2}}]]}
+        raw = {
+            "role": "user",
+            "parts": [{"type": "text", "text": "", "metadata": nested, "new": nested}],
+            "metadata": {"only": nested},
+            "new": nested,
+        }
+        before = deepcopy(raw)
+        read_fast(raw, is_parsed=False)
+
+        assert repr(before) == repr(raw)
+        assert {dict, list} == {type(each) for each in containers(raw)}
 
     @pytest.mark.parametrize("levels", [99, 100, 101])
     @pytest.mark.parametrize(

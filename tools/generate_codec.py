@@ -76,6 +76,9 @@ RULES: dict[type, tuple[str, ...]] = {
     messages.UnknownMessage: ('source == ""',),
 }
 
+# Optional fields that most values have.
+USUAL = {"arguments", "finish_reason", "id", "model", "tool_name", "usage"}
+
 PARTS: list[type[parts.Part]] = [*parts.KINDS.values(), parts.UnknownPart]
 # Their bytes take longer than their constructors, so that those do the rest.
 MEDIA = [part for part in PARTS if issubclass(part, parts.MediaPart)]
@@ -193,6 +196,13 @@ class Plan(NamedTuple):
         return re.sub(r"(?<=[a-z])(?=[A-Z])", "_", self.cls.__name__).lower()
 
     @property
+    def draft(self) -> str:
+        """
+        The name of the class of drafts.
+        """
+        return f"_new_{self.name}"
+
+    @property
     def attributes(self) -> list[str]:
         """
         The names of the attributes of an instance.
@@ -271,42 +281,64 @@ _MESSAGE_DEFAULTS = {
 def reader(plan: Plan) -> str:
     """
     The source of the reader of one class.
+
+    What most values have is read first; the rest only if something is left.
     """
     cls, names = plan.cls.__name__, plan.attributes
     has_common = "_common" in names
+    usual = [each for each in plan.fields if not each.default or each.name in USUAL]
+    rest = [each for each in plan.fields if each not in usual]
+    taken = [field for field in usual if not field.default]
+    count = bool(plan.tag) + len(taken) + ("content" in names)
     body = [] if plan.tag else ["if given.__class__ is not dict:", "    raise Doubt"]
-    taken = [field for field in plan.fields if not field.default]
-    count = len(taken) + bool(plan.tag) + ("content" in names)
     body += [f"left = len(given) - {count}" if count else "left = len(given)"]
-    for field in plan.fields:
-        body += field.read()
-
-    doubts = [field.doubt for field in plan.fields]
-    if any(doubts):
-        body += [f"if {' or '.join(filter(None, doubts))}:", "    raise Doubt"]
-
+    body += _read_fields(usual)
     if "content" in names:
         body += _read_content(plan)
 
-    known = f"{plan.keys}, seen" if has_common else plan.keys
+    unread = {field.name: field.default for field in rest}
+    inside = _read_fields(rest)
     if has_common:
-        body += [f"common = read_common(given, left, {known}) if left else PLAIN"]
+        unread["common"] = "PLAIN"
+        read = f"read_common(given, left, {plan.keys}, seen)"
+        inside += [f"common = {read}{' if left else PLAIN' * bool(rest)}"]
     elif "unknown" in names:
-        body += [f"unknown = read_unknown(given, left, {known}) if left else EMPTY_MAP"]
+        unread["unknown"] = "EMPTY_MAP"
+        read = f"read_unknown(given, left, {plan.keys})"
+        inside += [f"unknown = {read}{' if left else EMPTY_MAP' * bool(rest)}"]
     else:
-        body += ["if left:", "    raise Doubt"]
+        inside += ["if left:", "    raise Doubt"]
 
+    for default in dict.fromkeys(unread.values()):
+        same = [name for name, value in unread.items() if value == default]
+        # A checker takes () for the type of what is only the empty tuple.
+        typed = ": Any" if default == "()" else ""
+        body += [f"{' = '.join(same)}{typed} = {default}"]
+
+    body += ["if left:", *[f"    {line}" for line in inside]]
     for rule in RULES.get(plan.cls, ()):
         body += [f"if {rule}:", "    raise Doubt"]
 
-    body += [f"value = _new({cls})"]
-    for name in names:
-        setter = f"_set_{_owner(plan.cls, name)}_{name.strip('_')}"
-        body += [f"{setter}(value, {name.strip('_')})"]
+    body += [f"value = {plan.draft}()"]
+    body += [f"value.{name} = {name.strip('_')}" for name in names]
+    body += _finish(cls)
 
     parameters = "given: Raw, seen: Seen" if has_common else "given: Raw"
-    lines = "\n".join([f"    {line}" for line in [*body, "return value"]])
+    lines = "\n".join([f"    {line}" for line in body])
     return f"def read_{plan.name}({parameters}) -> {cls}:\n{lines}\n"
+
+
+def _read_fields(fields: list[Field]) -> list[str]:
+    body = [line for field in fields for line in field.read()]
+    doubts = " or ".join([field.doubt for field in fields if field.doubt])
+    return [*body, f"if {doubts}:", "    raise Doubt"] if doubts else body
+
+
+def _finish(cls: str) -> list[str]:
+    """
+    Returns the draft as what it is a draft of.
+    """
+    return [f"value.__class__ = {cls}", "return value"]
 
 
 def _read_content(plan: Plan) -> list[str]:
@@ -332,27 +364,6 @@ def _read_content(plan: Plan) -> list[str]:
         '        content = ""',
         "        left += 1",
     ]
-
-
-def _owner(cls: type, name: str) -> str:
-    """
-    The class that has the slot *name*, as it stands in the name of its setter.
-    """
-    owner = next(each for each in cls.__mro__ if name in each.__dict__)
-    return re.sub(r"(?<=[a-z])(?=[A-Z])", "_", owner.__name__).strip("_").lower()
-
-
-def setters(plans: list[Plan]) -> Iterator[str]:
-    """
-    The setter of each slot: what a constructor calls in the end.
-    """
-    known = set()
-    for plan in plans:
-        for field in attrs.fields(plan.cls):
-            name = f"_set_{_owner(plan.cls, field.name)}_{field.name.strip('_')}"
-            if name not in known:
-                known.add(name)
-                yield f'{name} = setter({plan.cls.__name__}, "{field.name}")'
 
 
 def keys(plans: list[Plan]) -> Iterator[str]:
@@ -469,7 +480,9 @@ _HEAD = '''"""
 Generated by ``python -m tools.generate_codec``: change the plan there.
 """
 
-# ruff: noqa: A001 - fields have the names they have
+# Fields have the names they have, and a draft may have any field.
+# ruff: noqa: A001
+# mypy: disable-error-code="no-any-return"
 
 from __future__ import annotations
 
@@ -479,13 +492,14 @@ from __future__ import annotations
 _NAMES = {
     "binascii": ["a2b_base64"],
     "functools": ["partial"],
-    "typing": ["Any", "Final", "Never"],
-    "conversation_state._persistent": ["EMPTY_MAP"],
+    "typing": ["Any", "Final"],
+    "conversation_state._persistent": ["EMPTY_MAP", "make_draft"],
     "conversation_state._persistent.frozen": ["JsonMap"],
     "conversation_state.codec._fast": [
         *("MOST", "Doubt", "Object", "Raw", "Seen", "freeze_object", "is_as_it_came"),
-        *("read_common", "read_media_part", "read_parts", "read_unknown"),
-        *("read_usage", "setter", "write_common", "write_media_part", "write_usage"),
+        *("read_common", "read_media_part", "read_new_message", "read_new_part"),
+        *("read_parts", "read_unknown", "refuse"),
+        *("read_usage", "write_common", "write_media_part", "write_usage"),
     ],
     "conversation_state.codec._format": ["format_base64"],
     "conversation_state.messages": [
@@ -527,53 +541,25 @@ def readers_module() -> str:
         for cls in PARTS
     }
     held = messages.UserMessage._holds
-    for_user = {
-        kind: read if kind in held else "_refuse" for kind, read in for_any.items()
-    }
+    refused = "".join([f', "{kind}": refuse' for kind in for_any if kind not in held])
     by_role = {cls.role: f"read_{make_plan(cls).name}" for cls in MESSAGES}
     return make_module(
         "The readers of the fast pass: raw values as values, or `Doubt`.",
-        "_new: Final = object.__new__",
-        "\n".join(setters(plans)),
+        "\n".join(
+            f"{plan.draft}: Final = make_draft({plan.cls.__name__})" for plan in plans
+        ),
         "\n".join(keys(plans)),
         *map(reader, plans),
-        _READ_NEW,
-        _make_table("PARTS", {**for_any, "*": "_read_new_part"}),
-        _make_table("_USER_PARTS", {**for_user, "*": "_read_new_part"}),
-        _make_table("_SYSTEM_PARTS", {"text": for_any["text"], "*": "_refuse"}),
-        _make_table("MESSAGES", {**by_role, "*": "_read_new_message"}),
+        _make_table("PARTS", {**for_any, "*": "read_new_part"}),
+        f"_USER_PARTS = {{**PARTS{refused}}}",
+        _make_table("_SYSTEM_PARTS", {"text": for_any["text"], "*": "refuse"}),
+        _make_table("MESSAGES", {**by_role, "*": "read_new_message"}),
     )
 
 
 def _make_table(name: str, entries: Mapping[str, str]) -> str:
     items = [f'"{key}": {value},' for key, value in entries.items()]
     return f"{name}: dict[str, Any] = {{{' '.join(items)}}}"
-
-
-# What this version doesn't know, and what a message can't hold.
-_READ_NEW = """
-def _read_new_part(given: Raw) -> UnknownPart:
-    value = _new(UnknownPart)
-    _set_part_metadata(value, EMPTY_MAP)
-    _set_part_index(value, None)
-    _set_part_unknown(value, EMPTY_MAP)
-    _set_unknown_part_raw(value, freeze_object(given, JsonMap))
-    _set_unknown_part_source(value, "")
-    return value
-
-
-def _read_new_message(given: Raw, _seen: Seen) -> UnknownMessage:
-    value = _new(UnknownMessage)
-    _set_message_common(value, PLAIN)
-    _set_unknown_message_raw(value, freeze_object(given, JsonMap))
-    _set_unknown_message_source(value, "")
-    return value
-
-
-def _refuse(_given: Raw) -> Never:
-    raise Doubt
-
-"""
 
 
 def writers_module() -> str:

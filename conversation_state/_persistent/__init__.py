@@ -10,7 +10,7 @@ in `conversation_state._persistent.maps`. What does not: anything that knows wha
 a message is.
 """
 
-from conversation_state._persistent.content import ByContent, final
+from conversation_state._persistent.content import ByContent, final, make_draft
 from conversation_state._persistent.frozen import (
     EMPTY_MAP,
     Frozen,
@@ -47,6 +47,7 @@ __all__ = [
     "freeze_map",
     "freeze_notes",
     "is_same_json",
+    "make_draft",
     "make_map",
     "thaw",
 ]

@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from operator import itemgetter
 from typing import Any
 
-from conversation_state._persistent import EMPTY_MAP
+from conversation_state._persistent import EMPTY_MAP, make_draft
 from conversation_state.adapters._reading import is_list, is_map, mended
 from conversation_state.messages import AssistantMessage
 from conversation_state.parts import ReasoningPart, RefusalPart, TextPart
@@ -208,39 +208,28 @@ def _is_filled(value: Any) -> bool:
 # and all else is what such a chunk had before.
 
 
-def _setter(kind: type, field: str) -> Callable[[Any, Any], None]:
-    setter: Callable[[Any, Any], None] = getattr(kind, field).__set__
-    return setter
-
-
-_new: Any = object.__new__
-_PLAIN_CHUNK = AssistantMessage("")
-_set_content = _setter(AssistantMessage, "content")
-_set_tool_calls = _setter(AssistantMessage, "tool_calls")
-_set_response = _setter(AssistantMessage, "response")
-_set_common = _setter(AssistantMessage, "_common")
-_COMMON: Any = _PLAIN_CHUNK._common
+_PARTS = (TextPart, ReasoningPart, RefusalPart)
+_new_chunk: Any = make_draft(AssistantMessage)
+_new_part: Any = {kind: make_draft(kind) for kind in _PARTS}
+_COMMON: Any = AssistantMessage("")._common
 
 
 def _make_chunk(content: Any, tool_calls: tuple[ToolCall, ...]) -> AssistantMessage:
-    chunk: AssistantMessage = _new(AssistantMessage)
-    _set_content(chunk, content)
-    _set_tool_calls(chunk, tool_calls)
-    _set_response(chunk, None)
-    _set_common(chunk, _COMMON)
-    return chunk
+    chunk = _new_chunk()
+    chunk.content = content
+    chunk.tool_calls = tool_calls
+    chunk.response = None
+    chunk._common = _COMMON
+    chunk.__class__ = AssistantMessage
+    made: AssistantMessage = chunk
+    return made
 
 
 def make_text_chunk(piece: str) -> AssistantMessage:
     """
     ``AssistantMessage(piece)``.
     """
-    chunk: AssistantMessage = _new(AssistantMessage)
-    _set_content(chunk, piece)
-    _set_tool_calls(chunk, ())
-    _set_response(chunk, None)
-    _set_common(chunk, _COMMON)
-    return chunk
+    return _make_chunk(piece, ())
 
 
 def part_chunks(
@@ -249,20 +238,19 @@ def part_chunks(
     """
     What makes ``AssistantMessage((kind(piece, index=index),))`` of a piece.
     """
-    set_text, set_index = _setter(kind, "text"), _setter(kind, "index")
-    set_metadata, set_unknown = _setter(kind, "metadata"), _setter(kind, "unknown")
+    new_part = _new_part[kind]
     is_signed = kind is ReasoningPart
-    set_signature = _setter(ReasoningPart, "signature")
 
     def make(piece: str) -> AssistantMessage:
-        part = _new(kind)
-        set_text(part, piece)
-        set_index(part, index)
-        set_metadata(part, EMPTY_MAP)
-        set_unknown(part, EMPTY_MAP)
+        part = new_part()
+        part.text = piece
+        part.index = index
+        part.metadata = EMPTY_MAP
+        part.unknown = EMPTY_MAP
         if is_signed:
-            set_signature(part, "")
+            part.signature = ""
 
+        part.__class__ = kind
         return _make_chunk((part,), ())
 
     return make

@@ -12,7 +12,12 @@ from functools import partial
 from operator import itemgetter
 from typing import Any
 
-from conversation_state._canonical import JsonPath, check_acyclic, describe_json
+from conversation_state._canonical import (
+    JsonPath,
+    check_acyclic,
+    describe_json,
+    is_loadable,
+)
 from conversation_state._persistent import Log
 from conversation_state.aggregator import (
     Aggregator,
@@ -40,7 +45,7 @@ from conversation_state.codec._entries import (
     read_ledger,
     read_usual_ledger_entry,
 )
-from conversation_state.codec._fast import DOUBTS, Doubt, is_json, read_uuid
+from conversation_state.codec._fast import DOUBTS, Doubt, read_uuid
 from conversation_state.codec._format import ENVELOPE, FORMAT, INLINE_KINDS, VERSION
 from conversation_state.codec._reader import (
     Read,
@@ -188,7 +193,7 @@ def _read_usual_state(reader: Reader, data: Any) -> Aggregator:
         or not length.__class__ is ledger_length.__class__ is int
         or len(data) != _USUAL_FIELDS + (parent_id is not None)
         or not {str}.issuperset(map(type, ids))
-        or not (reader.is_parsed or is_json(ids))
+        or not (reader.is_parsed or is_loadable(ids))
     ):
         raise Doubt
 

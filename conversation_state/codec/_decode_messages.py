@@ -18,10 +18,10 @@ from typing import Any, NamedTuple
 
 import attrs
 
-from conversation_state._canonical import JsonPath
+from conversation_state._canonical import JsonPath, is_loadable
 from conversation_state._persistent import FrozenMap, freeze_map
 from conversation_state.codec import _readers
-from conversation_state.codec._fast import DOUBTS, Doubt, is_json
+from conversation_state.codec._fast import DOUBTS, Doubt
 from conversation_state.codec._fast import read_usage as read_fast_usage
 from conversation_state.codec._format import UNKNOWN
 from conversation_state.codec._reader import (
@@ -285,7 +285,7 @@ def _read_slowly(reader: Reader, raw: Any, path: JsonPath) -> Any:
 
 
 def _read_fast(raw: Any, reader: Reader) -> Message:
-    if raw.__class__ is not dict or not (reader.is_parsed or is_json(raw)):
+    if raw.__class__ is not dict or not (reader.is_parsed or is_loadable(raw)):
         raise Doubt
 
     role = raw["role"]
@@ -329,7 +329,7 @@ def read_messages(reader: Reader, raw: Any, path: JsonPath) -> list[Any] | None:
     if raw.__class__ is not list and not reader.is_array(raw, path):
         return None
 
-    if not reader.is_parsed:
+    if not (reader.is_parsed or is_loadable(raw)):
         return [read_message(reader, item, (path, i)) for i, item in enumerate(raw)]
 
     # The same without a call each, for what most messages are.

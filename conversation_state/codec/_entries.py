@@ -13,7 +13,7 @@ from contextlib import suppress
 from functools import partial
 from typing import Any
 
-from conversation_state._canonical import JsonPath, dump
+from conversation_state._canonical import JsonPath, dump, is_loadable
 from conversation_state._wording import format_count
 from conversation_state.aggregator import Entry, LedgerEntry
 from conversation_state.codec._decode_messages import (
@@ -25,7 +25,7 @@ from conversation_state.codec._encode_messages import (
     write_ledger_entry,
     write_message,
 )
-from conversation_state.codec._fast import Doubt, is_json
+from conversation_state.codec._fast import Doubt
 from conversation_state.codec._fast import read_usage as read_fast_usage
 from conversation_state.codec._format import parse_time
 from conversation_state.codec._reader import Read, Reader, array_reader, object_reader
@@ -157,7 +157,7 @@ def read_usual_ledger_entry(reader: Reader, raw: Any) -> LedgerEntry:
     """
     A ledger entry, or what `DOUBTS` are raised.
     """
-    if raw.__class__ is not dict or not (reader.is_parsed or is_json(raw)):
+    if raw.__class__ is not dict or not (reader.is_parsed or is_loadable(raw)):
         raise Doubt
 
     id, model, time = raw["id"], raw.get("model", ""), raw.get("at")

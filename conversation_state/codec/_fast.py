@@ -9,26 +9,27 @@ slow pass reads the value again.
 The readers go past the constructors, so each rule of a constructor is a check
 here or there. They trust raw values to be what JSON can hold: texts of valid
 Unicode, keys that are texts, integers of at most 64 bits. What was no JSON text
-is checked by `is_json` before.
+is checked by `is_loadable` before.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from datetime import UTC, datetime
 from functools import partial
-from typing import Any, Final, TypeAlias, TypeVar
+from typing import Any, Final, Never, TypeAlias, TypeVar
 from uuid import UUID
 
 import attrs
 
-from conversation_state._persistent import EMPTY_MAP
-from conversation_state._persistent.frozen import (
-    MOST_LEVELS,
+from conversation_state._persistent import (
+    EMPTY_MAP,
     JsonMap,
     SortedJsonMap,
+    make_draft,
     make_map,
 )
+from conversation_state._persistent.frozen import MOST_LEVELS
 from conversation_state.codec._format import (
     UNKNOWN,
     format_base64,
@@ -55,14 +56,15 @@ __all__ = [
     "Seen",
     "freeze_object",
     "is_as_it_came",
-    "is_json",
     "read_common",
     "read_media_part",
+    "read_new_message",
+    "read_new_part",
     "read_parts",
     "read_unknown",
     "read_usage",
     "read_uuid",
-    "setter",
+    "refuse",
     "write_common",
     "write_media_part",
     "write_time",
@@ -82,10 +84,6 @@ Seen: TypeAlias = "dict[Any, Any]"
 # The largest count and position.
 MOST: Final = 2**63 - 1
 _SCALARS: Final = frozenset({str, int, bool, type(None)})
-_new_dict: Final = dict.__new__
-_fill: Final = dict.update
-_set_item: Final = dict.__setitem__
-_CONSTANTS: Final = frozenset({bool, float, type(None)})
 # orjson reads integers beyond 64 bits as floats; those are in doubt.
 _FLOAT_LIMIT: Final = 2.0**63
 
@@ -101,14 +99,6 @@ class Doubt(Exception):  # noqa: N818 - named for the fact
 DOUBTS: Final = (Doubt, KeyError, ValueError)
 
 
-def setter(cls: type, name: str) -> Callable[[Any, Any], None]:
-    """
-    What sets the slot *name* of a new value, past its constructor.
-    """
-    slot: Callable[[Any, Any], None] = getattr(cls, name).__set__
-    return slot
-
-
 # The JSON of others
 
 
@@ -121,31 +111,40 @@ def freeze_object(
     if raw.__class__ is not dict or depth == MOST_LEVELS:
         raise Doubt
 
-    if len(raw) != 1:
-        if not raw:
-            return EMPTY_MAP
-
-        last = ""
-        for key in raw if kind is SortedJsonMap else ():
-            if key < last:  # not as we write it
-                raw = {name: raw[name] for name in sorted(raw)}
-                break
-
-            last = key
-
-    frozen = _new_dict(kind)
-    _fill(frozen, raw)
-    for key, value in raw.items():
+    if len(raw) == 1:  # most, and nothing to compare
+        [(key, value)] = raw.items()
         cls = value.__class__
-        if cls is str:
+        if cls is dict:
+            return kind({key: freeze_object(value, kind, depth + 1)})
+
+        return kind(raw if cls in _SCALARS else {key: _freeze(value, kind, depth + 1)})
+
+    if not raw:
+        return EMPTY_MAP
+
+    items, last, is_sorted = raw, "", True
+    for key, value in raw.items():
+        if key < last:
+            is_sorted = False  # not as we write it
+
+        last = key
+        cls = value.__class__
+        if cls is str or cls in _SCALARS:
             continue
 
-        if cls is dict:
-            _set_item(frozen, key, freeze_object(value, kind, depth + 1))
-        elif cls not in _SCALARS:
-            _set_item(frozen, key, _freeze(value, kind, depth + 1))
+        if items is raw:  # which is not ours to change
+            items = raw.copy()
 
-    return frozen
+        items[key] = (
+            freeze_object(value, kind, depth + 1)
+            if cls is dict
+            else _freeze(value, kind, depth + 1)
+        )
+
+    if not is_sorted and kind is SortedJsonMap:
+        items = {name: items[name] for name in sorted(items)}
+
+    return kind(items)
 
 
 def _freeze(value: Any, kind: type[JsonMap], depth: int) -> Any:
@@ -176,45 +175,6 @@ def read_unknown(raw: Raw, left: int, known: frozenset[str]) -> JsonMap:
         raise Doubt  # a known one is null
 
     return freeze_object(unknown, JsonMap)
-
-
-def is_json(value: Any, levels: int = 2 * MOST_LEVELS) -> bool:  # noqa: PLR0911 - a table of types
-    """
-    Whether *value*, which no JSON parser made, is as if one had made it.
-    """
-    kind: type = value.__class__
-    if kind is str:
-        return value.isascii() or _is_unicode(value)
-
-    if kind is dict and levels:
-        for key, item in value.items():
-            if key.__class__ is not str or not (key.isascii() or _is_unicode(key)):
-                return False
-
-            if item.__class__ is str and item.isascii():
-                continue  # most; a call would cost more
-
-            if not is_json(item, levels - 1):
-                return False
-
-        return True
-
-    if kind is list and levels:
-        return all(is_json(item, levels - 1) for item in value)
-
-    if kind is int:
-        return bool(-(2**63) <= value < 2**64)
-
-    return kind in _CONSTANTS
-
-
-def _is_unicode(text: str) -> bool:
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        return False
-
-    return True
 
 
 # Messages
@@ -330,6 +290,27 @@ def read_media_part(cls: type[M], raw: Raw) -> M:
     return cls(**fields)
 
 
+def read_new_part(raw: Raw) -> UnknownPart:
+    """
+    A part of a type that this version doesn't know.
+    """
+    return UnknownPart(freeze_object(raw, JsonMap))
+
+
+def read_new_message(raw: Raw, _seen: Seen) -> UnknownMessage:
+    """
+    A message of a role that this version doesn't know.
+    """
+    return UnknownMessage(freeze_object(raw, JsonMap))
+
+
+def refuse(_raw: Raw) -> Never:
+    """
+    A part that a message can't hold.
+    """
+    raise Doubt
+
+
 def write_media_part(part: MediaPart) -> Object:
     """
     A part of media.
@@ -394,15 +375,7 @@ def write_time(time: datetime) -> datetime | str:
 _USAGE_KEYS = frozenset({*Usage._names, "extra"})
 _NO_PROMPT: Final[PromptTokensDetails] = PromptTokensDetails._nothing
 _NO_COMPLETION: Final[CompletionTokensDetails] = CompletionTokensDetails._nothing
-_new: Final = object.__new__
-(
-    _set_prompt,
-    _set_completion,
-    _set_total,
-    _set_prompt_details,
-    _set_completion_details,
-    _set_extra,
-) = [setter(Usage, name) for name in Usage._names]
+_new_usage: Final = make_draft(Usage)
 
 
 def read_usage(raw: Raw) -> Usage:
@@ -441,14 +414,16 @@ def read_usage(raw: Raw) -> Usage:
         if counts:
             extra = make_map({name: n for name, n in _read_counts(counts).items() if n})
 
-    usage = _new(Usage)
-    _set_prompt(usage, prompt)
-    _set_completion(usage, completion)
-    _set_total(usage, total)
-    _set_prompt_details(usage, of_prompt)
-    _set_completion_details(usage, of_completion)
-    _set_extra(usage, extra)
-    return usage
+    usage = _new_usage()
+    usage.prompt_tokens = prompt
+    usage.completion_tokens = completion
+    usage.total_tokens = total
+    usage.prompt_tokens_details = of_prompt
+    usage.completion_tokens_details = of_completion
+    usage.extra = extra
+    usage.__class__ = Usage
+    made: Usage = usage
+    return made
 
 
 def _read_details(cls: type[D], raw: Raw) -> D:
