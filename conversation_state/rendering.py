@@ -57,7 +57,7 @@ __all__ = [
     "render_transcript",
 ]
 
-# Makes a word from outside safe to stand in a heading or a label.
+# Escapes a word for use in a heading or a label.
 Quote: TypeAlias = "Callable[[str], str]"
 
 
@@ -119,8 +119,7 @@ def render_transcript(
         written.append(
             write(format_heading(message, names, quote), iterate_blocks(message, quote))
         )
-        for call in getattr(message, "tool_calls", ()):
-            names[call.id] = call.name
+        names |= {call.id: call.name for call in message.tool_calls}
 
     return "\n\n".join(written)
 
@@ -130,9 +129,9 @@ class ContentBlock(NamedTuple):
     One piece of a message's content.
 
     Attributes:
-        label: What it is, already quoted; "" for plain text.
+        label: Its label, already quoted; "" for plain text.
 
-        body: Its content, as it is in the message.
+        body: Its content, as in the message.
 
         is_code: Whether that is code or JSON rather than prose.
     """
@@ -192,7 +191,7 @@ def iterate_blocks(message: Message, quote: Quote) -> Iterator[ContentBlock]:
         yield from _iterate_content(message, quote)
     else:
         yield ContentBlock("erased", erasure.reason)
-        for call in getattr(message, "tool_calls", ()):
+        for call in message.tool_calls:
             yield _make_call_block(call, quote)
 
 

@@ -39,7 +39,7 @@ def read_pair(
         return None
 
     first, second = [reader.integer(each, (path, i)) for i, each in enumerate(raw)]
-    return None if first is None or second is None else (first, second)
+    return first, second
 
 
 class DecodedSegment(NamedTuple):

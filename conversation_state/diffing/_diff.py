@@ -31,8 +31,8 @@ class Diff:
     content. False if entries and ledgers are the same; the states may still
     differ in their id or fork point, as a new fork does from its parent.
 
-    ``str()`` is for a terminal, `markdown` for a page, `html` for a notebook,
-    which shows it without being asked.
+    ``str()`` is for a terminal, `markdown` for a page, `html` for notebooks, which
+    display it by themselves.
 
     Made by `diff`.
 
@@ -70,7 +70,7 @@ class Diff:
     @property
     def common(self) -> int:
         """
-        How many leading entries both have.
+        The number of leading entries that both have.
         """
         return self.entries.common
 
@@ -246,7 +246,7 @@ def diff(a: Aggregator, b: Aggregator) -> Diff:
 
 def _get_lineage(state: Aggregator) -> tuple[object, ...]:
     """
-    What a state is equal by, beside its entries and its ledger.
+    The fields that states are compared by, besides entries and ledger.
     """
     return (
         state.id,

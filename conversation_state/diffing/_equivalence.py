@@ -1,5 +1,5 @@
 """
-Which messages of two sides have the same content.
+Pairs of messages with the same content on two sides.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from conversation_state.parts import Part, ReasoningPart, TextPart
 
 __all__ = ["make_content_key", "pair_equivalent"]
 
-# The fields of a part that are no content.
+# The fields of a part that are not content.
 _IGNORED_FIELDS = {"index", "metadata", "signature", "unknown"}
 
 
@@ -32,11 +32,11 @@ def make_content_key(message: Message) -> object:
     """
     A key that is equal for messages with the same content.
 
-    Made of role, name, text, the other parts but for reasoning, and calls by
-    type, name and arguments; for a tool's result also of the tool's name and
-    whether it failed. Left out is what differs from one attempt to the next:
-    ids, times, metadata, the provider's response fields, the reasoning (unless
-    there is nothing else), and into how many parts a text was split.
+    Includes role, name, text, the other parts except reasoning, and calls by type,
+    name and arguments; for a tool's result also the tool's name and whether it
+    failed. Excludes what differs between attempts: ids, times, metadata, the
+    response, the reasoning (unless there is nothing else), and how a text is split
+    into parts.
     """
     kind, name = type(message), message.name
     erasure = find_erasure(message)
@@ -66,7 +66,7 @@ def make_content_key(message: Message) -> object:
 
 def _make_parts_key(parts: Iterable[Part]) -> object:
     """
-    The content of *parts*: a text if that is all, as if it were one part.
+    A key of *parts*; of text parts alone, their text.
     """
     pieces: list[Any] = []
     content = [part for part in parts if not isinstance(part, ReasoningPart)]

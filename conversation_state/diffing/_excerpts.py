@@ -45,7 +45,7 @@ _MIN_COMMON = 0.4
 
 class ExcerptWindow(NamedTuple):
     """
-    What is shown of a sequence.
+    The window of a sequence that is shown.
 
     Attributes:
         start: Where it begins, which is also how much precedes it.

@@ -84,7 +84,7 @@ def format_html(found: Diff, a: str, b: str, limit: int) -> str:
     rows = list(islice(align_rows(entries, found.same), limit))
     pieces = [_format_common(found)]
     if rows:
-        ours = collect_call_names(found.context)
+        ours = collect_call_names(*found.context)
         theirs = dict(ours)
         body = "".join([_format_row(row, ours, theirs, a, b) for row in rows])
         heads = "".join(

@@ -1,6 +1,6 @@
 """
-What text, Markdown and HTML have in common: the facts about a difference as a
-whole, and its messages with their headings.
+Shared by text, Markdown and HTML: the facts about a difference as a whole, and its
+messages with their headings.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ _MAX_KEYS = 5
 
 def describe_common(found: Diff) -> str:
     """
-    What both sides have in common, without an end to the sentence.
+    What both sides have in common, without a full stop.
     """
     count = found.entries.common
     common = format_count(count, "message") if count else "no messages"
@@ -147,20 +147,11 @@ def elsewhere_note(kind: str, other: str) -> str:
 # Messages and their headings
 
 
-def _note_calls(entry: Entry, names: CallNames) -> None:
-    for call in getattr(entry.message, "tool_calls", ()):
-        names[call.id] = call.name
-
-
-def collect_call_names(entries: Iterable[Entry]) -> CallNames:
+def collect_call_names(*entries: Entry) -> CallNames:
     """
     The names of the calls that are made in *entries*.
     """
-    names: CallNames = {}
-    for entry in entries:
-        _note_calls(entry, names)
-
-    return names
+    return {call.id: call.name for each in entries for call in each.message.tool_calls}
 
 
 def write_heading(entry: Entry, names: CallNames, quote: Quote) -> str:
@@ -169,7 +160,7 @@ def write_heading(entry: Entry, names: CallNames, quote: Quote) -> str:
     message is headed by the name in the call that it answers.
     """
     heading = format_heading(entry.message, names, quote)
-    _note_calls(entry, names)
+    names |= collect_call_names(entry)
     return heading
 
 
@@ -197,7 +188,7 @@ def order_messages(
     The messages of *rows*, one below the other: of neighbouring rows that
     differ, all of *a* come before all of *b*.
     """
-    ours = collect_call_names(found.context)
+    ours = collect_call_names(*found.context)
     theirs = dict(ours)
     waiting: list[ShownMessage] = []
     for a, b, kind, a_elsewhere, b_elsewhere in rows:
@@ -207,7 +198,7 @@ def order_messages(
 
         if a and b and kind not in (APART, CHANGED):
             yield ShownMessage("", kind, write_heading(a, ours, quote), a)
-            _note_calls(b, theirs)
+            theirs |= collect_call_names(b)
             continue
 
         if a:

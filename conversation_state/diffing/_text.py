@@ -99,7 +99,7 @@ def _make_last(found: Diff, quote: Quote) -> ShownMessage:
     # The calls before it may name the tool it is of.
     *before, last = found.context
     return ShownMessage(
-        "", BOTH, write_heading(last, collect_call_names(before), quote), last
+        "", BOTH, write_heading(last, collect_call_names(*before), quote), last
     )
 
 

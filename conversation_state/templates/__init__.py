@@ -1,15 +1,14 @@
 """
 Templates: messages from variables, in three syntaxes.
 
-A `Template` is a value: messages whose texts have gaps, and places where
-other messages go. `Template.format` fills it and leaves it as it was.
+A `Template` is a value: messages with variables in their texts, and placeholders for
+other messages. `Template.format` returns new messages.
 
-What lives here: three syntaxes for the gaps, and what each may cost and reach.
-Templates *and* values may be hostile: a template reaches the values it is
-given and nothing else, what values say is never taken for a template, and
-both end in a `TemplateError` rather than fill the memory or never end. What
-does not: the messages themselves (`messages`), and reading values out of a
-model's text (`parsing`).
+What lives here: three syntaxes, and the limits of what each can reach and cost.
+Templates *and* values may be hostile: a template reaches only the values it is
+given, values are never rendered as templates, and both end in a `TemplateError`
+before they exhaust time or memory. What does not: the messages themselves
+(`messages`), and parsing a model's text (`parsing`).
 """
 
 from conversation_state.templates._bounds import (

@@ -1,8 +1,8 @@
 """
-What a template may cost, counted while it is rendered.
+Limits of work and output, counted while a template is rendered.
 
-Counted, not timed: a count ends the same template at the same place on every
-machine and in every thread.
+Counted, not timed: a template ends at the same step on every machine and in every
+thread.
 """
 
 from __future__ import annotations
@@ -28,17 +28,17 @@ __all__ = [
 
 MOST_CHARACTERS = 1_000_000
 """
-Characters one text may become, and write on the way.
+Characters that rendering one text may write, and have in its result.
 """
 
 MOST_TEMPLATE_CHARACTERS = 100_000
 """
-Characters of a text that holds any syntax; others may be as long as they like.
+Characters of a text with template syntax; other texts have no limit.
 """
 
 MOST_STEPS = 200_000
 """
-Steps one text may take: about one for each thing done and each value looked at.
+Steps of rendering one text: about one for each operation and each value read.
 """
 
 MOST_VALUES = 100_000
@@ -48,38 +48,38 @@ Values, counted at every level, that the variables of one call may hold.
 
 MOST_WIDTH = 10_000
 """
-How wide a format may pad, and how precise a number may be.
+The largest width and precision of a format.
 """
 
-# How deep values may be nested; as in messages' metadata.
+# The deepest nesting of values; as in messages' metadata.
 MOST_LEVELS = 100
-# How deep templates may be nested, in themselves or in calling each other.
+# The deepest nesting of templates, and of macros that call each other.
 MOST_DEPTH = 50
 
-# A step looks at as many characters of a text.
+# One step reads so many characters of a text.
 _CHARACTERS_A_STEP = 128
-# Integers up to here are written with no more than the characters of others.
+# Integers of up to so many bits are counted as small values.
 _WORD = 64
-# What a scalar is written with, at most, see `_values`: the longest integer.
+# The most characters of a scalar: the longest integer, see `_values`.
 _SCALAR = 4_000
 _SMALL = 32
 
 
 class Refused(Exception):  # noqa: N818 - never seen outside: becomes TemplateError
     """
-    What is wrong with a template or a value, in words.
+    A problem of a template or a value.
     """
 
 
 class Missing(Exception):  # noqa: N818 - never seen outside: MissingVariableError
     """
-    The dotted name of a variable that is not there.
+    The dotted name of a missing variable.
     """
 
 
 def dotted(*steps: object) -> str:
     """
-    A variable's name and the keys below it, as errors call them.
+    A variable's name and the keys below it, for errors.
     """
     return ".".join([str(step) for step in steps if step != ""])
 
@@ -110,7 +110,7 @@ def check_width(number: int, what: str) -> None:
 
 class Meter:
     """
-    What is left for one text.
+    The rest of the limits while one text is rendered.
     """
 
     __slots__ = ("_characters", "_depth", "_steps")
@@ -122,7 +122,7 @@ class Meter:
 
     def step(self, count: int = 1) -> None:
         """
-        Takes *count* steps.
+        Count *count* steps.
         """
         self._steps -= count
         if self._steps < 0:
@@ -130,7 +130,7 @@ class Meter:
 
     def write(self, count: int) -> None:
         """
-        Writes *count* characters.
+        Count *count* written characters.
         """
         self._characters -= count
         if self._characters < 0:
@@ -138,7 +138,7 @@ class Meter:
 
     def make(self, count: int) -> None:
         """
-        Makes a value of *count* characters or items, on the way.
+        Count an intermediate value of *count* characters or items.
         """
         if count > MOST_CHARACTERS:
             raise Refused(
@@ -149,7 +149,7 @@ class Meter:
 
     def enter(self) -> None:
         """
-        Goes one level down; `leave` goes up again.
+        Go one level down; `leave` goes up again.
         """
         self._depth += 1
         if self._depth > MOST_DEPTH:
@@ -159,7 +159,7 @@ class Meter:
 
     def leave(self) -> None:
         """
-        Goes one level up.
+        Go one level up.
         """
         self._depth -= 1
 
@@ -167,11 +167,11 @@ class Meter:
         self, value: Any, check_scalar: Callable[[Any], object] = type
     ) -> int:
         """
-        Counts the steps of reading all of *value*.
+        Count the steps of reading all of *value*.
 
         Returns:
-            How many characters it takes to write it, at most, without escapes.
-            *check_scalar* is called with what is no text, number or collection.
+            The most characters of its text, without escapes. *check_scalar* is
+            called with values that are no text, number or collection.
         """
         if value.__class__ is str:
             length = len(value)

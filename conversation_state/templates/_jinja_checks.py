@@ -1,6 +1,6 @@
 """
-Operations of Jinja2 whose result may be much larger than their arguments, or
-that take longer than reading them: what each may cost, before it runs.
+Operations of Jinja2 whose result may be much larger than their arguments, or that
+take longer than reading them: checked before they run.
 
 The names of parameters are Jinja2's.
 """
@@ -23,7 +23,7 @@ def check_bits(bits: int) -> None:
 
 
 def _check_join(meter: Meter, value: Any, d: Any = "", attribute: Any = None) -> None:
-    del attribute  # what it reads is smaller than what it is read from
+    del attribute  # an attribute of an item is smaller than the item
     meter.make(meter.weigh(value) + len(str(d)) * len(value))
 
 
@@ -41,7 +41,7 @@ def _check_strip(meter: Meter, value: Any, chars: Any = "") -> None:
 
 
 def _check_slow(meter: Meter, value: Any) -> None:
-    # Python reads these one character at a time, or by a pattern.
+    # Python processes these by character, or by a pattern.
     meter.step(meter.weigh(value) // 10)
 
 
@@ -74,7 +74,7 @@ def _check_json(meter: Meter, value: Any, indent: Any = None) -> None:
 def _check_sum(
     _meter: Meter, iterable: Any, attribute: Any = None, start: Any = 0
 ) -> None:
-    # Adding lists up costs the square of their number.
+    # The sum of lists takes quadratic time.
     for value in (start, *([] if attribute is not None else iterable)):
         if not isinstance(value, (int, float)):
             raise Refused(f"sum adds numbers; there is a {type(value).__name__}")

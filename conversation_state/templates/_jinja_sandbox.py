@@ -86,7 +86,7 @@ _METHODS: Mapping[type, frozenset[str]] = {
 
 class MissingValue(StrictUndefined):
     """
-    What stands for a variable that is missing, until it is used.
+    The value of a missing variable; an error as soon as it is used.
     """
 
     __slots__ = ()
@@ -105,7 +105,7 @@ class MissingValue(StrictUndefined):
     def fail(self) -> NoReturn:
         """
         Raises:
-            Missing: Always, or `Refused` if what is missing has no name.
+            Missing: Always, or `Refused` if it has no name.
         """
         raise self._undefined_exception(self._undefined_message)
 
@@ -151,7 +151,7 @@ class Sandbox(ImmutableSandboxedEnvironment):
 
     def weigh(self, value: Any) -> int:
         """
-        Counts the steps of reading *value*; how many characters writing it takes.
+        Count the steps of reading *value*; returns the most characters of its text.
 
         Raises:
             Missing: If it, or something in it, is missing.
@@ -169,14 +169,14 @@ class Sandbox(ImmutableSandboxedEnvironment):
         """
         if isinstance(result, str):
             self.meter.make(len(result))
-            return str.__str__(result)  # `Markup` would escape what it meets
+            return str.__str__(result)  # `Markup` would escape texts joined to it
 
         if isinstance(result, int):
             check_bits(result.bit_length())
         elif isinstance(result, (list, tuple)):
             self.meter.step(len(result))
         elif isinstance(result, (Iterator, KeysView, ValuesView, ItemsView)):
-            # One by one: an endless one ends when the steps do.
+            # One by one: the limit of steps ends endless ones.
             items = []
             for item in result:
                 self.meter.step()
@@ -235,7 +235,7 @@ class Sandbox(ImmutableSandboxedEnvironment):
 
     def read_item(self, value: Any, key: Any, path: str = "") -> Any:
         """
-        What is below *value*, which is at *path*; `MissingValue` if nothing.
+        The item *key* of *value*, which is at *path*; `MissingValue` if missing.
         """
         self.weigh(key)
         if isinstance(value, MissingValue):

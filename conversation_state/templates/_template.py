@@ -1,5 +1,5 @@
 """
-Templates, placeholders, and what of a message is rendered.
+Templates, placeholders, and the fields of messages that are rendered.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from typing import Any
 import attrs
 
 from conversation_state._persistent import check_text, final
+from conversation_state._wording import shorten_text
 from conversation_state.errors import (
     InvalidMessageError,
     InvalidPartError,
@@ -39,7 +40,7 @@ from conversation_state.templates._values import Variables, copy_variables
 
 __all__ = ["Placeholder", "Template", "render"]
 
-# The module of each syntax, what else it needs, and what brings that.
+# For each syntax: its module, the package it needs, the feature, and the extra.
 _SYNTAXES = {
     "fstring": ("_fstring", "", "", ""),
     "jinja2": ("_jinja", "jinja2", "templates in Jinja2's syntax", "jinja"),
@@ -72,14 +73,15 @@ def _check_optional(
 @attrs.frozen
 class Placeholder:
     """
-    A place in a template where other messages go, as they are.
+    A placeholder for other messages in a template.
 
-    These messages are never rendered: a history may be full of braces.
+    These messages are not rendered: a history may contain braces.
 
     Attributes:
         key: The variable that holds the messages: any sequence of them.
 
-        optional: Whether it may be missing or None, and gives nothing then.
+        optional: Whether the variable may be missing or None; it then stands for
+            no messages.
 
     Raises:
         InvalidMessageError:
@@ -136,15 +138,14 @@ class Placeholder:
 @attrs.frozen(init=False, repr=False)
 class Template:
     """
-    Messages with gaps, and places for other messages.
+    Messages with variables in their texts, and placeholders for other messages.
 
-    A value: frozen, hashable, picklable, equal by content. It stays what it
-    is, whatever `format` is given and however often.
+    A value: frozen, hashable, picklable, equal by content.
 
     Args:
         *items: Messages and `Placeholder`s, in order.
 
-        syntax: How gaps are written in all of them: ``fstring``, ``jinja2``
+        syntax: The syntax of variables in all of them: ``fstring``, ``jinja2``
             (extra ``jinja``) or ``go`` (extra ``go-templates``).
 
     Raises:
@@ -152,7 +153,7 @@ class Template:
             If an item is neither a message nor a placeholder.
 
         TemplateError:
-            If there is no such syntax.
+            If the syntax is unknown.
 
     >>> from conversation_state.messages import UserMessage
     >>> greeting = Template(UserMessage("I am {name}."), Placeholder("history"))
@@ -182,32 +183,31 @@ class Template:
 
     def format(self, variables: Mapping[str, object]) -> tuple[Message, ...]:
         """
-        The messages that come of *variables*.
+        The messages, rendered with *variables*.
 
-        Messages of the template are new ones; those of a placeholder are the
-        very ones given. Rendered are
+        Messages of the template are new; those of a placeholder are the given
+        objects. Rendered are
 
         - texts: a message's content, `TextPart`, `RefusalPart`, and
           `ReasoningPart` unless it is signed (a signature is of its text);
         - urls of media;
         - names: of messages, of files, of tools in calls and results.
 
-        All else stays: data, ids, the arguments of tool calls (which are JSON
-        and full of braces), media types, metadata, and fields that
-        this version does not know.
+        Everything else is unchanged: data, ids, the arguments of tool calls (JSON has
+        braces), media types, metadata, and unknown fields.
 
         Raises:
             MissingVariableError:
-                If a variable is missing, or something below one.
+                If a variable, or a key below one, is missing.
 
             TemplateError:
-                If a text is no template, or does or becomes too much; if a
-                variable is no plain data, or a placeholder's is no sequence
+                If a text is not a valid template, or exceeds a limit; if a
+                variable is not plain data, or a placeholder's is not a sequence
                 of messages.
 
             InvalidMessageError, InvalidPartError:
-                If a message can't be what it became: a url that is empty,
-                for example. A note names the template.
+                If the rendered message is invalid: an empty url, for example. A
+                note names the template.
 
             MissingExtraError:
                 If the syntax needs a package that is not installed.
@@ -231,17 +231,17 @@ class Template:
 
 def render(text: str, variables: Mapping[str, object], *, syntax: str) -> str:
     """
-    *text* with its gaps filled.
+    *text*, rendered with *variables*.
 
-    Values are written as they are, never rendered themselves.
+    Values are inserted as they are; they are not rendered.
 
     Raises:
         MissingVariableError:
-            If a variable is missing, or something below one.
+            If a variable, or a key below one, is missing.
 
         TemplateError:
-            If *text* is no template, or does or becomes too much, or a
-            variable is no plain data; if there is no such syntax.
+            If *text* is not a valid template or exceeds a limit; if a variable is not
+            plain data; if the syntax is unknown.
 
         MissingExtraError:
             If the syntax needs a package that is not installed.
@@ -285,15 +285,14 @@ def _load_engine(syntax: str) -> Any:
         raise MissingExtraError(wanted, extra) from error
 
 
-# Longer texts are compiled each time: the code of hostile templates is large,
-# and a cache would hold many of them.
+# Longer texts are not cached: the compiled code of hostile templates is large.
 _MAX_CACHED_CHARACTERS = 10_000
 
 
 @lru_cache(maxsize=128)
 def _compile_cached(engine: Any, text: str) -> Any:
     """
-    The compiled form of a template that is short enough to be remembered.
+    A compiled template that is short enough to be cached.
     """
     return engine.compile_template(text)
 
@@ -323,7 +322,7 @@ def _render_text(text: str, variables: Variables, engine: Any) -> str:
     except Refused as refused:
         raise TemplateError(str(refused), shown) from refused.__cause__
     except RecursionError:
-        # A traceback of a thousand frames is of no use.
+        # Without its cause: a traceback of a thousand frames.
         raise TemplateError("it is nested too deeply", shown) from None
     except MemoryError:
         raise TemplateError("it needs too much memory", shown) from None
@@ -336,13 +335,10 @@ _LINE = 80
 
 def _shorten_line(text: str) -> str:
     """
-    *text* as errors show it: a line of it.
+    The beginning of *text* on one line, for errors.
     """
     line = " ".join(text[: 4 * _LINE].split())
-    if len(line) > _LINE or len(text) > 4 * _LINE:
-        return f"{line[: _LINE - 3]}..."
-
-    return line
+    return shorten_text(f"{line}..." if len(text) > 4 * _LINE else line, _LINE)
 
 
 def _fill_message(message: Message, fill: Callable[[str], str]) -> Message:
@@ -387,7 +383,7 @@ def _fill_parts(parts: Iterable[Part], fill: Callable[[str], str]) -> Iterator[P
 @contextmanager
 def _note_template(template: object) -> Iterator[None]:
     """
-    A note of what *template* a message or part was made of, if it can't be.
+    Add a note with *template* to the error of an invalid message or part.
     """
     try:
         yield

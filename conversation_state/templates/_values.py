@@ -1,8 +1,8 @@
 """
-What templates see of values: plain data, copied, and nothing behind it.
+The values that templates get: plain data, copied.
 
-No engine ever meets an object whose attributes lead anywhere, or one that
-runs code when it is compared, iterated or written.
+No engine gets an object with attributes of its own, or one that runs code when it is
+compared, iterated or written.
 """
 
 from __future__ import annotations
@@ -33,19 +33,19 @@ __all__ = [
     "copy_variables",
 ]
 
-# Kept by the one syntax whose format specs know them, and texts to the others.
+# Unchanged for fstring, which has format specs for them; texts for the others.
 EXACT = frozenset({Decimal, datetime, date, time, UUID})
 
-# Less than the 4,300 digits that Python itself writes at most.
+# Fewer than 4,300 digits, Python's own limit of converting integers.
 LONGEST_INTEGER_BITS = 13_000
 
 
 def copy_variables(given: object) -> dict[str, object]:
     """
-    *given* variables as a dict of names.
+    The *given* variables as a dict.
 
     Raises:
-        Refused: If they are no mapping, or a name is no text.
+        Refused: If they are not a mapping, or a name is not a text.
     """
     if not isinstance(given, Mapping):
         raise Refused(
@@ -65,9 +65,8 @@ def copy_variables(given: object) -> dict[str, object]:
 
 class Variables:
     """
-    The variables of one call, each made plain when it is first asked for.
-
-    What a template does not name is never looked at.
+    The variables of one call, each converted to plain data on first use: those that
+    a template does not name are never read.
     """
 
     __slots__ = ("_exact", "_given", "_left", "_plain")
@@ -91,7 +90,7 @@ class Variables:
         Raises:
             Missing: If there is none.
 
-            Refused: If it is no plain data, or too much.
+            Refused: If it is not plain data, or too large.
         """
         try:
             return self._plain[name]
@@ -176,13 +175,13 @@ class Variables:
         return plain
 
 
-# No text, and thousands of values each.
+# Vectors have thousands of values, which no template shows.
 _VECTORS = {"_dense_vector", "_sparse_vector"}
 
 
 class DocumentFields(dict[str, Any]):
     """
-    A document as templates see it: a map of its fields, written as its text.
+    A document in a template: a map of its fields; its text is the content.
     """
 
     __slots__ = ()
@@ -224,7 +223,7 @@ def _plain_number(value: float, at: Any) -> int | float:
 
 class _ValuePath:
     """
-    Where a value is; made into a text only for an error.
+    The path of a value; rendered only for an error.
     """
 
     __slots__ = ("_before", "_path")
@@ -242,7 +241,7 @@ _LINE = 80
 
 def _read_items(items: Iterable[Any], at: Any) -> Iterator[Any]:
     """
-    *items* one by one, whatever they do.
+    Iterate *items*, which may raise anything.
     """
     try:
         yield from items
