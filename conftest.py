@@ -1,19 +1,61 @@
 """
 The examples in README and docs, run as tests.
 
-Docstrings are run by pytest itself (`--doctest-modules`).
+Docstrings are run by pytest itself (`--doctest-modules`). Examples may await, as in a
+notebook: all of them run in one event loop.
 """
 
+import ast
+import asyncio
 import doctest
+import functools
 import gc
+import inspect
 import sys
 
-from sybil import Sybil
-from sybil.parsers.markdown import PythonCodeBlockParser, SkipParser
+from sybil import Example, Sybil
+from sybil.evaluators.python import PythonEvaluator, pad
+from sybil.parsers.markdown import CodeBlockParser, PythonCodeBlockParser, SkipParser
+
+
+@functools.cache
+def _event_loop() -> asyncio.Runner:
+    return asyncio.Runner()
+
+
+class AwaitingEvaluator(PythonEvaluator):
+    """
+    Runs examples that may await, as a notebook does.
+    """
+
+    def __call__(self, example: Example) -> None:
+        """
+        Run *example*; in the event loop, if it awaits.
+        """
+        __tracebackhide__ = True
+        flags = self.flags | ast.PyCF_ALLOW_TOP_LEVEL_AWAIT
+        source = pad(example.parsed, example.line + example.parsed.line_offset)
+        code = compile(source, example.path, "exec", flags=flags, dont_inherit=True)
+        result = eval(code, example.namespace)
+        if inspect.iscoroutine(result):
+            _event_loop().run(result)
+
+        del example.namespace["__builtins__"]
+
+
+class AwaitingCodeBlockParser(PythonCodeBlockParser):
+    """
+    Reads Python's code blocks, for `AwaitingEvaluator`.
+    """
+
+    def __init__(self) -> None:
+        super().__init__(doctest_optionflags=doctest.ELLIPSIS)
+        self.codeblock_parser = CodeBlockParser("python", AwaitingEvaluator())
+
 
 pytest_collect_file = Sybil(
     parsers=[
-        PythonCodeBlockParser(doctest_optionflags=doctest.ELLIPSIS),
+        AwaitingCodeBlockParser(),
         SkipParser(),
     ],
     patterns=["*.md"],
@@ -36,8 +78,12 @@ def pytest_collection_finish() -> None:
 
 def pytest_sessionfinish() -> None:
     """
-    A server that tests or examples asked for is stopped with them.
+    A server that tests or examples asked for is stopped with them, and so is the
+    event loop of the examples.
     """
+    if _event_loop.cache_info().currsize:
+        _event_loop().close()
+
     servers = sys.modules.get("tests.store.server")
     if servers is not None:
         servers.stop()

@@ -1,5 +1,5 @@
 """
-A chat in the terminal with undo, redo, branches and a diff between them.
+A chat in the terminal with undo, redo, branches, siblings and a diff between them.
 
     pip install "conversation-state[anyio]" textual
     python examples/terminal_chat.py [FILE]
@@ -7,7 +7,8 @@ A chat in the terminal with undo, redo, branches and a diff between them.
 FILE keeps the whole undo tree from one run to the next. The answers come from a
 script, so nothing is sent anywhere; give `Chat` another *answers* for a real
 model. All there is to undo and redo is a `Timeline` of states: no state is ever
-changed, so every branch stays what it was.
+changed, so every branch stays what it was. What stands beside a message, an edited
+prompt or another answer, is found in the `MessageTree` of the timeline.
 """
 
 from __future__ import annotations
@@ -31,6 +32,7 @@ from conversation_state import (
     Aggregator,
     AssistantMessage,
     Message,
+    MessageTree,
     ResponseMeta,
     SystemMessage,
     Timeline,
@@ -39,7 +41,6 @@ from conversation_state import (
     decode,
     diff,
     encode,
-    join,
     trim,
 )
 from conversation_state.errors import DecodeError
@@ -73,11 +74,13 @@ def first_moment() -> Talk:
     return Timeline.begin(Aggregator.new(messages=[system]), "the beginning")
 
 
-def spent_in_all(talk: Talk) -> Usage:
+def draw(tree: MessageTree, entry_id: str) -> str:
     """
-    What was spent on all branches, each request once: joining pays nothing twice.
+    A message, and where it stands among its siblings if it has some.
     """
-    return join(talk.present, *[tip.state for tip in talk.tips]).total_usage
+    text = render_transcript([tree.node(entry_id).message])
+    position, ids = tree.siblings(entry_id)
+    return f"‹ {position + 1}/{len(ids)} › {text}" if len(ids) > 1 else text
 
 
 class Branches(ModalScreen[Moment[Aggregator] | None]):
@@ -147,6 +150,10 @@ class Chat(App[None]):
         Binding("ctrl+y", "redo", "Redo", priority=True),
         Binding("ctrl+b", "branches", "Branches", priority=True),
         Binding("ctrl+d", "difference", "Diff", priority=True),
+        Binding("ctrl+e", "edit", "Edit", priority=True),
+        Binding("ctrl+r", "regenerate", "Again", priority=True),
+        Binding("ctrl+left", "sibling(-1)", "‹", priority=True),
+        Binding("ctrl+right", "sibling(1)", "›", priority=True),
         Binding("ctrl+q", "quit", "Quit", priority=True),
     ]
 
@@ -159,6 +166,9 @@ class Chat(App[None]):
             self.talk = decode(path.read_bytes(), expect=Timeline)
 
         self.lines: list[Static] = []
+        self.texts: list[str] = []
+        # The prompt that is edited in the input line.
+        self.editing = ""
 
     def compose(self) -> ComposeResult:
         """
@@ -180,18 +190,22 @@ class Chat(App[None]):
         """
         Go on with another timeline. Only what differs is drawn again.
         """
-        was, now = self.talk.present.entries, talk.present.entries
-        common = was.common_prefix(now) if self.lines else 0
-        said = self.query_one("#said", VerticalScroll)
-        for line in self.lines[common:]:
+        tree = MessageTree.of(talk)
+        texts = [draw(tree, entry.id) for entry in talk.present.entries]
+        for line, was, text in zip(self.lines, self.texts, texts, strict=False):
+            if was != text:
+                line.update(text)
+
+        for line in self.lines[len(texts) :]:
             line.remove()
 
-        new = [render_transcript([entry.message]) for entry in now.iterate(common)]
-        drawn = [Static(text, markup=False) for text in new]
+        drawn = [Static(text, markup=False) for text in texts[len(self.lines) :]]
+        said = self.query_one("#said", VerticalScroll)
         said.mount_all(drawn)
         said.scroll_end(animate=False)
-        self.talk, self.lines = talk, [*self.lines[:common], *drawn]
-        here, everywhere = talk.present.total_usage, spent_in_all(talk)
+        self.lines = [*self.lines[: len(texts)], *drawn]
+        self.talk, self.texts, self.editing = talk, texts, ""
+        here, everywhere = talk.present.total_usage, tree.total_usage
         self.query_one("#spent", Static).update(
             f"{len(talk.tips)} tips; {here.total_tokens:,} tokens on this one, "
             f"{everywhere.total_tokens:,} in all"
@@ -199,15 +213,17 @@ class Chat(App[None]):
 
     def on_input_submitted(self, event: Input.Submitted) -> None:
         """
-        A prompt: one step, together with the answer to it.
+        A prompt, or another in the place of the one that is edited.
         """
         text = event.value.strip()
         if text:
             event.input.clear()
-            self.answer(text)
+            state = self.talk.present
+            before = state.before(self.editing) if self.editing else state
+            self.answer(before.add_user_prompt(text), text)
 
     @work(exclusive=True)
-    async def answer(self, text: str) -> None:
+    async def answer(self, asked: Aggregator, label: str) -> None:
         """
         Ask, and show the answer while it comes.
 
@@ -215,16 +231,11 @@ class Chat(App[None]):
         is stopped by whatever else is done.
         """
         turn = f"turn {len(self.talk.moments)}"
-        asked = self.talk.present.add_user_prompt(text)
-        self.show(self.talk.commit(asked, text, group=turn))
+        self.show(self.talk.commit(asked, label, group=turn))
         said = Accumulator()
         async for chunk in self.answers(trim(asked, BUDGET).messages):
             said = said.add(chunk)
-            message = said.message
-            answered = asked.add(message)
-            if isinstance(message, AssistantMessage) and message.response:
-                answered = answered.add_usage(message.response.usage)
-
+            answered = asked.add_response(said.message)
             self.show(self.talk.commit(answered, group=turn))
 
         self.save()
@@ -248,6 +259,41 @@ class Chat(App[None]):
         The moment after, on the branch that was visited last.
         """
         self.go(self.talk.redo())
+
+    def action_edit(self) -> None:
+        """
+        Put the last prompt into the input line, to say something else instead.
+        """
+        prompts = [e for e in self.talk.present.entries if e.message.role == "user"]
+        if prompts:
+            self.editing = prompts[-1].id
+            line = self.query_one("#prompt", Input)
+            line.value = prompts[-1].message.text
+            line.action_end()
+
+    def action_regenerate(self) -> None:
+        """
+        Ask for another answer to the last prompt; the one there is stays beside it.
+        """
+        state = self.talk.present
+        last = state.entries[-1]
+        if last.message.role == "assistant":
+            self.answer(
+                state.before(last.id), f"another answer: {self.talk.moment.label}"
+            )
+
+    def action_sibling(self, step: int) -> None:
+        """
+        Show the sibling before or after the newest message that has siblings.
+        """
+        tree = MessageTree.of(self.talk)
+        for entry in reversed(self.talk.present.entries):
+            position, ids = tree.siblings(entry.id)
+            if len(ids) > 1:
+                other = ids[(position + step) % len(ids)]
+                label = tree.node(other).message.text
+                self.go(self.talk.commit(tree.switch(other).present, label))
+                return
 
     def action_branches(self) -> None:
         """

@@ -14,6 +14,8 @@ from textual.widgets import OptionList, Static
 
 from conversation_state import (
     AssistantMessage,
+    MessageTree,
+    ToolCall,
     ToolMessage,
     Usage,
     decode,
@@ -310,7 +312,7 @@ class TestTerminalChat:
         lines, shown = driven(chat.Chat(answers=at_once), scenario)
 
         assert ["  sea (3 messages)", "* hills (3 messages)"] == lines
-        assert "user: sea" == shown[0]
+        assert "‹ 1/2 › user: sea" == shown[0]
 
     def test_difference(self, chat):
         """
@@ -335,7 +337,83 @@ class TestTerminalChat:
 
         assert "sea" in shown
         assert "hills" in shown
-        assert "user: hills" == after[0]
+        assert "‹ 2/2 › user: hills" == after[0]
+
+    def test_regenerate(self, chat):
+        """
+        Another answer stands beside the first, and both can be shown.
+        """
+        answers = iter(["sea", "hills", "lakes"])
+
+        async def differing(_):
+            yield AssistantMessage(next(answers))
+
+        async def scenario(app, pilot):
+            shown = []
+            await say(app, pilot, "where")
+            for keys in (["ctrl+r"], ["ctrl+r"], ["ctrl+left"], ["ctrl+left"] * 2):
+                for key in keys:
+                    await pilot.press(key)
+                    await settled(app, pilot)
+
+                shown.append(on_screen(app))
+
+            await pilot.press("ctrl+z", "ctrl+z", "ctrl+z")
+            await settled(app, pilot)
+            return shown, on_screen(app), len(MessageTree.of(app.talk).leaves)
+
+        shown, undone, leaves = driven(chat.Chat(answers=differing), scenario)
+
+        assert [
+            ["user: where", "‹ 2/2 › assistant: hills"],
+            ["user: where", "‹ 3/3 › assistant: lakes"],
+            ["user: where", "‹ 2/3 › assistant: hills"],
+            ["user: where", "‹ 3/3 › assistant: lakes"],
+        ] == shown
+        assert shown[1] == undone
+        assert 3 == leaves
+
+    def test_edit(self, chat):
+        """
+        An edited prompt stands beside the first, with an answer of its own; undo
+        takes the edit back.
+        """
+
+        async def scenario(app, pilot):
+            await say(app, pilot, "one")
+            await say(app, pilot, "two")
+            await pilot.press("ctrl+e")
+            offered = app.query_one("#prompt").value
+            await pilot.press("backspace", "backspace", "backspace")
+            await say(app, pilot, "three")
+            edited = on_screen(app)
+            await pilot.press("ctrl+left")
+            await settled(app, pilot)
+            other = on_screen(app)
+            await pilot.press("ctrl+z", "ctrl+z")
+            await settled(app, pilot)
+            return offered, edited, other, on_screen(app)
+
+        offered, edited, other, undone = driven(chat.Chat(answers=at_once), scenario)
+
+        assert "two" == offered
+        assert "‹ 2/2 › user: three" == edited[2]
+        assert "assistant: 4 seen." == edited[3]
+        assert ["‹ 1/2 › user: two", "assistant: 4 seen."] == other[2:]
+        assert other == undone
+
+    def test_nothing_to_edit(self, chat):
+        """
+        At the start there is no prompt, no answer and no sibling.
+        """
+
+        async def scenario(app, pilot):
+            before = app.talk
+            await pilot.press("ctrl+e", "ctrl+r", "ctrl+left", "ctrl+right")
+            await settled(app, pilot)
+            return before is app.talk, app.query_one("#prompt").value
+
+        assert (True, "") == driven(chat.Chat(answers=at_once), scenario)
 
     def test_an_answer_is_stopped(self, chat):
         """
@@ -375,7 +453,7 @@ class TestTerminalChat:
             await settled(app, pilot)
             await say(app, pilot, "hills")
             here = app.talk.present.total_usage
-            return here, chat.spent_in_all(app.talk)
+            return here, MessageTree.of(app.talk).total_usage
 
         here, everywhere = driven(chat.Chat(), scenario)
 
@@ -422,6 +500,75 @@ class TestTerminalChat:
 
         assert "[red]x[/red] [@click=app.quit]q[/]" in shown
         assert "\x1b" not in shown
+
+
+@pytest.fixture(scope="module")
+def careful():
+    """
+    The agent whose tools take the conversation back.
+    """
+    return example("careful_agent")
+
+
+class TestCarefulAgent:
+    def test_takes_back(self, careful):
+        """
+        A failed attempt is gone from the conversation and from the desk, the model
+        is told why, and its cost stays.
+        """
+        desk = careful.Desk(limit=200)
+        seen = []
+
+        def model(messages):
+            seen.append(messages[-1].text)
+            return careful.scripted(messages)
+
+        end, [abandoned] = careful.run(model, desk, "A hotel in Bern, please.")
+
+        assert [("a room", 90)] == desk.booked
+        assert "the Ritz cost 380, and the limit is 200" in seen[1]
+        assert "Ritz for" not in "".join(message.text for message in end)
+        assert "Booked the Ritz for 380." == abandoned[-1].text
+        assert abandoned[:2] == end[:2]
+        assert Usage(300, 30) == end.total_usage
+
+    def test_gives_up(self, careful):
+        """
+        An attempt that is never good enough ends, with the last reason.
+        """
+        desk = careful.Desk(limit=10)
+
+        with pytest.raises(RuntimeError, match=r"gave up after 3 .* the limit is 10"):
+            careful.run(careful.scripted, desk, "A hotel in Bern, please.")
+
+        assert [] == desk.booked
+
+    def test_invalid_calls_do_not_take_back(self, careful):
+        """
+        A tool that is not there, and arguments that are wrong, are for the model.
+        """
+        calls = [ToolCall("c1", "fly", "{}"), ToolCall("c2", "book", '{"what": 5}')]
+        answers = iter([AssistantMessage(tool_calls=calls), AssistantMessage("No.")])
+
+        end, abandoned = careful.run(
+            lambda _: next(answers), careful.Desk(limit=10), "Fly!"
+        )
+
+        results = [message for message in end if isinstance(message, ToolMessage)]
+        assert [True, True] == [result.is_error for result in results]
+        assert "no tool 'fly'" == results[0].text
+        assert [] == abandoned
+
+    def test_prints(self):
+        """
+        The tree of all attempts, and what they cost; in few lines to copy.
+        """
+        printed = run("examples/careful_agent.py").splitlines()
+        lines = (ROOT / "examples" / "careful_agent.py").read_text().splitlines()
+
+        assert "1 taken back; 330 tokens in all" == printed[-1]
+        assert any("Booked the Ritz" in line for line in printed)
+        assert len(lines) < 150
 
 
 class TestAgentsSession:

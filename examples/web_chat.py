@@ -1,0 +1,149 @@
+"""
+A chat in the browser: streaming, stop, undo, redo, edit, regenerate, and siblings.
+
+    pip install "conversation-state[anyio]" httpx starlette uvicorn
+    OPENAI_API_KEY=... python examples/web_chat.py
+
+All there is to keep is a `Timeline` of states in a `Cell`. Every tab watches the cell,
+so all tabs show the same. An answer that streams in amends the moment it was asked in,
+so the user may undo meanwhile; what was abandoned stays, as siblings.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import AsyncIterator
+from html import escape
+from operator import methodcaller
+from typing import Any
+
+import httpx
+import uvicorn
+from starlette.applications import Starlette
+from starlette.background import BackgroundTask
+from starlette.requests import Request
+from starlette.responses import HTMLResponse, Response, StreamingResponse
+from starlette.routing import Route
+
+from conversation_state import (
+    Accumulator,
+    Aggregator,
+    Cell,
+    ConversationStateError,
+    MessageTree,
+    SystemMessage,
+    Timeline,
+    TokenBudget,
+    trim,
+)
+from conversation_state.adapters import aevents, openai_chat
+from conversation_state.errors import StreamClosedError
+from conversation_state.streams import Stream
+
+OPTIONS = {"model": "gpt-5-mini", "stream": True}
+OPTIONS |= {"stream_options": {"include_usage": True}}
+BUDGET = TokenBudget(context_window=100_000, max_output_tokens=8_000)
+PAGE = """<!doctype html><meta charset="utf-8"><title>Chat</title>
+<style>body { max-width: 45em; margin: auto } p { white-space: pre-wrap }</style>
+<main></main><form><input name="text" autofocus size="60"></form>
+<button data-act="stop">stop</button> <button data-act="undo">undo</button>
+<button data-act="redo">redo</button><script>
+const main = document.querySelector("main"), form = document.querySelector("form")
+const send = body => fetch("act", {method: "POST", body: JSON.stringify(body),
+    headers: {"Content-Type": "application/json"}})
+new EventSource("shown").onmessage = event => main.innerHTML = JSON.parse(event.data)
+form.onsubmit = event => { event.preventDefault()
+    send({act: "say", id: "", text: form.text.value}); form.reset() }
+document.onclick = event => { const {act, id} = event.target.dataset
+    const text = act == "edit" ? prompt("Say instead") : ""
+    if (act && text != null) send({act, id, text}) }
+</script>"""
+
+
+def create_app(client: httpx.AsyncClient) -> Starlette:  # noqa: C901 - its routes
+    """
+    The chat, for a *client* of a provider that speaks OpenAI's Chat Completions.
+    """
+    start = Aggregator.new([SystemMessage("You are a helpful assistant.")])
+    cell = Cell(Timeline.begin(start))
+    answers: set[Stream[Any]] = set()  # those that are streaming in
+
+    async def ask(asked: Aggregator) -> AsyncIterator[dict[str, Any]]:
+        body = OPTIONS | openai_chat.dump(trim(asked, BUDGET).messages).payload
+        async with client.stream("POST", "chat/completions", json=body) as response:
+            response.raise_for_status()
+            async for event in aevents(response.aiter_lines()):
+                yield event
+
+    async def answer(step: int, asked: Aggregator) -> None:
+        received, state = Accumulator(), asked
+        answers.add(events := Stream.of(ask(asked)))
+        try:
+            async for chunk in openai_chat.aload_chunks(events):
+                received = received.add(chunk)
+                state = asked.add_response(received.message)
+                cell.swap(methodcaller("amend", step, state))
+        except StreamClosedError:  # the stop button
+            cell.swap(methodcaller("amend", step, state, "stopped"))
+        except (httpx.HTTPError, ConversationStateError) as error:
+            cell.swap(methodcaller("amend", step, state, str(error)))
+        finally:
+            answers.discard(events)
+
+    async def act(request: Request) -> Response:
+        if request.headers.get("content-type") != "application/json":
+            return Response(status_code=415)  # a form on another site
+        tree = MessageTree.of(cell.value)
+        match await request.json():
+            case {"act": "undo" | "redo" as act}:
+                cell.swap(methodcaller(act))
+            case {"act": "stop"}:
+                for events in [*answers]:
+                    events.abort()
+            case {"act": "switch", "id": id}:
+                cell.swap(methodcaller("commit", tree.switch(id).present))
+            case {"act": "say" | "edit" | "regenerate" as act, "id": id, "text": text}:
+                asked = tree.path(id).before(id) if id else tree.present
+                asked = asked if act == "regenerate" else asked.add_user_prompt(text)
+                step = cell.swap(methodcaller("commit", asked)).moment.number
+                return Response(background=BackgroundTask(answer, step, asked))
+        return Response()
+
+    async def watch(_request: Request) -> Response:
+        pages = (_render(talk) async for talk in cell.awatch())
+        return StreamingResponse(pages, media_type="text/event-stream")
+
+    return Starlette(
+        routes=[
+            Route("/", lambda _request: HTMLResponse(PAGE)),
+            Route("/shown", watch),
+            Route("/act", act, methods=["POST"]),
+        ],
+        exception_handlers={LookupError: lambda *_: Response(status_code=404)},
+    )
+
+
+def _render(talk: Timeline[Aggregator]) -> str:
+    tree, html = MessageTree.of(talk), []
+    for id, message in talk.present.entries.iterate(1):  # after the system message
+        at, ids = tree.siblings(id)
+        act = "edit" if message.role == "user" else "regenerate"
+        html += [f"<p><b>{message.role}</b> {escape(message.text)} "]
+        html += [_button(act, id, act)]
+        html += [_button("switch", each, "‹") for each in ids[:at][-1:]]
+        html += [f" {at + 1}/{len(ids)} " if len(ids) > 1 else ""]
+        html += [_button("switch", each, "›") for each in ids[at + 1 :][:1]]
+    html += [f"<p>{escape(talk.moment.label)} {tree.total_usage.total_tokens:,} tokens"]
+    return f"data: {json.dumps(''.join(html))}\n\n"
+
+
+def _button(act: str, id: str, words: str) -> str:
+    return f'<button data-act="{act}" data-id="{escape(id)}">{words}</button>'
+
+
+if __name__ == "__main__":
+    url = os.environ.get("OPENAI_BASE_URL", "https://api.openai.com/v1")
+    key = {"Authorization": f"Bearer {os.environ['OPENAI_API_KEY']}"}
+    client = httpx.AsyncClient(base_url=url, headers=key, timeout=60)
+    uvicorn.run(create_app(client), host="127.0.0.1")
