@@ -227,6 +227,21 @@ class TestInterrupted:
             assert 100 < count
             assert () == store.verify()
 
+    def test_in_psycopg(self, pg_url):
+        """
+        A connection whose own lock an interrupt left held, as it can from Python
+        3.14 on, is replaced, and nobody waits for it.
+        """
+        with open_store(f"{pg_url}&timeout_s=5&pool_size=1") as store:
+            store.save("talk", TALK)
+            backend: Any = store._core.backend
+            with backend.reading() as block:
+                held = block._link.connection
+                held.lock.acquire()
+
+            assert TALK == store.load("talk")
+            assert held.closed
+
 
 class TestServerIsGone:
     def test_idle_connections_are_cut(self, server, store):

@@ -80,11 +80,16 @@ class Link:
     def is_reusable(self) -> bool:
         """
         Whether nothing is open on it: no transaction, and no pipeline.
+
+        Nor psycopg's own lock, in which the next block would wait for ever: from
+        Python 3.14 on an interrupt can come after a lock is acquired and before
+        the body of its `with`.
         """
         server = self.connection.pgconn
         return (
             server.transaction_status == TransactionStatus.IDLE
             and server.pipeline_status == PipelineStatus.OFF
+            and not self.connection.lock.locked()
         )
 
     @property
