@@ -38,7 +38,7 @@ def _bare(folder: str, synchronous: str) -> sqlite3.Connection:
     for setting in (
         "journal_mode = WAL",
         f"synchronous = {synchronous}",
-        "wal_autocheckpoint = 4000",
+        f"wal_autocheckpoint = {4000 if synchronous == 'normal' else 250}",
         "secure_delete = ON",
     ):
         connection.execute(f"PRAGMA {setting}").fetchall()

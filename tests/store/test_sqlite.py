@@ -168,6 +168,24 @@ class TestFile:
 
                     assert found == level
 
+    @pytest.mark.parametrize(
+        ("synchronous", "least", "most"), [("full", 200, 300), ("normal", 600, 4100)]
+    )
+    def test_length_of_the_log(self, tmp_path, synchronous, least, most):
+        """
+        Where each save is synced, the log beside the file is written from its start
+        again when it is a megabyte long: to sync a file that grows takes longer.
+        """
+        state = Aggregator.new()
+        with open_store(at(tmp_path, f"?synchronous={synchronous}")) as store:
+            for _ in range(30):
+                state = state.add_user_prompt("x" * 100_000)
+                store.save("talk", state)
+
+            pages = (tmp_path / "talks.db-wal").stat().st_size // 4120
+
+        assert least < pages < most
+
     def test_closed(self, url):
         """
         A store that was closed says so, and may be closed again.
