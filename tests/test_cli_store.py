@@ -331,6 +331,7 @@ class TestNames:
             "revision": 3,
             "parent": 2,
             "labels": [],
+            "notes": {},
             "saved_at": head.saved_at.isoformat(timespec="milliseconds"),
             "messages": 4,
             "ledger_entries": 1,
@@ -389,7 +390,7 @@ class TestLog:
         cells = [re.split(r"\s{2,}", row.strip()) for row in rows]
         assert head.split() == [
             *("REVISION", "FROM", "SAVED", "(UTC)", "MESSAGES", "TOKENS", "BRANCH"),
-            "LABELS",
+            *("LABELS,", "NOTES"),
         ]
         for row, figures in zip(
             cells,
@@ -455,6 +456,53 @@ class TestLog:
         assert ["4", "3"] == list_marked("travel")
         assert ["3", "2"] == list_marked("travel@4")
         assert [] == list_marked("travel@3")
+
+
+class TestAnnotate:
+    def test_name(self, run, store):
+        """
+        Notes on a name are set one by one, removed by null, and printed.
+        """
+        run("annotate", "travel", "title=Trip to Bern", "stars:=5", 'tags:=["a"]')
+        run("annotate", "travel", "stars:=null", "empty=")
+        told = run("annotate", "travel")
+
+        assert {"title": "Trip to Bern", "tags": ("a",), "empty": ""} == store.notes(
+            "travel"
+        )
+        assert {"title=Trip to Bern", 'tags:=["a"]', "empty="} == {
+            *told.stdout.splitlines()
+        }
+        assert {**store.notes("travel"), "tags": ["a"]} == run.json(
+            "annotate", "travel"
+        )[0]["notes"]
+
+    def test_revision(self, run, store):
+        """
+        Those on a revision are listed by the log, after its labels.
+        """
+        run("annotate", "travel@2", "commit=1a2b")
+        run("annotate", "travel", "--at", "1", "n:=1")
+
+        assert {} == store.notes("travel")
+        assert [{}, {"commit": "1a2b"}, {"n": 1}] == [
+            each["notes"] for each in run.json("log", "travel")
+        ]
+        rows = run("log", "travel").stdout.splitlines()
+        assert rows[2].endswith("before booking; commit=1a2b")
+        assert rows[3].endswith("  n:=1")
+
+    @pytest.mark.parametrize(
+        "given", ["title", "=x", ":=1", "a:=", "a:={", "a:=NaN", f"a={'x' * 17_000}"]
+    )
+    def test_refused(self, run, store, given):
+        """
+        What is no note is refused with status 2, and nothing is noted.
+        """
+        result = run("annotate", "travel", "b=1", given, status=2)
+
+        assert "" == result.stdout
+        assert {} == store.notes("travel")
 
 
 class TestShow:
@@ -1136,6 +1184,7 @@ class TestHelp:
             "trim",
             "cost",
             "label",
+            "annotate",
             "fork",
             "rollback",
             "verify",

@@ -27,7 +27,7 @@ from conversation_state.cli._export import export
 from conversation_state.cli._import import import_
 from conversation_state.cli._inspect import diff, log, names, show, trim
 from conversation_state.cli._maintenance import delete, erase, gc, verify
-from conversation_state.cli._revisions import fork, label, rollback
+from conversation_state.cli._revisions import annotate, fork, label, rollback
 
 __all__ = ["cli"]
 
@@ -56,7 +56,7 @@ def _show_version(
 _SECTIONS = {
     "Files": ("replay", "import", "export"),
     "Inspect": ("names", "log", "show", "diff", "trim", "cost"),
-    "Revisions": ("label", "fork", "rollback"),
+    "Revisions": ("label", "annotate", "fork", "rollback"),
     "Maintenance": ("verify", "gc", "erase", "delete"),
 }
 
@@ -237,7 +237,7 @@ def _replay_files(
 for _command in (
     *(import_, export),
     *(names, log, show, diff, trim, cost),
-    *(fork, label, rollback),
+    *(fork, label, annotate, rollback),
     *(verify, gc, erase, delete),
 ):
     cli.add_command(_command)

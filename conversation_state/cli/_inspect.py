@@ -22,6 +22,7 @@ from conversation_state.cli._exit import (
 )
 from conversation_state.cli._options import (
     find_state,
+    format_notes,
     head_data,
     message_data,
     print_json,
@@ -92,7 +93,9 @@ def log(store: Store, *, name: str, limit: int | None, as_json: bool) -> None:
             size, filled = f"{head.length:,}", f"{tokens:,}"
             number, parent = f"{head.revision}", f"{head.parent or ''}"
             where = "" if head.revision == branch else "abandoned"
-            labels = ", ".join(head.labels)
+            labels = "; ".join(
+                filter(None, [", ".join(head.labels), format_notes(head.notes)])
+            )
             time = _format_time(head)
             rows.append((number, parent, time, size, filled, where, labels))
 
@@ -101,7 +104,7 @@ def log(store: Store, *, name: str, limit: int | None, as_json: bool) -> None:
 
     if rows:
         heading = ("REVISION", "FROM", "SAVED (UTC)", "MESSAGES", "TOKENS", "BRANCH")
-        print_table((*heading, "LABELS"), rows, fg="cyan")
+        print_table((*heading, "LABELS, NOTES"), rows, fg="cyan")
 
 
 def _format_time(head: Head) -> str:

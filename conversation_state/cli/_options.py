@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from inspect import cleandoc
 from pathlib import Path
@@ -38,9 +38,11 @@ __all__ = [
     "check_label",
     "confirm",
     "find_state",
+    "format_notes",
     "head_data",
     "is_stdin_terminal",
     "message_data",
+    "parse_notes",
     "print_json",
     "revision_or_label",
     "store_command",
@@ -311,6 +313,44 @@ def _parse_revision(text: str) -> int | None:
     return int(text)
 
 
+def format_notes(notes: Mapping[str, Any]) -> str:
+    """
+    Notes in one line, as `annotate` takes them.
+    """
+    return ", ".join(
+        [
+            f"{key}={value}"
+            if isinstance(value, str)
+            else f"{key}:={json.dumps(value, ensure_ascii=False)}"
+            for key, value in notes.items()
+        ]
+    )
+
+
+def parse_notes(given: Iterable[str]) -> dict[str, Any]:
+    """
+    The notes that arguments give, each as ``KEY=TEXT`` or ``KEY:=JSON``.
+
+    Raises:
+        RefusedError:
+            If one is neither.
+    """
+    notes: dict[str, Any] = {}
+    for each in given:
+        key, sign, text = each.partition("=")
+        is_json = key.endswith(":")
+        key = key.removesuffix(":") if is_json else key
+        if not sign or not key:
+            raise RefusedError(f"{each!r:.80}: expected KEY=TEXT or KEY:=JSON")
+
+        try:
+            notes[key] = json.loads(text) if is_json else text
+        except ValueError as error:
+            raise RefusedError(f"{each!r:.80} has no JSON after := ({error})") from None
+
+    return notes
+
+
 def check_label(label: str) -> str:
     """
     *label* if it is valid and can't be mistaken for a revision.
@@ -386,6 +426,7 @@ def head_data(head: Head) -> dict[str, Any]:
         "revision": head.revision,
         "parent": head.parent,
         "labels": list(head.labels),
+        "notes": head.notes,
         "saved_at": head.saved_at.isoformat(timespec="milliseconds"),
         "messages": head.length,
         "ledger_entries": head.ledger_length,

@@ -1,5 +1,5 @@
 """
-Commands that label, fork and roll back. None of them loses a saved revision.
+Commands that label, annotate, fork and roll back. None of them loses a saved revision.
 """
 
 from __future__ import annotations
@@ -13,7 +13,9 @@ from conversation_state.cli._exit import RefusedError, print_line
 from conversation_state.cli._options import (
     check_label,
     find_state,
+    format_notes,
     head_data,
+    parse_notes,
     print_json,
     revision_or_label,
     store_command,
@@ -23,7 +25,7 @@ if TYPE_CHECKING:
     # A command imports this when it runs, so that --help is quick.
     from conversation_state.store import Store
 
-__all__ = ["fork", "label", "rollback"]
+__all__ = ["annotate", "fork", "label", "rollback"]
 
 _at_option = click.option(
     "--at", metavar="REVISION|LABEL", help="A revision other than the newest."
@@ -71,6 +73,44 @@ def label(
         print_line(f"Revision {head.revision} of {head.name} is no longer {label!r}.")
     else:
         print_line(f"Revision {head.revision} of {head.name} is now {label!r}.")
+
+
+@store_command()
+@click.argument("name")
+@click.argument("notes", nargs=-1, metavar="[KEY=TEXT]...")
+@_at_option
+def annotate(
+    store: Store,
+    *,
+    name: str,
+    notes: tuple[str, ...],
+    at: str | None,
+    as_json: bool,
+) -> None:
+    """
+    Note something on NAME, or on one of its revisions.
+
+    Each KEY=TEXT sets one note, KEY:=JSON one that is not a text, as in
+    stars:=5, and KEY:=null removes it. Others stay. Without any, prints the notes.
+    """
+    which = find_state(store, name, at)
+    revision = None if which.at is None else which.head
+    try:
+        left = (
+            store.annotate(which.name, parse_notes(notes), at=revision)
+            if notes
+            else store.notes(which.name, at=revision)
+        )
+    except ValueError as error:
+        raise RefusedError(str(error)) from None
+
+    if as_json:
+        data = {"name": which.name, "revision": which.at, "notes": left}
+        print_json(data)
+        return
+
+    for key, value in left.items():
+        print_line(format_notes({key: value}))
 
 
 @store_command()

@@ -54,10 +54,13 @@ class Extras(NamedTuple):
 
         parent: The number of the revision that the state grew from; less than 0 if
             that is to be found out.
+
+        notes: Those on the revision, as they are in its row.
     """
 
     label: str = ""
     parent: int = -1
+    notes: bytes = b""
 
 
 NO_EXTRAS = Extras()
@@ -132,6 +135,7 @@ def make_append(
         now(),
         state_digest(entries_digest, ledger_digest, old.origin),
         extras.label.encode(),
+        extras.notes,
     )
     head = revision.head(old.name.name, old.head.state_id)
     digests = entries_digest, ledger_digest

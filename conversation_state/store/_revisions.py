@@ -1,10 +1,14 @@
 """
-The revisions of names: forked, labelled, gone back to and deleted.
+The revisions of names: forked, labelled, annotated, gone back to and deleted.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
 from conversation_state._identity import new_uuid_number
+from conversation_state._persistent import JsonMap
 from conversation_state.errors import StaleHeadError
 from conversation_state.store._append import Extras
 from conversation_state.store._load import load_at, load_newest
@@ -14,24 +18,36 @@ from conversation_state.store._transaction import (
     Core,
     Transaction,
 )
-from conversation_state.store._values import At, Head, is_expected
+from conversation_state.store._values import At, Head, check_notes, is_expected
 from conversation_state.store._write_rows import (
     add_label,
     add_origin,
     remove_label,
+    set_notes,
 )
 from conversation_state.store.backend import ConflictError
 from conversation_state.store.schema import (
     SHIFT,
     Name,
     Origin,
+    Revision,
     label_key,
     make_sealed,
     now,
+    pack_notes,
     state_digest,
+    unpack_notes,
 )
 
-__all__ = ["delete", "fork", "label", "rollback", "unlabel"]
+__all__ = [
+    "annotate",
+    "delete",
+    "fork",
+    "label",
+    "read_notes",
+    "rollback",
+    "unlabel",
+]
 
 
 def fork(transaction: Transaction, text: str, new: str, at: At) -> Head:
@@ -56,13 +72,14 @@ def fork(transaction: Transaction, text: str, new: str, at: At) -> Head:
         old.ledger_length,
     )
     digests = read_digests(tx, transaction.url, old, parent)
-    name = make_sealed(Name, new, tx.new_number())
+    name = make_sealed(Name, new, tx.new_number(), b"")
     revision = old.resealed(
         revision=(name.number << SHIFT) + 1,
         parent=0,
         origin=add_origin(tx, origin),
         digest=state_digest(*digests, origin.digest()),
         labels=b"",
+        notes=b"",
         saved_at=now(),
     )
     tx.add("names", [name])
@@ -118,6 +135,48 @@ def unlabel(transaction: Transaction, text: str, label_text: str) -> Head:
     name = transaction.get_name(text)
     revision = transaction.get_revision(name, label_text)
     return remove_label(transaction, name, revision, label_text)
+
+
+def annotate(
+    transaction: Transaction, text: str, changes: Mapping[str, Any], at: At
+) -> JsonMap:
+    """
+    What `Store.annotate` does.
+    """
+    with transaction.report_damage():
+        name, row, before = _find_notes(transaction, text, at)
+
+    left = {key: value for key, value in before.items() if key not in changes}
+    notes = check_notes({**left, **changes})
+    packed = pack_notes(notes)
+    if notes == before and packed == pack_notes(before):
+        return notes
+
+    if isinstance(row, Revision):
+        set_notes(transaction.tables, row, packed)
+    else:
+        new = make_sealed(Name, name.name, name.number, packed)
+        transaction.tables.set("names", name.name, notes=new.notes, seal=new.seal)
+
+    return notes
+
+
+def read_notes(transaction: Transaction, text: str, at: At) -> JsonMap:
+    """
+    What `Store.notes` does.
+    """
+    return _find_notes(transaction, text, at)[-1]
+
+
+def _find_notes(
+    transaction: Transaction, text: str, at: At
+) -> tuple[Name, Name | Revision, JsonMap]:
+    """
+    A name, the row with the notes on it or on one of its revisions, and the notes.
+    """
+    name = transaction.get_name(text)
+    row = name if at is None else transaction.get_revision(name, at)
+    return name, row, unpack_notes(row.notes)
 
 
 def delete(transaction: Transaction, text: str, expecting: Head | int | None) -> None:

@@ -38,6 +38,7 @@ from conversation_state.store._write_rows import (
     add_origin,
     add_rows,
     point_label,
+    set_notes,
 )
 from conversation_state.store.backend import ConflictError, Reading
 from conversation_state.store.log import (
@@ -230,7 +231,7 @@ def _save_checked(
             entries_from = _find_head_entries(tx, core.url, old, entry_digests)
 
     if name is None:
-        name = make_sealed(Name, text, tx.new_number())
+        name = make_sealed(Name, text, tx.new_number(), b"")
         tx.add("names", [name])
 
     missing = MissingRows.of(entry_digests, TableLogRows(tx, ENTRIES), entries_from)
@@ -250,6 +251,7 @@ def _save_checked(
         now(),
         digest,
         extras.label.encode(),
+        extras.notes,
     )
     tx.add("revisions", [revision])
     if extras.label:
@@ -276,6 +278,10 @@ def _add_extras(
     """
     The head that was saved already, with what it is given besides.
     """
+    if extras.notes:
+        old = set_notes(transaction.tables, old, extras.notes)
+        head = transaction.make_head(name, old)
+
     if extras.label:
         return add_label(transaction, name, old, extras.label)
 

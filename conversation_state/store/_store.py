@@ -10,7 +10,7 @@ from functools import partial
 from types import MappingProxyType
 from typing import Any, Self, TypeVar, overload
 
-from conversation_state._persistent import check_text
+from conversation_state._persistent import check_text, freeze_map
 from conversation_state._waiting import async_twin, run_in_anyio_thread
 from conversation_state.aggregator import Aggregator
 from conversation_state.errors import NotSavedError, StaleHeadError, StoreError
@@ -29,8 +29,10 @@ from conversation_state.store._values import (
     check_expecting,
     check_name,
     check_not_mirrored,
+    check_notes,
 )
 from conversation_state.store.backend import Backend
+from conversation_state.store.schema import pack_notes
 from conversation_state.tree import MessageTree
 
 __all__ = ["Store"]
@@ -100,6 +102,7 @@ class Store:
         *,
         expecting: Head | int | None = None,
         label: str = "",
+        notes: Mapping[str, Any] | None = None,
     ) -> Head:
         """
         Make *state* the head of *name*; what was the head stays a revision.
@@ -122,6 +125,9 @@ class Store:
 
             label: A label that is to point to this revision; see `label`.
 
+            notes: Notes on this revision, such as the commit of the code that made
+                it; see `annotate`.
+
         Raises:
             StaleHeadError:
                 If the head is another. Nothing was written.
@@ -134,7 +140,8 @@ class Store:
                 If the store can't be written. Nothing was.
         """
         check_not_mirrored(self.url, name)
-        extras = Extras(label)
+        packed = b"" if notes is None else pack_notes(check_notes(notes))
+        extras = Extras(label, notes=packed)
         return _save.save(self._core, name, state, expecting, extras)
 
     asave = async_twin(save)
@@ -451,6 +458,48 @@ class Store:
         )
 
     aunlabel = async_twin(unlabel)
+
+    def annotate(
+        self, name: str, notes: Mapping[str, Any], *, at: At = None
+    ) -> Mapping[str, Any]:
+        """
+        Note something on a name, or on the revision *at*; all notes that it has then.
+
+        Notes are a small JSON map, at most 16 KiB: a title, a user, tags. Each key
+        that is given is set, or removed if its value is None; others stay. Nothing
+        of the conversation changes, and no save loses them: those on a name stay
+        until it is deleted, those on a revision are `Head.notes`. A fork has none.
+
+        Raises:
+            NotSavedError:
+                If nothing is saved under the name, or there is no such revision.
+
+            ValueError:
+                If *notes* are no mapping of texts to JSON values, or if there would
+                be too many.
+        """
+        check_at(check_name(name), at)
+        changes = freeze_map(notes, "notes")
+        return self._core.write(
+            lambda transaction: _revisions.annotate(transaction, name, changes, at),
+            reports_damage=False,
+        )
+
+    aannotate = async_twin(annotate)
+
+    def notes(self, name: str, *, at: At = None) -> Mapping[str, Any]:
+        """
+        The notes on a name, or on the revision *at*. One row is read.
+
+        Raises:
+            NotSavedError:
+                If nothing is saved under the name, or there is no such revision.
+        """
+        check_at(check_name(name), at)
+        with self._core.read() as transaction:
+            return _revisions.read_notes(transaction, name, at)
+
+    anotes = async_twin(notes)
 
     def rollback(
         self,

@@ -5,13 +5,21 @@ written, and values.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from datetime import datetime
-from typing import NamedTuple
+from typing import Any, NamedTuple
 from uuid import UUID
 
 import attrs
 
-from conversation_state._persistent import Log, check_text
+from conversation_state._canonical import dump
+from conversation_state._persistent import (
+    EMPTY_MAP,
+    JsonMap,
+    Log,
+    check_text,
+    freeze_map,
+)
 from conversation_state._wording import format_count
 from conversation_state.aggregator import Aggregator, Entry, Messages
 from conversation_state.errors import MirroredNameError
@@ -28,6 +36,7 @@ __all__ = [
     "check_expecting",
     "check_name",
     "check_not_mirrored",
+    "check_notes",
     "check_state",
     "is_expected",
 ]
@@ -61,6 +70,8 @@ class Head(NamedTuple):
             that replaces the head by something else, the newest of the last
             thousand revisions whose messages it begins with. None if it grew from
             none.
+
+        notes: Those on the revision, JSON values; see `Store.annotate`.
     """
 
     name: str
@@ -72,6 +83,7 @@ class Head(NamedTuple):
     labels: tuple[str, ...]
     saved_at: datetime
     parent: int | None = None
+    notes: Mapping[str, Any] = EMPTY_MAP
 
     def __str__(self) -> str:
         labels = f" ({', '.join(map(repr, self.labels))})" if self.labels else ""
@@ -229,6 +241,34 @@ def check_name(name: object, what: str = "name") -> str:
 
 
 _LONGEST = 500
+
+
+def check_notes(notes: object) -> JsonMap:
+    """
+    Notes frozen, without those that are None.
+
+    Raises:
+        ValueError:
+            If they are no mapping of texts to JSON values, or too large.
+    """
+    frozen = freeze_map(notes, "notes")
+    if None in frozen.values():
+        left = {key: value for key, value in frozen.items() if value is not None}
+        frozen = freeze_map(left, "notes")
+
+    size = len(dump(frozen))
+    if size > _MOST_NOTES:
+        msg = (
+            f"notes take {size:,} bytes as JSON; expected at most {_MOST_NOTES:,}: put "
+            "what is larger into the conversation, or beside the store"
+        )
+        raise ValueError(msg)
+
+    return frozen
+
+
+# So that a list of names stays a small answer.
+_MOST_NOTES = 16_384
 
 
 # Prefixes of names under which a host saves copies of its own records, and how a

@@ -43,6 +43,7 @@ from conversation_state.store.schema import (
     state_digest,
     time_of,
     unpack_id,
+    unpack_notes,
 )
 
 __all__ = ["verify"]
@@ -269,8 +270,11 @@ def _verify_names(transaction: Transaction) -> Damages:
 
     def problem(row: tuple[Any, ...]) -> str:
         number = row[1]
-        if not is_sealed(Name._make(row)):
+        name = Name._make(row)
+        if not is_sealed(name):
             return "is not what something was saved under"
+
+        unpack_notes(name.notes)
 
         low, high = number << SHIFT, (number + 1) << SHIFT
         column = ("revision",)
@@ -334,6 +338,7 @@ def _describe_revision_damage(
         return "leads to another state than was saved"
 
     time_of(revision.saved_at)
+    unpack_notes(revision.notes)
     for label in split_labels(revision.labels):
         key = label_key(revision.revision >> SHIFT, label)
         if label_targets.get(key) != revision.revision:

@@ -38,6 +38,7 @@ __all__ = [
     "note_change",
     "point_label",
     "remove_label",
+    "set_notes",
 ]
 
 
@@ -162,6 +163,17 @@ def _drop_label(tx: Writing, revision: Revision, label: str) -> Revision:
 def _set_labels(tx: Writing, revision: Revision, labels: list[str]) -> Revision:
     new = revision.resealed(labels=join_labels(labels))
     tx.set("revisions", new.revision, labels=new.labels, seal=new.seal)
+    return new
+
+
+def set_notes(tx: Writing, revision: Revision, notes: bytes) -> Revision:
+    """
+    The revision with other notes.
+    """
+    new = revision.resealed(notes=notes)
+    if new != revision:
+        tx.set("revisions", new.revision, notes=new.notes, seal=new.seal)
+
     return new
 
 

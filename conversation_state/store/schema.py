@@ -11,7 +11,7 @@ What does not: which rows to write (`log`, `_save`), and SQL (`backends._sql`).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from functools import lru_cache
 from struct import Struct
@@ -20,6 +20,8 @@ from time import time_ns
 from typing import Any, Literal, NamedTuple, TypeVar, get_type_hints
 from uuid import UUID
 
+from conversation_state._canonical import dump, load
+from conversation_state._persistent import EMPTY_MAP, JsonMap, freeze_map
 from conversation_state.aggregator import Aggregator
 from conversation_state.store._values import Head
 from conversation_state.store.log import LogRow, digest_of
@@ -47,11 +49,13 @@ __all__ = [
     "make_sealed",
     "now",
     "pack_id",
+    "pack_notes",
     "split_labels",
     "state_digest",
     "time_of",
     "unpack_id",
     "unpack_ids",
+    "unpack_notes",
 ]
 
 SCHEMA_VERSION = 1
@@ -125,11 +129,13 @@ def is_sealed(row: Any) -> bool:
 
 class Name(NamedTuple):
     """
-    A row of ``names``: which names there are, by which number the rest knows them.
+    A row of ``names``: which names there are, by which number the rest knows them,
+    and the notes on them.
     """
 
     name: str
     number: int
+    notes: bytes
     seal: bytes
 
 
@@ -143,6 +149,8 @@ class Revision(NamedTuple):
 
         labels: Those that point to it, in the order they were given, with a zero
             byte between two.
+
+        notes: Those on it, as JSON; empty if there are none. The same of a name.
     """
 
     revision: int
@@ -155,6 +163,7 @@ class Revision(NamedTuple):
     saved_at: int
     digest: bytes
     labels: bytes
+    notes: bytes
     seal: bytes
 
     def resealed(self, **values: Any) -> Revision:
@@ -185,6 +194,7 @@ class Revision(NamedTuple):
             split_labels(labels) if labels else (),
             time_of(self.saved_at),
             self.parent or None,
+            unpack_notes(self.notes) if self.notes else EMPTY_MAP,
         )
 
 
@@ -435,6 +445,20 @@ def join_labels(labels: Iterable[str]) -> bytes:
     The other way round.
     """
     return "\0".join(labels).encode()
+
+
+def pack_notes(notes: Mapping[str, Any]) -> bytes:
+    """
+    Notes as they are in the tables.
+    """
+    return dump(notes) if notes else b""
+
+
+def unpack_notes(notes: bytes) -> JsonMap:
+    """
+    The other way round.
+    """
+    return freeze_map(load(notes), "notes") if notes else EMPTY_MAP
 
 
 def time_of(milliseconds: int) -> datetime:

@@ -327,6 +327,12 @@ def _add_without_parent(self, table, rows, **conditions):
     Recorder.add(self, table, rows, **conditions)
 
 
+def _set_no_notes(self, table, key, **values):
+    if "notes" not in values:
+        Recorder.set(self, table, key, **values)
+
+
+wrong("forgets notes", set=_set_no_notes)
 wrong("forgets what revisions grew from", add=_add_without_parent)
 wrong("adds without conditions", add=_add_unconditionally)
 wrong("ignores if_exists", add=_add_without_if_exists)

@@ -23,8 +23,20 @@ from conversation_state.store.schema import (
 )
 
 EXAMPLES = [
-    ("talk", 7),
-    (1 << 32 | 5, 4, 2, 3, 4, 5, 6, 1_700_000_000_000, b"d" * 16, b"a\0b"),
+    ("talk", 7, b'{"title":"Trip"}'),
+    (
+        1 << 32 | 5,
+        4,
+        2,
+        3,
+        4,
+        5,
+        6,
+        1_700_000_000_000,
+        b"d" * 16,
+        b"a\0b",
+        b'{"tags":[1]}',
+    ),
     (b"key", b"value", 2, 3, b"m" * 16),
     (1, b"entry", b"c" * 16, "asked", 1_700_000_000_000),
 ]

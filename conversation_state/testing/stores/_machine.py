@@ -23,6 +23,7 @@ __all__ = ["StoreMachine"]
 
 _NAMES = st.sampled_from(["a", "b", "c"])
 _WHO = st.integers(0, 2)
+_NOTES = st.dictionaries(st.sampled_from("ab"), st.none() | st.integers(0, 9))
 
 
 class StoreMachine(RuleBasedStateMachine):
@@ -41,6 +42,8 @@ class StoreMachine(RuleBasedStateMachine):
         self._saved: dict[str, list[Aggregator]] = {}
         # What each of them grew from.
         self._parents: dict[str, list[int | None]] = {}
+        # Notes by name, and by name and revision.
+        self._notes: dict[tuple[str, int | None], dict[str, Any]] = {}
         self._erased: set[str] = set()
         self._stores = self.opened()
 
@@ -274,6 +277,25 @@ class StoreMachine(RuleBasedStateMachine):
             assert new not in self._saved, "it was there"
             self._saved[new], self._parents[new] = [fork], [None]
 
+    @rule(who=_WHO, name=_NAMES, notes=_NOTES, data=st.data())
+    def annotate(
+        self, who: int, name: str, notes: dict[str, Any], data: st.DataObject
+    ) -> None:
+        """
+        Notes on a name, or on one of its revisions.
+        """
+        saved = self._saved.get(name)
+        if saved is None:
+            return
+
+        at = data.draw(st.none() | st.integers(1, len(saved)))
+        there = self._notes.setdefault((name, at), {})
+        there |= notes
+        for key in [key for key, value in there.items() if value is None]:
+            del there[key]
+
+        assert there == self._stores[who].annotate(name, notes, at=at), "other notes"
+
     @rule(who=_WHO, name=_NAMES)
     def delete(self, who: int, name: str) -> None:
         """
@@ -281,6 +303,7 @@ class StoreMachine(RuleBasedStateMachine):
         """
         if self._saved.pop(name, None) is not None:
             self._parents.pop(name)
+            self._notes = {k: v for k, v in self._notes.items() if k[0] != name}
             self._stores[who].delete(name)
 
     @rule(who=_WHO)
@@ -315,6 +338,8 @@ class StoreMachine(RuleBasedStateMachine):
         assert store.names() == tuple(sorted(self._saved)), "other names"
         for name, saved in self._saved.items():
             history = reversed(store.history(name))
+            notes = self._notes.get((name, None), {})
+            assert notes == store.notes(name), "other notes"
             assert self._parents[name] == [head.parent for head in history], "parents"
             loaded = [store.load(name, at=i) for i in range(1, len(saved) + 1)]
             assert MessageTree.of(*loaded) == store.message_tree(name), "another tree"
@@ -325,6 +350,8 @@ class StoreMachine(RuleBasedStateMachine):
                         name,
                         i,
                     )
+                    notes = self._notes.get((name, i), {})
+                    assert notes == store.latest(name, at=i).notes, "other notes"
 
                 self._check_name(who, name)
 

@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 from hypothesis import strategies as st
 from hypothesis.strategies import SearchStrategy
 
-from conversation_state._persistent import Log
+from conversation_state._persistent import FrozenMap, Log
 from conversation_state.aggregator import Entry
 from conversation_state.store import Collected, Damage, Head, Receipt, Window
 from conversation_state.testing.strategies._states import entries
@@ -49,6 +49,9 @@ def heads() -> SearchStrategy[Head]:
         labels,
         _saved_at(),
         st.none() | st.integers(1, 2**32 - 2),
+        st.dictionaries(texts(max_size=8), texts(max_size=8), max_size=2).map(
+            FrozenMap
+        ),
     )
 
 

@@ -1,0 +1,182 @@
+"""
+Promises about notes, on names and on revisions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from conversation_state.errors import NotSavedError
+from conversation_state.store import Store
+from conversation_state.testing.stores._fixtures import (
+    CONVERSATION,
+    StoreFixtures,
+    append_turns,
+)
+
+__all__ = ["NotePromises"]
+
+NOTES = {"title": "Trip to Bern", "tags": ["work", "train"], "user": {"id": 7}}
+
+
+class NotePromises(StoreFixtures):
+    """
+    What was noted is there, and changes nothing else.
+    """
+
+    def test_on_a_name(self, reopen: Callable[[Store | None], Store]) -> None:
+        """
+        Notes on a name are merged key by key, are seen by every store, and stay
+        through saves, labels and rollbacks.
+        """
+        states = append_turns(CONVERSATION, 3)
+        store = reopen(None)
+        store.save("talk", states[0])
+
+        assert {} == store.notes("talk")
+        assert NOTES == store.annotate("talk", NOTES)
+
+        other = self.other(store, remembered=0)
+        other.annotate("talk", {"title": "Bern", "tags": None, "new": False})
+        expected = {"title": "Bern", "user": {"id": 7}, "new": False}
+
+        assert expected == store.notes("talk") == other.notes("talk")
+
+        store.save("talk", states[2])
+        store.label("talk", "kept", at=1)
+        store.rollback("talk", "kept")
+        store = reopen(store)
+
+        assert expected == store.notes("talk")
+        assert [{}, {}, {}] == [head.notes for head in store.history("talk")]
+        assert states[0].entries == store.load("talk").entries
+        assert () == store.verify()
+
+    def test_on_a_revision(self, reopen: Callable[[Store | None], Store]) -> None:
+        """
+        Notes on a revision come with its head, from a save and from later; the
+        others have their own, and so does the name.
+        """
+        first, second, third = append_turns(CONVERSATION, 3)
+        store = reopen(None)
+        heads = [
+            store.save("talk", first, notes={"commit": "1a2b"}),
+            store.save("talk", second, label="two", notes={"commit": "3c4d"}),
+            store.save("talk", third),
+        ]
+
+        assert {"by": "ann", "commit": "1a2b"} == store.annotate(
+            "talk", {"by": "ann"}, at=heads[0]
+        )
+
+        store.annotate("talk", {"commit": None}, at="two")
+        store = reopen(store)
+
+        assert [{}, {}, {"by": "ann", "commit": "1a2b"}] == [
+            head.notes for head in store.history("talk")
+        ]
+        assert {"commit": "3c4d"} == heads[1].notes
+        assert {"by": "ann", "commit": "1a2b"} == store.notes("talk", at=1)
+        assert {} == store.notes("talk")
+        assert second == store.load("talk", at="two")
+        assert () == store.verify()
+
+    def test_of_the_same_state(self, store: Store) -> None:
+        """
+        A state that is the head already gets the notes of the save, whatever is
+        remembered of it, and no revision more; its labels stay.
+        """
+        states = append_turns(CONVERSATION, 2)
+        other = self.other(store)
+        store.save("talk", states[0], label="kept")
+        other.load("talk")
+        head = store.save("talk", states[0], label="again", notes={"by": "ann"})
+
+        assert (1, {"by": "ann"}) == (head.revision, head.notes)
+        assert ("kept", "again") == head.labels
+        assert head == store.latest("talk") == other.latest("talk")
+        assert states[0] == other.load("talk")
+        assert {"by": "ann"} == store.save("talk", states[0]).notes
+        assert {} == other.save("talk", states[1]).notes
+        assert head.notes == other.latest("talk", at="again").notes
+        assert () == other.verify()
+
+    def test_of_what_is_made_anew(self, store: Store) -> None:
+        """
+        A fork has no notes, nor has a name that was deleted and saved again.
+        """
+        store.save("talk", CONVERSATION, notes={"by": "ann"})
+        store.annotate("talk", NOTES)
+        fork = store.fork("talk", "fork")
+        store.delete("talk")
+        store.save("talk", CONVERSATION)
+
+        assert ({}, {}, {}) == (fork.notes, store.notes("fork"), store.notes("talk"))
+        assert {} == store.latest("talk").notes
+
+    def test_never_changes(self, store: Store) -> None:
+        """
+        Notes that were given and those that come back are no one's to change.
+        """
+        given: dict[str, Any] = {"tags": ["work"]}
+        store.save("talk", CONVERSATION, notes=given)
+        store.annotate("talk", given)
+        given["tags"].append("home")
+
+        assert {"tags": ("work",)} == {**store.notes("talk")}
+        assert {"tags": ("work",)} == {**store.latest("talk").notes}
+        with pytest.raises(TypeError, match="can't be changed"):
+            store.notes("talk")["tags"] = 1  # type: ignore[index]
+        assert isinstance(hash(store.latest("talk")), int)
+
+    def test_bad_notes(self, store: Store) -> None:
+        """
+        What can't be a note is refused, and so are too many; nothing is written.
+        """
+        store.save("talk", CONVERSATION)
+        store.annotate("talk", {"a": "x" * 10_000})
+        bad: Any
+        for bad in (
+            *(7, "title", ["a"], {1: "a"}, {"a": float("nan")}, {"a": object()}),
+            *({"\ud800": 1}, {"a": {"b": b"bytes"}}, {"long": "x" * 16_384}),
+        ):
+            with pytest.raises(ValueError, match="notes"):
+                store.annotate("talk", bad)
+
+            with pytest.raises(ValueError, match="notes"):
+                store.save("talk", CONVERSATION.add_user_prompt("more"), notes=bad)
+
+        with pytest.raises(ValueError, match="16,384"):
+            store.annotate("talk", {"b": "x" * 10_000})
+
+        for name, at in (("nothing", None), ("talk", 2), ("talk", "label")):
+            with pytest.raises(NotSavedError):
+                store.annotate(name, NOTES, at=at)
+
+            with pytest.raises(NotSavedError):
+                store.notes(name, at=at)
+
+        assert {"a": "x" * 10_000} == store.notes("talk")
+        assert 1 == store.latest("talk").revision
+
+    def test_removed_notes_are_gone(
+        self, reopen: Callable[[Store | None], Store], tmp_path: Path
+    ) -> None:
+        """
+        A note that was removed is in no file after a vacuum.
+        """
+        secret = "tr0ub4dor-and-3"  # noqa: S105 - to be found in files
+        store = reopen(None)
+        store.save("talk", CONVERSATION, notes={"who": secret})
+        store.annotate("talk", {"who": secret})
+        store.annotate("talk", {"who": None})
+        store.annotate("talk", {"who": "nobody"}, at=1)
+        store.collect_garbage(vacuum=True)
+        files = [path for path in tmp_path.rglob("*") if path.is_file()]
+
+        assert [] == [path for path in files if secret.encode() in path.read_bytes()]
+        assert {"who": "nobody"} == store.latest("talk").notes
