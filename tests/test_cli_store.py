@@ -337,6 +337,7 @@ class TestNames:
             "ledger_entries": 1,
             "state_id": str(STATES[0].id),
             "digest": head.digest,
+            "name_notes": {},
         } == told
 
     def test_prefix(self, run, store):

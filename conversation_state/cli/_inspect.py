@@ -32,7 +32,7 @@ from conversation_state.cli._options import (
 if TYPE_CHECKING:
     # A command imports these when it runs, so that --help is quick.
     from conversation_state.diffing import Diff
-    from conversation_state.store import Head, Store
+    from conversation_state.store import Head, NamedHead, Store
     from conversation_state.trimming import TrimContext
 
 __all__ = ["diff", "log", "names", "show", "trim"]
@@ -44,14 +44,17 @@ def names(store: Store, *, prefix: str, as_json: bool) -> None:
     """
     List the saved names, each with its newest revision.
     """
-    found = [store.latest(name) for name in store.names(prefix=prefix)]
+    found: list[NamedHead] = []
+    while page := store.heads(prefix=prefix, after=found[-1].name if found else ""):
+        found += page
+
     if as_json:
-        for head in found:
-            print_json(head_data(head))
+        for each in found:
+            print_json({**head_data(each.head), "name_notes": each.notes})
     elif found:
         rows = [
             (f"{head.revision}", _format_time(head), f"{head.length:,}", head.name)
-            for head in found
+            for head, _ in found
         ]
         print_table(("REVISIONS", "SAVED (UTC)", "MESSAGES", "NAME"), rows)
 

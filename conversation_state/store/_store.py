@@ -22,6 +22,7 @@ from conversation_state.store._values import (
     Collected,
     Damage,
     Head,
+    NamedHead,
     Receipt,
     Window,
     check_at,
@@ -371,6 +372,41 @@ class Store:
             return tuple(_load.list_names(transaction, prefix))
 
     anames = async_twin(names)
+
+    def heads(
+        self, *, prefix: str = "", after: str = "", limit: int = 100
+    ) -> tuple[NamedHead, ...]:
+        """
+        Names with their heads and their notes, in the order of the names' code
+        points: a page of a list of conversations. One query, which costs what it
+        gives, however many names there are.
+
+        Args:
+            prefix: Only names that begin with it.
+
+            after: Only names that come after this one: for the next page, the last
+                name of the one before.
+
+            limit: At most so many.
+
+        Raises:
+            ValueError:
+                If one of them is no text, or *limit* is no number from 0 on.
+
+        >>> from conversation_state.store import open_store
+        >>> store = open_store("memory:")
+        >>> for name in ("ann/1", "ann/2", "bob/1"):
+        ...     _ = store.save(name, Aggregator.new())
+        >>> [each.name for each in store.heads(prefix="ann/", after="ann/1")]
+        ['ann/2']
+        """
+        check_text(prefix, "prefix")
+        check_text(after, "after")
+        check_count(limit, "limit", "how many names to list")
+        with self._core.read() as transaction:
+            return _load.list_heads(transaction, prefix, after, limit)
+
+    aheads = async_twin(heads)
 
     def history(
         self, name: str, *, before: int | None = None, limit: int | None = None

@@ -406,13 +406,21 @@ class Transaction:
         A name and its number; None if nothing is saved under it.
         """
         row = self.tables.get("names", name)
-        if row is None:
-            return None
+        return None if row is None else self.check_name_row(row)
 
+    def check_name_row(self, row: Row) -> Name:
+        """
+        A row of ``names``.
+
+        Raises:
+            StoreError:
+                If it is not what was written.
+        """
         found = Name._make(row)
         if not is_sealed(found):
             # A damaged number would lead to what another name has.
-            raise damage_error(self.url, f"the row of the name {name!r} is not whole")
+            what = f"the row of the name {found.name!r} is not whole"
+            raise damage_error(self.url, what)
 
         return found
 
@@ -493,8 +501,17 @@ class Transaction:
         """
         An origin by its number.
         """
-        row = self.tables.get("origins", number)
-        if row is None:
+        return self.check_origin(number, self.tables.get("origins", number))
+
+    def check_origin(self, number: int, row: Row | None) -> Origin:
+        """
+        The row of an origin.
+
+        Raises:
+            StoreError:
+                If it is not there, or not what was written.
+        """
+        if row is None or row[0] is None:
             raise damage_error(self.url, f"the origin {number} is missing")
 
         try:

@@ -29,6 +29,7 @@ __all__ = [
     "Collected",
     "Damage",
     "Head",
+    "NamedHead",
     "Receipt",
     "Window",
     "check_at",
@@ -92,6 +93,28 @@ class Head(NamedTuple):
             f"({format_count(self.length, 'message')}, "
             f"saved {self.saved_at:%Y-%m-%d %H:%M:%S} UTC)"
         )
+
+
+class NamedHead(NamedTuple):
+    """
+    A name with its head, for lists of conversations.
+
+    Attributes:
+        head: The newest state.
+
+        notes: Those on the name, JSON values; see `Store.annotate`. Those on the
+            newest revision are ``head.notes``.
+    """
+
+    head: Head
+    notes: Mapping[str, Any]
+
+    @property
+    def name(self) -> str:
+        """
+        The name.
+        """
+        return self.head.name
 
 
 @attrs.frozen

@@ -4,7 +4,7 @@ What a store needs of what keeps its rows: the protocol `Backend`.
 A backend knows tables of rows with a key each, ordered by it, and how to
 change several of them at once or not at all. It knows nothing of
 conversations: what rows mean, and which to write, is decided above (`log`,
-`Store`). A stranger's backend is nine verbs on the tables of `TABLES`; hold it
+`Store`). A stranger's backend is ten verbs on the tables of `TABLES`; hold it
 against `conversation_state.testing.stores`.
 
 What lives here: the protocol. What does not: the tables (`schema`), and SQL
@@ -83,6 +83,18 @@ class Reading(Protocol):
         """
         What `scan` gives for each pair of *low* and *high*, of which there may be
         none, and thousands: where a server is far away, all are asked for at once.
+        """
+        ...
+
+    def scan_heads(self, low: str, high: str | None, limit: int) -> list[Row]:
+        """
+        The rows of ``names`` from key *low* on and before *high*, in order, at most
+        *limit*. Each goes on with the columns of the newest row of ``revisions`` of
+        that name's number, whose keys are ``number << 32`` and more, and with those of
+        the row of ``origins`` that this one has; None for each column of a row that
+        is not there.
+
+        In one query: a server may be far away, and names may be many.
         """
         ...
 

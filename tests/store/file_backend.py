@@ -333,6 +333,31 @@ def _set_no_notes(self, table, key, **values):
 
 
 wrong("forgets notes", set=_set_no_notes)
+
+
+def _first_revisions(self, low, high, limit):
+    rows = []
+    for name in self.scan("names", low, high, limit=limit):
+        revision = self._block.get("revisions", (name[1] << 32) + 1)
+        origin = self._block.get("origins", Revision._make(revision).origin)
+        rows.append((*name, *revision, *origin))
+
+    return rows
+
+
+def _heads_without_end(self, low, high, limit):
+    assert high != 0
+    return self._block.scan_heads(low, None, limit)
+
+
+def _heads_without_limit(self, low, high, limit):
+    assert limit >= 0
+    return self._block.scan_heads(low, high, 1 << 32)
+
+
+wrong("heads are first revisions", scan_heads=_first_revisions)
+wrong("heads of all names", scan_heads=_heads_without_end)
+wrong("heads without a limit", scan_heads=_heads_without_limit)
 wrong("forgets what revisions grew from", add=_add_without_parent)
 wrong("adds without conditions", add=_add_unconditionally)
 wrong("ignores if_exists", add=_add_without_if_exists)

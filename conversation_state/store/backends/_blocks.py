@@ -22,6 +22,7 @@ from typing import Any, Protocol
 from weakref import WeakSet, ref
 
 from conversation_state.store.backend import Key, Row
+from conversation_state.store.schema import SHIFT, TABLES, Name, Revision
 
 __all__ = [
     "BLOCK_ABANDONED",
@@ -41,11 +42,12 @@ BLOCK_ABANDONED = (
 
 class Block:
     """
-    A block that has no better way than one range after the other.
+    A block that has no better way than one range, or one row, after the other.
     """
 
     __slots__ = ()
 
+    get: Callable[..., Row | None]
     scan: Callable[..., list[Row]]
     remove: Callable[..., int]
 
@@ -65,11 +67,30 @@ class Block:
             for low, high in ranges
         ]
 
+    def scan_heads(self, low: str, high: str | None, limit: int) -> list[Row]:
+        """
+        See `Reading`.
+        """
+        found = []
+        for row in self.scan("names", low, high, limit=limit):
+            name = Name._make(row)
+            ends = name.number << SHIFT, (name.number + 1) << SHIFT
+            newest = self.scan("revisions", *ends, limit=1, backwards=True)
+            revision = newest[0] if newest else _NO_REVISION
+            origin = self.get("origins", Revision._make(revision).origin)
+            found.append((*row, *revision, *(origin or _NO_ORIGIN)))
+
+        return found
+
     def remove_each(self, table: str, ranges: Sequence[tuple[Key, Key]]) -> int:
         """
         See `Writing`.
         """
         return sum([self.remove(table, low, high) for low, high in ranges])
+
+
+_NO_REVISION = (None,) * len(TABLES["revisions"].column_names)
+_NO_ORIGIN = (None,) * len(TABLES["origins"].column_names)
 
 
 # A child of `os.fork`

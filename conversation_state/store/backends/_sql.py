@@ -10,7 +10,7 @@ from __future__ import annotations
 from functools import cache
 from typing import Any, NamedTuple
 
-from conversation_state.store.schema import TABLES, Column
+from conversation_state.store.schema import SHIFT, TABLES, Column
 
 __all__ = ["NUMBERS", "Dialect", "numbers_problem"]
 
@@ -93,6 +93,13 @@ class Dialect(NamedTuple):
         """
         ends = low is not None, high is not None, limit is not None
         return _make_range_select(self, table, columns, ends, backwards)
+
+    def scan_heads(self, *, is_high: bool) -> str:
+        """
+        Names from a key on, each with its newest revision and the origin of that.
+        Takes *low*, *high* if there is one, and *limit*.
+        """
+        return _make_heads_select(self, is_high)
 
     def find(self, table: str, column: str) -> str:
         """
@@ -190,6 +197,33 @@ def _make_range_select(
     limit = f" LIMIT {dialect.mark}" * is_limited
     shown = _list_columns(table, columns)
     return f"SELECT {shown} FROM {table}{where}{order}{limit}"
+
+
+@cache
+def _make_heads_select(
+    dialect: Dialect,
+    is_high: bool,  # noqa: FBT001 - as above
+) -> str:
+    """
+    The statement that reads names with their newest revisions.
+    """
+    columns = [
+        f"{table}.{column}"
+        for table in ("names", "revisions", "origins")
+        for column in TABLES[table].column_names
+    ]
+    where = _make_where_range(dialect, "names", is_low=True, is_high=is_high)
+    # Limited before anything is joined, so that it costs what it gives.
+    return (
+        f"SELECT {', '.join(columns)} FROM"
+        f" (SELECT * FROM names{where} ORDER BY name LIMIT {dialect.mark}) AS names"
+        " LEFT JOIN revisions ON revisions.revision ="
+        " (SELECT newest.revision FROM revisions AS newest"
+        f" WHERE newest.revision >= names.number * {1 << SHIFT}"
+        f" AND newest.revision < (names.number + 1) * {1 << SHIFT}"
+        " ORDER BY newest.revision DESC LIMIT 1)"
+        " LEFT JOIN origins ON origins.origin = revisions.origin ORDER BY names.name"
+    )
 
 
 @cache

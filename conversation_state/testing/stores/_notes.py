@@ -17,10 +17,11 @@ from conversation_state.testing.stores._fixtures import (
     StoreFixtures,
     append_turns,
 )
+from conversation_state.testing.stores._recorded_calls import Call
 
 __all__ = ["NotePromises"]
 
-NOTES = {"title": "Trip to Bern", "tags": ["work", "train"], "user": {"id": 7}}
+NOTES = {"title": "Trip to Bern", "tags": ("work", "train"), "user": {"id": 7}}
 
 
 class NotePromises(StoreFixtures):
@@ -117,6 +118,89 @@ class NotePromises(StoreFixtures):
 
         assert ({}, {}, {}) == (fork.notes, store.notes("fork"), store.notes("talk"))
         assert {} == store.latest("talk").notes
+
+    def test_heads_in_one_call(self, watched: Store, calls: list[Call]) -> None:
+        """
+        However many names there are, the backend is asked once.
+        """
+        watched.save_all(
+            dict.fromkeys([f"talk {at}" for at in range(30)], CONVERSATION)
+        )
+        calls.clear()
+
+        assert 30 == len(watched.heads())
+        assert ["scan_heads"] == [call.verb for call in calls]
+
+    def test_heads(self, store: Store) -> None:
+        """
+        Names come with their newest revision and their notes, in pages, in the order
+        of their code points.
+        """
+        names = [
+            "b",
+            "a",
+            "a/2",
+            "a/1",
+            "é",
+            "\U0001f600",
+            "\ud7ff",
+            "\ue000",
+            "\uffff",
+        ]
+        for at, name in enumerate(names):
+            states = append_turns(CONVERSATION.fork(), at % 3 + 1)
+            for state in states:
+                store.save(name, state, notes={"at": at})
+
+            store.annotate(name, {"title": name})
+
+        store.label("a/1", "kept")
+        found = store.heads()
+
+        assert sorted(names) == [each.name for each in found]
+        for each in found:
+            assert store.latest(each.name) == each.head
+            assert store.notes(each.name) == each.notes == {"title": each.name}
+            assert {"at": names.index(each.name)} == each.head.notes
+
+        assert found[:4] == store.heads(limit=4)
+        assert found[4:6] == store.heads(after=found[3].name, limit=2)
+        assert found[1:3] == store.heads(prefix="a/")
+        assert found[2:3] == store.heads(prefix="a/", after="a/1")
+        assert found[:4] == store.heads(prefix="", after="", limit=4)
+        for name in ("\ud7ff", "\uffff", "\U0001f600"):
+            assert [name] == [each.name for each in store.heads(prefix=name)]
+
+    def test_no_heads(self, store: Store) -> None:
+        """
+        A page may be empty: of no names, of none that are asked for, and after the
+        last one.
+        """
+        assert () == store.heads()
+
+        for name in ("a", "c"):
+            store.save(name, CONVERSATION)
+
+        asked: list[dict[str, Any]] = [
+            *({"limit": 0}, {"after": "c"}, {"prefix": "b"}, {"prefix": "c\0"}),
+            *({"prefix": "a", "after": "b"}, {"prefix": "\U0010ffff" * 2}),
+            *({"after": "c\0"}, {"prefix": "a", "after": "a"}),
+        ]
+        for each in asked:
+            assert () == store.heads(**each), each
+
+        assert 2 == len(store.heads(limit=1 << 70))
+        assert ["c"] == [each.name for each in store.heads(after="b")]
+        refused: list[dict[str, Any]] = [
+            *({"limit": -1}, {"limit": True}, {"prefix": 7}, {"after": "\ud800"}),
+        ]
+        for bad in refused:
+            with pytest.raises(ValueError):
+                store.heads(**bad)
+
+        store.delete("c")
+
+        assert ["a"] == [each.name for each in store.heads()]
 
     def test_never_changes(self, store: Store) -> None:
         """

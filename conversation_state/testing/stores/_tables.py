@@ -84,7 +84,7 @@ class TablePromises(StoreFixtures):
         backend = store._core.backend
         with backend.writing() as rows:
             rows.add("branches", [(i, 0, i % 2) for i in (1 << 62, 2, 5, 3)])
-            rows.add("names", [(n, i, b"") for i, n in enumerate("baéZ")])
+            rows.add("names", [(n, i, b"", b"") for i, n in enumerate("baéZ")])
             rows.add("starts", [(b"\xff", 1), (b"", 2), (b"a\0", 3), (b"a", 4)])
 
         with backend.reading() as rows:

@@ -295,6 +295,13 @@ class PostgresBlock:
         ]
         return [cursor.fetchall() for cursor in self._run_for_each(sql, parameters)]
 
+    def scan_heads(self, low: str, high: str | None, limit: int) -> list[Row]:
+        sql = POSTGRES.scan_heads(is_high=high is not None)
+        ends = _convert_bound(low), _convert_bound(high), limit
+        parameters = [value for value in ends if value is not None]
+        rows: list[Row] = self._run_statement(sql, parameters).fetchall()
+        return rows
+
     def find(self, table: str, column: str, value: Any) -> list[Key]:
         found = self._run_statement(POSTGRES.find(table, column), (value,)).fetchall()
         return [key for (key,) in found]

@@ -316,6 +316,11 @@ class SqliteBlock(Block):
         parameters = [value for value in (low, high, limit) if value is not None]
         return self._execute_statement(sql, parameters).fetchall()
 
+    def scan_heads(self, low: str, high: str | None, limit: int) -> list[Row]:
+        sql = SQLITE.scan_heads(is_high=high is not None)
+        parameters = [value for value in (low, high, limit) if value is not None]
+        return self._execute_statement(sql, parameters).fetchall()
+
     def find(self, table: str, column: str, value: Any) -> list[Key]:
         # All at once: a cursor in the middle would keep the connection open.
         found = self._execute_statement(SQLITE.find(table, column), (value,)).fetchall()

@@ -1,0 +1,155 @@
+"""
+A list of conversations costs what it gives, however many names there are.
+"""
+
+import sqlite3
+from contextlib import closing
+from typing import Any
+
+import pytest
+
+from conversation_state import Aggregator
+from conversation_state.errors import StoreError
+from conversation_state.store import Store, open_store
+from conversation_state.store.backends.memory import MemoryBackend
+from conversation_state.store.backends.sqlite._block import SQLITE
+from conversation_state.store.schema import Name, make_sealed
+
+TALK = Aggregator.new().add_user_prompt("When is the next train?")
+MANY = 2_000
+ARGUMENTS = ("talk 7", "talk 8", 10)
+
+
+def save_some(url, count):
+    """
+    Names with two revisions each, from one number on.
+    """
+    with open_store(url) as store:
+        for at in range(0, count, 100):
+            names = [f"talk {number}" for number in range(at, min(at + 100, count))]
+            store.save_all(dict.fromkeys(names, TALK))
+            store.save_all(dict.fromkeys(names, TALK.add_user_prompt("And back?")))
+
+
+def run_counted(path):
+    """
+    The rows of one page, and how many steps SQLite's machine took for it.
+    """
+    steps = [0]
+
+    def count():
+        steps[0] += 1
+
+    with closing(sqlite3.connect(path)) as connection:
+        sql = SQLITE.scan_heads(is_high=True)
+        connection.execute(sql, ARGUMENTS).fetchall()
+        connection.set_progress_handler(count, 1)
+        rows = connection.execute(sql, ARGUMENTS).fetchall()
+
+    return len(rows), steps[0]
+
+
+class TestSqlite:
+    def test_one_statement(self, tmp_path):
+        """
+        A page is one statement in a transaction that reads.
+        """
+        url = f"sqlite:///{tmp_path}/talks.db"
+        save_some(url, 20)
+        with open_store(url) as store:
+            backend: Any = store._core.backend
+            (connection,) = backend._idle
+            told: list[str] = []
+            connection.set_trace_callback(told.append)
+            found = store.heads(limit=10)
+            connection.set_trace_callback(None)
+
+        assert 10 == len(found)
+        assert ["BEGIN", "SELECT"] == [each.split()[0] for each in told][:2]
+        assert {"COMMIT", "ROLLBACK"} >= {*told[2:]}
+
+    def test_plan(self, tmp_path):
+        """
+        Each row is searched by its key; nothing but the page itself is scanned, and
+        nothing is sorted.
+        """
+        save_some(f"sqlite:///{tmp_path}/talks.db", 3)
+        with closing(sqlite3.connect(tmp_path / "talks.db")) as connection:
+            sql = f"EXPLAIN QUERY PLAN {SQLITE.scan_heads(is_high=True)}"
+            plan = [row[-1] for row in connection.execute(sql, ARGUMENTS)]
+
+        searched = [each.split()[1] for each in plan if each.startswith("SEARCH")]
+        assert {"names", "revisions", "newest", "origins"} == {*searched}
+        assert not [
+            each
+            for each in plan
+            if each.startswith("SCAN")
+            and each.split()[1] in {"revisions", "newest", "origins"}
+        ]
+
+    def test_costs_what_it_gives(self, tmp_path):
+        """
+        A page of ten takes the same steps among a hundred times as many names.
+        """
+        few, many = tmp_path / "few.db", tmp_path / "many.db"
+        save_some(f"sqlite:///{few}", 80)
+        save_some(f"sqlite:///{many}", MANY)
+
+        assert run_counted(few) == run_counted(many)
+
+
+class TestPostgres:
+    def test_plan(self, server, pg_url):
+        """
+        Rows are found by their keys, and not by reading the tables.
+        """
+        pytest.importorskip("psycopg")
+        from conversation_state.store.backends.postgres._block import (  # noqa: PLC0415 - needs psycopg
+            POSTGRES,
+        )
+
+        save_some(pg_url, 300)
+        rows: Any
+        with open_store(pg_url) as store, store._core.backend.reading() as rows:
+            rows._run_statement("SET LOCAL enable_seqscan = off", ())
+            sql = f"EXPLAIN {POSTGRES.scan_heads(is_high=True)}"
+            plan = [line for (line,) in rows._run_statement(sql, ARGUMENTS).fetchall()]
+
+        assert any("Index" in each and "names" in each for each in plan)
+        assert any("Index" in each and "revisions" in each for each in plan)
+        assert not [each for each in plan if "Seq Scan" in each]
+
+
+class TestDamage:
+    @pytest.mark.parametrize("table", ["revisions", "origins"])
+    def test_missing(self, table):
+        """
+        A name whose newest revision is gone, or whose origin is, is not left out of
+        the list in silence.
+        """
+        backend = MemoryBackend()
+        Store(backend).save("talk", TALK)
+        with backend.writing() as rows:
+            rows.remove(table, None, None)
+
+        with pytest.raises(StoreError, match=r"verify\(\)"):
+            Store(backend).heads()
+
+    def test_exchanged_notes(self):
+        """
+        Notes that another program put there are found, and are not shown.
+        """
+        backend = MemoryBackend()
+        store = Store(backend)
+        store.save("talk", TALK)
+        store.annotate("talk", {"title": "ours"})
+        with backend.writing() as rows:
+            ((_, number, *_),) = rows.scan("names", None, None)
+            seal = make_sealed(Name, "other", number, b'{"title":"theirs"}').seal
+            rows.set("names", "talk", notes=b'{"title":"theirs"}', seal=seal)
+
+        for verb in (store.heads, lambda: store.notes("talk")):
+            with pytest.raises(StoreError, match="the name 'talk' is not whole"):
+                verb()
+
+        assert "names" in {damage.where for damage in store.verify()}
