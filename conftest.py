@@ -71,6 +71,9 @@ def pytest_collection_finish() -> None:
     """
     The garbage collector begins, and leaves alone what is there already.
     """
+    # It looks for trio's random numbers among what is not frozen, and warns.
+    import hypothesis  # noqa: F401, PLC0415
+
     gc.collect()
     gc.freeze()
     gc.enable()
