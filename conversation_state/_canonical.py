@@ -51,14 +51,6 @@ def dump(value: Any) -> bytes:
     return orjson.dumps(value)
 
 
-# Nothing is converted on the way, so that only what is JSON itself is written.
-_AS_IT_IS = (
-    orjson.OPT_PASSTHROUGH_DATACLASS
-    | orjson.OPT_PASSTHROUGH_DATETIME
-    | orjson.OPT_PASSTHROUGH_SUBCLASS
-)
-
-
 def is_loadable(value: Any) -> bool:
     """
     Whether keys, texts and integers in *value*, which no parser made, are such as
@@ -66,11 +58,11 @@ def is_loadable(value: Any) -> bool:
     at most 64 bits, no object in itself.
 
     By writing it, which takes a third of the time of looking at each value. What
-    is written though `load` never returns it, a tuple or NaN say, has a class or
-    a value that every reader checks.
+    is written though `load` never returns it, a tuple, an enum or NaN say, has a
+    class or a value that every reader checks.
     """
     try:
-        orjson.dumps(value, option=_AS_IT_IS)
+        orjson.dumps(value)
     except TypeError:
         return False
 
