@@ -27,7 +27,11 @@ from conversation_state.codec import (
     _encode,
     _entries,
     decode,
+    decode_ledger_entries,
+    decode_messages,
     encode,
+    encode_ledger_entry,
+    encode_message,
     from_data,
     structure,
     to_data,
@@ -65,6 +69,7 @@ from conversation_state.testing.strategies import (
     aggregators,
     checkpoints,
     json_values,
+    ledger_entries,
     messages,
     parts,
     texts,
@@ -1255,6 +1260,55 @@ def golden_bytes():
     A document of each kind.
     """
     return st.sampled_from([path.read_bytes() for path in sorted(GOLDEN.iterdir())])
+
+
+class TestRows:
+    """
+    Single messages and ledger entries, as stores keep them.
+    """
+
+    @given(st.lists(messages()))
+    def test_messages(self, values):
+        """
+        Each is the JSON that it is in a document, and comes back equal.
+        """
+        rows = [encode_message(value) for value in values]
+
+        assert values == decode_messages([json.loads(row) for row in rows])
+        assert all(
+            row in encode(value) for row, value in zip(rows, values, strict=True)
+        )
+
+    @given(st.lists(ledger_entries()))
+    def test_ledger_entries(self, values):
+        """
+        They come back equal with their ids, which are kept apart.
+        """
+        ids = [value.id for value in values]
+        rows = [json.loads(encode_ledger_entry(value)) for value in values]
+
+        assert values == decode_ledger_entries(ids, rows)
+        assert not any("id" in row for row in rows)
+
+    def test_all_problems(self):
+        """
+        Each with the position of its row.
+        """
+        with pytest.raises(DecodeError) as of_messages:
+            decode_messages([{"role": "user"}, {"role": 5}])
+
+        with pytest.raises(DecodeError) as of_entries:
+            decode_ledger_entries("ab", [{"model": 5}, {"usage": {}, "id": "b"}])
+
+        assert [
+            "$[0].content: missing",
+            "$[1].role: expected a text, got 5",
+        ] == [*map(str, of_messages.value.problems)]
+        assert [
+            "$[0].model: expected a text, got 5",
+            "$[0].usage: missing",
+            "$[1].id: unknown field",
+        ] == [*map(str, of_entries.value.problems)]
 
 
 class TestHostile:
