@@ -185,11 +185,11 @@ def _read_usual_state(reader: Reader, data: Any) -> Aggregator:
     ):
         raise Doubt
 
-    ids, raw, spent = data["entry_ids"], data["messages"], data["ledger"]
+    ids, raw, entries = data["entry_ids"], data["messages"], data["ledger"]
     length, ledger_length = data["init_len"], data["init_ledger_len"]
     parent_id, seen = data.get("parent_id"), reader.seen
     if (
-        not ids.__class__ is raw.__class__ is spent.__class__ is list
+        not ids.__class__ is raw.__class__ is entries.__class__ is list
         or not length.__class__ is ledger_length.__class__ is int
         or len(data) != _USUAL_FIELDS + (parent_id is not None)
         or not {str}.issuperset(map(type, ids))
@@ -198,7 +198,7 @@ def _read_usual_state(reader: Reader, data: Any) -> Aggregator:
         raise Doubt
 
     messages = read_messages(reader, raw, (None, "messages"))
-    ledger = list(map(partial(read_usual_ledger_entry, reader), spent))
+    ledger = list(map(partial(read_usual_ledger_entry, reader), entries))
     if (
         messages is None
         or len({*ids}) != len(messages)

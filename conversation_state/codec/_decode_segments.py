@@ -1,10 +1,10 @@
 """
 Reads the segments of a timeline's logs, which share what they have in common.
 
-A segment goes on from a *place*, a segment before it and a length, and so do
-states. Everything here costs what the segments hold, however often they are
-gone on from, and nothing is recursive: a document may have a million segments,
-each on top of the one before.
+A segment continues a *place*, an earlier segment and a length; a state is a place.
+Everything here is linear in the items of the segments, however often a segment is
+continued, and nothing is recursive: a document may have a million segments, each
+of which continues the one before.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from conversation_state.errors import InvalidUsageError
 
 __all__ = ["DecodedSegment", "Place", "SegmentedLogs", "read_pair"]
 
-# The number of a segment, and a length: all it goes on from, and so much of it.
+# The number of a segment, and the length of a log that ends in it.
 Place: TypeAlias = "tuple[int, int]"
 
 _id_of = itemgetter(0)
@@ -139,8 +139,8 @@ class SegmentedLogs:
         """
         The same where some are in several logs, which is valid, or twice in one.
 
-        Walks down every segment once, and from each place into those that go
-        on from there, with what was seen on the way.
+        Walks each segment once, and from each place into the segments that
+        continue it, with the identities seen on the way.
         """
         onward: list[list[tuple[int, int]]] = [[] for _ in ids]
         roots = []
@@ -215,7 +215,7 @@ class SegmentedLogs:
 
     def build(self) -> None:
         """
-        Make what was asked for with `has`.
+        Build the logs that end at the places that `check_place` has accepted.
         """
         self._built = []
         for start, segment, requested in zip(

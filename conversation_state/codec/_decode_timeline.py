@@ -45,7 +45,7 @@ ReadOther: TypeAlias = "Callable[[Reader, dict[str, Any], JsonPath], Any]"
 
 # Logs
 
-# All that a segment or a state goes on from.
+# The end of a log that a segment continues, or of a state's.
 _read_place = partial(read_pair, what="the number of a segment and a length")
 
 

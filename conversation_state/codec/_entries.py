@@ -1,9 +1,9 @@
 """
 Single messages and ledger entries, and the fields that all records of them have.
 
-A document wraps what it holds in an envelope. `store` keeps many messages
-beside each other and records elsewhere what they are, so it writes them alone:
-each is the same JSON text as in a document.
+A document has an envelope with its kind. `store` keeps single messages in rows,
+whose kind is known, so it writes them without one: the same JSON text as in a
+document.
 """
 
 from __future__ import annotations

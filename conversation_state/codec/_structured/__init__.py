@@ -1,10 +1,9 @@
 """
 Converts plain JSON values to users' own types, strictly.
 
-What lives here: hooks for scalars, arrays, objects and unions, problems with
-paths made of the errors of cattrs, and registered classes, which are written,
-too. What does not: finding the
-JSON (`parsing`).
+What lives here: hooks for scalars, arrays, objects and unions, the errors of cattrs
+as problems with paths, and registered classes, which are written, too. What does
+not: finding the JSON (`parsing`).
 
 Imported only where it is needed: cattrs takes 50 ms.
 """

@@ -240,7 +240,7 @@ def _read_own_value(read: Read, raw: Any, kind: Any) -> Any:
         if reader.problems.count:
             raise reader.problems.error()
 
-    cls = get_origin(kind) or kind  # a timeline says of what
+    cls = get_origin(kind) or kind  # without the argument of a Timeline
     if isinstance(value, cls):
         return value
 
@@ -283,7 +283,7 @@ def union_hook(converter: Converter, whole: Any) -> Hook:
     )
     has_null = len(kinds) < len(get_args(whole))
     members = [(kind, deferred_hook(converter, kind)) for kind in kinds]
-    # What is 5.0 in JSON may be read as 5, but not where it may be 5.0.
+    # An int field accepts 5.0; in a union with float it stays a float.
     of_float = sorted(members, key=lambda member: member[0] is not float)
 
     def structure(raw: Any, _: Any) -> Any:

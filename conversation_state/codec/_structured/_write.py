@@ -58,7 +58,7 @@ def write_value(
     Raises:
         ValueError:
             If it holds a number or a text that JSON can't represent, or is nested
-            too deeply, in itself say.
+            too deeply, for example in itself.
 
         TypeError:
             If it holds a value of a type that can't be written.
@@ -168,7 +168,7 @@ def _fields_of(cls: Any) -> tuple[Any, ...]:
 
 def _compared_names(cls: type) -> list[str]:
     """
-    What makes an instance what it is: what it takes, and what it compares by.
+    The fields that an instance takes, and those it is compared by.
     """
     return [
         field.name
