@@ -1,5 +1,6 @@
 """
-Packages that open a module when somebody asks for a name in it.
+Packages that open a module when somebody asks for a name in it, and values that
+notebooks draw.
 
 Not every program needs every name, and importing what it does not need takes as
 long as everything else. Type checkers read the imports under `TYPE_CHECKING`.
@@ -12,7 +13,7 @@ from collections.abc import Callable, Mapping
 from importlib import import_module
 from typing import Any
 
-__all__ = ["open_later"]
+__all__ = ["draw_fragment", "draw_outline", "open_later"]
 
 
 def open_later(
@@ -36,3 +37,25 @@ def open_later(
         return sorted({*names, *homes})
 
     return get_attribute, list_names
+
+
+# Drawings are above all values, and a program that shows none never imports them: so
+# these two are the imports up the layers.
+
+
+def draw_fragment(value: object) -> str:
+    """
+    *value* as HTML for a notebook.
+    """
+    from conversation_state.pages import draw_fragment as draw  # noqa: PLC0415
+
+    return draw(value)
+
+
+def draw_outline(value: object) -> str:
+    """
+    The states of *value* as a tree of lines, for a terminal.
+    """
+    from conversation_state.pages import draw_outline as draw  # noqa: PLC0415
+
+    return draw(value)

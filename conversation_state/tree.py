@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 
+from conversation_state._lazy import draw_fragment, draw_outline
 from conversation_state._persistent import Log, final
 from conversation_state._persistent.maps import PMap, pmap
 from conversation_state._wording import format_count, shorten_repr
@@ -434,6 +435,12 @@ class MessageTree:
 
     def __contains__(self, entry_id: object) -> bool:
         return entry_id in self._places
+
+    def __str__(self) -> str:
+        return draw_outline(self)
+
+    def _repr_html_(self) -> str:
+        return draw_fragment(self)
 
     def __repr__(self) -> str:
         messages = format_count(len(self._ids), "message")

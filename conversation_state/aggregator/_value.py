@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple, Self, SupportsIndex, overload
 
 from conversation_state._identity import make_uuid
+from conversation_state._lazy import draw_fragment
 from conversation_state._persistent import Log
 from conversation_state._wording import (
     escape_line,
@@ -239,6 +240,9 @@ class StateValue:
                 total.total_tokens,
             )
         )
+
+    def _repr_html_(self) -> str:
+        return draw_fragment(self)
 
     def __repr__(self) -> str:
         # What a failing test needs to show; bounded, since logs show it, too.

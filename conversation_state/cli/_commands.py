@@ -1,11 +1,10 @@
 """
 The commands, as click sees them.
 
-The group, the order of its help, and the command `replay` are here. Not
-here: the commands on a store (`_import`, `_inspect`, `_cost`, `_revisions`,
-`_export`, `_maintenance`), what a replay does (`replay`), reading conversations from
-files (`_input`), formatting the results (`_display`), and errors and exit
-statuses (`_exit`).
+The group, the order of its help, and the command `replay` are here. Not here: the
+commands on a store (`_import`, `_inspect`, `_page`, `_cost`, `_revisions`, `_export`,
+`_maintenance`), what a replay does (`replay`), reading conversations from files
+(`_input`), formatting the results (`_display`), and errors and exit statuses (`_exit`).
 """
 
 from __future__ import annotations
@@ -27,6 +26,7 @@ from conversation_state.cli._export import export
 from conversation_state.cli._import import import_
 from conversation_state.cli._inspect import diff, log, names, show, trim
 from conversation_state.cli._maintenance import delete, erase, gc, verify
+from conversation_state.cli._page import page, serve, tree
 from conversation_state.cli._revisions import annotate, fork, label, rollback
 
 __all__ = ["cli"]
@@ -55,7 +55,8 @@ def _show_version(
 # In the order of use.
 _SECTIONS = {
     "Files": ("replay", "import", "export"),
-    "Inspect": ("names", "log", "show", "diff", "trim", "cost"),
+    "Inspect": ("names", "log", "tree", "show", "diff", "trim", "cost"),
+    "Pages": ("page", "serve"),
     "Revisions": ("label", "annotate", "fork", "rollback"),
     "Maintenance": ("verify", "gc", "erase", "delete"),
 }
@@ -236,7 +237,8 @@ def _replay_files(
 
 for _command in (
     *(import_, export),
-    *(names, log, show, diff, trim, cost),
+    *(names, log, tree, show, diff, trim, cost),
+    *(page, serve),
     *(fork, label, annotate, rollback),
     *(verify, gc, erase, delete),
 ):

@@ -12,6 +12,7 @@ from typing import NamedTuple, Protocol
 
 import attrs
 
+from conversation_state._lazy import draw_fragment
 from conversation_state._wording import format_count, format_dollars
 from conversation_state.counting._prices import EXACT, check_moment, price_of
 from conversation_state.counting._registry import FoundModel, find_model
@@ -203,6 +204,9 @@ class Cost:
             parts[0] = f"unknown: {parts[0]}"
 
         return " and ".join(parts)
+
+    def _repr_html_(self) -> str:
+        return draw_fragment(self)
 
     def _describe_unpriced(self) -> str:
         unpriced = self.unpriced

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from typing import Generic, TypeVar
 
+from conversation_state._lazy import draw_fragment, draw_outline
 from conversation_state._persistent import Log
 from conversation_state._persistent.maps import PMap
 from conversation_state.errors import UnknownMomentError
@@ -218,3 +219,9 @@ class _TimelineReader(Generic[S]):
         return tuple(
             [(each.number, each.label) for each in self.moments[-_MAX_LISTED:]]
         )
+
+    def __str__(self) -> str:
+        return draw_outline(self)
+
+    def _repr_html_(self) -> str:
+        return draw_fragment(self)

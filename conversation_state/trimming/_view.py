@@ -11,6 +11,7 @@ from typing import TypeAlias
 
 import attrs
 
+from conversation_state._lazy import draw_fragment
 from conversation_state._persistent import Log
 from conversation_state._wording import format_count
 from conversation_state.aggregator import Aggregator, Entry, Messages
@@ -336,6 +337,9 @@ class TrimContext:
 
     def __iter__(self) -> Iterator[Message]:
         return iter(self.messages)
+
+    def _repr_html_(self) -> str:
+        return draw_fragment(self)
 
     def __repr__(self) -> str:
         limit = "no limit"

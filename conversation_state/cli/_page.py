@@ -1,0 +1,170 @@
+"""
+Commands that draw: the tree of revisions, and a page in a file.
+
+What is drawn is decided in `pages`; here are the options, and where it goes.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from conversation_state.cli._exit import (
+    DeclinedError,
+    RefusedError,
+    escape_controls,
+    paint,
+    print_error,
+)
+from conversation_state.cli._options import (
+    SavedState,
+    find_state,
+    head_data,
+    print_json,
+    store_command,
+)
+
+if TYPE_CHECKING:
+    # A command imports these when it runs, so that --help is quick.
+    from conversation_state.store import Store
+    from conversation_state.trimming import TrimContext
+
+__all__ = ["page", "serve", "tree"]
+
+_MAX_REVISIONS = 1_000
+
+
+@store_command()
+@click.argument("name")
+@click.option(
+    "-n",
+    "--limit",
+    type=click.IntRange(min=1),
+    default=_MAX_REVISIONS,
+    show_default=True,
+    help="Draw at most this many of the newest revisions.",
+)
+def tree(store: Store, *, name: str, limit: int, as_json: bool) -> None:
+    """
+    Draw the revisions of NAME as a tree, the newest on top.
+
+    Each branch has a lane; abandoned branches end beside the one that the newest
+    revision is on. Long runs without forks are folded.
+    """
+    from conversation_state.pages import draw_outline, read_history
+
+    which = find_state(store, name)
+    if as_json:
+        for head in store.history(which.name, limit=limit):
+            print_json(head_data(head))
+
+        return
+
+    history = read_history(store, which.name, limit=limit)
+    for line in draw_outline(history).split("\n"):
+        style = {"bold": True} if "●" in line else {}
+        click.echo(paint(escape_controls(line), **style))
+
+
+@store_command(has_json=False)
+@click.argument("name")
+@click.option(
+    "-o",
+    "--output",
+    metavar="FILE",
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="Where to write the page; standard output without it.",
+)
+@click.option("--title", help="The title of the page; NAME without it.")
+@click.option(
+    "--limit",
+    metavar="TOKENS",
+    type=click.IntRange(min=1),
+    help="Show what a model would see of the newest revision in so many tokens.",
+)
+@click.option("--redact", is_flag=True, help="Leave out all words, and keep the shape.")
+def page(
+    store: Store,
+    *,
+    name: str,
+    output: Path | None,
+    title: str | None,
+    limit: int | None,
+    redact: bool,
+) -> None:
+    """
+    Write NAME as a page in one file.
+
+    The page has the tree of revisions, the messages of every branch, what the model
+    sees of the newest one with --limit, and the bill. It opens from a disk, and asks
+    nothing of any other host: for a pull request, or a report of a fault.
+    """
+    from conversation_state.pages import make_page, read_history
+
+    which = find_state(store, name)
+    history = read_history(store, which.name, limit=_MAX_REVISIONS)
+    text = make_page(
+        history,
+        title=title or which.name,
+        view=None if limit is None else _trim_state(store, which, limit),
+        redact=redact,
+    )
+    if output is None:
+        click.echo(text, nl=False)
+        return
+
+    try:
+        output.write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise RefusedError(f"can't write {output}: {error.strerror}") from None
+
+    print_error(f"Wrote {output}.")
+
+
+@store_command(has_json=False)
+@click.option(
+    "--port",
+    type=click.IntRange(min=0, max=65_535),
+    default=7575,
+    show_default=True,
+    help="The port on 127.0.0.1; 0 for any that is free.",
+)
+@click.option("--write", is_flag=True, help="Allow to restore, fork and label.")
+def serve(store: Store, *, port: int, write: bool) -> None:
+    """
+    Show the store in a browser on this machine.
+
+    Prints an address with a token, without which nothing is shown; other machines
+    can't reach it. The page follows other writers. It is read-only unless --write is
+    given. Ctrl-C ends it. Needs the extra "page".
+    """
+    from conversation_state.errors import MissingExtraError
+
+    try:
+        from conversation_state.pages.server import run_server
+    except ModuleNotFoundError as error:
+        if error.name not in {"starlette", "uvicorn"}:
+            raise
+
+        raise MissingExtraError("serve", "page") from None
+
+    def tell(address: str) -> None:
+        click.echo(f"Serving {store.url} at {address} (Ctrl-C ends it)")
+
+    run_server(store, port=port, write=write, on_start=tell)
+
+
+def _trim_state(store: Store, which: SavedState, limit: int) -> TrimContext:
+    from conversation_state.counting import TokenBudget
+    from conversation_state.errors import BudgetExceededError
+    from conversation_state.trimming import trim
+
+    try:
+        return trim(store.load(which.name), TokenBudget(context_window=limit))
+    except BudgetExceededError as error:
+        raise DeclinedError(
+            f"no valid view of {which.name!r} fits: the smallest needs "
+            f"{error.needed_tokens:,} tokens, and --limit is {limit:,}"
+        ) from None

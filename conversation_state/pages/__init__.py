@@ -1,0 +1,29 @@
+"""
+Pages: conversations, trees, views and bills as HTML, for notebooks and as files.
+
+What lives here: the drawing of states as a tree with lanes, transcripts as bubbles,
+what the model sees of a conversation, and tables of what it cost. Pure functions
+from values to text. What does not: text for terminals (`cli`) and transcripts
+without HTML (`rendering`).
+
+Everything that comes from a conversation passes one escaping function
+(`pages._markup.Words`), and a page asks nothing of any other host.
+"""
+
+from conversation_state.pages._documents import (
+    draw_fragment,
+    draw_outline,
+    make_page,
+)
+from conversation_state.pages._graphs import History, HistoryState, read_history
+from conversation_state.pages._views import draw_views
+
+__all__ = [
+    "History",
+    "HistoryState",
+    "draw_fragment",
+    "draw_outline",
+    "draw_views",
+    "make_page",
+    "read_history",
+]

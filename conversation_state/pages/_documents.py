@@ -1,0 +1,332 @@
+"""
+Fragments for notebooks, and whole pages in one file.
+"""
+
+from __future__ import annotations
+
+from base64 import b64encode
+from functools import cache, singledispatch
+from hashlib import sha256
+from importlib.resources import files
+
+from conversation_state._wording import format_count, shorten_repr
+from conversation_state.aggregator import Aggregator
+from conversation_state.counting import Cost
+from conversation_state.pages._bills import draw_bill, draw_cost
+from conversation_state.pages._graphs import History, graph_history, graph_tree
+from conversation_state.pages._layout import GraphNode
+from conversation_state.pages._markup import Child, Markup, Words, element
+from conversation_state.pages._sections import (
+    Section,
+    draw_sections,
+    split_history,
+    split_tree,
+)
+from conversation_state.pages._transcripts import draw_transcript
+from conversation_state.pages._trees import draw_tree, format_tree
+from conversation_state.pages._views import (
+    ViewBubbles,
+    draw_bars,
+    draw_figures,
+    draw_view,
+)
+from conversation_state.timeline import Timeline
+from conversation_state.tree import MessageTree
+from conversation_state.trimming import TrimContext
+
+__all__ = [
+    "draw_fragment",
+    "draw_outline",
+    "make_page",
+    "make_policy",
+    "write_document",
+]
+
+# The newest messages of a state that a notebook shows, and the rows of a tree.
+_MAX_MESSAGES = 50
+_MAX_ROWS = 200
+
+
+def draw_fragment(value: object, *, redact: bool = False) -> str:
+    """
+    *value* as a fragment of HTML, as notebooks show it: with its own styles,
+    readable on light and on dark; no scripts, links or images.
+
+    All content is escaped. Of a long conversation the newest messages are shown,
+    of a large tree the newest states.
+
+    Args:
+        value: A state, a timeline, a history, a message tree, a view or a cost.
+
+        redact: Whether words are left out, and only their lengths shown.
+
+    Raises:
+        TypeError:
+            If it is something else.
+    """
+    words = Words(redact=redact)
+    # By these classes a notebook knows that there are no formulas in here.
+    return element(
+        "div",
+        {"class": "cs tex2jax_ignore mathjax_ignore"},
+        element("style", None, Markup(_read_asset("page.css"))),
+        _draw_value(value, words),
+    )
+
+
+def draw_outline(value: object) -> str:
+    """
+    The states of *value* as lines of text, newest on top, for a terminal.
+
+    Long runs without forks are folded; at most 200 lines of states.
+
+    Args:
+        value: A timeline, a history or a message tree.
+
+    Raises:
+        TypeError:
+            If it is something else.
+    """
+    nodes = list_states(value)
+    if nodes is None:
+        msg = (
+            f"can't draw the states of {shorten_repr(value)}; expected a Timeline, a "
+            "History or a MessageTree"
+        )
+        raise TypeError(msg)
+
+    lines = format_tree(nodes, max_rows=_MAX_ROWS)
+    return "\n".join([line for line, _node in lines])
+
+
+def list_states(value: object) -> list[GraphNode] | None:
+    """
+    The states of *value*, oldest first; None if it has no tree of states.
+    """
+    if isinstance(value, Timeline):
+        value = History.of_timeline(value)
+
+    if isinstance(value, History):
+        return graph_history(value)
+
+    return graph_tree(value) if isinstance(value, MessageTree) else None
+
+
+@singledispatch
+def _draw_value(value: object, words: Words) -> Child:  # noqa: ARG001
+    msg = (
+        f"can't draw {shorten_repr(value)}; expected an Aggregator, a Timeline, a "
+        "History, a MessageTree, a TrimContext or a Cost"
+    )
+    raise TypeError(msg)
+
+
+@_draw_value.register(Aggregator)
+def _draw_state_value(state: Aggregator, words: Words) -> Child:
+    start = max(len(state) - _MAX_MESSAGES, 0)
+    before = f"{format_count(start, 'message')} before these" if start else ""
+    return [
+        element("p", None, describe_state(state)),
+        element("p", {"class": "cs-rest"}, before) if before else None,
+        draw_transcript(state.messages[start:], words, first=start + 1),
+    ]
+
+
+@_draw_value.register(History)
+@_draw_value.register(MessageTree)
+@_draw_value.register(Timeline)
+def _draw_tree_value(value: object, words: Words) -> Child:
+    # Without links: a notebook shows several values on one page.
+    nodes = [node._replace(target="") for node in list_states(value) or ()]
+    return draw_tree(nodes, words, max_rows=_MAX_ROWS)
+
+
+@_draw_value.register(TrimContext)
+def _draw_view_value(view: TrimContext, words: Words) -> Child:
+    return draw_view(view, words)
+
+
+@_draw_value.register(Cost)
+def _draw_cost_value(found: Cost, words: Words) -> Child:
+    return draw_cost(found, words)
+
+
+def describe_state(state: Aggregator) -> str:
+    """
+    How many messages and tokens a state has.
+    """
+    messages = format_count(len(state), "message")
+    tokens = state.total_usage.total_tokens
+    return f"{messages}, {format_count(tokens, 'token')} used" if tokens else messages
+
+
+# Pages
+
+
+def make_page(
+    value: object,
+    *,
+    title: str = "Conversation",
+    view: TrimContext | None = None,
+    redact: bool = False,
+) -> str:
+    """
+    *value* as a page in one file, which opens from a disk and asks nothing of any
+    other host: for a pull request, or a report of a fault.
+
+    The tree beside the present conversation, with every message of each branch
+    once; what the model sees; and the bill. Up to 500 messages of each branch.
+
+    Args:
+        value: A state, a timeline, a history or a message tree; a view or a cost.
+
+        title: The title of the page.
+
+        view: What the model sees of the present conversation, for the overlay.
+
+        redact: Whether words are left out, and only their lengths shown.
+
+    Raises:
+        TypeError:
+            If *value* is something else.
+    """
+    words = Words(redact=redact)
+    sections, present = _split_value(value)
+    bubbles = None if view is None else ViewBubbles(view, words)
+    content = [
+        *_draw_overlay(view, words),
+        draw_sections(sections, words, bubbles)
+        if sections
+        else _draw_value(value, words),
+        *_draw_footer(present, words),
+    ]
+    nodes = list_states(value)
+    return write_document(
+        words.line(title),
+        describe_state(present) if present is not None else "",
+        draw_nav(nodes, words) if nodes else None,
+        element("div", {"id": "content"}, content),
+        with_tree=bool(nodes),
+    )
+
+
+def _split_value(value: object) -> tuple[list[Section], Aggregator | None]:
+    """
+    The sections of a page of *value*, and its present state.
+    """
+    if isinstance(value, Timeline):
+        value = History.of_timeline(value)
+
+    if isinstance(value, History):
+        present = value.state
+        return split_history(value), present if isinstance(
+            present, Aggregator
+        ) else None
+
+    if isinstance(value, MessageTree):
+        return split_tree(value), value.present
+
+    if isinstance(value, Aggregator):
+        return [Section("Conversation", value.messages, 1, {})], value
+
+    return [], None
+
+
+def _draw_overlay(view: TrimContext | None, words: Words) -> list[Markup]:
+    if view is None:
+        return []
+
+    heading = element("h2", None, "What the model sees")
+    return [heading, draw_figures(view, words), draw_bars(view)]
+
+
+def _draw_footer(present: Aggregator | None, words: Words) -> list[Markup]:
+    if present is None or not len(present.ledger):
+        return []
+
+    return [element("h2", None, "Bill"), draw_bill(present, words)]
+
+
+def draw_nav(nodes: list[GraphNode], words: Words) -> Markup:
+    """
+    The tree of states beside a conversation.
+    """
+    heading = element("h2", None, "States")
+    return element("nav", {"aria-label": "States"}, heading, draw_tree(nodes, words))
+
+
+def write_document(
+    title: Markup, facts: str, *content: Child, with_tree: bool, is_live: bool = False
+) -> str:
+    """
+    A whole page. In a file it has its policy; a live page has it in its headers.
+    """
+    policy = None
+    if not is_live:
+        attributes = {"http-equiv": "Content-Security-Policy", "content": make_policy()}
+        policy = element("meta", attributes)
+
+    viewport = {"name": "viewport", "content": "width=device-width, initial-scale=1"}
+    head = element(
+        "head",
+        None,
+        element("meta", {"charset": "utf-8"}),
+        policy,
+        element("meta", viewport),
+        element("title", None, title),
+        element("style", None, Markup(_read_styles())),
+    )
+    names = element("a", {"href": "/"}, "All names") if is_live else None
+    body = element(
+        "body",
+        None,
+        element("a", {"class": "skip", "href": "#content"}, "Skip to the conversation"),
+        element(
+            "header",
+            None,
+            element("h1", None, title),
+            element("p", None, facts) if facts else None,
+            element("p", None, names) if names else None,
+        ),
+        element("main", {"class": "cs cs-with-tree" if with_tree else "cs"}, *content),
+        element("script", {"type": "module"}, Markup(_read_asset("page.js"))),
+    )
+    return f"<!doctype html>\n{element('html', {'lang': 'en'}, head, body)}\n"
+
+
+def make_policy(*, is_live: bool = False) -> str:
+    """
+    What a page may do: use the styles and the script of this package, by their
+    digests. A live page may ask its own server.
+    """
+    policy = (
+        f"default-src 'none'; style-src '{_digest(_read_styles())}'; "
+        f"script-src '{_digest(_read_asset('page.js'))}'; base-uri 'none'; "
+    )
+    if not is_live:
+        return f"{policy}form-action 'none'"
+
+    # The difference of two states has its styles in attributes.
+    return (
+        f"{policy}style-src-attr 'unsafe-inline'; connect-src 'self'; "
+        "form-action 'self'; frame-ancestors 'none'"
+    )
+
+
+def _read_styles() -> str:
+    return _read_asset("document.css") + _read_asset("page.css")
+
+
+@cache
+def _read_asset(name: str) -> str:
+    return (files("conversation_state.pages") / "assets" / name).read_text(
+        encoding="utf-8"
+    )
+
+
+@cache
+def _digest(text: str) -> str:
+    """
+    What a content security policy allows *text* by.
+    """
+    return f"sha256-{b64encode(sha256(text.encode()).digest()).decode()}"

@@ -1,0 +1,275 @@
+"""
+Which states a value has, and what each grew from.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterable
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from conversation_state._lazy import draw_fragment, draw_outline
+from conversation_state._wording import format_count, shorten_repr
+from conversation_state.aggregator import Aggregator
+from conversation_state.messages import Message
+from conversation_state.pages._layout import GraphNode
+from conversation_state.timeline import Timeline
+from conversation_state.tree import MessageTree
+
+if TYPE_CHECKING:
+    from conversation_state.store import Head, Store
+
+__all__ = [
+    "History",
+    "HistoryState",
+    "graph_history",
+    "graph_tree",
+    "list_revisions",
+    "read_history",
+]
+
+# How much of a message is looked at for its excerpt, in characters.
+_EXCERPT = 200
+
+
+class HistoryState(NamedTuple):
+    """
+    One state of a history.
+
+    Attributes:
+        number: Its number: of a moment, or of a revision.
+
+        parent: The number of the state it grew from; None if it grew from none.
+
+        state: The state; None if it is not loaded.
+
+        labels: Its labels.
+
+        facts: More about it: when it was saved.
+    """
+
+    number: int
+    parent: int | None
+    state: Any
+    labels: tuple[str, ...] = ()
+    facts: str = ""
+
+
+class History(NamedTuple):
+    """
+    The states of a timeline, or of a name in a store, and what each grew from.
+
+    Made by `read_history`. Notebooks draw it; ``str()`` is its tree as text.
+
+    Attributes:
+        states: The states, oldest first.
+
+        present: The number of the present one.
+
+        noun: What a state is called: "moment" or "revision".
+    """
+
+    states: tuple[HistoryState, ...]
+    present: int
+    noun: str
+
+    @classmethod
+    def of_timeline(cls, timeline: Timeline[Any]) -> History:
+        """
+        The moments of a timeline.
+        """
+        states = [
+            HistoryState(
+                moment.number,
+                moment.parent,
+                moment.state,
+                (moment.label,) if moment.label else (),
+            )
+            for moment in timeline.moments
+        ]
+        return cls(tuple(states), timeline.moment.number, "moment")
+
+    @property
+    def state(self) -> Any:
+        """
+        The present state.
+        """
+        return next(each.state for each in self.states if each.number == self.present)
+
+    def __str__(self) -> str:
+        return draw_outline(self)
+
+    def _repr_html_(self) -> str:
+        return draw_fragment(self)
+
+
+def read_history(store: Store, name: str, *, limit: int = 1_000) -> History:
+    """
+    The newest revisions of *name* with their states, at most *limit*.
+
+    Loads one state for each branch: a revision begins with all messages of the one
+    it grew from. Those states have the ledger of their branch, not their own.
+
+    Raises:
+        NotSavedError:
+            If nothing is saved as *name*.
+    """
+    heads = {head.revision: head for head in store.history(name, limit=limit)}
+    states: dict[int, Aggregator] = {}
+    for tip in heads.values():  # the newest first
+        if tip.revision in states:
+            continue
+
+        state = states[tip.revision] = store.load(name, at=tip)
+        below = heads.get(tip.parent or 0)
+        while below is not None and below.revision not in states:
+            states[below.revision] = state.rollback(below.length)
+            below = heads.get(below.parent or 0)
+
+    present = next(iter(heads), 0)
+    found = [_make_revision(head, states[number]) for number, head in heads.items()]
+    return History(tuple(reversed(found)), present, "revision")
+
+
+def list_revisions(store: Store, name: str, *, limit: int = 10_000) -> History:
+    """
+    The newest revisions of *name* without their states, in one query.
+    """
+    heads = list(store.history(name, limit=limit))
+    states = [_make_revision(head, None) for head in reversed(heads)]
+    return History(tuple(states), heads[0].revision, "revision")
+
+
+def _make_revision(head: Head, state: Aggregator | None) -> HistoryState:
+    saved = f"saved {head.saved_at:%Y-%m-%d %H:%M} UTC"
+    if state is None:
+        saved = f"{format_count(head.length, 'message')}, {saved}"
+
+    return HistoryState(head.revision, head.parent, state, head.labels, saved)
+
+
+def graph_history(history: History) -> list[GraphNode]:
+    """
+    The states of a history, oldest first. O(states + messages).
+
+    A state with messages of other states that are not in its own past was joined
+    with them.
+    """
+    joins = _JoinFinder()
+    return [
+        _make_node(each, joins.find_parents(each), history) for each in history.states
+    ]
+
+
+def _make_node(
+    each: HistoryState, parents: tuple[Hashable, ...], history: History
+) -> GraphNode:
+    state = each.state
+    role, excerpt, facts = "", "", each.facts
+    if isinstance(state, Aggregator):
+        messages = format_count(len(state), "message")
+        facts = f"{messages}, {facts}" if facts else messages
+        if len(state):
+            role, excerpt = _excerpt_message(state[-1])
+    elif state is not None:
+        role, excerpt = type(state).__name__, shorten_repr(state)
+
+    return GraphNode(
+        key=each.number,
+        parents=parents,
+        title=f"{history.noun} {each.number}",
+        excerpt=excerpt,
+        role=role,
+        labels=each.labels,
+        facts=facts,
+        is_present=each.number == history.present,
+        target=f"#{history.noun}-{each.number}",
+    )
+
+
+class _JoinFinder:
+    """
+    Finds what the states of a history were joined with.
+    """
+
+    def __init__(self) -> None:
+        self._states: dict[int | None, Aggregator] = {}
+        # By the identity of an entry: the state that it is the last of.
+        self._ending: dict[str, int] = {}
+
+    def find_parents(self, each: HistoryState) -> tuple[Hashable, ...]:
+        """
+        The numbers of the states that this one grew from, its own past first.
+        """
+        parents: list[Hashable] = [] if each.parent is None else [each.parent]
+        state = each.state
+        if isinstance(state, Aggregator):
+            past = self._states.get(each.parent)
+            if past is not None:
+                parents += self._find_joined(state, past)
+
+            self._states[each.number] = state
+            if len(state):
+                self._ending.setdefault(state.entries[-1].id, each.number)
+
+        return tuple(parents)
+
+    def _find_joined(self, state: Aggregator, past: Aggregator) -> list[int]:
+        start = state.entries.common_prefix(past.entries)
+        joined: list[int] = []
+        covered: set[str] = set()
+        for position in range(len(state.entries) - 1, start - 1, -1):
+            entry_id = state.entries[position].id
+            found = self._ending.get(entry_id)
+            if found is None or entry_id in covered:
+                continue
+
+            other = self._states[found]
+            both = other.entries.common_prefix(past.entries)
+            covered |= {one.id for one in other.entries.iterate(both)}
+            if both < len(other.entries):
+                joined.append(found)
+
+        return joined
+
+
+def graph_tree(tree: MessageTree) -> list[GraphNode]:
+    """
+    The messages of a tree, oldest first. O(messages).
+    """
+    nodes = []
+    for number, node in enumerate(tree.nodes, 1):
+        role, excerpt = _excerpt_message(node.message)
+        nodes.append(
+            GraphNode(
+                key=node.id,
+                parents=(
+                    *([] if node.parent is None else [node.parent]),
+                    *[each for each in tree.joined.get(node.id, ()) if each],
+                ),
+                title=f"message {number}",
+                excerpt=excerpt,
+                role=role,
+                facts=_describe_siblings(tree, node.id),
+                is_present=node.id == tree.head,
+                target=f"#message-{number}",
+            )
+        )
+
+    return nodes
+
+
+def _describe_siblings(tree: MessageTree, entry_id: str) -> str:
+    position, ids = tree.siblings(entry_id)
+    return f"{position + 1}/{len(ids)}" if len(ids) > 1 else ""
+
+
+def _excerpt_message(message: Message) -> tuple[str, str]:
+    """
+    The role of *message*, and the beginning of its text or the names of its calls.
+    """
+    text = message.text[:_EXCERPT]
+    if not text.strip():
+        names: Iterable[str] = [call.name for call in message.tool_calls]
+        text = f"calls {', '.join(names)}" if message.tool_calls else ""
+
+    return message.role, text

@@ -1,0 +1,267 @@
+"""
+Where the states of a tree stand in its drawing: rows and lanes.
+
+Newest on top, one lane a branch, the way to the present state in the first lane.
+Pure: what a state is, and how a row looks, is decided elsewhere.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Hashable, Iterable, Iterator, Sequence
+from heapq import heappop, heappush
+from typing import NamedTuple
+
+__all__ = ["MAX_LANES", "Fold", "GraphNode", "GraphRow", "fold_runs", "lay_out"]
+
+# Further branches share the last lane; a page is not wider than this.
+MAX_LANES = 24
+# Fewer states in a row are shown each.
+_SHORTEST_FOLD = 4
+
+
+class GraphNode(NamedTuple):
+    """
+    One state of a graph.
+
+    Attributes:
+        key: What no other node has.
+
+        parents: The keys of the states it grew from, the own past first; those
+            that are in no node are left out of the drawing.
+
+        title: What it is called: "revision 3". Never from a conversation.
+
+        excerpt: The beginning of its newest message.
+
+        role: Whose message that is; "" if there is none.
+
+        labels: Its labels.
+
+        facts: More about it: "12 messages".
+
+        is_present: Whether it is the present state.
+
+        target: The address of what shows it; "" if nothing does.
+
+        is_selected: Whether it is the one that is shown.
+    """
+
+    key: Hashable
+    parents: tuple[Hashable, ...]
+    title: str
+    excerpt: str = ""
+    role: str = ""
+    labels: tuple[str, ...] = ()
+    facts: str = ""
+    is_present: bool = False
+    target: str = ""
+    is_selected: bool = False
+
+
+class Fold(NamedTuple):
+    """
+    States that are shown as one row: a run without forks, joins and labels.
+
+    Attributes:
+        key: The newest one's.
+
+        parents: The oldest one's.
+
+        nodes: All of them, the newest first.
+    """
+
+    key: Hashable
+    parents: tuple[Hashable, ...]
+    nodes: tuple[GraphNode, ...]
+
+
+class GraphRow(NamedTuple):
+    """
+    One row of a drawing.
+
+    Attributes:
+        node: What stands in it.
+
+        lane: In which lane, from 0 on.
+
+        above: The lanes whose lines end here, from the row above.
+
+        below: The lanes of the lines that begin here, to the row below.
+
+        passing: The lanes whose lines go through, in order.
+    """
+
+    node: GraphNode | Fold
+    lane: int
+    above: tuple[int, ...]
+    below: tuple[int, ...]
+    passing: tuple[int, ...]
+
+
+def fold_runs(nodes: Sequence[GraphNode]) -> list[GraphNode | Fold]:
+    """
+    *nodes*, oldest first, with a `Fold` for each run of states that have one
+    parent and one child, no label, and are not the present one. O(n).
+
+    The first state behind a fork and the last one of a branch stay as they are.
+    """
+    known = {node.key for node in nodes}
+    children = Counter(
+        [parent for node in nodes for parent in node.parents if parent in known]
+    )
+    runs: dict[Hashable, list[GraphNode]] = {}  # by the newest one's key
+    inner: set[Hashable] = set()
+    for node in nodes:
+        if not _can_fold(node, children, known):
+            continue
+
+        (parent,) = node.parents
+        if children[parent] > 1:
+            continue  # the first of its branch
+
+        run = runs.pop(parent, [])
+        run.append(node)
+        runs[node.key] = run
+
+    for run in runs.values():
+        if len(run) >= _SHORTEST_FOLD:
+            inner.update([node.key for node in run])
+
+    folded: list[GraphNode | Fold] = []
+    for node in nodes:
+        if node.key not in inner:
+            folded.append(node)
+        elif node.key in runs:
+            run = runs[node.key]
+            folded.append(Fold(node.key, run[0].parents, tuple(reversed(run))))
+
+    return folded
+
+
+def _can_fold(
+    node: GraphNode, children: Counter[Hashable], known: set[Hashable]
+) -> bool:
+    return (
+        len(node.parents) == 1
+        and node.parents[0] in known
+        and children[node.key] == 1
+        and not node.labels
+        and not node.is_present
+        and not node.is_selected
+    )
+
+
+def lay_out(nodes: Sequence[GraphNode | Fold]) -> Iterator[GraphRow]:
+    """
+    The rows of a drawing, newest on top, of *nodes*, oldest first: parents come
+    before their children.
+
+    A line stays in its lane until the row of the parent it leads to; two lines
+    share a lane only on their way to one parent. So no two cross in a lane, but
+    in the last one of `MAX_LANES`. O(lanes) for each row.
+    """
+    lanes = _Lanes(nodes)
+    return map(lanes.place, reversed(nodes))
+
+
+class _Lanes:
+    """
+    The lines that lead down from the rows so far.
+    """
+
+    def __init__(self, nodes: Sequence[GraphNode | Fold]) -> None:
+        self._nodes = nodes
+        self._known = {node.key for node in nodes}
+        self._main = self._find_main()
+        # By the key of a parent, the lanes of the lines that lead to it.
+        self._waiting: dict[Hashable, list[int]] = {}
+        self._free: list[int] = []
+        self._next = 1 if self._main else 0
+        # How many lines are in each lane of the drawing.
+        self._drawn: Counter[int] = Counter()
+
+    def _find_main(self) -> set[Hashable]:
+        """
+        The present state and those on the way to it, which stay in lane 0.
+        """
+        main: set[Hashable] = set()
+        wanted: Hashable | None = None
+        for node in reversed(self._nodes):
+            is_present = isinstance(node, GraphNode) and node.is_present
+            if (not main and is_present) or (main and node.key == wanted):
+                main.add(node.key)
+                wanted = next(iter(self._list_parents(node)), None)
+
+        return main
+
+    def _list_parents(self, node: GraphNode | Fold) -> list[Hashable]:
+        return [each for each in dict.fromkeys(node.parents) if each in self._known]
+
+    def place(self, node: GraphNode | Fold) -> GraphRow:
+        """
+        The next row, which has *node*.
+        """
+        above = self._waiting.pop(node.key, [])
+        for each in above:
+            self._end_line(each)
+
+        if node.key in self._main:
+            lane = 0
+        elif above:
+            lane = above[-1]
+        else:
+            lane = self._take_lane()
+
+        for each in above:
+            if each != lane:
+                self._give_back(each)
+
+        passing = tuple(sorted(self._drawn))
+        below = [
+            self._begin_line(lane, parent, is_own=number == 0)
+            for number, parent in enumerate(self._list_parents(node))
+        ]
+        if lane not in below:
+            self._give_back(lane)
+
+        return GraphRow(node, _clamp(lane), _merge(above), _merge(below), passing)
+
+    def _begin_line(self, lane: int, parent: Hashable, *, is_own: bool) -> int:
+        """
+        The lane of the line to *parent* from a state in *lane*.
+        """
+        lanes = self._waiting.setdefault(parent, [])
+        # Each is to the left of those before it.
+        if lanes and (lanes[-1] < lane or not is_own):
+            return lanes[-1]
+
+        chosen = lane if is_own else self._take_lane()
+        lanes.append(chosen)
+        self._drawn[_clamp(chosen)] += 1
+        return chosen
+
+    def _end_line(self, lane: int) -> None:
+        shown = _clamp(lane)
+        self._drawn[shown] -= 1
+        if not self._drawn[shown]:
+            del self._drawn[shown]
+
+    def _take_lane(self) -> int:
+        if self._free:
+            return heappop(self._free)
+
+        self._next += 1
+        return self._next - 1
+
+    def _give_back(self, lane: int) -> None:
+        if lane or not self._main:
+            heappush(self._free, lane)
+
+
+def _clamp(lane: int) -> int:
+    return min(lane, MAX_LANES - 1)
+
+
+def _merge(lanes: Iterable[int]) -> tuple[int, ...]:
+    return tuple(sorted({_clamp(lane) for lane in lanes}))

@@ -1,0 +1,365 @@
+"""
+What the live page shows of a store: its names, and of one name the tree of
+revisions, a state, what the model sees of it, a difference and the bill.
+
+Pure but for reading the store; requests and their safety are in `_server`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from itertools import islice
+from typing import Any, NamedTuple
+from urllib.parse import urlencode
+
+from conversation_state._wording import format_count
+from conversation_state.aggregator import Aggregator
+from conversation_state.counting import TokenBudget
+from conversation_state.diffing import diff
+from conversation_state.errors import BudgetExceededError
+from conversation_state.messages import Message
+from conversation_state.pages._bills import draw_bill
+from conversation_state.pages._graphs import graph_history, list_revisions
+from conversation_state.pages._markup import Child, Markup, Words, element
+from conversation_state.pages._transcripts import draw_transcript
+from conversation_state.pages._trees import draw_tree
+from conversation_state.pages._views import draw_view
+from conversation_state.store import Head, Store
+from conversation_state.trimming import (
+    Step,
+    clear_tool_results,
+    fit,
+    repair,
+    shorten_tool_results,
+    trim,
+)
+
+__all__ = ["TRIMMERS", "PageQuery", "draw_name", "draw_names", "link_to"]
+
+# The newest messages of a state, the names on one page, the messages found.
+_MAX_MESSAGES = 200
+_MAX_NAMES = 100
+_MAX_FOUND = 50
+
+# The trimmers that can be chosen.
+TRIMMERS: Mapping[str, tuple[Step, ...]] = {
+    "fit": (repair(), fit()),
+    "shorten tool results": (repair(), shorten_tool_results(500), fit()),
+    "clear tool results": (repair(), clear_tool_results(keep=3), fit()),
+}
+
+
+class PageQuery(NamedTuple):
+    """
+    What a page of a name shows.
+
+    Attributes:
+        name: The name.
+
+        at: The revision; None for the newest.
+
+        beside: The revision it is compared with; None for no comparison.
+
+        limit: The budget of the view, in tokens; None for no view.
+
+        trimmer: The trimmer of the view, a key of `TRIMMERS`.
+
+        search: What is searched in the words; "" for nothing.
+    """
+
+    name: str
+    at: int | None = None
+    beside: int | None = None
+    limit: int | None = None
+    trimmer: str = "fit"
+    search: str = ""
+
+
+def link_to(query: PageQuery, **changes: Any) -> str:
+    """
+    The address of the page of *query*, with *changes*.
+    """
+    asked = query._replace(**changes)._asdict()
+    if asked["limit"] is None:
+        del asked["trimmer"]
+
+    return "/name?" + urlencode(
+        {key: value for key, value in asked.items() if value not in {None, ""}}
+    )
+
+
+def draw_names(store: Store, words: Words, *, prefix: str, after: str) -> Markup:
+    """
+    The saved names that begin with *prefix* and come after *after*.
+    """
+    names = [each for each in store.names(prefix=prefix) if each > after]
+    rows = [_draw_head(store.latest(each), words) for each in names[:_MAX_NAMES]]
+    more = None
+    if len(names) > _MAX_NAMES:
+        query = urlencode({"prefix": prefix, "after": names[_MAX_NAMES - 1]})
+        left = format_count(len(names) - _MAX_NAMES, "more name")
+        more = element("p", None, element("a", {"href": f"/?{query}"}, left))
+
+    heads = ("Name", "Revision", "Messages", "Saved (UTC)")
+    table = element(
+        "table",
+        {"class": "cs-bill"},
+        element(
+            "thead",
+            None,
+            element("tr", None, [element("th", {"scope": "col"}, x) for x in heads]),
+        ),
+        element("tbody", None, rows),
+    )
+    return element(
+        "div",
+        {"id": "content"},
+        _draw_search_form("/", "prefix", "Names that begin with", prefix),
+        table if rows else element("p", {"class": "cs-rest"}, "no names"),
+        more,
+    )
+
+
+def _draw_head(head: Head, words: Words) -> Markup:
+    name = element("a", {"href": link_to(PageQuery(head.name))}, words.line(head.name))
+    return element(
+        "tr",
+        None,
+        element("th", {"scope": "row"}, name),
+        element("td", None, f"{head.revision:,}"),
+        element("td", None, f"{head.length:,}"),
+        element("td", None, f"{head.saved_at:%Y-%m-%d %H:%M}"),
+    )
+
+
+def draw_name(
+    store: Store, query: PageQuery, words: Words, *, may_write: bool
+) -> list[Child]:
+    """
+    The page of one name: its revisions beside the one that is shown.
+
+    Reads the revisions in one query, and of the state the newest messages; the
+    whole state only for a view, a search, a difference or the bill.
+
+    Raises:
+        NotSavedError:
+            If there is no such name or revision.
+    """
+    newest = store.latest(query.name)
+    head = newest if query.at is None else store.latest(query.name, at=query.at)
+    history = list_revisions(store, query.name)
+    nodes = [
+        node._replace(
+            target=link_to(query, at=node.key),
+            is_selected=node.key == head.revision != newest.revision,
+        )
+        for node in graph_history(history)
+    ]
+    nav = element(
+        "nav",
+        {"aria-label": "Revisions"},
+        element("h2", None, "Revisions"),
+        draw_tree(nodes, words),
+    )
+    content = element(
+        "div",
+        {"id": "content", "data-revision": newest.revision, "data-name": query.name},
+        _draw_controls(query, head, newest),
+        _draw_acts(query, head, newest) if may_write else None,
+        _draw_shown(store, query, head, words),
+    )
+    return [nav, content]
+
+
+def _draw_shown(
+    store: Store, query: PageQuery, head: Head, words: Words
+) -> list[Child]:
+    """
+    The state that was asked for, in the way that was asked for.
+    """
+    if query.beside is not None:
+        return _draw_difference(store, query, head)
+
+    if query.search:
+        return _draw_found(store.load(query.name, at=head), query, words)
+
+    if query.limit is not None:
+        return _draw_overlay(store.load(query.name, at=head), query, words)
+
+    window = store.load(query.name, at=head, last=_MAX_MESSAGES)
+    before = ""
+    if window.start:
+        before = f"{format_count(window.start, 'message')} before these"
+
+    bill: list[Child] = []
+    if head.ledger_length and head.length <= _MAX_BILLED:
+        state = store.load(query.name, at=head)
+        bill = [element("h2", None, "Bill of this branch"), draw_bill(state, words)]
+
+    return [
+        element("h2", None, f"Revision {head.revision}"),
+        element("p", {"class": "cs-rest"}, before) if before else None,
+        draw_transcript(window.messages, words, first=window.start + 1),
+        *bill,
+    ]
+
+
+# Longer conversations are not read as a whole just for their bill.
+_MAX_BILLED = 5_000
+
+
+def _draw_overlay(state: Aggregator, query: PageQuery, words: Words) -> list[Child]:
+    heading = element("h2", None, "What the model sees")
+    budget = TokenBudget(context_window=query.limit)
+    try:
+        view = trim(state, budget, *TRIMMERS[query.trimmer])
+    except BudgetExceededError as error:
+        needed = format_count(error.needed_tokens, "token")
+        problem = f"No valid view fits: the smallest needs {needed}."
+        return [heading, element("p", {"role": "alert"}, problem)]
+
+    return [heading, draw_view(view, words)]
+
+
+def _draw_difference(store: Store, query: PageQuery, head: Head) -> list[Child]:
+    beside = store.latest(query.name, at=query.beside)
+    a = store.load(query.name, at=beside)
+    b = store.load(query.name, at=head)
+    titles = f"revision {beside.revision}", f"revision {head.revision}"
+    return [
+        element("h2", None, f"From {titles[0]} to {titles[1]}"),
+        Markup(diff(a, b).html(names=titles)),
+    ]
+
+
+def _draw_found(state: Aggregator, query: PageQuery, words: Words) -> list[Child]:
+    """
+    The newest messages with the words that are searched.
+    """
+    wanted = query.search.casefold()
+    found = islice(
+        (
+            (number, message)
+            for number, message in _number_backwards(state)
+            if wanted in message.text.casefold()
+        ),
+        _MAX_FOUND + 1,
+    )
+    hits = list(found)
+    count = format_count(min(len(hits), _MAX_FOUND), "message")
+    most = "the newest " if len(hits) > _MAX_FOUND else ""
+    return [
+        element("h2", None, f"Found in {most}{count}"),
+        [
+            draw_transcript([message], words, first=number)
+            for number, message in reversed(hits[:_MAX_FOUND])
+        ],
+    ]
+
+
+def _number_backwards(state: Aggregator) -> list[tuple[int, Message]]:
+    return list(enumerate(state.messages, 1))[::-1]
+
+
+# Forms
+
+
+def _draw_controls(query: PageQuery, head: Head, newest: Head) -> Markup:
+    """
+    What can be looked at: a budget, a trimmer, a comparison, a search.
+    """
+    hidden = _draw_hidden(name=query.name, at=head.revision)
+    options = [
+        element("option", {"selected": "" if each == query.trimmer else None}, each)
+        for each in TRIMMERS
+    ]
+    trimmers = element("select", {"name": "trimmer"}, options)
+    other = query.beside or newest.revision
+    if query.beside is None and head.revision == newest.revision:
+        other = newest.parent or 1
+
+    limit = _draw_field("limit", "Budget in tokens", query.limit, kind="number")
+    beside = _draw_field("beside", "Compare with revision", other, kind="number")
+    return element(
+        "div",
+        {"class": "controls"},
+        element(
+            "form",
+            {"action": "/name"},
+            hidden,
+            limit,
+            element("label", None, "Trimmer ", trimmers),
+            element("button", None, "What the model sees"),
+        ),
+        element(
+            "form",
+            {"action": "/name"},
+            hidden,
+            beside,
+            element("button", None, "Compare"),
+        ),
+        _draw_search_form("/name", "search", "Words", query.search, hidden),
+    )
+
+
+def _draw_search_form(
+    action: str, field: str, label: str, value: str, hidden: Child = None
+) -> Markup:
+    return element(
+        "form",
+        {"action": action, "role": "search"},
+        hidden,
+        _draw_field(field, label, value, kind="search", id="search"),
+        element("button", None, "Search"),
+    )
+
+
+def _draw_acts(query: PageQuery, head: Head, newest: Head) -> Markup:
+    """
+    What can be done, with the revision that the page was drawn from.
+    """
+    hidden = _draw_hidden(name=query.name, at=head.revision, seen=newest.revision)
+    acts: list[Markup] = []
+    if head.revision != newest.revision:
+        acts.append(_draw_act("/restore", hidden, "Restore this revision"))
+
+    acts.append(_draw_act("/fork", hidden, "Fork from here", _draw_field("new", "as")))
+    acts.append(_draw_act("/label", hidden, "Label it", _draw_field("label", "as")))
+    return element("div", {"class": "controls acts"}, acts)
+
+
+def _draw_act(action: str, hidden: Child, title: str, field: Child = None) -> Markup:
+    button = element("button", None, title)
+    return element(
+        "form", {"action": action, "method": "post"}, hidden, button, " ", field
+    )
+
+
+def _draw_field(
+    name: str,
+    label: str,
+    value: str | int | None = None,
+    *,
+    kind: str = "text",
+    id: str | None = None,
+) -> Markup:
+    field = element(
+        "input",
+        {
+            "name": name,
+            "type": kind,
+            "id": id,
+            "value": value or None,
+            "min": 1 if kind == "number" else None,
+            "required": None if kind == "search" else "",
+            "maxlength": None if kind == "number" else 500,
+        },
+    )
+    return element("label", None, label, " ", field)
+
+
+def _draw_hidden(**values: str | int) -> list[Markup]:
+    return [
+        element("input", {"type": "hidden", "name": key, "value": value})
+        for key, value in values.items()
+    ]

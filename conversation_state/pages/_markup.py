@@ -1,0 +1,108 @@
+"""
+HTML from text: the one place where words from outside become markup.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from html import escape
+from typing import TypeAlias
+
+from conversation_state.rendering import escape_invisible, escape_line
+
+__all__ = ["Attributes", "Child", "Markup", "Words", "element", "join_markup"]
+
+# Elements that have no content and no end tag.
+_EMPTY = frozenset({"br", "circle", "input", "link", "meta", "path"})
+# What is shown in the place of a character that must not be shown.
+_REDACTED = "▪"
+_VISIBLE = re.compile(r"[^\s]")
+
+
+class Markup(str):
+    """
+    Text that is HTML already: escaped, or written by this package.
+    """
+
+    __slots__ = ()
+
+
+# Plain text is escaped when it becomes part of an element.
+Child: TypeAlias = "str | Markup | Iterable[Child] | None"
+Attributes: TypeAlias = "Mapping[str, str | int | float | None]"
+
+
+class Words:
+    """
+    How the words of a conversation get into a page.
+
+    Every text that comes from a conversation, a label or a name passes one of
+    these methods; all other text of a page is this package's own.
+    """
+
+    __slots__ = ("is_redacted",)
+
+    def __init__(self, *, redact: bool = False) -> None:
+        self.is_redacted = redact
+
+    def text(self, text: str) -> Markup:
+        """
+        *text* on its own lines; characters that are invisible or change the
+        direction of what follows are shown as escapes.
+        """
+        return Markup(escape(self._redact(escape_invisible(text))))
+
+    def line(self, text: str, most: int = 200) -> Markup:
+        """
+        The first *most* characters of *text*, on one line.
+        """
+        short = escape_line(self._redact(text[:most].strip()))
+        return Markup(escape(short + (" …" if len(text) > most else "")))
+
+    def code(self, word: str) -> Markup:
+        """
+        A name or an identity, as code in a line.
+        """
+        return Markup(f"<code>{self.line(word)}</code>")
+
+    def _redact(self, text: str) -> str:
+        return _VISIBLE.sub(_REDACTED, text) if self.is_redacted else text
+
+
+def element(name: str, attributes: Attributes | None, *children: Child) -> Markup:
+    """
+    One element. Attributes that are None are left out; "" is one without a value.
+
+    >>> element("p", {"title": '"', "hidden": ""}, "a < b", Markup("<br/>"))
+    '<p title="&quot;" hidden>a &lt; b<br/></p>'
+    """
+    start = [name]
+    for key, value in (attributes or {}).items():
+        if value == "":
+            start.append(key)
+        elif value is not None:
+            shown = f"{value:g}" if isinstance(value, float) else str(value)
+            start.append(f'{key}="{escape(shown)}"')
+
+    opening = " ".join(start)
+    if name in _EMPTY:
+        return Markup(f"<{opening}/>")
+
+    return Markup(f"<{opening}>{join_markup(children)}</{name}>")
+
+
+def join_markup(children: Iterable[Child]) -> Markup:
+    """
+    All of *children*, one after the other; text among them is escaped.
+    """
+    pieces: list[str] = []
+    for child in children:
+        if isinstance(child, Markup):
+            pieces.append(child)
+        elif isinstance(child, str):
+            pieces.append(escape(child))
+        elif child is not None:
+            pieces.append(join_markup(child))
+
+    return Markup("".join(pieces))

@@ -1,0 +1,233 @@
+"""
+The transcripts of all branches of a tree, with every message in one place: the
+present conversation first, then what each other branch has that no section before
+it shows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+from conversation_state._wording import format_count, shorten_repr
+from conversation_state.aggregator import Aggregator
+from conversation_state.messages import Message
+from conversation_state.pages._graphs import History, HistoryState
+from conversation_state.pages._markup import Markup, Words, element
+from conversation_state.pages._transcripts import CallNames, draw_message
+from conversation_state.pages._views import ViewBubbles
+from conversation_state.tree import MessageTree
+
+__all__ = ["Section", "draw_sections", "split_history", "split_tree"]
+
+# The most messages of one section, from its end, and of a page.
+_MAX_IN_SECTION = 500
+_MAX_IN_PAGE = 5_000
+
+
+class Section(NamedTuple):
+    """
+    Some messages of one branch.
+
+    Attributes:
+        title: What it is.
+
+        messages: The messages.
+
+        first: The number of the first one in its conversation.
+
+        anchors: By the number of a message, the fragments that end with it; those
+            of `first` - 1 come before all of them.
+
+        other: What is shown if the state is no conversation.
+    """
+
+    title: str
+    messages: Sequence[Message]
+    first: int
+    anchors: dict[int, list[str]]
+    other: str = ""
+
+
+def draw_sections(
+    sections: Sequence[Section], words: Words, bubbles: ViewBubbles | None = None
+) -> list[Markup]:
+    """
+    *sections* for a page; of long ones the newest messages. With *bubbles*, what
+    the model sees of the first section is said at its messages.
+    """
+    left = _MAX_IN_PAGE
+    drawn = []
+    for section in sections:
+        shown = min(len(section.messages), _MAX_IN_SECTION, left)
+        left -= shown
+        drawn.append(_draw_section(section, shown, words, bubbles))
+        bubbles = None
+
+    return drawn
+
+
+def _draw_section(
+    section: Section, shown: int, words: Words, overlay: ViewBubbles | None
+) -> Markup:
+    names: CallNames = {}
+    bubbles: list[Markup] = []
+    left_out = len(section.messages) - shown
+    for number, message in enumerate(section.messages, section.first):
+        if number == section.first:
+            bubbles += _draw_anchors(section, number - 1)
+
+        if number - section.first >= left_out:
+            if overlay is None:
+                bubble = draw_message(message, words, names, number=number)
+            else:
+                bubble = overlay.draw(number, message, names)
+
+            bubbles.append(bubble)
+        elif number - section.first == left_out - 1:
+            before = f"{format_count(left_out, 'message')} before these"
+            bubbles.append(element("p", {"class": "cs-rest"}, before))
+
+        bubbles += _draw_anchors(section, number)
+        for call in message.tool_calls:
+            names[call.id] = call.name
+
+    if not section.messages:
+        bubbles += _draw_anchors(section, section.first - 1)
+        what = words.line(section.other, 2_000) if section.other else "no messages"
+        bubbles.append(element("p", {"class": "cs-rest"}, what))
+
+    return element(
+        "section",
+        None,
+        element("h2", None, section.title),
+        element("div", {"class": "cs-transcript"}, bubbles),
+    )
+
+
+def _draw_anchors(section: Section, number: int) -> list[Markup]:
+    return [
+        element("span", {"class": "cs-anchor", "id": each})
+        for each in section.anchors.get(number, ())
+    ]
+
+
+def split_history(history: History) -> list[Section]:
+    """
+    The sections of a history. O(states + messages of all branches).
+    """
+    states = {each.number: each for each in history.states}
+    grown_from = {each.parent for each in history.states}
+    tips = [each for each in reversed(history.states) if each.number not in grown_from]
+    sections: list[Section] = []
+    drawn: set[int] = set()
+    for tip in [states[history.present], *tips]:
+        chain: list[HistoryState] = []
+        at: HistoryState | None = tip
+        while at is not None and at.number not in drawn:
+            chain.append(at)
+            at = None if at.parent is None else states.get(at.parent)
+
+        drawn.update([each.number for each in chain])
+        if chain:
+            sections += _split_chain(chain, at, history)
+
+    return sections
+
+
+def _split_chain(
+    chain: Sequence[HistoryState], past: HistoryState | None, history: History
+) -> Iterator[Section]:
+    """
+    The sections of the states in *chain*, the newest first, which grew from *past*.
+    """
+    tip, noun = chain[0], history.noun
+    title = f"Branch to {noun} {tip.number}"
+    if tip.number == history.present:
+        title = "The present conversation"
+
+    if past is not None:
+        title += f", from {noun} {past.number}"
+
+    if not isinstance(tip.state, Aggregator):
+        for each in chain:
+            yield _make_section_apart(each, 0, noun)
+
+        return
+
+    entries = tip.state.entries
+    start = 0
+    if past is not None and isinstance(past.state, Aggregator):
+        start = entries.common_prefix(past.state.entries)
+
+    anchors: dict[int, list[str]] = {}
+    apart: list[tuple[HistoryState, int]] = []
+    for each in chain:
+        same = 0
+        if isinstance(each.state, Aggregator):
+            same = entries.common_prefix(each.state.entries)
+            if same == len(each.state):
+                ends = anchors.setdefault(max(same, start), [])
+                ends.append(f"{noun}-{each.number}")
+                continue
+
+        apart.append((each, same))
+
+    messages = [each.message for each in entries.iterate(start)]
+    yield Section(title, messages, start + 1, anchors)
+    for each, same in apart:
+        yield _make_section_apart(each, same, noun)
+
+
+def _make_section_apart(each: HistoryState, same: int, noun: str) -> Section:
+    """
+    The section of a state that its own branch went back from.
+    """
+    title, anchor = f"{noun.capitalize()} {each.number}", f"{noun}-{each.number}"
+    state = each.state
+    if not isinstance(state, Aggregator):
+        return Section(title, (), 1, {0: [anchor]}, shorten_repr(state))
+
+    messages = [one.message for one in state.entries.iterate(same)]
+    return Section(title, messages, same + 1, {len(state): [anchor]})
+
+
+def split_tree(tree: MessageTree) -> list[Section]:
+    """
+    The sections of a message tree. O(messages).
+    """
+    nodes = {node.id: node for node in tree.nodes}
+    numbers = {entry_id: number for number, entry_id in enumerate(nodes, 1)}
+    depths: dict[str | None, int] = {None: 0}
+    for node in nodes.values():
+        depths[node.id] = depths[node.parent] + 1
+
+    sections: list[Section] = []
+    drawn: set[str] = set()
+    head = [tree.head] if tree.head is not None else []
+    for leaf in dict.fromkeys([*head, *reversed(tree.leaves)]):
+        chain = []
+        at: str | None = leaf
+        while at is not None and at not in drawn:
+            chain.append(nodes[at])
+            at = nodes[at].parent
+
+        chain.reverse()
+        drawn.update([node.id for node in chain])
+        first = depths[at] + 1
+        title = f"Branch to message {numbers[leaf]}"
+        if leaf == tree.head:
+            title = "The present conversation"
+
+        if at is not None:
+            title += f", from message {numbers[at]}"
+
+        anchors = {
+            depth: [f"message-{numbers[node.id]}"]
+            for depth, node in enumerate(chain, first)
+        }
+        sections.append(
+            Section(title, [node.message for node in chain], first, anchors)
+        )
+
+    return sections

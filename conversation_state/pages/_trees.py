@@ -1,0 +1,284 @@
+"""
+The drawing of a tree of states: as HTML with a picture beside each row, and as text.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from itertools import islice
+
+from conversation_state._wording import format_count
+from conversation_state.pages._layout import (
+    Fold,
+    GraphNode,
+    GraphRow,
+    fold_runs,
+    lay_out,
+)
+from conversation_state.pages._markup import Markup, Words, element, join_markup
+from conversation_state.rendering import escape_line
+
+__all__ = ["draw_tree", "format_tree"]
+
+# The most rows of a drawing: older ones are counted.
+MAX_ROWS = 1_500
+
+# The size of a row and the width of a lane, in pixels.
+_HEIGHT = 30
+_WIDTH = 16
+_RADIUS = 4.5
+
+
+def draw_tree(
+    nodes: Sequence[GraphNode], words: Words, *, max_rows: int = MAX_ROWS
+) -> Markup:
+    """
+    A list of the states in *nodes*, oldest first, with the newest on top.
+
+    Long runs without forks are folded. At most *max_rows* rows are drawn.
+    """
+    rows, left_out = _select_rows(nodes, max_rows)
+    lanes = 1 + max([_find_widest(row) for row in rows], default=0)
+    items: list[Markup] = [_draw_row(row, lanes, words) for row in rows]
+    if left_out:
+        more = f"… and {format_count(left_out, 'older state')}"
+        items.append(element("li", {"class": "cs-rest"}, more))
+
+    return element("ol", {"class": "cs-tree", "reversed": ""}, items)
+
+
+def format_tree(
+    nodes: Sequence[GraphNode], *, max_rows: int = MAX_ROWS, width: int = 100
+) -> Iterator[tuple[str, GraphNode | Fold | None]]:
+    """
+    The same as lines of text, each with what stands in it; None for lines of the
+    picture alone and for the last one, which counts what is left out.
+    """
+    rows, left_out = _select_rows(nodes, max_rows)
+    words = _PlainWords(width)
+    for row in rows:
+        if len(row.above) > 1 or (row.above and row.above[0] != row.lane):
+            yield _join_lanes(row, row.above, is_above=True), None
+
+        yield f"{_draw_lanes(row)}  {words.describe(row.node)}".rstrip(), row.node
+        if row.below and row.below != (row.lane,):
+            yield _join_lanes(row, row.below, is_above=False), None
+
+    if left_out:
+        yield f"… and {format_count(left_out, 'older state')}", None
+
+
+def _select_rows(
+    nodes: Sequence[GraphNode], max_rows: int
+) -> tuple[list[GraphRow], int]:
+    """
+    The newest rows, and how many states the others have.
+    """
+    rows = list(islice(lay_out(fold_runs(nodes)), max_rows))
+    return rows, len(nodes) - sum([_count_states(row.node) for row in rows])
+
+
+def _count_states(node: GraphNode | Fold) -> int:
+    return len(node.nodes) if isinstance(node, Fold) else 1
+
+
+def _find_widest(row: GraphRow) -> int:
+    return max(row.lane, *row.above, *row.below, *row.passing, 0)
+
+
+# HTML
+
+
+def _draw_row(row: GraphRow, lanes: int, words: Words) -> Markup:
+    picture = _draw_picture(row, lanes)
+    node = row.node
+    if isinstance(node, Fold):
+        return element(
+            "li", {"class": "cs-row cs-fold"}, picture, _describe_fold(node, words)
+        )
+
+    here = "true" if node.is_present else None
+    kind = "cs-row cs-selected" if node.is_selected else "cs-row"
+    title: Markup | str = node.title
+    if node.target:
+        title = element("a", {"href": node.target}, node.title)
+
+    return element(
+        "li",
+        {"class": kind, "aria-current": here},
+        picture,
+        element(
+            "span",
+            {"class": "cs-state"},
+            title,
+            [element("b", {"class": "cs-label"}, words.line(x)) for x in node.labels],
+            element("em", None, "you are here") if node.is_present else None,
+            element("small", None, node.facts) if node.facts else None,
+            _describe_excerpt(node, words),
+        ),
+    )
+
+
+def _describe_excerpt(node: GraphNode, words: Words) -> Markup | None:
+    if not node.role:
+        return None
+
+    excerpt = words.line(node.excerpt, 120)
+    return element("span", {"class": "cs-excerpt"}, f"{node.role}: ", excerpt)
+
+
+def _describe_fold(fold: Fold, words: Words) -> Markup:
+    newest, oldest = fold.nodes[0], fold.nodes[-1]
+    summary = f"… {format_count(len(fold.nodes), 'state')}"
+    inner = [
+        element(
+            "li",
+            None,
+            element("a", {"href": node.target}, node.title)
+            if node.target
+            else node.title,
+            " ",
+            _describe_excerpt(node, words),
+        )
+        for node in fold.nodes[:_MAX_FOLDED]
+    ]
+    if len(fold.nodes) > _MAX_FOLDED:
+        inner.append(element("li", None, f"… down to {oldest.title}"))
+
+    span = f"{oldest.title} to {newest.title}"
+    return element(
+        "details",
+        None,
+        element("summary", {"title": span}, summary),
+        element("ul", None, inner),
+    )
+
+
+# Of a folded run so many are listed; a page of all would be as long as without.
+_MAX_FOLDED = 100
+
+
+def _draw_picture(row: GraphRow, lanes: int) -> Markup:
+    """
+    The lines that go through the row, and its node, as SVG.
+    """
+    middle = _HEIGHT / 2
+    at = _centre(row.lane)
+    paths = [f"M{_centre(lane):g} 0V{_HEIGHT}" for lane in row.passing]
+    paths += [_bend(_centre(lane), 0, at, middle) for lane in row.above]
+    paths += [_bend(at, middle, _centre(lane), _HEIGHT) for lane in row.below]
+    lines = element("path", {"d": "".join(paths)}) if paths else None
+    is_present = isinstance(row.node, GraphNode) and row.node.is_present
+    dot: Markup
+    if isinstance(row.node, Fold):
+        dot = join_markup(
+            [
+                element("circle", {"cx": at, "cy": middle + move, "r": 1.5})
+                for move in (-5, 0, 5)
+            ]
+        )
+    else:
+        dot = element(
+            "circle",
+            {
+                "class": "cs-here" if is_present else None,
+                "cx": at,
+                "cy": middle,
+                "r": _RADIUS + (1.5 if is_present else 0),
+            },
+        )
+
+    size = {"width": lanes * _WIDTH, "height": _HEIGHT}
+    return element("svg", {**size, "aria-hidden": "true"}, lines, dot)
+
+
+def _centre(lane: int) -> float:
+    return lane * _WIDTH + _WIDTH / 2
+
+
+def _bend(x: float, y: float, to_x: float, to_y: float) -> str:
+    if x == to_x:
+        return f"M{x:g} {y:g}V{to_y:g}"
+
+    half = (y + to_y) / 2
+    return f"M{x:g} {y:g}C{x:g} {half:g} {to_x:g} {half:g} {to_x:g} {to_y:g}"
+
+
+# Text
+
+
+class _PlainWords:
+    """
+    What stands beside the lanes in a terminal.
+    """
+
+    def __init__(self, width: int) -> None:
+        self._width = width
+
+    def describe(self, node: GraphNode | Fold) -> str:
+        if isinstance(node, Fold):
+            return f"… {format_count(len(node.nodes), 'state')}"
+
+        facts = [node.title, *[f"[{escape_line(label)}]" for label in node.labels]]
+        facts += ["← you are here"] if node.is_present else []
+        facts += [f"({node.facts})"] if node.facts else []
+        line = " ".join(facts)
+        if node.role:
+            excerpt = " ".join(node.excerpt[: self._width].split())
+            line += f"  {node.role}: {escape_line(excerpt)}"
+
+        return line if len(line) <= self._width else line[: self._width - 2] + " …"
+
+
+def _draw_lanes(row: GraphRow) -> str:
+    """
+    The line of a row: its node, and the lines that go past it.
+    """
+    signs = [" "] * (_find_widest(row) + 1)
+    for lane in row.passing:
+        signs[lane] = "│"
+
+    is_present = isinstance(row.node, GraphNode) and row.node.is_present
+    is_fold = isinstance(row.node, Fold)
+    signs[row.lane] = "┆" if is_fold else "●" if is_present else "○"
+    return " ".join(signs).rstrip()
+
+
+def _join_lanes(row: GraphRow, lanes: Sequence[int], *, is_above: bool) -> str:
+    """
+    The line above or below a row, where lines change from or to its lane.
+    """
+    touched = {row.lane, *lanes}
+    first, last = min(touched), max(touched)
+    signs = []
+    for lane in range(max(_find_widest(row), last) + 1):
+        passes = lane in row.passing
+        here, there = lane in lanes, lane == row.lane
+        # Above a row, lines come from the top and go down into its own lane.
+        up, down = (here, there) if is_above else (there, here)
+        left, right = first < lane <= last, first <= lane < last
+        signs.append(_BOX[up or passes, down or passes, left, right])
+        signs.append("─" if right else " ")
+
+    return "".join(signs).rstrip()
+
+
+# The characters with lines up, down, to the left and to the right.
+_BOX = {
+    (True, True, False, False): "│",
+    (True, True, True, False): "┤",
+    (True, True, False, True): "├",
+    (True, True, True, True): "┼",
+    (True, False, True, False): "╯",
+    (True, False, False, True): "╰",
+    (True, False, True, True): "┴",
+    (False, True, True, False): "╮",
+    (False, True, False, True): "╭",
+    (False, True, True, True): "┬",
+    (False, False, True, True): "─",
+    (True, False, False, False): "╵",
+    (False, True, False, False): "╷",
+    (False, False, True, False): "╴",
+    (False, False, False, True): "╶",
+    (False, False, False, False): " ",
+}

@@ -1,0 +1,392 @@
+"""
+The live page of a store, for a browser on this machine.
+
+What lives here: the requests, who may make them, and what they change. What does
+not: what a page shows (`pages._live`).
+
+Safe by what it refuses: other hosts' names, other pages' forms, requests without the
+token of the address that was printed, large bodies, and all writing unless it was
+allowed. A page runs no script but ours and asks nothing of any other host.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import secrets
+import socket
+from collections.abc import AsyncIterator, Callable
+from urllib.parse import parse_qs
+
+import uvicorn
+from starlette.applications import Starlette
+from starlette.concurrency import run_in_threadpool
+from starlette.middleware import Middleware
+from starlette.requests import Request
+from starlette.responses import (
+    HTMLResponse,
+    RedirectResponse,
+    Response,
+    StreamingResponse,
+)
+from starlette.routing import Route
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from conversation_state.errors import (
+    ConversationStateError,
+    NotSavedError,
+    StaleHeadError,
+)
+from conversation_state.pages._documents import make_policy, write_document
+from conversation_state.pages._live import (
+    TRIMMERS,
+    PageQuery,
+    draw_name,
+    draw_names,
+    link_to,
+)
+from conversation_state.pages._markup import Child, Markup, Words, element
+from conversation_state.store import Store
+
+__all__ = ["make_app", "run_server"]
+
+# A form of this page has a name, a label and two numbers.
+_MAX_BODY = 16_384
+# How often a page that follows other writers asks the store, in seconds.
+_FOLLOW_S = 1.0
+_MAX_DIGITS = 12
+
+
+def run_server(
+    store: Store, *, port: int, write: bool, on_start: Callable[[str], object]
+) -> None:
+    """
+    Serve the live page of *store* on 127.0.0.1 until Ctrl-C.
+
+    Args:
+        store: The store.
+
+        port: The port; 0 for any that is free.
+
+        write: Whether it may be changed.
+
+        on_start: Called with the address for a browser, which has the token.
+
+    Raises:
+        OSError:
+            If the port is taken.
+    """
+    token = secrets.token_urlsafe(24)
+    with socket.create_server(("127.0.0.1", port)) as listener:
+        authority = f"127.0.0.1:{listener.getsockname()[1]}"
+        app = make_app(store, token=token, authority=authority, write=write)
+        # No log of requests: the first one has the token in its address.
+        options = uvicorn.Config(
+            app, access_log=False, log_level="warning", timeout_graceful_shutdown=5
+        )
+        on_start(f"http://{authority}/?token={token}")
+        _PageServer(options, app).run(sockets=[listener])
+
+
+class _PageServer(uvicorn.Server):
+    """
+    A server that ends although pages follow it.
+    """
+
+    def __init__(self, options: uvicorn.Config, app: Starlette) -> None:
+        super().__init__(options)
+        self._app = app
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        """
+        End what is still followed, and then the server.
+        """
+        self._app.state.is_ending = True
+        await super().shutdown(sockets)
+
+
+def make_app(
+    store: Store, *, token: str, authority: str, write: bool = False
+) -> Starlette:
+    """
+    The live page of *store*, as an ASGI application.
+
+    Args:
+        store: The store; it stays open.
+
+        token: What the first request must have as ``?token=…``; the browser keeps
+            it in a cookie, so that it is in no later address.
+
+        authority: The host and port that browsers must ask for: "127.0.0.1:7575".
+
+        write: Whether restoring, forking and labelling are allowed.
+    """
+    pages = _Pages(store, may_write=write)
+    routes = [
+        Route("/", pages.show_names),
+        Route("/name", pages.show_name),
+        Route("/follow", pages.follow),
+        *[
+            Route(f"/{act}", pages.act, methods=["POST"], name=act)
+            for act in ("restore", "fork", "label")
+        ],
+    ]
+    guard = Middleware(_Guard, token=token, authority=authority)
+    app = Starlette(routes=routes, middleware=[guard])
+    app.state.is_ending = False
+    return app
+
+
+class _Guard:
+    """
+    Refuses what does not come from this page, and protects what is answered.
+    """
+
+    def __init__(self, app: ASGIApp, *, token: str, authority: str) -> None:
+        self._app = app
+        self._token = token
+        self._authority = authority
+        # Cookies of all ports of a host are one.
+        self._cookie = f"conversation-state-{authority.rpartition(':')[2]}"
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+
+        request = Request(scope)
+        refusal = self._refuse(request)
+        if refusal is not None:
+            await refusal(scope, receive, _protect(send))
+            return
+
+        await self._app(scope, receive, _protect(send))
+
+    def _refuse(self, request: Request) -> Response | None:
+        """
+        The answer to a request that is not this page's; None if it is.
+        """
+        if request.headers.get("host") != self._authority:
+            return _refusal(421, "This page is for its own address only.")
+
+        given = request.query_params.get("token")
+        if given is not None and request.method == "GET":
+            if not secrets.compare_digest(given.encode(), self._token.encode()):
+                return _refusal(403, _UNKNOWN_BROWSER)
+
+            answer = RedirectResponse("/", status_code=303)
+            answer.set_cookie(
+                self._cookie, self._token, httponly=True, samesite="strict"
+            )
+            return answer
+
+        kept = request.cookies.get(self._cookie, "")
+        if not secrets.compare_digest(kept.encode(), self._token.encode()):
+            return _refusal(403, _UNKNOWN_BROWSER)
+
+        if request.method not in {"GET", "HEAD"}:
+            origin = request.headers.get("origin")
+            if origin != f"http://{self._authority}":
+                return _refusal(403, "This form is of another page.")
+
+        return None
+
+
+_UNKNOWN_BROWSER = "Open the address that was printed when the server started."
+
+
+def _refusal(status: int, problem: str) -> Response:
+    return HTMLResponse(_write_problem("Refused", problem), status_code=status)
+
+
+def _write_problem(title: str, problem: str, *more: Child) -> str:
+    body = element(
+        "div", {"id": "content"}, element("p", {"role": "alert"}, problem), more
+    )
+    return write_document(Markup(title), "", body, with_tree=False, is_live=True)
+
+
+def _protect(send: Send) -> Send:
+    """
+    *send* with the headers that every answer has.
+    """
+
+    async def protected(message: Message) -> None:
+        if message["type"] == "http.response.start":
+            message["headers"] = [*message["headers"], *_HEADERS]
+
+        await send(message)
+
+    return protected
+
+
+_HEADERS = [
+    (name.encode(), value.encode())
+    for name, value in {
+        "content-security-policy": make_policy(is_live=True),
+        # Without any referrer browsers would not say where a form comes from.
+        "referrer-policy": "same-origin",
+        "x-content-type-options": "nosniff",
+        "cross-origin-opener-policy": "same-origin",
+        "cross-origin-resource-policy": "same-origin",
+        "cache-control": "no-store",
+    }.items()
+]
+
+
+class _BadRequestError(Exception):
+    """
+    A request that no form of the page makes.
+    """
+
+
+class _Pages:
+    """
+    The answers to requests.
+    """
+
+    def __init__(self, store: Store, *, may_write: bool) -> None:
+        self._store = store
+        self._may_write = may_write
+        self._words = Words()
+
+    async def show_names(self, request: Request) -> Response:
+        """
+        The names of the store.
+        """
+        prefix = request.query_params.get("prefix", "")
+        after = request.query_params.get("after", "")
+
+        def draw() -> str:
+            body = draw_names(self._store, self._words, prefix=prefix, after=after)
+            title = Markup("Conversations")
+            return write_document(title, "", body, with_tree=False, is_live=True)
+
+        return await self._answer(draw)
+
+    async def show_name(self, request: Request) -> Response:
+        """
+        One name.
+        """
+
+        def draw() -> str:
+            query = _read_query(request)
+            content = draw_name(
+                self._store, query, self._words, may_write=self._may_write
+            )
+            title = self._words.line(query.name)
+            return write_document(title, "", *content, with_tree=True, is_live=True)
+
+        return await self._answer(draw)
+
+    async def follow(self, request: Request) -> Response:
+        """
+        The number of the newest revision of a name, whenever it changes, as
+        server-sent events.
+        """
+        name = request.query_params.get("name", "")
+
+        async def events() -> AsyncIterator[str]:
+            last = None
+            state = request.app.state
+            while not (state.is_ending or await request.is_disconnected()):
+                try:
+                    head = await run_in_threadpool(self._store.latest, name)
+                except ConversationStateError:
+                    return
+
+                if head.revision != last:
+                    last = head.revision
+                    yield f"data: {last}\n\n"
+
+                await asyncio.sleep(_FOLLOW_S)
+
+        return StreamingResponse(events(), media_type="text/event-stream")
+
+    async def act(self, request: Request) -> Response:
+        """
+        Restore, fork or label a revision.
+        """
+        if not self._may_write:
+            problem = "This page is read-only; start it with --write to change it."
+            return _refusal(403, problem)
+
+        form = await _read_form(request)
+        if form is None:
+            return _refusal(413, "This form is larger than any of this page.")
+
+        act = request.url.path.strip("/")
+        return await self._answer(lambda: self._act(act, form))
+
+    def _act(self, act: str, form: dict[str, str]) -> str | RedirectResponse:
+        name, at = form.get("name", ""), _read_number(form.get("at"), "at")
+        seen = _read_number(form.get("seen"), "seen")
+        if act == "restore":
+            head = self._store.rollback(name, at, expecting=seen)
+            query = PageQuery(name, head.revision)
+        elif act == "fork":
+            query = PageQuery(self._store.fork(name, form.get("new", ""), at=at).name)
+        else:
+            newest = self._store.latest(name)
+            if newest.revision != seen:
+                raise StaleHeadError(self._store.url, name, seen, newest)
+
+            self._store.label(name, form.get("label", ""), at=at)
+            query = PageQuery(name, at)
+
+        return RedirectResponse(link_to(query), status_code=303)
+
+    async def _answer(self, draw: Callable[[], str | Response]) -> Response:
+        """
+        What *draw* returns, run beside the event loop; what it raises, in words.
+        """
+        try:
+            drawn = await run_in_threadpool(draw)
+        except StaleHeadError as error:
+            address = link_to(PageQuery(error.name))
+            link = element("a", {"href": address}, "Look at it, and decide anew.")
+            problem = "Somebody saved first, and nothing was changed. "
+            return HTMLResponse(_write_problem("Changed", problem, link), 409)
+        except NotSavedError as error:
+            return HTMLResponse(_write_problem("Not saved", str(error)), 404)
+        except (ConversationStateError, ValueError, _BadRequestError) as error:
+            return HTMLResponse(_write_problem("Refused", str(error)), 400)
+
+        return drawn if isinstance(drawn, Response) else HTMLResponse(drawn)
+
+
+async def _read_form(request: Request) -> dict[str, str] | None:
+    """
+    The fields of a form; None if it is too large.
+    """
+    body = b""
+    async for piece in request.stream():
+        body += piece
+        if len(body) > _MAX_BODY:
+            return None
+
+    fields = parse_qs(body.decode("utf-8", "replace"), max_num_fields=10)
+    return {key: values[-1] for key, values in fields.items()}
+
+
+def _read_query(request: Request) -> PageQuery:
+    given = request.query_params
+    trimmer = given.get("trimmer", "fit")
+    if trimmer not in TRIMMERS:
+        raise _BadRequestError(f"unknown trimmer; valid ones are {', '.join(TRIMMERS)}")
+
+    return PageQuery(
+        given.get("name", ""),
+        _read_number(given.get("at"), "at") if "at" in given else None,
+        _read_number(given.get("beside"), "beside") if "beside" in given else None,
+        _read_number(given.get("limit"), "limit") if "limit" in given else None,
+        trimmer,
+        given.get("search", "")[:500],
+    )
+
+
+def _read_number(text: str | None, field: str) -> int:
+    if text is None or not re.fullmatch(rf"[1-9][0-9]{{0,{_MAX_DIGITS}}}", text):
+        raise _BadRequestError(f"{field}: expected a number from 1 on")
+
+    return int(text)

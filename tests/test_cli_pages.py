@@ -1,0 +1,143 @@
+"""
+The commands that draw: `tree`, `page` and `serve`.
+"""
+
+import re
+import subprocess
+from urllib.error import HTTPError
+from urllib.request import HTTPCookieProcessor, build_opener, urlopen
+
+import pytest
+
+from conversation_state.aggregator import Aggregator
+from conversation_state.store import open_store
+from tests.commands import HOSTILE, MAIN, Commands
+
+ASKED = Aggregator.new().add_user_prompt("Where to?")
+SEA = ASKED.add_assistant_message("To the sea.")
+HILLS = ASKED.add_assistant_message("Uphill.")
+
+
+@pytest.fixture
+def run(tmp_path):
+    """
+    The commands on a store with a name that has two branches.
+    """
+    run = Commands(tmp_path)
+    with open_store(run.path) as store:
+        store.save("trip", ASKED)
+        store.save("trip", SEA, label="sea")
+        store.rollback("trip", 1)
+        store.save("trip", store.load("trip").add_assistant_message(f"{HOSTILE}."))
+        store.save("hills", HILLS)
+
+    return run
+
+
+class TestTree:
+    def test_branches(self, run):
+        """
+        A lane for each branch, the newest revision on top.
+        """
+        lines = run("tree", "trip").stdout.splitlines()
+        plain = [re.sub(r", saved [^)]*", "", line) for line in lines]
+
+        assert plain[0].startswith("●  revision 4 ← you are here (2 messages)")
+        assert [
+            "○  revision 3 (1 message)  user: Where to?",
+            "│ ○  revision 2 [sea] (2 messages)  assistant: To the sea.",
+            "├─╯",
+            "○  revision 1 (1 message)  user: Where to?",
+        ] == plain[1:]
+
+    def test_for_programs(self, run):
+        """
+        As JSON, each revision with the one it grew from.
+        """
+        found = run.json("tree", "trip")
+
+        assert [(4, 3), (3, 1), (2, 1), (1, None)] == [
+            (each["revision"], each["parent"]) for each in found
+        ]
+
+    def test_limit(self, run):
+        """
+        Only the newest revisions.
+        """
+        assert 1 == len(run("tree", "trip", "--limit", 1).stdout.splitlines())
+
+    def test_unknown_name(self, run):
+        """
+        A name that is not saved is an error.
+        """
+        assert "no_name" in run("tree", "no_name", status=2).stderr
+
+
+class TestPage:
+    def test_writes_a_file(self, run):
+        """
+        The page has every branch, and what the model sees of the newest state.
+        """
+        path = run.folder / "trip.html"
+        result = run("page", "trip", "-o", path, "--limit", 1_000, "--title", "A trip")
+        page = path.read_text(encoding="utf-8")
+
+        assert f"Wrote {path}." in result.stderr
+        for words in ("A trip", "To the sea.", "revision 4", "The model sees 2 of 2"):
+            assert words in page
+
+    def test_prints(self, run):
+        """
+        Without a file the page goes to standard output.
+        """
+        assert "To the sea." in run("page", "trip").stdout
+
+    def test_redact(self, run):
+        """
+        Without words there is only the shape.
+        """
+        page = run("page", "trip", "--redact").stdout
+
+        assert "revision 4" in page
+        for word in ("sea", "Where", "trip", "admin"):
+            assert not re.search(rf"\b{word}\b", page)
+
+    def test_too_small_a_budget(self, run):
+        """
+        No page is written that shows no valid view.
+        """
+        path = run.folder / "trip.html"
+        result = run("page", "trip", "--limit", 1, "-o", path, status=1)
+
+        assert "no valid view of 'trip' fits" in result.stderr
+        assert not path.exists()
+
+    def test_no_such_folder(self, run):
+        """
+        What can't be written is said.
+        """
+        path = run.folder / "none" / "trip.html"
+
+        assert "can't write" in run("page", "trip", "-o", path, status=2).stderr
+
+
+class TestServe:
+    def test_serves(self, run):
+        """
+        The printed address opens the store, and the address alone does not.
+        """
+        command = [*MAIN, "serve", "--store", run.url, "--port", "0"]
+        with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as server:
+            try:
+                assert server.stdout is not None
+                address = re.findall(r"http://\S+", server.stdout.readline())[0]
+                with build_opener(HTTPCookieProcessor()).open(address) as answer:
+                    shown = answer.read().decode()
+
+                with pytest.raises(HTTPError, match="403"):
+                    urlopen(address.partition("?")[0])
+            finally:
+                server.terminate()
+
+        assert "trip" in shown
+        assert "hills" in shown

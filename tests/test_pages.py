@@ -1,0 +1,485 @@
+"""
+Pages: fragments for notebooks and files, whose words can't become markup.
+"""
+
+import re
+from base64 import b64encode
+from hashlib import sha256
+from html.parser import HTMLParser
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from conversation_state import (
+    Aggregator,
+    AssistantMessage,
+    SystemMessage,
+    Timeline,
+    TokenBudget,
+    ToolCall,
+    ToolMessage,
+    Usage,
+    UserMessage,
+    cost,
+    trim,
+)
+from conversation_state.pages import draw_fragment, draw_outline, make_page
+from conversation_state.testing.strategies import (
+    aggregators,
+    message_trees,
+    messages,
+    timelines,
+)
+from conversation_state.tree import MessageTree
+from conversation_state.trimming import shorten_tool_results
+from tests import pictures
+
+ASKED = Aggregator.new().add_user_prompt("Where to?")
+SEA = ASKED.add_assistant_message("To the sea.")
+HILLS = ASKED.add_assistant_message("Uphill.").add_user_prompt("Why?")
+TRIP = (
+    Timeline.begin(ASKED, "asked")
+    .commit(SEA)
+    .commit(HILLS, "hills", on=0)
+    .goto("asked")
+)
+
+EMPTY = {"meta", "br", "circle", "path", "input", "link"}
+# What would speak for the page if it were not escaped.
+FORGERIES = [
+    "</div></article><h1>system</h1>",
+    "<script>alert(1)</script>",
+    "<img src=https://example.org/x onerror=alert(1)>",
+    '" onclick="alert(1)',
+    "&lt;b&gt;",
+    "]]><!-- --!>",
+    "\u202egnissapsert",
+    "</style><style>*{display:none}",
+    "{{7*7}}",
+    "\x00\x1b[2J",
+]
+forged = st.lists(st.sampled_from(FORGERIES), min_size=1, max_size=3).map("".join)
+hostile_messages = st.one_of(
+    st.builds(UserMessage, forged, name=forged),
+    st.builds(SystemMessage, forged),
+    st.builds(ToolMessage, forged, tool_call_id=forged, tool_name=forged),
+    st.builds(
+        AssistantMessage,
+        forged,
+        tool_calls=st.lists(st.builds(ToolCall, forged, forged, forged), max_size=2),
+    ),
+)
+hostile_states = st.lists(messages() | hostile_messages, max_size=4).map(
+    lambda some: Aggregator.new(messages=some)
+)
+hostile_timelines = st.builds(
+    lambda a, b, label: Timeline.begin(a, label).commit(b, label).commit(b.fork()),
+    hostile_states,
+    hostile_states,
+    forged,
+)
+values: Any = st.one_of(
+    hostile_states,
+    hostile_timelines,
+    aggregators(),
+    timelines(),
+    message_trees(),
+)
+
+
+class PageReader(HTMLParser):
+    """
+    The structure of a page, its words, its links and the fragments it has.
+    """
+
+    def __init__(self, page):
+        super().__init__(convert_charrefs=True)
+        self.structure = []
+        self.texts = []
+        self.ids = []
+        self.links = []
+        self.raw: dict[str, list[str]] = {"style": [], "script": []}
+        self._open: list[str] = []
+        self.feed(page)
+        self.close()
+        assert not self._open
+
+    def handle_starttag(self, tag, attrs):
+        # Lengths of words are in no attribute; titles and labels have words.
+        kept = [(key, value) for key, value in attrs if key != "title"]
+        self.structure.append((tag, *kept))
+        for key, value in attrs:
+            assert not key.startswith("on")
+            assert key not in ("src", "style", "action")
+            if key == "id":
+                self.ids.append(value)
+            elif key == "href":
+                self.links.append(value)
+
+        if tag not in EMPTY:
+            self._open.append(tag)
+
+    def handle_startendtag(self, tag, attrs):
+        self.handle_starttag(tag, attrs)
+        if tag not in EMPTY:
+            self._open.pop()
+
+    def handle_endtag(self, tag):
+        assert tag == self._open.pop()
+
+    def handle_data(self, data):
+        if self._open and self._open[-1] in self.raw:
+            self.raw[self._open[-1]].append(data)
+        else:
+            self.texts.append(data)
+
+    def handle_comment(self, data):
+        raise AssertionError(data)
+
+    @property
+    def text(self):
+        return "".join(self.texts)
+
+    def count(self, tag, kind=""):
+        return sum(
+            each[0] == tag and kind in [*dict(each[1:]).get("class", "").split(), ""]
+            for each in self.structure
+        )
+
+
+class TestStructure:
+    """
+    What is in a page comes from this package; what a conversation says is text.
+    """
+
+    @given(values)
+    def test_words_are_no_markup(self, value):
+        """
+        A page without its words has the same elements, in the same order.
+        """
+        page = PageReader(make_page(value))
+        redacted = PageReader(make_page(value, redact=True))
+
+        assert redacted.structure == page.structure
+
+    @given(values)
+    def test_fragments(self, value):
+        """
+        So has a fragment for notebooks.
+        """
+        fragment = PageReader(draw_fragment(value))
+        redacted = PageReader(draw_fragment(value, redact=True))
+
+        assert redacted.structure == fragment.structure
+        assert not fragment.links
+        assert not fragment.raw["script"]
+
+    @given(values)
+    def test_links(self, value):
+        """
+        Links lead to fragments of the page, of which each is there once.
+        """
+        page = PageReader(make_page(value))
+
+        assert len(page.ids) == len({*page.ids})
+        assert {link.removeprefix("#") for link in page.links} <= {*page.ids}
+
+    @given(values)
+    def test_invisible_characters(self, value):
+        """
+        No character that is invisible, or turns others around, is in a page.
+        """
+        assert not re.search("[\x00-\x08\x0b-\x1f\x7f\u202a-\u202e]", make_page(value))
+
+    def test_policy(self):
+        """
+        A page allows its own styles and its own script, by their digests.
+        """
+        text = make_page(TRIP)
+        page = PageReader(text)
+        (policy,) = re.findall(r'Policy" content="([^"]*)"', text)
+
+        assert policy.startswith("default-src &#x27;none&#x27;; ")
+        for raw in page.raw.values():
+            digest = b64encode(sha256("".join(raw).encode()).digest()).decode()
+            assert f"&#x27;sha256-{digest}&#x27;" in policy
+
+        assert not re.search(r"url\(|@import|https?:", text)
+
+
+class TestRedact:
+    """
+    Pages without words.
+    """
+
+    @given(st.lists(hostile_messages, max_size=4), forged)
+    def test_no_word_stays(self, some, label):
+        """
+        Nothing of what was said, of a name or of a label is in the page.
+        """
+        secret = "xyzzy"
+        call = ToolCall(secret, secret, f'{{"{secret}": 1}}')
+        state = Aggregator.new(
+            messages=[
+                UserMessage(secret, name=secret),
+                AssistantMessage(secret, tool_calls=[call]),
+                ToolMessage(secret, tool_call_id=secret),
+                *some,
+            ]
+        ).add_usage(Usage(1), model=secret)
+        timeline = Timeline.begin(state, secret).commit(state.fork(), label)
+        view = trim(state, TokenBudget(context_window=1_000))
+        for value in (state, timeline, MessageTree.of(timeline), view):
+            assert secret in draw_fragment(value) + make_page(value)
+            assert secret not in draw_fragment(value, redact=True)
+            assert secret not in make_page(value, title=secret, redact=True)
+
+        assert secret not in make_page(state, view=view, redact=True)
+
+
+class TestTimelines:
+    """
+    Pages of timelines.
+    """
+
+    def test_every_moment_is_shown(self):
+        """
+        Each moment leads to the message its state ends with; no message stands
+        twice.
+        """
+        page = PageReader(make_page(TRIP))
+
+        assert {"moment-0", "moment-1", "moment-2"} < {*page.ids}
+        assert 4 == page.count("article")
+        assert "The present conversation" in page.text
+        assert "Branch to moment 2, from moment 0" in page.text
+
+    def test_the_present(self):
+        """
+        One row says that it is the present one.
+        """
+        page = PageReader(draw_fragment(TRIP))
+
+        assert 1 == sum(("aria-current", "true") in each for each in page.structure)
+
+    def test_other_states(self):
+        """
+        States of any type are shown as they are.
+        """
+        page = PageReader(make_page(Timeline.begin("<b>Dear").commit("Dear Ann")))
+
+        assert "<b>Dear" in page.text
+        assert {"moment-0", "moment-1"} < {*page.ids}
+
+    def test_going_back(self):
+        """
+        A state that its own branch went back from has a section of its own.
+        """
+        timeline = Timeline.begin(ASKED).commit(SEA).commit(HILLS)
+        page = PageReader(make_page(timeline))
+
+        assert {"moment-0", "moment-1", "moment-2"} < {*page.ids}
+        assert "To the sea." in page.text
+
+    def test_joins(self):
+        """
+        A join has a line to each branch.
+        """
+        left = ASKED.fork().add_assistant_message("To the sea.")
+        right = ASKED.fork().add_assistant_message("Uphill.")
+        timeline = Timeline.begin(ASKED).commit(left).commit(right, on=0)
+        timeline = timeline.commit(left.join(right), on=1)
+
+        assert (
+            "●  moment 3 ← you are here (3 messages)  assistant: Uphill.\n"
+            "├─╮\n"
+            "│ ○  moment 2 (2 messages)  assistant: Uphill.\n"
+            "○ │  moment 1 (2 messages)  assistant: To the sea.\n"
+            "├─╯\n"
+            "○  moment 0 (1 message)  user: Where to?"
+        ) == str(timeline)
+
+
+class TestTrees:
+    """
+    Pages of message trees.
+    """
+
+    @given(message_trees())
+    def test_every_message_once(self, tree):
+        """
+        Each message has a bubble, and a row that leads to it or is folded.
+        """
+        page = PageReader(make_page(tree))
+        anchors = [each for each in page.ids if each.startswith("message-")]
+
+        assert len(tree) == page.count("article") == len(anchors)
+
+    def test_siblings(self):
+        """
+        Alternatives say which of how many they are.
+        """
+        assert (
+            "●  message 4 ← you are here  user: Why?\n"
+            "○  message 3 (2/2)  assistant: Uphill.\n"
+            "│ ○  message 2 (1/2)  assistant: To the sea.\n"
+            "├─╯\n"
+            "○  message 1  user: Where to?"
+        ) == str(MessageTree.of(SEA, HILLS))
+
+
+class TestStates:
+    """
+    Pages of states.
+    """
+
+    def test_long_conversations(self):
+        """
+        The newest messages are shown, the others counted.
+        """
+        state = Aggregator.new(messages=[UserMessage(f"{n}") for n in range(1_000)])
+        page = PageReader(make_page(state))
+
+        assert 500 == page.count("article")
+        assert "500 messages before these" in page.text
+        assert 50 == PageReader(draw_fragment(state)).count("article")
+
+    def test_long_words(self):
+        """
+        Of a long text the beginning is in the page, folded, and its length.
+        """
+        page = PageReader(make_page(ASKED.add_user_prompt("a" * 1_000_000)))
+
+        assert "a" * 10_000 in page.text
+        assert len(page.text) < 12_000
+        assert "990,000 more characters" in page.text
+        assert 1 == page.count("details")
+
+    def test_usage(self):
+        """
+        A bill has a row for each model.
+        """
+        state = SEA.add_usage(Usage(10, 5, 15), model="some-model").add_usage(Usage(1))
+        page = PageReader(make_page(state))
+
+        assert "some-model" in page.text
+        assert "no model recorded" in page.text
+        assert 1 == page.count("table", "cs-bill")
+        assert "some-model" in PageReader(draw_fragment(cost(state))).text
+
+
+class TestViews:
+    """
+    What the model sees.
+    """
+
+    STATE = Aggregator.new(
+        messages=[
+            SystemMessage("Be brief."),
+            UserMessage("One?" * 50),
+            AssistantMessage("Two." * 50),
+            UserMessage("Three?"),
+        ]
+    )
+
+    def test_dropped(self):
+        """
+        What is dropped is said with its reason, and how much is kept.
+        """
+        view = trim(self.STATE, TokenBudget(context_window=40))
+        page = PageReader(draw_fragment(view))
+
+        assert "The model sees 2 of 4 messages" in page.text
+        assert 1 == page.count("details", "cs-dropped")
+        assert 2 == page.count("article", "cs-gone")
+        assert "2 messages dropped" in page.text
+        assert "over budget" in page.text
+
+    def test_over_a_page(self):
+        """
+        On a page each message says whether it is sent.
+        """
+        view = trim(self.STATE, TokenBudget(context_window=40))
+        page = PageReader(make_page(self.STATE, view=view))
+
+        assert 4 == page.count("article")
+        assert 2 == page.text.count("not sent: over budget")
+        assert 4 == page.count("rect")
+
+    def test_in_other_words(self):
+        """
+        A message that the model sees in other words is shown with both.
+        """
+        call = ToolCall("1", "find", "{}")
+        state = ASKED.add_tool_call(call).add_tool_response(
+            ToolMessage("found " * 500, tool_call_id="1")
+        )
+        view = trim(state, None, shorten_tool_results(20))
+        page = PageReader(draw_fragment(view))
+
+        assert 1 == page.text.count("in other words")
+        assert "found found" in page.text
+        assert 1 == page.count("article", "cs-changed")
+
+    def test_shared_prefix(self):
+        """
+        Beside the view before, what a cache can keep is said.
+        """
+        from conversation_state.pages._markup import Words  # noqa: PLC0415
+        from conversation_state.pages._views import draw_view  # noqa: PLC0415
+
+        before = trim(self.STATE, None)
+        after = trim(self.STATE.add_assistant_message("Four."), None)
+
+        assert "the first 4 messages" in draw_view(after, Words(), previous=before)
+
+
+class TestNotebooks:
+    """
+    Values that draw themselves.
+    """
+
+    @pytest.mark.parametrize(
+        "value",
+        [SEA, TRIP, MessageTree.of(TRIP), trim(SEA, None), cost(SEA)],
+        ids=lambda value: type(value).__name__,
+    )
+    def test_repr(self, value):
+        """
+        A notebook shows what `draw_fragment` returns.
+        """
+        assert draw_fragment(value) == value._repr_html_()
+
+    def test_something_else(self):
+        """
+        Other values are refused by name.
+        """
+        with pytest.raises(TypeError, match="can't draw 5; expected an Aggregator"):
+            draw_fragment(5)
+
+        with pytest.raises(TypeError, match="can't draw 5; expected"):
+            make_page(5)
+
+        with pytest.raises(
+            TypeError, match="expected a Timeline, a History or a MessageTree"
+        ):
+            draw_outline(SEA)
+
+
+class TestPictures:
+    """
+    The pictures in the documentation.
+    """
+
+    def test_views(self):
+        """
+        The picture of views is what is drawn now, and has no word of the
+        conversation.
+        """
+        drawn = pictures.draw_all_views()
+
+        assert pictures.VIEWS.read_text(encoding="utf-8") == drawn
+        for message in pictures.load_longest():
+            assert not message.text or message.text not in drawn

@@ -1,0 +1,229 @@
+"""
+Pages in a real browser: keys, forms, what is asked of other hosts, accessibility.
+
+Where no Chromium is (``CHROMIUM=`` names one), these tests are skipped; what can be
+said of pages without one is in `test_pages` and `test_pages_server`.
+"""
+
+import os
+import shutil
+import socket
+import threading
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+import uvicorn
+
+from conversation_state import Aggregator, TokenBudget, Usage, trim
+from conversation_state.pages import make_page
+from conversation_state.pages.server import make_app
+from conversation_state.store import open_store
+from conversation_state.timeline import Timeline
+
+playwright = pytest.importorskip("playwright.sync_api", reason="needs Playwright")
+axe = pytest.importorskip("axe_playwright_python.sync_playwright", reason="needs axe")
+
+CHROMIUM = os.environ.get("CHROMIUM") or shutil.which("chromium")
+TOKEN = "a-token-of-the-test"
+ASKED = Aggregator.new().add_user_prompt("Where to?").add_usage(Usage(10), model="m")
+SEA = ASKED.add_assistant_message("To the sea.")
+HILLS = ASKED.add_assistant_message("Uphill.")
+HOSTILE = "</style><img src=https://example.org/x onerror=alert(1)>\u202e<script>"
+
+
+@pytest.fixture(scope="module")
+def chromium():
+    """
+    A browser.
+    """
+    with playwright.sync_playwright() as driver:
+        path = CHROMIUM or driver.chromium.executable_path
+        if not Path(path).exists():
+            pytest.skip("no Chromium; install one, or name it in CHROMIUM")
+
+        # Without its sandbox, which refuses to run as root in a container; no page
+        # is opened that is not from here.
+        try:
+            browser = driver.chromium.launch(
+                executable_path=path, args=["--no-sandbox"]
+            )
+        except playwright.Error as error:
+            pytest.skip(f"{path} does not start here: {error}")
+
+        yield browser
+        browser.close()
+
+
+class WatchedPage:
+    """
+    A tab, what it asked for, and what it complained about.
+    """
+
+    def __init__(self, tab):
+        self.tab = tab
+        self.complaints: list[str] = []
+        self.asked: list[str] = []
+        tab.on("console", lambda message: self.complaints.append(message.text))
+        tab.on("pageerror", lambda error: self.complaints.append(str(error)))
+        tab.on("request", lambda request: self.asked.append(request.url))
+
+    def check(self, origin):
+        """
+        Nothing was asked of another host, nothing went wrong, and the page can be
+        used with a screen reader.
+        """
+        found = axe.Axe().run(self.tab)
+
+        assert [] == self.complaints
+        assert [] == [each for each in self.asked if not each.startswith(origin)]
+        assert 0 == found.violations_count, found.generate_report()
+
+
+@pytest.fixture
+def tab(chromium):
+    """
+    A tab of its own.
+    """
+    context = chromium.new_context(viewport={"width": 1280, "height": 800})
+    context.set_default_timeout(240_000)  # against a hang, also on a busy machine
+    yield WatchedPage(context.new_page())
+    context.close()
+
+
+@contextmanager
+def serving(store):
+    """
+    The address of a live page, and its origin.
+    """
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        authority = f"127.0.0.1:{listener.getsockname()[1]}"
+        app = make_app(store, token=TOKEN, authority=authority, write=True)
+        server = uvicorn.Server(uvicorn.Config(app, log_level="error"))
+        thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]})
+        thread.start()
+        try:
+            yield f"http://{authority}/?token={TOKEN}"
+        finally:
+            server.should_exit = server.force_exit = True
+            thread.join()
+
+
+@pytest.fixture
+def store():
+    with open_store("memory:") as opened:
+        opened.save("trip", ASKED)
+        opened.save("trip", SEA)
+        opened.rollback("trip", 1)
+        opened.save("trip", HILLS)
+        yield opened
+
+
+class TestFiles:
+    """
+    A page in a file.
+    """
+
+    @pytest.mark.parametrize("scheme", ["light", "dark"])
+    def test_opens(self, tab, tmp_path, scheme):
+        """
+        The page opens from a disk, on light and on dark, and asks for nothing.
+        """
+        timeline = Timeline.begin(ASKED, HOSTILE).commit(SEA).commit(HILLS, on=0)
+        state = timeline.present.add_user_prompt(HOSTILE)
+        view = trim(state, TokenBudget(context_window=20))
+        path = tmp_path / "trip.html"
+        page = make_page(timeline.commit(state), title=HOSTILE, view=view)
+        path.write_text(page, encoding="utf-8")
+        tab.tab.emulate_media(color_scheme=scheme)
+        tab.tab.goto(path.as_uri())
+
+        assert HOSTILE.split("\u202e", maxsplit=1)[0] in tab.tab.inner_text("h1")
+        tab.check("file:")
+
+    def test_keys(self, tab, tmp_path):
+        """
+        Arrows walk the states, and each step shows its messages.
+        """
+        timeline = Timeline.begin(ASKED).commit(SEA).commit(HILLS, on=0)
+        path = tmp_path / "trip.html"
+        path.write_text(make_page(timeline), encoding="utf-8")
+        tab.tab.goto(path.as_uri())
+        visited = []
+        for _ in range(3):
+            tab.tab.keyboard.press("ArrowDown")
+            visited.append(tab.tab.url.partition("#")[2])
+
+        assert ["moment-1", "moment-0", "moment-0"] == visited
+        tab.check("file:")
+
+
+class TestLive:
+    """
+    The live page.
+    """
+
+    def test_walk_restore_fork_and_label(self, tab, store):
+        """
+        From the list of names to a revision, which is labelled, forked and restored.
+        """
+        with serving(store) as address:
+            page = tab.tab
+            page.goto(address)
+            assert "token" not in page.url
+            page.click("text=trip")
+            page.click("text=revision 2")
+            assert "To the sea." in page.inner_text("#content")
+            page.fill("input[name=label]", "sea")
+            page.click("text=Label it")
+            page.fill("input[name=new]", "branch")
+            page.click("text=Fork from here")
+            assert "branch" == page.inner_text("h1")
+            page.goto(address.partition("?")[0] + "name?name=trip&at=sea")
+            page.goto(address.partition("?")[0] + "name?name=trip&at=2")
+            page.click("text=Restore this revision")
+            assert "To the sea." in page.inner_text("#content")
+            tab.complaints = [each for each in tab.complaints if "400" not in each]
+            tab.check(address.partition("?")[0])
+
+        assert "To the sea." == store.load("trip")[-1].text
+        assert "To the sea." == store.load("branch")[-1].text
+        assert ("sea",) == store.latest("trip", at=2).labels
+
+    def test_budget_comparison_and_search(self, tab, store):
+        """
+        Forms show what the model sees, a difference, and what was found.
+        """
+        with serving(store) as address:
+            page = tab.tab
+            page.goto(address)
+            page.click("text=trip")
+            page.fill("input[name=limit]", "1000")
+            page.click("button:has-text('What the model sees')")
+            assert "The model sees 2 of 2 messages" in page.inner_text("#content")
+            page.fill("input[name=beside]", "2")
+            page.click("button:has-text('Compare')")
+            page.wait_for_selector("text=From revision 2 to revision 4")
+            page.keyboard.press("/")
+            page.keyboard.type("uphill")
+            page.keyboard.press("Enter")
+            page.wait_for_selector("text=Found in 1 message")
+            tab.check(address.partition("?")[0])
+
+    def test_another_writer(self, tab, store):
+        """
+        A page follows other writers; a form that was drawn before they saved
+        changes nothing, and says so.
+        """
+        with serving(store) as address:
+            page = tab.tab
+            page.goto(address)
+            page.goto(address.partition("?")[0] + "name?name=trip&at=2")
+            store.save("trip", HILLS.add_user_prompt("Why?"))
+            page.wait_for_selector("text=Revision 5 was saved. Show it.")
+            page.click("text=Restore this revision")
+            page.wait_for_selector("text=Somebody saved first")
+            page.click("text=Look at it, and decide anew.")
+            assert "Why?" in page.inner_text("#content")
+
+        assert 5 == store.latest("trip").revision

@@ -1,0 +1,346 @@
+"""
+The live page: what it shows, who may ask, and what it changes.
+"""
+
+import re
+from html.parser import HTMLParser
+
+import pytest
+from starlette.testclient import TestClient
+
+from conversation_state import Aggregator, Usage
+from conversation_state.pages.server import make_app
+from conversation_state.store import open_store
+
+AUTHORITY = "127.0.0.1:7575"
+ORIGIN = f"http://{AUTHORITY}"
+TOKEN = "a-token-of-the-test"
+
+
+@pytest.fixture
+def store():
+    with open_store("memory:") as opened:
+        state = Aggregator.new().add_user_prompt("Where to?")
+        opened.save("trip", state)
+        for answer in ("To the sea.", "Uphill.", "Home."):
+            state = state.add_assistant_message(answer).add_usage(Usage(10, 5, 15))
+            opened.save("trip", state)
+
+        opened.save("<b>other</b>", state.fork())
+        yield opened
+
+
+def connect(store, *, write=False, authority=AUTHORITY):
+    """
+    A browser that has opened the printed address.
+    """
+    app = make_app(store, token=TOKEN, authority=authority, write=write)
+    client = TestClient(app, base_url=f"http://{authority}", follow_redirects=False)
+    answer = client.get("/", params={"token": TOKEN})
+
+    assert (303, "/") == (answer.status_code, answer.headers["location"])
+    return client
+
+
+def post(client, act, **fields):
+    return client.post(f"/{act}", data=fields, headers={"origin": ORIGIN})
+
+
+class TextReader(HTMLParser):
+    def __init__(self, page):
+        super().__init__()
+        self.text = ""
+        self.feed(page)
+
+    def handle_data(self, data):
+        self.text += data
+
+
+def text_of(answer):
+    assert 200 == answer.status_code
+    return TextReader(re.sub("(?s)<(script|style).*?</\\1>", "", answer.text)).text
+
+
+class TestPages:
+    """
+    What is shown.
+    """
+
+    def test_names(self, store):
+        """
+        All names, as text, each with a link to its page.
+        """
+        client = connect(store)
+        answer = client.get("/")
+
+        assert "<b>other</b>" in text_of(answer)
+        assert "<b>other" not in answer.text
+        assert "/name?name=trip" in answer.text
+        assert "trip" in text_of(client.get("/", params={"prefix": "tr"}))
+        assert "other" not in text_of(client.get("/", params={"prefix": "tr"}))
+
+    def test_many_names(self, store):
+        """
+        A hundred names are on a page, with a link to the next.
+        """
+        for number in range(150):
+            store.save(f"many {number:03}", Aggregator.new())
+
+        client = connect(store)
+        first = client.get("/", params={"prefix": "many"})
+        (link,) = re.findall(r'href="(/\?prefix[^"]*)"', first.text)
+        second = text_of(client.get(link.replace("&amp;", "&")))
+
+        assert "50 more names" in text_of(first)
+        assert "many 100" not in text_of(first)
+        assert "many 100" in second
+        assert "many 149" in second
+
+    def test_a_name(self, store):
+        """
+        The tree of revisions beside the newest state, and its bill.
+        """
+        shown = text_of(connect(store).get("/name", params={"name": "trip"}))
+
+        for words in ("revision 1", "revision 4", "you are here", "Home.", "Bill"):
+            assert words in shown
+
+    def test_a_revision(self, store):
+        """
+        An earlier revision as it was.
+        """
+        asked = {"name": "trip", "at": 2}
+        shown = text_of(connect(store).get("/name", params=asked))
+
+        assert "To the sea." in shown
+        assert "Uphill." not in shown
+
+    def test_only_the_newest_messages_are_read(self, store):
+        """
+        Of a long conversation the end is loaded, not the whole.
+        """
+        state = Aggregator.new()
+        for number in range(6_000):
+            state = state.add_user_prompt(f"message {number}")
+
+        store.save("long", state)
+        load, calls = store.load, []
+
+        def watch(name, **options):
+            calls.append(options)
+            return load(name, **options)
+
+        store.load = watch
+        try:
+            shown = text_of(connect(store).get("/name", params={"name": "long"}))
+        finally:
+            del store.load
+
+        assert [200] == [options.get("last") for options in calls]
+        assert "5,800 messages before these" in shown
+        assert "message 5999" in shown
+
+    def test_what_the_model_sees(self, store):
+        """
+        A budget and a trimmer redraw the state.
+        """
+        client = connect(store)
+        asked = {"name": "trip", "limit": 5}
+        shown = text_of(client.get("/name", params=asked))
+        small = text_of(client.get("/name", params={**asked, "limit": 1}))
+        unknown = client.get("/name", params={**asked, "trimmer": "none"})
+
+        assert "The model sees" in shown
+        assert "over budget" in shown
+        assert "No valid view fits" in small
+        assert 400 == unknown.status_code
+
+    def test_compare(self, store):
+        """
+        Two revisions beside each other.
+        """
+        asked = {"name": "trip", "at": 3, "beside": 2}
+        shown = text_of(connect(store).get("/name", params=asked))
+
+        assert "From revision 2 to revision 3" in shown
+        assert "Uphill." in shown
+
+    def test_search(self, store):
+        """
+        The messages with a word, whatever its case.
+        """
+        asked = {"name": "trip", "search": "THE SEA"}
+        shown = text_of(connect(store).get("/name", params=asked))
+
+        assert "Found in 1 message" in shown
+        assert "Uphill." not in shown
+
+    @pytest.mark.parametrize(
+        ("asked", "status"),
+        [
+            ({"name": "nothing"}, 404),
+            ({"name": ""}, 400),
+            ({"name": "trip", "at": 99}, 404),
+            ({"name": "trip", "at": "x"}, 400),
+            ({"name": "trip", "limit": "-1"}, 400),
+            ({"name": "trip", "limit": "9" * 50}, 400),
+        ],
+    )
+    def test_what_is_not_there(self, store, asked, status):
+        """
+        Names and revisions that are not there are said to be missing.
+        """
+        assert status == connect(store).get("/name", params=asked).status_code
+
+
+class TestActs:
+    """
+    What a page changes.
+    """
+
+    def test_restore(self, store):
+        """
+        An earlier state is the newest again, with the whole bill.
+        """
+        answer = post(connect(store, write=True), "restore", name="trip", at=2, seen=4)
+
+        assert "/name?name=trip&at=5" == answer.headers["location"]
+        assert "To the sea." == store.load("trip")[-1].text
+        assert 45 == store.load("trip").total_usage.total_tokens
+
+    def test_fork_and_label(self, store):
+        """
+        A fork has its own name; a label points to its revision.
+        """
+        client = connect(store, write=True)
+        post(client, "fork", name="trip", at=2, seen=4, new="branch")
+        post(client, "label", name="trip", at=3, seen=4, label="hills")
+
+        assert "To the sea." == store.load("branch")[-1].text
+        assert "Uphill." == store.load("trip", at="hills")[-1].text
+
+    @pytest.mark.parametrize("act", ["restore", "label"])
+    def test_somebody_was_first(self, store, act):
+        """
+        A form drawn from an older revision changes nothing and says so.
+        """
+        answer = post(
+            connect(store, write=True), act, name="trip", at=2, seen=3, label="x"
+        )
+
+        assert 409 == answer.status_code
+        assert "Somebody saved first, and nothing was changed." in answer.text
+        assert 4 == store.latest("trip").revision
+        assert () == store.latest("trip", at=2).labels
+
+    def test_read_only(self, store):
+        """
+        Without being allowed to write, there are no forms, and none is taken.
+        """
+        client = connect(store)
+        shown = client.get("/name", params={"name": "trip", "at": 2}).text
+
+        assert 'method="post"' not in shown
+        assert 403 == post(client, "restore", name="trip", at=2, seen=4).status_code
+        assert 4 == store.latest("trip").revision
+
+    @pytest.mark.parametrize(
+        "fields",
+        [
+            {"at": "2"},
+            {"at": "two", "seen": "4"},
+            {"seen": "4"},
+            {"at": "2", "seen": "4", "new": ""},
+            {"at": "2", "seen": "4", "new": "\0"},
+        ],
+    )
+    def test_bad_forms(self, store, fields):
+        """
+        A form that is not this page's changes nothing.
+        """
+        client = connect(store, write=True)
+
+        assert 400 == post(client, "fork", name="trip", **fields).status_code
+        assert {"trip", "<b>other</b>"} == {*store.names()}
+
+
+class TestSafety:
+    """
+    What is refused.
+    """
+
+    def test_without_the_token(self, store):
+        """
+        No token, or another one, shows nothing.
+        """
+        app = make_app(store, token=TOKEN, authority=AUTHORITY, write=True)
+        client = TestClient(app, base_url=ORIGIN, follow_redirects=False)
+
+        assert 403 == client.get("/").status_code
+        assert 403 == client.get("/?token=wrong").status_code
+        assert 403 == client.get("/?token=\u00e9").status_code
+        assert 403 == client.get("/follow?name=trip").status_code
+        assert 403 == post(client, "restore", name="trip", at=2, seen=4).status_code
+        assert 4 == store.latest("trip").revision
+
+    @pytest.mark.parametrize(
+        "host", ["evil.example", "127.0.0.1", "127.0.0.1:80", "localhost:7575", ""]
+    )
+    def test_other_hosts(self, store, host):
+        """
+        Only the exact address is served: a name that somebody lets point to this
+        machine is not.
+        """
+        client = connect(store)
+
+        assert 421 == client.get("/", headers={"host": host}).status_code
+
+    @pytest.mark.parametrize(
+        "origin", ["http://evil.example", "null", ORIGIN + "/", None]
+    )
+    def test_other_origins(self, store, origin):
+        """
+        Forms of other pages change nothing.
+        """
+        client = connect(store, write=True)
+        headers = {} if origin is None else {"origin": origin}
+        fields = {"name": "trip", "at": 2, "seen": 4}
+        answer = client.post("/restore", data=fields, headers=headers)
+
+        assert 403 == answer.status_code
+        assert 4 == store.latest("trip").revision
+
+    def test_large_forms(self, store):
+        """
+        A body larger than any form is refused before it is read as a whole.
+        """
+        client = connect(store, write=True)
+        large = post(client, "label", name="trip", at=2, seen=4, label="x" * 100_000)
+
+        assert 413 == large.status_code
+
+    def test_headers(self, store):
+        """
+        Every answer forbids what the page does not need, refusals too.
+        """
+        client = connect(store)
+        for address in ("/", "/name?name=trip", "/name?name=nothing", "/nothing"):
+            headers = client.get(address).headers
+
+            assert "default-src 'none'" in headers["content-security-policy"]
+            assert "frame-ancestors 'none'" in headers["content-security-policy"]
+            assert "same-origin" == headers["referrer-policy"]
+            assert "nosniff" == headers["x-content-type-options"]
+            assert "no-store" == headers["cache-control"]
+
+    def test_the_cookie(self, store):
+        """
+        The token stays with the browser, and with this address.
+        """
+        app = make_app(store, token=TOKEN, authority=AUTHORITY)
+        client = TestClient(app, base_url=ORIGIN, follow_redirects=False)
+        cookie = client.get("/", params={"token": TOKEN}).headers["set-cookie"]
+
+        assert cookie.startswith(f"conversation-state-7575={TOKEN};")
+        assert "HttpOnly" in cookie
+        assert "SameSite=strict" in cookie
