@@ -60,8 +60,8 @@ _BUSY_THREAD = (
 )
 # How many pages of 4 kB the write-ahead log gets before it is copied into the file.
 # Consecutive saves rewrite mostly the same pages, so a longer one is copied, and
-# synced, less often. Where each save is synced, a log that is written from its start
-# again is what counts: to sync one that grows takes two to four times as long.
+# synced, less often. Where each save is synced, that is no gain, and a log that is
+# soon written from its start again is: to sync a file that grows takes longer.
 _WAL_PAGES = {"normal": 4000, "full": 250}
 
 
