@@ -431,9 +431,8 @@ class TestStrategies:
     )
     def test_messages(self, kind):
         """
-        Messages of every kind, as simple as can be and with all there is.
+        Messages of every kind, with all there is.
         """
-        assert some(messages(), lambda message: type(message) is kind)
         assert some(
             messages(),
             lambda message: (

@@ -196,13 +196,13 @@ class TestAccepted:
         """
         params: Any = pytest.importorskip("openai.types.chat.completion_create_params")
         types: Any = pytest.importorskip("openai.types.responses")
+        chat = TypeAdapter(params.CompletionCreateParamsNonStreaming)
+        tools = TypeAdapter(list[types.FunctionToolParam])
         for choice in ToolChoice:
             payload = openai_chat.dump_tools([CLOCK, TRAINS], choice=choice).payload
-            TypeAdapter(params.CompletionCreateParamsNonStreaming).validate_python(
-                {"messages": [], "model": "m", **payload}
-            )
+            chat.validate_python({"messages": [], "model": "m", **payload})
             payload = openai_responses.dump_tools([CLOCK], choice=choice).payload
-            TypeAdapter(list[types.FunctionToolParam]).validate_python(payload["tools"])
+            tools.validate_python(payload["tools"])
             assert payload["tool_choice"] in ("none", "auto", "required")
 
     def test_types_of_anthropic(self):
@@ -210,10 +210,12 @@ class TestAccepted:
         The same for Anthropic.
         """
         types: Any = pytest.importorskip("anthropic.types")
+        tools = TypeAdapter(list[types.ToolParam])
+        choices = TypeAdapter(types.ToolChoiceParam)
         for choice in ToolChoice:
             payload = anthropic.dump_tools([CLOCK, TRAINS], choice=choice).payload
-            TypeAdapter(list[types.ToolParam]).validate_python(payload["tools"])
-            TypeAdapter(types.ToolChoiceParam).validate_python(payload["tool_choice"])
+            tools.validate_python(payload["tools"])
+            choices.validate_python(payload["tool_choice"])
 
     def test_types_of_google(self):
         """

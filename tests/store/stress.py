@@ -252,7 +252,7 @@ def killed(url, seconds, *, server=None, at_once=2):
     halt_at = time.time() + seconds / 2 if server else None
     luck = random.Random(7)
     alive: list[Kid] = []
-    while time.time() < until or not found["saves"]:
+    while time.time() < until or not found["saves"] or halt_at is not None:
         while len(alive) < at_once:
             alive.append(Kid(url, f"talk {len(kids) % 2}", len(kids), until + 60))
             kids.append(alive[-1])

@@ -40,7 +40,7 @@ def test_nothing_is_lost(kind):
     done = subprocess.run(
         [
             *(sys.executable, "-m", "tests.store.stress", "--only", kind),
-            *("--seconds", "0.6", "--processes", "4"),
+            *("--seconds", "0.2", "--processes", "4"),
         ],
         capture_output=True,
         check=False,
