@@ -116,9 +116,11 @@ lint: .venv/lint/.lint ## style, format, layers, generated docs, and types
 	.venv/lint/bin/python -m ruff format --check
 	.venv/lint/bin/lint-imports --no-logo --no-cache
 	.venv/lint/bin/python docs/draw_architecture.py --check
+	@# Both at once: each has a core for itself for a minute or two.
+	.venv/lint/bin/python -m pyright --pythonpath .venv/lint/bin/python & pyright=$$!; \
 	.venv/lint/bin/python -m mypy \
-		$(wildcard conftest.py conversation_state tests tools benchmarks docs/*.py typing_tests/*.py examples/*.py)
-	.venv/lint/bin/python -m pyright --pythonpath .venv/lint/bin/python
+		$(wildcard conftest.py conversation_state tests tools benchmarks docs/*.py typing_tests/*.py examples/*.py); \
+	mypy=$$?; wait $$pyright && exit $$mypy
 
 bench: .venv/bench/.bench ## ours beside the peers' (one of them: ARGS=join)
 	@.venv/bench/bin/python -m benchmarks $(ARGS)
