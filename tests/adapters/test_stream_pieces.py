@@ -20,6 +20,14 @@ from conversation_state.tools import ToolCall
 PATH = (("items", "number"), ("text",))
 
 
+class Text(str):
+    """
+    What no chunk may hold: `str` itself is what messages are made of.
+    """
+
+    __slots__ = ()
+
+
 def event(text: Any = "a", **others: Any) -> dict[str, Any]:
     """
     An event with a piece, and *others* beside it.
@@ -64,6 +72,7 @@ class TestTake:
             event(""),
             event(1),
             event(None),
+            event(Text("b")),
             event("\ud83d"),
             None,
             "[DONE]",
@@ -115,6 +124,26 @@ class TestTake:
             value.append(1)
 
         assert made.take(event(id=value)) is None
+
+    def test_what_may_differ_may_be_absent(self):
+        """
+        A key whose value doesn't matter is expected only if it was there.
+        """
+        without = {key: value for key, value in event().items() if key != "number"}
+        made = PieceTemplate()
+        made.remember(without, PATH, SurrogateBuffer(), make_text_chunk)
+
+        assert made.take(without) is not None
+        assert made.take(event()) is None
+
+    def test_the_last_event_counts(self):
+        """
+        After an event that can't be remembered, those before are not expected.
+        """
+        made, cut = template()
+        made.remember(event(id=[1]), PATH, cut, make_text_chunk)
+
+        assert made.take(event()) is None
 
     def test_forgets(self):
         """
