@@ -10,7 +10,8 @@ are JSON or not.
 
 From events, both peers run their own adapters for OpenAI; "deltas only" is
 Pydantic AI's parts manager without its adapter, which reads nothing else of an
-event. Events of each provider take about as long as that.
+event. Events of each provider take about as long as that, and less the longer the
+stream is.
 """
 
 from __future__ import annotations
