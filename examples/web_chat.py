@@ -4,9 +4,9 @@ A chat in the browser: streaming, stop, undo, redo, edit, regenerate, and siblin
     pip install "conversation-state[anyio]" httpx starlette uvicorn
     OPENAI_API_KEY=... python examples/web_chat.py
 
-All there is to keep is a `Timeline` of states in a `Cell`. Every tab watches the cell,
-so all tabs show the same. An answer that streams in amends the moment it was asked in,
-so the user may undo meanwhile; what was abandoned stays, as siblings.
+The whole chat is a `Timeline` of states in a `Cell`, which every tab watches. An answer
+that streams in amends the moment it was asked in, so the user may undo meanwhile; what
+was abandoned stays, as siblings.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ PAGE = """<!doctype html><meta charset="utf-8"><title>Chat</title>
 <main></main><form><input name="text" autofocus size="60"></form>
 <button data-act="stop">stop</button> <button data-act="undo">undo</button>
 <button data-act="redo">redo</button><script>
-const main = document.querySelector("main"), form = document.querySelector("form")
+const [main, form] = document.querySelectorAll("main, form")
 const send = body => fetch("act", {method: "POST", body: JSON.stringify(body),
     headers: {"Content-Type": "application/json"}})
 new EventSource("shown").onmessage = event => main.innerHTML = JSON.parse(event.data)
@@ -57,8 +57,7 @@ form.onsubmit = event => { event.preventDefault()
     send({act: "say", id: "", text: form.text.value}); form.reset() }
 document.onclick = event => { const {act, id} = event.target.dataset
     const text = act == "edit" ? prompt("Say instead") : ""
-    if (act && text != null) send({act, id, text}) }
-</script>"""
+    if (act && text != null) send({act, id, text}) }</script>"""
 
 
 def create_app(client: httpx.AsyncClient) -> Starlette:  # noqa: C901 - its routes
@@ -120,7 +119,9 @@ def create_app(client: httpx.AsyncClient) -> Starlette:  # noqa: C901 - its rout
             Route("/shown", watch),
             Route("/act", act, methods=["POST"]),
         ],
-        exception_handlers={LookupError: lambda *_: Response(status_code=404)},
+        exception_handlers=dict.fromkeys(
+            (LookupError, TypeError, ValueError), lambda *_: Response(status_code=400)
+        ),
     )
 
 
@@ -129,8 +130,7 @@ def _render(talk: Timeline[Aggregator]) -> str:
     for id, message in talk.present.entries.iterate(1):  # after the system message
         at, ids = tree.siblings(id)
         act = "edit" if message.role == "user" else "regenerate"
-        html += [f"<p><b>{message.role}</b> {escape(message.text)} "]
-        html += [_button(act, id, act)]
+        html += [f"<p>{message.role}: {escape(message.text)} ", _button(act, id, act)]
         html += [_button("switch", each, "‹") for each in ids[:at][-1:]]
         html += [f" {at + 1}/{len(ids)} " if len(ids) > 1 else ""]
         html += [_button("switch", each, "›") for each in ids[at + 1 :][:1]]
@@ -145,5 +145,5 @@ def _button(act: str, id: str, words: str) -> str:
 if __name__ == "__main__":
     url = os.environ.get("OPENAI_BASE_URL", "https://api.openai.com/v1")
     key = {"Authorization": f"Bearer {os.environ['OPENAI_API_KEY']}"}
-    client = httpx.AsyncClient(base_url=url, headers=key, timeout=60)
-    uvicorn.run(create_app(client), host="127.0.0.1")
+    app = create_app(httpx.AsyncClient(base_url=url, headers=key, timeout=60))
+    uvicorn.run(app, host="127.0.0.1")

@@ -4,11 +4,12 @@ The command `cost`: the bill of a saved state.
 
 import re
 import sys
+from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 
 import pytest
 
-from conversation_state.aggregator import Aggregator
+from conversation_state.aggregator import Aggregator, LedgerEntry
 from conversation_state.counting import cost
 from conversation_state.messages import AssistantMessage, ResponseMeta
 from conversation_state.store import open_store
@@ -56,6 +57,51 @@ class TestCost:
             ["1", "10", str(_cost_of(Usage(7, 3), "gpt-4o-mini")), "gpt-4o-mini"],
         ] == [each.split() for each in models]
         assert f"Total: {cost(PRICED)}" == total
+
+    def test_lines(self, run):
+        """
+        With --lines there is one for each ledger entry, with its time, in order.
+        """
+        noon = datetime(2026, 6, 1, 12, tzinfo=UTC)
+        state = (
+            ASKED.add_usage(USED, model="gpt-4o", at=noon)
+            .add_usage(Usage(7, 3), at=noon + timedelta(minutes=1))
+            .add_usage(USED, model=HOSTILE, at=noon)
+        )
+        save(run, state)
+
+        head, *lines = run("cost", "trip", "--lines").stdout.splitlines()
+        (told,) = run.json("cost", "trip")
+
+        assert ["TIME", "TOKENS", "COST", "MODEL"] == head.split()
+        price = str(_cost_of(USED, "gpt-4o"))
+        assert ["2026-06-01", "12:00", "1,100", price, "gpt-4o"] == lines[0].split()
+        assert lines[1].startswith("2026-06-01 12:01")
+        assert lines[1].endswith("10  unknown  (no model recorded)")
+        assert "owned" in lines[2]
+        assert noon.isoformat() == told["lines"][0]["at"]
+
+    def test_of_an_unknown_time(self, run):
+        """
+        An entry of an unknown time says so, and has the price of now.
+        """
+        state = Aggregator.rebuild(
+            id=ASKED.id,
+            parent_id=None,
+            root_id=None,
+            init_len=0,
+            init_ledger_len=0,
+            entries=ASKED.entries,
+            ledger=[LedgerEntry("1", USED, "gpt-4o")],
+        )
+        save(run, state)
+
+        line = run("cost", "trip", "--lines").stdout.splitlines()[1]
+        (told,) = run.json("cost", "trip")
+
+        price = str(_cost_of(USED, "gpt-4o"))
+        assert ["(unknown)", "1,100", price, "gpt-4o"] == line.split()
+        assert told["lines"][0]["at"] is None
 
     def test_of_a_revision(self, run):
         """

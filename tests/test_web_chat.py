@@ -383,19 +383,30 @@ class TestWebChat:
 
     def test_refuses(self, web):
         """
-        Forms of other sites, and messages that are not there.
+        Forms of other sites, messages that are not there, and what is no message.
         """
 
         async def scenario(_model, browser):
             client = browser.client
             form = await client.post("/act", data={"act": "undo"})
-            gone = await client.post("/act", json={"act": "switch", "id": "none"})
+            wrong = [
+                await client.post("/act", json=body)
+                for body in (
+                    {"act": "switch", "id": "none"},
+                    {"act": "switch", "id": [1]},
+                    {"act": "say", "id": "", "text": 5},
+                    {"act": "edit", "id": "none", "text": "Hi"},
+                )
+            ]
             page = await client.get("/")
-            return form.status_code, gone.status_code, page
+            await browser.settled(" 0 tokens")
+            return form, wrong, page
 
-        form, gone, page = drive(web, scenario)
+        form, wrong, page = drive(web, scenario)
 
-        assert (415, 404, 200) == (form, gone, page.status_code)
+        assert 415 == form.status_code
+        assert [400] * 4 == [each.status_code for each in wrong]
+        assert 200 == page.status_code
         assert "<main></main>" in page.text
 
     def test_a_provider_over_http(self, web):
