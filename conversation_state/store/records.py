@@ -429,8 +429,8 @@ class WriteGroup:
         """
         check_process()
         job, turn, waiting = _Job(work), self._turn, self._waiting
-        waiting.append(job)
         try:
+            waiting.append(job)
             # Whoever has the turn ends: the store limits how long a write waits.
             turn.enter(job, -1)
             if not job.is_done:

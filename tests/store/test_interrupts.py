@@ -5,12 +5,14 @@ nothing that another thread waits for.
 
 import sys
 import threading
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
 
 from conversation_state import Aggregator
 from conversation_state.store import open_store
+from conversation_state.store._transaction import Transaction
 from tests.interrupts import interrupt_at_each_opcode, interrupt_by_signals
 
 TALK = Aggregator.new().add_user_prompt("When is the next train?")
@@ -84,14 +86,55 @@ def prepare(request, tmp_path):
     return prepare
 
 
-@pytest.mark.parametrize("verb", VERBS.values(), ids=VERBS)
-def test_each_instruction(prepare, verb):
+def keep_error(verb):
     """
-    Before each instruction where the interpreter looks for signals.
+    A verb whose interrupt is kept with its traceback, as a console does: that has
+    the frames of the block, and what the block had acquired.
+    """
+    errors: list[BaseException] = []
+
+    def run(store):
+        errors.clear()
+        try:
+            verb(store)
+        except KeyboardInterrupt as error:
+            errors.append(error)
+            raise
+
+    return run
+
+
+def dropped(*verbs):
+    return [pytest.param(VERBS[verb], False, id=verb) for verb in verbs]
+
+
+def kept(*verbs):
+    return [pytest.param(VERBS[verb], True, id=f"{verb}-kept") for verb in verbs]
+
+
+def goes_on(check):
+    """
+    What holds after the interrupted thread itself went on.
+    """
+
+    def check_after(store, completed):
+        store.save("here", TALK.fork())
+        check(store, completed)
+
+    return check_after
+
+
+@pytest.mark.parametrize(
+    ("verb", "is_kept"), [*dropped(*VERBS), *kept("save", "load", "erase")]
+)
+def test_each_instruction(prepare, verb, is_kept):
+    """
+    Before each instruction where the interpreter looks for signals, whether or not
+    the error is kept: others may then wait until the thread itself goes on.
     """
     moments = interrupt_at_each_opcode(
-        verb,
-        check_usable,
+        keep_error(verb) if is_kept else verb,
+        goes_on(check_usable) if is_kept else check_usable,
         prepare=prepare,
         modules=[
             "conversation_state.store._transaction",
@@ -105,6 +148,51 @@ def test_each_instruction(prepare, verb):
     )
 
     assert 30 < moments
+
+
+@pytest.mark.parametrize("is_kept", [False, True], ids=["dropped", "kept"])
+@pytest.mark.parametrize("is_writing", [False, True], ids=["read", "write"])
+def test_each_instruction_of_a_server(pg_url, is_writing, is_kept):
+    """
+    The same for a transaction where a store has a single connection to a server:
+    each interrupt leaves it to the next block, or replaces it.
+    """
+    store = open_store(f"{pg_url}&pool_size=1&timeout_s=20")
+    backend: Any = store._core.backend
+
+    def run_transaction(_):
+        block = backend.writing() if is_writing else backend.reading()
+        with Transaction(store._core, block) as transaction:
+            if is_writing:
+                transaction.tables.new_number()
+            else:
+                transaction.tables.get("names", "talk")
+
+    def check(_, completed):
+        del completed
+        if is_kept:  # others may wait until the thread itself goes on
+            run_transaction(None)
+
+        with ThreadPoolExecutor(1) as threads:
+            threads.submit(run_transaction, None).result()
+
+    moments = interrupt_at_each_opcode(
+        keep_error(run_transaction) if is_kept else run_transaction,
+        check,
+        prepare=lambda: None,
+        modules=[
+            "conversation_state.store._transaction",
+            "conversation_state.store.backends._blocks",
+            "conversation_state.store.backends.postgres._backend",
+            "conversation_state.store.backends.postgres._block",
+        ],
+        only_where_signals_arrive=True,
+    )
+
+    assert 30 < moments
+    assert 1 == backend._permits.free.qsize()
+    assert () == store.verify()
+    store.close()
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="Windows has no alarm signal")

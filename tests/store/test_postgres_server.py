@@ -370,6 +370,40 @@ class TestServerRefuses:
 
         server.run(f"DROP ROLE {name}")
 
+    def test_signal_handler(self, server, schema):
+        """
+        A thread that begins a block in the middle of another, in a signal handler,
+        gets another connection, unless both write or there is none: then the first
+        one has ended, and says so.
+        """
+        abandoned = pytest.raises(StoreError, match="began another block meanwhile")
+        with open_store(server.url(schema, "&pool_size=2&timeout_s=5")) as store:
+            backend: Any = store._core.backend
+            with backend.reading() as rows:
+                assert None is rows.get("names", "talk")
+                store.save("talk", TALK)
+                assert None is rows.get("names", "talk")
+
+            with backend.writing() as rows:
+                rows.new_number()
+                assert TALK == store.load("talk")
+                rows.new_number()
+
+            with abandoned, backend.writing() as rows:
+                rows.new_number()
+                store.save("another", TALK.fork())
+                rows.new_number()
+
+            assert ("another", "talk") == store.names()
+
+        with open_store(server.url(schema, "&pool_size=1&timeout_s=5")) as store:
+            backend = store._core.backend
+            with abandoned, backend.reading() as rows:
+                rows.get("names", "talk")
+                store.save("third", TALK.fork())
+
+            assert ("another", "talk", "third") == store.names()
+
     def test_read_only(self, server, schema, pg_url):
         """
         What must not be written is read, and says that it is not written.

@@ -8,13 +8,15 @@ has background threads, which a child of `os.fork` would lack.
 
 from __future__ import annotations
 
+import itertools
 import os
 import random
 import time
 from collections import deque
 from collections.abc import Callable
+from threading import get_ident
 from typing import Any
-from weakref import finalize
+from weakref import finalize, ref
 
 import psycopg
 from psycopg import errors
@@ -73,6 +75,10 @@ class PostgresBackend:
         self._process = os.getpid()
         self._idle: deque[Link] = deque()
         self._permits = Permits(self._address.pool_size)
+        # The connections that blocks have. Weak, since one that nothing else refers
+        # to is closed, and its permit free.
+        self._in_use: dict[int, ref[Link]] = {}
+        self._uses = itertools.count()
         # Closes the idle connections when the store is gone or the program ends.
         self._closing = finalize(self, _close_all, self._idle, self._process)
 
@@ -96,9 +102,12 @@ class PostgresBackend:
         connection.prepared_max = 1000
         return Link(connection)
 
-    def acquire(self) -> Link:
+    def acquire(self, *, is_writing: bool = False) -> Link:
         """
         A connection that no other block uses, and that was alive a moment ago.
+
+        A block of this thread whose end was not reached, because the thread was
+        interrupted, is abandoned where it would be in the way.
         """
         if self._process != os.getpid():
             self._leave_to_parent()
@@ -106,6 +115,7 @@ class PostgresBackend:
         if self._is_closed:
             raise StoreError(self.url, "this store was closed; open it again")
 
+        self._abandon_left_links(is_writing=is_writing)
         permit = self._permits.acquire(self._address.timeout_s)
         if permit is None:
             size = self._address.pool_size
@@ -117,12 +127,40 @@ class PostgresBackend:
 
         try:
             link = self._take_idle_link() or self._open_link()
+            link.thread = get_ident()
+            link.is_writing = is_writing
+            link.use = next(self._uses)
+            self._in_use[link.use] = ref(link)
+            # The last step: until then the permit is returned here, then by `release`.
             link.permit = permit
         except BaseException:
             self._permits.free.put(permit)
             raise
 
         return link
+
+    def _abandon_left_links(self, *, is_writing: bool) -> None:
+        """
+        Release what blocks of this thread have whose end was not reached: their
+        transactions have locks, and the traceback of an interrupt may keep them.
+
+        Or the thread is in a signal handler in the middle of one, which can go on
+        afterwards unless both write or there is no other connection.
+        """
+        thread = get_ident()
+        for use, held in list(self._in_use.items()):
+            link = held()
+            if link is None:
+                self._in_use.pop(use, None)
+            elif link.thread == thread and (
+                (is_writing and link.is_writing) or self._permits.free.empty()
+            ):
+                # Not while psycopg waits for an answer: a new connection may get the
+                # file descriptor that it waits for. The block's end closes it.
+                if not link.is_awaiting:
+                    link.connection.close()
+
+                self.release(link)
 
     def _take_idle_link(self) -> Link | None:
         while True:
@@ -138,17 +176,24 @@ class PostgresBackend:
 
     def release(self, link: Link) -> None:
         """
-        The other end of `acquire`.
+        The other end of `acquire`. An interrupt before its first step leaves the
+        connection to the thread's next block, one after it releases the permit.
         """
         permit, link.permit = link.permit, None
+        if permit is None:  # by the thread's next block, already
+            link.connection.close()
+            return
+
         try:
-            if self._is_closed or not link.is_reusable:
+            self._in_use.pop(link.use, None)
+            if link.is_awaiting:
+                pass  # only where it is abandoned, see there
+            elif self._is_closed or not link.is_reusable:
                 link.connection.close()
             else:
                 self._idle.append(link)
         finally:
-            if permit is not None:
-                self._permits.free.put(permit)
+            self._permits.free.put(permit)
 
     def reading(self) -> PostgresBlock:
         """

@@ -15,8 +15,9 @@ from typing import TYPE_CHECKING, Any, Self
 import psycopg
 from psycopg.pq import ExecStatus, PipelineStatus, TransactionStatus
 
+from conversation_state.errors import StoreError
 from conversation_state.store.backend import Key, Row
-from conversation_state.store.backends._blocks import Permit
+from conversation_state.store.backends._blocks import BLOCK_ABANDONED, Permit
 from conversation_state.store.backends._sql import Dialect
 from conversation_state.store.backends.postgres._server import explain_error
 
@@ -58,16 +59,34 @@ class Link:
 
         stripe: The row of ``gate`` it locks.
 
-        permit: The permit of the block that uses it.
+        permit: The permit of the block that uses it; None if none does, or its
+            thread began another block.
+
+        thread: The thread of the block that uses it, or used it last.
+
+        is_writing: Whether that block writes.
+
+        use: The number of that use.
 
         process: The process that made it.
     """
 
-    __slots__ = ("connection", "permit", "process", "stripe")
+    __slots__ = (
+        "__weakref__",
+        "connection",
+        "is_writing",
+        "permit",
+        "process",
+        "stripe",
+        "thread",
+        "use",
+    )
 
     def __init__(self, connection: psycopg.Connection[Any]) -> None:
         self.connection = connection
         self.permit: Permit | None = None
+        self.thread = self.use = 0
+        self.is_writing = False
         self.process = os.getpid()
         self.stripe = connection.pgconn.backend_pid % STRIPES
 
@@ -91,6 +110,14 @@ class Link:
             and server.pipeline_status == PipelineStatus.OFF
             and not self.connection.lock.locked()
         )
+
+    @property
+    def is_awaiting(self) -> bool:
+        """
+        Whether a statement was sent whose answer has not arrived.
+        """
+        status = self.connection.pgconn.transaction_status
+        return status == TransactionStatus.ACTIVE
 
     @property
     def is_lost(self) -> bool:
@@ -122,7 +149,7 @@ class PostgresBlock:
         self._queue: list[tuple[str, Sequence[Any]]] = []
 
     def __enter__(self) -> Self:
-        self._link = self._backend.acquire()
+        self._link = self._backend.acquire(is_writing=self._is_writing)
         return self
 
     def __exit__(
@@ -165,6 +192,13 @@ class PostgresBlock:
             connection.close()
 
     # Sending statements
+
+    @property
+    def _usable_connection(self) -> psycopg.Connection[Any]:
+        if self._link.permit is None:
+            raise StoreError(self._backend.url, BLOCK_ABANDONED)
+
+        return self._link.connection
 
     def _begin_transaction(self, *, is_exclusive: bool = True) -> None:
         if self._is_begun:
@@ -221,7 +255,7 @@ class PostgresBlock:
         )
 
     def _execute_queue(self, queue: list[tuple[str, Sequence[Any]]]) -> list[Any]:
-        connection: Any = self._link.connection
+        connection: Any = self._usable_connection
         prepare = self._backend.is_prepared
         if len(queue) == 1:
             ((sql, given),) = queue
@@ -333,7 +367,7 @@ class PostgresBlock:
         if self._queue:
             self._send_queue()
 
-        connection: Any = self._link.connection
+        connection: Any = self._usable_connection
         try:
             with connection.cursor().copy(POSTGRES.copy(table)) as copy:
                 copy.set_types(POSTGRES.types_of(table))
