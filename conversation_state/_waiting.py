@@ -316,13 +316,17 @@ def in_worker(job: Callable[[], object]) -> None:
 # Async twins: methods for event loops that run the synchronous one in a thread
 
 
-async def run_in_anyio_thread(function: Callable[[], T]) -> T:
+async def run_in_anyio_thread(
+    function: Callable[[], T], *, is_shielded: bool = False
+) -> T:
     """
     What *function* returns in a worker thread of anyio. Once begun it ends, also
-    where the task that waits for it is cancelled.
+    where the task that waits for it is cancelled; shielded, it also begins.
     """
     anyio = require_anyio("a store in async code")
-    result: T = await anyio.to_thread.run_sync(function)
+    with anyio.CancelScope(shield=is_shielded):
+        result: T = await anyio.to_thread.run_sync(function)
+
     return result
 
 

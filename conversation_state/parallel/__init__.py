@@ -13,8 +13,15 @@ there was one (`_transport`). The caller waits and settles one branch after the
 other (`_runs`), and joins them in the end (`_joining`).
 """
 
-from conversation_state.parallel._branches import save_progress
+from conversation_state.parallel._branches import collect_progress, save_progress
 from conversation_state.parallel._fan_out import afan_out, fan_out
 from conversation_state.parallel._runs import Failure, FanOut
 
-__all__ = ["Failure", "FanOut", "afan_out", "fan_out", "save_progress"]
+__all__ = [
+    "Failure",
+    "FanOut",
+    "afan_out",
+    "collect_progress",
+    "fan_out",
+    "save_progress",
+]

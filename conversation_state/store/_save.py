@@ -144,6 +144,7 @@ def save_within(
     name: str,
     state: Aggregator,
     expecting: Head | int | None,
+    extras: Extras = NO_EXTRAS,
 ) -> Head:
     """
     Save a state together with whatever else the transaction does.
@@ -151,14 +152,14 @@ def save_within(
     with transaction.report_damage():
         old = transaction.recall(name)
         if old is not None and is_expected(old.head, expecting):
-            new = make_append(transaction.core, old, state, NO_EXTRAS)
+            new = make_append(transaction.core, old, state, extras)
             if new is not None:
                 tables, changes = transaction.tables, transaction.changes
                 write_append(transaction.url, tables, old, new, changes)
                 transaction.remember(new.head)
                 return new.head.head
 
-        return _save_checked(transaction, name, state, expecting, NO_EXTRAS)
+        return _save_checked(transaction, name, state, expecting, extras)
 
 
 def _check_head(core: Core, text: str, expecting: Head | int) -> None:

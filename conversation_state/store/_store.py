@@ -16,6 +16,7 @@ from conversation_state.aggregator import Aggregator
 from conversation_state.errors import NotSavedError, StaleHeadError, StoreError
 from conversation_state.store import _load, _maintenance, _revisions, _save, _verify
 from conversation_state.store._append import Extras
+from conversation_state.store._steps import PipelineStep
 from conversation_state.store._transaction import Core
 from conversation_state.store._values import (
     At,
@@ -316,6 +317,65 @@ class Store:
                 return made
 
         raise self._make_update_error(name)
+
+    def step(
+        self, name: str, label: str, function: Callable[[Aggregator], Aggregator]
+    ) -> Aggregator:
+        """
+        The state under *label*; if there is none, what *function* makes of the
+        newest state, saved under it.
+
+        So a program that was killed is run again as it is: each step that was
+        saved is not done, nor paid, again. Only its state is read.
+
+        If another save comes first, what *function* made is joined to it, and not
+        made again. If that was the same step, its state counts; the ledger has
+        what both spent.
+
+        If *function* fails, nothing is under the label, and what it gave to
+        `conversation_state.save_progress` until then is in the ledger. What it
+        spends beside that before the process is killed is in no ledger: let a step
+        be one request.
+
+        Args:
+            name: What the states are saved under. Nothing needs to be there.
+
+            label: The step, one of each name; see `label`. `unlabel` lets it be
+                done again.
+
+            function: Makes the next state of the newest one, or of an empty one.
+                What it leaves out of the ledger stays there.
+
+        Raises:
+            TypeError:
+                If *function* returns something else.
+
+            MirroredNameError:
+                If the name is of a host that would not read it.
+
+            StoreError:
+                If the store can't be written, and the step has to be done again.
+        """
+        return self._make_step(name, label).run(function)
+
+    async def astep(
+        self,
+        name: str,
+        label: str,
+        function: Callable[[Aggregator], Awaitable[Aggregator]],
+    ) -> Aggregator:
+        """
+        The async twin of `step`: *function* is async, too, and runs here.
+
+        What a function that ended has made is saved also if the task is cancelled
+        meanwhile.
+        """
+        step = self._make_step(name, label)
+        return await step.arun(function, run_in_anyio_thread)
+
+    def _make_step(self, name: str, label: str) -> PipelineStep:
+        check_not_mirrored(self.url, check_name(name))
+        return PipelineStep(self._core, name, check_name(label, "label"))
 
     def _make_update_error(self, name: str) -> StoreError:
         times = f"{UPDATE_ATTEMPTS:,} conflicting saves"

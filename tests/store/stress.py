@@ -2,9 +2,9 @@
 What stores promise under stress, counted: `python -m tests.store.stress`.
 
 Processes that append to one name and to many, that race for one head, that
-are killed while they save, and whose every statement fails; in a file, and in
-a PostgreSQL server, which is killed, too. It ends with an error if anything
-was lost, or there twice, or damaged.
+are killed while they save and while they run a pipeline, and whose every
+statement fails; in a file, and in a PostgreSQL server, which is killed, too. It
+ends with an error if anything was lost, or there twice, or damaged.
 """
 
 import argparse
@@ -16,11 +16,12 @@ import tempfile
 import time
 from collections import Counter
 from contextlib import ExitStack
+from functools import partial
 from pathlib import Path
 from threading import Barrier, Thread
 from typing import Any
 
-from conversation_state import Aggregator
+from conversation_state import Aggregator, Usage
 from conversation_state.errors import StaleHeadError, StoreError, UnknownOutcomeError
 from conversation_state.store import open_store
 from tests.store.server import Server
@@ -280,6 +281,101 @@ def killed(url, seconds, *, server=None, at_once=2):
     return found, "a server, too" if server else ""
 
 
+STEPS = 10
+
+
+def pipelines(url, kills):
+    """
+    Pipelines of ten steps, each run by two processes at once, which are killed in a
+    step or after it and begin again until all is done: each step is done, and
+    paid, once.
+    """
+    found: Counter[str] = Counter()
+    luck = random.Random(11)
+    names: list[str] = []
+    while found["kills"] < kills:
+        names.append(f"pipeline {len(names)}")
+        while not is_done(url, names[-1]):
+            for runner in [PipelineRunner(url, names[-1]) for _ in range(2)]:
+                # Some of them get through a step, however busy the machine is.
+                runner.wait(luck.randrange(1, 5))
+                time.sleep(luck.uniform(0, 0.002))
+                found["processes"] += 1
+                found["kills"] += runner.kill()
+
+    expected = [f"step {i}" for i in range(STEPS)]
+    with open_store(url) as store:
+        found["damaged"] += len(store.verify())
+        for name in names:
+            state = store.load(name)
+            texts = [message.text for message in state]
+            found["disordered"] += texts != expected
+            for there in (texts, [entry.id for entry in state.ledger]):
+                found["lost"] += len({*expected} - {*there})
+                found["duplicated"] += len(there) - len({*there})
+
+            found["saves"] += len(store.history(name))
+
+    return found, f"{len(names)} pipelines"
+
+
+class PipelineRunner:
+    """
+    A process that runs a pipeline from where it was left, and tells when it begins
+    and ends a step that was not done.
+    """
+
+    def __init__(self, url, name):
+        self._said, told = os.pipe()
+        self._pid = os.fork()
+        if not self._pid:
+            try:
+                run_steps(url, name, told)
+            except BaseException as error:  # noqa: BLE001 - a child has no caller
+                os.write(told, f"!{error!r}".encode())
+            finally:
+                os._exit(0)
+
+        os.close(told)
+
+    def wait(self, count):
+        """
+        Until it told so often, or ended.
+        """
+        for _ in range(count):
+            if not (said := os.read(self._said, 1)):
+                return
+
+            if said == b"!":
+                raise RuntimeError(os.read(self._said, 10_000))
+
+    def kill(self):
+        """
+        Whether it was killed, and had not ended.
+        """
+        os.kill(self._pid, signal.SIGKILL)
+        _, status = os.waitpid(self._pid, 0)
+        os.close(self._said)
+        return os.WIFSIGNALED(status)
+
+
+def run_steps(url, name, told):
+    def pay_step(text, state):
+        os.write(told, b"<")
+        return state.add_assistant_message(text).add_usage(Usage(1), key=text)
+
+    with open_store(url) as store:
+        for i in range(STEPS):
+            text = f"step {i}"
+            store.step(name, text, partial(pay_step, text))
+            os.write(told, b">")
+
+
+def is_done(url, name):
+    with open_store(url) as store:
+        return name in store and store.latest(name).labels == (f"step {STEPS - 1}",)
+
+
 def injected(url, server):
     """
     A failure at each statement of each step of a store's life.
@@ -299,8 +395,11 @@ def main(arguments):
     parser = argparse.ArgumentParser(prog="python -m tests.store.stress")
     parser.add_argument("--seconds", type=float, default=10, help="for each row")
     parser.add_argument("--processes", type=int, default=16, help="that append")
+    parser.add_argument("--kills", type=int, default=200, help="of pipelines")
     parser.add_argument("--only", default="", help="sqlite or postgresql")
-    parser.add_argument("--rows", default="", help="one, own, race, killed, injected")
+    parser.add_argument(
+        "--rows", default="", help="one, own, race, killed, steps, injected"
+    )
     asked = parser.parse_args(arguments)
     print(f"{'what':34}" + "".join([f"{what:>11}" for what in COUNTED]))
     wrong = 0
@@ -339,6 +438,7 @@ def _rows(asked, server):
         ("own", "a name each", lambda url: contended(url, many, seconds, names=many)),
         ("race", "races for a head", lambda url: race(url, seconds)),
         ("killed", "killed", lambda url: killed(url, seconds * 2, server=server)),
+        ("steps", "killed pipelines", lambda url: pipelines(url, asked.kills)),
         ("injected", "failing statements", lambda url: injected(url, server)),
     )
 

@@ -31,8 +31,8 @@ TALK = Aggregator.new().add_user_prompt("When is the next train?")
 def test_nothing_is_lost(kind):
     """
     Processes that append to one name and to many, that race for a head, and
-    that are killed meanwhile, and every statement failing once: nothing is
-    lost, there twice, out of order or damaged.
+    that are killed meanwhile, also in a pipeline, and every statement failing
+    once: nothing is lost, there twice, out of order or damaged.
     """
     if kind == "postgresql":
         servers.server()  # where there is none, that is told there
@@ -40,7 +40,7 @@ def test_nothing_is_lost(kind):
     done = subprocess.run(
         [
             *(sys.executable, "-m", "tests.store.stress", "--only", kind),
-            *("--seconds", "0.2", "--processes", "4"),
+            *("--seconds", "0.2", "--processes", "4", "--kills", "6"),
         ],
         capture_output=True,
         check=False,
@@ -54,13 +54,14 @@ def test_nothing_is_lost(kind):
 
     assert (0, "", "Nothing was lost.") == (done.returncode, done.stderr, last)
     assert list(COUNTED) == head.split()[1:]
-    assert 5 == len(found)
+    assert 6 == len(found)
     assert all(row["saves"] for row in found)
     assert not any(row[what] for row in found for what in WRONG)
     assert found[2]["conflicts"]
     assert 2 <= found[3]["kills"]
-    assert 50 < found[4]["failures"]
-    assert (kind == "postgresql") == bool(found[4]["unknown"])
+    assert 6 <= found[4]["kills"]
+    assert 50 < found[5]["failures"]
+    assert (kind == "postgresql") == bool(found[5]["unknown"])
 
 
 def _number(shown):

@@ -12,6 +12,7 @@ from conversation_state.testing.stores._notes import NotePromises
 from conversation_state.testing.stores._recording import RecordPromises
 from conversation_state.testing.stores._reopening import ReopeningPromises
 from conversation_state.testing.stores._saving import SavingPromises
+from conversation_state.testing.stores._stepping import StepPromises
 from conversation_state.testing.stores._tables import TablePromises
 
 __all__ = ["StoreContract"]
@@ -22,6 +23,7 @@ class StoreContract(
     HeadPromises,
     BranchPromises,
     NotePromises,
+    StepPromises,
     DeletionPromises,
     RecordPromises,
     FailurePromises,

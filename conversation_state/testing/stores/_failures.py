@@ -188,6 +188,7 @@ def _store_steps() -> list[Callable[[Store], object]]:
         lambda store: store.save("talk", _STATES[0], expecting=store.latest("talk")),
         lambda store: store.erase(_STATES[1].entries[1].id, reason="asked"),
         lambda store: store.label("talk", "last", at=2),
+        lambda store: store.step("talk", "step", lambda _: _STATES[2]),
         lambda store: store.delete("talk"),
         lambda store: store.collect_garbage(),
         lambda store: store.save("talk", _WITH_IMAGE),

@@ -1,0 +1,213 @@
+"""
+Steps of pipelines that survive a crash: each is a label, and the state under it.
+
+A step runs outside of transactions, since it may take minutes; what it made is
+saved in one, which looks again whether another process was first.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
+from typing import Any, NamedTuple
+
+from conversation_state.aggregator import Aggregator
+from conversation_state.errors import StoreError
+from conversation_state.parallel import collect_progress
+from conversation_state.store._append import Extras
+from conversation_state.store._load import load, load_newest
+from conversation_state.store._save import save_within
+from conversation_state.store._transaction import Core, RememberedHead, Transaction
+from conversation_state.store._values import Head, is_expected
+from conversation_state.store.schema import label_key
+
+__all__ = ["PipelineStep"]
+
+
+class _Start(NamedTuple):
+    """
+    What a step begins with: the state, and the head that it is of (0 if there is
+    none); or the state that the step made earlier.
+    """
+
+    state: Aggregator
+    head: Head | int
+    is_done: bool
+
+
+class PipelineStep:
+    """
+    One step of a name.
+    """
+
+    def __init__(self, core: Core, name: str, label: str) -> None:
+        self._core = core
+        self._name = name
+        self._label = label
+
+    def run(self, function: Callable[[Aggregator], Aggregator]) -> Aggregator:
+        """
+        What `Store.step` does.
+        """
+        start = self._read_start()
+        if start.is_done:
+            return start.state
+
+        with collect_progress(start.state) as progress:
+            try:
+                made = self._check_made(function(start.state), "step")
+            except BaseException as error:
+                self._save_spent(start, progress(), error)
+                raise
+
+        return self._save_made(start, made, progress())
+
+    async def arun(
+        self,
+        function: Callable[[Aggregator], Awaitable[Aggregator]],
+        run_in_thread: Callable[..., Awaitable[Any]],
+    ) -> Aggregator:
+        """
+        What `Store.astep` does.
+        """
+        start: _Start = await run_in_thread(self._read_start)
+        if start.is_done:
+            return start.state
+
+        with collect_progress(start.state) as progress:
+            try:
+                awaitable = self._check_awaitable(function(start.state))
+                made = self._check_made(await awaitable, "astep")
+            except GeneratorExit as error:
+                # Nothing can be awaited in a coroutine that is closed.
+                self._save_spent(start, progress(), error)
+                raise
+            except BaseException as error:
+                states, failed = progress(), error
+                await run_in_thread(
+                    lambda: self._save_spent(start, states, failed), is_shielded=True
+                )
+                raise
+
+        states = progress()
+        # Also where the task is cancelled now: what was made was paid.
+        saved: Aggregator = await run_in_thread(
+            lambda: self._save_made(start, made, states), is_shielded=True
+        )
+        return saved
+
+    def _read_start(self) -> _Start:
+        with self._core.read() as transaction:
+            done = self._find_done(transaction)
+            if done is not None:
+                return _Start(done, 0, is_done=True)
+
+            newest = self._find_newest(transaction)
+            if newest is None:
+                return _Start(Aggregator.new(), 0, is_done=False)
+
+            return _Start(newest.state, newest.head, is_done=False)
+
+    def _find_done(self, transaction: Transaction) -> Aggregator | None:
+        name = transaction.find_name(self._name)
+        if name is None:
+            return None
+
+        key = label_key(name.number, self._label)
+        if transaction.tables.get("labels", key) is None:
+            return None
+
+        return load(transaction, self._name, self._label)
+
+    def _find_newest(self, transaction: Transaction) -> RememberedHead | None:
+        if transaction.find_name(self._name) is None:
+            return None
+
+        return load_newest(transaction, self._name)
+
+    def _save_made(
+        self, start: _Start, made: Aggregator, progress: Sequence[Aggregator]
+    ) -> Aggregator:
+        """
+        Save what the step made under its label; what is under it then.
+        """
+
+        def save_first(transaction: Transaction) -> Aggregator:
+            done = self._find_done(transaction)
+            newest = self._find_newest(transaction)
+            head = 0 if newest is None else newest.head
+            if done is not None and newest is not None:
+                # Another process did it meanwhile. Both were paid.
+                state = _add_spent(newest.state, [made, *progress])
+                save_within(transaction, self._name, state, head)
+                return done
+
+            state = _add_spent(made, [start.state, *progress])
+            if newest is not None and not is_expected(newest.head, start.head):
+                state = newest.state.join(state)
+
+            save_within(transaction, self._name, state, head, Extras(self._label))
+            return state
+
+        return self._core.write(save_first, name=self._name)
+
+    def _save_spent(
+        self, start: _Start, progress: Sequence[Aggregator], error: BaseException
+    ) -> None:
+        """
+        Save what a step that failed with *error* had spent.
+        """
+
+        def save_ledger(transaction: Transaction) -> None:
+            newest = self._find_newest(transaction)
+            before = start.state if newest is None else newest.state
+            state = _add_spent(before, progress)
+            if state is not before:
+                head = 0 if newest is None else newest.head
+                save_within(transaction, self._name, state, head)
+
+        if not progress:
+            return
+
+        try:
+            self._core.write(save_ledger, name=self._name)
+        except StoreError as failure:
+            # The step's own error is what the caller looks for.
+            with suppress(Exception):
+                error.add_note(f"what the step had spent was not saved: {failure}")
+
+    def _check_made(self, made: Any, verb: str) -> Aggregator:
+        if isinstance(made, Aggregator):
+            return made
+
+        if inspect.iscoroutine(made):
+            made.close()
+
+        raise self._make_type_error(made, verb)
+
+    def _check_awaitable(self, made: Any) -> Awaitable[Any]:
+        if inspect.isawaitable(made):
+            return made
+
+        raise self._make_type_error(made, "astep")
+
+    def _make_type_error(self, made: object, verb: str) -> TypeError:
+        if verb == "step" and inspect.iscoroutine(made):
+            what = "it is an async function, which astep takes"
+        elif verb == "astep" and isinstance(made, Aggregator):
+            what = "it is no async function; step takes it, or make it async"
+        else:
+            what = "let it return the state that it made of the one it was given"
+
+        return TypeError(
+            f"the function of step {self._label!r} of {self._name!r} returned "
+            f"{type(made).__name__}; {what}"
+        )
+
+
+def _add_spent(state: Aggregator, others: Sequence[Aggregator]) -> Aggregator:
+    """
+    A state with the ledgers of others, and none of their messages.
+    """
+    return state.join(*[other.rollback(0) for other in others])

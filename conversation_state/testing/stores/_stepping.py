@@ -1,0 +1,202 @@
+"""
+Promises about the steps of pipelines.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from conversation_state.aggregator import Aggregator
+from conversation_state.errors import MirroredNameError
+from conversation_state.parallel import fan_out, save_progress
+from conversation_state.store import Store
+from conversation_state.testing.stores._fixtures import CONVERSATION, StoreFixtures
+from conversation_state.usage import Usage
+
+__all__ = ["StepPromises"]
+
+StepFunction = Callable[[Aggregator], Aggregator]
+
+
+def spend(key: str, calls: list[str]) -> StepFunction:
+    """
+    A function that says *key* and pays a token for it.
+    """
+
+    def function(state: Aggregator) -> Aggregator:
+        calls.append(key)
+        return state.add_assistant_message(key).add_usage(Usage(1), key=key)
+
+    return function
+
+
+def keys(state: Aggregator) -> list[str]:
+    return [entry.id for entry in state.ledger]
+
+
+class StepPromises(StoreFixtures):
+    """
+    Each step of a pipeline is done, and paid, once.
+    """
+
+    def test_step(self, store: Store) -> None:
+        """
+        A step is given the newest state, an empty one at first; what it made is
+        under its label, and is what it gives from then on, everywhere.
+        """
+        calls: list[str] = []
+        first = store.step("talk", "first", spend("a", calls))
+        second = store.step("talk", "second", spend("b", calls))
+
+        assert (["a"], ["a", "b"]) == (keys(first), keys(second))
+        assert ["a", "b"] == [message.text for message in second]
+        assert second == store.load("talk")
+        for each in (store, self.other(store)):
+            assert first == each.load("talk", at="first")
+            assert first == each.step("talk", "first", spend("never", calls))
+            assert second == each.step("talk", "second", spend("never", calls))
+
+        assert [("second",), ("first",)] == [
+            head.labels for head in store.history("talk")
+        ]
+        assert ["a", "b"] == calls
+        assert () == store.verify()
+
+    def test_step_again(self, store: Store) -> None:
+        """
+        A step whose label is removed, or whose name is deleted, is done again.
+        """
+        calls: list[str] = []
+        store.step("talk", "first", spend("a", calls))
+        store.unlabel("talk", "first")
+        again = store.step("talk", "first", spend("b", calls))
+
+        assert ["a", "b"] == keys(again)
+
+        store.delete("talk")
+
+        assert ["c"] == keys(store.step("talk", "first", spend("c", calls)))
+
+    def test_step_fails(self, store: Store) -> None:
+        """
+        Of a step that fails, what it had noted is paid, once, and nothing else is
+        there; it can be tried again.
+        """
+        calls: list[str] = []
+
+        def fail(state: Aggregator) -> Aggregator:
+            save_progress(spend("a", calls)(state))
+            fan_out(state, [lambda fork: save_progress(spend("b", calls)(fork))])
+            raise TimeoutError("no answer")
+
+        for expected in (["a", "b"], ["a", "b"]):
+            with pytest.raises(TimeoutError, match="no answer"):
+                store.step("talk", "first", fail)
+
+            assert (0, expected) == (len(store.load("talk")), keys(store.load("talk")))
+
+        done = store.step("talk", "first", spend("c", calls))
+
+        assert (["c"], ["a", "b", "c"]) == ([m.text for m in done], keys(done))
+        assert 2 == len(store.history("talk"))
+        assert () == self.other(store).verify()
+
+    def test_step_spends_what_it_drops(self, store: Store) -> None:
+        """
+        What a step noted, and what there was before, stays paid where the state
+        that it returns has it no more.
+        """
+        calls: list[str] = []
+        first = store.step("talk", "first", spend("a", calls))
+
+        def go_back(state: Aggregator) -> Aggregator:
+            save_progress(spend("b", calls)(state))
+            return CONVERSATION
+
+        back = store.step("talk", "second", go_back)
+
+        assert CONVERSATION.messages == back.messages
+        assert {"a", "b"} == {*keys(back)}
+        assert back == self.other(store).load("talk", at="second")
+        assert first == store.load("talk", at="first")
+
+    def test_step_was_done_meanwhile(self, store: Store) -> None:
+        """
+        Of two that do one step at a time, the state of the first counts, and both
+        are paid.
+        """
+        calls: list[str] = []
+        other = self.other(store)
+        store.save("talk", CONVERSATION)
+
+        def second(state: Aggregator) -> Aggregator:
+            other.step("talk", "first", spend("theirs", calls))
+            return spend("ours", calls)(state)
+
+        done = store.step("talk", "first", second)
+
+        assert ["theirs"] == [message.text for message in done][1:] == keys(done)
+        assert done == store.load("talk", at="first")
+        newest = self.other(store).load("talk")
+        assert (done.messages, ["theirs", "ours"]) == (newest.messages, keys(newest))
+
+    def test_step_beside_a_save(self, store: Store) -> None:
+        """
+        What others saved while a step was done is joined to it; it is not done
+        again.
+        """
+        calls: list[str] = []
+        store.save("talk", CONVERSATION)
+        other = self.other(store)
+
+        def work(state: Aggregator) -> Aggregator:
+            other.save("talk", CONVERSATION.add_user_prompt("and?"))
+            return spend("a", calls)(state)
+
+        done = store.step("talk", "first", work)
+
+        assert ["and?", "a"] == [message.text for message in done][1:]
+        assert ["a"] == calls
+        assert done == store.load("talk") == other.load("talk", at="first")
+
+    def test_step_that_adds_nothing(self, store: Store) -> None:
+        """
+        A step may return what it was given: then the newest revision has its label.
+        """
+        head = store.save("talk", CONVERSATION)
+
+        assert CONVERSATION == store.step("talk", "first", lambda state: state)
+        latest = store.latest("talk")
+        assert (head.revision, ("first",)) == (latest.revision, latest.labels)
+
+    def test_step_that_makes_no_state(self, store: Store) -> None:
+        """
+        What is no state is refused, and what was noted before is paid all the same.
+        """
+        calls: list[str] = []
+
+        def work(state: Aggregator) -> Any:
+            save_progress(spend("a", calls)(state))
+
+        async def later(state: Aggregator) -> Any:
+            return state
+
+        wrong: Any = later
+        with pytest.raises(TypeError, match="'first' of 'talk' returned NoneType"):
+            store.step("talk", "first", work)
+
+        assert ["a"] == keys(store.load("talk"))
+        with pytest.raises(TypeError, match="astep"):
+            store.step("talk", "first", wrong)
+
+        for name, label in (("", "first"), ("talk", ""), ("talk", "x" * 501)):
+            with pytest.raises(ValueError, match="1 to 500 characters"):
+                store.step(name, label, spend("never", calls))
+
+        with pytest.raises(MirroredNameError):
+            store.step("langgraph/thread/x", "first", spend("never", calls))
+
+        assert ["a"] == calls
