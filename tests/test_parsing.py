@@ -7,6 +7,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import pickle
+import re
 import sys
 import types
 from collections import OrderedDict, deque, namedtuple
@@ -740,9 +741,9 @@ class TestTypes:
         assert ["$.content[1]: expected an integer, got 'x'"] == wrong(
             said('[1, "x"]'), Point
         )
-        assert ["$.content: unhashable type: 'list'"] == wrong(
-            said("[[1]]"), set[list[int]]
-        )
+        (unhashable,) = wrong(said("[[1]]"), set[list[int]])
+        # In Python's words, of which 3.14 has more.
+        assert re.fullmatch(r"\$\.content: .*unhashable type: 'list'\)?", unhashable)
 
     def test_reports_at_most_a_hundred(self):
         """
