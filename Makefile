@@ -35,6 +35,9 @@ version := $(or \
 		$(if $(call interpreter,$(each)),$(each)))), \
 	3.11)
 
+# The one that has the oldest dependencies.
+oldest = $(or $(firstword $(ONLY)),$(if $(call interpreter,3.11),3.11,$(version)))
+
 # The version that runs all tests, and those that run what depends on them.
 main = $(or $(firstword $(ONLY)),$(version))
 asked = $(or $(ONLY),$(filter-out $(version),$(VERSIONS)))
@@ -66,7 +69,20 @@ define install
 	@touch $@
 endef
 
-.PHONY: help demo test test-versions fuzz stress codec docs docs-test lint bench clean
+# What an installed package has to do.
+define TRY
+import conversation_state as c
+state = c.Aggregator.new().add_user_prompt("Hello").add_usage(c.Usage(3))
+assert c.decode(c.encode(state)) == state
+with c.open_store("talk.db") as store:
+    store.save("talk", state)
+with c.open_store("talk.db") as store:
+    assert store.load("talk") == state
+    assert store.verify() == ()
+endef
+export TRY
+
+.PHONY: help demo test test-versions test-oldest dist fuzz stress codec docs docs-test lint bench clean
 .NOTPARALLEL: # targets share environments
 
 help: ## this list
@@ -91,6 +107,26 @@ test-versions: ## what depends on the interpreter, on every other one found
 			failed="$$failed $$each"; \
 	done; \
 	test -z "$$failed" || { echo "Failed on Python$$failed" >&2; exit 1; }
+
+test-oldest: .venv/oldest/.oldest ## all tests, with the oldest dependencies that are allowed
+	@$(call pytest,oldest) --hypothesis-profile=brief $(ARGS)
+
+# In a folder of its own, so that what is missing in a wheel is missing there.
+dist: .venv/dist/.dist ## the wheel and the source distribution, tried outside of the checkout
+	@rm -rf dist && .venv/dist/bin/python -m build >/dev/null
+	@folder=$$(mktemp -d) && trap 'rm -rf "$$folder"' EXIT && unset PYTHONPATH && \
+	cp examples/research_team.py examples/travel_desk.jsonl "$$folder" && \
+	for each in "$$PWD"/dist/*; do \
+		{ $(call interpreter,$(version)) -m venv --clear "$$folder/venv" && \
+			cd "$$folder" && rm -f talk.db && \
+			venv/bin/python -m pip install "$$each[cli]" && \
+			venv/bin/python -c "$$TRY" && \
+			venv/bin/conversation-state log --store talk.db talk && \
+			venv/bin/conversation-state replay travel_desk.jsonl && \
+			venv/bin/python research_team.py; } >"$$folder/log" 2>&1 || \
+			{ cat "$$folder/log"; echo "Failed: $$each" >&2; exit 1; }; \
+		echo "Works: $$each"; \
+	done
 
 fuzz: .venv/$(version)/.test ## other examples in every run, and many more (ARGS=tests/test_log.py)
 	@.venv/$(version)/bin/python -m pytest --numprocesses auto --maxprocesses 4 \
@@ -142,3 +178,11 @@ clean: ## remove what the others made
 
 .venv/bench/.bench: pyproject.toml
 	$(call install,$(version),--editable . --group bench)
+
+.venv/dist/.dist: pyproject.toml
+	$(call install,$(version),build)
+
+# On the oldest Python, since newer ones have no wheels of what is older than they
+# are. Only uv can choose the oldest.
+.venv/oldest/.oldest: pyproject.toml
+	$(call install,$(oldest),--resolution lowest-direct --editable '.[all]' --group test)
