@@ -54,6 +54,7 @@ __all__ = [
     "load_newest",
     "load_window",
     "read_log",
+    "read_state",
     "recall_newest",
 ]
 
@@ -79,7 +80,7 @@ def load_at(transaction: Transaction, text: str, at: At) -> RememberedHead:
     if remembered is not None and remembered.revision == revision:
         return remembered
 
-    return _read_state(transaction, name, revision)
+    return read_state(transaction, name, revision)
 
 
 def load_newest(transaction: Transaction, text: str) -> RememberedHead:
@@ -90,7 +91,7 @@ def load_newest(transaction: Transaction, text: str) -> RememberedHead:
     found = recall_newest(transaction, text)
     if found is None:
         name = transaction.get_name(text)
-        found = _read_state(transaction, name, transaction.get_revision(name, None))
+        found = read_state(transaction, name, transaction.get_revision(name, None))
 
     transaction.remember(found)
     return found
@@ -118,7 +119,7 @@ def recall_newest(transaction: Transaction, text: str) -> RememberedHead | None:
     return remembered._replace(revision=newest, head=head)
 
 
-def _read_state(
+def read_state(
     transaction: Transaction,
     name: Name,
     revision: Revision,
@@ -165,7 +166,7 @@ def read_log(
     tx, url = transaction.tables, transaction.url
     log: Log[Any] = Log()
     common = 0
-    for head in (*near, *transaction.recall_all()):
+    for head in near or transaction.recall_all():
         other = head.entries if kind is ENTRIES else head.ledger
         shared = count_shared(segments, other)
         if shared > common:
@@ -218,7 +219,7 @@ def load_message_tree(transaction: Transaction, text: str) -> MessageTree:
             continue
 
         near = [found[each] for each in (run[0].parent,) if each in found]
-        state = _read_state(transaction, name, revision, near)
+        state = read_state(transaction, name, revision, near)
         found.update(dict.fromkeys([each.number for each in run], state))
         states.append(state.state)
         run = []

@@ -196,4 +196,6 @@ def delete(transaction: Transaction, text: str, expecting: Head | int | None) ->
     tx.remove("names", text, f"{text}\x01")
     tx.remove("revisions", number << SHIFT, (number + 1) << SHIFT)
     tx.remove("labels", label_key(number, ""), label_key(number + 1, ""))
+    tx.remove("timelines", number, number + 1)
+    tx.remove("moments", number << SHIFT, (number + 1) << SHIFT)
     transaction.forget(text)

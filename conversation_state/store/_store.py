@@ -14,7 +14,15 @@ from conversation_state._persistent import check_text, freeze_map
 from conversation_state._waiting import async_twin, run_in_anyio_thread
 from conversation_state.aggregator import Aggregator
 from conversation_state.errors import NotSavedError, StaleHeadError, StoreError
-from conversation_state.store import _load, _maintenance, _revisions, _save, _verify
+from conversation_state.store import (
+    _load,
+    _load_timelines,
+    _maintenance,
+    _revisions,
+    _save,
+    _timelines,
+    _verify,
+)
 from conversation_state.store._append import Extras
 from conversation_state.store._steps import PipelineStep
 from conversation_state.store._transaction import Core
@@ -35,6 +43,7 @@ from conversation_state.store._values import (
 )
 from conversation_state.store.backend import Backend
 from conversation_state.store.schema import pack_notes
+from conversation_state.timeline import Timeline
 from conversation_state.tree import MessageTree
 
 __all__ = ["Store"]
@@ -399,6 +408,72 @@ class Store:
             return 0, start
 
         return newest.head, newest.state
+
+    def save_timeline(
+        self,
+        name: str,
+        timeline: Timeline[Aggregator],
+        *,
+        expecting: Head | int | None = None,
+    ) -> Head:
+        """
+        Save a timeline moment by moment, and make its present state the head.
+
+        Writes what is new: a row and a revision for each moment that was committed or
+        amended since, which grew from that of the moment before it; one revision
+        more after an `undo`. Atomic, as `save` is. States of moments that the
+        timeline forgot, or amended, stay revisions. A *filter* is not kept.
+
+        Args:
+            name: 1 to 500 characters.
+
+            timeline: A timeline of states.
+
+            expecting: The head that is to be replaced, or the number of its revision;
+                0 if the name is to be new. None takes any head, if the timeline has
+                every moment that is saved: committed on, and not amended.
+
+        Raises:
+            StaleHeadError:
+                If the head is another. Nothing was written.
+
+            TypeError:
+                If a state is no Aggregator.
+
+            StoreError:
+                If the store can't be written. Nothing was.
+        """
+        check_not_mirrored(self.url, name)
+        check_name(name)
+        if not isinstance(timeline, Timeline):
+            msg = f"timeline: expected a Timeline, got a {type(timeline).__name__}"
+            raise TypeError(msg)
+
+        if expecting is not None:
+            check_expecting(name, expecting)
+
+        return _timelines.save_timeline(self._core, name, timeline, expecting)
+
+    asave_timeline = async_twin(save_timeline)
+
+    def load_timeline(self, name: str) -> Timeline[Aggregator]:
+        """
+        The timeline that was saved, equal to what it was: its moments with their
+        labels and groups, the present one, where `redo` goes, and its limit.
+
+        What other verbs saved under the name since is in it, committed on the
+        moments that it grew from. So a name that was never saved as a timeline has
+        its history as one.
+
+        Raises:
+            NotSavedError:
+                If nothing is saved under the name.
+        """
+        check_name(name)
+        with self._core.read() as transaction:
+            return _load_timelines.load_timeline(transaction, name)
+
+    aload_timeline = async_twin(load_timeline)
 
     def latest(self, name: str, *, at: At = None) -> Head:
         """

@@ -14,6 +14,7 @@ from difflib import get_close_matches
 from types import TracebackType
 from typing import Any, NamedTuple, Self, TypeVar
 
+from conversation_state._persistent.maps import PMap
 from conversation_state.aggregator import Aggregator
 from conversation_state.errors import NotSavedError, StoreError
 from conversation_state.store._read_rows import UNREADABLE, damage_error, read_revision
@@ -23,17 +24,21 @@ from conversation_state.store.log import Segments
 from conversation_state.store.schema import (
     SHIFT,
     Change,
+    MomentRow,
     Name,
     Origin,
     Revision,
+    TimelineRow,
     is_sealed,
     label_key,
     split_labels,
 )
+from conversation_state.timeline import Timeline
 
 __all__ = [
     "Core",
     "RememberedHead",
+    "RememberedTimeline",
     "Transaction",
 ]
 
@@ -78,6 +83,41 @@ class RememberedHead(NamedTuple):
     origin: bytes
 
 
+class RememberedTimeline(NamedTuple):
+    """
+    The timeline of a name as this store saw it last, and the rows of it and its
+    moments, by number.
+    """
+
+    row: TimelineRow
+    timeline: Timeline[Aggregator]
+    moments: PMap[int, MomentRow]
+
+
+class _Timelines:
+    """
+    The timelines that were used last, by name. Whoever uses one compares its row with
+    what is there. Thread-safe as `Core` is.
+    """
+
+    def __init__(self, kept: int) -> None:
+        self._kept = kept
+        self._found: dict[str, RememberedTimeline] = {}
+
+    def recall(self, name: str) -> RememberedTimeline | None:
+        return self._found.get(name)
+
+    def remember(self, name: str, found: RememberedTimeline) -> None:
+        if self._kept:
+            self._found.pop(name, None)
+            self._found[name] = found
+            for oldest in list(self._found)[: -self._kept]:
+                self._found.pop(oldest, None)
+
+    def clear(self) -> None:
+        self._found.clear()
+
+
 _NOTHING: tuple[int, None] = -1, None
 
 
@@ -97,6 +137,8 @@ class Core:
 
         changes: How many changes to existing rows are known.
 
+        timelines: Those that were used last.
+
         is_erasure_lost: Whether the note of one is damaged or missing: then
             nothing is saved, since what was erased could come back.
     """
@@ -107,6 +149,7 @@ class Core:
         self.erased: dict[bytes, str] = {}
         self.changes = 0
         self.is_erasure_lost = False
+        self.timelines = _Timelines(kept)
         self._kept = kept
         # In order of use: what was used last stands last.
         self._heads: dict[str, tuple[int, RememberedHead]] = {}
@@ -162,6 +205,7 @@ class Core:
         """
         if name is None:
             self._heads.clear()
+            self.timelines.clear()
         else:
             self._heads.pop(name, None)
 
@@ -189,7 +233,7 @@ class Core:
             # learns the same once more.
             if changes > self.changes:
                 self.changes = changes
-                self._heads.clear()
+                self.forget()
 
         return changes
 

@@ -31,11 +31,13 @@ from conversation_state.store.schema import (
     Branch,
     Change,
     Label,
+    MomentRow,
     Name,
     Origin,
     RecordRow,
     Revision,
     Start,
+    TimelineRow,
     Use,
     is_sealed,
     label_key,
@@ -68,6 +70,7 @@ def verify(core: Core) -> tuple[Damage, ...]:
         _verify_names,
         _verify_revisions,
         _verify_labels,
+        _verify_timelines,
         _verify_changes,
         _verify_records,
     ):
@@ -364,6 +367,53 @@ def _verify_labels(transaction: Transaction) -> Damages:
         return str(row[0][8:].decode(errors="replace"))
 
     yield from _check_each("labels", iterate_rows(tx, "labels"), shown, problem)
+
+
+def _verify_timelines(transaction: Transaction) -> Damages:
+    tx = transaction.tables
+    names = {
+        number: name for name, number in iterate_rows(tx, "names", ("name", "number"))
+    }
+
+    def problem(row: tuple[Any, ...]) -> str:
+        found = TimelineRow._make(row)
+        number, oldest, length, present, _, revision, _, _ = found
+        if not is_sealed(found):
+            return "is not what was written"
+
+        low = number << SHIFT
+        if number not in names or tx.get("revisions", low + revision) is None:
+            return "has no name, or no head"
+
+        rows = iterate_rows(tx, "moments", low=low, high=low + _MAX_POSITIONS)
+        there = list(map(MomentRow._make, rows))
+        if [each.number for each in there] != list(range(oldest, oldest + length)):
+            return "some of its moments are missing, or too many"
+
+        return "" if oldest <= present < oldest + length else "is at no moment"
+
+    def moment_problem(row: tuple[Any, ...]) -> str:
+        found = MomentRow._make(row)
+        if not is_sealed(found) or not 0 <= found.parent <= found.number:
+            return "is not what was written"
+
+        name = found.moment >> SHIFT
+        if tx.get("timelines", name) is None:
+            return "is of no timeline"
+
+        there = tx.get("revisions", (name << SHIFT) + found.revision)
+        return "" if there is not None else "its state is missing"
+
+    def shown(row: tuple[Any, ...]) -> str:
+        return repr(names.get(row[0], row[0]))
+
+    def shown_moment(row: tuple[Any, ...]) -> str:
+        number = row[0] & (_MAX_POSITIONS - 1)
+        return f"moment {number} of {names.get(row[0] >> SHIFT)!r}"
+
+    yield from _check_each("timelines", iterate_rows(tx, "timelines"), shown, problem)
+    rows = iterate_rows(tx, "moments")
+    yield from _check_each("moments", rows, shown_moment, moment_problem)
 
 
 def _verify_changes(transaction: Transaction) -> Damages:

@@ -36,12 +36,14 @@ __all__ = [
     "Change",
     "Column",
     "Label",
+    "MomentRow",
     "Name",
     "Origin",
     "RecordRow",
     "Revision",
     "Start",
     "Table",
+    "TimelineRow",
     "Use",
     "is_sealed",
     "join_labels",
@@ -198,6 +200,69 @@ class Revision(NamedTuple):
         )
 
 
+class TimelineRow(NamedTuple):
+    """
+    A row of ``timelines``: where the timeline of a name is, by the name's number.
+
+    Attributes:
+        oldest: The number of the oldest moment.
+
+        length: How many moments there are.
+
+        present: The number of the present one.
+
+        most: The most moments that are kept; 0 if all are.
+
+        revision: The number of the revision that was the head when it was saved.
+
+        saves: How often it was.
+    """
+
+    timeline: int
+    oldest: int
+    length: int
+    present: int
+    most: int
+    revision: int
+    saves: int
+    seal: bytes
+
+
+class MomentRow(NamedTuple):
+    """
+    A row of ``moments``: ``name << 32 | number``, the key of revisions and this one's
+    own number in its timeline.
+
+    Attributes:
+        revision: The number of the revision that its state is.
+
+        parent: One more than the number of the moment that it was committed on; 0
+            if there is none.
+
+        redo: One more than the number of the moment to which redo goes, if that is
+            not the next one; else 0.
+
+        label: Its label.
+
+        step_group: The group of its step, or empty.
+    """
+
+    moment: int
+    revision: int
+    parent: int
+    redo: int
+    label: bytes
+    step_group: bytes
+    seal: bytes
+
+    @property
+    def number(self) -> int:
+        """
+        Its number in the timeline.
+        """
+        return self.moment & _NUMBER
+
+
 class Label(NamedTuple):
     """
     A row of ``labels``: the one revision that a label points to, whose row has the
@@ -350,7 +415,8 @@ class Change(NamedTuple):
 
 
 _SEALS: dict[type, Callable[[Sequence[Any]], bytes]] = {
-    row: _compile_seal(row) for row in (Name, Revision, RecordRow, Change)
+    row: _compile_seal(row)
+    for row in (Name, Revision, TimelineRow, MomentRow, RecordRow, Change)
 }
 
 
@@ -410,6 +476,8 @@ TABLES: dict[str, Table] = {
         _describe_table("names", Name),
         _describe_table("revisions", Revision),
         _describe_table("labels", Label),
+        _describe_table("timelines", TimelineRow),
+        _describe_table("moments", MomentRow),
         _describe_table("origins", Origin, "origin"),
         _describe_table("branches", Branch),
         _describe_table("starts", Start),

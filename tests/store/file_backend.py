@@ -180,7 +180,10 @@ FAULTS["forgets numbers"] = forgetting("number")
 FAULTS["forgets deletions"] = forgetting("remove")
 FAULTS["forgets changes of rows"] = forgetting("set")
 FAULTS["forgets new rows"] = forgetting("add")
-for _table in ("blobs", "changes", "labels", "origins", "records", "uses"):
+for _table in (
+    *("blobs", "changes", "labels", "moments", "origins", "records", "timelines"),
+    "uses",
+):
     FAULTS[f"forgets the table {_table}"] = forgetting(_table)
 
 
@@ -355,6 +358,12 @@ def _heads_without_limit(self, low, high, limit):
     return self._block.scan_heads(low, high, 1 << 32)
 
 
+def _set_no_moments(self, table, key, **values):
+    if table != "moments":
+        Recorder.set(self, table, key, **values)
+
+
+wrong("never changes a moment", set=_set_no_moments)
 wrong("heads are first revisions", scan_heads=_first_revisions)
 wrong("heads of all names", scan_heads=_heads_without_end)
 wrong("heads without a limit", scan_heads=_heads_without_limit)

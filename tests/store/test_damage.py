@@ -19,6 +19,7 @@ from conversation_state.store.backend import TABLES
 from conversation_state.store.backends.memory import MemoryBackend, _drop_row
 from conversation_state.store.backends.sqlite._block import SqliteBlock
 from conversation_state.store.records import write
+from conversation_state.timeline import Timeline
 from conversation_state.usage import Usage
 
 TALK = Aggregator.new().add_user_prompt("When is the next train?")
@@ -26,7 +27,9 @@ LARGE = bytes(range(256)) * 20
 # Which damage is told of which table: the row's own, or those beside it.
 TOLD = {
     "branches": {"branches", "entries", "ledger"},
-    "revisions": {"revisions", "labels"},
+    "revisions": {"revisions", "labels", "timelines", "moments"},
+    "timelines": {"timelines", "moments"},
+    "moments": {"timelines", "moments"},
     "starts": {"branches"},
     "uses": {"entries"},
 }
@@ -51,6 +54,10 @@ def lived_in(store):
     store.save("empty", Aggregator.new())
     store.erase(state.entries[0].id, reason="asked for")
     store.save("talk", store.load("talk").add_user_prompt("more"))
+    undone = Timeline.begin(TALK, "start").commit(fork, "one", group="typing")
+    undone = undone.undo().commit(state).undo().redo("one")
+    store.save_timeline("undone", undone)
+    store.save_timeline("begun", Timeline.begin(TALK, "begun"))
     store.save("gone", Aggregator.new().add_user_prompt("gone"))
     store.delete("gone")
     write(store, lambda rows: rows.put(b"bare", b"of a host"))

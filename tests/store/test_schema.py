@@ -15,9 +15,11 @@ from conversation_state.store.log import LogRow
 from conversation_state.store.schema import (
     TABLES,
     Change,
+    MomentRow,
     Name,
     RecordRow,
     Revision,
+    TimelineRow,
     is_sealed,
     make_sealed,
 )
@@ -37,12 +39,18 @@ EXAMPLES = [
         b"a\0b",
         b'{"tags":[1]}',
     ),
+    (7, 2, 3, 4, 100, 5, 6),
+    (7 << 32 | 5, 2, 3, 4, b"label", b"typing"),
     (b"key", b"value", 2, 3, b"m" * 16),
     (1, b"entry", b"c" * 16, "asked", 1_700_000_000_000),
 ]
 SEALED: list[Any] = [
     make_sealed(row, *values)
-    for row, values in zip((Name, Revision, RecordRow, Change), EXAMPLES, strict=True)
+    for row, values in zip(
+        (Name, Revision, TimelineRow, MomentRow, RecordRow, Change),
+        EXAMPLES,
+        strict=True,
+    )
 ]
 
 

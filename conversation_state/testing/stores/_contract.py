@@ -14,6 +14,7 @@ from conversation_state.testing.stores._reopening import ReopeningPromises
 from conversation_state.testing.stores._saving import SavingPromises
 from conversation_state.testing.stores._stepping import StepPromises
 from conversation_state.testing.stores._tables import TablePromises
+from conversation_state.testing.stores._timelines import TimelinePromises
 
 __all__ = ["StoreContract"]
 
@@ -24,6 +25,7 @@ class StoreContract(
     BranchPromises,
     NotePromises,
     StepPromises,
+    TimelinePromises,
     DeletionPromises,
     RecordPromises,
     FailurePromises,

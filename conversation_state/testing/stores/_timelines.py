@@ -1,0 +1,316 @@
+"""
+Promises about timelines: saved moment by moment, and loaded as they were.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+
+from conversation_state.errors import NotSavedError, StaleHeadError
+from conversation_state.store import ERASED, Store
+from conversation_state.testing.stores._fixtures import CONVERSATION, StoreFixtures
+from conversation_state.testing.stores._recorded_calls import (
+    Call,
+    InjectedError,
+    failing,
+)
+from conversation_state.testing.strategies import timelines
+from conversation_state.timeline import Timeline
+from conversation_state.tree import MessageTree
+from conversation_state.usage import Usage
+
+__all__ = ["TimelinePromises"]
+
+
+def grow_timeline(steps: int) -> Timeline[Any]:
+    """
+    A timeline with a branch at every fifth moment, labels, groups and usages.
+    """
+    timeline = Timeline.begin(CONVERSATION, "start")
+    for step in range(steps):
+        state = timeline.present.add_user_prompt(f"step {step}")
+        if step % 3 == 0:
+            state = state.add_usage(Usage(step + 1))
+
+        group = f"typing {step}" if step % 4 == 0 else None
+        timeline = timeline.commit(state, f"label {step % 7}", group=group)
+        if step % 5 == 4:
+            timeline = timeline.undo(2)
+
+    return timeline
+
+
+class TimelinePromises(StoreFixtures):
+    """
+    A timeline is what it was, whatever happens beside it.
+    """
+
+    @settings(
+        max_examples=max(settings().max_examples // 10, 5),
+        deadline=None,
+        suppress_health_check=[
+            HealthCheck.function_scoped_fixture,
+            HealthCheck.differing_executors,
+            HealthCheck.too_slow,
+        ],
+    )
+    @given(timelines(), timelines())
+    def test_any_timeline_comes_back(
+        self, store: Store, first: Timeline[Any], second: Timeline[Any]
+    ) -> None:
+        """
+        Whatever timeline is saved, an equal one is loaded, here and elsewhere, and so
+        it is after another took its place; the present state is the head.
+        """
+        far = self.other(store, remembered=0)
+        head = store.save_timeline("talk", first, expecting=0)
+        for saving, timeline in ((store, first), (far, second), (store, first)):
+            head = saving.save_timeline("talk", timeline, expecting=head)
+
+            assert timeline == store.load_timeline("talk")
+            assert timeline == far.load_timeline("talk")
+            assert timeline.present == store.load("talk") == far.load("talk")
+            assert head == store.latest("talk")
+
+        assert () == store.verify()
+        store.delete("talk")
+
+    def test_every_step_is_kept(self, reopen: Callable[[Store | None], Store]) -> None:
+        """
+        Saved after every step, by two stores in turn: what is undone, redone and gone
+        back to as well.
+        """
+        store = reopen(None)
+        timeline = Timeline.begin(CONVERSATION, limit=12)
+        head = store.save_timeline("talk", timeline)
+        for step in range(24):
+            state = timeline.present.add_user_prompt(f"step {step}")
+            timeline = timeline.commit(state, group="typing" if step % 3 else None)
+            if step % 4 == 3:
+                timeline = timeline.undo(3).redo()
+
+            if step % 9 == 8:
+                timeline = timeline.goto(timeline.moments[-1]).amend(
+                    timeline.moment, state.add_user_prompt("amended"), "label"
+                )
+
+            saving = store if step % 2 else self.other(store)
+            head = saving.save_timeline("talk", timeline, expecting=head)
+            assert timeline == saving.load_timeline("talk")
+            assert timeline == self.other(store, remembered=0).load_timeline("talk")
+
+        store = reopen(store)
+
+        assert timeline == store.load_timeline("talk")
+        assert timeline.present == store.load("talk")
+        assert () == store.verify()
+
+    @pytest.mark.parametrize("steps", [10, 300])
+    def test_writes_the_new_moments(
+        self, watched: Store, calls: list[Call], steps: int
+    ) -> None:
+        """
+        One more moment is four rows in as many calls, however many there are.
+        """
+        timeline = grow_timeline(steps)
+        timeline = timeline.goto(timeline.moments[-1])
+        watched.save_timeline("talk", timeline)
+        timeline = timeline.commit(timeline.present.add_user_prompt("and?"))
+        calls.clear()
+        watched.save_timeline("talk", timeline)
+        written = Counter([c.table for c in calls if c.verb in {"add", "set"}])
+
+        assert {"entries", "revisions", "moments", "timelines"} == {*written}
+        assert 6 >= sum(written.values())
+        assert 20 >= len(calls)
+
+        calls.clear()
+        watched.save_timeline("talk", timeline)
+
+        assert [] == [call for call in calls if call.verb in {"add", "set"}]
+
+    def test_revisions_are_the_tree(self, store: Store) -> None:
+        """
+        Each moment is a revision that grew from that of its parent: so the history of
+        the name has the branches of the timeline.
+        """
+        apart = CONVERSATION.add_user_prompt("apart")
+        timeline = grow_timeline(6).commit(apart).goto(2)
+        head = store.save_timeline("talk", timeline)
+        parents = [each.parent for each in timeline.moments]
+        heads = store.history("talk")[::-1]
+
+        assert [None if at is None else at + 1 for at in parents] == [
+            each.parent for each in heads[:-1]
+        ]
+        assert (9, 3) == (head.revision, head.parent)
+        assert [each.state for each in timeline.moments] == [
+            store.load("talk", at=at) for at in range(1, 9)
+        ]
+        tree = store.message_tree("talk")
+        assert MessageTree.of(timeline).leaves == tree.leaves
+
+    def test_stale_timeline(self, store: Store) -> None:
+        """
+        A timeline that lacks or replaces a moment which is saved is refused, and
+        nothing is written; with the head it is saved.
+        """
+        base = grow_timeline(3)
+        first = store.save_timeline("talk", base)
+        ours, theirs = (
+            base.commit(base.present.add_user_prompt(text)) for text in ("ours", "it")
+        )
+        head = self.other(store).save_timeline("talk", theirs)
+        amended = theirs.amend(2, base.present.add_user_prompt("amended"))
+        for timeline, expecting in (
+            *((ours, None), (base, None), (amended, None), (amended, first)),
+            *((theirs, 0), (ours, first.revision)),
+        ):
+            for saving in (store, self.other(store, remembered=0)):
+                with pytest.raises(StaleHeadError) as caught:
+                    saving.save_timeline("talk", timeline, expecting=expecting)
+
+                assert head == caught.value.actual
+
+        assert theirs == store.load_timeline("talk")
+
+        head = store.save_timeline("talk", amended, expecting=head)
+
+        assert amended == self.other(store).load_timeline("talk")
+
+        store.save_timeline("talk", ours, expecting=head)
+
+        assert ours == self.other(store).load_timeline("talk")
+        assert () == store.verify()
+
+    def test_beside_other_verbs(self, store: Store) -> None:
+        """
+        What is saved, or rolled back, under a timeline's name is in it, committed on
+        what it grew from; and a timeline that lacks it is refused.
+        """
+        timeline = grow_timeline(3)
+        store.save_timeline("talk", timeline)
+        store.update("talk", lambda state: state.add_user_prompt("by update"))
+        store.rollback("talk", 2)
+        store.update("talk", lambda state: state.add_user_prompt("instead"))
+        loaded = self.other(store).load_timeline("talk")
+
+        assert [3, 1, 5] == [each.parent for each in loaded.moments[4:]]
+        assert store.load("talk") == loaded.present
+        assert loaded == store.load_timeline("talk")
+        with pytest.raises(StaleHeadError):
+            store.save_timeline("talk", timeline.commit(CONVERSATION))
+
+        more = loaded.commit(loaded.present.add_user_prompt("more"))
+        head = store.save_timeline("talk", more)
+
+        assert more == self.other(store).load_timeline("talk")
+        assert 8 == head.revision
+        assert () == store.verify()
+
+    def test_of_a_history(self, store: Store) -> None:
+        """
+        A name that was saved by other verbs has its history as a timeline, which can
+        be gone on with.
+        """
+        for text in ("one", "two"):
+            store.save(
+                "talk",
+                CONVERSATION.add_user_prompt(text),
+                expecting=None if text == "one" else 1,
+            )
+
+        timeline = store.load_timeline("talk")
+
+        assert ["one", "two"] == [each.state[-1].text for each in timeline.moments]
+
+        store.save_timeline("talk", timeline)
+
+        assert timeline == self.other(store).load_timeline("talk")
+        assert 2 == len(store.history("talk"))
+
+    def test_erased_and_deleted(self, store: Store) -> None:
+        """
+        What is erased is a tombstone in every moment; of a name that is deleted and
+        collected nothing is left.
+        """
+        timeline = grow_timeline(6)
+        store.save_timeline("talk", timeline)
+        entry = timeline.moments[1].state.entries[1].id
+        other = self.other(store)
+        other.load_timeline("talk")
+        store.erase(entry, reason="asked for")
+        for each in (store, other):
+            loaded = each.load_timeline("talk")
+            found = [
+                ERASED in message.metadata
+                for moment in loaded.moments
+                for id, message in moment.state.entries
+                if id == entry
+            ]
+
+            assert found
+            assert all(found)
+
+        more = timeline.commit(timeline.present.add_user_prompt("more"))
+        other.save_timeline("talk", more)
+
+        assert "" == store.load_timeline("talk").moments[1].state[1].text
+        assert () == store.verify()
+
+        store.delete("talk")
+        store.collect_garbage()
+        with store._core.backend.reading() as rows:
+            for table in ("timelines", "moments", "revisions", "entries"):
+                assert [] == rows.scan(table, None, None)
+
+        with pytest.raises(NotSavedError):
+            store.load_timeline("talk")
+
+    def test_failure_at_any_call(self, store: Store) -> None:
+        """
+        Whatever fails while a timeline is saved, the one before it is there, or it
+        is; and it can be saved again.
+        """
+        before = grow_timeline(3)
+        after = before.undo().commit(CONVERSATION.add_user_prompt("on")).undo()
+        at, is_done = 0, False
+        while not is_done:
+            name = f"talk {at}"
+            head = store.save_timeline(name, before)
+            broken = Store(failing(store._core.backend, at))
+            try:
+                broken.save_timeline(name, after, expecting=head)
+                is_done = True
+            except InjectedError:
+                at += 1
+
+            found = self.other(store).load_timeline(name)
+            assert found in (before, after)
+            store.save_timeline(name, after, expecting=store.latest(name))
+            assert after == self.other(store).load_timeline(name)
+
+        assert at > 5
+        assert () == store.verify()
+
+    def test_bad_timelines(self, store: Store) -> None:
+        """
+        What is no timeline of states is refused, and nothing is written.
+        """
+        bad: Any
+        for bad in (CONVERSATION, None, Timeline.begin("Dear"), "talk"):
+            with pytest.raises(TypeError, match="timeline"):
+                store.save_timeline("talk", bad)
+
+        mixed: Any = Timeline.begin(CONVERSATION)
+        with pytest.raises(TypeError, match="str"):
+            store.save_timeline("talk", mixed.commit("Dear"))
+
+        assert () == store.names()
+        with pytest.raises(ValueError):
+            store.load_timeline("")
