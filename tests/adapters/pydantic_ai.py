@@ -239,7 +239,7 @@ requests = st.builds(
             ),
             st.builds(
                 ToolReturnPart,
-                _IDS,
+                _IDS.filter(bool),  # one without a name gets that of its call
                 _VALUES | st.lists(_CONTENT, max_size=2),
                 _IDS,
                 metadata=_VALUES,
