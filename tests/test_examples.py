@@ -18,7 +18,9 @@ from conversation_state import (
     ToolMessage,
     Usage,
     decode,
+    open_store,
 )
+from tests.provider_server import serve
 
 ROOT = Path(__file__).resolve().parent.parent
 SVG = "{http://www.w3.org/2000/svg}"
@@ -49,6 +51,85 @@ def example(name):
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     return module
+
+
+class TestResearchPipeline:
+    SCRIPT = "examples/research_pipeline.py"
+    # Keeps what was billed, and kills itself around the request it is told to.
+    RUN = """
+import importlib.util, os, signal, sys
+script, path, billed, kill_at = sys.argv[1:]
+spec = importlib.util.spec_from_file_location("pipeline", script)
+module = importlib.util.module_from_spec(spec)
+spec.loader.exec_module(module)
+requests = 0
+
+def complete(key, body):
+    global requests
+    requests += 1
+    response = module.scripted(key, body)
+    with open(billed, "a") as file:
+        print(key, sum(response["usage"].values()), file=file)
+    if requests == int(kill_at):
+        os.kill(os.getpid(), signal.SIGKILL)
+    return response
+
+with module.open_store(path) as store:
+    module.research(store, "How do we get to Bern?", complete)
+"""
+
+    def test_runs_twice(self, tmp_path):
+        """
+        A second run prints the same: nothing is asked again.
+        """
+        arguments = (self.SCRIPT, tmp_path / "research.db", "How do we get to Bern?")
+        printed = run(*arguments)
+
+        assert "paid: 4 responses" in printed
+        assert printed == run(*arguments)
+
+    def test_provider(self, tmp_path, monkeypatch, capsys):
+        """
+        With the address of a server, that is asked.
+        """
+        pipeline = example("research_pipeline")
+        responses = [
+            pipeline.scripted(key, {"messages": [{"content": "One question a line."}]})
+            for key in ("plan", "one", "two", "report")
+        ]
+        with serve(*responses) as server:
+            monkeypatch.setenv("OPENAI_BASE_URL", f"{server.url}/v1")
+            pipeline.main(str(tmp_path / "research.db"), "How do we get to Bern?")
+
+        assert ["/v1/chat/completions"] * 4 == [path for path, _ in server.requests]
+        assert [1, 3, 5, 7] == [len(body["messages"]) for _, body in server.requests]
+        assert "paid: 4 responses" in capsys.readouterr().out
+
+    @pytest.mark.skipif(sys.platform == "win32", reason="Windows has no SIGKILL")
+    def test_killed(self, tmp_path):
+        """
+        Killed in each request, the pipeline ends with each of them paid once, to
+        the token: what the provider billed under different keys.
+        """
+        path, billed = tmp_path / "research.db", tmp_path / "billed"
+        statuses = []
+        for kill_at in (1, 1, 2, 2, 1, 0):
+            command = [sys.executable, "-c", self.RUN, self.SCRIPT, path, billed]
+            done = subprocess.run(
+                [*map(str, command), str(kill_at)], cwd=ROOT, check=False
+            )
+            statuses.append(done.returncode)
+
+        requests = [line.split() for line in billed.read_text().splitlines()]
+        with open_store(path) as store:
+            research = example("research_pipeline").research
+            state = research(store, "How do we get to Bern?", None)
+
+        assert [-9] * 5 + [0] == statuses
+        assert 4 == len({key for key, _ in requests}) < len(requests)
+        assert 4 == len(state.ledger)
+        expected = sum(int(tokens) for tokens in dict(requests).values())
+        assert expected == state.total_usage.total_tokens
 
 
 @pytest.fixture(scope="module")
