@@ -171,9 +171,13 @@ def _find_path(url: str) -> str:
 
 def _may_exist(path: str) -> bool:
     try:
-        return Path(path).exists()
+        Path(path).stat()  # from Python 3.14 on exists() is false for any error
+    except (FileNotFoundError, NotADirectoryError):
+        return False
     except (OSError, ValueError):
         return True  # opening the store reports what is wrong with it
+
+    return True
 
 
 class SavedState(NamedTuple):
