@@ -5,6 +5,7 @@ The log probabilities of the tokens of a response.
 from __future__ import annotations
 
 import builtins
+from collections.abc import Iterable
 from contextlib import suppress
 
 import attrs
@@ -35,6 +36,11 @@ def _check_finite(given: object) -> float:
     raise InvalidMessageError(problem, "LogProb", "logprob")
 
 
+def _make_tuple(given: Iterable[LogProb]) -> tuple[LogProb, ...]:
+    # With `tuple` itself, mypy does not always resolve what it is a tuple of.
+    return tuple(given)
+
+
 @final
 @attrs.frozen
 class LogProb:
@@ -57,7 +63,7 @@ class LogProb:
     token: str
     logprob: float
     bytes: builtins.bytes | None = None
-    top: tuple[LogProb, ...] = attrs.field(default=(), converter=tuple)
+    top: tuple[LogProb, ...] = attrs.field(default=(), converter=_make_tuple)
 
     def __attrs_post_init__(self) -> None:
         token = check_text(self.token, "LogProb.token", InvalidMessageError)
