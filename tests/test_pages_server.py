@@ -9,6 +9,7 @@ import pytest
 from starlette.testclient import TestClient
 
 from conversation_state import Aggregator, Usage
+from conversation_state.adapters import openai_chat
 from conversation_state.pages.server import make_app
 from conversation_state.store import open_store
 
@@ -91,7 +92,7 @@ class TestPages:
         (link,) = re.findall(r'href="(/\?prefix[^"]*)"', first.text)
         second = text_of(client.get(link.replace("&amp;", "&")))
 
-        assert "50 more names" in text_of(first)
+        assert "More names" in text_of(first)
         assert "many 100" not in text_of(first)
         assert "many 100" in second
         assert "many 149" in second
@@ -175,6 +176,21 @@ class TestPages:
         assert "Found in 1 message" in shown
         assert "Uphill." not in shown
 
+    def test_as_a_request(self, store):
+        """
+        A state in a provider's format, with what is lost, and as a file.
+        """
+        client = connect(store)
+        asked = {"name": "trip", "at": 2, "format": "openai_chat"}
+        shown = text_of(client.get("/name", params=asked))
+        file = client.get("/export", params=asked)
+
+        assert "Nothing is lost." in shown
+        assert "To the sea." in shown
+        assert "attachment" in file.headers["content-disposition"]
+        assert openai_chat.dump(store.load("trip", at=2)).payload == file.json()
+        assert 400 == client.get("/export", params={**asked, "format": "x"}).status_code
+
     @pytest.mark.parametrize(
         ("asked", "status"),
         [
@@ -219,13 +235,34 @@ class TestActs:
         assert "To the sea." == store.load("branch")[-1].text
         assert "Uphill." == store.load("trip", at="hills")[-1].text
 
-    @pytest.mark.parametrize("act", ["restore", "label"])
+    def test_note(self, store):
+        """
+        A note is on its revision, until an empty one removes it.
+        """
+        client = connect(store, write=True)
+        post(client, "note", name="trip", at=3, seen=4, note="<b>check</b>")
+        shown = client.get("/name", params={"name": "trip", "at": 3})
+
+        assert {"note": "<b>check</b>"} == store.notes("trip", at=3)
+        assert "note: <b>check</b>" in text_of(shown)
+
+        post(client, "note", name="trip", at=3, seen=4, note="")
+
+        assert {} == store.notes("trip", at=3)
+
+    @pytest.mark.parametrize("act", ["restore", "label", "note"])
     def test_somebody_was_first(self, store, act):
         """
         A form drawn from an older revision changes nothing and says so.
         """
         answer = post(
-            connect(store, write=True), act, name="trip", at=2, seen=3, label="x"
+            connect(store, write=True),
+            act,
+            name="trip",
+            at=2,
+            seen=3,
+            label="x",
+            note="x",
         )
 
         assert 409 == answer.status_code
@@ -280,6 +317,8 @@ class TestSafety:
         assert 403 == client.get("/?token=wrong").status_code
         assert 403 == client.get("/?token=\u00e9").status_code
         assert 403 == client.get("/follow?name=trip").status_code
+        client.cookies.set("conversation-state-7575", "wrong")
+        assert 403 == client.get("/").status_code
         assert 403 == post(client, "restore", name="trip", at=2, seen=4).status_code
         assert 4 == store.latest("trip").revision
 

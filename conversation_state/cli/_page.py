@@ -131,7 +131,9 @@ def page(
     show_default=True,
     help="The port on 127.0.0.1; 0 for any that is free.",
 )
-@click.option("--write", is_flag=True, help="Allow to restore, fork and label.")
+@click.option(
+    "--write", is_flag=True, help="Allow to restore, fork, label and annotate."
+)
 def serve(store: Store, *, port: int, write: bool) -> None:
     """
     Show the store in a browser on this machine.

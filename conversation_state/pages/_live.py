@@ -8,11 +8,15 @@ Pure but for reading the store; requests and their safety are in `_server`.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from importlib import import_module
 from itertools import islice
+from json import dumps
 from typing import Any, NamedTuple
 from urllib.parse import urlencode
 
+from conversation_state._persistent import thaw
 from conversation_state._wording import format_count
+from conversation_state.adapters import PROVIDERS, Export
 from conversation_state.aggregator import Aggregator
 from conversation_state.counting import TokenBudget
 from conversation_state.diffing import diff
@@ -24,7 +28,7 @@ from conversation_state.pages._markup import Child, Markup, Words, element
 from conversation_state.pages._transcripts import draw_transcript
 from conversation_state.pages._trees import draw_tree
 from conversation_state.pages._views import draw_view
-from conversation_state.store import Head, Store
+from conversation_state.store import Head, NamedHead, Store
 from conversation_state.trimming import (
     Step,
     clear_tool_results,
@@ -34,7 +38,14 @@ from conversation_state.trimming import (
     trim,
 )
 
-__all__ = ["TRIMMERS", "PageQuery", "draw_name", "draw_names", "link_to"]
+__all__ = [
+    "TRIMMERS",
+    "PageQuery",
+    "draw_name",
+    "draw_names",
+    "dump_state",
+    "link_to",
+]
 
 # The newest messages of a state, the names on one page, the messages found.
 _MAX_MESSAGES = 200
@@ -65,6 +76,8 @@ class PageQuery(NamedTuple):
         trimmer: The trimmer of the view, a key of `TRIMMERS`.
 
         search: What is searched in the words; "" for nothing.
+
+        format: The provider's format it is shown in; "" for none.
     """
 
     name: str
@@ -73,6 +86,7 @@ class PageQuery(NamedTuple):
     limit: int | None = None
     trimmer: str = "fit"
     search: str = ""
+    format: str = ""
 
 
 def link_to(query: PageQuery, **changes: Any) -> str:
@@ -92,13 +106,12 @@ def draw_names(store: Store, words: Words, *, prefix: str, after: str) -> Markup
     """
     The saved names that begin with *prefix* and come after *after*.
     """
-    names = [each for each in store.names(prefix=prefix) if each > after]
-    rows = [_draw_head(store.latest(each), words) for each in names[:_MAX_NAMES]]
+    found = store.heads(prefix=prefix, after=after, limit=_MAX_NAMES + 1)
+    rows = [_draw_head(each, words) for each in found[:_MAX_NAMES]]
     more = None
-    if len(names) > _MAX_NAMES:
-        query = urlencode({"prefix": prefix, "after": names[_MAX_NAMES - 1]})
-        left = format_count(len(names) - _MAX_NAMES, "more name")
-        more = element("p", None, element("a", {"href": f"/?{query}"}, left))
+    if len(found) > _MAX_NAMES:
+        query = urlencode({"prefix": prefix, "after": found[_MAX_NAMES - 1].name})
+        more = element("p", None, element("a", {"href": f"/?{query}"}, "More names"))
 
     heads = ("Name", "Revision", "Messages", "Saved (UTC)")
     table = element(
@@ -120,12 +133,13 @@ def draw_names(store: Store, words: Words, *, prefix: str, after: str) -> Markup
     )
 
 
-def _draw_head(head: Head, words: Words) -> Markup:
+def _draw_head(found: NamedHead, words: Words) -> Markup:
+    head = found.head
     name = element("a", {"href": link_to(PageQuery(head.name))}, words.line(head.name))
     return element(
         "tr",
         None,
-        element("th", {"scope": "row"}, name),
+        element("th", {"scope": "row"}, name, _draw_notes(found.notes, words)),
         element("td", None, f"{head.revision:,}"),
         element("td", None, f"{head.length:,}"),
         element("td", None, f"{head.saved_at:%Y-%m-%d %H:%M}"),
@@ -183,6 +197,9 @@ def _draw_shown(
     if query.search:
         return _draw_found(store.load(query.name, at=head), query, words)
 
+    if query.format:
+        return _draw_export(store.load(query.name, at=head), query, words)
+
     if query.limit is not None:
         return _draw_overlay(store.load(query.name, at=head), query, words)
 
@@ -198,6 +215,7 @@ def _draw_shown(
 
     return [
         element("h2", None, f"Revision {head.revision}"),
+        _draw_notes(head.notes, words),
         element("p", {"class": "cs-rest"}, before) if before else None,
         draw_transcript(window.messages, words, first=window.start + 1),
         *bill,
@@ -230,6 +248,57 @@ def _draw_difference(store: Store, query: PageQuery, head: Head) -> list[Child]:
         element("h2", None, f"From {titles[0]} to {titles[1]}"),
         Markup(diff(a, b).html(names=titles)),
     ]
+
+
+def dump_state(state: Aggregator, format: str) -> Export:  # noqa: A002 - its name
+    """
+    *state* as a provider's request has it.
+
+    Raises:
+        ValueError:
+            If the format is unknown.
+    """
+    if format not in PROVIDERS:
+        expected = ", ".join(PROVIDERS)
+        msg = f"unknown format; valid ones are {expected}"
+        raise ValueError(msg)
+
+    adapter = import_module(f"conversation_state.adapters.{format}")
+    export: Export = adapter.dump(state)
+    return export
+
+
+def _draw_export(state: Aggregator, query: PageQuery, words: Words) -> list[Child]:
+    export = dump_state(state, query.format)
+    lost = [element("li", None, words.line(str(each))) for each in export.lost]
+    text = dumps(export.payload, ensure_ascii=False, indent=2)
+    shown = words.text(text[:_MAX_JSON])
+    address = "/export?" + link_to(query).partition("?")[2]
+    return [
+        element("h2", None, f"As {query.format}"),
+        element("p", None, "Lost:") if lost else element("p", None, "Nothing is lost."),
+        element("ul", None, lost[:_MAX_FOUND]) if lost else None,
+        element("p", None, element("a", {"href": address, "download": ""}, "Download")),
+        element("pre", {"class": "cs-code", "tabindex": 0}, shown),
+    ]
+
+
+# The most characters of an export that are shown; the file has all.
+_MAX_JSON = 100_000
+
+
+def _draw_notes(notes: Mapping[str, Any], words: Words) -> Markup | None:
+    """
+    Notes on a name or a revision, in one line.
+    """
+    if not notes:
+        return None
+
+    shown = [
+        f"{key}: {value if isinstance(value, str) else dumps(thaw(value))}"
+        for key, value in notes.items()
+    ]
+    return element("small", None, words.line("; ".join(shown), 300))
 
 
 def _draw_found(state: Aggregator, query: PageQuery, words: Words) -> list[Child]:
@@ -278,6 +347,14 @@ def _draw_controls(query: PageQuery, head: Head, newest: Head) -> Markup:
     if query.beside is None and head.revision == newest.revision:
         other = newest.parent or 1
 
+    formats = element(
+        "select",
+        {"name": "format"},
+        [
+            element("option", {"selected": "" if each == query.format else None}, each)
+            for each in PROVIDERS
+        ],
+    )
     limit = _draw_field("limit", "Budget in tokens", query.limit, kind="number")
     beside = _draw_field("beside", "Compare with revision", other, kind="number")
     return element(
@@ -297,6 +374,13 @@ def _draw_controls(query: PageQuery, head: Head, newest: Head) -> Markup:
             hidden,
             beside,
             element("button", None, "Compare"),
+        ),
+        element(
+            "form",
+            {"action": "/name"},
+            hidden,
+            element("label", None, "Format ", formats),
+            element("button", None, "Show as request"),
         ),
         _draw_search_form("/name", "search", "Words", query.search, hidden),
     )
@@ -325,6 +409,7 @@ def _draw_acts(query: PageQuery, head: Head, newest: Head) -> Markup:
 
     acts.append(_draw_act("/fork", hidden, "Fork from here", _draw_field("new", "as")))
     acts.append(_draw_act("/label", hidden, "Label it", _draw_field("label", "as")))
+    acts.append(_draw_act("/note", hidden, "Note", _draw_field("note", "on it")))
     return element("div", {"class": "controls acts"}, acts)
 
 
@@ -351,7 +436,8 @@ def _draw_field(
             "id": id,
             "value": value or None,
             "min": 1 if kind == "number" else None,
-            "required": None if kind == "search" else "",
+            # An empty note takes away the one there is.
+            "required": None if kind == "search" or name == "note" else "",
             "maxlength": None if kind == "number" else 500,
         },
     )

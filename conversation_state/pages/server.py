@@ -25,6 +25,7 @@ from starlette.middleware import Middleware
 from starlette.requests import Request
 from starlette.responses import (
     HTMLResponse,
+    JSONResponse,
     RedirectResponse,
     Response,
     StreamingResponse,
@@ -43,6 +44,7 @@ from conversation_state.pages._live import (
     PageQuery,
     draw_name,
     draw_names,
+    dump_state,
     link_to,
 )
 from conversation_state.pages._markup import Child, Markup, Words, element
@@ -119,16 +121,17 @@ def make_app(
 
         authority: The host and port that browsers must ask for: "127.0.0.1:7575".
 
-        write: Whether restoring, forking and labelling are allowed.
+        write: Whether restoring, forking, labelling and notes are allowed.
     """
     pages = _Pages(store, may_write=write)
     routes = [
         Route("/", pages.show_names),
         Route("/name", pages.show_name),
+        Route("/export", pages.export),
         Route("/follow", pages.follow),
         *[
             Route(f"/{act}", pages.act, methods=["POST"], name=act)
-            for act in ("restore", "fork", "label")
+            for act in ("restore", "fork", "label", "note")
         ],
     ]
     guard = Middleware(_Guard, token=token, authority=authority)
@@ -279,6 +282,20 @@ class _Pages:
 
         return await self._answer(draw)
 
+    async def export(self, request: Request) -> Response:
+        """
+        A revision as a provider's request has it, as a file.
+        """
+
+        def dump() -> Response:
+            query = _read_query(request)
+            state = self._store.load(query.name, at=query.at)
+            export = dump_state(state, query.format)
+            headers = {"content-disposition": "attachment; filename=request.json"}
+            return JSONResponse(export.payload, headers=headers)
+
+        return await self._answer(dump)
+
     async def follow(self, request: Request) -> Response:
         """
         The number of the newest revision of a name, whenever it changes, as
@@ -305,7 +322,7 @@ class _Pages:
 
     async def act(self, request: Request) -> Response:
         """
-        Restore, fork or label a revision.
+        Restore, fork, label or annotate a revision.
         """
         if not self._may_write:
             problem = "This page is read-only; start it with --write to change it."
@@ -331,7 +348,11 @@ class _Pages:
             if newest.revision != seen:
                 raise StaleHeadError(self._store.url, name, seen, newest)
 
-            self._store.label(name, form.get("label", ""), at=at)
+            if act == "label":
+                self._store.label(name, form.get("label", ""), at=at)
+            else:
+                self._store.annotate(name, {"note": form.get("note") or None}, at=at)
+
             query = PageQuery(name, at)
 
         return RedirectResponse(link_to(query), status_code=303)
@@ -382,6 +403,7 @@ def _read_query(request: Request) -> PageQuery:
         _read_number(given.get("limit"), "limit") if "limit" in given else None,
         trimmer,
         given.get("search", "")[:500],
+        given.get("format", ""),
     )
 
 
