@@ -80,8 +80,11 @@ def running_loop() -> Any:
     # Code that runs under trio has imported it; asking anyio which loop runs is
     # slower.
     trio = sys.modules.get("trio")
-    if trio is not None and trio.lowlevel.in_trio_run():
-        return trio.lowlevel.current_trio_token()
+    if trio is not None:
+        try:  # `in_trio_run` would be quicker, and is new in trio 0.29
+            return trio.lowlevel.current_trio_token()
+        except RuntimeError:
+            pass
 
     asyncio = sys.modules.get("asyncio")
     if asyncio is None:
