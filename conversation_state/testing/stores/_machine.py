@@ -1,6 +1,6 @@
 """
-A machine that saves, forks, goes back, rolls back, joins, deletes, collects and erases,
-beside a plain dict of states.
+A machine that saves, forks, steps, goes back, rolls back, joins, deletes, collects and
+erases, beside a plain dict of states.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ __all__ = ["StoreMachine"]
 
 _NAMES = st.sampled_from(["a", "b", "c"])
 _WHO = st.integers(0, 2)
+_LABELS = st.sampled_from(["first", "second"])
 _NOTES = st.dictionaries(st.sampled_from("ab"), st.none() | st.integers(0, 9))
 
 
@@ -44,6 +45,8 @@ class StoreMachine(RuleBasedStateMachine):
         self._parents: dict[str, list[int | None]] = {}
         # Notes by name, and by name and revision.
         self._notes: dict[tuple[str, int | None], dict[str, Any]] = {}
+        # The revisions that steps made, by name and label.
+        self._steps: dict[tuple[str, str], int] = {}
         self._erased: set[str] = set()
         self._stores = self.opened()
 
@@ -164,6 +167,54 @@ class StoreMachine(RuleBasedStateMachine):
         # What is loaded after an erasure holds tombstones, and so does this.
         self._remember_saved(name, state)
         return state
+
+    @rule(target=states, who=_WHO, name=_NAMES, label=_LABELS, message=messages())
+    def step(self, who: int, name: str, label: str, message: Message) -> Aggregator:
+        """
+        A step of a pipeline, which is done once, whoever asks for it again.
+        """
+        given: list[Aggregator] = []
+
+        def add_message(state: Aggregator) -> Aggregator:
+            given.append(state)
+            return state.add(message)
+
+        state = self._stores[who].step(name, label, add_message)
+        number = self._steps.get((name, label))
+        assert len(given) == (number is None), "done another number of times"
+        if number is None:
+            self._remember_saved(name, state)
+            self._steps[name, label] = len(self._saved[name])
+        else:
+            saved = self._saved[name][number - 1]
+            assert self._is_same_state(saved, state), "another step"
+
+        return state
+
+    @rule(who=_WHO, name=_NAMES, message=messages(), back=st.integers(0, 3))
+    def go_on_in_timeline(
+        self, who: int, name: str, message: Message, back: int
+    ) -> None:
+        """
+        Undo some moments of the timeline that a history is, and commit another.
+        """
+        saved = self._saved.get(name)
+        if saved is None:
+            return
+
+        store = self._stores[who]
+        timeline = store.load_timeline(name)
+        assert self._is_same_state(saved[-1], timeline.present), "another present"
+        timeline = timeline.undo(min(back, len(timeline.path) - 1))
+        timeline = timeline.commit(timeline.present.add(message))
+        head = store.save_timeline(name, timeline)
+        assert timeline == store.load_timeline(name), "another timeline"
+        new = store.history(name, limit=head.revision - len(saved))
+        for each in reversed(new):
+            saved.append(store.load(name, at=each))
+            self._parents[name].append(each.parent)
+
+        assert self._is_same_state(timeline.present, saved[-1]), "another head"
 
     @rule(who=_WHO, name=_NAMES, state=states)
     def replace(self, who: int, name: str, state: Aggregator) -> None:
@@ -304,6 +355,7 @@ class StoreMachine(RuleBasedStateMachine):
         if self._saved.pop(name, None) is not None:
             self._parents.pop(name)
             self._notes = {k: v for k, v in self._notes.items() if k[0] != name}
+            self._steps = {k: v for k, v in self._steps.items() if k[0] != name}
             self._stores[who].delete(name)
 
     @rule(who=_WHO)
