@@ -266,6 +266,8 @@ def _make_call_block(call: ToolCall, quote: Quote) -> ContentBlock:
 
 # Deeper than this, indentation would take more room than the content.
 _MAX_LEVELS = 20
+# Longer than this, it would take longer than all else.
+_MAX_INDENTED = 100_000
 _MAX_TEXT = 1_000
 _TOKEN = re.compile(r'"[^"\\]*+(?:\\.[^"\\]*+)*+"|[][{},:]|[^\s"\[\]{},:]++')
 
@@ -284,7 +286,7 @@ def _indent_json(text: str) -> str | None:
     *text* on several lines, if it is JSON; else None. Tokens are unchanged, so
     that duplicate keys and escapes stay visible.
     """
-    if not _is_json(text):
+    if len(text) > _MAX_INDENTED or not _is_json(text):
         return None
 
     out: list[str] = []

@@ -3,6 +3,7 @@ The commands that draw: `tree`, `page` and `serve`.
 """
 
 import re
+import socket
 import subprocess
 from urllib.error import HTTPError
 from urllib.request import HTTPCookieProcessor, build_opener, urlopen
@@ -10,6 +11,7 @@ from urllib.request import HTTPCookieProcessor, build_opener, urlopen
 import pytest
 
 from conversation_state.aggregator import Aggregator
+from conversation_state.messages import UserMessage
 from conversation_state.store import open_store
 from tests.commands import HOSTILE, MAIN, Commands
 
@@ -62,9 +64,12 @@ class TestTree:
 
     def test_limit(self, run):
         """
-        Only the newest revisions.
+        Only the newest revisions; the others are counted.
         """
-        assert 1 == len(run("tree", "trip", "--limit", 1).stdout.splitlines())
+        newest, rest = run("tree", "trip", "--limit", 1).stdout.splitlines()
+
+        assert newest.startswith("●  revision 4")
+        assert "… and 3 older states" == rest
 
     def test_unknown_name(self, run):
         """
@@ -85,6 +90,15 @@ class TestPage:
         assert f"Wrote {path}." in result.stderr
         for words in ("A trip", "To the sea.", "revision 4", "The model sees 2 of 2"):
             assert words in page
+
+    def test_marks_what_is_not_sent(self, run):
+        """
+        With a small budget each message says whether the model sees it.
+        """
+        with open_store(run.path) as store:
+            store.save("long", SEA.extend([UserMessage("word " * 100)] * 9))
+
+        assert "not sent: over budget" in run("page", "long", "--limit", 300).stdout
 
     def test_prints(self, run):
         """
@@ -122,6 +136,17 @@ class TestPage:
 
 
 class TestServe:
+    def test_port_is_taken(self, run):
+        """
+        What can't be served is said, with what to do.
+        """
+        with socket.create_server(("127.0.0.1", 0)) as taken:
+            port = taken.getsockname()[1]
+            result = run("serve", "--port", port, status=2)
+
+        assert f"can't listen on 127.0.0.1:{port}" in result.stderr
+        assert "choose another --port" in result.stderr
+
     def test_serves(self, run):
         """
         The printed address opens the store, and the address alone does not.

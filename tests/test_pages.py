@@ -357,6 +357,18 @@ class TestStates:
         assert "990,000 more characters" in page.text
         assert 1 == page.count("details")
 
+    def test_large_conversations(self):
+        """
+        A page has a size; what does not fit is counted.
+        """
+        state = Aggregator.new(messages=[UserMessage("<" * 9_000)] * 400)
+        page = make_page(state)
+        shown = PageReader(page).count("article")
+
+        assert len(page) < 5_000_000
+        assert f"{400 - shown} messages after these, which are not shown" in page
+        assert shown > 50
+
     def test_usage(self):
         """
         A bill has a row for each model.

@@ -155,6 +155,9 @@ class TestFiles:
             visited.append(tab.tab.url.partition("#")[2])
 
         assert ["moment-1", "moment-0", "moment-0"] == visited
+
+        tab.tab.keyboard.press("ArrowUp")
+        assert tab.tab.url.endswith("#moment-1")
         tab.check("file:")
 
 
@@ -210,6 +213,20 @@ class TestLive:
             page.wait_for_selector("text=Found in 1 message")
             tab.check(address.partition("?")[0])
 
+    def test_keys(self, tab, store):
+        """
+        Arrows walk the revisions, each step from the one that is shown.
+        """
+        with serving(store) as address:
+            page = tab.tab
+            page.goto(address)
+            page.click("text=trip")
+            for number in (3, 2, 1):
+                page.keyboard.press("ArrowDown")
+                page.wait_for_url(f"**at={number}")
+
+            tab.check(address.partition("?")[0])
+
     def test_another_writer(self, tab, store):
         """
         A page follows other writers; a form that was drawn before they saved
@@ -220,7 +237,7 @@ class TestLive:
             page.goto(address)
             page.goto(address.partition("?")[0] + "name?name=trip&at=2")
             store.save("trip", HILLS.add_user_prompt("Why?"))
-            page.wait_for_selector("text=Revision 5 was saved. Show it.")
+            page.wait_for_selector("text=Revision 5 was saved.")
             page.click("text=Restore this revision")
             page.wait_for_selector("text=Somebody saved first")
             page.click("text=Look at it, and decide anew.")

@@ -196,6 +196,7 @@ class TestPages:
         [
             ({"name": "nothing"}, 404),
             ({"name": ""}, 400),
+            ({"quoted": "%00"}, 400),
             ({"name": "trip", "at": 99}, 404),
             ({"name": "trip", "at": "x"}, 400),
             ({"name": "trip", "limit": "-1"}, 400),
@@ -270,6 +271,22 @@ class TestActs:
         assert 4 == store.latest("trip").revision
         assert () == store.latest("trip", at=2).labels
 
+    def test_names_with_line_ends(self, store):
+        """
+        Forms change the ends of lines, but not those of a name.
+        """
+        store.save("a\nb", Aggregator.new().add_user_prompt("In two lines."))
+        client = connect(store, write=True)
+        page = client.get("/name", params={"name": "a\nb"}).text
+        quoted = {*re.findall(r'name="(?:quoted|name)" value="([^"]*)"', page)}
+
+        assert {"a%0Ab"} == quoted
+        assert "In two lines." in client.get("/name?quoted=a%250Ab").text
+
+        post(client, "label", name="a%0Ab", at=1, seen=1, label="x")
+
+        assert ("x",) == store.latest("a\nb").labels
+
     def test_read_only(self, store):
         """
         Without being allowed to write, there are no forms, and none is taken.
@@ -289,6 +306,8 @@ class TestActs:
             {"seen": "4"},
             {"at": "2", "seen": "4", "new": ""},
             {"at": "2", "seen": "4", "new": "\0"},
+            {"at": "2", "seen": "4", "new": "trip"},
+            {f"field {number}": "x" for number in range(20)},
         ],
     )
     def test_bad_forms(self, store, fields):
@@ -382,4 +401,4 @@ class TestSafety:
 
         assert cookie.startswith(f"conversation-state-7575={TOKEN};")
         assert "HttpOnly" in cookie
-        assert "SameSite=strict" in cookie
+        assert "SameSite=lax" in cookie

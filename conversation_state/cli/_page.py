@@ -28,6 +28,7 @@ from conversation_state.cli._options import (
 
 if TYPE_CHECKING:
     # A command imports these when it runs, so that --help is quick.
+    from conversation_state.aggregator import Aggregator
     from conversation_state.store import Store
     from conversation_state.trimming import TrimContext
 
@@ -108,7 +109,7 @@ def page(
     text = make_page(
         history,
         title=title or which.name,
-        view=None if limit is None else _trim_state(store, which, limit),
+        view=None if limit is None else _trim_state(history.state, which, limit),
         redact=redact,
     )
     if output is None:
@@ -155,16 +156,22 @@ def serve(store: Store, *, port: int, write: bool) -> None:
     def tell(address: str) -> None:
         click.echo(f"Serving {store.url} at {address} (Ctrl-C ends it)")
 
-    run_server(store, port=port, write=write, on_start=tell)
+    try:
+        run_server(store, port=port, write=write, on_start=tell)
+    except OSError as error:
+        raise RefusedError(
+            f"can't listen on 127.0.0.1:{port}: {error.strerror}; choose another "
+            "--port, or 0 for any that is free"
+        ) from None
 
 
-def _trim_state(store: Store, which: SavedState, limit: int) -> TrimContext:
+def _trim_state(state: Aggregator, which: SavedState, limit: int) -> TrimContext:
     from conversation_state.counting import TokenBudget
     from conversation_state.errors import BudgetExceededError
     from conversation_state.trimming import trim
 
     try:
-        return trim(store.load(which.name), TokenBudget(context_window=limit))
+        return trim(state, TokenBudget(context_window=limit))
     except BudgetExceededError as error:
         raise DeclinedError(
             f"no valid view of {which.name!r} fits: the smallest needs "

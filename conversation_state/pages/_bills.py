@@ -7,6 +7,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from conversation_state._wording import format_count
 from conversation_state.aggregator import Aggregator
 from conversation_state.counting import Cost, cost
 from conversation_state.errors import MissingExtraError
@@ -14,6 +15,10 @@ from conversation_state.pages._markup import Child, Markup, Words, element
 from conversation_state.usage import Usage
 
 __all__ = ["BillRow", "draw_bill", "draw_bill_table", "draw_cost"]
+
+
+# Further models share one row.
+_MAX_ROWS = 50
 
 
 class BillRow(NamedTuple):
@@ -77,15 +82,22 @@ def draw_bill_table(what: str, rows: Sequence[BillRow], total: BillRow) -> Marku
     """
     *rows* under the heading *what*, with *total* below.
     """
+    if len(rows) > _MAX_ROWS:
+        others = rows[_MAX_ROWS - 1 :]
+        usage = sum([row.usage for row in others], Usage())
+        title = format_count(len(others), "other")
+        rows = [*rows[: _MAX_ROWS - 1], BillRow(title, usage, "")]
+
     is_priced = any(row.price for row in [*rows, total])
     heads = [what, "Input", "Output", "Tokens", *(["Cost"] if is_priced else [])]
-    return element(
+    table = element(
         "table",
         {"class": "cs-bill"},
         element("thead", None, element("tr", None, [_head(each) for each in heads])),
         element("tbody", None, [_draw_row(row, "td", is_priced) for row in rows]),
         element("tfoot", None, _draw_row(total, "th", is_priced)),
     )
+    return element("div", {"class": "cs-table", "tabindex": 0}, table)
 
 
 def _head(text: str) -> Markup:

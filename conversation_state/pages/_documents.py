@@ -95,7 +95,8 @@ def draw_outline(value: object) -> str:
         )
         raise TypeError(msg)
 
-    lines = format_tree(nodes, max_rows=_MAX_ROWS)
+    older = value.older if isinstance(value, History) else 0
+    lines = format_tree(nodes, max_rows=_MAX_ROWS, older=older)
     return "\n".join([line for line, _node in lines])
 
 
@@ -138,7 +139,8 @@ def _draw_state_value(state: Aggregator, words: Words) -> Child:
 def _draw_tree_value(value: object, words: Words) -> Child:
     # Without links: a notebook shows several values on one page.
     nodes = [node._replace(target="") for node in list_states(value) or ()]
-    return draw_tree(nodes, words, max_rows=_MAX_ROWS)
+    older = value.older if isinstance(value, History) else 0
+    return draw_tree(nodes, words, max_rows=_MAX_ROWS, older=older)
 
 
 @_draw_value.register(TrimContext)
@@ -204,7 +206,7 @@ def make_page(
     return write_document(
         words.line(title),
         describe_state(present) if present is not None else "",
-        draw_nav(nodes, words) if nodes else None,
+        draw_nav(nodes, words, value) if nodes else None,
         element("div", {"id": "content"}, content),
         with_tree=bool(nodes),
     )
@@ -247,12 +249,14 @@ def _draw_footer(present: Aggregator | None, words: Words) -> list[Markup]:
     return [element("h2", None, "Bill"), draw_bill(present, words)]
 
 
-def draw_nav(nodes: list[GraphNode], words: Words) -> Markup:
+def draw_nav(nodes: list[GraphNode], words: Words, value: object) -> Markup:
     """
     The tree of states beside a conversation.
     """
+    older = value.older if isinstance(value, History) else 0
+    tree = draw_tree(nodes, words, older=older)
     heading = element("h2", None, "States")
-    return element("nav", {"aria-label": "States"}, heading, draw_tree(nodes, words))
+    return element("nav", {"aria-label": "States"}, heading, tree)
 
 
 def write_document(

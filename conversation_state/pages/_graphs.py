@@ -4,8 +4,8 @@ Which states a value has, and what each grew from.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable
-from typing import TYPE_CHECKING, Any, NamedTuple
+from collections.abc import Hashable, Iterable, Sequence
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from conversation_state._lazy import draw_fragment, draw_outline
 from conversation_state._wording import format_count, shorten_repr
@@ -66,11 +66,14 @@ class History(NamedTuple):
         present: The number of the present one.
 
         noun: What a state is called: "moment" or "revision".
+
+        older: How many older states there are, which are not in it.
     """
 
     states: tuple[HistoryState, ...]
     present: int
-    noun: str
+    noun: Literal["moment", "revision"]
+    older: int = 0
 
     @classmethod
     def of_timeline(cls, timeline: Timeline[Any]) -> History:
@@ -127,7 +130,7 @@ def read_history(store: Store, name: str, *, limit: int = 1_000) -> History:
 
     present = next(iter(heads), 0)
     found = [_make_revision(head, states[number]) for number, head in heads.items()]
-    return History(tuple(reversed(found)), present, "revision")
+    return History(tuple(reversed(found)), present, "revision", _count_older(found))
 
 
 def list_revisions(store: Store, name: str, *, limit: int = 10_000) -> History:
@@ -136,7 +139,13 @@ def list_revisions(store: Store, name: str, *, limit: int = 10_000) -> History:
     """
     heads = list(store.history(name, limit=limit))
     states = [_make_revision(head, None) for head in reversed(heads)]
-    return History(tuple(states), heads[0].revision, "revision")
+    older = _count_older(states[::-1])
+    return History(tuple(states), heads[0].revision, "revision", older)
+
+
+def _count_older(newest_first: Sequence[HistoryState]) -> int:
+    # Revisions are numbered from 1 on, without gaps.
+    return newest_first[-1].number - 1 if newest_first else 0
 
 
 def _make_revision(head: Head, state: Aggregator | None) -> HistoryState:

@@ -12,7 +12,7 @@ from importlib import import_module
 from itertools import islice
 from json import dumps
 from typing import Any, NamedTuple
-from urllib.parse import urlencode
+from urllib.parse import quote, urlencode
 
 from conversation_state._persistent import thaw
 from conversation_state._wording import format_count
@@ -165,7 +165,7 @@ def draw_name(
     nodes = [
         node._replace(
             target=link_to(query, at=node.key),
-            is_selected=node.key == head.revision != newest.revision,
+            is_selected=node.key == head.revision,
         )
         for node in graph_history(history)
     ]
@@ -173,11 +173,15 @@ def draw_name(
         "nav",
         {"aria-label": "Revisions"},
         element("h2", None, "Revisions"),
-        draw_tree(nodes, words),
+        draw_tree(nodes, words, older=history.older),
     )
     content = element(
         "div",
-        {"id": "content", "data-revision": newest.revision, "data-name": query.name},
+        {
+            "id": "content",
+            "data-revision": newest.revision,
+            "data-name": quote(query.name),
+        },
         _draw_controls(query, head, newest),
         _draw_acts(query, head, newest) if may_write else None,
         _draw_shown(store, query, head, words),
@@ -298,7 +302,7 @@ def _draw_notes(notes: Mapping[str, Any], words: Words) -> Markup | None:
         f"{key}: {value if isinstance(value, str) else dumps(thaw(value))}"
         for key, value in notes.items()
     ]
-    return element("small", None, words.line("; ".join(shown), 300))
+    return element("small", None, words.line("; ".join(shown), 80))
 
 
 def _draw_found(state: Aggregator, query: PageQuery, words: Words) -> list[Child]:
@@ -337,7 +341,7 @@ def _draw_controls(query: PageQuery, head: Head, newest: Head) -> Markup:
     """
     What can be looked at: a budget, a trimmer, a comparison, a search.
     """
-    hidden = _draw_hidden(name=query.name, at=head.revision)
+    hidden = _draw_hidden(quoted=quote(query.name), at=head.revision)
     options = [
         element("option", {"selected": "" if each == query.trimmer else None}, each)
         for each in TRIMMERS
@@ -402,7 +406,9 @@ def _draw_acts(query: PageQuery, head: Head, newest: Head) -> Markup:
     """
     What can be done, with the revision that the page was drawn from.
     """
-    hidden = _draw_hidden(name=query.name, at=head.revision, seen=newest.revision)
+    hidden = _draw_hidden(
+        name=quote(query.name), at=head.revision, seen=newest.revision
+    )
     acts: list[Markup] = []
     if head.revision != newest.revision:
         acts.append(_draw_act("/restore", hidden, "Restore this revision"))
@@ -444,6 +450,7 @@ def _draw_field(
     return element("label", None, label, " ", field)
 
 
+# Names are quoted in forms, which change the ends of lines.
 def _draw_hidden(**values: str | int) -> list[Markup]:
     return [
         element("input", {"type": "hidden", "name": key, "value": value})

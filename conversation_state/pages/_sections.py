@@ -14,7 +14,11 @@ from conversation_state.aggregator import Aggregator
 from conversation_state.messages import Message
 from conversation_state.pages._graphs import History, HistoryState
 from conversation_state.pages._markup import Markup, Words, element
-from conversation_state.pages._transcripts import CallNames, draw_message
+from conversation_state.pages._transcripts import (
+    MAX_SIZE,
+    CallNames,
+    draw_message,
+)
 from conversation_state.pages._views import ViewBubbles
 from conversation_state.tree import MessageTree
 
@@ -57,11 +61,16 @@ def draw_sections(
     the model sees of the first section is said at its messages.
     """
     left = _MAX_IN_PAGE
-    drawn = []
+    size = 0
+    drawn: list[Markup] = []
     for section in sections:
         shown = min(len(section.messages), _MAX_IN_SECTION, left)
+        if size > MAX_SIZE:
+            shown = 0
+
         left -= shown
         drawn.append(_draw_section(section, shown, words, bubbles))
+        size += len(drawn[-1])
         bubbles = None
 
     return drawn
@@ -73,17 +82,17 @@ def _draw_section(
     names: CallNames = {}
     bubbles: list[Markup] = []
     left_out = len(section.messages) - shown
+    size = too_large = 0
     for number, message in enumerate(section.messages, section.first):
         if number == section.first:
             bubbles += _draw_anchors(section, number - 1)
 
         if number - section.first >= left_out:
-            if overlay is None:
-                bubble = draw_message(message, words, names, number=number)
+            if size > MAX_SIZE:
+                too_large += 1
             else:
-                bubble = overlay.draw(number, message, names)
-
-            bubbles.append(bubble)
+                bubbles.append(_draw_bubble(message, number, words, names, overlay))
+                size += len(bubbles[-1])
         elif number - section.first == left_out - 1:
             before = f"{format_count(left_out, 'message')} before these"
             bubbles.append(element("p", {"class": "cs-rest"}, before))
@@ -91,6 +100,11 @@ def _draw_section(
         bubbles += _draw_anchors(section, number)
         for call in message.tool_calls:
             names[call.id] = call.name
+
+    if too_large:
+        rest = format_count(too_large, "message")
+        rest = f"{rest} after these, which are not shown: this page is large"
+        bubbles.append(element("p", {"class": "cs-rest"}, rest))
 
     if not section.messages:
         bubbles += _draw_anchors(section, section.first - 1)
@@ -103,6 +117,19 @@ def _draw_section(
         element("h2", None, section.title),
         element("div", {"class": "cs-transcript"}, bubbles),
     )
+
+
+def _draw_bubble(
+    message: Message,
+    number: int,
+    words: Words,
+    names: CallNames,
+    overlay: ViewBubbles | None,
+) -> Markup:
+    if overlay is not None:
+        return overlay.draw(number, message, names)
+
+    return draw_message(message, words, names, number=number)
 
 
 def _draw_anchors(section: Section, number: int) -> list[Markup]:

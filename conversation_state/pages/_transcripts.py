@@ -22,6 +22,8 @@ CallNames = dict[str, str]
 _MAX_BODY = 10_000
 _MAX_UNFOLDED = 1_500
 _MAX_PARTS = 100
+# After so many characters of markup no further message is shown.
+MAX_SIZE = 4_000_000
 
 
 def draw_transcript(
@@ -47,8 +49,15 @@ def draw_transcript(
         notes: By the number of a message, what is said beside its heading.
     """
     names: CallNames = {}
-    items = []
+    items: list[Markup] = []
+    size = 0
     for number, message in enumerate(messages, first):
+        if size > MAX_SIZE:
+            rest = format_count(first + len(messages) - number, "message")
+            more = f"{rest} after these, which are not shown: this page is large"
+            items.append(element("p", {"class": "cs-rest"}, more))
+            break
+
         items.append(
             draw_message(
                 message,
@@ -59,6 +68,7 @@ def draw_transcript(
                 note=(notes or {}).get(number),
             )
         )
+        size += len(items[-1])
         for call in message.tool_calls:
             names[call.id] = call.name
 

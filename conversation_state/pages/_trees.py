@@ -30,14 +30,20 @@ _RADIUS = 4.5
 
 
 def draw_tree(
-    nodes: Sequence[GraphNode], words: Words, *, max_rows: int = MAX_ROWS
+    nodes: Sequence[GraphNode],
+    words: Words,
+    *,
+    max_rows: int = MAX_ROWS,
+    older: int = 0,
 ) -> Markup:
     """
     A list of the states in *nodes*, oldest first, with the newest on top.
 
-    Long runs without forks are folded. At most *max_rows* rows are drawn.
+    Long runs without forks are folded. At most *max_rows* rows are drawn; what is
+    left out is counted, with *older* ones that are not in *nodes*.
     """
     rows, left_out = _select_rows(nodes, max_rows)
+    left_out += older
     lanes = 1 + max([_find_widest(row) for row in rows], default=0)
     items: list[Markup] = [_draw_row(row, lanes, words) for row in rows]
     if left_out:
@@ -48,13 +54,18 @@ def draw_tree(
 
 
 def format_tree(
-    nodes: Sequence[GraphNode], *, max_rows: int = MAX_ROWS, width: int = 100
+    nodes: Sequence[GraphNode],
+    *,
+    max_rows: int = MAX_ROWS,
+    width: int = 100,
+    older: int = 0,
 ) -> Iterator[tuple[str, GraphNode | Fold | None]]:
     """
     The same as lines of text, each with what stands in it; None for lines of the
     picture alone and for the last one, which counts what is left out.
     """
     rows, left_out = _select_rows(nodes, max_rows)
+    left_out += older
     words = _PlainWords(width)
     for row in rows:
         if len(row.above) > 1 or (row.above and row.above[0] != row.lane):
@@ -97,7 +108,8 @@ def _draw_row(row: GraphRow, lanes: int, words: Words) -> Markup:
             "li", {"class": "cs-row cs-fold"}, picture, _describe_fold(node, words)
         )
 
-    here = "true" if node.is_present else None
+    # Of the live page the shown state is the current one, of others the present.
+    here = "page" if node.is_selected else "true" if node.is_present else None
     kind = "cs-row cs-selected" if node.is_selected else "cs-row"
     title: Markup | str = node.title
     if node.target:
@@ -113,7 +125,7 @@ def _draw_row(row: GraphRow, lanes: int, words: Words) -> Markup:
             title,
             [element("b", {"class": "cs-label"}, words.line(x)) for x in node.labels],
             element("em", None, "you are here") if node.is_present else None,
-            element("small", None, node.facts) if node.facts else None,
+            element("small", None, words.line(node.facts)) if node.facts else None,
             _describe_excerpt(node, words),
         ),
     )

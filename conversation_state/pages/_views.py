@@ -23,6 +23,7 @@ MAX_SHOWN = 200
 
 # The picture, in units of its own.
 _WIDTH, _BAR, _LEFT, _ROW = 960, 26, 12, 64
+_THINNEST = 2.0
 # Readable on white and on black; what is dropped is hollow, and so readable
 # without any colour.
 _COLOURS = {
@@ -133,7 +134,7 @@ class ViewBubbles:
         The bubble of *message*, the one of this number in the conversation.
         """
         seen = self._seen.get(number - 1)
-        if seen is None or seen.message is not message:
+        if seen is None or not (seen.message is message or seen.message == message):
             return draw_message(message, self._words, names, number=number)
 
         if seen.shown:
@@ -280,6 +281,7 @@ def draw_bars(view: TrimContext) -> Markup:
             "xmlns": "http://www.w3.org/2000/svg",
             "class": "cs-bars",
             "viewBox": f"0 0 {_WIDTH} {_BAR + 4}",
+            "preserveAspectRatio": "none",
             "role": "img",
             "aria-label": label,
         },
@@ -341,12 +343,33 @@ def _draw_shapes(view: TrimContext, top: float) -> list[Markup]:
         shapes.append(bar)
         x += width
 
-    for each in seen:
-        width = each.tokens * scale
-        shapes += _draw_message_bars(each, x, top, scale)
-        x += width
+    def group(each: _SeenMessage) -> object:
+        # Bars that would be thinner than their outlines share one.
+        is_thin = each.tokens * scale < _THINNEST and not each.is_changed
+        return (each.message.role, bool(each.shown)) if is_thin else each.seq
+
+    for _, neighbours in groupby(seen, group):
+        run = list(neighbours)
+        shapes += _draw_run(run, x, top, scale)
+        x += sum([each.tokens for each in run]) * scale
 
     return shapes
+
+
+def _draw_run(
+    run: Sequence[_SeenMessage], x: float, top: float, scale: float
+) -> list[Markup]:
+    """
+    The bars of one message, or the one bar of several thin ones that are alike.
+    """
+    if len(run) == 1:
+        return list(_draw_message_bars(run[0], x, top, scale))
+
+    tokens = sum([each.tokens for each in run])
+    role = run[0].message.role
+    title = f"{run[0].seq + 1} to {run[-1].seq + 1}: {role}, {tokens:,} tokens"
+    colour = _COLOURS.get(role, _OTHER_COLOUR) if run[0].shown else ""
+    return [_draw_bar(x, tokens * scale, colour, title, top=top)]
 
 
 def _draw_message_bars(

@@ -16,13 +16,13 @@ import re
 import secrets
 import socket
 from collections.abc import AsyncIterator, Callable
-from urllib.parse import parse_qs
+from urllib.parse import parse_qs, unquote
 
 import uvicorn
 from starlette.applications import Starlette
 from starlette.concurrency import run_in_threadpool
 from starlette.middleware import Middleware
-from starlette.requests import Request
+from starlette.requests import ClientDisconnect, Request
 from starlette.responses import (
     HTMLResponse,
     JSONResponse,
@@ -33,6 +33,7 @@ from starlette.responses import (
 from starlette.routing import Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from conversation_state._wording import shorten_repr
 from conversation_state.errors import (
     ConversationStateError,
     NotSavedError,
@@ -178,9 +179,7 @@ class _Guard:
                 return _refusal(403, _UNKNOWN_BROWSER)
 
             answer = RedirectResponse("/", status_code=303)
-            answer.set_cookie(
-                self._cookie, self._token, httponly=True, samesite="strict"
-            )
+            answer.set_cookie(self._cookie, self._token, httponly=True, samesite="lax")
             return answer
 
         kept = request.cookies.get(self._cookie, "")
@@ -301,7 +300,9 @@ class _Pages:
         The number of the newest revision of a name, whenever it changes, as
         server-sent events.
         """
-        name = request.query_params.get("name", "")
+        name = unquote(request.query_params.get("quoted", ""))
+        if request.method == "HEAD":
+            return Response(media_type="text/event-stream")
 
         async def events() -> AsyncIterator[str]:
             last = None
@@ -309,7 +310,8 @@ class _Pages:
             while not (state.is_ending or await request.is_disconnected()):
                 try:
                     head = await run_in_threadpool(self._store.latest, name)
-                except ConversationStateError:
+                except (ConversationStateError, ValueError):
+                    yield "event: gone\ndata: \n\n"
                     return
 
                 if head.revision != last:
@@ -328,7 +330,11 @@ class _Pages:
             problem = "This page is read-only; start it with --write to change it."
             return _refusal(403, problem)
 
-        form = await _read_form(request)
+        try:
+            form = await _read_form(request)
+        except (ValueError, ClientDisconnect):
+            return _refusal(400, "This form is not one of this page.")
+
         if form is None:
             return _refusal(413, "This form is larger than any of this page.")
 
@@ -336,13 +342,18 @@ class _Pages:
         return await self._answer(lambda: self._act(act, form))
 
     def _act(self, act: str, form: dict[str, str]) -> str | RedirectResponse:
-        name, at = form.get("name", ""), _read_number(form.get("at"), "at")
+        name, at = unquote(form.get("name", "")), _read_number(form.get("at"), "at")
         seen = _read_number(form.get("seen"), "seen")
         if act == "restore":
             head = self._store.rollback(name, at, expecting=seen)
             query = PageQuery(name, head.revision)
         elif act == "fork":
-            query = PageQuery(self._store.fork(name, form.get("new", ""), at=at).name)
+            new = form.get("new", "")
+            try:
+                query = PageQuery(self._store.fork(name, new, at=at).name)
+            except StaleHeadError:
+                msg = f"there is a name {shorten_repr(new)} already; choose another"
+                raise _BadRequestError(msg) from None
         else:
             newest = self._store.latest(name)
             if newest.revision != seen:
@@ -392,12 +403,16 @@ async def _read_form(request: Request) -> dict[str, str] | None:
 
 def _read_query(request: Request) -> PageQuery:
     given = request.query_params
+    name = given.get("name", "")
+    if "quoted" in given:
+        name = unquote(given["quoted"])
+
     trimmer = given.get("trimmer", "fit")
     if trimmer not in TRIMMERS:
         raise _BadRequestError(f"unknown trimmer; valid ones are {', '.join(TRIMMERS)}")
 
     return PageQuery(
-        given.get("name", ""),
+        name,
         _read_number(given.get("at"), "at") if "at" in given else None,
         _read_number(given.get("beside"), "beside") if "beside" in given else None,
         _read_number(given.get("limit"), "limit") if "limit" in given else None,

@@ -1,14 +1,41 @@
-// Keys for a page that works without them: arrows or j and k walk the states,
-// [ and ] go to the other branches of a fork, / looks in the words, ? lists them.
-const rows = [...document.querySelectorAll(".cs-row a")].filter((a) => !a.closest("details:not([open])"));
-let at = rows.findIndex((a) => a.closest("[aria-current]"));
+// Keys for a page that works without them: arrows, or j and k, walk the states; [ and ]
+// go to the next state with a label; / searches in the words.
+const nav = document.querySelector("main > nav");
+const listRows = () =>
+  [...(nav?.querySelectorAll("a[href]") ?? [])].filter((a) => !a.closest("details:not([open]) > ul"));
 
-function go(step) {
-  if (!rows.length) return;
-  at = Math.max(0, Math.min(rows.length - 1, at + step));
-  rows[at].focus();
-  rows[at].click();
+function findCurrent(rows) {
+  const marked = nav.querySelector("[aria-current=page]") ?? nav.querySelector("[aria-current]");
+  return rows.findIndex((a) => a === document.activeElement || marked?.contains(a));
 }
+
+function go(step, wanted = () => true) {
+  const rows = listRows();
+  const focused = rows.indexOf(document.activeElement);
+  let at = (focused < 0 ? findCurrent(rows) : focused) + step;
+  while (rows[at] && !wanted(rows[at])) at += step;
+  if (!rows[at]) return;
+  for (const row of nav.querySelectorAll(".cs-selected")) row.classList.remove("cs-selected");
+  rows[at].closest("li").classList.add("cs-selected");
+  rows[at].click();
+  rows[at].focus();
+}
+
+const hasLabel = (a) => a.parentElement.querySelector(".cs-label");
+const keys = {
+  ArrowDown: () => go(1), j: () => go(1), ArrowUp: () => go(-1), k: () => go(-1),
+  "]": () => go(1, hasLabel), "[": () => go(-1, hasLabel),
+  "/": () => document.querySelector("#search")?.focus(),
+};
+
+document.addEventListener("keydown", (event) => {
+  if (event.ctrlKey || event.metaKey || event.altKey || !keys[event.key]) return;
+  // Elsewhere arrows scroll, and keys are words.
+  const inNav = event.target === document.body || nav?.contains(event.target);
+  if (!inNav || event.target.matches("input, textarea, select")) return;
+  event.preventDefault();
+  keys[event.key]();
+});
 
 function openTarget() {
   const target = document.getElementById(decodeURIComponent(location.hash.slice(1)));
@@ -17,42 +44,52 @@ function openTarget() {
   target?.scrollIntoView({ block: "center" });
 }
 
-function search() {
-  const field = document.querySelector("#search");
-  if (field) field.focus();
-}
-
-const keys = {
-  ArrowDown: () => go(1), j: () => go(1), ArrowUp: () => go(-1), k: () => go(-1),
-  "/": search,
-};
-
-document.addEventListener("keydown", (event) => {
-  if (event.ctrlKey || event.metaKey || event.altKey) return;
-  if (event.target.matches("input, textarea, select")) return;
-  const act = keys[event.key];
-  if (act && (rows.length || event.key === "/")) {
-    event.preventDefault();
-    act();
-  }
-});
 addEventListener("hashchange", openTarget);
 if (location.hash) openTarget();
+const shown = nav?.querySelector("[aria-current=page]");
+if (shown) {
+  shown.scrollIntoView({ block: "nearest" });
+  shown.querySelector("a").focus({ preventScroll: true });
+}
 
-// A live page follows other writers: it says so, and leaves the reader alone.
+// A live page follows other writers while somebody looks at it: it says what is new,
+// and leaves the reader alone. Browsers have few connections for all tabs.
 const content = document.querySelector("#content[data-revision]");
-if (content) {
-  const name = new URLSearchParams({ name: content.dataset.name });
-  new EventSource(`/follow?${name}`).onmessage = (event) => {
-    if (Number(event.data) <= Number(content.dataset.revision)) return;
-    let notice = document.querySelector("#newer");
-    if (!notice) {
-      notice = document.createElement("a");
-      notice.id = "newer";
-      notice.setAttribute("role", "status");
-      notice.href = `/name?${name}`;
-      content.prepend(notice);
-    }
-    notice.textContent = `Revision ${event.data} was saved. Show it.`;
+let source;
+
+function tell(text, link) {
+  let notice = document.querySelector("#newer");
+  if (!notice) {
+    notice = document.createElement("div");
+    notice.id = "newer";
+    notice.setAttribute("role", "status");
+    content.prepend(notice);
+  }
+  notice.replaceChildren(text);
+  if (link) {
+    const a = document.createElement("a");
+    a.href = link;
+    a.textContent = "Show it.";
+    notice.append(" ", a);
+  }
+}
+
+function follow() {
+  source?.close();
+  if (document.hidden) return;
+  const query = new URLSearchParams({ quoted: content.dataset.name });
+  source = new EventSource(`/follow?${query}`);
+  source.onmessage = (event) => {
+    if (Number(event.data) > Number(content.dataset.revision))
+      tell(`Revision ${event.data} was saved.`, `/name?${query}`);
   };
+  source.addEventListener("gone", () => {
+    source.close();
+    tell("This name is not in the store any more.");
+  });
+}
+
+if (content) {
+  follow();
+  document.addEventListener("visibilitychange", follow);
 }
