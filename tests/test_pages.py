@@ -25,7 +25,13 @@ from conversation_state import (
     cost,
     trim,
 )
-from conversation_state.pages import draw_fragment, draw_outline, make_page
+from conversation_state.pages import (
+    draw_fragment,
+    draw_outline,
+    make_page,
+    read_history,
+)
+from conversation_state.store import open_store
 from conversation_state.testing.strategies import (
     aggregators,
     message_trees,
@@ -478,6 +484,40 @@ class TestNotebooks:
             TypeError, match="expected a Timeline, a History or a MessageTree"
         ):
             draw_outline(SEA)
+
+
+class TestHistory:
+    """
+    The revisions of a name.
+    """
+
+    @given(timelines())
+    def test_states(self, timeline):
+        """
+        Each revision has its own state, also where a moment was committed on one that
+        it does not begin with.
+        """
+        with open_store("memory:") as store:
+            store.save_timeline("talk", timeline)
+            history = read_history(store, "talk")
+            expected = [store.load("talk", at=at.number) for at in history.states]
+
+        assert expected == [each.state for each in history.states]
+        assert timeline.present == history.state
+
+    def test_shares(self):
+        """
+        States share what they have in common.
+        """
+        state = Aggregator.new().add_user_prompt("one")
+        with open_store("memory:", remembered=0) as store:
+            for text in ("two", "three"):
+                store.save("talk", state)
+                state = state.add_user_prompt(text)
+
+            first, second = read_history(store, "talk", limit=2).states
+
+        assert first.state[0] is second.state[0]
 
 
 class TestPictures:

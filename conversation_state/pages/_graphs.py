@@ -109,27 +109,16 @@ def read_history(store: Store, name: str, *, limit: int = 1_000) -> History:
     """
     The newest revisions of *name* with their states, at most *limit*.
 
-    Loads one state for each branch: a revision begins with all messages of the one
-    it grew from. Those states have the ledger of their branch, not their own.
+    Each is read once, and shares with the others what they have in common.
 
     Raises:
         NotSavedError:
             If nothing is saved as *name*.
     """
-    heads = {head.revision: head for head in store.history(name, limit=limit)}
-    states: dict[int, Aggregator] = {}
-    for tip in heads.values():  # the newest first
-        if tip.revision in states:
-            continue
-
-        state = states[tip.revision] = store.load(name, at=tip)
-        below = heads.get(tip.parent or 0)
-        while below is not None and below.revision not in states:
-            states[below.revision] = state.rollback(below.length)
-            below = heads.get(below.parent or 0)
-
-    present = next(iter(heads), 0)
-    found = [_make_revision(head, states[number]) for number, head in heads.items()]
+    heads = store.history(name, limit=limit)
+    states = store._load_each(name, heads)
+    found = [_make_revision(head, states[head.revision]) for head in heads]
+    present = heads[0].revision if heads else 0
     return History(tuple(reversed(found)), present, "revision", _count_older(found))
 
 

@@ -56,11 +56,14 @@ class Extras(NamedTuple):
             that is to be found out.
 
         notes: Those on the revision, as they are in its row.
+
+        removed: The keys of notes that are not to be there.
     """
 
     label: str = ""
     parent: int = -1
     notes: bytes = b""
+    removed: tuple[str, ...] = ()
 
 
 NO_EXTRAS = Extras()

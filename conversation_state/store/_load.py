@@ -8,7 +8,7 @@ remembered, and what other states share with it, stay what they are.
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from itertools import zip_longest
 from typing import Any
 from uuid import UUID
@@ -31,6 +31,7 @@ from conversation_state.store.log import (
     LEDGER,
     Kind,
     Segments,
+    begins_with,
     count_shared,
 )
 from conversation_state.store.schema import (
@@ -50,6 +51,7 @@ __all__ = [
     "list_names",
     "load",
     "load_at",
+    "load_each",
     "load_message_tree",
     "load_newest",
     "load_window",
@@ -215,7 +217,7 @@ def load_message_tree(transaction: Transaction, text: str) -> MessageTree:
     found: dict[int, RememberedHead] = {}
     for revision, following in zip_longest(revisions, revisions[1:]):
         run.append(revision)
-        if following is not None and _is_continued(revision, following):
+        if following is not None and _is_continued(transaction, revision, following):
             continue
 
         near = [found[each] for each in (run[0].parent,) if each in found]
@@ -227,17 +229,51 @@ def load_message_tree(transaction: Transaction, text: str) -> MessageTree:
     return MessageTree.of(*states)
 
 
-def _is_continued(revision: Revision, following: Revision) -> bool:
+def load_each(
+    transaction: Transaction, text: str, heads: Iterable[Head]
+) -> dict[int, Aggregator]:
     """
-    Whether the next revision has all entries of this one, and its whole ledger.
+    The states of revisions by their numbers, which share what they can. Heads come
+    with the newest first, so that most begin what was read.
     """
-    return following.parent == revision.number and (
-        not revision.ledger_length
-        or (
-            following.ledger_branch == revision.ledger_branch
-            and following.ledger_length >= revision.ledger_length
+    transaction.catch_up()
+    name = transaction.get_name(text)
+    found: dict[int, RememberedHead] = {}
+    children: dict[int, RememberedHead] = {}
+    last: RememberedHead | None = None
+    for head in heads:
+        revision = transaction.get_revision(name, head)
+        child = children.get(revision.number)
+        near = [each for each in (child, last) if each is not None]
+        last = found[revision.number] = read_state(transaction, name, revision, near)
+        children[revision.parent] = last
+
+    return {number: each.state for number, each in found.items()}
+
+
+def _is_continued(
+    transaction: Transaction, revision: Revision, following: Revision
+) -> bool:
+    """
+    Whether the next revision begins with all entries of this one, and with its whole
+    ledger. That it grew from it is not enough: a moment of a timeline may be shorter
+    than the one it was committed on, or another conversation.
+    """
+    if following.parent != revision.number or (
+        revision.ledger_length
+        and (
+            following.ledger_branch != revision.ledger_branch
+            or following.ledger_length < revision.ledger_length
         )
-    )
+    ):
+        return False
+
+    if following.branch == revision.branch or following.length < revision.length:
+        return following.length >= revision.length
+
+    branch, length = following.branch, following.length
+    segments = read_segments(transaction.tables, transaction.url, branch, length)
+    return begins_with(segments, revision.branch, revision.length)
 
 
 def load_window(transaction: Transaction, text: str, at: At, last: int) -> Window:

@@ -52,7 +52,7 @@ def load_timeline(transaction: Transaction, text: str) -> States:
     name = transaction.get_name(text)
     newest = transaction.get_revision(name, None)
     row = read_timeline_row(transaction, name)
-    remembered = transaction.core.timelines.recall(text)
+    remembered = transaction.recall_timeline(text)
     is_newest = row is not None and row.revision == newest.number
     if remembered is not None and remembered.row == row and is_newest:
         return remembered.timeline
@@ -79,18 +79,42 @@ def load_timeline(transaction: Transaction, text: str) -> States:
         )
         if is_newest:
             found = pmap({each.number: each for each in moments})
-            transaction.core.timelines.remember(
+            transaction.remember_timeline(
                 text, RememberedTimeline(row, timeline, found)
             )
             return timeline
 
     last = 0 if row is None else row.revision
     later = [each for number, each in revisions.items() if number > last]
+    places = _find_places(row, moments, revisions)
+    return _add_later(transaction, name, timeline, later, places)
+
+
+def _find_places(
+    row: TimelineRow | None,
+    moments: list[MomentRow],
+    revisions: Mapping[int, Revision],
+) -> dict[int, int]:
+    """
+    The numbers of the moments whose states the revisions are, by revision: of what a
+    moment was saved as, and of what was saved where the present went back to it.
+    """
     places = {each.revision: each.number for each in moments}
+    by_digest = {revisions[each.revision].digest: each.number for each in moments}
+    for number, each in revisions.items():
+        if row is None or number > row.revision or number in places:
+            continue
+
+        past = revisions.get(each.parent)
+        if past is not None and past.digest == each.digest and past.number in places:
+            places[number] = places[past.number]
+        elif each.digest in by_digest:
+            places[number] = by_digest[each.digest]
+
     if row is not None:
         places[row.revision] = row.present
 
-    return _add_later(transaction, name, timeline, later, places)
+    return places
 
 
 def _add_later(

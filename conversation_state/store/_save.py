@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from conversation_state._persistent import Log
+from conversation_state._persistent import Log, freeze_map
 from conversation_state.aggregator import Aggregator
 from conversation_state.errors import StaleHeadError
 from conversation_state.messages import find_erasure
@@ -32,7 +32,13 @@ from conversation_state.store._transaction import (
     RememberedHead,
     Transaction,
 )
-from conversation_state.store._values import Head, check_name, check_state, is_expected
+from conversation_state.store._values import (
+    Head,
+    check_name,
+    check_notes,
+    check_state,
+    is_expected,
+)
 from conversation_state.store._write_rows import (
     add_label,
     add_origin,
@@ -48,6 +54,7 @@ from conversation_state.store.log import (
     LogDigests,
     MissingRows,
     Segments,
+    begins_with,
     cut_segments,
     extend_segments,
     take_newest,
@@ -62,10 +69,12 @@ from conversation_state.store.schema import (
     is_sealed,
     make_sealed,
     now,
+    pack_notes,
     state_digest,
+    unpack_notes,
 )
 
-__all__ = ["save", "save_all", "save_within"]
+__all__ = ["has_erased_content", "save", "save_all", "save_within"]
 
 
 def save(
@@ -106,10 +115,17 @@ def save(
         ENTRIES.digest(state.entries)
         LEDGER.digest(state.ledger)
 
-    return core.write(
-        lambda transaction: _save_checked(transaction, name, state, expecting, extras),
-        name=name,
-    )
+    def save_and_check(transaction: Transaction) -> Head:
+        with transaction.report_damage():
+            head = _save_checked(transaction, name, state, expecting, extras)
+
+        if extras.notes:
+            # With those that were there they may be too many: no damage.
+            check_notes(head.notes)
+
+        return head
+
+    return core.write(save_and_check, name=name, reports_damage=False)
 
 
 def save_all(
@@ -259,7 +275,7 @@ def _save_checked(
         point_label(tx, core.url, extras.label, revision.revision)
 
     head = revision.head(text, origin.state_id)
-    if _has_erased_content(core, state):
+    if has_erased_content(core, state):
         # The state still has content that was erased; what was saved has not.
         transaction.forget(text)
     else:
@@ -279,8 +295,14 @@ def _add_extras(
     """
     The head that was saved already, with what it is given besides.
     """
-    if extras.notes:
-        old = set_notes(transaction.tables, old, extras.notes)
+    if extras.notes or extras.removed:
+        new = unpack_notes(extras.notes)
+        left = {k: v for k, v in unpack_notes(old.notes).items() if k not in new}
+        for key in extras.removed:
+            left.pop(key, None)
+
+        notes = freeze_map({**left, **new}, "notes")
+        old = set_notes(transaction.tables, old, pack_notes(notes))
         head = transaction.make_head(name, old)
 
     if extras.label:
@@ -300,7 +322,7 @@ def _find_parent(
     if old is None:
         return 0
 
-    if _is_beginning(old, entries):
+    if begins_with(entries, old.branch, old.length):
         return old.number
 
     low = old.revision >> SHIFT << SHIFT
@@ -312,22 +334,12 @@ def _find_parent(
             row.length > most
             # Every log begins with none: it must be the same conversation.
             and (row.length or row.origin == origin)
-            and _is_beginning(row, entries)
+            and begins_with(entries, row.branch, row.length)
             and is_sealed(row)
         ):
             best, most = row.number, row.length
 
     return best
-
-
-def _is_beginning(revision: Revision, entries: Segments) -> bool:
-    """
-    Whether a log whose entries stand there begins with those of a revision.
-    """
-    branch, length = revision.branch, revision.length
-    return not length or any(
-        each.branch == branch and each.start < length <= each.stop for each in entries
-    )
 
 
 def _make_stale_error(
@@ -346,16 +358,16 @@ def _make_stale_error(
     return StaleHeadError(url, text, None, head, advice)
 
 
-def _has_erased_content(core: Core, state: Aggregator) -> bool:
+def has_erased_content(core: Core, state: Aggregator, start: int = 0) -> bool:
     """
-    Whether a state still has content that was erased.
+    Whether a state, from the message at *start* on, still has content that was erased.
     """
     if not core.erased:
         return False
 
     return any(
         id.encode() in core.erased and find_erasure(message) is None
-        for id, message in state.entries
+        for id, message in state.entries.iterate(start)
     )
 
 

@@ -4,7 +4,7 @@ The store: its verbs, and their twins for event loops.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from contextlib import suppress
 from functools import partial
 from types import MappingProxyType
@@ -137,7 +137,8 @@ class Store:
             label: A label that is to point to this revision; see `label`.
 
             notes: Notes on this revision, such as the commit of the code that made
-                it; see `annotate`.
+                it. Where *state* is the head already they are merged with those on
+                that one; see `annotate`.
 
         Raises:
             StaleHeadError:
@@ -151,8 +152,13 @@ class Store:
                 If the store can't be written. Nothing was.
         """
         check_not_mirrored(self.url, name)
-        packed = b"" if notes is None else pack_notes(check_notes(notes))
-        extras = Extras(label, notes=packed)
+        extras = Extras(label)
+        if notes is not None:
+            given = freeze_map(notes, "notes")
+            removed = [key for key, value in given.items() if value is None]
+            packed = pack_notes(check_notes(given))
+            extras = Extras(label, notes=packed, removed=tuple(removed))
+
         return _save.save(self._core, name, state, expecting, extras)
 
     asave = async_twin(save)
@@ -431,7 +437,8 @@ class Store:
 
             expecting: The head that is to be replaced, or the number of its revision;
                 0 if the name is to be new. None takes any head, if the timeline has
-                every moment that is saved: committed on, and not amended.
+                every moment that is saved, as it was: committed on, and not amended,
+                nor with another label.
 
         Raises:
             StaleHeadError:
@@ -439,6 +446,9 @@ class Store:
 
             TypeError:
                 If a state is no Aggregator.
+
+            ValueError:
+                If the limit is 2⁶³ or more.
 
             StoreError:
                 If the store can't be written. Nothing was.
@@ -455,6 +465,13 @@ class Store:
         return _timelines.save_timeline(self._core, name, timeline, expecting)
 
     asave_timeline = async_twin(save_timeline)
+
+    def _load_each(self, name: str, heads: Iterable[Head]) -> dict[int, Aggregator]:
+        """
+        The states of revisions, the newest first, by their numbers.
+        """
+        with self._core.read() as transaction:
+            return _load.load_each(transaction, name, heads)
 
     def load_timeline(self, name: str) -> Timeline[Aggregator]:
         """

@@ -25,7 +25,7 @@ from conversation_state.store._load_timelines import (
     read_revisions,
     read_timeline_row,
 )
-from conversation_state.store._save import save_within
+from conversation_state.store._save import has_erased_content, save_within
 from conversation_state.store._transaction import (
     Core,
     RememberedTimeline,
@@ -82,13 +82,23 @@ def save_timeline(
     """
     What `Store.save_timeline` does.
     """
-    head, remembered = core.write(
+    limit = getattr(timeline, "limit", None) or 0
+    if limit > _MOST_MOMENTS:
+        msg = (
+            f"limit is {limit:,}; a store keeps timelines of a limit up to "
+            f"{_MOST_MOMENTS:,}, or of None for all moments"
+        )
+        raise ValueError(msg)
+
+    return core.write(
         lambda transaction: _save_within(transaction, text, timeline, expecting),
         name=text,
         reports_damage=False,
     )
-    core.timelines.remember(text, remembered)
-    return head
+
+
+# What fits into a row.
+_MOST_MOMENTS = (1 << 63) - 1
 
 
 def _save_within(
@@ -96,7 +106,7 @@ def _save_within(
     text: str,
     timeline: States,
     expecting: Head | int | None,
-) -> tuple[Head, RememberedTimeline]:
+) -> Head:
     with transaction.report_damage():
         transaction.catch_up()
         name = transaction.find_name(text)
@@ -119,7 +129,39 @@ def _save_within(
         )
         raise StaleHeadError(transaction.url, text, None, head, advice)
 
-    return _write(transaction, text, timeline, stored, changed, head)
+    head, found = _write(transaction, text, timeline, stored, changed, head)
+    if not _has_erased_moment(transaction.core, timeline, stored.timeline):
+        # As every other store loads it.
+        plain = timeline.with_filter(None).close_group()
+        transaction.remember_timeline(text, found._replace(timeline=plain))
+
+    return head
+
+
+def _has_erased_moment(core: Core, timeline: States, known: States | None) -> bool:
+    """
+    Whether a moment that is not *known*, to be without it, has content that was
+    erased.
+    """
+    if not core.erased:
+        return False
+
+    clean = () if known is None else known.moments
+    passed = {id(each.state) for each in clean}
+    before: Aggregator | None = None
+    for each in timeline.moments:
+        state = each.state
+        if id(state) not in passed:
+            # What two logs share is looked at once.
+            common = (
+                0 if before is None else state.entries.common_prefix(before.entries)
+            )
+            if has_erased_content(core, state, common):
+                return True
+
+        before = state
+
+    return False
 
 
 def _write(  # noqa: PLR0917 - what was found, and what to write
@@ -250,7 +292,7 @@ def _make_row(
 
 def _find_stored(transaction: Transaction, name: Name, newest: Revision) -> _Stored:
     row = read_timeline_row(transaction, name)
-    remembered = transaction.core.timelines.recall(name.name)
+    remembered = transaction.recall_timeline(name.name)
     is_newest = row is not None and row.revision == newest.number
     if remembered is not None and remembered.row == row and is_newest:
         return _Stored(row, remembered.moments, {}, {}, remembered.timeline)
@@ -339,13 +381,14 @@ def _holds_all(
         if first + len(timeline.moments) < end:
             return False
 
-        for number, digest in changed.items():
-            moment = timeline.moments[number - first]
-            there = stored.moments.get(number)
-            if there is not None and (
-                digest is not None or there.parent != _make_row(0, moment, 0, 0).parent
-            ):
-                return False
+        if any(number in stored.moments for number in changed):
+            return False
 
+    # One that was saved by other verbs is loaded as the moment of the next number.
+    next_number = 0 if row is None else row.oldest + row.length
+    last = 0 if row is None else row.revision
     digests = {*changed.values(), *stored.digests.values()}
-    return stored.others.keys() <= digests
+    return all(
+        digest in digests or next_number + revision - last - 1 < first
+        for digest, revision in stored.others.items()
+    )

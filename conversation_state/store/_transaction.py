@@ -94,31 +94,33 @@ class RememberedTimeline(NamedTuple):
     moments: PMap[int, MomentRow]
 
 
+_NOTHING: tuple[int, None] = -1, None
+
+
 class _Timelines:
     """
-    The timelines that were used last, by name. Whoever uses one compares its row with
-    what is there. Thread-safe as `Core` is.
+    The timelines that were used last, by name, each with the number of changes for
+    which it holds. Whoever uses one compares its row with what is there. Thread-safe
+    as `Core` is.
     """
 
     def __init__(self, kept: int) -> None:
         self._kept = kept
-        self._found: dict[str, RememberedTimeline] = {}
+        self._found: dict[str, tuple[int, RememberedTimeline]] = {}
 
-    def recall(self, name: str) -> RememberedTimeline | None:
-        return self._found.get(name)
+    def recall(self, name: str, changes: int) -> RememberedTimeline | None:
+        valid_for, found = self._found.get(name, _NOTHING)
+        return found if valid_for == changes else None
 
-    def remember(self, name: str, found: RememberedTimeline) -> None:
+    def remember(self, name: str, found: RememberedTimeline, changes: int) -> None:
         if self._kept:
             self._found.pop(name, None)
-            self._found[name] = found
+            self._found[name] = changes, found
             for oldest in list(self._found)[: -self._kept]:
                 self._found.pop(oldest, None)
 
     def clear(self) -> None:
         self._found.clear()
-
-
-_NOTHING: tuple[int, None] = -1, None
 
 
 class Core:
@@ -335,6 +337,7 @@ class Transaction:
         "_is_caught_up",
         "_learned",
         "_reports_damage",
+        "_timelines",
         "_trusts_memory",
         "changes",
         "core",
@@ -361,6 +364,7 @@ class Transaction:
         self._trusts_memory = trusts_memory
         self._reports_damage = reports_damage
         self._learned: dict[str, RememberedHead | None] = {}
+        self._timelines: dict[str, RememberedTimeline] = {}
 
     def __enter__(self) -> Self:
         self.tables = self._block.__enter__()
@@ -384,6 +388,10 @@ class Transaction:
                 self.core.forget(name)
             else:
                 self.core.remember(head, self.changes)
+
+        if self.changes == self.core.changes:
+            for name, timeline in self._timelines.items():
+                self.core.timelines.remember(name, timeline, self.changes)
 
     @contextmanager
     def report_damage(self) -> Iterator[None]:
@@ -442,6 +450,18 @@ class Transaction:
         Forget a name.
         """
         self._learned[name] = None
+
+    def recall_timeline(self, name: str) -> RememberedTimeline | None:
+        """
+        The timeline of *name* as it was seen last; None if rows changed since.
+        """
+        return self.core.timelines.recall(name, self.changes)
+
+    def remember_timeline(self, name: str, found: RememberedTimeline) -> None:
+        """
+        Remember a timeline from the end of the transaction on.
+        """
+        self._timelines[name] = found
 
     # Names and revisions
 

@@ -69,8 +69,9 @@ class Head(NamedTuple):
             there before, if it begins with all messages of that one. After a
             `Store.rollback` it is the revision that was gone back to; after a save
             that replaces the head by something else, the newest of the last
-            thousand revisions whose messages it begins with. None if it grew from
-            none.
+            thousand revisions whose messages it begins with. For a moment of a
+            timeline it is the revision of the moment that it was committed on,
+            whatever its messages are. None if it grew from none.
 
         notes: Those on the revision, JSON values; see `Store.annotate`.
     """

@@ -41,6 +41,7 @@ __all__ = [
     "LogRows",
     "MissingRows",
     "Segment",
+    "begins_with",
     "chain_digest",
     "chain_digests",
     "content_digest",
@@ -264,6 +265,16 @@ def cut_segments(segments: Segments, length: int) -> Segments:
         kept[-1] = kept[-1]._replace(stop=length)
 
     return tuple(kept)
+
+
+def begins_with(segments: Segments, branch: int, length: int) -> bool:
+    """
+    Whether a log whose entries stand there begins with the *length* entries up to the
+    end of those in *branch*.
+    """
+    return not length or any(
+        each.branch == branch and each.start < length <= each.stop for each in segments
+    )
 
 
 def count_shared(ours: Segments, theirs: Segments) -> int:

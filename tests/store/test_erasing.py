@@ -13,7 +13,13 @@ from multiprocessing import get_context
 
 import pytest
 
-from conversation_state import Aggregator, AssistantMessage, ToolCall, UserMessage
+from conversation_state import (
+    Aggregator,
+    AssistantMessage,
+    Timeline,
+    ToolCall,
+    UserMessage,
+)
 from conversation_state.errors import NotSavedError, StaleHeadError, StoreError
 from conversation_state.parts import AudioPart, FilePart, ImagePart, TextPart
 from conversation_state.store import ERASED, open_store
@@ -164,6 +170,40 @@ class TestErase:
             assert () == store.verify()
 
         assert not is_there(tmp_path, SECRETS[0])
+
+    @pytest.mark.parametrize("verb", ["load", "save"])
+    def test_beside_a_timeline(self, url, monkeypatch, verb):
+        """
+        What is erased while a timeline is loaded or saved does not come back from
+        what is remembered of it.
+        """
+        secret = TALK.add_user_prompt("secret")
+        timeline = Timeline.begin(TALK).commit(secret)
+        with open_store(url) as store:
+            store.save_timeline("talk", timeline)
+
+        with open_store(url) as store:
+            leave = SqliteBlock.__exit__
+            is_erased = []
+
+            def leave_late(*given):
+                leave(*given)
+                if not is_erased:
+                    is_erased.append(True)
+                    store.erase(secret.entries[-1].id, reason="asked for")
+                    store.load("talk")
+
+            monkeypatch.setattr(SqliteBlock, "__exit__", leave_late)
+            if verb == "load":
+                store.load_timeline("talk")
+            else:
+                more = timeline.commit(secret.add_user_prompt("more"))
+                store.save_timeline("talk", more)
+
+            assert is_erased
+            states = [moment.state for moment in store.load_timeline("talk").moments]
+
+        assert "secret" not in {each.text for state in states for each in state}
 
     def test_collected_is_gone(self, url, tmp_path):
         """

@@ -106,6 +106,32 @@ class NotePromises(StoreFixtures):
         assert head.notes == other.latest("talk", at="again").notes
         assert () == other.verify()
 
+    def test_merged_by_a_save(self, store: Store) -> None:
+        """
+        Notes of a save of the very head are merged with those on it, as others are:
+        key by key, None removes one, and too many are refused.
+        """
+        other = self.other(store, remembered=0)
+        store.save("talk", CONVERSATION, notes={"commit": "1a2b"})
+        store.annotate("talk", {"title": "Bern"}, at=1)
+        steps: list[tuple[dict[str, Any], dict[str, Any]]] = [
+            ({"commit": "3c4d"}, {"commit": "3c4d", "title": "Bern"}),
+            ({}, {"commit": "3c4d", "title": "Bern"}),
+            ({"commit": None, "by": "ann"}, {"title": "Bern", "by": "ann"}),
+            ({"by": None}, {"title": "Bern"}),
+        ]
+        for notes, expected in steps:
+            for saving in (store, other):
+                assert expected == saving.save("talk", CONVERSATION, notes=notes).notes
+                assert expected == store.latest("talk").notes
+
+        store.annotate("talk", {"long": "x" * 10_000}, at=1)
+        with pytest.raises(ValueError, match="16,384"):
+            store.save("talk", CONVERSATION, notes={"more": "x" * 10_000})
+
+        assert {"long", "title"} == {*store.latest("talk").notes}
+        assert () == store.verify()
+
     def test_of_what_is_made_anew(self, store: Store) -> None:
         """
         A fork has no notes, nor has a name that was deleted and saved again.

@@ -272,6 +272,126 @@ class TimelinePromises(StoreFixtures):
         with pytest.raises(NotSavedError):
             store.load_timeline("talk")
 
+    def test_erased_stays_erased(self, store: Store) -> None:
+        """
+        A timeline that still has what was erased, and is saved once more, does not
+        bring it back, here or elsewhere.
+        """
+        secret = CONVERSATION.add_user_prompt("secret")
+        timeline = Timeline.begin(CONVERSATION).commit(secret)
+        store.save_timeline("talk", timeline)
+        store.erase(secret.entries[-1].id, reason="asked for")
+        for text in ("one", "two"):
+            timeline = timeline.commit(secret.add_user_prompt(text))
+            store.save_timeline("talk", timeline)
+            for each in (store, self.other(store, remembered=0)):
+                texts = {
+                    message.text
+                    for moment in each.load_timeline("talk").moments
+                    for message in moment.state
+                }
+
+                assert "secret" not in texts
+                assert {"", "one"} <= texts
+
+        assert () == store.verify()
+
+    def test_shorter_than_its_parent(self, store: Store) -> None:
+        """
+        A moment that does not begin with all messages of the one that it was committed
+        on leaves those in the tree of messages.
+        """
+        one = CONVERSATION.add_user_prompt("one")
+        two = one.add_user_prompt("two")
+        other = one.add_user_prompt("other")
+        for at, timeline in enumerate(
+            [
+                Timeline.begin(two).commit(one),
+                Timeline.begin(one).commit(two).commit(other),
+                Timeline.begin(two).commit(other.add_user_prompt("more")),
+            ]
+        ):
+            store.save_timeline(f"talk {at}", timeline)
+            for each in (store, self.other(store, remembered=0)):
+                tree = each.message_tree(f"talk {at}")
+
+                assert MessageTree.of(timeline).leaves == tree.leaves
+
+    def test_forgets_what_others_saved(self, store: Store) -> None:
+        """
+        A timeline with a limit goes on after it forgot what another verb saved.
+        """
+        store.save_timeline("talk", Timeline.begin(CONVERSATION, limit=1))
+        for text in ("one", "two"):
+            store.save("talk", store.load("talk").add_user_prompt(text))
+            timeline = store.load_timeline("talk")
+            after = timeline.present.add_user_prompt(f"after {text}")
+            timeline = timeline.commit(after)
+            store.save_timeline("talk", timeline)
+
+            assert timeline == self.other(store).load_timeline("talk")
+
+        store.update("talk", lambda state: state.add_user_prompt("three"))
+        with pytest.raises(StaleHeadError):
+            store.save_timeline("talk", timeline)
+
+    def test_stale_label(self, store: Store) -> None:
+        """
+        A timeline with another label than a moment has that is saved is refused, and
+        so is one with another group; with the head it is saved.
+        """
+        more = CONVERSATION.add_user_prompt("more")
+        base = Timeline.begin(CONVERSATION).commit(more, "old")
+        head = store.save_timeline("talk", base)
+        amended = base.amend(1, more, "new")
+        store.save_timeline("talk", amended, expecting=head)
+        grouped = Timeline.begin(CONVERSATION).commit(more, "new", group="typing")
+        for timeline in (base, grouped):
+            stale = timeline.commit(more.add_user_prompt("on"))
+            for each in (store, self.other(store, remembered=0)):
+                with pytest.raises(StaleHeadError):
+                    each.save_timeline("talk", stale)
+
+        assert amended == store.load_timeline("talk")
+
+        store.save_timeline("talk", amended.commit(more.add_user_prompt("on")))
+
+    def test_back_to_an_undo(self, store: Store) -> None:
+        """
+        What was gone back to, as an `undo` left it, is committed on the moment that
+        was the present one then.
+        """
+        one = CONVERSATION.add_user_prompt("one")
+        timeline = Timeline.begin(CONVERSATION).commit(one)
+        timeline = timeline.commit(one.add_user_prompt("two"))
+        store.save_timeline("talk", timeline)
+        head = store.save_timeline("talk", timeline.undo())
+        timeline = timeline.undo().commit(one.add_user_prompt("instead"))
+        store.save_timeline("talk", timeline)
+        store.rollback("talk", head)
+        store.update("talk", lambda state: state.add_user_prompt("more"))
+        loaded = store.load_timeline("talk")
+
+        assert [None, 0, 1, 1, 1, 4] == [each.parent for each in loaded.moments]
+        assert loaded == self.other(store, remembered=0).load_timeline("talk")
+
+    def test_loaded_alike_everywhere(self, store: Store) -> None:
+        """
+        The store that saved a timeline loads it as any other one does: without a
+        filter, and with no group open.
+        """
+        timeline = Timeline.begin(CONVERSATION, filter=lambda *_: False)
+        one, two = (CONVERSATION.add_user_prompt(text) for text in ("one", "two"))
+        store.save_timeline("filtered", timeline)
+        store.save_timeline(
+            "typed", Timeline.begin(CONVERSATION).commit(one, group="g")
+        )
+        for each in (store, self.other(store)):
+            filtered = each.load_timeline("filtered").commit(one)
+            typed = each.load_timeline("typed").commit(two, group="g")
+
+            assert (2, 3) == (len(filtered.moments), len(typed.moments))
+
     def test_failure_at_any_call(self, store: Store) -> None:
         """
         Whatever fails while a timeline is saved, the one before it is there, or it
@@ -311,6 +431,14 @@ class TimelinePromises(StoreFixtures):
         with pytest.raises(TypeError, match="str"):
             store.save_timeline("talk", mixed.commit("Dear"))
 
+        with pytest.raises(ValueError, match="limit is 9,223,372,036,854,775,808"):
+            store.save_timeline("talk", Timeline.begin(CONVERSATION, limit=1 << 63))
+
         assert () == store.names()
         with pytest.raises(ValueError):
             store.load_timeline("")
+
+        most = Timeline.begin(CONVERSATION, limit=(1 << 63) - 1)
+        store.save_timeline("talk", most)
+
+        assert most == self.other(store).load_timeline("talk")
