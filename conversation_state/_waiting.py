@@ -26,9 +26,12 @@ from contextlib import suppress
 from functools import cache, partial, wraps
 from inspect import cleandoc
 from threading import Thread
-from typing import Any, Concatenate, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
 
 from conversation_state.errors import MissingExtraError
+
+if TYPE_CHECKING:
+    from concurrent.futures import Future
 
 __all__ = [
     "TaskWaiter",
@@ -323,14 +326,80 @@ async def run_in_anyio_thread(
     function: Callable[[], T], *, is_shielded: bool = False
 ) -> T:
     """
-    What *function* returns in a worker thread of anyio. Once begun it ends, also
-    where the task that waits for it is cancelled; shielded, it also begins.
+    What *function* returns in a worker thread of anyio. Once begun it ends, and is
+    waited for, also where the task is cancelled; shielded, it also begins, however
+    many threads are busy.
     """
-    anyio = require_anyio("a store in async code")
-    with anyio.CancelScope(shield=is_shielded):
-        result: T = await anyio.to_thread.run_sync(function)
+    from concurrent.futures import Future  # noqa: PLC0415 - imports logging
 
-    return result
+    anyio = require_anyio("a store in async code")
+    limiter = _get_shielded_limiter() if is_shielded else None
+    cancelled: BaseException | None = None
+    with anyio.CancelScope(shield=is_shielded):
+        while True:
+            future: Future[T] = Future()
+            try:
+                run = partial(_run_unless_cancelled, future, function)
+                await anyio.to_thread.run_sync(run, limiter=limiter)
+                break
+            except anyio.get_cancelled_exc_class() as error:
+                # Scopes don't stop asyncio's own `cancel`, wherever this waits.
+                cancelled = error
+                if not future.cancel():  # it has begun
+                    await _wait_until_done(future)
+                    break
+
+                if not is_shielded:
+                    raise
+
+    try:
+        if cancelled is not None:
+            raise cancelled from future.exception()
+
+        return future.result()
+    finally:
+        del cancelled  # its traceback holds this frame
+
+
+def _run_unless_cancelled(future: Future[T], function: Callable[[], T]) -> None:
+    if not future.set_running_or_notify_cancel():
+        return
+
+    try:
+        result = function()
+    except BaseException as error:  # noqa: BLE001 - raised where it is awaited
+        future.set_exception(error)
+    else:
+        future.set_result(result)
+
+
+async def _wait_until_done(future: Future[Any]) -> None:
+    anyio = require_anyio()
+    waiter = TaskWaiter()
+    future.add_done_callback(lambda _: waiter.wake())
+    with anyio.CancelScope(shield=True):
+        while not future.done():
+            with suppress(anyio.get_cancelled_exc_class()):  # not the first one
+                await waiter.wait()
+
+
+@cache
+def _make_limiter_variable() -> Any:
+    return require_anyio().lowlevel.RunVar("conversation_state_shielded_limiter")
+
+
+def _get_shielded_limiter() -> Any:
+    """
+    How many threads this event loop gives to what is shielded, as many as anyio
+    gives to all else. None of those can keep it waiting.
+    """
+    variable = _make_limiter_variable()
+    limiter = variable.get(None)
+    if limiter is None:
+        limiter = require_anyio().CapacityLimiter(40)
+        variable.set(limiter)
+
+    return limiter
 
 
 def async_twin(

@@ -12,8 +12,9 @@ from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from typing import Any, NamedTuple
 
+from conversation_state._wording import format_count
 from conversation_state.aggregator import Aggregator
-from conversation_state.errors import StoreError
+from conversation_state.errors import NotSavedError, StoreError
 from conversation_state.parallel import collect_progress
 from conversation_state.store._append import Extras
 from conversation_state.store._load import load, load_newest
@@ -21,6 +22,7 @@ from conversation_state.store._save import save_within
 from conversation_state.store._transaction import Core, RememberedHead, Transaction
 from conversation_state.store._values import Head, is_expected
 from conversation_state.store.schema import label_key
+from conversation_state.usage import Usage
 
 __all__ = ["PipelineStep"]
 
@@ -28,11 +30,13 @@ __all__ = ["PipelineStep"]
 class _Start(NamedTuple):
     """
     What a step begins with: the state, and the head that it is of (0 if there is
-    none); or the state that the step made earlier.
+    none); or the state that the step made earlier. A name that is deleted and
+    saved again has another number.
     """
 
     state: Aggregator
     head: Head | int
+    number: int
     is_done: bool
 
 
@@ -61,7 +65,16 @@ class PipelineStep:
                 self._save_spent(start, progress(), error)
                 raise
 
-        return self._save_made(start, made, progress())
+        states = progress()
+        try:
+            return self._save_made(start, made, states)
+        except (KeyboardInterrupt, SystemExit) as error:
+            # It was paid. If it is saved already, this changes nothing.
+            try:
+                self._save_made(start, made, states)
+            except StoreError as failure:
+                _add_notes(error, f"what the step made was not saved: {failure}")
+            raise
 
     async def arun(
         self,
@@ -101,13 +114,13 @@ class PipelineStep:
         with self._core.read() as transaction:
             done = self._find_done(transaction)
             if done is not None:
-                return _Start(done, 0, is_done=True)
+                return _Start(done, 0, 0, is_done=True)
 
             newest = self._find_newest(transaction)
             if newest is None:
-                return _Start(Aggregator.new(), 0, is_done=False)
+                return _Start(Aggregator.new(), 0, 0, is_done=False)
 
-            return _Start(newest.state, newest.head, is_done=False)
+            return _Start(newest.state, newest.head, newest.name.number, is_done=False)
 
     def _find_done(self, transaction: Transaction) -> Aggregator | None:
         name = transaction.find_name(self._name)
@@ -136,6 +149,7 @@ class PipelineStep:
         def save_first(transaction: Transaction) -> Aggregator:
             done = self._find_done(transaction)
             newest = self._find_newest(transaction)
+            self._check_not_deleted(start, newest, [made, *progress])
             head = 0 if newest is None else newest.head
             if done is not None and newest is not None:
                 # Another process did it meanwhile. Both were paid.
@@ -161,6 +175,7 @@ class PipelineStep:
 
         def save_ledger(transaction: Transaction) -> None:
             newest = self._find_newest(transaction)
+            self._check_not_deleted(start, newest, progress)
             before = start.state if newest is None else newest.state
             state = _add_spent(before, progress)
             if state is not before:
@@ -174,8 +189,44 @@ class PipelineStep:
             self._core.write(save_ledger, name=self._name)
         except StoreError as failure:
             # The step's own error is what the caller looks for.
-            with suppress(Exception):
-                error.add_note(f"what the step had spent was not saved: {failure}")
+            _add_notes(
+                *(error, f"what the step had spent was not saved: {failure}"),
+                *getattr(failure, "__notes__", ()),
+            )
+
+    def _check_not_deleted(
+        self,
+        start: _Start,
+        newest: RememberedHead | None,
+        made: Sequence[Aggregator],
+    ) -> None:
+        """
+        Refuse to bring back what the step began with, if that was deleted.
+
+        Raises:
+            NotSavedError:
+                If it was; a note says what the step spent.
+        """
+        if start.head == 0 or (newest and newest.name.number == start.number):
+            return
+
+        before = {entry.id for entry in start.state.ledger}
+        ledger = _add_spent(start.state, made).ledger
+        usages = [entry.usage for entry in ledger if entry.id not in before]
+        if newest is None:
+            again, error = "", NotSavedError(self._core.url, "name", self._name)
+        else:
+            again = " and saved again"
+            error = NotSavedError(self._core.url, "revision", str(start.head))
+
+        _add_notes(
+            error,
+            f"the name was deleted{again} while its step {self._label!r} ran, so what "
+            f"the step made was not saved; it spent {sum(usages, Usage())!r} in "
+            f"{format_count(len(usages), 'ledger entry', 'ledger entries')} that no "
+            "ledger has. Run the step again to do it with what the name has now",
+        )
+        raise error
 
     def _check_made(self, made: Any, verb: str) -> Aggregator:
         if isinstance(made, Aggregator):
@@ -204,6 +255,12 @@ class PipelineStep:
             f"the function of step {self._label!r} of {self._name!r} returned "
             f"{type(made).__name__}; {what}"
         )
+
+
+def _add_notes(error: BaseException, *notes: str) -> None:
+    with suppress(Exception):  # of a class whose instances take none
+        for note in notes:
+            error.add_note(note)
 
 
 def _add_spent(state: Aggregator, others: Sequence[Aggregator]) -> Aggregator:

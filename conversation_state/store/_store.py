@@ -352,6 +352,10 @@ class Store:
         spends beside that before the process is killed is in no ledger: let a step
         be one request.
 
+        An interrupt (Ctrl-C) after *function* has returned is raised when what it
+        made is saved. One that comes with its last instruction is an interrupt of
+        *function*.
+
         Args:
             name: What the states are saved under. Nothing needs to be there.
 
@@ -368,6 +372,11 @@ class Store:
             MirroredNameError:
                 If the name is of a host that would not read it.
 
+            NotSavedError:
+                If the name was deleted while *function* ran: nothing is saved, and
+                a note says what was spent. If *function* fails, too, its error is
+                raised, and has that note.
+
             StoreError:
                 If the store can't be written, and the step has to be done again.
         """
@@ -383,7 +392,9 @@ class Store:
         The async twin of `step`: *function* is async, too, and runs here.
 
         What a function that ended has made is saved also if the task is cancelled
-        meanwhile.
+        meanwhile, and so is what it gave to `conversation_state.save_progress`: the
+        cancellation is raised after that. It needs no thread of anyio's default
+        limiter.
         """
         step = self._make_step(name, label)
         return await step.arun(function, run_in_anyio_thread)

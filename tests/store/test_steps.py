@@ -2,8 +2,15 @@
 Steps of pipelines beyond the contract: in async code, and interrupted.
 """
 
+import asyncio
+import threading
+from contextlib import asynccontextmanager
+from functools import partial
+
 import anyio
+import anyio.from_thread
 import anyio.lowlevel
+import anyio.to_thread
 import pytest
 
 from conversation_state import Aggregator, Usage, fan_out, save_progress
@@ -41,6 +48,28 @@ class Never:
 
 def keys(state):
     return [entry.id for entry in state.ledger]
+
+
+@asynccontextmanager
+async def busy_threads():
+    """
+    All threads of anyio's default limiter are busy until the block ends.
+    """
+    limiter = anyio.to_thread.current_default_thread_limiter()
+    limiter.total_tokens = 1
+    begun, ended = anyio.Event(), threading.Event()
+
+    def work():
+        anyio.from_thread.run_sync(begun.set)
+        ended.wait()
+
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(anyio.to_thread.run_sync, work)
+        await begun.wait()
+        try:
+            yield
+        finally:
+            ended.set()
 
 
 class TestStep:
@@ -116,6 +145,48 @@ class TestStep:
 
         with pytest.raises(StoreError, match="closed"):
             store.step("talk", "answer", work)
+
+    @pytest.mark.parametrize("is_saved", [False, True])
+    @pytest.mark.parametrize("error", [KeyboardInterrupt, SystemExit])
+    def test_interrupted_while_it_is_saved(self, store, monkeypatch, error, is_saved):
+        """
+        What a step has made is saved before the interrupt of its save is raised.
+        """
+        write = store._core.write
+        interrupts = [error]
+
+        def write_interrupted(*args, **options):
+            if not interrupts:
+                return write(*args, **options)
+
+            if is_saved:
+                write(*args, **options)
+
+            raise interrupts.pop()
+
+        monkeypatch.setattr(store._core, "write", write_interrupted)
+        with pytest.raises(error):
+            store.step("talk", "answer", lambda _: ANSWERED)
+
+        assert ANSWERED == store.load("talk", at="answer") == store.load("talk")
+        assert 2 == len(store.history("talk"))
+
+    def test_store_fails_after_an_interrupt(self, store, monkeypatch):
+        """
+        Where the step can't be saved after an interrupt, the interrupt says so.
+        """
+
+        def interrupt(*_, **__):
+            monkeypatch.undo()
+            store.close()
+            raise KeyboardInterrupt
+
+        monkeypatch.setattr(store._core, "write", interrupt)
+        with pytest.raises(KeyboardInterrupt) as caught:
+            store.step("talk", "answer", lambda _: ANSWERED)
+
+        (note,) = caught.value.__notes__
+        assert "what the step made was not saved" in note
 
     def test_nested(self, store):
         """
@@ -227,9 +298,172 @@ class TestAsync:
         assert tasks.cancel_scope.cancelled_caught
         assert ANSWERED == store.load("talk", at="answer")
 
+    @pytest.mark.parametrize("fails", [False, True])
+    async def test_busy_threads(self, store, fails):
+        """
+        What was made, or noted, is saved while all other threads are busy.
+        """
+
+        async def run():
+            with anyio.CancelScope() as scope:
+                await store.astep("talk", "answer", partial(work, scope))
+
+            ended.set()
+
+        async def work(scope, state):
+            save_progress(NOTED)
+            begun.set()
+            await may_end.wait()
+            scope.cancel()
+            if fails:
+                await anyio.sleep_forever()
+
+            return ANSWERED
+
+        begun, may_end, ended = anyio.Event(), anyio.Event(), anyio.Event()
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(run)
+            await begun.wait()
+            async with busy_threads():
+                may_end.set()
+                await ended.wait()
+
+        newest = store.load("talk")
+        assert (["noted"] if fails else ["answer", "noted"]) == keys(newest)
+        assert fails == (() == store.latest("talk").labels)
+
     async def test_plain_function(self, store):
         """
         A function that is not async is refused, with what takes it.
         """
         with pytest.raises(TypeError, match="step takes it"):
             await store.astep("talk", "answer", lambda state: state)
+
+
+class TestAsyncio:
+    """
+    The same where asyncio's own `cancel` stops the task, as `asyncio.timeout` does:
+    no scope of anyio holds that off.
+    """
+
+    pytestmark = pytest.mark.anyio
+
+    @pytest.fixture
+    def anyio_backend(self):
+        return "asyncio"
+
+    @pytest.mark.parametrize("fails", [False, True])
+    async def test_cancel_is_pending(self, store, fails):
+        """
+        What was made, or noted, is saved although a cancel comes with the
+        function's end.
+        """
+
+        async def work(state):
+            save_progress(NOTED)
+            asyncio.current_task().cancel()
+            if fails:
+                raise TimeoutError("no answer")
+
+            return ANSWERED
+
+        task = asyncio.create_task(store.astep("talk", "answer", work))
+        with pytest.raises(asyncio.CancelledError):
+            await task
+
+        newest = store.load("talk")
+        assert (["noted"] if fails else ["answer", "noted"]) == keys(newest)
+        assert (() if fails else ("answer",)) == store.latest("talk").labels
+
+    @pytest.mark.parametrize("times", [1, 2, 5])
+    async def test_cancelled_again(self, store, times):
+        """
+        What was noted is saved, however often the task is cancelled.
+        """
+        begun = asyncio.Event()
+
+        async def work(state):
+            save_progress(NOTED)
+            begun.set()
+            await anyio.sleep_forever()
+
+        task = asyncio.create_task(store.astep("talk", "answer", work))
+        await begun.wait()
+        for _ in range(times):
+            task.cancel()
+            await asyncio.sleep(0)
+
+        with pytest.raises(asyncio.CancelledError):
+            await task
+
+        assert ["noted"] == keys(store.load("talk"))
+
+    async def test_cancelled_while_it_is_saved(self, store, monkeypatch):
+        """
+        A task that is cancelled, twice too, ends when the save that began has ended.
+        """
+        begun, may_end = asyncio.Event(), threading.Event()
+        loop = asyncio.get_running_loop()
+        write = store._core.write
+
+        def write_slowly(*args, **options):
+            loop.call_soon_threadsafe(begun.set)
+            may_end.wait()
+            return write(*args, **options)
+
+        monkeypatch.setattr(store._core, "write", write_slowly)
+
+        async def work(state):
+            return ANSWERED
+
+        for save in (
+            store.astep("talk", "answer", work),
+            store.asave("copy", ANSWERED),
+        ):
+            begun.clear()
+            may_end.clear()
+            task = asyncio.create_task(save)
+            await begun.wait()
+            for _ in range(2):
+                task.cancel()
+                for _ in range(5):
+                    await asyncio.sleep(0)
+
+            assert not task.done()
+
+            may_end.set()
+            with pytest.raises(asyncio.CancelledError):
+                await task
+
+        assert ANSWERED == store.load("talk", at="answer") == store.load("copy")
+
+    async def test_cancelled_before_a_save(self, store):
+        """
+        A save that waits for a thread when its task is cancelled is not done.
+        """
+        async with busy_threads():
+            task = asyncio.create_task(store.asave("copy", ANSWERED))
+            for _ in range(5):
+                await asyncio.sleep(0)
+
+            task.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await task
+
+        assert "copy" not in store
+
+    async def test_save_fails_after_a_cancel(self, store):
+        """
+        A cancelled task stays cancelled where the save fails, and says why it did.
+        """
+
+        async def work(state):
+            store.close()
+            asyncio.current_task().cancel()
+            return ANSWERED
+
+        task = asyncio.create_task(store.astep("talk", "answer", work))
+        with pytest.raises(asyncio.CancelledError) as caught:
+            await task
+
+        assert isinstance(caught.value.__cause__, StoreError)

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from conversation_state.aggregator import Aggregator
-from conversation_state.errors import MirroredNameError
+from conversation_state.errors import MirroredNameError, NotSavedError
 from conversation_state.parallel import fan_out, save_progress
 from conversation_state.store import Store
 from conversation_state.testing.stores._fixtures import CONVERSATION, StoreFixtures
@@ -161,6 +161,39 @@ class StepPromises(StoreFixtures):
         assert ["and?", "a"] == [message.text for message in done][1:]
         assert ["a"] == calls
         assert done == store.load("talk") == other.load("talk", at="first")
+
+    @pytest.mark.parametrize("is_back", [False, True])
+    @pytest.mark.parametrize("fails", [False, True])
+    def test_step_of_a_deleted_name(
+        self, store: Store, *, fails: bool, is_back: bool
+    ) -> None:
+        """
+        A name that is deleted while its step is done does not come back, nor comes
+        what it said into another conversation of that name.
+        """
+        calls: list[str] = []
+        store.save("talk", CONVERSATION)
+        other = self.other(store)
+        new = Aggregator.new().add_user_prompt("Something else.")
+
+        def work(state: Aggregator) -> Aggregator:
+            done = spend("b", calls)(save_progress(spend("a", calls)(state)))
+            other.delete("talk")
+            if is_back:
+                other.save("talk", new)
+            if fails:
+                raise TimeoutError("no answer")
+
+            return done
+
+        with pytest.raises(TimeoutError if fails else NotSavedError) as caught:
+            store.step("talk", "first", work)
+
+        notes = "\n".join(caught.value.__notes__)
+        assert "deleted" in notes
+        assert ("Usage(1) in 1" if fails else "Usage(2) in 2") in notes
+        assert is_back == ("talk" in self.other(store))
+        assert not is_back or new == self.other(store).load("talk")
 
     def test_step_that_adds_nothing(self, store: Store) -> None:
         """
