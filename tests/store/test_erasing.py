@@ -184,7 +184,7 @@ class TestErase:
 
         with open_store(url) as store:
             leave = SqliteBlock.__exit__
-            is_erased = []
+            is_erased: list[bool] = []
 
             def leave_late(*given):
                 leave(*given)

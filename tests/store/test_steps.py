@@ -37,6 +37,15 @@ def store(request, tmp_path):
         yield store
 
 
+def cancel_current_task():
+    """
+    Cancel the task that runs this, as asyncio does it.
+    """
+    task = asyncio.current_task()
+    assert task is not None
+    task.cancel()
+
+
 class Never:
     """
     What never ends.
@@ -361,7 +370,7 @@ class TestAsyncio:
 
         async def work(state):
             save_progress(NOTED)
-            asyncio.current_task().cancel()
+            cancel_current_task()
             if fails:
                 raise TimeoutError("no answer")
 
@@ -459,7 +468,7 @@ class TestAsyncio:
 
         async def work(state):
             store.close()
-            asyncio.current_task().cancel()
+            cancel_current_task()
             return ANSWERED
 
         task = asyncio.create_task(store.astep("talk", "answer", work))
