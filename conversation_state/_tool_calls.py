@@ -92,7 +92,7 @@ def call(function: Callable[..., Any], call: ToolCall) -> ToolMessage:
         msg = f"{call.name} is async; use await acall(function, call)"
         raise InvalidToolError(msg)
 
-    return _answer(call, result)
+    return _make_answer(call, result)
 
 
 async def acall(
@@ -115,7 +115,7 @@ async def acall(
     except Exception as error:  # noqa: BLE001 - as above
         return _answer_exception(call, error)
 
-    return _answer(call, result)
+    return _make_answer(call, result)
 
 
 def _read_arguments(
@@ -216,7 +216,7 @@ def _find_readers(
     return readers, read_others, required
 
 
-def _answer(call: ToolCall, result: Any) -> ToolMessage:
+def _make_answer(call: ToolCall, result: Any) -> ToolMessage:
     content: Any
     if result is None:
         content = ""

@@ -159,11 +159,11 @@ class MessageTree:
         for given in states:
             if isinstance(given, Timeline):
                 for moment in given.moments:
-                    tree = tree._add(_check_state(moment.state))
+                    tree = tree._add_state(_check_state(moment.state))
 
-                tree = tree._add(given.present)
+                tree = tree._add_state(given.present)
             else:
-                tree = tree._add(_check_state(given))
+                tree = tree._add_state(_check_state(given))
 
         return tree
 
@@ -240,8 +240,8 @@ class MessageTree:
         """
         return Node(
             entry_id,
-            self._parent(entry_id),
-            self._entry(entry_id).message,
+            self._find_parent(entry_id),
+            self._find_entry(entry_id).message,
             self._children.get(entry_id, ()),
         )
 
@@ -254,7 +254,7 @@ class MessageTree:
             LookupError:
                 If the tree has no such entry.
         """
-        ids = self._children[self._parent(entry_id) or _ROOT]
+        ids = self._children[self._find_parent(entry_id) or _ROOT]
         return ids.index(entry_id), ids
 
     def switch(self, entry_id: str) -> MessageTree:
@@ -268,12 +268,14 @@ class MessageTree:
             LookupError:
                 If the tree has no such entry.
         """
-        self._entry(entry_id)
+        self._find_entry(entry_id)
         head = entry_id
         while ids := self._children.get(head):
             head = ids[-1]
 
-        return self if head == self._head else self._with_head(head, self._path(head))
+        return (
+            self if head == self._head else self._with_head(head, self._find_path(head))
+        )
 
     def path(self, entry_id: str | None) -> Aggregator:
         """
@@ -287,15 +289,15 @@ class MessageTree:
             LookupError:
                 If the tree has no such entry.
         """
-        return self._with_ledger(self._path(entry_id))
+        return self._with_ledger(self._find_path(entry_id))
 
     # Implementation
 
-    def _path(self, entry_id: str | None) -> Aggregator:
+    def _find_path(self, entry_id: str | None) -> Aggregator:
         if entry_id is None:
             return self._states[0].rollback(0)
 
-        self._entry(entry_id)
+        self._find_entry(entry_id)
         place = self._places[entry_id]
         return place.state.rollback(place.position + 1)
 
@@ -317,7 +319,7 @@ class MessageTree:
             ledger=ledger,
         )
 
-    def _entry(self, entry_id: str) -> Entry:
+    def _find_entry(self, entry_id: str) -> Entry:
         place = self._places.get(entry_id)
         if place is None:
             shown = shorten_repr(entry_id)
@@ -326,8 +328,8 @@ class MessageTree:
 
         return place.state.entries[place.position]
 
-    def _parent(self, entry_id: str) -> str | None:
-        self._entry(entry_id)
+    def _find_parent(self, entry_id: str) -> str | None:
+        self._find_entry(entry_id)
         place = self._places[entry_id]
         return _id_before(place.state.entries, place.position)
 
@@ -345,7 +347,7 @@ class MessageTree:
             shown,
         )
 
-    def _add(self, state: Aggregator) -> MessageTree:
+    def _add_state(self, state: Aggregator) -> MessageTree:
         entries = state.entries
         head = entries[-1].id if len(entries) else None
         start = self._count_known(entries)

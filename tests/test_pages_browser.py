@@ -239,8 +239,8 @@ class TestLive:
             store.save("trip", HILLS.add_user_prompt("Why?"))
             page.wait_for_selector("text=Revision 5 was saved.")
             page.click("text=Restore this revision")
-            page.wait_for_selector("text=Somebody saved first")
-            page.click("text=Look at it, and decide anew.")
+            page.wait_for_selector("text=Another save came first")
+            page.click("text=Show the newest revision, then try again.")
             assert "Why?" in page.inner_text("#content")
 
         assert 5 == store.latest("trip").revision

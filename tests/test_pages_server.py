@@ -267,7 +267,7 @@ class TestActs:
         )
 
         assert 409 == answer.status_code
-        assert "Somebody saved first, and nothing was changed." in answer.text
+        assert "Another save came first, so nothing was changed." in answer.text
         assert 4 == store.latest("trip").revision
         assert () == store.latest("trip", at=2).labels
 

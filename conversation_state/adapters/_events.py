@@ -124,7 +124,7 @@ class _EventReader:
                 data = line[5:].removeprefix(" ")
                 # Nearly every event is one line. It is given at once, so that
                 # clients that leave empty lines out do no harm.
-                event = None if self._data else _parse(data)
+                event = None if self._data else _parse_event(data)
                 if event is None:
                     self._data.append(data)
                 else:
@@ -139,7 +139,7 @@ class _EventReader:
         if not text or text.strip() == _END:
             return
 
-        event = _parse(text)
+        event = _parse_event(text)
         if event is None:
             msg = f"expected an event that is a JSON object, got {shorten_repr(text)}"
             raise ProviderStreamError(msg, text)
@@ -151,7 +151,7 @@ class _EventReader:
         """
         The last event, if only the empty line after it is missing.
         """
-        event = _parse("\n".join(self._data))
+        event = _parse_event("\n".join(self._data))
         if event is not None:
             self._count += 1
             yield event
@@ -165,7 +165,7 @@ class _EventReader:
             raise ProviderStreamError(msg, self._others)
 
 
-def _parse(text: str) -> dict[str, Any] | None:
+def _parse_event(text: str) -> dict[str, Any] | None:
     """
     The JSON object that *text* is; None if it is something else.
     """

@@ -26,7 +26,7 @@ class BillRow(NamedTuple):
     One row of a bill.
 
     Attributes:
-        title: What was paid for; plain text is escaped.
+        title: What the row is of: a model; plain text is escaped.
 
         usage: Its tokens.
 
@@ -93,14 +93,16 @@ def draw_bill_table(what: str, rows: Sequence[BillRow], total: BillRow) -> Marku
     table = element(
         "table",
         {"class": "cs-bill"},
-        element("thead", None, element("tr", None, [_head(each) for each in heads])),
+        element(
+            "thead", None, element("tr", None, [_draw_heading(each) for each in heads])
+        ),
         element("tbody", None, [_draw_row(row, "td", is_priced) for row in rows]),
         element("tfoot", None, _draw_row(total, "th", is_priced)),
     )
     return element("div", {"class": "cs-table", "tabindex": 0}, table)
 
 
-def _head(text: str) -> Markup:
+def _draw_heading(text: str) -> Markup:
     return element("th", {"scope": "col"}, text)
 
 

@@ -304,8 +304,8 @@ def make_policy(*, is_live: bool = False) -> str:
     digests. A live page may ask its own server.
     """
     policy = (
-        f"default-src 'none'; style-src '{_digest(_read_styles())}'; "
-        f"script-src '{_digest(_read_asset('page.js'))}'; base-uri 'none'; "
+        f"default-src 'none'; style-src '{_compute_digest(_read_styles())}'; "
+        f"script-src '{_compute_digest(_read_asset('page.js'))}'; base-uri 'none'; "
     )
     if not is_live:
         return f"{policy}form-action 'none'"
@@ -329,7 +329,7 @@ def _read_asset(name: str) -> str:
 
 
 @cache
-def _digest(text: str) -> str:
+def _compute_digest(text: str) -> str:
     """
     What a content security policy allows *text* by.
     """

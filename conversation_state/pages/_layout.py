@@ -225,7 +225,9 @@ class _Lanes:
         if lane not in below:
             self._give_back(lane)
 
-        return GraphRow(node, _clamp(lane), _merge(above), _merge(below), passing)
+        return GraphRow(
+            node, _clamp_lane(lane), _sort_lanes(above), _sort_lanes(below), passing
+        )
 
     def _begin_line(self, lane: int, parent: Hashable, *, is_own: bool) -> int:
         """
@@ -238,11 +240,11 @@ class _Lanes:
 
         chosen = lane if is_own else self._take_lane()
         lanes.append(chosen)
-        self._drawn[_clamp(chosen)] += 1
+        self._drawn[_clamp_lane(chosen)] += 1
         return chosen
 
     def _end_line(self, lane: int) -> None:
-        shown = _clamp(lane)
+        shown = _clamp_lane(lane)
         self._drawn[shown] -= 1
         if not self._drawn[shown]:
             del self._drawn[shown]
@@ -259,9 +261,9 @@ class _Lanes:
             heappush(self._free, lane)
 
 
-def _clamp(lane: int) -> int:
+def _clamp_lane(lane: int) -> int:
     return min(lane, MAX_LANES - 1)
 
 
-def _merge(lanes: Iterable[int]) -> tuple[int, ...]:
-    return tuple(sorted({_clamp(lane) for lane in lanes}))
+def _sort_lanes(lanes: Iterable[int]) -> tuple[int, ...]:
+    return tuple(sorted({_clamp_lane(lane) for lane in lanes}))

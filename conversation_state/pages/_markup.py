@@ -51,13 +51,13 @@ class Words:
         *text* on its own lines; characters that are invisible or change the
         direction of what follows are shown as escapes.
         """
-        return Markup(escape(self._redact(escape_invisible(text))))
+        return Markup(escape(self._hide_words(escape_invisible(text))))
 
     def line(self, text: str, most: int = 200) -> Markup:
         """
         The first *most* characters of *text*, on one line.
         """
-        short = escape_line(self._redact(text[:most].strip()))
+        short = escape_line(self._hide_words(text[:most].strip()))
         return Markup(escape(short + (" …" if len(text) > most else "")))
 
     def code(self, word: str) -> Markup:
@@ -66,7 +66,7 @@ class Words:
         """
         return Markup(f"<code>{self.line(word)}</code>")
 
-    def _redact(self, text: str) -> str:
+    def _hide_words(self, text: str) -> str:
         return _VISIBLE.sub(_REDACTED, text) if self.is_redacted else text
 
 

@@ -175,10 +175,10 @@ def _draw_picture(row: GraphRow, lanes: int) -> Markup:
     The lines that go through the row, and its node, as SVG.
     """
     middle = _HEIGHT / 2
-    at = _centre(row.lane)
-    paths = [f"M{_centre(lane):g} 0V{_HEIGHT}" for lane in row.passing]
-    paths += [_bend(_centre(lane), 0, at, middle) for lane in row.above]
-    paths += [_bend(at, middle, _centre(lane), _HEIGHT) for lane in row.below]
+    at = _find_centre(row.lane)
+    paths = [f"M{_find_centre(lane):g} 0V{_HEIGHT}" for lane in row.passing]
+    paths += [_draw_bend(_find_centre(lane), 0, at, middle) for lane in row.above]
+    paths += [_draw_bend(at, middle, _find_centre(lane), _HEIGHT) for lane in row.below]
     lines = element("path", {"d": "".join(paths)}) if paths else None
     is_present = isinstance(row.node, GraphNode) and row.node.is_present
     dot: Markup
@@ -204,11 +204,11 @@ def _draw_picture(row: GraphRow, lanes: int) -> Markup:
     return element("svg", {**size, "aria-hidden": "true"}, lines, dot)
 
 
-def _centre(lane: int) -> float:
+def _find_centre(lane: int) -> float:
     return lane * _WIDTH + _WIDTH / 2
 
 
-def _bend(x: float, y: float, to_x: float, to_y: float) -> str:
+def _draw_bend(x: float, y: float, to_x: float, to_y: float) -> str:
     if x == to_x:
         return f"M{x:g} {y:g}V{to_y:g}"
 

@@ -159,24 +159,24 @@ class _Guard:
             return
 
         request = Request(scope)
-        refusal = self._refuse(request)
+        refusal = self._check_request(request)
         if refusal is not None:
-            await refusal(scope, receive, _protect(send))
+            await refusal(scope, receive, _add_headers(send))
             return
 
-        await self._app(scope, receive, _protect(send))
+        await self._app(scope, receive, _add_headers(send))
 
-    def _refuse(self, request: Request) -> Response | None:
+    def _check_request(self, request: Request) -> Response | None:
         """
         The answer to a request that is not this page's; None if it is.
         """
         if request.headers.get("host") != self._authority:
-            return _refusal(421, "This page is for its own address only.")
+            return _make_refusal(421, "This page is for its own address only.")
 
         given = request.query_params.get("token")
         if given is not None and request.method == "GET":
             if not secrets.compare_digest(given.encode(), self._token.encode()):
-                return _refusal(403, _UNKNOWN_BROWSER)
+                return _make_refusal(403, _UNKNOWN_BROWSER)
 
             answer = RedirectResponse("/", status_code=303)
             answer.set_cookie(self._cookie, self._token, httponly=True, samesite="lax")
@@ -184,12 +184,12 @@ class _Guard:
 
         kept = request.cookies.get(self._cookie, "")
         if not secrets.compare_digest(kept.encode(), self._token.encode()):
-            return _refusal(403, _UNKNOWN_BROWSER)
+            return _make_refusal(403, _UNKNOWN_BROWSER)
 
         if request.method not in {"GET", "HEAD"}:
             origin = request.headers.get("origin")
             if origin != f"http://{self._authority}":
-                return _refusal(403, "This form is of another page.")
+                return _make_refusal(403, "This form is of another page.")
 
         return None
 
@@ -197,7 +197,7 @@ class _Guard:
 _UNKNOWN_BROWSER = "Open the address that was printed when the server started."
 
 
-def _refusal(status: int, problem: str) -> Response:
+def _make_refusal(status: int, problem: str) -> Response:
     return HTMLResponse(_write_problem("Refused", problem), status_code=status)
 
 
@@ -208,7 +208,7 @@ def _write_problem(title: str, problem: str, *more: Child) -> str:
     return write_document(Markup(title), "", body, with_tree=False, is_live=True)
 
 
-def _protect(send: Send) -> Send:
+def _add_headers(send: Send) -> Send:
     """
     *send* with the headers that every answer has.
     """
@@ -264,7 +264,7 @@ class _Pages:
             title = Markup("Conversations")
             return write_document(title, "", body, with_tree=False, is_live=True)
 
-        return await self._answer(draw)
+        return await self._run_and_answer(draw)
 
     async def show_name(self, request: Request) -> Response:
         """
@@ -279,7 +279,7 @@ class _Pages:
             title = self._words.line(query.name)
             return write_document(title, "", *content, with_tree=True, is_live=True)
 
-        return await self._answer(draw)
+        return await self._run_and_answer(draw)
 
     async def export(self, request: Request) -> Response:
         """
@@ -293,7 +293,7 @@ class _Pages:
             headers = {"content-disposition": "attachment; filename=request.json"}
             return JSONResponse(export.payload, headers=headers)
 
-        return await self._answer(dump)
+        return await self._run_and_answer(dump)
 
     async def follow(self, request: Request) -> Response:
         """
@@ -328,20 +328,20 @@ class _Pages:
         """
         if not self._may_write:
             problem = "This page is read-only; start it with --write to change it."
-            return _refusal(403, problem)
+            return _make_refusal(403, problem)
 
         try:
             form = await _read_form(request)
         except (ValueError, ClientDisconnect):
-            return _refusal(400, "This form is not one of this page.")
+            return _make_refusal(400, "This form is not one of this page.")
 
         if form is None:
-            return _refusal(413, "This form is larger than any of this page.")
+            return _make_refusal(413, "This form is larger than any of this page.")
 
         act = request.url.path.strip("/")
-        return await self._answer(lambda: self._act(act, form))
+        return await self._run_and_answer(lambda: self._perform_act(act, form))
 
-    def _act(self, act: str, form: dict[str, str]) -> str | RedirectResponse:
+    def _perform_act(self, act: str, form: dict[str, str]) -> str | RedirectResponse:
         name, at = unquote(form.get("name", "")), _read_number(form.get("at"), "at")
         seen = _read_number(form.get("seen"), "seen")
         if act == "restore":
@@ -368,7 +368,7 @@ class _Pages:
 
         return RedirectResponse(link_to(query), status_code=303)
 
-    async def _answer(self, draw: Callable[[], str | Response]) -> Response:
+    async def _run_and_answer(self, draw: Callable[[], str | Response]) -> Response:
         """
         What *draw* returns, run beside the event loop; what it raises, in words.
         """
@@ -376,8 +376,10 @@ class _Pages:
             drawn = await run_in_threadpool(draw)
         except StaleHeadError as error:
             address = link_to(PageQuery(error.name))
-            link = element("a", {"href": address}, "Look at it, and decide anew.")
-            problem = "Somebody saved first, and nothing was changed. "
+            link = element(
+                "a", {"href": address}, "Show the newest revision, then try again."
+            )
+            problem = "Another save came first, so nothing was changed. "
             return HTMLResponse(_write_problem("Changed", problem, link), 409)
         except NotSavedError as error:
             return HTMLResponse(_write_problem("Not saved", str(error)), 404)

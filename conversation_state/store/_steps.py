@@ -69,7 +69,7 @@ class PipelineStep:
         try:
             return self._save_made(start, made, states)
         except (KeyboardInterrupt, SystemExit) as error:
-            # It was paid. If it is saved already, this changes nothing.
+            # Its usage is billed. If it is saved already, this changes nothing.
             try:
                 self._save_made(start, made, states)
             except StoreError as failure:
@@ -104,7 +104,7 @@ class PipelineStep:
                 raise
 
         states = progress()
-        # Also where the task is cancelled now: what was made was paid.
+        # Also where the task is cancelled now: the provider bills what was made.
         saved: Aggregator = await run_in_thread(
             lambda: self._save_made(start, made, states), is_shielded=True
         )
@@ -152,7 +152,7 @@ class PipelineStep:
             self._check_not_deleted(start, newest, [made, *progress])
             head = 0 if newest is None else newest.head
             if done is not None and newest is not None:
-                # Another process did it meanwhile. Both were paid.
+                # Another process did it meanwhile. Both are billed.
                 state = _add_spent(newest.state, [made, *progress])
                 save_within(transaction, self._name, state, head)
                 return done
@@ -170,7 +170,7 @@ class PipelineStep:
         self, start: _Start, progress: Sequence[Aggregator], error: BaseException
     ) -> None:
         """
-        Save what a step that failed with *error* had spent.
+        Save the usage of a step that failed with *error*.
         """
 
         def save_ledger(transaction: Transaction) -> None:
@@ -190,7 +190,7 @@ class PipelineStep:
         except StoreError as failure:
             # The step's own error is what the caller looks for.
             _add_notes(
-                *(error, f"what the step had spent was not saved: {failure}"),
+                *(error, f"the usage of the step was not saved: {failure}"),
                 *getattr(failure, "__notes__", ()),
             )
 
@@ -205,7 +205,7 @@ class PipelineStep:
 
         Raises:
             NotSavedError:
-                If it was; a note says what the step spent.
+                If it was; a note has the usage of the step.
         """
         if start.head == 0 or (newest and newest.name.number == start.number):
             return
@@ -222,9 +222,9 @@ class PipelineStep:
         _add_notes(
             error,
             f"the name was deleted{again} while its step {self._label!r} ran, so what "
-            f"the step made was not saved; it spent {sum(usages, Usage())!r} in "
-            f"{format_count(len(usages), 'ledger entry', 'ledger entries')} that no "
-            "ledger has. Run the step again to do it with what the name has now",
+            f"the step made was not saved; its {sum(usages, Usage())!r} in "
+            f"{format_count(len(usages), 'ledger entry', 'ledger entries')} is in "
+            "no ledger. Run the step again to do it with what the name has now",
         )
         raise error
 

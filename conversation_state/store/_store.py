@@ -341,11 +341,11 @@ class Store:
         newest state, saved under it.
 
         So a program that was killed is run again as it is: each step that was
-        saved is not done, nor paid, again. Only its state is read.
+        saved is not done, nor billed, again. Only its state is read.
 
         If another save comes first, what *function* made is joined to it, and not
         made again. If that was the same step, its state counts; the ledger has
-        what both spent.
+        the usage of both.
 
         If *function* fails, nothing is under the label, and what it gave to
         `conversation_state.save_progress` until then is in the ledger. What it
@@ -374,7 +374,7 @@ class Store:
 
             NotSavedError:
                 If the name was deleted while *function* ran: nothing is saved, and
-                a note says what was spent. If *function* fails, too, its error is
+                a note has its usage. If *function* fails, too, its error is
                 raised, and has that note.
 
             StoreError:

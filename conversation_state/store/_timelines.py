@@ -129,7 +129,7 @@ def _save_within(
         )
         raise StaleHeadError(transaction.url, text, None, head, advice)
 
-    head, found = _write(transaction, text, timeline, stored, changed, head)
+    head, found = _write_moments(transaction, text, timeline, stored, changed, head)
     if not _has_erased_moment(transaction.core, timeline, stored.timeline):
         # As every other store loads it.
         plain = timeline.with_filter(None).close_group()
@@ -164,7 +164,7 @@ def _has_erased_moment(core: Core, timeline: States, known: States | None) -> bo
     return False
 
 
-def _write(  # noqa: PLR0917 - what was found, and what to write
+def _write_moments(  # noqa: PLR0917 - what was found, and what to write
     transaction: Transaction,
     text: str,
     timeline: States,

@@ -244,6 +244,8 @@ def close_iterator(closers: deque[Callable[[], object]]) -> None:
         try:
             close()
         except Exception:
+            # Any, since a source is the user's code. Readers have what it gave, and
+            # nobody waits for this call: so it is logged.
             import logging  # noqa: PLC0415 - rarely needed, and slow to import
 
             logging.getLogger("conversation_state.streams").exception(

@@ -183,7 +183,7 @@ class Stream(Generic[T_co]):
 
     def abort(self) -> None:
         """
-        Stop the source of this stream, whoever still reads it: a stop button.
+        Stop the source of this stream, even while it is read: a stop button.
 
         Readers get the elements that had come, then a `StreamClosedError`, then
         the end; those that wait get it at once. Idempotent, and never waits for a

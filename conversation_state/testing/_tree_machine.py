@@ -112,7 +112,7 @@ class MessageTreeMachine(RuleBasedStateMachine):
             self._unjoined.append(added.state)
             paths_lead_to_states(*self._unjoined)
 
-        self._check(self._tree)
+        self._check_tree(self._tree)
 
     @rule(data=st.data())
     def switch(self, data: st.DataObject) -> None:
@@ -131,9 +131,9 @@ class MessageTreeMachine(RuleBasedStateMachine):
         assert switched.head == leaf, "another leaf is shown"
         assert (switched is self._tree) == (self._tree.head == leaf), "a new tree"
         self._tree = switched
-        self._check(switched)
+        self._check_tree(switched)
 
-    def _check(self, tree: MessageTree) -> None:
+    def _check_tree(self, tree: MessageTree) -> None:
         message_trees_add_up(tree)
         found = {node.id: node.parent for node in tree.nodes}
         assert found == self._parents, "messages stand behind others"

@@ -96,10 +96,12 @@ class Parameter:
 
     def __attrs_post_init__(self) -> None:
         if not isinstance(self.type, str) or self.type not in _TYPES:
-            raise _unexpected("type", self.type, f"one of {', '.join(_TYPES)}")
+            raise _make_unexpected_error(
+                "type", self.type, f"one of {', '.join(_TYPES)}"
+            )
 
         if self.required.__class__ is not bool:
-            raise _unexpected("required", self.required, "a bool")
+            raise _make_unexpected_error("required", self.required, "a bool")
 
         description = check_text(
             self.description, "Parameter.description", InvalidToolError
@@ -126,13 +128,13 @@ class Parameter:
     def _freeze_enum(self) -> tuple[Any, ...]:
         given: Any = self.enum
         if isinstance(given, (str, bytes, Mapping)) or not isinstance(given, Sequence):
-            raise _unexpected("enum", given, "a sequence of values")
+            raise _make_unexpected_error("enum", given, "a sequence of values")
 
         if not given:
             return ()
 
         if self.type not in _VALUE_TYPES:
-            raise _invalid(
+            raise _make_invalid_error(
                 "enum",
                 f"has values for an {self.type}; an enum belongs to "
                 "its items or properties",
@@ -143,11 +145,13 @@ class Parameter:
         for at, value in enumerate(values):
             if value.__class__ not in _VALUE_TYPES[self.type]:
                 shown = shorten_repr(given[at])
-                raise _invalid("enum", f"has {shown}; expected {self.type}")
+                raise _make_invalid_error("enum", f"has {shown}; expected {self.type}")
 
         if len({*values}) != len(values):
             twice = next(each for each in values if values.count(each) > 1)
-            raise _invalid("enum", f"has {shorten_repr(twice)} more than once")
+            raise _make_invalid_error(
+                "enum", f"has {shorten_repr(twice)} more than once"
+            )
 
         return tuple(values)
 
@@ -157,13 +161,13 @@ class Parameter:
             return
 
         if self.type != "array":
-            raise _misplaced("items", self.type, "only an array has items")
+            raise _make_misplaced_error("items", self.type, "only an array has items")
 
         if not isinstance(items, Parameter):
-            raise _unexpected("items", items, "a Parameter or None")
+            raise _make_unexpected_error("items", items, "a Parameter or None")
 
         if items.required:
-            raise _invalid(
+            raise _make_invalid_error(
                 "items",
                 "are required; an array holds any number of items, so "
                 "only the array itself can be",
@@ -175,22 +179,26 @@ class Parameter:
 
         frozen = freeze_parameters(self.properties, "Parameter", "properties")
         if frozen and self.type != "object":
-            raise _misplaced("properties", self.type, "only an object has properties")
+            raise _make_misplaced_error(
+                "properties", self.type, "only an object has properties"
+            )
 
         return frozen
 
 
-def _invalid(field: str, problem: str) -> InvalidToolError:
+def _make_invalid_error(field: str, problem: str) -> InvalidToolError:
     return InvalidToolError(problem, "Parameter", field)
 
 
-def _unexpected(field: str, value: object, expected: str) -> InvalidToolError:
-    return _invalid(field, f"is {shorten_repr(value)}; expected {expected}")
+def _make_unexpected_error(
+    field: str, value: object, expected: str
+) -> InvalidToolError:
+    return _make_invalid_error(field, f"is {shorten_repr(value)}; expected {expected}")
 
 
-def _misplaced(field: str, kind: str, rule: str) -> InvalidToolError:
+def _make_misplaced_error(field: str, kind: str, rule: str) -> InvalidToolError:
     article = "an" if kind[0] in "aeio" else "a"
-    return _invalid(field, f"are given for {article} {kind}; {rule}")
+    return _make_invalid_error(field, f"are given for {article} {kind}; {rule}")
 
 
 def freeze_parameters(given: Any, owner: str, field: str) -> Mapping[str, Parameter]:

@@ -141,7 +141,7 @@ class TestStep:
             store.step("talk", "answer", work)
 
         (note,) = caught.value.__notes__
-        assert "what the step had spent was not saved" in note
+        assert "the usage of the step was not saved" in note
 
     def test_store_fails_after_the_step(self, store):
         """

@@ -190,10 +190,10 @@ class Conversation(NamedTuple):
         The newest messages, by the ids of LangChain's messages.
         """
         start = max(0, len(self.entries) - _RECENT)
-        last = [(known[1].template().id, known) for known in self._iterate(start)]
+        last = [(known[1].template().id, known) for known in self._iterate_pairs(start)]
         return {id: known for id, known in last if id}
 
-    def _iterate(self, start: int) -> Iterator[KnownMessage]:
+    def _iterate_pairs(self, start: int) -> Iterator[KnownMessage]:
         return zip(
             self.entries.iterate(start), self.snapshots.iterate(start), strict=True
         )
@@ -215,7 +215,7 @@ class Conversation(NamedTuple):
         entries = self.entries.take(common)
         snapshots = self.snapshots.take(common)
         left: dict[Any, list[KnownMessage]] = defaultdict(list)
-        for known in self._iterate(common):
+        for known in self._iterate_pairs(common):
             left[known[1].template().id].append(known)
 
         for message in messages[common:]:

@@ -267,12 +267,12 @@ class ConversationRepository:
                 return []
 
         with reading(self.store) as rows:
-            state, cut = self._locate(entry, rows)
+            state, cut = self._find_entry(entry, rows)
 
         history = read_history(state.entries.take(cut))
         return history if limit is None else history[max(len(history) - limit, 0) :]
 
-    def _locate(self, entry: str, rows: Reader) -> tuple[Aggregator, int]:
+    def _find_entry(self, entry: str, rows: Reader) -> tuple[Aggregator, int]:
         """
         A state that has an entry, and the number of its messages up to the end of
         that.
@@ -378,7 +378,7 @@ class ConversationRepository:
         if parent is None:
             return Aggregator.new()
 
-        other, cut = self._locate(parent, rows)
+        other, cut = self._find_entry(parent, rows)
         if old is None:
             return other.fork(at=cut)
 
