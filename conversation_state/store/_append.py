@@ -12,7 +12,9 @@ from typing import Any, NamedTuple
 
 from conversation_state._persistent import Log
 from conversation_state.aggregator import Aggregator
-from conversation_state.store._transaction import Core, RememberedHead
+from conversation_state.store._memory import RememberedHead
+from conversation_state.store._packing import now
+from conversation_state.store._transaction import Core
 from conversation_state.store._write_rows import add_rows, point_label
 from conversation_state.store.backend import Writing
 from conversation_state.store.log import (
@@ -23,13 +25,7 @@ from conversation_state.store.log import (
     extend_segments,
     take_newest,
 )
-from conversation_state.store.schema import (
-    SHIFT,
-    Revision,
-    make_sealed,
-    now,
-    state_digest,
-)
+from conversation_state.store.schema import SHIFT, Revision, make_sealed, state_digest
 
 __all__ = ["NO_EXTRAS", "Append", "Extras", "make_append", "write_append"]
 

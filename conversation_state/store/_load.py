@@ -7,7 +7,6 @@ remembered, and what other states share with it, stay what they are.
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterable, Sequence
 from itertools import zip_longest
 from typing import Any
@@ -15,6 +14,7 @@ from uuid import UUID
 
 from conversation_state._persistent import Log
 from conversation_state.aggregator import Aggregator
+from conversation_state.store._memory import RememberedHead
 from conversation_state.store._read_rows import (
     damage_error,
     items_between,
@@ -24,8 +24,8 @@ from conversation_state.store._read_rows import (
     read_revision,
     read_segments,
 )
-from conversation_state.store._transaction import RememberedHead, Transaction
-from conversation_state.store._values import At, Head, NamedHead, Window
+from conversation_state.store._transaction import Transaction
+from conversation_state.store._values import At, Head, Window
 from conversation_state.store.log import (
     ENTRIES,
     LEDGER,
@@ -34,20 +34,11 @@ from conversation_state.store.log import (
     begins_with,
     count_shared,
 )
-from conversation_state.store.schema import (
-    SHIFT,
-    Name,
-    Origin,
-    Revision,
-    state_digest,
-    unpack_notes,
-)
+from conversation_state.store.schema import SHIFT, Name, Origin, Revision, state_digest
 from conversation_state.tree import MessageTree
 
 __all__ = [
-    "history",
     "latest",
-    "list_heads",
     "list_names",
     "load",
     "load_at",
@@ -324,73 +315,3 @@ def list_names(transaction: Transaction, prefix: str) -> list[str]:
         names.append(name)
 
     return names
-
-
-def list_heads(
-    transaction: Transaction, prefix: str, after: str, limit: int
-) -> tuple[NamedHead, ...]:
-    """
-    What `Store.heads` does.
-    """
-    # No text holds U+0000, so this comes next.
-    low = max(prefix, f"{after}\x01") if after else prefix
-    high = _find_text_after(prefix)
-    if high is not None and low >= high:
-        return ()
-
-    limit = min(limit, 1 << SHIFT)  # a number servers take
-    found = []
-    for row in transaction.tables.scan_heads(low, high, limit):
-        name = transaction.check_name_row(row[: len(Name._fields)])
-        rest = row[len(Name._fields) :]
-        if rest[0] is None:
-            raise damage_error(transaction.url, f"{name.name!r} has no revisions")
-
-        revision = read_revision(rest[: len(Revision._fields)], transaction.url)
-        origin = transaction.check_origin(
-            revision.origin, rest[len(Revision._fields) :]
-        )
-        head = revision.head(name.name, origin.state_id)
-        found.append(NamedHead(head, unpack_notes(name.notes)))
-
-    return tuple(found)
-
-
-def _find_text_after(prefix: str) -> str | None:
-    """
-    The least text that comes after all that begin with *prefix*; None if there is
-    none.
-    """
-    stem = prefix.rstrip(chr(sys.maxunicode))
-    if not stem:
-        return None
-
-    last = ord(stem[-1]) + 1
-    return stem[:-1] + chr(_AFTER_SURROGATES if last == _SURROGATES else last)
-
-
-# Halves of surrogate pairs are in no text.
-_SURROGATES, _AFTER_SURROGATES = 0xD800, 0xE000
-
-
-def history(
-    transaction: Transaction, text: str, before: int | None, limit: int | None
-) -> tuple[Head, ...]:
-    """
-    What `Store.history` does.
-    """
-    if limit is not None:
-        limit = min(limit, 1 << SHIFT)  # all there can be, and a number servers take
-
-    name = transaction.get_name(text)
-    low, high = name.number << SHIFT, (name.number + 1) << SHIFT
-    if before is not None:
-        high = max(low, min(high, low + before))
-
-    rows = transaction.tables.scan("revisions", low, high, limit=limit, backwards=True)
-    revisions = [read_revision(row, transaction.url) for row in rows]
-    ids = {
-        number: transaction.get_origin(number).state_id
-        for number in {revision.origin for revision in revisions}
-    }
-    return tuple([each.head(text, ids[each.origin]) for each in revisions])

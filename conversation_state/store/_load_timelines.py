@@ -13,16 +13,13 @@ from typing import TypeAlias
 from conversation_state._persistent.maps import pmap
 from conversation_state.aggregator import Aggregator
 from conversation_state.store._load import read_state
+from conversation_state.store._memory import RememberedHead, RememberedTimeline
 from conversation_state.store._read_rows import (
     damage_error,
     iterate_rows,
     read_revision,
 )
-from conversation_state.store._transaction import (
-    RememberedHead,
-    RememberedTimeline,
-    Transaction,
-)
+from conversation_state.store._transaction import Transaction
 from conversation_state.store.schema import (
     SHIFT,
     MomentRow,

@@ -21,6 +21,7 @@ from conversation_state.codec import decode_messages, encode_message
 from conversation_state.errors import NotSavedError, StoreError
 from conversation_state.messages import Erasure, find_erasure, make_tombstone
 from conversation_state.store._blobs import BlobReader, canonical
+from conversation_state.store._packing import pack_id, time_of, unpack_id
 from conversation_state.store._read_rows import (
     damage_error,
     iterate_rows,
@@ -33,16 +34,7 @@ from conversation_state.store._values import Collected, Receipt
 from conversation_state.store._write_rows import note_change
 from conversation_state.store.backend import ConflictError, Reading, Writing
 from conversation_state.store.log import ENTRIES, LEDGER, LogRow, content_digest
-from conversation_state.store.schema import (
-    SHIFT,
-    Branch,
-    Change,
-    Revision,
-    Use,
-    pack_id,
-    time_of,
-    unpack_id,
-)
+from conversation_state.store.schema import SHIFT, Branch, Change, Revision, Use
 
 __all__ = ["collect_garbage", "erase"]
 

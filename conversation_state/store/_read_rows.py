@@ -14,6 +14,7 @@ from conversation_state._wording import format_count
 from conversation_state.errors import ConversationStateError, StoreError
 from conversation_state.messages import find_erasure
 from conversation_state.store._blobs import BlobReader, canonical, insert_placeholders
+from conversation_state.store._packing import unpack_ids
 from conversation_state.store.backend import Reading, Row
 from conversation_state.store.log import (
     DIGEST_SIZE,
@@ -36,7 +37,6 @@ from conversation_state.store.schema import (
     Revision,
     is_sealed,
     state_digest,
-    unpack_ids,
 )
 
 __all__ = [

@@ -1,5 +1,5 @@
 """
-The revisions of names: forked, labelled, annotated, gone back to and deleted.
+The revisions of names: labelled, annotated, gone back to, forked and deleted.
 """
 
 from __future__ import annotations
@@ -8,17 +8,26 @@ from collections.abc import Mapping
 from typing import Any
 
 from conversation_state._identity import new_uuid_number
-from conversation_state._persistent import JsonMap
+from conversation_state._persistent import JsonMap, freeze_map
+from conversation_state._waiting import async_twin
 from conversation_state.errors import StaleHeadError
 from conversation_state.store._append import Extras
 from conversation_state.store._load import load_at, load_newest
+from conversation_state.store._packing import label_key, now, pack_notes, unpack_notes
 from conversation_state.store._read_rows import read_digests
+from conversation_state.store._reading import ReadingVerbs
 from conversation_state.store._save import save
-from conversation_state.store._transaction import (
-    Core,
-    Transaction,
+from conversation_state.store._transaction import Core, Transaction
+from conversation_state.store._values import (
+    At,
+    Head,
+    check_at,
+    check_expecting,
+    check_name,
+    check_not_mirrored,
+    check_notes,
+    is_expected,
 )
-from conversation_state.store._values import At, Head, check_notes, is_expected
 from conversation_state.store._write_rows import (
     add_label,
     add_origin,
@@ -31,26 +40,199 @@ from conversation_state.store.schema import (
     Name,
     Origin,
     Revision,
-    label_key,
     make_sealed,
-    now,
-    pack_notes,
     state_digest,
-    unpack_notes,
 )
 
-__all__ = [
-    "annotate",
-    "delete",
-    "fork",
-    "label",
-    "read_notes",
-    "rollback",
-    "unlabel",
-]
+__all__ = ["RevisionVerbs", "delete_name", "fork_name", "label_revision"]
 
 
-def fork(transaction: Transaction, text: str, new: str, at: At) -> Head:
+class RevisionVerbs(ReadingVerbs):
+    """
+    What `Store` does with the revisions that a name has.
+    """
+
+    def label(self, name: str, label: str, *, at: At = None) -> Head:
+        """
+        Make *label* point to a revision: the head, or the one *at*.
+
+        Any number of labels point to one revision, and none is lost by another
+        one, nor by any save. A label points to one revision of a name: given
+        again, it moves.
+
+        Raises:
+            NotSavedError:
+                If there is no revision like that.
+        """
+        check_at(check_name(name), at)
+        check_name(label, "label")
+        return self._core.write(
+            lambda transaction: label_revision(transaction, name, label, at)
+        )
+
+    alabel = async_twin(label)
+
+    def unlabel(self, name: str, label: str) -> Head:
+        """
+        Remove a label; the revision that it pointed to, which stays.
+
+        Raises:
+            NotSavedError:
+                If there is no such label.
+        """
+        check_name(name)
+        check_name(label, "label")
+        return self._core.write(
+            lambda transaction: _remove_label(transaction, name, label)
+        )
+
+    aunlabel = async_twin(unlabel)
+
+    def annotate(
+        self, name: str, notes: Mapping[str, Any], *, at: At = None
+    ) -> Mapping[str, Any]:
+        """
+        Note something on a name, or on the revision *at*; all notes that it has then.
+
+        Notes are a small JSON map, at most 16 KiB: a title, a user, tags. Each key
+        that is given is set, or removed if its value is None; others stay. Nothing
+        of the conversation changes, and no save loses them: those on a name stay
+        until it is deleted, those on a revision are `Head.notes`. A fork has none.
+
+        Raises:
+            NotSavedError:
+                If nothing is saved under the name, or there is no such revision.
+
+            ValueError:
+                If *notes* are no mapping of texts to JSON values, or if there would
+                be too many.
+        """
+        check_at(check_name(name), at)
+        changes = freeze_map(notes, "notes")
+        return self._core.write(
+            lambda transaction: _annotate(transaction, name, changes, at),
+            reports_damage=False,
+        )
+
+    aannotate = async_twin(annotate)
+
+    def notes(self, name: str, *, at: At = None) -> Mapping[str, Any]:
+        """
+        The notes on a name, or on the revision *at*. One row is read.
+
+        Raises:
+            NotSavedError:
+                If nothing is saved under the name, or there is no such revision.
+        """
+        check_at(check_name(name), at)
+        with self._core.read() as transaction:
+            return _find_notes(transaction, name, at)[-1]
+
+    anotes = async_twin(notes)
+
+    def rollback(
+        self,
+        name: str,
+        to: int | str | Head,
+        *,
+        expecting: Head | int | None = None,
+    ) -> Head:
+        """
+        Make an earlier state of a name its head again, with the whole bill.
+
+        Going back does not bring the money back: what is saved has the messages,
+        the id and the fork point of *to*, and the ledger entries of both, that
+        state and the head. It is a new revision that grew from *to*, and what it
+        takes the place of stays one: an abandoned branch, to which `rollback` goes
+        back as well. Where the head is just that already, nothing is written.
+
+        If another save comes first, it goes back from what that one saved.
+
+        Args:
+            name: The name.
+
+            to: A revision's number, a label or a head of the name.
+
+            expecting: The head that is to be gone back from, or the number of
+                its revision. None goes back from any.
+
+        Raises:
+            NotSavedError:
+                If there is no revision like that.
+
+            StaleHeadError:
+                If the head is not the one that is expected. Nothing was written.
+
+            StoreError:
+                If the store can't be written. Nothing was.
+        """
+        check_not_mirrored(self.url, name)
+        if to is None:
+            msg = "to is None; expected a revision's number, a label or a Head"
+            raise TypeError(msg)
+
+        check_at(check_name(name), to)
+        if expecting is not None:
+            check_expecting(name, expecting)
+
+        return _rollback(self._core, name, to, expecting)
+
+    arollback = async_twin(rollback)
+
+    def fork(self, name: str, new_name: str, *, at: At = None) -> Head:
+        """
+        Save a fork of a state as *new_name*: a state with an id of its own and
+        the same past. Three rows, however long that is.
+
+        The past is that of the state: a fork *at* an earlier revision has the
+        ledger of that revision, and what was spent since is in the ledger of
+        *name*. `conversation_state.total_usage` says what both cost together.
+
+        Raises:
+            NotSavedError:
+                If there is no state like that.
+
+            StaleHeadError:
+                If *new_name* is there already.
+        """
+        check_not_mirrored(self.url, new_name)
+        check_at(check_name(name), at)
+        check_name(new_name, "new_name")
+        return self._core.write(
+            lambda transaction: fork_name(transaction, name, new_name, at)
+        )
+
+    afork = async_twin(fork)
+
+    def delete(self, name: str, *, expecting: Head | int | None = None) -> None:
+        """
+        Delete a name and all its revisions.
+
+        Content that no other name shares stays in the file until `collect_garbage`.
+
+        Args:
+            name: The name.
+
+            expecting: The head that is to be deleted, or the number of its
+                revision. None deletes any.
+
+        Raises:
+            NotSavedError:
+                If nothing is saved under it.
+
+            StaleHeadError:
+                If the head is another. Nothing was deleted.
+        """
+        check_name(name)
+        if expecting is not None:
+            check_expecting(name, expecting)
+
+        self._core.write(lambda transaction: delete_name(transaction, name, expecting))
+
+    adelete = async_twin(delete)
+
+
+def fork_name(transaction: Transaction, text: str, new: str, at: At) -> Head:
     """
     What `Store.fork` does.
     """
@@ -87,7 +269,7 @@ def fork(transaction: Transaction, text: str, new: str, at: At) -> Head:
     return revision.head(new, origin.state_id)
 
 
-def rollback(
+def _rollback(
     core: Core, text: str, to: int | str | Head, expecting: Head | int | None
 ) -> Head:
     """
@@ -119,25 +301,25 @@ def rollback(
     return core.retry(go_back, name=text)
 
 
-def label(transaction: Transaction, text: str, label_text: str, at: At) -> Head:
+def label_revision(transaction: Transaction, text: str, label: str, at: At) -> Head:
     """
     What `Store.label` does.
     """
     name = transaction.get_name(text)
     revision = transaction.get_revision(name, at)
-    return add_label(transaction, name, revision, label_text)
+    return add_label(transaction, name, revision, label)
 
 
-def unlabel(transaction: Transaction, text: str, label_text: str) -> Head:
+def _remove_label(transaction: Transaction, text: str, label: str) -> Head:
     """
     What `Store.unlabel` does.
     """
     name = transaction.get_name(text)
-    revision = transaction.get_revision(name, label_text)
-    return remove_label(transaction, name, revision, label_text)
+    revision = transaction.get_revision(name, label)
+    return remove_label(transaction, name, revision, label)
 
 
-def annotate(
+def _annotate(
     transaction: Transaction, text: str, changes: Mapping[str, Any], at: At
 ) -> JsonMap:
     """
@@ -161,13 +343,6 @@ def annotate(
     return notes
 
 
-def read_notes(transaction: Transaction, text: str, at: At) -> JsonMap:
-    """
-    What `Store.notes` does.
-    """
-    return _find_notes(transaction, text, at)[-1]
-
-
 def _find_notes(
     transaction: Transaction, text: str, at: At
 ) -> tuple[Name, Name | Revision, JsonMap]:
@@ -179,7 +354,9 @@ def _find_notes(
     return name, row, unpack_notes(row.notes)
 
 
-def delete(transaction: Transaction, text: str, expecting: Head | int | None) -> None:
+def delete_name(
+    transaction: Transaction, text: str, expecting: Head | int | None
+) -> None:
     """
     What `Store.delete` does.
     """

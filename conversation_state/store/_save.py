@@ -20,6 +20,8 @@ from conversation_state.store._append import (
     make_append,
     write_append,
 )
+from conversation_state.store._memory import RememberedHead
+from conversation_state.store._packing import now, pack_notes, unpack_notes
 from conversation_state.store._read_rows import (
     PAGE,
     TableLogRows,
@@ -27,11 +29,7 @@ from conversation_state.store._read_rows import (
     find_digest,
     read_segments,
 )
-from conversation_state.store._transaction import (
-    Core,
-    RememberedHead,
-    Transaction,
-)
+from conversation_state.store._transaction import Core, Transaction
 from conversation_state.store._values import (
     Head,
     check_name,
@@ -68,10 +66,7 @@ from conversation_state.store.schema import (
     Start,
     is_sealed,
     make_sealed,
-    now,
-    pack_notes,
     state_digest,
-    unpack_notes,
 )
 
 __all__ = ["has_erased_content", "save", "save_all", "save_within"]

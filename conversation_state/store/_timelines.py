@@ -25,12 +25,9 @@ from conversation_state.store._load_timelines import (
     read_revisions,
     read_timeline_row,
 )
+from conversation_state.store._memory import RememberedTimeline
 from conversation_state.store._save import has_erased_content, save_within
-from conversation_state.store._transaction import (
-    Core,
-    RememberedTimeline,
-    Transaction,
-)
+from conversation_state.store._transaction import Core, Transaction
 from conversation_state.store._values import Head, is_expected
 from conversation_state.store.backend import Writing
 from conversation_state.store.log import ENTRIES, LEDGER

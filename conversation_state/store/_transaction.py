@@ -1,9 +1,5 @@
 """
-One transaction of a store, given to every verb; and what a store remembers.
-
-A store remembers, for the names it used last, their heads and states. That is
-only ever a guess: others may have saved since, and every use is checked against
-the tables, in the transaction that acts on it.
+One transaction of a store, given to every verb.
 """
 
 from __future__ import annotations
@@ -12,35 +8,17 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from difflib import get_close_matches
 from types import TracebackType
-from typing import Any, NamedTuple, Self, TypeVar
+from typing import Any, Self, TypeVar
 
-from conversation_state._persistent.maps import PMap
-from conversation_state.aggregator import Aggregator
 from conversation_state.errors import NotSavedError, StoreError
+from conversation_state.store._memory import Memory, RememberedHead, RememberedTimeline
+from conversation_state.store._packing import label_key, split_labels
 from conversation_state.store._read_rows import UNREADABLE, damage_error, read_revision
 from conversation_state.store._values import At, Head
 from conversation_state.store.backend import Backend, ConflictError, Reading, Row
-from conversation_state.store.log import Segments
-from conversation_state.store.schema import (
-    SHIFT,
-    Change,
-    MomentRow,
-    Name,
-    Origin,
-    Revision,
-    TimelineRow,
-    is_sealed,
-    label_key,
-    split_labels,
-)
-from conversation_state.timeline import Timeline
+from conversation_state.store.schema import SHIFT, Name, Origin, Revision, is_sealed
 
-__all__ = [
-    "Core",
-    "RememberedHead",
-    "RememberedTimeline",
-    "Transaction",
-]
+__all__ = ["Core", "Transaction"]
 
 T = TypeVar("T")
 
@@ -51,195 +29,18 @@ ATTEMPTS = 100
 _SUGGESTIONS_FROM = 1000
 
 
-class RememberedHead(NamedTuple):
+class Core(Memory):
     """
-    The head of a name as this store saw it last, and its state.
-
-    Attributes:
-        name: The name.
-
-        revision: The head's row.
-
-        head: The same for users.
-
-        state: The state.
-
-        entries: Where its entries stand.
-
-        ledger: Where its ledger stands.
-
-        digests: Those of both logs.
-
-        origin: The digest of its origin.
-    """
-
-    name: Name
-    revision: Revision
-    head: Head
-    state: Aggregator
-    entries: Segments
-    ledger: Segments
-    digests: tuple[bytes, bytes]
-    origin: bytes
-
-
-class RememberedTimeline(NamedTuple):
-    """
-    The timeline of a name as this store saw it last, and the rows of it and its
-    moments, by number.
-    """
-
-    row: TimelineRow
-    timeline: Timeline[Aggregator]
-    moments: PMap[int, MomentRow]
-
-
-_NOTHING: tuple[int, None] = -1, None
-
-
-class _Timelines:
-    """
-    The timelines that were used last, by name, each with the number of changes for
-    which it holds. Whoever uses one compares its row with what is there. Thread-safe
-    as `Core` is.
-    """
-
-    def __init__(self, kept: int) -> None:
-        self._kept = kept
-        self._found: dict[str, tuple[int, RememberedTimeline]] = {}
-
-    def recall(self, name: str, changes: int) -> RememberedTimeline | None:
-        valid_for, found = self._found.get(name, _NOTHING)
-        return found if valid_for == changes else None
-
-    def remember(self, name: str, found: RememberedTimeline, changes: int) -> None:
-        if self._kept:
-            self._found.pop(name, None)
-            self._found[name] = changes, found
-            for oldest in list(self._found)[: -self._kept]:
-                self._found.pop(oldest, None)
-
-    def clear(self) -> None:
-        self._found.clear()
-
-
-class Core:
-    """
-    A backend, and what the store remembers of it.
-
-    Thread-safe without a lock: each step changes one thing, and everything
-    remembered has the number of changes for which it holds. So an interrupt at any
-    moment, or a fork while another thread is here, leaves nothing locked.
+    A backend, and what the store remembers of it. Thread-safe.
 
     Attributes:
         backend: Keeps the rows.
-
-        erased: Why each entry was erased, by identity, as far as is known. It
-            only grows.
-
-        changes: How many changes to existing rows are known.
-
-        timelines: Those that were used last.
-
-        is_erasure_lost: Whether the note of one is damaged or missing: then
-            nothing is saved, since what was erased could come back.
     """
 
     def __init__(self, backend: Backend, kept: int) -> None:
+        super().__init__(kept)
         self.backend = backend
         self.url = backend.url
-        self.erased: dict[bytes, str] = {}
-        self.changes = 0
-        self.is_erasure_lost = False
-        self.timelines = _Timelines(kept)
-        self._kept = kept
-        # In order of use: what was used last stands last.
-        self._heads: dict[str, tuple[int, RememberedHead]] = {}
-
-    # What is remembered
-
-    def recall(self, name: str, changes: int) -> RememberedHead | None:
-        """
-        The head of *name* as it was seen last; None if there were other than
-        *changes* changes since or before.
-        """
-        valid_for, head = self._heads.get(name, _NOTHING)
-        return head if valid_for == changes == self.changes else None
-
-    def recall_all(self, changes: int) -> Iterable[RememberedHead]:
-        """
-        Every head that is remembered; none as above.
-        """
-        if changes != self.changes:
-            return []
-
-        every = list(self._heads.values())
-        return [head for valid_for, head in every if valid_for == changes]
-
-    def remember(self, head: RememberedHead, changes: int) -> None:
-        """
-        Remember a head that was read when *changes* changes were known.
-        """
-        if changes != self.changes or not self._kept:
-            return
-
-        name = head.name.name
-        valid_for, old = self._heads.pop(name, _NOTHING)
-        # Of two threads that read the same name, the slower one may know less.
-        # Where both are here at once that one may win: the next use reads what
-        # is new once more.
-        if (
-            old is not None
-            and valid_for == changes
-            and old.revision.revision > head.revision.revision
-        ):
-            head = old
-
-        self._heads[name] = changes, head
-        if len(self._heads) > self._kept:
-            # A copy, since other threads may change it meanwhile.
-            for oldest in list(self._heads)[: -self._kept]:
-                self._heads.pop(oldest, None)
-
-    def forget(self, name: str | None = None) -> None:
-        """
-        Remember nothing of a name, or of all.
-        """
-        if name is None:
-            self._heads.clear()
-            self.timelines.clear()
-        else:
-            self._heads.pop(name, None)
-
-    def catch_up(self, tx: Reading) -> int:
-        """
-        Learn what rows were changed by others, and forget what they were; how
-        many changes are known now.
-        """
-        changes = self.changes
-        new = list(map(Change._make, tx.scan("changes", changes + 1, None)))
-        if new:
-            if not all(
-                change.number == number and is_sealed(change)
-                for number, change in enumerate(new, changes + 1)
-            ):
-                self.is_erasure_lost = True
-
-            # Before the number of changes: with the number alone, another thread
-            # would save what was erased.
-            self.erased.update(
-                {change.entry: change.reason for change in new if change.entry}
-            )
-            changes = new[-1].number
-            # Of two threads here at once the slower one may set it back: it then
-            # learns the same once more.
-            if changes > self.changes:
-                self.changes = changes
-                self.forget()
-
-        return changes
-
-    # Transactions
 
     def read(self) -> Transaction:
         """

@@ -15,6 +15,13 @@ from typing import Any
 from conversation_state._canonical import load
 from conversation_state.errors import StoreError
 from conversation_state.store._blobs import BlobReader, blob_digest
+from conversation_state.store._packing import (
+    label_key,
+    split_labels,
+    time_of,
+    unpack_id,
+    unpack_notes,
+)
 from conversation_state.store._read_rows import (
     UNREADABLE,
     check_content,
@@ -40,12 +47,7 @@ from conversation_state.store.schema import (
     TimelineRow,
     Use,
     is_sealed,
-    label_key,
-    split_labels,
     state_digest,
-    time_of,
-    unpack_id,
-    unpack_notes,
 )
 
 __all__ = ["verify"]

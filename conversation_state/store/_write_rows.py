@@ -9,6 +9,13 @@ from typing import Any
 
 from conversation_state.messages import make_tombstone
 from conversation_state.store._blobs import extract_blobs
+from conversation_state.store._packing import (
+    join_labels,
+    label_key,
+    now,
+    pack_id,
+    split_labels,
+)
 from conversation_state.store._read_rows import read_revision, seal
 from conversation_state.store._transaction import Transaction
 from conversation_state.store._values import Head
@@ -23,12 +30,7 @@ from conversation_state.store.schema import (
     Origin,
     Revision,
     Use,
-    join_labels,
-    label_key,
     make_sealed,
-    now,
-    pack_id,
-    split_labels,
 )
 
 __all__ = [

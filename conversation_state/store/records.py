@@ -19,7 +19,6 @@ from typing import Any, Generic, NamedTuple, TypeVar
 from conversation_state._persistent import Log
 from conversation_state.aggregator import Aggregator, Entry, LedgerEntry
 from conversation_state.errors import NotSavedError, StaleHeadError
-from conversation_state.store import _revisions
 from conversation_state.store._load import (
     latest,
     list_names,
@@ -33,6 +32,7 @@ from conversation_state.store._read_rows import (
     read_digests,
     read_segments,
 )
+from conversation_state.store._revisions import delete_name, fork_name, label_revision
 from conversation_state.store._save import save_within
 from conversation_state.store._store import Store
 from conversation_state.store._transaction import Transaction
@@ -339,7 +339,7 @@ class Writer(Reader):
         """
         check_name(new_name, "new_name")
         with self._transaction.report_damage():
-            _revisions.fork(self._transaction, name, new_name, None)
+            fork_name(self._transaction, name, new_name, None)
 
     def label(self, name: str, label: str) -> None:
         """
@@ -347,14 +347,14 @@ class Writer(Reader):
         """
         check_name(label, "label")
         with self._transaction.report_damage():
-            _revisions.label(self._transaction, name, label, None)
+            label_revision(self._transaction, name, label, None)
 
     def delete(self, name: str) -> None:
         """
         What `Store.delete` does.
         """
         with self._transaction.report_damage():
-            _revisions.delete(self._transaction, name, None)
+            delete_name(self._transaction, name, None)
 
 
 @contextmanager
