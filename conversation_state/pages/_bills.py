@@ -1,5 +1,5 @@
 """
-What a conversation cost, as a table.
+What conversations cost, as tables: by model, and by branch and model.
 """
 
 from __future__ import annotations
@@ -9,19 +9,22 @@ from typing import NamedTuple
 
 from conversation_state._wording import format_count
 from conversation_state.aggregator import Aggregator
-from conversation_state.counting import Cost, cost
+from conversation_state.counting import Cost, CostLine, cost
 from conversation_state.errors import MissingExtraError
+from conversation_state.pages._branches import BranchBill, BranchBills
 from conversation_state.pages._markup import Child, Markup, Words, element
 from conversation_state.usage import Usage
 
-__all__ = ["BillRow", "draw_bill", "draw_bill_table", "draw_cost"]
+__all__ = ["draw_bill", "draw_branch_bills", "draw_cost"]
 
 
-# Further models share one row.
-_MAX_ROWS = 50
+# Further branches, and further models of one branch, share one row.
+_MAX_BRANCHES = 50
+_MAX_MODELS = 50
+_MAX_MODELS_OF_BRANCH = 10
 
 
-class BillRow(NamedTuple):
+class _BillRow(NamedTuple):
     """
     One row of a bill.
 
@@ -38,16 +41,27 @@ class BillRow(NamedTuple):
     price: Child
 
 
-def draw_cost(found: Cost, words: Words) -> Markup:
+class _BillGroup(NamedTuple):
+    """
+    Some rows of a bill, below what they add up to.
+
+    Attributes:
+        sum: What they add up to; None if that is the total.
+
+        rows: The rows; () if the sum says it all.
+    """
+
+    sum: _BillRow | None
+    rows: tuple[_BillRow, ...]
+
+
+def draw_cost(found: Cost, words: Words, *, has_prices: bool = True) -> Markup:
     """
     A cost, with a row for each model.
     """
-    rows = [
-        BillRow(_draw_model(model, words), each.usage, _draw_price(each, words))
-        for model, each in found.by_model.items()
-    ]
-    total = BillRow("Total", found.usage, _draw_price(found, words))
-    return draw_bill_table("Model", rows, total)
+    rows = _list_models(found, words, _MAX_MODELS, has_prices=has_prices)
+    total = _make_row("Total", found, words, has_prices=has_prices)
+    return _draw_table("Model", [_BillGroup(None, rows)], total)
 
 
 def draw_bill(state: Aggregator, words: Words) -> Markup:
@@ -58,37 +72,84 @@ def draw_bill(state: Aggregator, words: Words) -> Markup:
     try:
         return draw_cost(cost(state), words)
     except MissingExtraError:
-        usages: dict[str, Usage] = {}
-        for entry in state.ledger:
-            usages[entry.model] = usages.get(entry.model, Usage()) + entry.usage
-
-        rows = [
-            BillRow(_draw_model(model, words), usage, "")
-            for model, usage in usages.items()
-        ]
-        return draw_bill_table("Model", rows, BillRow("Total", state.total_usage, ""))
+        lines = [CostLine(entry, None) for entry in state.ledger]
+        return draw_cost(Cost(tuple(lines)), words, has_prices=False)
 
 
-def _draw_model(model: str, words: Words) -> Child:
-    return words.line(model) if model else "no model recorded"
-
-
-def _draw_price(found: Cost, words: Words) -> Child:
-    # Why something has no price names its model.
-    return words.line(str(found), 300) if found.unpriced else str(found)
-
-
-def draw_bill_table(what: str, rows: Sequence[BillRow], total: BillRow) -> Markup:
+def draw_branch_bills(bills: BranchBills, words: Words) -> Markup:
     """
-    *rows* under the heading *what*, with *total* below.
+    What each branch cost, by model, with what several branches have in common once;
+    of a single branch the cost by model.
     """
-    if len(rows) > _MAX_ROWS:
-        others = rows[_MAX_ROWS - 1 :]
-        usage = sum([row.usage for row in others], Usage())
-        title = format_count(len(others), "other")
-        rows = [*rows[: _MAX_ROWS - 1], BillRow(title, usage, "")]
+    if len(bills.parts) == 1:
+        return draw_cost(bills.total, words, has_prices=bills.has_prices)
 
-    is_priced = any(row.price for row in [*rows, total])
+    groups = [_make_group(part, bills, words) for part in bills.parts[:_MAX_BRANCHES]]
+    others = bills.parts[_MAX_BRANCHES:]
+    if others:
+        rest = Cost(
+            tuple([line for each in others for line in each.cost.lines]),
+            tuple([entry for each in others for entry in each.cost.unbilled]),
+        )
+        title = format_count(len(others), "other branch", "other branches")
+        groups.append(
+            _make_group(
+                BranchBill(title, (), is_present=False, cost=rest), bills, words
+            )
+        )
+
+    total = _make_row("Total", bills.total, words, has_prices=bills.has_prices)
+    return _draw_table("Branch and model", groups, total)
+
+
+def _make_group(part: BranchBill, bills: BranchBills, words: Words) -> _BillGroup:
+    title: Child = [
+        part.title,
+        [element("b", {"class": "cs-label"}, words.line(x)) for x in part.labels],
+        element("em", None, "you are here") if part.is_present else None,
+    ]
+    has_prices = bills.has_prices
+    return _BillGroup(
+        _make_row(title, part.cost, words, has_prices=has_prices),
+        _list_models(part.cost, words, _MAX_MODELS_OF_BRANCH, has_prices=has_prices),
+    )
+
+
+def _list_models(
+    found: Cost, words: Words, most: int, *, has_prices: bool
+) -> tuple[_BillRow, ...]:
+    models = list(found.by_model.items())
+    rows = [
+        _make_row(
+            words.line(model) if model else "no model recorded",
+            each,
+            words,
+            has_prices=has_prices,
+        )
+        for model, each in models[:most]
+    ]
+    if len(models) > most:
+        rest = Cost(tuple([line for _, each in models[most:] for line in each.lines]))
+        title = format_count(len(models) - most, "other model")
+        rows.append(_make_row(title, rest, words, has_prices=has_prices))
+
+    return tuple(rows)
+
+
+def _make_row(title: Child, found: Cost, words: Words, *, has_prices: bool) -> _BillRow:
+    price: Child = ""
+    if has_prices:
+        # Why something has no price names its model.
+        price = words.line(str(found), 300) if found.unpriced else str(found)
+
+    return _BillRow(title, found.usage, price)
+
+
+def _draw_table(what: str, groups: Sequence[_BillGroup], total: _BillRow) -> Markup:
+    """
+    *groups* under the heading *what*, with *total* below.
+    """
+    is_priced = bool(total.price)
     heads = [what, "Input", "Output", "Tokens", *(["Cost"] if is_priced else [])]
     table = element(
         "table",
@@ -96,8 +157,8 @@ def draw_bill_table(what: str, rows: Sequence[BillRow], total: BillRow) -> Marku
         element(
             "thead", None, element("tr", None, [_draw_heading(each) for each in heads])
         ),
-        element("tbody", None, [_draw_row(row, "td", is_priced) for row in rows]),
-        element("tfoot", None, _draw_row(total, "th", is_priced)),
+        [_draw_group(each, is_priced=is_priced) for each in groups],
+        element("tfoot", None, _draw_row(total, "th", is_priced=is_priced)),
     )
     return element("div", {"class": "cs-table", "tabindex": 0}, table)
 
@@ -106,13 +167,24 @@ def _draw_heading(text: str) -> Markup:
     return element("th", {"scope": "col"}, text)
 
 
-def _draw_row(row: BillRow, tag: str, is_priced: bool) -> Markup:  # noqa: FBT001
+def _draw_group(group: _BillGroup, *, is_priced: bool) -> Markup:
+    rows = [_draw_row(row, "td", is_priced=is_priced) for row in group.rows]
+    if group.sum is None:
+        return element("tbody", None, rows)
+
+    head = _draw_row(group.sum, "td", is_priced=is_priced, scope="rowgroup")
+    return element("tbody", {"class": "cs-branch"}, head, rows)
+
+
+def _draw_row(
+    row: _BillRow, tag: str, *, is_priced: bool, scope: str = "row"
+) -> Markup:
     usage = row.usage
     figures = (usage.prompt_tokens, usage.completion_tokens, usage.total_tokens)
     return element(
         "tr",
         None,
-        element("th", {"scope": "row"}, row.title),
+        element("th", {"scope": scope}, row.title),
         [element(tag, None, f"{each:,}") for each in figures],
         element(tag, None, row.price) if is_priced else None,
     )

@@ -12,7 +12,8 @@ from importlib.resources import files
 from conversation_state._wording import format_count, shorten_repr
 from conversation_state.aggregator import Aggregator
 from conversation_state.counting import Cost
-from conversation_state.pages._bills import draw_bill, draw_cost
+from conversation_state.pages._bills import draw_bill, draw_branch_bills, draw_cost
+from conversation_state.pages._branches import BranchBills, compute_bills
 from conversation_state.pages._graphs import History, graph_history, graph_tree
 from conversation_state.pages._layout import GraphNode
 from conversation_state.pages._markup import Child, Markup, Words, element
@@ -42,9 +43,11 @@ __all__ = [
     "write_document",
 ]
 
-# The newest messages of a state that a notebook shows, and the rows of a tree.
+# The newest messages of a state that a notebook shows, the rows of a tree, and the
+# ledger entries whose prices it waits for.
 _MAX_MESSAGES = 50
 _MAX_ROWS = 200
+_MAX_PRICED = 1_000
 
 
 def draw_fragment(value: object, *, redact: bool = False) -> str:
@@ -140,7 +143,33 @@ def _draw_tree_value(value: object, words: Words) -> Child:
     # Without links: a notebook shows several values on one page.
     nodes = [node._replace(target="") for node in list_states(value) or ()]
     older = value.older if isinstance(value, History) else 0
-    return draw_tree(nodes, words, max_rows=_MAX_ROWS, older=older)
+    return [
+        draw_tree(nodes, words, max_rows=_MAX_ROWS, older=older),
+        _draw_branches(value, words),
+    ]
+
+
+def _draw_branches(value: object, words: Words) -> Markup | None:
+    """
+    What each branch of *value* cost, where it has several.
+    """
+    bills = _compute_bills(value, max_priced=_MAX_PRICED)
+    if bills is not None and bills.parts[1:] and bills.has_usage:
+        return draw_branch_bills(bills, words)
+
+    return None
+
+
+def _compute_bills(
+    value: object, *, max_priced: int | None = None
+) -> BranchBills | None:
+    if isinstance(value, Timeline):
+        value = History.of_timeline(value)
+
+    if isinstance(value, (History, MessageTree)):
+        return compute_bills(value, max_priced=max_priced)
+
+    return None
 
 
 @_draw_value.register(TrimContext)
@@ -200,7 +229,7 @@ def make_page(
         draw_sections(sections, words, bubbles)
         if sections
         else _draw_value(value, words),
-        *_draw_footer(present, words),
+        *_draw_footer(value, present, words),
     ]
     nodes = list_states(value)
     return write_document(
@@ -242,11 +271,18 @@ def _draw_overlay(view: TrimContext | None, words: Words) -> list[Markup]:
     return [heading, draw_figures(view, words), draw_bars(view)]
 
 
-def _draw_footer(present: Aggregator | None, words: Words) -> list[Markup]:
+def _draw_footer(
+    value: object, present: Aggregator | None, words: Words
+) -> list[Markup]:
+    bills = _compute_bills(value)
+    heading = element("h2", None, "Bill")
+    if bills is not None:
+        return [heading, draw_branch_bills(bills, words)] if bills.has_usage else []
+
     if present is None or not len(present.ledger):
         return []
 
-    return [element("h2", None, "Bill"), draw_bill(present, words)]
+    return [heading, draw_bill(present, words)]
 
 
 def draw_nav(nodes: list[GraphNode], words: Words, value: object) -> Markup:

@@ -22,8 +22,13 @@ from conversation_state.counting import TokenBudget
 from conversation_state.diffing import diff
 from conversation_state.errors import BudgetExceededError
 from conversation_state.messages import Message
-from conversation_state.pages._bills import draw_bill
-from conversation_state.pages._graphs import graph_history, list_revisions
+from conversation_state.pages._bills import draw_branch_bills
+from conversation_state.pages._branches import compute_bills
+from conversation_state.pages._graphs import (
+    graph_history,
+    list_revisions,
+    read_history,
+)
 from conversation_state.pages._markup import Child, Markup, Words, element
 from conversation_state.pages._transcripts import draw_transcript
 from conversation_state.pages._trees import draw_tree
@@ -51,6 +56,10 @@ __all__ = [
 _MAX_MESSAGES = 200
 _MAX_NAMES = 100
 _MAX_FOUND = 50
+# The newest revisions that are drawn. Of more messages or revisions than the second
+# not all are read for the bill alone.
+_MAX_REVISIONS = 10_000
+_MAX_BILLED = 2_000
 
 # The trimmers that can be chosen.
 TRIMMERS: Mapping[str, tuple[Step, ...]] = {
@@ -78,6 +87,8 @@ class PageQuery(NamedTuple):
         search: What is searched in the words; "" for nothing.
 
         format: The provider's format it is shown in; "" for none.
+
+        bill: 1 if the bill is shown of a large history, too.
     """
 
     name: str
@@ -87,6 +98,7 @@ class PageQuery(NamedTuple):
     trimmer: str = "fit"
     search: str = ""
     format: str = ""
+    bill: int | None = None
 
 
 def link_to(query: PageQuery, **changes: Any) -> str:
@@ -161,7 +173,7 @@ def draw_name(
     """
     newest = store.latest(query.name)
     head = newest if query.at is None else store.latest(query.name, at=query.at)
-    history = list_revisions(store, query.name)
+    history = list_revisions(store, query.name, limit=_MAX_REVISIONS)
     nodes = [
         node._replace(
             target=link_to(query, at=node.key),
@@ -185,6 +197,7 @@ def draw_name(
         _draw_controls(query, head, newest),
         _draw_acts(query, head, newest) if may_write else None,
         _draw_shown(store, query, head, words),
+        _draw_bills(store, query, newest, words),
     )
     return [nav, content]
 
@@ -212,22 +225,44 @@ def _draw_shown(
     if window.start:
         before = f"{format_count(window.start, 'message')} before these"
 
-    bill: list[Child] = []
-    if head.ledger_length and head.length <= _MAX_BILLED:
-        state = store.load(query.name, at=head)
-        bill = [element("h2", None, "Bill of this branch"), draw_bill(state, words)]
-
     return [
         element("h2", None, f"Revision {head.revision}"),
         _draw_notes(head.notes, words),
         element("p", {"class": "cs-rest"}, before) if before else None,
         draw_transcript(window.messages, words, first=window.start + 1),
-        *bill,
     ]
 
 
-# Longer conversations are not read as a whole just for their bill.
-_MAX_BILLED = 5_000
+def _draw_bills(
+    store: Store, query: PageQuery, head: Head, words: Words
+) -> list[Child]:
+    """
+    What each branch of a name cost. Of large ones only if it is asked for, because
+    all states are read.
+    """
+    is_large = head.length > _MAX_BILLED or head.revision > _MAX_BILLED
+    if is_large and not query.bill:
+        if not head.ledger_length:
+            return []
+
+        link = element("a", {"href": link_to(query, bill=1)}, "Show the bill")
+        return [element("p", None, link)]
+
+    history = read_history(store, query.name, limit=_MAX_REVISIONS)
+    bills = compute_bills(history)
+    if not bills.has_usage:
+        return []
+
+    older = ""
+    if history.older:
+        count = format_count(history.older, "older revision")
+        older = f"Branches of {count} are not in it."
+
+    return [
+        element("h2", None, "Bill" if len(bills.parts) == 1 else "Bill by branch"),
+        draw_branch_bills(bills, words),
+        element("p", {"class": "cs-rest"}, older) if older else None,
+    ]
 
 
 def _draw_overlay(state: Aggregator, query: PageQuery, words: Words) -> list[Child]:

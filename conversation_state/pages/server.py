@@ -421,6 +421,7 @@ def _read_query(request: Request) -> PageQuery:
         trimmer,
         given.get("search", "")[:500],
         given.get("format", ""),
+        _read_number(given.get("bill"), "bill") if "bill" in given else None,
     )
 
 
