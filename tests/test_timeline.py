@@ -31,7 +31,7 @@ from conversation_state.testing.laws import (
     undo_then_redo_is_the_identity,
 )
 from conversation_state.testing.strategies import aggregators, moments, timelines
-from conversation_state.timeline import Moment, Moments, Timeline, _steps
+from conversation_state.timeline import Moment, Moments, Timeline, _timeline
 
 QUICK = settings(
     max_examples=2_000,
@@ -356,7 +356,7 @@ class TestCost:
             return Log(items)
 
         timeline = Timeline.begin(0, limit=800)
-        monkeypatch.setattr(_steps, "Log", watch)
+        monkeypatch.setattr(_timeline, "Log", watch)
         for i in range(2_000):
             timeline = timeline.commit(i)
 

@@ -4,15 +4,17 @@ The moments of a timeline, and how they are found: everything but its verbs.
 
 from __future__ import annotations
 
-from typing import Generic, TypeVar
+from collections.abc import Callable
+from typing import Any, Generic, NamedTuple, TypeVar
 
 from conversation_state._lazy import draw_fragment, draw_outline
 from conversation_state._persistent import Log
 from conversation_state._persistent.maps import PMap
+from conversation_state._wording import format_count
 from conversation_state.errors import UnknownMomentError
 from conversation_state.timeline._moments import Moment, Moments
 
-__all__ = ["NO_MOMENT", "_TimelineReader"]
+__all__ = ["NO_MOMENT", "Options", "_TimelineReader"]
 
 S = TypeVar("S")
 
@@ -23,6 +25,15 @@ NO_MOMENT = -1
 _MAX_LISTED = 5
 
 
+class Options(NamedTuple):
+    """
+    The options of `Timeline.begin`, the same for all timelines that grow from it.
+    """
+
+    limit: int | None
+    filter: Callable[[Any, Any], object] | None
+
+
 class _TimelineReader(Generic[S]):
     """
     The moments of a timeline, and which of them is present.
@@ -30,7 +41,15 @@ class _TimelineReader(Generic[S]):
     The read-only half of a `Timeline`.
     """
 
-    __slots__ = ("_base", "_first", "_log", "_moment", "_redo_targets")
+    __slots__ = (
+        "_base",
+        "_first",
+        "_log",
+        "_moment",
+        "_open",
+        "_options",
+        "_redo_targets",
+    )
 
     # All moments from number `_base` on; those before `_first` are forgotten, and
     # stay in the log until it is copied.
@@ -41,6 +60,10 @@ class _TimelineReader(Generic[S]):
     # By number, where `redo` goes if that is not the next number: to the child
     # that was visited last.
     _redo_targets: PMap[int, int]
+    _options: Options
+    # The number of the moment that this timeline was made by committing: the next
+    # commit of its group, in the same place, replaces it. NO_MOMENT if none is.
+    _open: int
 
     @property
     def present(self) -> S:
@@ -62,6 +85,13 @@ class _TimelineReader(Generic[S]):
         All moments that are kept, in the order of their commits. O(1).
         """
         return Moments(self._log, self._first - self._base)
+
+    @property
+    def limit(self) -> int | None:
+        """
+        The most moments that are kept; None if all are.
+        """
+        return self._options.limit
 
     @property
     def tips(self) -> tuple[Moment[S], ...]:
@@ -218,6 +248,35 @@ class _TimelineReader(Generic[S]):
     def _list_newest(self) -> tuple[tuple[int, str], ...]:
         return tuple(
             [(each.number, each.label) for each in self.moments[-_MAX_LISTED:]]
+        )
+
+    def __eq__(self, other: object) -> bool:
+        if self is other:
+            return True
+
+        if not isinstance(other, _TimelineReader):
+            return NotImplemented
+
+        return (
+            self._moment.number == other._moment.number
+            and self._first == other._first
+            and self._redo_targets == other._redo_targets
+            and self._options.limit == other._options.limit
+            and self.moments == other.moments
+        )
+
+    def __hash__(self) -> int:
+        # All that equal timelines have in common and that is hashable: states
+        # may not be.
+        return hash((self._first, len(self.moments), self._moment))
+
+    def __repr__(self) -> str:
+        moments = format_count(len(self.moments), "moment")
+        tips = format_count(len(self.tips), "tip")
+        label = self._moment.label
+        return (
+            f"<Timeline: {moments}, {tips}, "
+            f"at {repr(label) if label else self._moment.number}>"
         )
 
     def __str__(self) -> str:

@@ -1,24 +1,17 @@
 """
-The verbs of a timeline.
+A timeline, and its verbs that commit states or change them.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, TypeVar
 
-from conversation_state._persistent import Log, final
+from conversation_state._persistent import Log, check_text, final
 from conversation_state._persistent.maps import PMap, pmap
-from conversation_state._wording import format_count
 from conversation_state.timeline._moments import Moment
-from conversation_state.timeline._reader import NO_MOMENT, _TimelineReader
-from conversation_state.timeline._steps import (
-    check_filter,
-    check_label,
-    check_steps,
-    forget_moments,
-    set_redo_target,
-)
+from conversation_state.timeline._moves import _MovableTimeline
+from conversation_state.timeline._reader import NO_MOMENT, Options
 
 __all__ = ["Timeline"]
 
@@ -27,20 +20,15 @@ T = TypeVar("T")
 
 _new = object.__new__
 
+# Forgotten moments stay in the log until they are an eighth of the limit. So
+# forgetting costs the same for any limit: eight items copied for each commit.
+_FORGOTTEN_SHARE = 8
+
 _NO_TARGETS: PMap[int, int] = pmap()
 
 
-class _Options(NamedTuple):
-    """
-    The options of `Timeline.begin`, the same for all timelines that grow from it.
-    """
-
-    limit: int | None
-    filter: Callable[[Any, Any], object] | None
-
-
 @final
-class Timeline(_TimelineReader[S]):
+class Timeline(_MovableTimeline[S]):
     """
     An undo tree of states, one of which is the present one.
 
@@ -67,12 +55,7 @@ class Timeline(_TimelineReader[S]):
     'Dear Anna'
     """
 
-    __slots__ = ("__weakref__", "_open", "_options")
-
-    _options: _Options
-    # The number of the moment that this timeline was made by committing: the next
-    # commit of its group, in the same place, replaces it. NO_MOMENT if none is.
-    _open: int
+    __slots__ = ("__weakref__",)
 
     def __init__(self) -> None:
         msg = "make timelines with Timeline.begin(state) or decode(data)"
@@ -118,8 +101,8 @@ class Timeline(_TimelineReader[S]):
             msg = f"limit is {limit!r}; expected an integer from 1 on, or None for all"
             raise ValueError(msg)
 
-        moment = Moment(0, state, check_label(label, "label"))
-        options = _Options(limit, check_filter(filter))
+        moment = Moment(0, state, _check_label(label, "label"))
+        options = Options(limit, _check_filter(filter))
         return _make_timeline(Log((moment,)), 0, 0, moment, _NO_TARGETS, options)
 
     @classmethod
@@ -149,15 +132,8 @@ class Timeline(_TimelineReader[S]):
         """
         log = Log(moments)
         first = log[0].number
-        moment, options = log[present - first], _Options(limit, None)
+        moment, options = log[present - first], Options(limit, None)
         return _make_timeline(log, first, first, moment, pmap(redo), options)
-
-    @property
-    def limit(self) -> int | None:
-        """
-        The most moments that are kept; None if all are.
-        """
-        return self._options.limit
 
     # Verbs
 
@@ -211,10 +187,10 @@ class Timeline(_TimelineReader[S]):
             Groups are redux-undo's *groupBy*.
         """
         if label.__class__ is not str or not label.isascii():
-            label = check_label(label, "label")
+            label = _check_label(label, "label")
 
         if group is not None:
-            group = check_label(group, "group")
+            group = _check_label(group, "group")
             if not group:
                 msg = "group is empty; leave it out for a step without a group"
                 raise ValueError(msg)
@@ -234,7 +210,7 @@ class Timeline(_TimelineReader[S]):
             keeps_step is not None and not keeps_step(moment.state, state)
         ):
             opened = self._open if is_group_open else NO_MOMENT
-            return self._replace(moment, state, label or moment.label, opened)
+            return self._replace_moment(moment, state, label or moment.label, opened)
 
         log, base, first = self._log, self._base, self._first
         number, targets = base + len(log), self._redo_targets
@@ -245,7 +221,7 @@ class Timeline(_TimelineReader[S]):
         log = log.append(made)
         limit = options.limit
         if limit is not None and number - first >= limit:
-            log, base, first, targets = forget_moments(
+            log, base, first, targets = _forget_moments(
                 log, base, first, targets, number - limit + 1, limit
             )
 
@@ -280,134 +256,11 @@ class Timeline(_TimelineReader[S]):
         'Dear Ann'
         """
         found = self._find_moment(moment)
-        label = found.label if label is None else check_label(label, "label")
+        label = found.label if label is None else _check_label(label, "label")
         if state is found.state and label == found.label:
             return self
 
-        return self._replace(found, state, label, self._open)
-
-    def close_group(self) -> Timeline[S]:
-        """
-        This timeline with no group open: what is committed next is a step of its
-        own, whatever its group. Itself if none is open.
-        """
-        if self._open == NO_MOMENT:
-            return self
-
-        return self._move_to(self._moment, self._redo_targets)
-
-    def undo(self, n: int = 1) -> Timeline[S]:
-        """
-        This timeline *n* steps back: with the parent of the present moment as the
-        present, or that one's parent. Stops at the oldest moment that is kept;
-        itself if it is there already.
-
-        Raises:
-            ValueError:
-                If *n* is negative.
-
-            TypeError:
-                If *n* is no integer.
-
-        >>> draft = Timeline.begin("Dear").commit("Dear Ann")
-        >>> draft.undo().redo() == draft
-        True
-        """
-        check_steps(n)
-        moment = self._moment
-        while n and (parent := self._get_parent(moment)) is not None:
-            moment = parent
-            n -= 1
-
-        if moment is self._moment:
-            return self
-
-        return self._move_to(moment, self._redo_targets)
-
-    def redo(self, into: Moment[S] | str | int | None = None) -> Timeline[S]:
-        """
-        This timeline one step further; itself if nothing is ahead.
-
-        Args:
-            into: How many steps, each to the child that was visited last, as far
-                as there are any; None is one. Or which way, if several moments
-                were committed on the present one: a moment ahead, or its label
-                (the newest with that label). That takes one step towards it,
-                however far it is.
-
-        Raises:
-            UnknownMomentError:
-                If *into* is not ahead.
-
-            ValueError:
-                If *into* is a negative number.
-
-            TypeError:
-                If *into* is of another type.
-        """
-        if isinstance(into, int):
-            check_steps(into)
-            further: Timeline[S] = self
-            for _ in range(into):
-                before, further = further, further.redo()
-                if further is before:
-                    break
-
-            return further
-
-        present = self._moment.number
-        step = (
-            self._find_redo(present) if into is None else self._find_step_towards(into)
-        )
-        if step is None:
-            return self
-
-        targets = (
-            self._redo_targets
-            if into is None
-            else set_redo_target(self._redo_targets, present, step)
-        )
-        return self._move_to(self._log[step - self._base], targets)
-
-    def goto(self, moment: Moment[S] | int | str) -> Timeline[S]:
-        """
-        This timeline with any of its moments as the present.
-
-        From there `undo` goes to that moment's parents, and `redo` back to that
-        moment. O(steps between the two). For the present moment returns the
-        timeline itself, unless a group is open, which ends.
-
-        Args:
-            moment: A moment of this timeline, its number, or its label (the
-                newest with that label).
-
-        Raises:
-            UnknownMomentError:
-                If this timeline does not have it, or has forgotten it.
-
-            TypeError:
-                If *moment* is neither a moment nor an integer nor a text.
-        """
-        found = self._find_moment(moment)
-        if found is self._moment:
-            # A moment that was gone to must stay, so its group ends.
-            is_open = self._open != NO_MOMENT and found.group is not None
-            return self._move_to(found, self._redo_targets) if is_open else self
-
-        # Above the common ancestor, `redo` leads to it already.
-        targets = self._redo_targets
-        here, there = self._moment.number, found.number
-        while here != there:
-            if here > there:
-                here = self._parent_number(here)
-            else:
-                parent = self._parent_number(there)
-                if parent != NO_MOMENT:
-                    targets = set_redo_target(targets, parent, there)
-
-                there = parent
-
-        return self._move_to(found, targets)
+        return self._replace_moment(found, state, label, self._open)
 
     def with_filter(
         self,
@@ -423,7 +276,7 @@ class Timeline(_TimelineReader[S]):
             TypeError:
                 If *filter* is not callable.
         """
-        options = _Options(self._options.limit, check_filter(filter))
+        options = Options(self._options.limit, _check_filter(filter))
         if options == self._options:
             return self
 
@@ -454,9 +307,9 @@ class Timeline(_TimelineReader[S]):
                 replaced = self
                 if not is_same:
                     label = label or last.label
-                    replaced = self._replace(last, state, label, opened)
+                    replaced = self._replace_moment(last, state, label, opened)
 
-                return replaced if stay else replaced._visit(opened)
+                return replaced if stay else replaced._goto_in_group(opened)
 
         if not stay:
             if parent is self._moment:
@@ -469,7 +322,7 @@ class Timeline(_TimelineReader[S]):
 
         keeps_step = self._options.filter
         if keeps_step is not None and not keeps_step(parent.state, state):
-            return self._replace(parent, state, label or parent.label, NO_MOMENT)
+            return self._replace_moment(parent, state, label or parent.label, NO_MOMENT)
 
         log, base, first = self._log, self._base, self._first
         number, targets = base + len(log), self._redo_targets
@@ -481,25 +334,13 @@ class Timeline(_TimelineReader[S]):
         if limit is not None:
             kept = min(number - limit + 1, present.number)
             if kept > first:
-                log, base, first, targets = forget_moments(
+                log, base, first, targets = _forget_moments(
                     log, base, first, targets, kept, limit
                 )
 
         return _make_timeline(log, base, first, present, targets, self._options, number)
 
-    def _visit(self, number: int) -> Timeline[S]:
-        """
-        As `goto`, without ending the group that is open.
-        """
-        opened = self._open
-        timeline = self.goto(number)
-        if timeline is self:
-            return self
-
-        timeline._open = opened  # it was made a line ago
-        return timeline
-
-    def _replace(
+    def _replace_moment(
         self, old: Moment[S], state: S, label: str, opened: int
     ) -> Timeline[S]:
         """
@@ -511,21 +352,10 @@ class Timeline(_TimelineReader[S]):
         made = Moment(old.number, state, label, old.group, old.parent)
         after = log.iterate(at + 1) if at + 1 < len(log) else ()
         log = log.take(at).append(made).extend(after)
-        fields = (
-            log,
-            self._base,
-            self._first,
-            made if old.number == self._moment.number else self._moment,
-            self._redo_targets,
-            self._options,
-            opened,
-        )
-        return _make_timeline(*fields)
-
-    def _move_to(self, moment: Moment[S], targets: PMap[int, int]) -> Timeline[S]:
-        first = self._first
+        present = made if old.number == self._moment.number else self._moment
+        targets, options = self._redo_targets, self._options
         return _make_timeline(
-            self._log, self._base, first, moment, targets, self._options
+            log, self._base, self._first, present, targets, options, opened
         )
 
     def _pickled_fields(self) -> tuple[Any, ...]:
@@ -543,35 +373,6 @@ class Timeline(_TimelineReader[S]):
             self._open,
         )
 
-    def __eq__(self, other: object) -> bool:
-        if self is other:
-            return True
-
-        if not isinstance(other, Timeline):
-            return NotImplemented
-
-        return (
-            self._moment.number == other._moment.number
-            and self._first == other._first
-            and self._redo_targets == other._redo_targets
-            and self._options.limit == other._options.limit
-            and self.moments == other.moments
-        )
-
-    def __hash__(self) -> int:
-        # All that equal timelines have in common and that is hashable: states
-        # may not be.
-        return hash((self._first, len(self.moments), self._moment))
-
-    def __repr__(self) -> str:
-        moments = format_count(len(self.moments), "moment")
-        tips = format_count(len(self.tips), "tip")
-        label = self._moment.label
-        return (
-            f"<Timeline: {moments}, {tips}, "
-            f"at {repr(label) if label else self._moment.number}>"
-        )
-
     def __copy__(self) -> Timeline[S]:
         return self
 
@@ -585,7 +386,7 @@ def _make_timeline(  # noqa: PLR0917 - hot, and what pickles call
     first: int,
     moment: Moment[S],
     targets: PMap[int, int],
-    options: _Options,
+    options: Options,
     opened: int = NO_MOMENT,
 ) -> Timeline[S]:
     timeline: Timeline[S] = _new(Timeline)
@@ -597,3 +398,40 @@ def _make_timeline(  # noqa: PLR0917 - hot, and what pickles call
     timeline._options = options
     timeline._open = opened
     return timeline
+
+
+def _forget_moments(  # noqa: PLR0917 - the fields of a timeline
+    log: Log[Moment[S]],
+    base: int,
+    first: int,
+    targets: PMap[int, int],
+    kept: int,
+    limit: int,
+) -> tuple[Log[Moment[S]], int, int, PMap[int, int]]:
+    """
+    The fields of a timeline that keeps the moments from number *kept* on.
+    """
+    if targets:
+        for number in range(first, kept):
+            targets = targets.discard(number)
+
+    if (kept - base) * _FORGOTTEN_SHARE >= limit:
+        return Log(list(log.iterate(kept - base))), kept, kept, targets
+
+    return log, base, kept, targets
+
+
+def _check_label(value: object, name: str) -> str:
+    if not isinstance(value, str):
+        msg = f"{name} is {value!r:.80}; expected a str"
+        raise TypeError(msg)
+
+    return check_text(value, name)
+
+
+def _check_filter(function: Any) -> Callable[[Any, Any], object] | None:
+    if function is None or callable(function):
+        return function  # type: ignore[no-any-return]
+
+    msg = f"filter is {function!r:.80}; expected a function of two states, or None"
+    raise TypeError(msg)
