@@ -28,7 +28,7 @@ from conversation_state.errors import (
 )
 from conversation_state.store import open_store
 from conversation_state.store.backend import ConflictError
-from conversation_state.store.backends.postgres import Address, _backend
+from conversation_state.store.backends.postgres import Address, _tables
 from tests.store import injection
 from tests.store import server as servers
 from tests.store.injection import PLAIN
@@ -694,8 +694,8 @@ class TestTables:
             if fails:
                 raise RuntimeError
 
-        monkeypatch.setattr(_backend, "STEPS", (second, third))
-        monkeypatch.setattr(_backend, "SCHEMA_VERSION", 3)
+        monkeypatch.setattr(_tables, "STEPS", (second, third))
+        monkeypatch.setattr(_tables, "SCHEMA_VERSION", 3)
         fails = True
         with pytest.raises(RuntimeError):
             open_store(pg_url)
