@@ -110,7 +110,7 @@ def create_app(client: httpx.AsyncClient) -> Starlette:  # noqa: C901 - its rout
         return Response()
 
     async def watch(_request: Request) -> Response:
-        pages = (_render(talk) async for talk in cell.awatch())
+        pages = (_render_page(talk) async for talk in cell.awatch())
         return StreamingResponse(pages, media_type="text/event-stream")
 
     return Starlette(
@@ -125,20 +125,21 @@ def create_app(client: httpx.AsyncClient) -> Starlette:  # noqa: C901 - its rout
     )
 
 
-def _render(talk: Timeline[Aggregator]) -> str:
+def _render_page(talk: Timeline[Aggregator]) -> str:
     tree, html = MessageTree.of(talk), []
     for id, message in talk.present.entries.iterate(1):  # after the system message
         at, ids = tree.siblings(id)
         act = "edit" if message.role == "user" else "regenerate"
-        html += [f"<p>{message.role}: {escape(message.text)} ", _button(act, id, act)]
-        html += [_button("switch", each, "‹") for each in ids[:at][-1:]]
+        html += [f"<p>{message.role}: {escape(message.text)} "]
+        html += [_make_button(act, id, act)]
+        html += [_make_button("switch", each, "‹") for each in ids[:at][-1:]]
         html += [f" {at + 1}/{len(ids)} " if len(ids) > 1 else ""]
-        html += [_button("switch", each, "›") for each in ids[at + 1 :][:1]]
+        html += [_make_button("switch", each, "›") for each in ids[at + 1 :][:1]]
     html += [f"<p>{escape(talk.moment.label)} {tree.total_usage.total_tokens:,} tokens"]
     return f"data: {json.dumps(''.join(html))}\n\n"
 
 
-def _button(act: str, id: str, words: str) -> str:
+def _make_button(act: str, id: str, words: str) -> str:
     return f'<button data-act="{act}" data-id="{escape(id)}">{words}</button>'
 
 

@@ -258,7 +258,10 @@ def replace_entries(state: Aggregator, entries: Log[Entry]) -> Aggregator:
     """
     *state* with these *entries*, and the ledger it has.
     """
-    return state if entries is state.entries else _rebuild(state, entries, state.ledger)
+    if entries is state.entries:
+        return state
+
+    return _rebuild_state(state, entries, state.ledger)
 
 
 def keep_ledger(state: Aggregator, before: Aggregator | None) -> Aggregator:
@@ -270,10 +273,10 @@ def keep_ledger(state: Aggregator, before: Aggregator | None) -> Aggregator:
     if len(ledger) == len(state.ledger):
         return state
 
-    return _rebuild(state, state.entries, ledger)
+    return _rebuild_state(state, state.entries, ledger)
 
 
-def _rebuild(state: Aggregator, entries: Log[Entry], ledger: Any) -> Aggregator:
+def _rebuild_state(state: Aggregator, entries: Log[Entry], ledger: Any) -> Aggregator:
     return Aggregator.rebuild_from_logs(
         id=state.id,
         parent_id=state.parent_id,

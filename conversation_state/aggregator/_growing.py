@@ -235,7 +235,7 @@ class GrowingState(StateValue):
         if ledger is self._ledger:
             return self
 
-        return self._with(ledger=ledger, log=self._log)
+        return self._with_contents(ledger=ledger, log=self._log)
 
     def extend(self, messages: Iterable[Message]) -> Self:
         """
@@ -258,7 +258,7 @@ class GrowingState(StateValue):
         if not entries:
             return self
 
-        return self._with(log=self._log.extend(entries))
+        return self._with_contents(log=self._log.extend(entries))
 
     def add_usage(
         self,
@@ -316,7 +316,7 @@ class GrowingState(StateValue):
 
         entry = LedgerEntry(key, usage, model, time)
         ledger = self._ledger.with_entries((entry,))
-        return self._with(ledger=ledger, log=self._log)
+        return self._with_contents(ledger=ledger, log=self._log)
 
 
 def _refuse_time(problem: str) -> InvalidUsageError:

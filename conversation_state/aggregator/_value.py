@@ -67,7 +67,7 @@ class StateValue:
     _ledger: Ledger
     _log: Log[Entry]
 
-    def _with(self, *, ledger: Ledger | None = None, log: Log[Entry]) -> Self:
+    def _with_contents(self, *, ledger: Ledger | None = None, log: Log[Entry]) -> Self:
         """
         The same state with another log or ledger.
         """

@@ -64,12 +64,12 @@ def collect_garbage(core: Core, *, vacuum: bool) -> Collected:
             core.backend.vacuum()
             return collected
 
-        return attrs.evolve(collected, remains=_scrub(core))
+        return attrs.evolve(collected, remains=_scrub_files(core))
 
     return core.retry(collect)
 
 
-def _scrub(core: Core) -> str:
+def _scrub_files(core: Core) -> str:
     """
     Make what was removed unreadable; why a copy may remain if that can't be
     done now, and "" otherwise.
@@ -395,7 +395,7 @@ def erase(core: Core, entry_id: str, reason: str) -> Receipt:
         time_of(change.changed_at),
         erased,
         blobs,
-        _scrub(core),
+        _scrub_files(core),
     )
 
 

@@ -207,7 +207,7 @@ class _Pump:
             want()
         elif not call_soon(run.loop, want):
             # The loop was closed without cancelling its tasks.
-            self._finish(_make_ended_loop_fault())
+            self._finish_items(_make_ended_loop_fault())
 
     def _current_task_id(self) -> int:
         if self._run is None or self._run.loop is not running_loop():
@@ -238,9 +238,9 @@ class _Pump:
             raise
         finally:
             try:
-                self._finish(last)
+                self._finish_items(last)
             finally:
-                self._finish(last)  # the first call may have been interrupted
+                self._finish_items(last)  # the first call may have been interrupted
 
             try:
                 await self._close_iterator()
@@ -266,7 +266,7 @@ class _Pump:
             del item
             wake_all(self.waiters)
 
-    def _finish(self, last: Fault | None) -> None:
+    def _finish_items(self, last: Fault | None) -> None:
         # Nothing after the end is read, so it may be there twice.
         if not self._is_over:
             self.items.extend((END,) if last is None else (last, END))
@@ -302,7 +302,7 @@ class _Pump:
         """
         End here for all readers, and cancel the task. Idempotent.
         """
-        self._finish(make_abort_fault())
+        self._finish_items(make_abort_fault())
         # After that: a task which began meanwhile sees that it is over.
         run = self._run
         if run is not None:

@@ -66,7 +66,7 @@ class _KeepNewest:
 
         raise InvalidTranscriptError((problem,))
 
-    def _drop(
+    def _drop_range(
         self,
         context: TrimContext,
         survey: Survey,
@@ -182,7 +182,7 @@ class _Fit(_KeepNewest):
         if rewrites is not NO_REWRITES:
             tokens -= selection.count_saved(cut.seq)
 
-        return self._drop(context, survey, cuts, dropped, tokens)
+        return self._drop_range(context, survey, cuts, dropped, tokens)
 
 
 def _spaced_cuts(
@@ -239,7 +239,7 @@ class _KeepCount(_KeepNewest):
 
         tokens -= sum(map(selection.count_tokens, kept))
         dropped = DroppedRange(end, cut.seq, OVER_COUNT)
-        return self._drop(context, survey, cuts, dropped, tokens)
+        return self._drop_range(context, survey, cuts, dropped, tokens)
 
     def _find_first_end(self, context: TrimContext, lead_size: int) -> int:
         """

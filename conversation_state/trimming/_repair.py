@@ -318,7 +318,7 @@ class _Repair:
             steps=(self,),
             whole=run.survey,
         )
-        return self._show(context, repaired, run.left_out)
+        return self._show_selection(context, repaired, run.left_out)
 
     def _repair_narrowed(self, context: TrimContext) -> TrimContext:
         selection = context._selection
@@ -350,9 +350,9 @@ class _Repair:
             for position in positions
             if position.flaw is not None
         ]
-        return self._show(context, selection.change(changes), left_out)
+        return self._show_selection(context, selection.change(changes), left_out)
 
-    def _show(
+    def _show_selection(
         self,
         context: TrimContext,
         repaired: Selection,

@@ -231,7 +231,11 @@ class Selection:
         elif self.changes is not NO_CHANGES:
             changes = sorted([each for each in self.changes.items() if each[0] in span])
 
-        streams = _iterate(self.repairs, span), _iterate(self.rewrites, span), changes
+        streams = (
+            _iterate_edits(self.repairs, span),
+            _iterate_edits(self.rewrites, span),
+            changes,
+        )
         at, edit = -1, _UNCHANGED
         for found in merge(*streams, key=_seq):
             if found[0] != at:
@@ -298,7 +302,7 @@ class Selection:
     def count_tokens(self, messages: Iterable[Message]) -> int:
         return sum([count(message, self.counter) for message in messages])
 
-    def _surplus(self, span: range) -> int:
+    def _count_surplus(self, span: range) -> int:
         """
         How many messages more than positions *span* shows.
         """
@@ -333,7 +337,7 @@ class Selection:
                 at -= len(messages)
 
         for span in self.spans():
-            shown = len(span) + self._surplus(span)
+            shown = len(span) + self._count_surplus(span)
             if at >= shown:
                 at -= shown
                 continue
@@ -430,7 +434,7 @@ class Selection:
                 dropped.append(DroppedRange(gap.start, gap.stop, reason))
                 size -= len(gap)
                 if self.repairs is not NO_REPAIRS or self.changes is not NO_CHANGES:
-                    size -= self._surplus(gap)
+                    size -= self._count_surplus(gap)
 
         if size == self.size:
             return self
@@ -467,7 +471,7 @@ class Selection:
         return attrs.evolve(narrowed, changes=changes).change({first: edit})
 
 
-def _iterate(edits: Log[Any], span: range) -> Iterator[Any]:
+def _iterate_edits(edits: Log[Any], span: range) -> Iterator[Any]:
     """
     What of *edits*, which are in order, is in *span*.
     """

@@ -447,7 +447,7 @@ def _key_name(table: str) -> str:
     return TABLES[table].key.name
 
 
-def _insert(table: str) -> str:
+def _make_insert(table: str) -> str:
     columns = ", ".join(TABLES[table].column_names)
     values = ", ".join([f"new.{column}" for column in _list_columns(table)])
     return f"INSERT INTO {table} ({columns}) VALUES ({values})"  # noqa: S608 - of names in `TABLES`
@@ -473,8 +473,8 @@ _VIEW = (
         ) OR EXISTS (
             SELECT 1 FROM {_CHANGES} WHERE {_key_name(_CHANGES)} = new.if_absent
         );
-        {_insert(_REVISIONS)};
-        {_insert(_ENTRIES)};
+        {_make_insert(_REVISIONS)};
+        {_make_insert(_ENTRIES)};
     END
     """,  # noqa: S608 - as above
 )
