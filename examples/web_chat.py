@@ -130,16 +130,15 @@ def _render_page(talk: Timeline[Aggregator]) -> str:
     for id, message in talk.present.entries.iterate(1):  # after the system message
         at, ids = tree.siblings(id)
         act = "edit" if message.role == "user" else "regenerate"
-        html += [f"<p>{message.role}: {escape(message.text)} "]
-        html += [_make_button(act, id, act)]
-        html += [_make_button("switch", each, "‹") for each in ids[:at][-1:]]
+        html += [f"<p>{message.role}: {escape(message.text)} ", _draw_act(act, id, act)]
+        html += [_draw_act("switch", each, "‹") for each in ids[:at][-1:]]
         html += [f" {at + 1}/{len(ids)} " if len(ids) > 1 else ""]
-        html += [_make_button("switch", each, "›") for each in ids[at + 1 :][:1]]
+        html += [_draw_act("switch", each, "›") for each in ids[at + 1 :][:1]]
     html += [f"<p>{escape(talk.moment.label)} {tree.total_usage.total_tokens:,} tokens"]
     return f"data: {json.dumps(''.join(html))}\n\n"
 
 
-def _make_button(act: str, id: str, words: str) -> str:
+def _draw_act(act: str, id: str, words: str) -> str:
     return f'<button data-act="{act}" data-id="{escape(id)}">{words}</button>'
 
 
