@@ -4,10 +4,12 @@ rules that `tools.import_contracts` adds to import-linter.
 """
 
 import ast
+import re
 from pathlib import Path
 
 import pytest
 
+from conversation_state import errors
 from tools.import_rules import (
     is_inside,
     private_error,
@@ -51,6 +53,25 @@ class TestTests:
         ]
 
         assert [] == lacking
+
+
+class TestDocumentation:
+    @pytest.mark.parametrize(
+        "name",
+        [
+            name
+            for name in errors.__all__
+            if name not in {"ConversationStateError", "Problem"}
+        ],
+    )
+    def test_every_error_has_advice(self, name):
+        """
+        The page on errors has each public one in a heading, with what to do.
+        """
+        page = (ROOT / "docs" / "troubleshooting.md").read_text(encoding="utf-8")
+        headings = [line for line in page.splitlines() if line.startswith("### ")]
+
+        assert [heading for heading in headings if name in re.split(r"\W+", heading)]
 
 
 class TestImports:
