@@ -82,7 +82,7 @@ with c.open_store("talk.db") as store:
 endef
 export TRY
 
-.PHONY: help demo test test-versions test-oldest dist fuzz stress codec docs docs-test lint bench clean
+.PHONY: help demo test test-versions test-oldest dist fuzz stress mutants codec docs docs-test lint bench clean
 .NOTPARALLEL: # targets share environments
 
 help: ## this list
@@ -135,6 +135,9 @@ fuzz: .venv/$(version)/.test ## other examples in every run, and many more (ARGS
 stress: .venv/$(version)/.test ## stores killed and contended, for minutes (ARGS='--seconds 60')
 	@.venv/$(version)/bin/python -m tests.store.stress $(ARGS)
 
+mutants: .venv/mutants/.mutants ## faults planted in a copy, which the tests should notice (ARGS=timeline)
+	@PYTHONHASHSEED=0 .venv/mutants/bin/python -m tools.mutants $(ARGS)
+
 docs: .venv/lint/.lint ## make the generated parts of docs/architecture.md
 	@.venv/lint/bin/python docs/draw_architecture.py
 
@@ -175,6 +178,9 @@ clean: ## remove what the others made
 
 .venv/lint/.lint: pyproject.toml
 	$(call install,$(version),--editable '.[all]' --group lint)
+
+.venv/mutants/.mutants: pyproject.toml
+	$(call install,$(version),--editable '.[all]' --group mutants)
 
 .venv/bench/.bench: pyproject.toml
 	$(call install,$(version),--editable . --group bench)
