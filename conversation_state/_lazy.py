@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping
 from importlib import import_module
 from typing import Any
 
-__all__ = ["draw_fragment", "draw_outline", "open_later"]
+__all__ = ["draw_difference", "draw_fragment", "draw_outline", "open_later"]
 
 
 def open_later(
@@ -40,7 +40,7 @@ def open_later(
 
 
 # Drawings are above all values, and a program that shows none never imports them: so
-# these two are the imports up the layers.
+# these are the imports up the layers.
 
 
 def draw_fragment(value: object) -> str:
@@ -59,3 +59,12 @@ def draw_outline(value: object) -> str:
     from conversation_state.pages import draw_outline as draw  # noqa: PLC0415
 
     return draw(value)
+
+
+def draw_difference(found: object, names: tuple[str, str], limit: int) -> str:
+    """
+    The difference *found* as HTML for a notebook.
+    """
+    from conversation_state.pages import draw_difference as draw  # noqa: PLC0415
+
+    return draw(found, names=names, limit=limit)  # type: ignore[arg-type]

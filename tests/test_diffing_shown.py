@@ -24,6 +24,7 @@ from conversation_state import (
 from conversation_state.aggregator import Entry
 from conversation_state.diffing import diff
 from conversation_state.messages import UnknownMessage, make_tombstone
+from conversation_state.pages import draw_difference
 from conversation_state.parts import (
     FilePart,
     ImagePart,
@@ -231,7 +232,7 @@ class Fragment(HTMLParser):
     """
 
     OURS = (
-        *("div", "details", "summary", "code", "del", "ins"),
+        *("div", "details", "summary", "code", "del", "ins", "style"),
         *("table", "thead", "tbody", "tr", "th", "td"),
     )
 
@@ -240,8 +241,9 @@ class Fragment(HTMLParser):
         self.open: list[str] = []
         self.pieces: list[str] = []
         self.cells: list[str] = []
+        self.styles = ""
         self.tags: list[str] = []
-        self.attributes: set[tuple[str, str]] = set()
+        self.attributes: set[tuple[str, str | None]] = set()
         self.marked: dict[str, list[str]] = {"del": [], "ins": []}
         self.feed(html)
         self.close()
@@ -262,6 +264,10 @@ class Fragment(HTMLParser):
         assert tag == self.open.pop()
 
     def handle_data(self, data):
+        if "style" in self.open:
+            self.styles += data
+            return
+
         self.pieces.append(data)
         if "td" in self.open:
             self.cells[-1] += data
@@ -273,7 +279,10 @@ class Fragment(HTMLParser):
     def handle_comment(self, data):
         raise AssertionError(data)
 
-    handle_decl = handle_pi = unknown_decl = handle_comment
+    def handle_decl(self, decl):
+        raise AssertionError(decl)
+
+    handle_pi = unknown_decl = handle_comment
 
     @property
     def text(self):
@@ -347,11 +356,9 @@ def check_html(found, names=("a", "b")):
     html = found.html(names=names)
     seen = Fragment(html)
 
-    assert {"class", "style", "scope", "colspan", "dir"} >= {
-        name for name, _ in seen.attributes
-    }
-    styles = [value for name, value in seen.attributes if name == "style"]
-    assert not re.search("url|@|expression|import|\\\\", "".join(styles))
+    assert {"class", "scope", "colspan", "dir"} >= {name for name, _ in seen.attributes}
+    assert seen.styles == Fragment(diff(*talk()).html()).styles
+    assert 1 == seen.tags.count("style")
     assert seen.text == escape_invisible(seen.text)
     for entry in messages_of(found):
         if len(entry.message.text) < 500 and not entry.message.reasoning:
@@ -742,7 +749,7 @@ class TestHtml:
 
         for found in (diff(a, b), diff(c, a.join(c))):
             html = found.html()
-            assert 1 == html.count('<td colspan="2"')
+            assert 1 == html.count('colspan="2"')
             assert [True] == [
                 "in both" in cell for cell in Fragment(html).cells if " · " in cell
             ]
@@ -813,20 +820,37 @@ class TestHtml:
         found = diff(*talk())
 
         assert found._repr_html_() == found.html()
-        assert found.html().startswith('<div class="tex2jax_ignore mathjax_ignore"')
+        assert found.html().startswith('<div class="cs tex2jax_ignore mathjax_ignore"')
         assert not hasattr(found, "_repr_markdown_")
 
     def test_colours(self):
         """
-        Nothing has a colour of its own but see-through backgrounds.
+        No side has a colour of its own but see-through backgrounds, and nothing is
+        fetched.
         """
-        styles = " ".join(re.findall('style="([^"]*)"', diff(*talk()).html()))
+        styles = Fragment(diff(*talk()).html()).styles
+        sides = re.findall(r"(?m)^\.cs(?: \.cs-both|-diff[^{]*) \{(.*)\}", styles)
 
-        assert not re.search(r"(?<![-\w])color:", styles)
+        assert 9 == len(sides)
+        assert not re.search("url|@import|expression", styles)
+        assert not re.search(r"(?<![-\w])color: (?!inherit)", " ".join(sides))
         assert all(
-            value.startswith("rgba(")
-            for value in re.findall("background:([^;]*)", styles)
+            value.startswith(("rgba(", "none"))
+            for value in re.findall("background: ([^;]*)", " ".join(sides))
         )
+
+    def test_redacted(self):
+        """
+        Without its words a difference has the same rows, and names no side.
+        """
+        found = diff(*talk())
+        whole = Fragment(draw_difference(found, names=("one", "other")))
+        redacted = Fragment(draw_difference(found, names=("one", "other"), redact=True))
+
+        assert whole.tags == redacted.tags
+        for word in ("leaves", "platform", "clock", "one", "other"):
+            assert re.search(rf"\b{word}\b", whole.text)
+            assert not re.search(rf"\b{word}\b", redacted.text)
 
     @given(hostile_diffs(), names)
     def test_nobody_speaks_for_others(self, found, names):

@@ -270,6 +270,32 @@ class TestTimelines:
 
         assert 1 == sum(("aria-current", "true") in each for each in page.structure)
 
+    def test_differences(self):
+        """
+        The ends of other branches and labelled states are beside the present one, in
+        two columns that their rows lead to.
+        """
+        page = PageReader(make_page(TRIP))
+
+        assert {"#compare-1", "#compare-2"} == {
+            link for link in page.links if link.startswith("#compare")
+        }
+        assert "moment 1 and moment 0: 1 message in common, 1 only in" in page.text
+        assert 2 == page.count("td", "cs-a") - 1 == page.count("table", "cs-diff")
+
+    def test_many_differences(self):
+        """
+        Those of the newest twenty branches; others are not compared.
+        """
+        timeline = Timeline.begin(ASKED)
+        for number in range(30):
+            timeline = timeline.commit(ASKED.add_user_prompt(f"{number}"), on=0)
+
+        page = PageReader(make_page(timeline))
+        compared = {each for each in page.ids if each.startswith("compare-")}
+
+        assert {f"compare-{number}" for number in range(10, 30)} == compared
+
     def test_other_states(self):
         """
         States of any type are shown as they are.

@@ -284,7 +284,7 @@ class TestTables:
         timeline = Timeline.begin(state).commit(state.add_user_prompt("?"))
         timeline = timeline.commit(state.add_user_prompt("!"), on=0)
 
-        assert "<table" not in draw_fragment(timeline) + make_page(timeline)
+        assert 'cs-bill"' not in draw_fragment(timeline) + make_page(timeline)
 
     def test_without_prices(self, monkeypatch):
         """

@@ -8,11 +8,11 @@ from itertools import islice
 
 import attrs
 
+from conversation_state._lazy import draw_difference
 from conversation_state._wording import format_count
 from conversation_state.aggregator import Aggregator, Checkpoint, Entry, LedgerEntry
 from conversation_state.diffing._divergence import Divergence, Pair
 from conversation_state.diffing._equivalence import pair_equivalent
-from conversation_state.diffing._html import format_html
 from conversation_state.diffing._text import format_markdown, format_text
 from conversation_state.usage import Usage
 
@@ -157,7 +157,7 @@ class Diff:
         """
         The difference as a fragment of HTML: *a* on the left, *b* on the right.
 
-        Self-contained: inline styles, readable on light and on dark; no
+        Self-contained: with its own styles, readable on light and on dark; no
         scripts, links or images. All content is escaped. What both have in
         common is folded, and so are long texts, of which at most 10,000
         characters are included, around the first difference; where two
@@ -165,7 +165,8 @@ class Diff:
 
         Args and errors are those of `text`.
         """
-        return format_html(self, *_check_options(names, limit))
+        a, b, limit = _check_options(names, limit)
+        return draw_difference(self, (a, b), limit)
 
     def __bool__(self) -> bool:
         return bool(self.entries) or bool(self.ledger)

@@ -11,6 +11,7 @@ Everything that comes from a conversation passes one escaping function
 """
 
 from conversation_state.pages._documents import (
+    draw_difference,
     draw_fragment,
     draw_outline,
     make_page,
@@ -21,6 +22,7 @@ from conversation_state.pages._views import draw_views
 __all__ = [
     "History",
     "HistoryState",
+    "draw_difference",
     "draw_fragment",
     "draw_outline",
     "draw_views",

@@ -12,13 +12,16 @@ from importlib.resources import files
 from conversation_state._wording import format_count, shorten_repr
 from conversation_state.aggregator import Aggregator
 from conversation_state.counting import Cost
+from conversation_state.diffing import Diff
 from conversation_state.pages._bills import draw_bill, draw_branch_bills, draw_cost
 from conversation_state.pages._branches import BranchBills, compute_bills
+from conversation_state.pages._differences import draw_columns
 from conversation_state.pages._graphs import History, graph_history, graph_tree
 from conversation_state.pages._layout import GraphNode
 from conversation_state.pages._markup import Child, Markup, Words, element
 from conversation_state.pages._sections import (
     Section,
+    draw_comparisons,
     draw_sections,
     split_history,
     split_tree,
@@ -36,6 +39,7 @@ from conversation_state.tree import MessageTree
 from conversation_state.trimming import TrimContext
 
 __all__ = [
+    "draw_difference",
     "draw_fragment",
     "draw_outline",
     "make_page",
@@ -59,7 +63,8 @@ def draw_fragment(value: object, *, redact: bool = False) -> str:
     of a large tree the newest states.
 
     Args:
-        value: A state, a timeline, a history, a message tree, a view or a cost.
+        value: A state, a timeline, a history, a message tree, a view, a cost or a
+            difference.
 
         redact: Whether words are left out, and only their lengths shown.
 
@@ -67,13 +72,39 @@ def draw_fragment(value: object, *, redact: bool = False) -> str:
         TypeError:
             If it is something else.
     """
+    return _wrap_fragment(_draw_value(value, Words(redact=redact)))
+
+
+def draw_difference(
+    found: Diff,
+    *,
+    names: tuple[str, str] = ("a", "b"),
+    limit: int = 100,
+    redact: bool = False,
+) -> str:
+    """
+    *found* as such a fragment, in two columns: what `Diff.html` returns.
+
+    Args:
+        found: The difference.
+
+        names: Names of the two sides.
+
+        limit: The most messages that are shown of each side.
+
+        redact: Whether words are left out, names among them.
+    """
     words = Words(redact=redact)
+    return _wrap_fragment(draw_columns(found, words, names=names, limit=limit))
+
+
+def _wrap_fragment(content: Child) -> str:
     # By these classes a notebook knows that there are no formulas in here.
     return element(
         "div",
         {"class": "cs tex2jax_ignore mathjax_ignore"},
         element("style", None, Markup(_read_asset("page.css"))),
-        _draw_value(value, words),
+        content,
     )
 
 
@@ -120,7 +151,7 @@ def list_states(value: object) -> list[GraphNode] | None:
 def _draw_value(value: object, words: Words) -> Child:  # noqa: ARG001
     msg = (
         f"can't draw {shorten_repr(value)}; expected an Aggregator, a Timeline, a "
-        "History, a MessageTree, a TrimContext or a Cost"
+        "History, a MessageTree, a TrimContext, a Cost or a Diff"
     )
     raise TypeError(msg)
 
@@ -182,6 +213,11 @@ def _draw_cost_value(found: Cost, words: Words) -> Child:
     return draw_cost(found, words)
 
 
+@_draw_value.register(Diff)
+def _draw_difference_value(found: Diff, words: Words) -> Child:
+    return draw_columns(found, words, names=("a", "b"), limit=_MAX_MESSAGES)
+
+
 def describe_state(state: Aggregator) -> str:
     """
     How many messages and tokens a state has.
@@ -206,7 +242,9 @@ def make_page(
     other host: for a pull request, or a report of a fault.
 
     The tree beside the present conversation, with every message of each branch
-    once; what the model sees; and the bill. Up to 500 messages of each branch.
+    once; what the model sees; what differs between the present conversation and the
+    ends of other branches, in two columns; and the bill. Up to 500 messages of each
+    branch.
 
     Args:
         value: A state, a timeline, a history or a message tree; a view or a cost.
@@ -222,16 +260,26 @@ def make_page(
             If *value* is something else.
     """
     words = Words(redact=redact)
+    if isinstance(value, Timeline):
+        value = History.of_timeline(value)
+
     sections, present = _split_value(value)
     bubbles = None if view is None else ViewBubbles(view, words)
+    comparisons, compared = _draw_comparisons(value, words)
     content = [
         *_draw_overlay(view, words),
         draw_sections(sections, words, bubbles)
         if sections
         else _draw_value(value, words),
+        *comparisons,
         *_draw_footer(value, present, words),
     ]
-    nodes = list_states(value)
+    nodes = [
+        node._replace(comparison=f"#compare-{node.key}")
+        if node.key in compared
+        else node
+        for node in list_states(value) or ()
+    ]
     return write_document(
         words.line(title),
         describe_state(present) if present is not None else "",
@@ -245,9 +293,6 @@ def _split_value(value: object) -> tuple[list[Section], Aggregator | None]:
     """
     The sections of a page of *value*, and its present state.
     """
-    if isinstance(value, Timeline):
-        value = History.of_timeline(value)
-
     if isinstance(value, History):
         present = value.state
         return split_history(value), present if isinstance(
@@ -261,6 +306,15 @@ def _split_value(value: object) -> tuple[list[Section], Aggregator | None]:
         return [Section("Conversation", value.messages, 1, {})], value
 
     return [], None
+
+
+def _draw_comparisons(value: object, words: Words) -> tuple[list[Markup], set[int]]:
+    if not isinstance(value, History):
+        return [], set()
+
+    drawn, numbers = draw_comparisons(value, words)
+    heading = [element("h2", None, "Differences")] if drawn else []
+    return heading + drawn, numbers
 
 
 def _draw_overlay(view: TrimContext | None, words: Words) -> list[Markup]:
@@ -346,11 +400,7 @@ def make_policy(*, is_live: bool = False) -> str:
     if not is_live:
         return f"{policy}form-action 'none'"
 
-    # The difference of two states has its styles in attributes.
-    return (
-        f"{policy}style-src-attr 'unsafe-inline'; connect-src 'self'; "
-        "form-action 'self'; frame-ancestors 'none'"
-    )
+    return f"{policy}connect-src 'self'; form-action 'self'; frame-ancestors 'none'"
 
 
 def _read_styles() -> str:

@@ -45,6 +45,11 @@ class GraphNode(NamedTuple):
         target: The address of what shows it; "" if nothing does.
 
         is_selected: Whether it is the one that is shown.
+
+        comparison: The address of its difference to the one that is shown; "" if
+            nothing shows it.
+
+        is_compared: Whether that is shown.
     """
 
     key: Hashable
@@ -57,6 +62,8 @@ class GraphNode(NamedTuple):
     is_present: bool = False
     target: str = ""
     is_selected: bool = False
+    comparison: str = ""
+    is_compared: bool = False
 
 
 class Fold(NamedTuple):
@@ -149,6 +156,7 @@ def _can_fold(
         and not node.labels
         and not node.is_present
         and not node.is_selected
+        and not node.is_compared
     )
 
 

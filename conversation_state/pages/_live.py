@@ -24,6 +24,7 @@ from conversation_state.errors import BudgetExceededError
 from conversation_state.messages import Message
 from conversation_state.pages._bills import draw_branch_bills
 from conversation_state.pages._branches import compute_bills
+from conversation_state.pages._differences import draw_columns
 from conversation_state.pages._graphs import (
     graph_history,
     list_revisions,
@@ -56,6 +57,8 @@ __all__ = [
 _MAX_MESSAGES = 200
 _MAX_NAMES = 100
 _MAX_FOUND = 50
+# The messages of each side of a difference.
+_MAX_COMPARED = 100
 # The newest revisions that are drawn. Of more messages or revisions than the second
 # not all are read for the bill alone.
 _MAX_REVISIONS = 10_000
@@ -174,10 +177,15 @@ def draw_name(
     newest = store.latest(query.name)
     head = newest if query.at is None else store.latest(query.name, at=query.at)
     history = list_revisions(store, query.name, limit=_MAX_REVISIONS)
+    # The numbers come last: there may be thousands of revisions.
+    shown = f"{link_to(query, at=None)}&at="
+    compared = f"{link_to(query, at=head.revision, beside=None)}&beside="
     nodes = [
         node._replace(
-            target=link_to(query, at=node.key),
+            target=f"{shown}{node.key}",
             is_selected=node.key == head.revision,
+            is_compared=node.key == query.beside,
+            comparison=f"{compared}{node.key}" if node.key != head.revision else "",
         )
         for node in graph_history(history)
     ]
@@ -209,7 +217,7 @@ def _draw_shown(
     The state that was asked for, in the way that was asked for.
     """
     if query.beside is not None:
-        return _draw_difference(store, query, head)
+        return _draw_difference(store, query, head, words)
 
     if query.search:
         return _draw_found(store.load(query.name, at=head), query, words)
@@ -278,14 +286,18 @@ def _draw_overlay(state: Aggregator, query: PageQuery, words: Words) -> list[Chi
     return [heading, draw_view(view, words)]
 
 
-def _draw_difference(store: Store, query: PageQuery, head: Head) -> list[Child]:
+def _draw_difference(
+    store: Store, query: PageQuery, head: Head, words: Words
+) -> list[Child]:
     beside = store.latest(query.name, at=query.beside)
     a = store.load(query.name, at=beside)
     b = store.load(query.name, at=head)
     titles = f"revision {beside.revision}", f"revision {head.revision}"
+    alone = element("a", {"href": link_to(query, beside=None)}, f"Show {titles[1]}")
     return [
         element("h2", None, f"From {titles[0]} to {titles[1]}"),
-        Markup(diff(a, b).html(names=titles)),
+        element("p", None, alone),
+        draw_columns(diff(a, b), words, names=titles, limit=_MAX_COMPARED),
     ]
 
 

@@ -11,7 +11,10 @@ from typing import NamedTuple
 
 from conversation_state._wording import format_count, shorten_repr
 from conversation_state.aggregator import Aggregator
+from conversation_state.diffing import diff
+from conversation_state.diffing.drawing import describe_common
 from conversation_state.messages import Message
+from conversation_state.pages._differences import draw_columns
 from conversation_state.pages._graphs import History, HistoryState
 from conversation_state.pages._markup import Markup, Words, element
 from conversation_state.pages._transcripts import (
@@ -22,11 +25,20 @@ from conversation_state.pages._transcripts import (
 from conversation_state.pages._views import ViewBubbles
 from conversation_state.tree import MessageTree
 
-__all__ = ["Section", "draw_sections", "split_history", "split_tree"]
+__all__ = [
+    "Section",
+    "draw_comparisons",
+    "draw_sections",
+    "split_history",
+    "split_tree",
+]
 
 # The most messages of one section, from its end, and of a page.
 _MAX_IN_SECTION = 500
 _MAX_IN_PAGE = 5_000
+# The states that are compared with the present one, and the messages of each side.
+_MAX_COMPARED = 20
+_MAX_IN_COLUMN = 50
 
 
 class Section(NamedTuple):
@@ -137,6 +149,43 @@ def _draw_anchors(section: Section, number: int) -> list[Markup]:
         element("span", {"class": "cs-anchor", "id": each})
         for each in section.anchors.get(number, ())
     ]
+
+
+def draw_comparisons(history: History, words: Words) -> tuple[list[Markup], set[int]]:
+    """
+    What differs between the present state and the last ones of the other branches,
+    each folded, with the numbers of these states: the newest ones, and labelled
+    ones if there is room.
+    """
+    if not isinstance(history.state, Aggregator):
+        return [], set()
+
+    grown_from = {each.parent for each in history.states}
+    tips = [each for each in history.states if each.number not in grown_from]
+    labelled = [each for each in history.states if each.labels]
+    chosen = {each.number: each for each in [*reversed(tips), *reversed(labelled)]}
+    chosen.pop(history.present, None)
+    drawn: list[Markup] = []
+    numbers: set[int] = set()
+    size = 0
+    here = f"{history.noun} {history.present}"
+    for each in [*chosen.values()][:_MAX_COMPARED]:
+        if not isinstance(each.state, Aggregator) or size > MAX_SIZE:
+            continue
+
+        there = f"{history.noun} {each.number}"
+        found = diff(each.state, history.state)
+        columns = draw_columns(found, words, names=(there, here), limit=_MAX_IN_COLUMN)
+        only = f"{len(found.only_a):,} only in {there}"
+        only += f", {len(found.only_b):,} only in {here}"
+        facts = f"{there} and {here}: {describe_common(found)}, {only}"
+        summary = element("summary", None, facts)
+        anchor = f"compare-{each.number}"
+        drawn.append(element("details", {"id": anchor}, summary, columns))
+        numbers.add(each.number)
+        size += len(drawn[-1])
+
+    return drawn, numbers
 
 
 def split_history(history: History) -> list[Section]:

@@ -125,10 +125,26 @@ def _draw_row(row: GraphRow, lanes: int, words: Words) -> Markup:
             title,
             [element("b", {"class": "cs-label"}, words.line(x)) for x in node.labels],
             element("em", None, "you are here") if node.is_present else None,
+            element("em", None, "compared") if node.is_compared else None,
             element("small", None, words.line(node.facts)) if node.facts else None,
             _describe_excerpt(node, words),
         ),
+        _link_comparison(node),
     )
+
+
+def _link_comparison(node: GraphNode) -> Markup | None:
+    if not node.comparison:
+        return None
+
+    # What a screen reader says begins with what is seen.
+    label = f"compare {node.title}"
+    attributes = {
+        "class": "cs-compare",
+        "href": node.comparison,
+        "aria-label": label,
+    }
+    return element("a", attributes, "compare")
 
 
 def _describe_excerpt(node: GraphNode, words: Words) -> Markup | None:

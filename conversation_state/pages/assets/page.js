@@ -2,7 +2,7 @@
 // go to the next state with a label; / searches in the words.
 const nav = document.querySelector("main > nav");
 const listRows = () =>
-  [...(nav?.querySelectorAll("a[href]") ?? [])].filter((a) => !a.closest("details:not([open]) > ul"));
+  [...(nav?.querySelectorAll("a[href]:not(.cs-compare)") ?? [])].filter((a) => !a.closest("details:not([open]) > ul"));
 
 function findCurrent(rows) {
   const marked = nav.querySelector("[aria-current=page]") ?? nav.querySelector("[aria-current]");
@@ -39,7 +39,7 @@ document.addEventListener("keydown", (event) => {
 
 function openTarget() {
   const target = document.getElementById(decodeURIComponent(location.hash.slice(1)));
-  for (let up = target?.parentElement; up; up = up.parentElement)
+  for (let up = target; up; up = up.parentElement)
     if (up.tagName === "DETAILS") up.open = true;
   target?.scrollIntoView({ block: "center" });
 }
