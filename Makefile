@@ -69,6 +69,10 @@ define install
 	@touch $@
 endef
 
+# Each worker, and each of the hundreds of processes that tests start, would compile
+# the same modules again.
+unexport PYTHONDONTWRITEBYTECODE
+
 # What an installed package has to do.
 define TRY
 import conversation_state as c
