@@ -1,6 +1,6 @@
 """
-What all tests share: how Hypothesis looks for examples, and which recorded
-conversations there are.
+What all tests share: which of them run, interrupts that are errors, and which
+recorded conversations there are.
 """
 
 import signal
@@ -8,24 +8,23 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from hypothesis import settings
 
 from tests import recorded
+from tests.profiles import is_thorough
 
-# No test asserts a time, so none fails for being slow on a busy machine; and the
-# examples are the same in every run, so that one commit has one result. `make
-# fuzz` looks for others (the profile `thorough`).
-settings.register_profile("default", max_examples=50, deadline=None, derandomize=True)
-settings.register_profile("quick", max_examples=10, deadline=None, derandomize=True)
-# For the interpreters beside the one that runs everything: they differ in what
-# they do with a value, not in which values there are.
-settings.register_profile("brief", max_examples=25, deadline=None, derandomize=True)
-settings.register_profile(
-    "thorough", max_examples=2_000, deadline=None, derandomize=False
-)
-# Where a CI server is seen, Hypothesis takes this one of its own by default.
-settings.register_profile("ci", settings.get_profile("default"))
-settings.load_profile("default")
+
+def pytest_collection_modifyitems(
+    config: pytest.Config, items: list[pytest.Item]
+) -> None:
+    """
+    Leave out what is marked as slow, but in `make fuzz` or where `-m slow` asks.
+    """
+    if is_thorough() or "slow" in config.option.markexpr:
+        return
+
+    slow = {item: None for item in items if item.get_closest_marker("slow")}
+    items[:] = [item for item in items if item not in slow]
+    config.hook.pytest_deselected(items=[*slow])
 
 
 @pytest.fixture(autouse=True, scope="session")

@@ -3,8 +3,8 @@ Interrupts at every moment of an operation: what must hold after a Ctrl-C.
 
 Two ways, which find different faults:
 
-- `interrupt_at_each_opcode` raises before the first, the second, the third ...
-  instruction of the operation, until it completes. The same on every run.
+- `interrupt_at_each_opcode` raises before each instruction of the operation, one
+  in each run of it, until it completes. The same in every run of the tests.
 - `interrupt_by_signals` sends real signals at random moments. On Python 3.14
   these arrive at places between two instructions of one statement that the
   first way can't reach.
@@ -19,10 +19,13 @@ import random
 import signal
 import sys
 import threading
+from collections import Counter
 from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 from types import CodeType, FrameType
 from typing import Any, TypeVar
+
+from tests.profiles import is_thorough
 
 __all__ = ["interrupt_at_each_opcode", "interrupt_by_signals"]
 
@@ -45,6 +48,9 @@ def interrupt_at_each_opcode(
 ) -> int:
     """
     The number of moments at which *operation* was interrupted.
+
+    A moment is the first time that a run comes to an instruction from one caller:
+    in a loop, its first round. In `make fuzz` all rounds are moments.
 
     For each moment: `prepare()` makes the subject, `operation(subject)` runs
     and is interrupted once, and `check(subject, completed)` asserts what must
@@ -74,11 +80,14 @@ def interrupt_at_each_opcode(
         limit: Interrupt at most so many moments; more are a `RuntimeError`.
     """
     interrupter = _OpcodeInterrupter(
-        tuple(modules), only_where_signals_arrive=only_where_signals_arrive, error=error
+        tuple(modules),
+        only_where_signals_arrive=only_where_signals_arrive,
+        error=error,
+        visits=sys.maxsize if is_thorough() else 1,
     )
     with _collecting_between() as collect:
         for moment in range(limit):
-            interrupter.arm(moment)
+            interrupter.arm()
 
             def attempt() -> None:
                 subject = prepare()
@@ -154,7 +163,8 @@ def _collecting_between() -> Iterator[Callable[[], object]]:
 
 class _OpcodeInterrupter:
     """
-    Raises before one instruction of the functions of some modules.
+    Raises before one instruction of the functions of some modules: in each run the
+    first one at which it has not raised yet.
 
     Attributes:
         place: The frame's code, its line and the instruction's offset; None if
@@ -167,18 +177,22 @@ class _OpcodeInterrupter:
         *,
         only_where_signals_arrive: bool,
         error: type[BaseException],
+        visits: int,
     ) -> None:
         self._modules = modules
         self._only_signals = only_where_signals_arrive
         self._error = error
+        self._visits = visits
         self._previous: dict[int, int] = {}
-        self.arm(0)
+        self._visited: Counter[tuple[int, ...]] = Counter()
+        self._raised: Counter[tuple[int, ...]] = Counter()
+        self.arm()
 
-    def arm(self, moment: int) -> None:
+    def arm(self) -> None:
         """
-        Raise at the *moment*-th place of the next run.
+        Raise at the next place of the next run.
         """
-        self._left = moment
+        self._visited.clear()
         self._previous.clear()
         self.place: tuple[CodeType, int, int] | None = None
 
@@ -236,12 +250,28 @@ class _OpcodeInterrupter:
         if self._only_signals and not _can_arrive(frame, previous):
             return self._trace_opcode
 
-        if self._left:
-            self._left -= 1
+        instruction = _identify_instruction(frame)
+        self._visited[instruction] += 1
+        if self._visited[instruction] <= self._raised[instruction]:
             return self._trace_opcode
 
+        if self._raised[instruction] == self._visits:
+            return self._trace_opcode
+
+        self._raised[instruction] += 1
         self.place = (frame.f_code, frame.f_lineno, frame.f_lasti)
         raise self._error
+
+
+def _identify_instruction(frame: FrameType) -> tuple[int, ...]:
+    """
+    Which instruction a frame is at, and which one called its function.
+    """
+    caller = frame.f_back
+    if caller is None:
+        return id(frame.f_code), frame.f_lasti
+
+    return id(frame.f_code), frame.f_lasti, id(caller.f_code), caller.f_lasti
 
 
 def _is_finalizer(frame: FrameType | None) -> bool:

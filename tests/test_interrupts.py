@@ -8,6 +8,7 @@ import threading
 import pytest
 
 from tests.interrupts import interrupt_at_each_opcode, interrupt_by_signals
+from tests.profiles import is_thorough
 
 
 class Counter:
@@ -29,6 +30,14 @@ class Counter:
     def add(self):
         with self.lock:
             self.n += 1
+
+    def add_often(self):
+        for _ in range(50):
+            self.n += 1
+
+    def add_twice(self):
+        self.add()
+        self.add()
 
     def swallow(self):
         try:
@@ -81,6 +90,29 @@ class TestInterruptAtEachOpcode:
         seen.clear()
         self.interrupt(Counter.swallow, lambda _, completed: seen.append(completed))
         assert 1 < seen.count(True)
+
+    @pytest.mark.skipif(is_thorough(), reason="each round is a moment then")
+    def test_interrupts_the_first_round_of_a_loop(self):
+        """
+        An instruction is interrupted once for each place that its function is
+        called from.
+        """
+        once = self.interrupt(Counter.add, lambda *_: None)
+
+        assert once < 20
+        assert self.interrupt(Counter.add_often, lambda *_: None) < 20
+        assert 2 * once < self.interrupt(Counter.add_twice, lambda *_: None)
+
+    def test_finds_what_fails_in_the_second_call(self):
+        """
+        A fault that is there in the second call of a function alone is found.
+        """
+
+        def check(counter, completed):
+            assert completed or 1 != counter.n or counter.lock.acquire(timeout=0)
+
+        with pytest.raises(AssertionError):
+            self.interrupt(Counter.add_twice, check)
 
     def test_tells_what_hangs(self):
         """

@@ -368,12 +368,12 @@ class TestWeight:
 
     def test_of_a_kept_state(self):
         """
-        At most 300 bytes for each of 10,000 states, one message apart.
+        At most 300 bytes for each of 2,000 states, one message apart.
         """
         budget = TokenBudget(context_window=500)
 
         def measure(read: Callable[[Aggregator], object]) -> float:
-            messages = [UserMessage(f"question {n}") for n in range(10_000)]
+            messages = [UserMessage(f"question {n}") for n in range(2_000)]
             state, kept = Aggregator.new(), []
             gc.collect()
             tracemalloc.start()
