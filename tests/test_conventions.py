@@ -4,8 +4,10 @@ rules that `tools.import_contracts` adds to import-linter.
 """
 
 import ast
+import functools
 import re
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -32,23 +34,38 @@ def relative_paths(folder, pattern):
     ]
 
 
-def parse(path):
+@functools.cache
+def list_nodes(path):
     """
-    The syntax tree of a file of the repository.
+    The nodes of the syntax tree of a file of the repository.
     """
-    return ast.parse((ROOT / path).read_text(encoding="utf-8"))
+    return (*ast.walk(ast.parse((ROOT / path).read_text(encoding="utf-8"))),)
+
+
+def find_nodes(folder: str, pattern: str, kinds: Any) -> list[tuple[str, Any]]:
+    """
+    The nodes of some kinds in the files below a folder, each with its file.
+    """
+    found = [
+        (path, node)
+        for path in relative_paths(folder, pattern)
+        for node in list_nodes(path)
+        if isinstance(node, kinds)
+    ]
+    assert found
+
+    return found
 
 
 class TestTests:
-    @pytest.mark.parametrize("path", relative_paths("tests", "test_*.py"))
-    def test_states_promise(self, path):
+    def test_states_promise(self):
         """
         Every test has a docstring.
         """
+        functions = ast.FunctionDef | ast.AsyncFunctionDef
         lacking = [
-            node.name
-            for node in ast.walk(parse(path))
-            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+            (path, node.name)
+            for path, node in find_nodes("tests", "test_*.py", functions)
             if node.name.startswith("test_") and not ast.get_docstring(node)
         ]
 
@@ -79,48 +96,47 @@ class TestImports:
     What import-linter can't see: names, and modules that are named in a string.
     """
 
-    @pytest.mark.parametrize("path", relative_paths(PACKAGE, "*.py"))
-    def test_private_names(self, path):
+    def test_private_names(self):
         """
         A private name is imported only inside of the package it is defined in.
         """
-        importer = path.removesuffix(".py").replace("/", ".")
         errors = [
             error
-            for node in ast.walk(parse(path))
-            if isinstance(node, ast.ImportFrom)
+            for path, node in find_nodes(PACKAGE, "*.py", ast.ImportFrom)
             if is_inside(node.module or "", PACKAGE)
             for alias in node.names
             if alias.name.startswith("_") and not alias.name.startswith("__")
-            if (error := private_error(importer, f"{node.module}.{alias.name}"))
+            if (
+                error := private_error(
+                    path.removesuffix(".py").replace("/", "."),
+                    f"{node.module}.{alias.name}",
+                )
+            )
         ]
 
         assert [] == errors
 
-    @pytest.mark.parametrize("path", relative_paths(PACKAGE, "*.py"))
-    def test_absolute(self, path):
+    def test_absolute(self):
         """
         Imports name the whole path of a module, so that a search finds them.
         """
         relative = [
-            node.lineno
-            for node in ast.walk(parse(path))
-            if isinstance(node, ast.ImportFrom) and node.level
+            (path, node.lineno)
+            for path, node in find_nodes(PACKAGE, "*.py", ast.ImportFrom)
+            if node.level
         ]
 
         assert [] == relative
 
-    @pytest.mark.parametrize("path", relative_paths(PACKAGE, "*.py"))
-    def test_no_constant_in_import_module(self, path):
+    def test_no_constant_in_import_module(self):
         """
         What is known when the code is written is imported by a statement, which
         import-linter reads; `import_module` is for names that are computed.
         """
         constant = [
-            node.lineno
-            for node in ast.walk(parse(path))
-            if isinstance(node, ast.Call) and node.args
-            if isinstance(node.args[0], ast.Constant)
+            (path, node.lineno)
+            for path, node in find_nodes(PACKAGE, "*.py", ast.Call)
+            if node.args and isinstance(node.args[0], ast.Constant)
             if ast.unparse(node.func).rpartition(".")[2]
             in {"import_module", "__import__"}
         ]

@@ -3,6 +3,8 @@ The laws of this library hold for every value that its strategies make; the
 strategies make what they say; and the laws notice when they are broken.
 """
 
+import contextlib
+import functools
 import os
 import subprocess
 import sys
@@ -13,6 +15,7 @@ from typing import Any
 import pytest
 from hypothesis import Phase, find, given, settings
 from hypothesis import strategies as st
+from hypothesis.errors import NoSuchExample
 
 from conversation_state import (
     Aggregator,
@@ -74,6 +77,24 @@ def some(strategy: Any, condition: Any = lambda _: True) -> Any:
 
     find(strategy, met, settings=quick)
     return found[0]
+
+
+def find_lacking(strategy: Any, conditions: dict[Any, Any]) -> set[Any]:
+    """
+    The names of the conditions that no example meets, in one search for all.
+    """
+    lacking = dict(conditions)
+
+    def is_met(value: Any) -> bool:
+        for name in [name for name, met in lacking.items() if met(value)]:
+            del lacking[name]
+
+        return not lacking
+
+    with contextlib.suppress(NoSuchExample):
+        some(strategy, is_met)
+
+    return {*lacking}
 
 
 class TestStates:
@@ -425,20 +446,21 @@ class TestStrategies:
         """
         assert some(parts(), lambda part: type(part) is kind)
 
-    @pytest.mark.parametrize(
-        "kind",
-        [SystemMessage, UserMessage, AssistantMessage, ToolMessage, UnknownMessage],
-    )
-    def test_messages(self, kind):
+    def test_messages(self):
         """
         Messages of every kind, with all there is.
         """
-        assert some(
-            messages(),
-            lambda message: (
-                type(message) is kind and message.timestamp and message.metadata
-            ),
-        )
+
+        def is_full(message, kind):
+            return type(message) is kind and message.timestamp and message.metadata
+
+        kinds = [
+            *(SystemMessage, UserMessage, AssistantMessage),
+            *(ToolMessage, UnknownMessage),
+        ]
+        conditions = {kind: functools.partial(is_full, kind=kind) for kind in kinds}
+
+        assert set() == find_lacking(messages(), conditions)
 
     @pytest.mark.parametrize("kind", [UnknownPart, UnknownMessage])
     @pytest.mark.parametrize("sourced", [True, False])
@@ -515,23 +537,26 @@ class TestStrategies:
 
         assert 2**63 > 10**9 * max(*counts, *usage.extra.values(), 0)
 
-    @pytest.mark.parametrize(
-        "holds",
-        [
-            lambda state: state.parent_id and state.turn_len,
-            lambda state: 0 < state.init_len < len(state),
-            lambda state: state.parent_id not in {None, state.root_id},
-            lambda state: 64 < len(state),
-            lambda state: any(entry.id.startswith("request") for entry in state.ledger),
-            lambda state: 0 < state.init_ledger_len < len(state.ledger),
-        ],
-        ids=["fork", "middle", "fork of a fork", "long", "keyed", "spent"],
-    )
-    def test_aggregators(self, holds):
+    def test_aggregators(self):
         """
         Forks, forks of forks, long ones, spent ones.
         """
-        assert isinstance(some(aggregators(), holds), Aggregator)
+        assert isinstance(some(aggregators()), Aggregator)
+        assert set() == find_lacking(
+            aggregators(),
+            {
+                "fork": lambda state: state.parent_id and state.turn_len,
+                "middle": lambda state: 0 < state.init_len < len(state),
+                "fork of a fork": (
+                    lambda state: state.parent_id not in {None, state.root_id}
+                ),
+                "long": lambda state: 64 < len(state),
+                "keyed": lambda state: any(
+                    entry.id.startswith("request") for entry in state.ledger
+                ),
+                "spent": lambda state: 0 < state.init_ledger_len < len(state.ledger),
+            },
+        )
 
     def test_aggregators_shrink(self):
         """
