@@ -86,7 +86,7 @@ with c.open_store("talk.db") as store:
 endef
 export TRY
 
-.PHONY: help demo test test-versions test-oldest dist fuzz stress mutants codec docs docs-test lint bench clean
+.PHONY: help demo test test-versions test-oldest dist fuzz stress mutants codec docs docs-test lint bench peers clean
 .NOTPARALLEL: # targets share environments
 
 help: ## this list
@@ -162,11 +162,15 @@ lint: .venv/lint/.lint ## style, format, layers, generated docs, and types
 	@# Both at once: each has a core for itself for a minute or two.
 	.venv/lint/bin/python -m pyright --pythonpath .venv/lint/bin/python & pyright=$$!; \
 	.venv/lint/bin/python -m mypy \
-		$(wildcard conftest.py conversation_state tests tools benchmarks docs/*.py typing_tests/*.py examples/*.py); \
+		$(wildcard conftest.py conversation_state tests tools benchmarks peers docs/*.py typing_tests/*.py examples/*.py); \
 	mypy=$$?; wait $$pyright && exit $$mypy
 
 bench: .venv/bench/.bench ## ours beside the peers' (one of them: ARGS=join)
 	@.venv/bench/bin/python -m benchmarks $(ARGS)
+
+peers: .venv/$(version)/.test .venv/peers/.peers ## laws held against other libraries; writes docs/peers.md
+	@.venv/$(version)/bin/python -m peers --also .venv/peers/bin/python \
+		--page docs/peers.md $(ARGS)
 
 clean: ## remove what the others made
 	rm -rf .venv .hypothesis .mypy_cache .pytest_cache .ruff_cache build dist
@@ -188,6 +192,9 @@ clean: ## remove what the others made
 
 .venv/bench/.bench: pyproject.toml
 	$(call install,$(version),--editable . --group bench)
+
+.venv/peers/.peers: pyproject.toml
+	$(call install,$(version),--group peers)
 
 .venv/dist/.dist: pyproject.toml
 	$(call install,$(version),build)
