@@ -128,7 +128,7 @@ class StaleHeadError(StoreError):
         ),
     ) -> None:
         if expected is None:
-            wrong = "which the state to be saved does not hold all of"
+            wrong = "and the state to be saved does not contain all of it"
         else:
             wrong = f"and {expected} was expected"
 
