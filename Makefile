@@ -86,7 +86,7 @@ with c.open_store("talk.db") as store:
 endef
 export TRY
 
-.PHONY: help demo test test-versions test-oldest dist fuzz stress mutants codec docs docs-test lint bench peers clean
+.PHONY: help demo test test-versions test-oldest dist fuzz stress mutants proof codec docs docs-test lint bench peers clean
 .NOTPARALLEL: # targets share environments
 
 help: ## this list
@@ -141,6 +141,9 @@ stress: .venv/$(version)/.test ## stores killed and contended, for minutes (ARGS
 
 mutants: .venv/mutants/.mutants ## faults planted in a copy, which the tests should notice (ARGS=timeline)
 	@PYTHONHASHSEED=0 .venv/mutants/bin/python -m tools.mutants $(ARGS)
+
+proof: .venv/mutants/.mutants .venv/peers/.peers ## all of these, counted in docs/proof.md; takes hours (ARGS=--quick)
+	@PYTHONHASHSEED=0 .venv/mutants/bin/python -m tools.proof $(ARGS)
 
 docs: .venv/lint/.lint ## make the generated parts of docs/architecture.md
 	@.venv/lint/bin/python docs/draw_architecture.py

@@ -25,6 +25,7 @@ from contextlib import contextmanager
 from types import CodeType, FrameType
 from typing import Any, TypeVar
 
+from tests.counts import COUNTS
 from tests.profiles import is_thorough
 
 __all__ = ["interrupt_at_each_opcode", "interrupt_by_signals"]
@@ -101,6 +102,7 @@ def interrupt_at_each_opcode(
             collect()
             if interrupter.place is None:
                 assert moment, "no instruction of these modules ran"
+                COUNTS["interrupts"] += moment
                 return moment
 
     raise RuntimeError(f"the operation has more than {limit} instructions")
@@ -132,6 +134,7 @@ def interrupt_by_signals(
             moment_s = moments.uniform(0, within_s)
             completed = _run_with_alarm(operation, subject, moment_s)
             interrupted += not completed
+            COUNTS["signals"] += not completed
             _run_in_thread(
                 functools.partial(check, subject, completed),
                 timeout_s,

@@ -67,14 +67,14 @@ MORE_TESTS: dict[str, tuple[str, ...]] = {
     "_persistent": ("tests/test_aggregator.py", "tests/test_messages.py"),
     "_waiting.py": ("tests/test_parallel*.py", "tests/store/test_store.py"),
     "_wording.py": ("tests/test_usage.py", "tests/test_messages.py"),
-    "aggregator": ("tests/test_laws.py", "tests/test_bills.py", "tests/test_codec.py"),
+    "aggregator": ("tests/test_bills.py", "tests/test_codec.py"),
     "chunks": ("tests/adapters/test_openai_chat_chunks.py", "tests/test_streams.py"),
     "codec": ("tests/store/test_store.py", "tests/test_timeline.py"),
     "counting": ("tests/test_bills.py", "tests/test_trimming.py"),
     "errors": ("tests/test_t*.py", "tests/test_a*.py", "tests/test_codec*.py"),
     "messages": (
         *("tests/test_aggregator.py", "tests/test_chunks.py", "tests/test_codec.py"),
-        *("tests/test_rendering.py", "tests/test_laws.py"),
+        *("tests/test_rendering.py",),
     ),
     "parts.py": (
         "tests/test_messages.py",
@@ -85,11 +85,10 @@ MORE_TESTS: dict[str, tuple[str, ...]] = {
     "usage.py": (
         "tests/test_aggregator.py",
         "tests/test_bills.py",
-        "tests/test_laws.py",
     ),
-    "tree.py": ("tests/test_laws.py", "tests/test_codec_timeline.py"),
-    "timeline": ("tests/test_codec_timeline.py", "tests/test_laws.py"),
-    "trimming": ("tests/test_counting.py", "tests/test_laws.py"),
+    "tree.py": ("tests/test_codec_timeline.py",),
+    "timeline": ("tests/test_codec_timeline.py",),
+    "trimming": ("tests/test_counting.py",),
 }
 
 

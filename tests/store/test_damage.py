@@ -21,6 +21,7 @@ from conversation_state.store.backends.sqlite._block import SqliteBlock
 from conversation_state.store.records import write
 from conversation_state.timeline import Timeline
 from conversation_state.usage import Usage
+from tests.counts import COUNTS
 from tests.profiles import is_thorough
 
 TALK = Aggregator.new().add_user_prompt("When is the next train?")
@@ -154,6 +155,7 @@ class TestEveryByte:
                     with backend.writing() as rows:
                         rows.set(table, key, **{column.name: other})
 
+                    COUNTS["damage"] += 1
                     fresh = Store(backend)
                     found = {damage.where for damage in fresh.verify()}
                     assert found & TOLD.get(table, {table}), (column.name, key, other)
@@ -520,6 +522,7 @@ class TestFile:
             if not any(data[at - 8 : at + 8]):
                 continue  # where nothing is kept
 
+            COUNTS["damage"] += 1
             path.write_bytes(
                 data[:at]
                 + bytes([data[at] ^ 1 << chosen.randrange(8)])

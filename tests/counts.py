@@ -1,0 +1,11 @@
+"""
+What tests do beside passing or failing, counted: interrupts, faults, damage.
+
+`make proof` adds it up; elsewhere nobody asks.
+"""
+
+from collections import Counter
+
+__all__ = ["COUNTS"]
+
+COUNTS: Counter[str] = Counter()
