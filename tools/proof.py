@@ -66,7 +66,7 @@ class Size:
 QUICK = Size(
     name="quick",
     tests=QUICK_TESTS,
-    fuzz=("tests/test_laws.py", "-k", "Usage"),
+    fuzz=("tests/test_usage.py",),
     seconds=1,
     kills=20,
     sample=5,
