@@ -456,6 +456,61 @@ class TestMessages:
             assert list(map(type, changed)) == list(map(type, found))
             assert before == got(saver, first)["messages"]
 
+    def test_fields_exchanged(self, store):
+        """
+        A message with the same values in other fields is another message.
+        """
+        saver = saver_of(store)
+        before = HumanMessage("a", id="1", additional_kwargs={"k": 1})
+        first = put(saver, {"messages": [before]})
+        exchanged = HumanMessage("a", id="1", response_metadata={"k": 1})
+        fields = {**vars(exchanged)}
+        vars(exchanged).clear()
+        for name in vars(before):
+            other = {
+                "additional_kwargs": "response_metadata",
+                "response_metadata": "additional_kwargs",
+            }.get(name, name)
+            vars(exchanged)[other] = fields[other]
+
+        second = put(saver, {"messages": [exchanged]}, first)
+
+        assert [exchanged] == got(saver, second)["messages"]
+        assert [before] == got(saver, first)["messages"]
+
+    def test_fields_set(self, store):
+        """
+        A message has the same fields set whether it is remembered or read.
+        """
+        saver = saver_of(store)
+        config = put(saver, {"messages": MESSAGES})
+        remembered, read = [
+            [message.model_fields_set for message in got(each, config)["messages"]]
+            for each in (saver, saver_of(store))
+        ]
+
+        assert all("content" in each for each in read)
+        assert remembered == read
+
+    def test_fields_in_another_order(self, store):
+        """
+        A message whose fields are in another order is the same message: nothing is
+        saved for it.
+        """
+        saver = saver_of(store)
+        first = put(saver, {"messages": MESSAGES})
+        before = store.load(saver.name("1"))
+        reordered = [message.model_copy() for message in MESSAGES]
+        for message in reordered:
+            fields = dict(reversed(vars(message).items()))
+            vars(message).clear()
+            vars(message).update(fields)
+
+        second = put(saver, {"messages": reordered}, first)
+
+        assert before.entries == store.load(saver.name("1")).entries
+        assert MESSAGES == got(saver, second)["messages"]
+
     def test_returned_changed(self, store):
         """
         Messages that a caller got and changed, inside too, are as they were for the
@@ -470,6 +525,7 @@ class TestMessages:
                     message.additional_kwargs["changed"] = True
                     message.response_metadata["changed"] = True
                     message.name = "changed"
+                    message.own = "changed"
                     if isinstance(message.content, list):
                         message.content.append("changed")
                     if isinstance(message, AIMessage):

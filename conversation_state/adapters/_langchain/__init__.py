@@ -6,7 +6,7 @@ LangChain's messages: what `langchain` and `langgraph` share.
 
 LangChain's classes are imported when the first message is converted. Loaded
 messages are dumped as they were: equal, and of the same class. `load_message`
-and `dump_message` convert single messages; `replace_fields` copies one of
+and `dump_message` convert single messages; `new_message` makes one of
 LangChain's.
 
 A response's finish reason, model and usage are our `ResponseMeta`, the name of
@@ -67,7 +67,7 @@ dumped as such; missing arguments are an empty object; no parts are no text.
 """
 
 from conversation_state.adapters._langchain._dump import dump, dump_message
-from conversation_state.adapters._langchain._json import replace_fields
+from conversation_state.adapters._langchain._json import new_message
 from conversation_state.adapters._langchain._load import (
     load,
     load_for_view,
@@ -80,5 +80,5 @@ __all__ = [
     "load",
     "load_for_view",
     "load_message",
-    "replace_fields",
+    "new_message",
 ]

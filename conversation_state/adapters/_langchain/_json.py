@@ -10,7 +10,7 @@ retriever, and messages. Each becomes a map with a tag for its type.
 from __future__ import annotations
 
 import base64
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from functools import cache
 from math import isfinite
 from typing import Any, NamedTuple
@@ -22,7 +22,7 @@ from conversation_state.adapters._langchain._constants import (
 )
 from conversation_state.adapters._reading import DocumentReader
 
-__all__ = ["decode_value", "encode_value", "make_message", "replace_fields"]
+__all__ = ["decode_value", "encode_value", "make_message", "new_message"]
 
 _TAG = "$langchain"
 _MAX_DEPTH = 80
@@ -218,7 +218,7 @@ def make_message(name: str, fields: Mapping[str, Any]) -> Any:
     for field, make in containers:
         values[field] = make()
 
-    made = replace_fields(blank, values, {})
+    made = new_message(type(blank), values, {}, blank.__pydantic_fields_set__)
     if fields.keys() <= declared:
         values.update(fields)
         made.__pydantic_fields_set__.update(fields)
@@ -233,16 +233,18 @@ _new = object.__new__
 _set = object.__setattr__
 
 
-def replace_fields(message: Any, fields: dict[str, Any], extra: Any) -> Any:
+def new_message(
+    kind: type[Any], fields: dict[str, Any], extra: Any, fields_set: Iterable[str]
+) -> Any:
     """
-    A message of the class of *message* with these *fields*, declared and *extra*.
+    A message of the class *kind* with these *fields*, declared and *extra*.
 
     As pydantic copies its models: a tenth of the time that validation takes, which
     could change what the fields were.
     """
-    made = _new(type(message))
+    made = _new(kind)
     _set(made, "__dict__", fields)
     _set(made, "__pydantic_extra__", extra)
-    _set(made, "__pydantic_fields_set__", set(message.__pydantic_fields_set__))
+    _set(made, "__pydantic_fields_set__", set(fields_set))
     _set(made, "__pydantic_private__", None)
     return made

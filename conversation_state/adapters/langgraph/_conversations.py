@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from copy import deepcopy
+from functools import lru_cache
 from operator import attrgetter
 from types import MappingProxyType
 from typing import Any, NamedTuple, Self, TypeAlias, TypeVar, cast
@@ -23,7 +24,7 @@ from conversation_state.adapters._host import bill_entries
 from conversation_state.adapters._langchain import (
     dump_message,
     load_message,
-    replace_fields,
+    new_message,
 )
 from conversation_state.aggregator import Aggregator, Entry
 from conversation_state.errors import ConversationStateError
@@ -38,10 +39,10 @@ _RECENT = 16
 K = TypeVar("K")
 V = TypeVar("V")
 
-_get_fields = attrgetter("__dict__")
-_get_extra = attrgetter("__pydantic_extra__")
 # Values that can't be changed, of most fields.
 _FIXED = frozenset({bool, float, int, str, type(None)})
+# What all snapshots share for values that are empty, and that are never handed out.
+_EMPTY: Mapping[type, Any] = {dict: {}, list: []}
 
 
 def is_message_list(value: object) -> bool:
@@ -58,62 +59,113 @@ def is_message_list(value: object) -> bool:
 class MessageSnapshot:
     """
     A message of ours as LangChain's: what is compared with, and new objects.
+
+    Made when it is first asked for: a thread that is only loaded needs none. Each
+    turn compares all messages of a thread, and most of that time is waiting for
+    memory: so only what is compared is kept of a message, and empty values are
+    shared.
+
+    Attributes:
+        kind: The class of the message; None before it was asked for.
+
+        fields: Its fields.
+
+        extra: Its fields that the class does not declare.
     """
 
-    __slots__ = ("_changeable", "_message", "_template")
+    __slots__ = ("_changeable", "_fields_set", "_message", "extra", "fields", "kind")
+
+    kind: type[BaseMessage] | None
+    fields: dict[str, Any]
+    extra: dict[str, Any]
+    _changeable: tuple[str, ...]
+    _fields_set: frozenset[str]
 
     def __init__(self, message: Message, template: BaseMessage | None = None) -> None:
         self._message = message
-        self._template: BaseMessage | None = None
-        self._changeable: Sequence[str] = ()
+        self.kind = None
         if template is not None:
-            self._set_template(template)
+            self._take_fields(template)
 
-    def _set_template(self, template: BaseMessage) -> BaseMessage:
-        fields = template.__dict__.items()
-        self._changeable = [name for name, value in fields if type(value) not in _FIXED]
-        self._template = template
-        return template
-
-    def template(self) -> BaseMessage:
+    def _take_fields(self, template: BaseMessage) -> None:
         """
-        The message as LangChain's, which no other code may hold or change. Made when
-        it is first asked for: a thread that is only loaded needs none.
+        Take the fields of *template*, which no other code may hold or change.
         """
-        if self._template is None:
-            return self._set_template(dump_message(self._message))
+        fields: Any = vars(template)
+        changeable = []
+        for name, value in fields.items():
+            if type(value) not in _FIXED:
+                changeable.append(name)
+                if not value and type(value) in _EMPTY:
+                    fields[name] = _EMPTY[type(value)]
 
-        return self._template
+        self.fields = fields
+        self.extra = template.__pydantic_extra__ or _EMPTY[dict]
+        self._changeable = _share_equal(tuple(changeable))
+        self._fields_set = _share_equal(frozenset(template.__pydantic_fields_set__))
+        # Last: another thread takes a snapshot that has a class for a whole one.
+        self.kind = type(template)
+
+    def make_fields(self) -> None:
+        """
+        Make all attributes, unless they are there.
+        """
+        if self.kind is None:
+            self._take_fields(dump_message(self._message))
+
+    @property
+    def id(self) -> str | None:
+        """
+        The id of LangChain's message.
+        """
+        self.make_fields()
+        id: str | None = self.fields["id"]
+        return id
 
     def matches(self, message: Any) -> bool:
         """
         Whether *message* is of the same class, and equal.
         """
-        template = self.template()
+        self.make_fields()
         return (
-            type(message) is type(template)
-            and message.__dict__ == template.__dict__
-            and message.__pydantic_extra__ == template.__pydantic_extra__
+            type(message) is self.kind
+            and message.__dict__ == self.fields
+            and message.__pydantic_extra__ == self.extra
         )
 
     def new_message(self) -> BaseMessage:
         """
         A new message that is equal.
         """
-        template = self._template
-        if template is None:
+        if self.kind is None:
             return cast("BaseMessage", dump_message(self._message))
 
-        fields = template.__dict__.copy()
+        fields = self.fields.copy()
         for name in self._changeable:
             value = fields[name]
             # Most are empty lists and maps, for which deepcopy would cost most.
-            is_empty = not value and type(value) in {dict, list}
+            is_empty = not value and type(value) in _EMPTY
             fields[name] = type(value)() if is_empty else deepcopy(value)
 
-        extra = template.__pydantic_extra__
-        made = replace_fields(template, fields, deepcopy(extra) if extra else {})
+        extra = deepcopy(self.extra) if self.extra else {}
+        made = new_message(self.kind, fields, extra, self._fields_set)
         return cast("BaseMessage", made)
+
+
+@lru_cache(maxsize=256)
+def _share_equal(value: Any) -> Any:
+    """
+    The first of equal values.
+    """
+    return value
+
+
+# What is compared of messages, and the attributes of snapshots that have the same.
+_COMPARED = (
+    (type, attrgetter("kind")),
+    (attrgetter("__dict__"), attrgetter("fields")),
+    (attrgetter("__pydantic_extra__"), attrgetter("extra")),
+)
 
 
 def _count_matching(
@@ -124,11 +176,14 @@ def _count_matching(
     """
     known = list(snapshots)[: len(messages)]
     given = messages[: len(known)]
-    templates = [each.template() for each in known]
+    if None in map(attrgetter("kind"), known):
+        for each in known:
+            each.make_fields()
+
     # As a whole, which takes half the time: all of them match in most cases.
     if all(
-        list(map(get, given)) == list(map(get, templates))
-        for get in (type, _get_fields, _get_extra)
+        list(map(get_given, given)) == list(map(get_known, known))
+        for get_given, get_known in _COMPARED
     ):
         return len(known)
 
@@ -190,7 +245,7 @@ class Conversation(NamedTuple):
         The newest messages, by the ids of LangChain's messages.
         """
         start = max(0, len(self.entries) - _RECENT)
-        last = [(known[1].template().id, known) for known in self._iterate_pairs(start)]
+        last = [(known[1].id, known) for known in self._iterate_pairs(start)]
         return {id: known for id, known in last if id}
 
     def _iterate_pairs(self, start: int) -> Iterator[KnownMessage]:
@@ -216,7 +271,7 @@ class Conversation(NamedTuple):
         snapshots = self.snapshots.take(common)
         left: dict[Any, list[KnownMessage]] = defaultdict(list)
         for known in self._iterate_pairs(common):
-            left[known[1].template().id].append(known)
+            left[known[1].id].append(known)
 
         for message in messages[common:]:
             same = next(
