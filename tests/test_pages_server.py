@@ -251,7 +251,7 @@ class TestActs:
 
         assert {} == store.notes("trip", at=3)
 
-    @pytest.mark.parametrize("act", ["restore", "label", "note"])
+    @pytest.mark.parametrize("act", ["restore", "fork", "label", "note"])
     def test_somebody_was_first(self, store, act):
         """
         A form drawn from an older revision changes nothing and says so.
@@ -264,12 +264,59 @@ class TestActs:
             seen=3,
             label="x",
             note="x",
+            new="x",
         )
 
         assert 409 == answer.status_code
         assert "Another save came first, so nothing was changed." in answer.text
         assert 4 == store.latest("trip").revision
         assert () == store.latest("trip", at=2).labels
+        assert {"trip", "<b>other</b>"} == {*store.names()}
+
+    @pytest.mark.parametrize("act", ["restore", "fork", "label", "note"])
+    def test_while_another_saves(self, store, monkeypatch, act):
+        """
+        The newest revision is checked where the change is written: whatever the
+        page read before, a save that comes between is noticed.
+        """
+        client = connect(store, write=True)
+        latest = store.latest
+
+        def save_after(name, **options):
+            head = latest(name, **options)
+            store.save(name, store.load(name).add_user_prompt("first"))
+            return head
+
+        monkeypatch.setattr(store, "latest", save_after)
+        fields = {"label": "x", "note": "x", "new": "x"}
+        answer = post(client, act, name="trip", at=2, seen=4, **fields)
+        saved = latest("trip").revision
+
+        assert {303: {4, 5} if act == "restore" else {4}, 409: {5}}[
+            answer.status_code
+        ] >= {saved}
+
+    def test_two_tabs_and_a_writer(self, store):
+        """
+        Of two tabs and a program, each has to see what the others did first.
+        """
+        tabs = [connect(store, write=True) for _ in range(2)]
+        fields = {"name": "trip", "at": 2, "label": "x", "note": "x", "new": "x"}
+        statuses = [
+            post(tabs[0], "label", seen=4, **fields).status_code,
+            post(tabs[1], "restore", seen=4, **fields).status_code,
+            post(tabs[0], "note", seen=4, **fields).status_code,
+            post(tabs[0], "note", seen=5, **fields).status_code,
+        ]
+        store.save("trip", store.load("trip").add_user_prompt("Why?"))
+        statuses += [
+            post(tab, "fork", seen=seen, **fields).status_code
+            for tab, seen in [(tabs[0], 5), (tabs[1], 6), (tabs[0], 6)]
+        ]
+
+        assert [303, 303, 409, 303, 409, 303, 400] == statuses
+        assert ("x",) == store.latest("trip", at=2).labels
+        assert "To the sea." == store.load("x")[-1].text
 
     def test_names_with_line_ends(self, store):
         """
@@ -307,6 +354,7 @@ class TestActs:
             {"at": "2", "seen": "4", "new": ""},
             {"at": "2", "seen": "4", "new": "\0"},
             {"at": "2", "seen": "4", "new": "trip"},
+            {"at": "2", "seen": "4", "new": "<b>other</b>"},
             {f"field {number}": "x" for number in range(20)},
         ],
     )

@@ -350,20 +350,21 @@ class _Pages:
         elif act == "fork":
             new = form.get("new", "")
             try:
-                query = PageQuery(self._store.fork(name, new, at=at).name)
-            except StaleHeadError:
+                head = self._store.fork(name, new, at=at, expecting=seen)
+                query = PageQuery(head.name)
+            except StaleHeadError as error:
+                if error.name != new:
+                    raise
+
                 msg = f"there is a name {shorten_repr(new)} already; choose another"
                 raise _BadRequestError(msg) from None
+        elif act == "label":
+            text = form.get("label", "")
+            self._store.label(name, text, at=at, expecting=seen)
+            query = PageQuery(name, at)
         else:
-            newest = self._store.latest(name)
-            if newest.revision != seen:
-                raise StaleHeadError(self._store.url, name, seen, newest)
-
-            if act == "label":
-                self._store.label(name, form.get("label", ""), at=at)
-            else:
-                self._store.annotate(name, {"note": form.get("note") or None}, at=at)
-
+            note = {"note": form.get("note") or None}
+            self._store.annotate(name, note, at=at, expecting=seen)
             query = PageQuery(name, at)
 
         return RedirectResponse(link_to(query), status_code=303)

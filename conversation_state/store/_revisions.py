@@ -4,7 +4,7 @@ The revisions of names: labelled, annotated, gone back to, forked and deleted.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from conversation_state._identity import new_uuid_number
@@ -52,7 +52,14 @@ class RevisionVerbs(ReadingVerbs):
     What `Store` does with the revisions that a name has.
     """
 
-    def label(self, name: str, label: str, *, at: At = None) -> Head:
+    def label(
+        self,
+        name: str,
+        label: str,
+        *,
+        at: At = None,
+        expecting: Head | int | None = None,
+    ) -> Head:
         """
         Make *label* point to a revision: the head, or the one *at*.
 
@@ -60,15 +67,32 @@ class RevisionVerbs(ReadingVerbs):
         one, nor by any save. A label points to one revision of a name: given
         again, it moves.
 
+        Args:
+            name: The name.
+
+            label: The label.
+
+            at: The revision; None for the head.
+
+            expecting: The head that the name must still have, or the number of its
+                revision, whichever revision is labelled. None takes any.
+
         Raises:
             NotSavedError:
                 If there is no revision like that.
+
+            StaleHeadError:
+                If the head is another. Nothing was labelled.
         """
         check_at(check_name(name), at)
         check_name(label, "label")
-        return self._core.write(
-            lambda transaction: label_revision(transaction, name, label, at)
-        )
+        check_newest = _expect_newest(name, expecting)
+
+        def label_expected(transaction: Transaction) -> Head:
+            check_newest(transaction)
+            return label_revision(transaction, name, label, at)
+
+        return self._core.write(label_expected)
 
     alabel = async_twin(label)
 
@@ -89,7 +113,12 @@ class RevisionVerbs(ReadingVerbs):
     aunlabel = async_twin(unlabel)
 
     def annotate(
-        self, name: str, notes: Mapping[str, Any], *, at: At = None
+        self,
+        name: str,
+        notes: Mapping[str, Any],
+        *,
+        at: At = None,
+        expecting: Head | int | None = None,
     ) -> Mapping[str, Any]:
         """
         Note something on a name, or on the revision *at*; all notes that it has then.
@@ -99,9 +128,22 @@ class RevisionVerbs(ReadingVerbs):
         of the conversation changes, and no save loses them: those on a name stay
         until it is deleted, those on a revision are `Head.notes`. A fork has none.
 
+        Args:
+            name: The name.
+
+            notes: What is set, and what is removed.
+
+            at: The revision; None for the name itself.
+
+            expecting: The head that the name must still have, or the number of its
+                revision, whatever is annotated. None takes any.
+
         Raises:
             NotSavedError:
                 If nothing is saved under the name, or there is no such revision.
+
+            StaleHeadError:
+                If the head is another. Nothing was noted.
 
             ValueError:
                 If *notes* are no mapping of texts to JSON values, or if there would
@@ -109,10 +151,15 @@ class RevisionVerbs(ReadingVerbs):
         """
         check_at(check_name(name), at)
         changes = freeze_map(notes, "notes")
-        return self._core.write(
-            lambda transaction: _annotate(transaction, name, changes, at),
-            reports_damage=False,
-        )
+        check_newest = _expect_newest(name, expecting)
+
+        def annotate_expected(transaction: Transaction) -> JsonMap:
+            with transaction.report_damage():
+                check_newest(transaction)
+
+            return _annotate(transaction, name, changes, at)
+
+        return self._core.write(annotate_expected, reports_damage=False)
 
     aannotate = async_twin(annotate)
 
@@ -179,7 +226,14 @@ class RevisionVerbs(ReadingVerbs):
 
     arollback = async_twin(rollback)
 
-    def fork(self, name: str, new_name: str, *, at: At = None) -> Head:
+    def fork(
+        self,
+        name: str,
+        new_name: str,
+        *,
+        at: At = None,
+        expecting: Head | int | None = None,
+    ) -> Head:
         """
         Save a fork of a state as *new_name*: a state with an id of its own and
         the same past. Three rows, however long that is.
@@ -188,19 +242,34 @@ class RevisionVerbs(ReadingVerbs):
         ledger of that revision, and what was spent since is in the ledger of
         *name*. `conversation_state.total_usage` says what both cost together.
 
+        Args:
+            name: The name.
+
+            new_name: The name of the fork.
+
+            at: The revision that is forked; None for the head.
+
+            expecting: The head that *name* must still have, or the number of its
+                revision, whichever revision is forked. None takes any.
+
         Raises:
             NotSavedError:
                 If there is no state like that.
 
             StaleHeadError:
-                If *new_name* is there already.
+                If *new_name* is there already, or the head of *name* is another;
+                `StaleHeadError.name` says which. Nothing was written.
         """
         check_not_mirrored(self.url, new_name)
         check_at(check_name(name), at)
         check_name(new_name, "new_name")
-        return self._core.write(
-            lambda transaction: fork_name(transaction, name, new_name, at)
-        )
+        check_newest = _expect_newest(name, expecting)
+
+        def fork_expected(transaction: Transaction) -> Head:
+            check_newest(transaction)
+            return fork_name(transaction, name, new_name, at)
+
+        return self._core.write(fork_expected)
 
     afork = async_twin(fork)
 
@@ -230,6 +299,35 @@ class RevisionVerbs(ReadingVerbs):
         self._core.write(lambda transaction: delete_name(transaction, name, expecting))
 
     adelete = async_twin(delete)
+
+
+def _expect_newest(
+    name: str, expecting: Head | int | None
+) -> Callable[[Transaction], None]:
+    """
+    What checks, in the transaction that changes something, that the head of *name* is
+    still the expected one.
+    """
+    if expecting is not None:
+        check_expecting(name, expecting)
+
+    def check_newest(transaction: Transaction) -> None:
+        advice = "Look at the newest revision, then try again"
+        _check_newest(transaction, name, expecting, advice)
+
+    return check_newest
+
+
+def _check_newest(
+    transaction: Transaction, text: str, expecting: Head | int | None, advice: str
+) -> None:
+    if expecting is None:
+        return
+
+    name = transaction.get_name(text)
+    head = transaction.make_head(name, transaction.get_revision(name, None))
+    if not is_expected(head, expecting):
+        raise StaleHeadError(transaction.url, text, expecting, head, advice)
 
 
 def fork_name(transaction: Transaction, text: str, new: str, at: At) -> Head:
@@ -360,16 +458,10 @@ def delete_name(
     """
     What `Store.delete` does.
     """
+    advice = "Look at the head, and pass it as expecting= to delete it"
+    _check_newest(transaction, text, expecting, advice)
     tx = transaction.tables
-    name = transaction.get_name(text)
-    number = name.number
-    if expecting is not None:
-        newest = transaction.get_revision(name, None)
-        head = transaction.make_head(name, newest)
-        if not is_expected(head, expecting):
-            advice = "Look at the head, and pass it as expecting= to delete it"
-            raise StaleHeadError(transaction.url, text, expecting, head, advice)
-
+    number = transaction.get_name(text).number
     tx.remove("names", text, f"{text}\x01")
     tx.remove("revisions", number << SHIFT, (number + 1) << SHIFT)
     tx.remove("labels", label_key(number, ""), label_key(number + 1, ""))

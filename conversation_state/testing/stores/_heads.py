@@ -4,6 +4,7 @@ Promises about heads, and what there is to see of names.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import Any
@@ -146,6 +147,44 @@ class HeadPromises(StoreFixtures):
         store.delete("talk", expecting=head)
 
         assert () == store.names()
+
+    def test_expected_heads(self, store: Store) -> None:
+        """
+        A label, a note and a fork that expect another head change nothing, whichever
+        revision they are of; labels and notes make no head another.
+        """
+        other = self.other(store)
+        first = store.save("talk", CONVERSATION)
+        head = other.save("talk", CONVERSATION.add_user_prompt("news"))
+        acts: list[Callable[[Any], object]] = [
+            lambda head: store.label("talk", "kept", at=1, expecting=head),
+            lambda head: store.annotate("talk", {"by": "a"}, at=1, expecting=head),
+            lambda head: store.annotate("talk", {"by": "a"}, expecting=head),
+            lambda head: store.fork("talk", "fork", at=1, expecting=head),
+        ]
+        for act in acts:
+            for expecting in (first, 1, 0, 3):
+                with pytest.raises(StaleHeadError) as caught:
+                    act(expecting)
+
+                assert ("talk", head) == (caught.value.name, caught.value.actual)
+
+            with pytest.raises(TypeError, match="expected a Head, a revision"):
+                act("2")
+
+        assert first == other.latest("talk", at=1)
+        assert ({}, {}) == (other.notes("talk"), other.notes("talk", at=1))
+        assert ("talk",) == other.names()
+
+        for act, newest in zip(acts, (2, head, 2, head), strict=True):
+            act(newest)
+
+        kept = other.latest("talk", at="kept")
+        assert (1, {"by": "a"}) == (kept.revision, kept.notes)
+        assert {"by": "a"} == other.notes("talk")
+        assert len(CONVERSATION) == len(other.load("fork"))
+        with pytest.raises(NotSavedError):
+            store.label("none", "kept", expecting=0)
 
     def test_stale_cache(self, store: Store) -> None:
         """

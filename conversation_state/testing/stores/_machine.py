@@ -340,12 +340,21 @@ class StoreMachine(RuleBasedStateMachine):
             return
 
         at = data.draw(st.none() | st.integers(1, len(saved)))
+        expecting = data.draw(st.none() | st.integers(0, len(saved) + 1))
+        store = self._stores[who]
+        try:
+            found = store.annotate(name, notes, at=at, expecting=expecting)
+        except StaleHeadError:
+            assert expecting not in {None, len(saved)}, "it is the head"
+            return
+
+        assert expecting in {None, len(saved)}, "it is not the head"
         there = self._notes.setdefault((name, at), {})
         there |= notes
         for key in [key for key, value in there.items() if value is None]:
             del there[key]
 
-        assert there == self._stores[who].annotate(name, notes, at=at), "other notes"
+        assert there == found, "other notes"
 
     @rule(who=_WHO, name=_NAMES)
     def delete(self, who: int, name: str) -> None:
