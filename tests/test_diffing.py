@@ -37,12 +37,9 @@ from conversation_state.diffing._divergence import (
     CHANGED,
     SAME,
     align_rows,
+    make_content_key,
 )
-from conversation_state.diffing._equivalence import make_content_key
-from conversation_state.diffing._excerpts import (
-    find_first_difference,
-    mark_differences,
-)
+from conversation_state.diffing._excerpts import find_first_difference, mark_differences
 from conversation_state.messages import UnknownMessage, make_tombstone
 from conversation_state.parts import (
     FilePart,

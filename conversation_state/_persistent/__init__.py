@@ -10,7 +10,7 @@ in `conversation_state._persistent.maps`. What does not: anything that knows wha
 a message is.
 """
 
-from conversation_state._persistent.content import ByContent, final, make_draft
+from conversation_state._persistent.content import ByContent, View, final, make_draft
 from conversation_state._persistent.frozen import (
     EMPTY_MAP,
     Frozen,
@@ -28,7 +28,6 @@ from conversation_state._persistent.frozen import (
     thaw,
 )
 from conversation_state._persistent.log import Log
-from conversation_state._persistent.view import View
 
 __all__ = [
     "EMPTY_MAP",

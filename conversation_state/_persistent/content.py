@@ -1,13 +1,15 @@
 """
-What all values are: equal by content, and of just their own class.
+What all values are, equal by content and of just their own class; and views:
+immutable sequences that hold nothing of their own.
 """
 
 from __future__ import annotations
 
 from abc import abstractmethod
-from typing import TYPE_CHECKING, Any, TypeVar
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
-__all__ = ["ByContent", "final", "make_draft"]
+__all__ = ["ByContent", "View", "are_identical", "final", "make_draft"]
 
 T = TypeVar("T")
 
@@ -50,7 +52,7 @@ def make_draft(cls: type) -> Any:
 
     This goes past the constructor and its checks, in half the time that calling
     the slots' own setters takes, because stores to attributes are specialised by
-    the interpreter. Nobody else may have a draft before it is what it becomes.
+    the interpreter. No other code may get a draft before it is complete.
     """
     free = {
         "__slots__": (),
@@ -90,3 +92,40 @@ class ByContent:
 
     def __hash__(self) -> int:
         return hash((type(self).__name__, *self._comparison_key()))
+
+
+class View(Sequence[T], Generic[T]):
+    """
+    An immutable sequence over something else.
+
+    Equal to any view, tuple or list of equal items, in O(n) unless it is the
+    same object; hashable as the tuple of its items is.
+    """
+
+    __slots__ = ()
+
+    @abstractmethod
+    def __iter__(self) -> Iterator[T]: ...
+
+    def __eq__(self, other: object) -> bool:
+        if self is other:
+            return True
+
+        if not isinstance(other, (View, tuple, list)):
+            return NotImplemented
+
+        return len(self) == len(other) and all(map(are_identical, self, other))
+
+    def __hash__(self) -> int:
+        return hash(tuple(self))
+
+    def __getstate__(self) -> object:
+        # With a method of our own, pickle's protocols 0 and 1 take slots, too.
+        return super().__getstate__()
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({list(self)!r})"
+
+
+def are_identical(a: object, b: object) -> bool:
+    return a is b or a == b

@@ -92,7 +92,7 @@ class FrozenMap(dict[K, V]):
     copy = __copy__
 
     def __deepcopy__(self, memo: dict[int, Any]) -> FrozenMap[K, V]:
-        from copy import deepcopy  # noqa: PLC0415 - whoever calls this has it
+        from copy import deepcopy  # noqa: PLC0415 - only callers of this need it
 
         copied = {key: deepcopy(value, memo) for key, value in self.items()}
         if all(copied[key] is value for key, value in self.items()):
@@ -111,7 +111,7 @@ class JsonMap(FrozenMap[str, Any]):
     """
     A `FrozenMap` of JSON values that were checked and frozen all the way down.
 
-    Made by `freeze_map` and `make_map` only: whoever is given one takes it without
+    Made by `freeze_map` and `make_map` only: so code that gets one takes it without
     reading it.
     """
 
@@ -132,7 +132,7 @@ class SortedJsonMap(JsonMap):
 
 Frozen: TypeAlias = "JsonMap | tuple[Any, ...] | str | int | float | bool | None"
 
-# The only empty one that values hold: ``is EMPTY_MAP`` asks whether there is none.
+# The only empty one that values hold: ``is EMPTY_MAP`` asks whether a map is empty.
 EMPTY_MAP: JsonMap = SortedJsonMap()
 
 # Deep enough for any JSON Schema met so far, shallow enough for every parser
@@ -314,7 +314,7 @@ def is_same_json(a: Any, b: Any) -> bool:
 
 class _Place:
     """
-    Where in a value something is, told only if something is wrong there.
+    Where in a value something is, computed only if something is wrong there.
 
     A text for each place would be as long as all keys on the way to it, and
     hostile JSON has many places behind long keys.
@@ -350,7 +350,7 @@ def _freeze_value(
         return value if plain else check_text(value, _Place(at), error)
 
     if isinstance(value, int):
-        # Whatever a subclass of it says of itself, an enum say.
+        # Whatever a subclass overrides: an enum, for example.
         number = value if value.__class__ is int else int.__int__(value)
         if _LEAST <= number <= _MOST:
             return number

@@ -13,7 +13,7 @@ it, so nothing keeps an abandoned future alive.
 
 Nothing here is ever changed once another version can see it, with one
 exception that no reader can notice: blocks and cells remember folds (see
-`Log.fold`). These are single stores of values that are equal whoever computes
+`Log.fold`). These are single stores of values that are equal whichever thread computes
 them, so threads may race to make them, and to forget them.
 """
 
@@ -25,6 +25,7 @@ from itertools import chain, islice
 from operator import index, is_
 from typing import Any, Generic, SupportsIndex, TypeVar, overload
 
+from conversation_state._persistent.content import are_identical
 from conversation_state._persistent.trunk import (
     BARE,
     BITS,
@@ -36,7 +37,6 @@ from conversation_state._persistent.trunk import (
     with_fold,
     without_fold,
 )
-from conversation_state._persistent.view import are_identical
 from conversation_state._wording import format_count
 
 __all__ = ["Log"]
@@ -114,7 +114,7 @@ class Log(Sequence[T], Generic[T]):
 
     def extend(self, items: Iterable[T]) -> Log[T]:
         """
-        This log with all *items* at its end; itself if there are none.
+        This log with all *items* at its end; itself if *items* is empty.
         """
         if not isinstance(items, (tuple, list, Log)):
             items = tuple(items)
@@ -198,7 +198,7 @@ class Log(Sequence[T], Generic[T]):
 
     def is_shared_start_of(self, other: Log[T]) -> bool:
         """
-        Whether *other* starts with the very objects that this log is made of.
+        Whether *other* starts with the same objects that this log is made of.
 
         True for all that grew from this version; False for a copy of it that
         was decoded or unpickled, however equal. O(log n).
@@ -266,7 +266,7 @@ class Log(Sequence[T], Generic[T]):
         the same *step* and *start* always.
 
         The last eight keys are remembered; one more, and the first is folded
-        anew from the beginning when it is asked for again.
+        again from the beginning when it is asked for.
         """
         newer: list[T] = []
         state: S
@@ -323,7 +323,7 @@ class Log(Sequence[T], Generic[T]):
         block = Block(self._tail_items())
         block.folds = tuple([(key, state) for key, state, _ in self._folds])
         for key, _, older in self._folds:
-            if older is not None:  # nobody goes on from there any more
+            if older is not None:  # no version grows from there any more
                 older._folds = without_fold(older._folds, key)
 
         return self._trunk.push(block)
@@ -348,7 +348,7 @@ class Log(Sequence[T], Generic[T]):
 
     def _version_with(self, fill: int) -> object:
         """
-        The version of this block with *fill* items; None if nobody has it.
+        The version of this block with *fill* items; None if it is not referenced.
         """
         log: Any = self
         for _ in range(self._fill - fill):

@@ -29,7 +29,7 @@ class SurrogateBuffer:
     surrogates: the first half is held back until the second one comes.
 
     Attributes:
-        held: The half that waits; "" if there is none.
+        held: The half that waits, or "".
 
         is_harmed: Whether half of a pair was alone, and is U+FFFD now.
     """

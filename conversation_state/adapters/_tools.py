@@ -16,7 +16,7 @@ from conversation_state.adapters._export import NEWER, Export, Lost
 from conversation_state.errors import InvalidToolError
 from conversation_state.tools import ToolChoice, ToolInfo
 
-__all__ = ["OPENAI", "OPENAI_CHOICES", "ToolRules", "write_tools"]
+__all__ = ["OPENAI", "ToolRules", "write_openai_request", "write_tools"]
 
 
 class ToolRules(NamedTuple):
@@ -45,7 +45,7 @@ OPENAI = ToolRules(
     "1 to 64 letters, digits, _ and -",
     ("allOf", "anyOf", "const", "enum", "not", "oneOf"),
 )
-OPENAI_CHOICES = {
+_OPENAI_CHOICES = {
     ToolChoice.FORBIDDEN: "none",
     ToolChoice.ALLOWED: "auto",
     ToolChoice.FORCED: "required",
@@ -72,8 +72,8 @@ def write_tools(
         write_tool: Makes a tool of its description and its schema; None for a tool
             without parameters.
 
-        write_request: Makes the keys of the request of all tools and the choice;
-            None if there is none.
+        write_request: Makes the keys of the request of all tools and the choice,
+            which may be None.
 
     Raises:
         InvalidToolError:
@@ -148,3 +148,16 @@ def _object_schema(
     kept = {key: value for key, value in schema.items() if key not in refused}
     kept["type"] = "object"
     return kept, removed
+
+
+def write_openai_request(
+    tools: list[dict[str, Any]], choice: ToolChoice | None
+) -> dict[str, Any]:
+    """
+    The keys of a request to OpenAI, in either of its formats.
+    """
+    request: dict[str, Any] = {"tools": tools}
+    if choice is not None:
+        request["tool_choice"] = _OPENAI_CHOICES[choice]
+
+    return request

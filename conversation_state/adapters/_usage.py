@@ -58,7 +58,7 @@ def usage_in(
     Args:
         payload: What a provider sent; None is nothing.
 
-        find: Finds the usage block in it, None if there is none; and its path.
+        find: Finds the usage block in it, or None; and its path.
 
         read_usage: Reads that block: the usage, and what else it has.
 

@@ -81,14 +81,10 @@ Source:
 """
 
 from conversation_state.adapters._export import Export, Lost
-from conversation_state.adapters._responses._chunks import (
-    aload_chunks,
-    load_chunks,
-)
-from conversation_state.adapters._responses._dump import dump
+from conversation_state.adapters._responses._chunks import aload_chunks, load_chunks
+from conversation_state.adapters._responses._dump import dump, dump_tools
 from conversation_state.adapters._responses._load import load
-from conversation_state.adapters._responses._tools import dump_tools
-from conversation_state.adapters._responses._usage import load_usage
+from conversation_state.adapters._responses._response import load_usage
 
 __all__ = [
     "Export",

@@ -3,7 +3,7 @@ The state of a conversation: its entries, and the ledger of what they cost.
 
 An `Aggregator` is a value. Every verb returns a new one and leaves the old
 one as it was, so keeping a state *is* keeping a reference, and a fork costs
-one small object however long the talk has been.
+one small object however long the conversation is.
 
 What lives here: making the next state from a state (`add`, `extend`,
 `add_usage`), the two verbs that relate a state to its own past (`fork`,

@@ -5,10 +5,9 @@ What several states cost together.
 from __future__ import annotations
 
 from conversation_state._persistent import Log
-from conversation_state.aggregator._entries import NOTHING, LedgerEntry
+from conversation_state.aggregator._entries import NOTHING, LedgerEntry, Union
 from conversation_state.aggregator._state import Aggregator, Checkpoint
 from conversation_state.aggregator._turn import Turn
-from conversation_state.aggregator._union import Union
 from conversation_state.usage import Usage
 
 __all__ = ["ledger_union", "total_usage"]

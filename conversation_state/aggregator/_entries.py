@@ -1,10 +1,12 @@
 """
-Entries: messages and recorded usages, each with its identity.
+Entries: messages and recorded usages, each with its identity; and the ordered union
+of entries by identity, which is what joining is.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from itertools import islice
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any, NamedTuple, SupportsIndex, overload
 
@@ -23,6 +25,7 @@ __all__ = [
     "Ledger",
     "LedgerEntry",
     "Messages",
+    "Union",
     "current_time",
     "id_of",
     "message_of",
@@ -157,7 +160,7 @@ class Messages(View[Message]):
 
 class Ledger(NamedTuple):
     """
-    What was spent, in order, and the total of it.
+    The recorded usage, in order, and its total.
     """
 
     entries: Log[LedgerEntry]
@@ -181,7 +184,7 @@ class Ledger(NamedTuple):
 
     def find(self, key: str) -> LedgerEntry | None:
         """
-        The entry with the identity *key*; None if there is none. O(log n).
+        The entry with the identity *key*, or None. O(log n).
         """
         for entries in self.entries.fold(_add_to_index, _NO_INDEX, key=_add_to_index):
             if (found := entries.get(key)) is not None:
@@ -213,3 +216,58 @@ def _add_to_index(index: _Index, entry: LedgerEntry) -> _Index:
 NOTHING = Usage()
 EMPTY_LEDGER = Ledger(Log(), NOTHING)
 EMPTY_LOG: Log[Entry] = Log()
+
+
+class Union:
+    """
+    The ordered union of logs by identity, while it is being made.
+
+    Grows the log it starts with. Another log takes its place only where that
+    one shares the same structure and has more, so a copy that was decoded or
+    unpickled never becomes a second past next to the one that is kept.
+
+    Identities are collected from the end of the log backwards, only as far
+    back as the logs diverge, and once for all that join: a thousand siblings
+    cost what they added, not its square.
+    """
+
+    __slots__ = ("_ids", "_since", "log")
+
+    def __init__(self, log: Log[Any]) -> None:
+        self.log = log
+        self._since = len(log)
+        self._ids: set[str] = set()
+
+    def add(self, other: Log[Any]) -> None:
+        """
+        Everything in *other* that is not here yet.
+        """
+        parted = self.log.common_prefix(other)
+        if parted == len(other):
+            return
+
+        if parted == len(self.log) and self.log.is_shared_start_of(other):
+            self._ids.update(map(id_of, other.iterate(parted)))
+            self.log = other
+        else:
+            self._add_missing(parted, other.iterate(parted))
+
+    def add_new(self, added: Log[Any], base: Log[Any] | None) -> None:
+        """
+        The same for what was *added* to a *base*, of which nothing is taken.
+        """
+        if added:
+            # Nothing added is in the base, nor in what we share with it.
+            parted = 0 if base is None else self.log.common_prefix(base)
+            self._add_missing(parted, iter(added))
+
+    def _add_missing(self, parted: int, entries: Iterator[Any]) -> None:
+        if parted < self._since:
+            missing = islice(self.log.iterate(parted), self._since - parted)
+            self._ids.update(map(id_of, missing))
+            self._since = parted
+
+        ids = self._ids
+        new = [entry for entry in entries if entry[0] not in ids]
+        ids.update(map(id_of, new))
+        self.log = self.log.extend(new)

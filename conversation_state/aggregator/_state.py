@@ -27,15 +27,13 @@ from conversation_state.aggregator._entries import (
     Ledger,
     LedgerEntry,
     Messages,
+    Union,
     id_of,
 )
 from conversation_state.aggregator._growing import GrowingState
 from conversation_state.aggregator._turn import Turn
-from conversation_state.aggregator._union import Union
 from conversation_state.aggregator._value import Origin
-from conversation_state.messages import (
-    Message,
-)
+from conversation_state.messages import Message
 from conversation_state.usage import Usage
 
 if TYPE_CHECKING:
@@ -169,7 +167,7 @@ class Aggregator(GrowingState):
         """
         The same over logs that other states share, and go on sharing.
 
-        O(log n), and O(what was spent since a state of that ledger was made
+        O(log n), and O(the ledger entries since a state of that ledger was made
         here before). Trusts that no identity is there twice.
 
         Raises:

@@ -81,14 +81,14 @@ class Turn:
     @property
     def messages(self) -> Messages:
         """
-        What was said, in order.
+        The messages added since the fork, in order.
         """
         return Messages(self.entries)
 
     @property
     def usage(self) -> Usage:
         """
-        What was spent. O(ledger entries).
+        The usage recorded since the fork. O(ledger entries).
         """
         return sum([entry.usage for entry in self.ledger], NOTHING)
 

@@ -11,8 +11,7 @@ import attrs
 from conversation_state._lazy import draw_difference
 from conversation_state._wording import format_count
 from conversation_state.aggregator import Aggregator, Checkpoint, Entry, LedgerEntry
-from conversation_state.diffing._divergence import Divergence, Pair
-from conversation_state.diffing._equivalence import pair_equivalent
+from conversation_state.diffing._divergence import Divergence, Pair, pair_equivalent
 from conversation_state.diffing._text import format_markdown, format_text
 from conversation_state.usage import Usage
 

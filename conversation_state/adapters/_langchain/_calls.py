@@ -308,7 +308,7 @@ def dump_call_block(
 ) -> tuple[int, dict[str, Any]] | None:
     """
     The block that repeats *call*, which is *raw*, and its position in the
-    content; None if there is none.
+    content, or None.
     """
     noted = notes.get("block")
     if not isinstance(noted, dict) or raw.get("type") == "invalid_tool_call":

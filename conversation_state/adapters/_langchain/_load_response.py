@@ -156,7 +156,7 @@ def _load_meta(
     raw: dict[str, Any], details: dict[str, Any], notes: dict[str, Any]
 ) -> ResponseMeta | None:
     """
-    The metadata of the response; None if there is none. Removes from *notes* the
+    The metadata of the response, or None. Removes from *notes* the
     values that it has.
     """
     reason = model = own_id = ""

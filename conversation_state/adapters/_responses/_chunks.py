@@ -16,15 +16,8 @@ from conversation_state.adapters._reading import (
     is_map,
     mended,
 )
-from conversation_state.adapters._responses._constants import (
-    ADDRESS,
-    NOISE,
-    SOURCE,
-)
-from conversation_state.adapters._responses._response import (
-    ResponseInfo,
-    read_response,
-)
+from conversation_state.adapters._responses._blocks import ADDRESS, NOISE, SOURCE
+from conversation_state.adapters._responses._response import ResponseInfo, read_response
 from conversation_state.adapters._responses._stream_deltas import DeltaReader
 from conversation_state.adapters._responses._stream_order import OutputOrder
 from conversation_state.adapters._stream_pieces import PieceTemplate
@@ -241,7 +234,7 @@ class ResponsesStream:
 
 def _error_in(event: Mapping[str, Any]) -> Any:
     """
-    The error that *event* reports; None if there is none.
+    The error that *event* reports, or None.
     """
     kind, error = event.get("type"), event.get("error")
     if kind == "error":

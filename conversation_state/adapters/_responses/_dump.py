@@ -1,5 +1,5 @@
 """
-From messages to Responses.
+From messages to Responses, and tools as its requests have them.
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ from conversation_state.adapters._export import (
     merge_kept_keys,
 )
 from conversation_state.adapters._notes import map_of, notes_of
-from conversation_state.adapters._responses._blocks import write_block
-from conversation_state.adapters._responses._constants import RESULTS, SOURCE
+from conversation_state.adapters._responses._blocks import RESULTS, SOURCE, write_block
 from conversation_state.adapters._responses._dump_items import ItemWriter
+from conversation_state.adapters._tools import OPENAI, write_openai_request, write_tools
 from conversation_state.messages import (
     AssistantMessage,
     Message,
@@ -24,9 +24,9 @@ from conversation_state.messages import (
     ToolMessage,
     UnknownMessage,
 )
-from conversation_state.tools import ToolCall
+from conversation_state.tools import ToolCall, ToolChoice, ToolInfo
 
-__all__ = ["dump", "write_items"]
+__all__ = ["dump", "dump_tools", "write_items"]
 
 
 def dump(messages: Iterable[Message]) -> Export:
@@ -233,3 +233,48 @@ def _order_by_index(parts: list[Any], calls: list[Any]) -> list[Any]:
         ordered.append(part)
 
     return [*ordered, *waiting[::-1]]
+
+
+def dump_tools(
+    tools: Iterable[ToolInfo], *, choice: ToolChoice | None = None
+) -> Export:
+    """
+    *tools* and *choice* as the keys ``tools`` and ``tool_choice`` of a request.
+
+    Without tools there are no keys. Listed in `Export.lost`, and left out, are
+    tools whose name is refused or stands twice, and what OpenAI refuses at the top
+    of a schema (``anyOf``, ``enum``, …).
+
+    Args:
+        tools: What the model may call.
+
+        choice: Whether it may, must or must not call one; None: the provider's
+            default, it may.
+
+    Raises:
+        InvalidToolError:
+            If *tools* or *choice* are something else.
+
+    Source:
+        OpenAI's reference: ``parameters`` and ``strict`` are always there. Schemas
+        are sent as they are, so they are not strict: strict ones may use a part of
+        JSON Schema only, and have no parameters that may be left out.
+
+    >>> tool = ToolInfo("clock", "Tells the time.")
+    >>> dump_tools([tool]).payload["tools"][0]["strict"]
+    False
+    """
+    return write_tools(tools, choice, OPENAI, _write_tool, write_openai_request)
+
+
+def _write_tool(tool: ToolInfo, schema: dict[str, Any] | None) -> dict[str, Any]:
+    written = {
+        "type": "function",
+        "name": tool.name,
+        "parameters": tool.json_schema() if schema is None else schema,
+        "strict": False,
+    }
+    if tool.description:
+        written["description"] = tool.description
+
+    return written

@@ -9,8 +9,7 @@ from typing import Any
 
 from conversation_state.adapters._export import PayloadWriter, merge_kept_keys
 from conversation_state.adapters._notes import list_of, map_of, notes_of, signer_of
-from conversation_state.adapters._responses._blocks import write_block
-from conversation_state.adapters._responses._constants import SOURCE
+from conversation_state.adapters._responses._blocks import SOURCE, write_block
 from conversation_state.parts import Part, ReasoningPart, UnknownPart
 from conversation_state.tools import ToolCall
 

@@ -13,8 +13,7 @@ from typing import Any, NamedTuple, TypeAlias
 
 from conversation_state.adapters._notes import with_notes
 from conversation_state.adapters._reading import ObjectReader, is_list, is_map
-from conversation_state.adapters._responses._blocks import read_block
-from conversation_state.adapters._responses._constants import CALLS, SOURCE
+from conversation_state.adapters._responses._blocks import CALLS, SOURCE, read_block
 from conversation_state.messages import LogProb
 from conversation_state.parts import Part, ReasoningPart, TextPart, UnknownPart
 from conversation_state.tools import ToolCall

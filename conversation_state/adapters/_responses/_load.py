@@ -17,16 +17,14 @@ from conversation_state.adapters._reading import (
     is_map,
     without_parsed,
 )
-from conversation_state.adapters._responses._blocks import read_content
-from conversation_state.adapters._responses._constants import (
+from conversation_state.adapters._responses._blocks import (
     CALLERS,
     RESULTS,
     SOURCE,
+    read_content,
 )
 from conversation_state.adapters._responses._items import PartOrCall, read_item
-from conversation_state.adapters._responses._response import (
-    read_response,
-)
+from conversation_state.adapters._responses._response import read_response
 from conversation_state.messages import (
     AssistantMessage,
     LogProb,

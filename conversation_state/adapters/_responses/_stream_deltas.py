@@ -15,7 +15,7 @@ from conversation_state.adapters._reading import (
     is_map,
     without_parsed,
 )
-from conversation_state.adapters._responses._constants import CALLS
+from conversation_state.adapters._responses._blocks import CALLS
 from conversation_state.adapters._responses._stream_items import StreamedText
 from conversation_state.adapters._responses._stream_order import MOST, OutputOrder
 from conversation_state.adapters._stream_pieces import PieceTemplate

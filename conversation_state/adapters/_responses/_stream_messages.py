@@ -11,7 +11,7 @@ import attrs
 
 from conversation_state.adapters._notes import with_notes
 from conversation_state.adapters._reading import ObjectReader, mended
-from conversation_state.adapters._responses._constants import SOURCE
+from conversation_state.adapters._responses._blocks import SOURCE
 from conversation_state.adapters._responses._items import (
     ItemBlock,
     blocks_of,

@@ -14,7 +14,7 @@ from conversation_state.adapters._reading import (
     is_map,
     without_parsed,
 )
-from conversation_state.adapters._responses._constants import CALLS
+from conversation_state.adapters._responses._blocks import CALLS
 from conversation_state.adapters._responses._items import LISTS, read_item
 from conversation_state.adapters._responses._stream_items import (
     StreamContext,

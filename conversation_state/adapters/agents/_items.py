@@ -14,7 +14,7 @@ from conversation_state._wording import format_count
 from conversation_state.adapters._export import Export, PayloadWriter
 from conversation_state.adapters._host import replace_entries
 from conversation_state.adapters._reading import DocumentReader, is_list, is_map
-from conversation_state.adapters._responses._constants import CALLERS, CALLS, SOURCE
+from conversation_state.adapters._responses._blocks import CALLERS, CALLS, SOURCE
 from conversation_state.adapters._responses._dump import write_items
 from conversation_state.adapters._responses._load import load_items
 from conversation_state.aggregator import Aggregator
@@ -148,7 +148,7 @@ def append_items(state: Aggregator, items: Sequence[Any]) -> Aggregator:
 
 def pop_last_item(state: Aggregator) -> tuple[Aggregator, Item | None]:
     """
-    *state* without its last item, and the item; None if there is none.
+    *state* without its last item, and the item, or None.
 
     Messages without items are skipped, and stay.
     """

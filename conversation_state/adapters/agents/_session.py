@@ -158,7 +158,7 @@ class StoreSession(SessionHost):
 
     async def pop_item(self) -> TResponseInputItem | None:
         """
-        Remove the newest item and return it; None if there is none.
+        Remove the newest item and return it, or None.
         """
         popped: list[Any] = []
 

@@ -23,7 +23,7 @@ from conversation_state.adapters._streaming import (
     achunks_of,
     chunks_of,
 )
-from conversation_state.adapters.anthropic._constants import SOURCE
+from conversation_state.adapters.anthropic._blocks import SOURCE
 from conversation_state.adapters.anthropic._stream_blocks import StreamBlock, open_block
 from conversation_state.adapters.anthropic._usage import read_usage
 from conversation_state.errors import ProviderStreamError

@@ -18,8 +18,7 @@ from conversation_state.adapters._reading import (
     take_text,
     without_parsed,
 )
-from conversation_state.adapters.anthropic._blocks import read_call, read_part
-from conversation_state.adapters.anthropic._constants import SOURCE
+from conversation_state.adapters.anthropic._blocks import SOURCE, read_call, read_part
 from conversation_state.adapters.anthropic._usage import read_usage
 from conversation_state.messages import (
     AssistantMessage,

@@ -20,8 +20,7 @@ from conversation_state.adapters._stream_pieces import (
     part_chunks,
 )
 from conversation_state.adapters.anthropic._arguments import input_of
-from conversation_state.adapters.anthropic._blocks import read_call, read_part
-from conversation_state.adapters.anthropic._constants import SOURCE
+from conversation_state.adapters.anthropic._blocks import SOURCE, read_call, read_part
 from conversation_state.messages import AssistantMessage
 from conversation_state.parts import ReasoningPart, TextPart, UnknownPart
 from conversation_state.tools import ToolCall

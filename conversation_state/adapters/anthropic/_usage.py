@@ -78,7 +78,7 @@ def load_usage(payload: Any) -> Usage | None:
 
 def find_usage(payload: Mapping[str, Any]) -> tuple[Any, str]:
     """
-    The usage block in *payload*, None if there is none; and its path.
+    The usage block in *payload*, or None; and its path.
     """
     if payload.get("usage") is not None:
         return payload["usage"], "$.usage"

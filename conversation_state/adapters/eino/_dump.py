@@ -46,7 +46,7 @@ def dump(messages: Iterable[Message]) -> Export:
     What was loaded from this format is written as it was. `Export.lost` lists
     what differs from *messages* when the payload is loaded again: what eino
     has no word for, what is another adapter's own, what had to be mended. A
-    signature is written if eino had it before, or if it is nobody's.
+    signature is written if eino had it before, or if it is no other provider's.
 
     Raises:
         InvalidMessageError:

@@ -39,7 +39,7 @@ _NO_USAGE = Usage()
 
 def read_response(message: ObjectReader) -> ResponseMeta | None:
     """
-    The response metadata of *message*; None if there is none.
+    The response metadata of *message*, or None.
     """
     place = message.inside(_KEY)
     if place is None:

@@ -40,7 +40,7 @@ joined, apart
 made_id
     The id that was made up for a call that had none, or that its result does
     not say. It is left out again, from the results of such a call, too. As
-    results without ids are told apart by their order alone, those of functions
+    results without ids are distinguished by their order alone, those of functions
     of one name are put in the order of the calls.
 
 under, object, no_response
@@ -87,10 +87,9 @@ Source:
 
 from conversation_state.adapters._export import Export, Lost
 from conversation_state.adapters.gemini._chunks import aload_chunks, load_chunks
-from conversation_state.adapters.gemini._dump import dump
+from conversation_state.adapters.gemini._dump import dump, dump_tools
 from conversation_state.adapters.gemini._load import load
-from conversation_state.adapters.gemini._tools import dump_tools
-from conversation_state.adapters.gemini._usage import load_usage
+from conversation_state.adapters.gemini._response import load_usage
 
 __all__ = [
     "Export",

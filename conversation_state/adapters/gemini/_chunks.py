@@ -38,13 +38,13 @@ from conversation_state.adapters.gemini._parts import (
 from conversation_state.adapters.gemini._response import (
     CANDIDATE,
     RESPONSE,
+    find_usage,
     read_block_reason,
     read_logprobs,
     take_id,
 )
 from conversation_state.adapters.gemini._stream_calls import StreamedCalls
 from conversation_state.adapters.gemini._stream_metadata import StreamNotes, StreamUsage
-from conversation_state.adapters.gemini._usage import find_usage
 from conversation_state.errors import ProviderStreamError
 from conversation_state.messages import AssistantMessage, ResponseMeta
 from conversation_state.parts import AudioPart, Part, ReasoningPart, TextPart

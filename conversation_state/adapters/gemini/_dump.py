@@ -1,5 +1,5 @@
 """
-From messages to Gemini's contents.
+From messages to Gemini's contents, and tools as its requests have them.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from conversation_state.adapters._export import (
     merge_kept_keys,
 )
 from conversation_state.adapters._notes import list_of, map_of, notes_of
+from conversation_state.adapters._tools import ToolRules, write_tools
 from conversation_state.adapters.gemini._calls import write_call, write_result
 from conversation_state.adapters.gemini._fields import SOURCE, cased_key
 from conversation_state.adapters.gemini._parts import write_part
@@ -28,9 +29,9 @@ from conversation_state.messages import (
     UserMessage,
 )
 from conversation_state.parts import Part
-from conversation_state.tools import ToolCall
+from conversation_state.tools import ToolCall, ToolChoice, ToolInfo
 
-__all__ = ["dump"]
+__all__ = ["dump", "dump_tools"]
 
 _JOINED = "calls must follow a user message; this message was joined to the one before"
 _SYSTEM = frozenset({"systemInstruction", "system_instruction"})
@@ -378,3 +379,63 @@ def _make_content(
 
 def _says_something(parts: list[dict[str, Any]]) -> bool:
     return bool(parts) and parts != [{"text": ""}]
+
+
+_RULES = ToolRules(
+    "Gemini",
+    "[a-zA-Z_][a-zA-Z0-9_.:-]{0,63}",
+    "1 to 64 letters, digits, _, ., : and -, the first a letter or _",
+)
+_MODES = {
+    ToolChoice.FORBIDDEN: "NONE",
+    ToolChoice.ALLOWED: "AUTO",
+    ToolChoice.FORCED: "ANY",
+}
+
+
+def dump_tools(
+    tools: Iterable[ToolInfo], *, choice: ToolChoice | None = None
+) -> Export:
+    """
+    *tools* and *choice* as the keys ``tools`` and ``toolConfig`` of a request.
+
+    Without tools there are no keys. Listed in `Export.lost`, and left out, are
+    tools whose name is refused or stands twice.
+
+    Args:
+        tools: What the model may call.
+
+        choice: Whether it may, must or must not call one; None: the provider's
+            default, it may.
+
+    Raises:
+        InvalidToolError:
+            If *tools* or *choice* are something else.
+
+    Source:
+        Gemini's reference: ``parametersJsonSchema`` takes JSON Schema, where
+        ``parameters`` takes a dialect of OpenAPI.
+
+    >>> tool = ToolInfo("clock", "Tells the time.")
+    >>> dump_tools([tool], choice=ToolChoice.FORCED).payload["toolConfig"]
+    {'functionCallingConfig': {'mode': 'ANY'}}
+    """
+    return write_tools(tools, choice, _RULES, _write_tool, _write_request)
+
+
+def _write_tool(tool: ToolInfo, schema: dict[str, Any] | None) -> dict[str, Any]:
+    written: dict[str, Any] = {"name": tool.name, "description": tool.description}
+    if schema is not None:
+        written["parametersJsonSchema"] = schema
+
+    return written
+
+
+def _write_request(
+    tools: list[dict[str, Any]], choice: ToolChoice | None
+) -> dict[str, Any]:
+    request: dict[str, Any] = {"tools": [{"functionDeclarations": tools}]}
+    if choice is not None:
+        request["toolConfig"] = {"functionCallingConfig": {"mode": _MODES[choice]}}
+
+    return request

@@ -1,5 +1,5 @@
 """
-The metadata of a response.
+The metadata of a response, and its usage.
 """
 
 from __future__ import annotations
@@ -13,20 +13,32 @@ from conversation_state.adapters._reading import (
     DocumentReader,
     is_list,
     is_map,
+    mended,
     take_text,
 )
+from conversation_state.adapters._usage import (
+    Counted,
+    Details,
+    Totals,
+    is_count,
+    read_usage_block,
+    usage_in,
+)
 from conversation_state.adapters.gemini._fields import CasedObject, is_said, snake_case
-from conversation_state.adapters.gemini._usage import find_usage, read_usage
 from conversation_state.messages import LogProb, ResponseMeta
+from conversation_state.usage import Usage
 
 __all__ = [
     "CANDIDATE",
     "RESPONSE",
     "CandidateInfo",
+    "find_usage",
     "is_response",
+    "load_usage",
     "read_block_reason",
     "read_logprobs",
     "read_response",
+    "read_usage",
     "take_id",
 ]
 
@@ -235,3 +247,171 @@ def _read_logprob(read: DocumentReader, raw: Any, path: str) -> LogProb:
             place.wrong(key, "a finite number")
 
     return LogProb(token, 0.0)
+
+
+_CANDIDATES = ("candidates_token_count", "response_token_count")
+_COUNTS = frozenset(
+    {
+        *_CANDIDATES,
+        "cached_content_token_count",
+        "prompt_token_count",
+        "thoughts_token_count",
+        "tool_use_prompt_token_count",
+        "total_token_count",
+    }
+)
+
+# The breakdowns by modality, and what the categories in them are called after.
+_DETAILS = {
+    "cache_tokens_details": "cached",
+    "candidates_tokens_details": "completion",
+    "prompt_tokens_details": "prompt",
+    "response_tokens_details": "completion",
+    "tool_use_prompt_tokens_details": "tool_use_prompt",
+}
+
+
+def load_usage(payload: Any) -> Usage | None:
+    """
+    What *payload*, a response, an event of a stream or a usage block, cost.
+
+    None if it has no usage. The prompt is ``promptTokenCount``, of which
+    ``cachedContentTokenCount`` is a part, and ``toolUsePromptTokenCount``: what
+    Google's own tools found was read, too, and is also in `Usage.extra`, as
+    ``tool_use_prompt_tokens``. The completion is ``candidatesTokenCount`` and
+    ``thoughtsTokenCount``. Where the total says that one of these counts is in
+    another already, it is not added.
+
+    Tokens of audio have fields; those of other modalities are in `Usage.extra`,
+    as ``prompt_image_tokens`` and the like. So are integers that have no field.
+
+    Raises:
+        DecodeError:
+            If a count is negative, not an integer, or over 2**63 - 1.
+
+    Source:
+        Google documents the total as the sum of prompt, candidates, tool use
+        and thoughts, and in recorded traffic it is. Some of its models once
+        had the thoughts in ``candidatesTokenCount``, which the total shows;
+        its Live API says ``responseTokenCount``.
+
+    >>> counts = {"promptTokenCount": 9, "candidatesTokenCount": 2}
+    >>> load_usage({**counts, "thoughtsTokenCount": 5}).completion_tokens
+    7
+    """
+    return usage_in(payload, find_usage, read_usage)
+
+
+def find_usage(payload: Mapping[str, Any]) -> tuple[Any, str]:
+    """
+    The usage block in *payload*, or None; and its path.
+    """
+    for key in ("usageMetadata", "usage_metadata"):
+        if payload.get(key) is not None:
+            return payload[key], f"$.{key}"
+
+    if any(isinstance(key, str) and snake_case(key) in _COUNTS for key in payload):
+        return payload, "$"
+
+    return None, "$"
+
+
+def read_usage(
+    read: DocumentReader, block: Any, path: str
+) -> tuple[Usage | None, dict[str, Any]]:
+    """
+    The usage in *block*, None if there was a problem; and what else it has.
+    """
+    return read_usage_block(read, block, path, _read_counts)
+
+
+def _read_counts(read: DocumentReader, block: Mapping[Any, Any], path: str) -> Counted:
+    counts: dict[str, int] = {}
+    extra: dict[str, int] = {}
+    left: dict[str, Any] = {}
+    for key, value in block.items():
+        name = snake_case(mended(key)) if isinstance(key, str) else ""
+        if name in _DETAILS:
+            _add_details(read, value, f"{path}.{key}", _DETAILS[name], extra)
+        elif name in _COUNTS:
+            if is_count(value):
+                counts[name] = value
+            elif value is not None:
+                read.wrong(f"{path}.{key}", value, "an integer from 0 to 2**63 - 1")
+        elif name and is_count(value):
+            extra[name] = value
+        else:
+            left[key] = value
+
+    return *_sum_counts(counts, extra), extra, left
+
+
+def _add_details(
+    read: DocumentReader, value: Any, path: str, of: str, extra: dict[str, int]
+) -> None:
+    """
+    Add the counts of a breakdown, a list, to *extra*, by categories.
+    """
+    if not is_list(value):
+        if value is not None:
+            read.wrong(path, value, "a list or null")
+
+        return
+
+    for at, one in enumerate(value):
+        here = f"{path}[{at}]"
+        if not is_map(one):
+            read.wrong(here, one, "an object")
+            continue
+
+        modality = one.get("modality")
+        if not isinstance(modality, str):
+            if modality is not None:
+                read.wrong(f"{here}.modality", modality, "a text")
+
+            # What has no modality is text.
+            modality = "text"
+
+        for key in ("tokenCount", "token_count"):
+            count = one.get(key)
+            if is_count(count):
+                name = f"{of}_{mended(modality).lower()}_tokens"
+                extra[name] = extra.get(name, 0) + count
+            elif count is not None:
+                read.wrong(f"{here}.{key}", count, "an integer from 0 to 2**63 - 1")
+
+
+def _sum_counts(
+    counts: dict[str, int], extra: dict[str, int]
+) -> tuple[Totals, Details]:
+    """
+    The totals, and the details of prompt and completion; what these take is no
+    longer in *extra*.
+    """
+    prompt = counts.get("prompt_token_count", 0)
+    tools = counts.get("tool_use_prompt_token_count", 0)
+    written = max(counts.get(name, 0) for name in _CANDIDATES)
+    thoughts = counts.get("thoughts_token_count", 0)
+    total = counts.get("total_token_count")
+
+    # What the total does not count again is in another count already.
+    ways = ((tools, thoughts), (0, thoughts), (tools, 0), (0, 0))
+    matching = [way for way in ways if total == prompt + written + sum(way)]
+    more = matching[0] if matching else ways[0]
+    prompt, written = prompt + more[0], written + more[1]
+    if tools:
+        extra["tool_use_prompt_tokens"] = tools
+
+    audio_tokens = extra.pop("prompt_audio_tokens", 0)
+    audio_tokens += extra.get("tool_use_prompt_audio_tokens", 0) if more[0] else 0
+    details = (
+        {
+            "audio_tokens": audio_tokens,
+            "cached_tokens": counts.get("cached_content_token_count", 0),
+        },
+        {
+            "audio_tokens": extra.pop("completion_audio_tokens", 0),
+            "reasoning_tokens": thoughts,
+        },
+    )
+    return (prompt, written, total), details

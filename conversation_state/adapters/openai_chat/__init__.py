@@ -17,7 +17,7 @@ keys
 
 without
     Keys that were missing where `dump` would write them: ``content``, a
-    call's ``type``. Missing, null and "" are told apart.
+    call's ``type``. Missing, null and "" are distinguished.
 
 role
     ``developer`` or ``function``, for a system and a tool message.
@@ -66,10 +66,9 @@ Source:
 
 from conversation_state.adapters._export import Export, Lost
 from conversation_state.adapters.openai_chat._chunks import aload_chunks, load_chunks
-from conversation_state.adapters.openai_chat._dump import dump
+from conversation_state.adapters.openai_chat._dump import dump, dump_tools
 from conversation_state.adapters.openai_chat._load import load
-from conversation_state.adapters.openai_chat._tools import dump_tools
-from conversation_state.adapters.openai_chat._usage import load_usage
+from conversation_state.adapters.openai_chat._response import load_usage
 
 __all__ = [
     "Export",

@@ -1,5 +1,5 @@
 """
-The blocks of a content, and the parts they are.
+The blocks of a content, and the parts they are; and constants of the format.
 """
 
 from __future__ import annotations
@@ -22,14 +22,8 @@ from conversation_state.adapters._openai import (
     written_text,
 )
 from conversation_state.adapters._reading import ObjectReader, is_list, is_map
-from conversation_state.adapters.openai_chat._constants import (
-    MEDIA,
-    NATURAL,
-    SOURCE,
-    WORDS,
-    block_of,
-)
 from conversation_state.parts import (
+    AudioPart,
     FilePart,
     ImagePart,
     MediaPart,
@@ -38,9 +32,73 @@ from conversation_state.parts import (
     RefusalPart,
     TextPart,
     UnknownPart,
+    VideoPart,
 )
 
-__all__ = ["read_content", "write_part"]
+__all__ = [
+    "MEDIA",
+    "NATURAL",
+    "REASONING_KEYS",
+    "ROLES",
+    "SOURCE",
+    "WORDS",
+    "block_of",
+    "read_content",
+    "write_part",
+]
+
+# The name of the format: of its notes, and the source of its unknown parts.
+SOURCE = "openai_chat"
+
+# The roles of the format, and ours.
+ROLES = {
+    "assistant": "assistant",
+    "developer": "system",
+    "function": "tool",
+    "system": "system",
+    "tool": "tool",
+    "user": "user",
+}
+
+# Where dialects put what the model thought, beside the content.
+REASONING_KEYS = ("reasoning_content", "reasoning")
+
+# The blocks that hold media; `SLOTS` has the key of their content.
+MEDIA: dict[str, type[MediaPart]] = {
+    "audio_url": AudioPart,
+    "document_url": FilePart,
+    "file": FilePart,
+    "image_url": ImagePart,
+    "input_audio": AudioPart,
+    "video_url": VideoPart,
+}
+
+# What else our parts have a field for: keys beside the content.
+WORDS = {"file": "filename", "image_url": "detail", "input_audio": "format"}
+
+# The block of each kind of part that the format itself has, by role; all else
+# is a dialect's.
+NATURAL: dict[str, dict[str, str]] = {
+    "assistant": {"text": "text", "refusal": "refusal"},
+    "system": {"text": "text"},
+    "tool": {"text": "text"},
+    "user": {
+        "audio": "input_audio",
+        "file": "file",
+        "image": "image_url",
+        "text": "text",
+    },
+}
+
+
+def block_of(kind: str, content: Content, role: str) -> str:
+    """
+    The block that the format itself has for *content* of a part of *kind* in
+    messages of *role*; "" if it has none.
+    """
+    block = NATURAL[role].get(kind, "")
+    return "" if content.data is None and block in SLOTS else block
+
 
 _TEXT = frozenset({"text", "type"})
 _REFUSAL = frozenset({"refusal", "type"})

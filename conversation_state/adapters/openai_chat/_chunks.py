@@ -32,20 +32,21 @@ from conversation_state.adapters._streaming import (
     checked_choice,
     chunks_of,
 )
-from conversation_state.adapters.openai_chat._blocks import read_content
-from conversation_state.adapters.openai_chat._constants import REASONING_KEYS, SOURCE
-from conversation_state.adapters.openai_chat._response import read_logprobs
+from conversation_state.adapters.openai_chat._blocks import (
+    REASONING_KEYS,
+    SOURCE,
+    read_content,
+)
+from conversation_state.adapters.openai_chat._response import (
+    find_usage,
+    read_logprobs,
+    read_usage,
+)
 from conversation_state.adapters.openai_chat._stream_audio import AudioAssembler
 from conversation_state.adapters.openai_chat._stream_calls import CallAssembler
-from conversation_state.adapters.openai_chat._usage import find_usage, read_usage
 from conversation_state.errors import ProviderStreamError
 from conversation_state.messages import AssistantMessage, ResponseMeta
-from conversation_state.parts import (
-    Part,
-    ReasoningPart,
-    RefusalPart,
-    TextPart,
-)
+from conversation_state.parts import Part, ReasoningPart, RefusalPart, TextPart
 from conversation_state.usage import Usage
 
 __all__ = ["aload_chunks", "load_chunks"]

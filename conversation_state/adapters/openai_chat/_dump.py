@@ -1,5 +1,5 @@
 """
-From messages to Chat Completions.
+From messages to Chat Completions, and tools as its requests have them.
 """
 
 from __future__ import annotations
@@ -9,11 +9,12 @@ from typing import Any
 
 from conversation_state.adapters._export import Export, PayloadWriter, merge_kept_keys
 from conversation_state.adapters._notes import list_of, map_of, notes_of
-from conversation_state.adapters.openai_chat._blocks import write_part
-from conversation_state.adapters.openai_chat._constants import (
+from conversation_state.adapters._tools import OPENAI, write_openai_request, write_tools
+from conversation_state.adapters.openai_chat._blocks import (
     REASONING_KEYS,
     ROLES,
     SOURCE,
+    write_part,
 )
 from conversation_state.messages import (
     AssistantMessage,
@@ -22,9 +23,9 @@ from conversation_state.messages import (
     UnknownMessage,
 )
 from conversation_state.parts import AudioPart, Part, ReasoningPart, RefusalPart
-from conversation_state.tools import ToolCall
+from conversation_state.tools import ToolCall, ToolChoice, ToolInfo
 
-__all__ = ["dump"]
+__all__ = ["dump", "dump_tools"]
 
 # Keys of an assistant message that has no calls and nothing beside its content.
 _BARE = frozenset({"content", "name", "role"})
@@ -221,3 +222,46 @@ def _put_call(
         one["custom" if custom else "function"] = body
 
     raw.setdefault("tool_calls", []).append(merge_kept_keys(keys, one))
+
+
+def dump_tools(
+    tools: Iterable[ToolInfo], *, choice: ToolChoice | None = None
+) -> Export:
+    """
+    *tools* and *choice* as the keys ``tools`` and ``tool_choice`` of a request.
+
+    A request is ``{**dump(messages).payload, **dump_tools(tools).payload, "model":
+    …}``; without tools there are no keys. Listed in `Export.lost`, and left out,
+    are tools whose name is refused or stands twice, and what OpenAI refuses at the
+    top of a schema (``anyOf``, ``enum``, …).
+
+    Args:
+        tools: What the model may call.
+
+        choice: Whether it may, must or must not call one; None: the provider's
+            default, it may.
+
+    Raises:
+        InvalidToolError:
+            If *tools* or *choice* are something else.
+
+    Source:
+        OpenAI's reference: names are 1 to 64 letters, digits, ``_`` and ``-``; a
+        function without ``parameters`` takes none.
+
+    >>> tool = ToolInfo("clock", "Tells the time.")
+    >>> dump_tools([tool], choice=ToolChoice.FORCED).payload["tool_choice"]
+    'required'
+    """
+    return write_tools(tools, choice, OPENAI, _write_tool, write_openai_request)
+
+
+def _write_tool(tool: ToolInfo, schema: dict[str, Any] | None) -> dict[str, Any]:
+    function: dict[str, Any] = {"name": tool.name}
+    if tool.description:
+        function["description"] = tool.description
+
+    if schema is not None:
+        function["parameters"] = schema
+
+    return {"type": "function", "function": function}

@@ -18,11 +18,11 @@ from conversation_state.adapters._reading import (
     without_parsed,
 )
 from conversation_state.adapters._wire.loading import MessageLoader
-from conversation_state.adapters.openai_chat._blocks import read_content
-from conversation_state.adapters.openai_chat._constants import (
+from conversation_state.adapters.openai_chat._blocks import (
     REASONING_KEYS,
     ROLES,
     SOURCE,
+    read_content,
 )
 from conversation_state.adapters.openai_chat._response import ChoiceInfo, read_response
 from conversation_state.messages import (

@@ -11,7 +11,7 @@ from conversation_state.adapters._notes import with_notes
 from conversation_state.adapters._reading import ObjectReader, is_list, is_map
 from conversation_state.adapters._stream_pieces import SurrogateBuffer, call_chunks
 from conversation_state.adapters._streaming import ChangeFilter
-from conversation_state.adapters.openai_chat._constants import SOURCE
+from conversation_state.adapters.openai_chat._blocks import SOURCE
 from conversation_state.messages import AssistantMessage
 from conversation_state.tools import ToolCall
 
@@ -225,7 +225,7 @@ class CallAssembler:
         if call is None or (call_id and not call.goes_by(call_id)):
             return None
 
-        # Whoever repeats the name with every piece repeats the same one. A
+        # A provider that repeats the name with every piece repeats the same one. A
         # whole call without an id looks like a piece, but for what came before.
         if name and call.name and name != call.name:
             return None

@@ -123,7 +123,7 @@ def to_json_text(value: Any) -> str | None:
 
 def kind_of(raw: Mapping[str, Any], key: str = "part_kind") -> str:
     """
-    The text under *key* in *raw*; "" if there is none.
+    The text under *key* in *raw*, or "".
     """
     kind = raw.get(key)
     return kind if isinstance(kind, str) else ""

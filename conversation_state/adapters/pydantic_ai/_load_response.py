@@ -185,7 +185,7 @@ def _load_meta(place: ObjectReader) -> ResponseMeta | None:
 
 def read_response_id(raw: Mapping[str, Any]) -> str:
     """
-    The provider's id of a response; "" if there is none that is valid Unicode.
+    The provider's id of a response; "" if it is missing or not valid Unicode.
     """
     value = raw.get("provider_response_id")
     return value if isinstance(value, str) and mended(value) is value else ""

@@ -81,11 +81,11 @@ class StoredConversation(NamedTuple):
     Attributes:
         name: Its name.
 
-        head: Its newest revision; None if there is none.
+        head: Its newest revision, or None.
 
-        noted: The newest revision of its record's name; None if there is none.
+        noted: The newest revision of its record's name, or None.
 
-        record: The record as JSON text, "" if there is none.
+        record: The record as JSON text, or "".
 
         is_current: Whether the record is of the newest revision.
 
