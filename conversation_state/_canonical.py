@@ -217,7 +217,7 @@ def check_acyclic(data: Any) -> None:
             done.add(known)
         elif known in open_paths:
             there = render_path(open_paths[known])
-            what = f"is the very object at {there}, which holds itself"
+            what = f"is the same object as at {there}, which holds itself"
             raise DecodeError((Problem(render_path(path), what),))
         elif known not in done:
             items = value.items() if value.__class__ is dict else enumerate(value)

@@ -2,7 +2,7 @@
 Unique identities of entries, ledger entries and states.
 
 Both are made of a number that is random when a process starts and counts up
-from there, and both start anew after `os.fork`, so nothing is ever handed out
+from there, and both are reseeded after `os.fork`, so nothing is ever handed out
 twice. Neither asks the operating system for randomness each time: that would
 cost more than everything else a message needs together.
 
@@ -52,7 +52,7 @@ class _CountPerThread(threading.local):
 
 def _renew_prefix() -> None:
     """
-    Start both counters anew, from places nobody else is at.
+    Restart both counters, from values that no other process uses.
     """
     global _prefix, _next_entry, _next_state  # noqa: PLW0603 - one set a process
     has_gil = getattr(sys, "_is_gil_enabled", lambda: True)()
@@ -110,7 +110,7 @@ def number_of_uuid(id: object) -> int:
     """
     The number that a UUID is.
     """
-    import uuid  # noqa: PLC0415 - whoever has one has it
+    import uuid  # noqa: PLC0415 - only callers that have a UUID need it
 
     if not isinstance(id, uuid.UUID):
         raise TypeError(f"id: expected a uuid.UUID or None, got {id!r:.80}")

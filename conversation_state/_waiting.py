@@ -78,7 +78,7 @@ def require_anyio(wanted: str = "streams in async code") -> Any:
 
 def running_loop() -> Any:
     """
-    The event loop that runs in this thread; None if there is none.
+    The event loop that runs in this thread, or None.
     """
     # Code that runs under trio has imported it; asking anyio which loop runs is
     # slower.

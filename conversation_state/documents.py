@@ -290,7 +290,7 @@ class Document:
     @property
     def extra_info(self) -> str | None:
         """
-        Further text about it; None if there is none.
+        Further text about it, or None.
         """
         info = self.metadata.get(_EXTRA_INFO)
         return info if info.__class__ is str else None

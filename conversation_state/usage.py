@@ -2,7 +2,7 @@
 Usage: tokens, as the provider counted them.
 
 What lives here: `Usage`, its two breakdowns, and how they add. What does not:
-our own estimates and prices (`counting`), and who spent what when (the ledger
+our own estimates and prices (`counting`), and which model used what when (the ledger
 in `aggregator`).
 """
 

@@ -1441,7 +1441,7 @@ class TestHostile:
         (problem,) = caught.value.problems
         place = "$.message.metadata.x[0]"
         assert problem.path.startswith(place)
-        assert f"is the very object at {place}, which holds itself" == problem.what
+        assert f"is the same object as at {place}, which holds itself" == problem.what
 
     def test_same_object_in_many_places(self):
         """

@@ -97,7 +97,7 @@ class ConcatError(ConversationStateError, ValueError):
 
         theirs: The value of this chunk.
 
-        chunk: The number of this chunk, from 0 on; None if there is none.
+        chunk: The number of this chunk, from 0 on, or None.
     """
 
     field: str

@@ -109,7 +109,7 @@ class StaleHeadError(StoreError):
         expected: The expected head, or the number of its revision; None if none was
             given.
 
-        actual: The current head; None if there is none.
+        actual: The current head, or None.
     """
 
     name: str

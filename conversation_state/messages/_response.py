@@ -44,7 +44,7 @@ class ResponseMeta:
         model: The model that answered; "" if not given.
 
         id: The provider's id of the response, under which its usage is
-            recorded in a ledger; "" if there is none.
+            recorded in a ledger, or "".
 
         unknown: Further fields, which a newer version wrote; kept, and written
             back. None has the name of a known field.

@@ -135,7 +135,7 @@ def save_progress(state: Aggregator) -> Aggregator:
     """
     *state* itself, noted as what the running step has so far.
 
-    What was noted in the ledger was spent: it is in the result, once, whether
+    What was noted in the ledger was used: it is in the result, once, whether
     the step returns it, returns another state or fails. The messages are those
     of the state that the step returns; if it fails or is cancelled, those it
     kept. In the function of `Store.step` the ledger is kept likewise. Elsewhere,
@@ -176,7 +176,7 @@ def collect_progress(state: Aggregator) -> Iterator[Callable[[], list[Aggregator
     returns the states so far.
 
     For code that calls a function of its caller's, as `fan_out` does: whatever
-    happens, what these states have in their ledgers was spent.
+    happens, what these states have in their ledgers was used.
 
     Args:
         state: What the function is given. States of other conversations are not
@@ -240,8 +240,8 @@ class StepBranch:
 
         notes: What it has noted so far; None if it has not begun, or not here.
 
-        future: What an executor returned; None if there is none, or if an
-            interrupt may have left it locked.
+        future: What an executor returned; None if it returned nothing yet, or if
+            an interrupt may have left it locked.
 
         submitted: The call that returned it, while an interrupt could lose it.
 

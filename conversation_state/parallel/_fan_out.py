@@ -150,7 +150,7 @@ async def afan_out(
     with one, they are plain functions that it runs, and other tasks go on.
 
     Cancelled, it cancels its tasks and calls *on_turn* with what each had kept
-    until then, which is the way out for what has been spent. At *timeout_s*
+    until then, which is how usage until then is reported. At *timeout_s*
     tasks are cancelled as well, and their turns are in the result. So to bill
     exactly whatever happens, join every turn into a `Cell`::
 

@@ -89,7 +89,7 @@ class BlobReader:
 
     def content(self, digest: str) -> bytes:
         """
-        The very same bytes each time.
+        The same bytes each time.
         """
         found = self._read.get(digest)
         if found is None:

@@ -77,7 +77,7 @@ _NOTHING: tuple[int, None] = -1, None
 class _Timelines:
     """
     The timelines that were used last, by name, each with the number of changes for
-    which it holds. Whoever uses one compares its row with what is there. Thread-safe
+    which it holds. Its row is compared with the table before each use. Thread-safe
     as `Memory` is.
     """
 

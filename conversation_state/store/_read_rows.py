@@ -136,17 +136,17 @@ def _find_next_key(key: Any) -> Any:
     )
 
 
-def seal(*said: bytes) -> bytes:
+def seal(*contents: bytes) -> bytes:
     """
     The digest of what nothing else is the digest of.
     """
-    sizes = b"".join([len(each).to_bytes(8) for each in said])
-    return digest_of(sizes + b"".join(said))
+    sizes = b"".join([len(each).to_bytes(8) for each in contents])
+    return digest_of(sizes + b"".join(contents))
 
 
 class TableLogRows:
     """
-    Tells which rows there are, while a block is open.
+    Looks up which rows exist, while a block is open.
     """
 
     def __init__(self, tx: Reading, kind: Kind) -> None:
@@ -451,7 +451,7 @@ def check_content(
     kind: Kind, row: LogRow, item: Any, blobs: BlobReader
 ) -> tuple[bytes, str]:
     """
-    The digest of what a row says, or said before it was erased, and what is
+    The digest of a row's content, or of what it was before it was erased, and what is
     wrong with it: "" if nothing is.
     """
     if row.content is None:

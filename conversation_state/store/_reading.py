@@ -141,7 +141,7 @@ class ReadingVerbs:
 
         Raises:
             NotSavedError:
-                If there is none like that.
+                If there is no such name or revision.
         """
         check_at(check_name(name), at)
         if last is not None:
@@ -209,7 +209,7 @@ class ReadingVerbs:
 
         Raises:
             NotSavedError:
-                If there is none like that.
+                If there is no such name or revision.
         """
         check_at(check_name(name), at)
         with self._core.read() as transaction:

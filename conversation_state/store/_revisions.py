@@ -239,7 +239,7 @@ class RevisionVerbs(ReadingVerbs):
         the same past. Three rows, however long that is.
 
         The past is that of the state: a fork *at* an earlier revision has the
-        ledger of that revision, and what was spent since is in the ledger of
+        ledger of that revision, and usage recorded since is in the ledger of
         *name*. `conversation_state.total_usage` says what both cost together.
 
         Args:

@@ -79,8 +79,8 @@ class Store(RevisionVerbs):
         Make *state* the head of *name*; what was the head stays a revision.
 
         Writes what is new: a row for each message and ledger entry that no
-        state before it had, and one of 70 bytes for the revision. The very
-        state that is the head writes nothing. Atomic: killed at any moment,
+        state before it had, and one of 70 bytes for the revision. Saving the
+        head itself again writes nothing. Atomic: killed at any moment,
         the store has the state or the one before it.
 
         Args:
@@ -368,7 +368,7 @@ class Store(RevisionVerbs):
 
     def erase(self, entry_id: str, *, reason: str) -> Receipt:
         """
-        Replace what an entry says by a tombstone, in every state that has it.
+        Replace the content of an entry by a tombstone, in every state that has it.
 
         The tombstone has the entry's role, its run, turn and time, the ids of
         calls and results, *reason*, and the digest of what was there: digests
@@ -378,7 +378,7 @@ class Store(RevisionVerbs):
         entry that came in as a tombstone, the receipt has the reason that it
         brought, and no rows.
 
-        Whatever comes after it is done is no error: `Receipt.remains` says why a
+        A failure after it is done is no error: `Receipt.remains` says why a
         copy may remain in a file for a while.
 
         Raises:

@@ -51,7 +51,7 @@ class _Stored(NamedTuple):
     What is there under a name.
 
     Attributes:
-        row: The timeline's row; None if there is none.
+        row: The timeline's row, or None.
 
         moments: Its moments' rows, by number.
 

@@ -284,7 +284,7 @@ class Transaction:
         found = Name._make(row)
         if not is_sealed(found):
             # A damaged number would lead to what another name has.
-            what = f"the row of the name {found.name!r} is not whole"
+            what = f"the row of the name {found.name!r} is damaged"
             raise damage_error(self.url, what)
 
         return found
@@ -382,7 +382,7 @@ class Transaction:
         try:
             return Origin.of_row(row)
         except UNREADABLE as error:
-            raise damage_error(self.url, f"the origin {number} is not whole") from error
+            raise damage_error(self.url, f"the origin {number} is damaged") from error
 
     def make_head(self, name: Name, revision: Revision) -> Head:
         """

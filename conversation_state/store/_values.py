@@ -45,7 +45,7 @@ __all__ = [
 
 class Head(NamedTuple):
     """
-    One saved state of a name: which it is, not what it says.
+    One saved state of a name: which one it is, not its content.
 
     Attributes:
         name: What it was saved under.
@@ -160,7 +160,7 @@ class Receipt:
 
         reason: Why.
 
-        content: 32 hexadecimal digits: the digest of what it said, which
+        content: 32 hexadecimal digits: the digest of its content, which
             stays, and which can be checked against a copy of the content.
 
         erased_at: When, in UTC; the first time, if it was more than once.

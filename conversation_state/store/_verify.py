@@ -258,7 +258,7 @@ def _verify_origins(transaction: Transaction) -> Damages:
         if numbers.issuperset(range(first, number)):
             return ""
 
-        return "tells another state than it was kept for"
+        return "describes another state than the one it was written for"
 
     rows = iterate_rows(tx, "origins")
     yield from _check_each("origins", rows, lambda row: f"origin {row[0]}", problem)

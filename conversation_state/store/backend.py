@@ -52,7 +52,7 @@ class Reading(Protocol):
         self, table: str, key: Key, columns: tuple[str, ...] | None = None
     ) -> Row | None:
         """
-        The row with that key, or those of its columns; None if there is none.
+        The row with that key, or those of its columns, or None.
         """
         ...
 
@@ -217,7 +217,7 @@ class Backend(Protocol):
 
     def close(self) -> None:
         """
-        Let go of files and connections. Idempotent. Whoever opens a block after
-        it is told by a StoreError.
+        Close files and connections. Idempotent. Opening a block afterwards raises a
+        StoreError.
         """
         ...

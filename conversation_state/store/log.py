@@ -110,7 +110,7 @@ class LogRow(NamedTuple):
     Attributes:
         id: The entry's identity, as UTF-8.
 
-        body: What it says: canonical JSON.
+        body: Its content, as canonical JSON.
 
         content: The digest of the content, where it can't be computed from
             the body: the entry was erased. Else None. In the tables there is
@@ -176,7 +176,7 @@ class Kind:
 
     def content(self, entry: Any) -> bytes:
         """
-        The digest of what an entry says, or content_bytes before it was erased.
+        The digest of an entry's content, or of the content before it was erased.
         """
         id: str = entry[0]
         return self.erased(entry) or content_digest(id.encode(), self.body(entry))
@@ -365,7 +365,7 @@ class LogDigests:
 
 class LogRows(Protocol):
     """
-    **Protocol:** tells which rows there are of one kind.
+    **Protocol:** looks up which rows of one kind exist.
     """
 
     def find_branch(self, digest: bytes) -> int | None:

@@ -6,7 +6,7 @@ its messages: they stay for as long as the record does, under whatever names,
 and can be read from it.
 
 What lives here: reading records, and writing them and states in one block.
-What does not: what a host says in them (`adapters`).
+What does not: what a host keeps in them (`adapters`).
 """
 
 from __future__ import annotations
@@ -219,7 +219,7 @@ class Reader:
 
         Raises:
             NotSavedError:
-                If there is none like that.
+                If there is no such revision.
         """
         with self._transaction.report_damage():
             return load(self._transaction, name, at)
@@ -431,7 +431,7 @@ class WriteGroup:
         job, turn, waiting = _Job(work), self._turn, self._waiting
         try:
             waiting.append(job)
-            # Whoever has the turn ends: the store limits how long a write waits.
+            # That thread ends: the store limits how long a write waits.
             turn.enter(job, -1)
             if not job.is_done:
                 self._write_waiting(job)

@@ -66,7 +66,7 @@ R = TypeVar("R", bound="tuple[Any, ...]")
 # Seals
 
 # Half as long as other digests, for there is one for each save. It finds accidents;
-# what a state is, `state_digest` tells.
+# whether a state is the same, `state_digest` decides.
 _SEAL_SIZE = 8
 
 
@@ -140,7 +140,7 @@ class Revision(NamedTuple):
         labels: Those that point to it, in the order they were given, with a zero
             byte between two.
 
-        notes: Those on it, as JSON; empty if there are none. The same of a name.
+        notes: Those on it, as JSON, or empty. The same of a name.
     """
 
     revision: int
@@ -308,7 +308,7 @@ class Origin(NamedTuple):
         if {len(id) for id in ids} != {_ID_SIZE} or not (
             first <= row[0] < first + MOST_ALIKE
         ):
-            msg = "tells another state than it was kept for"
+            msg = "describes another state than the one it was written for"
             raise ValueError(msg)
 
         return origin

@@ -72,7 +72,9 @@ def compile_template(text: str) -> FormatPieces:
 def _parse_field(name: str, spec: str, conversion: str | None) -> FormatField:
     shown = f"{{{name:.40}}}"
     if conversion:
-        raise Refused(f"{shown} has the conversion !{conversion}; there are none here")
+        raise Refused(
+            f"{shown} has the conversion !{conversion}; conversions are unsupported"
+        )
 
     if not name or name.isdigit():
         raise Refused(

@@ -160,7 +160,7 @@ class _TimelineReader(Generic[S]):
 
     def _find_redo(self, number: int) -> int | None:
         """
-        The number that `redo` goes to from *number*; None if there is none.
+        The number that `redo` goes to from *number*, or None.
         """
         target = self._redo_targets.get(number) if self._redo_targets else None
         if target is None:

@@ -127,7 +127,7 @@ def _find_in_values(schema: Mapping[str, Any]) -> str:
 
 def _resolve_reference(root: Any, reference: str) -> Any:
     """
-    The target of a reference within the schema; None if there is none.
+    The target of a reference within the schema, or None.
     """
     if reference != "#" and not reference.startswith("#/"):
         return None

@@ -388,7 +388,7 @@ def repair(*, at_end: bool = False) -> Step:
     other steps changed before, O(messages kept).
 
     Args:
-        at_end: Answer calls at the very end, too, where the agent was stopped
+        at_end: Answer calls at the end, too, where the agent was stopped
             and will not run them.
     """
     return _Repair(bool(at_end))

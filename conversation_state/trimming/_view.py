@@ -287,7 +287,7 @@ class TrimContext:
 
         Every result follows the message that made the call, with nothing but
         other results between, once; and every call that is followed by
-        something else has a result. Calls at the very end may be unanswered:
+        something else has a result. Calls at the end may be unanswered:
         the agent is about to run them. O(messages kept).
 
         Args:

@@ -149,7 +149,7 @@ class TestDamage:
             rows.set("names", "talk", notes=b'{"title":"theirs"}', seal=seal)
 
         for verb in (store.heads, lambda: store.notes("talk")):
-            with pytest.raises(StoreError, match="the name 'talk' is not whole"):
+            with pytest.raises(StoreError, match="the name 'talk' is damaged"):
                 verb()
 
         assert "names" in {damage.where for damage in store.verify()}

@@ -116,7 +116,7 @@ class TestSeals:
     @pytest.mark.parametrize("row", SEALED)
     def test_every_column(self, row):
         """
-        A row with any other value in one column is not whole.
+        A row with any other value in one column is damaged.
         """
         assert is_sealed(row)
 
@@ -128,7 +128,7 @@ class TestSeals:
     @pytest.mark.parametrize("row", SEALED)
     def test_other_types(self, row):
         """
-        A row with a value of another type is not whole, and no error.
+        A row with a value of another type is damaged, and no error.
         """
         for name in row._fields:
             for other in (None, b"x", "x", 1.5, 1 << 70):

@@ -183,5 +183,5 @@ def _make_foreign_error(address: Address, what: str) -> StoreError:
     return StoreError(
         address.url,
         f"the schema {address.schema} {what}, which belong to another program; give "
-        "another one (?schema=talks)",
+        "another one (?schema=conversations)",
     )

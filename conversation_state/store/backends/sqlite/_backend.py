@@ -49,7 +49,7 @@ from conversation_state.store.schema import SCHEMA_VERSION
 
 __all__ = ["APPLICATION_ID", "SqliteBackend", "SqliteOptions"]
 
-# "cvst": tells `file` and us that a database is one of ours.
+# "cvst": marks a database as one of ours, also for `file`.
 APPLICATION_ID = 0x63767374
 
 _CONNECTIONS_KEPT = 8
