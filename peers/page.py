@@ -28,7 +28,7 @@ def without_versions(page: str) -> str:
     """
     The page without the versions of libraries, which differ between environments.
     """
-    return re.sub(r"^(## .*) \S+$", r"\1", page, flags=re.MULTILINE)
+    return re.sub(r"^Run with .*$", "", page, flags=re.MULTILINE)
 
 
 def make_table(rows: Sequence[dict[str, Any]]) -> Iterator[str]:
@@ -54,7 +54,8 @@ def make_sections(rows: Sequence[dict[str, Any]]) -> Iterator[str]:
     """
     for peer, found in groupby(rows, key=itemgetter("peer")):
         examples = sorted(found, key=itemgetter("kept"))
-        yield f"\n## {peer} {examples[0]['version']}"
+        yield f"\n## {peer}\n"
+        yield f"Run with version {examples[0]['version']}."
         for row in examples:
             yield f"\n### {'Kept' if row['kept'] else 'Broken'}: {row['law']}\n"
             yield f"{row['sentence']}\n"
