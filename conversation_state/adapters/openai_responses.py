@@ -1,6 +1,8 @@
 """
 Responses: OpenAI's newer format, a list of items.
 
+::
+
     payload = dump(messages).payload      # {"instructions": ..., "input": [...]}
     messages = load(payload)              # or a list of items, or a response
     usage = load_usage(response)

@@ -1,6 +1,8 @@
 """
 OpenTelemetry: a conversation as attributes of a span or an event.
 
+::
+
     attributes = dump(messages).payload
     span.set_attributes(dump(messages, as_text=True).payload)
     span.set_attributes(usage_attributes(response.usage))

@@ -1,6 +1,8 @@
 """
 The errors that this library raises on purpose, as one tree.
 
+::
+
     ConversationStateError
     ├── InvalidUsageError (ValueError)         an invalid count of tokens
     ├── InvalidPartError (ValueError)          an invalid part of a message

@@ -143,7 +143,7 @@ class Template:
     A value: frozen, hashable, picklable, equal by content.
 
     Args:
-        *items: Messages and `Placeholder`s, in order.
+        *items: Messages, and each `Placeholder`, in order.
 
         syntax: The syntax of variables in all of them: ``fstring``, ``jinja2``
             (extra ``jinja``) or ``go`` (extra ``go-templates``).

@@ -70,7 +70,7 @@ class Dropped(NamedTuple):
         reason: Why: ``over budget``, ``over the count``, ``before the first user
             message`` (where a view has to start on one), ``removed``,
             ``compacted`` (a summary stands for it; if the summary was dropped,
-            too, its position says why), or ``invalid: `` and the place that a
+            too, its position says why), or ``invalid:`` and the place that a
             provider would refuse: *invalid: call call_1 has no result (entry
             101)*. It is that message, or could only be shown together with it.
     """

@@ -1,6 +1,8 @@
 """
 The OpenAI Agents SDK: its sessions in a store (extra ``agents``).
 
+::
+
     session = StoreSession(store, "alice")
     result = await Runner.run(agent, "When is the next train?", session=session)
     retry = await session.fork("alice, again", before_turn=-1)

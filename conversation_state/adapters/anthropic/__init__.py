@@ -1,6 +1,8 @@
 """
 Anthropic Messages.
 
+::
+
     payload = dump(messages).payload      # {"system": ..., "messages": [...]}
     messages = load(payload)              # or a list of messages, or a response
     usage = load_usage(response)

@@ -1,6 +1,8 @@
 """
 bubo's messages and checkpoints, as its Go programs write them in JSON.
 
+::
+
     payload = dump(messages).payload          # {"messages": [...]}
     messages = load(payload)                  # or a list of messages, or one
     kept = load_checkpoint(payload)           # a Checkpoint, with id and usage

@@ -1,6 +1,8 @@
 """
 eino's messages, as Go services hand them over in JSON.
 
+::
+
     payload = dump(messages).payload      # {"messages": [...]}
     messages = load(payload)              # or a list of messages, or one
     usage = load_usage(message)

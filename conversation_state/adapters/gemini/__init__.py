@@ -1,6 +1,8 @@
 """
 Gemini: what ``generateContent`` and ``streamGenerateContent`` take and give.
 
+::
+
     payload = dump(messages).payload      # {"systemInstruction": …, "contents": […]}
     messages = load(payload)              # or a list of contents, or a response
     usage = load_usage(response)

@@ -1,6 +1,8 @@
 """
 LangChain: message histories in a store (extra ``langchain``).
 
+::
+
     history = StoreChatMessageHistory(store, "alice")
     history.add_messages([HumanMessage("Hi!"), AIMessage("Hello.")])
     history.messages                          # LangChain's, equal to those

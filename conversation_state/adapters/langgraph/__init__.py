@@ -1,6 +1,8 @@
 """
 LangGraph's checkpoints on a store of ours.
 
+::
+
     saver = ConversationStateSaver(store)       # or .from_url("sqlite:///t.db")
     graph = builder.compile(checkpointer=saver)
     graph.invoke(..., {"configurable": {"thread_id": "1"}})

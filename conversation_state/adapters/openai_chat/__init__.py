@@ -1,6 +1,8 @@
 """
 Chat Completions: OpenAI's older format, which most others speak, too.
 
+::
+
     payload = dump(messages).payload      # {"messages": [...]}
     messages = load(payload)              # or a list of messages, or a response
     usage = load_usage(response)

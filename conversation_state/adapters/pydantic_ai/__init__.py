@@ -2,6 +2,8 @@
 Pydantic AI: its messages, what its models see of them, and a store as its
 conversations (extra ``pydantic-ai``).
 
+::
+
     agent = Agent(model, capabilities=[TrimmedRequests(trimmer)])
     backend = StoreBackend.from_url("sqlite:///conversations.db")
     await backend.save(result)

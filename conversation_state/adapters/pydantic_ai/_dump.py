@@ -46,7 +46,7 @@ __all__ = ["MessageGroups", "as_objects", "dump", "dump_data", "group_messages"]
 
 def dump(messages: Iterable[Message]) -> Export:
     """
-    The `ModelMessage`s for *messages*: a list, as ``message_history`` takes it.
+    A list of ``ModelMessage`` for *messages*, as ``message_history`` takes it.
 
     Messages that `load` made come back as ``ModelMessagesTypeAdapter`` would
     return them: in the same requests, with the same parts and fields. Other
@@ -66,7 +66,7 @@ def dump(messages: Iterable[Message]) -> Export:
 
 def as_objects(data: list[Any]) -> list[Any]:
     """
-    The `ModelMessage`s that *data*, plain JSON values, stand for.
+    The list of ``ModelMessage`` that *data*, plain JSON values, stands for.
     """
     # As text: else Pydantic takes base64 for the bytes themselves.
     text = json.dumps(data, ensure_ascii=False)

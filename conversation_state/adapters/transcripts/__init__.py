@@ -2,6 +2,8 @@
 Transcripts as people share them: ShareGPT and its kin, and plain roles in lines
 of JSON. They are read, and not written.
 
+::
+
     messages = load(record)
     for transcript in load_lines(file):       # raises at the first bad line
         ...
