@@ -86,7 +86,7 @@ with c.open_store("talk.db") as store:
 endef
 export TRY
 
-.PHONY: help demo test test-versions test-oldest dist fuzz stress mutants proof codec docs docs-test lint bench peers clean
+.PHONY: help demo test test-versions test-oldest dist fuzz stress mutants proof codec docs architecture docs-test lint bench peers clean
 .NOTPARALLEL: # targets share environments
 
 help: ## this list
@@ -145,7 +145,13 @@ mutants: .venv/mutants/.mutants ## faults planted in a copy, which the tests sho
 proof: .venv/mutants/.mutants .venv/peers/.peers ## all of these, counted in docs/proof.md; takes hours (ARGS=--quick)
 	@PYTHONHASHSEED=0 .venv/mutants/bin/python -m tools.proof $(ARGS)
 
-docs: .venv/lint/.lint ## make the generated parts of docs/architecture.md
+docs: .venv/docs/.docs architecture ## the documentation as a site, build/docs/html/index.html
+	@PYTHONPATH="$$PWD" .venv/docs/bin/python -m tools.site_sources build/docs
+	@PYTHONPATH="$$PWD" .venv/docs/bin/python -m sphinx -q -W --keep-going \
+		-c docs -d build/docs/doctrees build/docs/source build/docs/html $(ARGS)
+	@echo "$$PWD/build/docs/html/index.html"
+
+architecture: .venv/lint/.lint ## make the generated parts of docs/architecture.md
 	@.venv/lint/bin/python docs/draw_architecture.py
 
 codec: .venv/lint/.lint ## make the codec's generated readers and writers
@@ -192,6 +198,9 @@ clean: ## remove what the others made
 
 .venv/mutants/.mutants: pyproject.toml
 	$(call install,$(version),--editable '.[all]' --group mutants)
+
+.venv/docs/.docs: pyproject.toml
+	$(call install,$(version),--editable '.[all]' --group docs)
 
 .venv/bench/.bench: pyproject.toml
 	$(call install,$(version),--editable . --group bench)

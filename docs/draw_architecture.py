@@ -1,7 +1,7 @@
 """
 Makes the generated parts of `architecture.md`, and its picture, from the code.
 
-    python docs/draw_architecture.py            # write them (make docs)
+    python docs/draw_architecture.py            # write them (make architecture)
     python docs/draw_architecture.py --check    # fail if they are not current
 
 The layers come from `[tool.importlinter]` in pyproject.toml, which import-linter
@@ -586,7 +586,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         if old == text:
             continue
         if check:
-            sys.exit(f"{path.relative_to(ROOT)} is not current: run make docs")
+            sys.exit(f"{path.relative_to(ROOT)} is not current: run make architecture")
         path.write_text(text, encoding="utf-8")
 
     for path in WITH_PATHS:
