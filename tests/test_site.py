@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tools import pictures, site_sources
+from tools import pictures, site_reference, site_sources
 from tools.public_names import list_public_modules, list_public_names
 
 DOCS = Path(__file__).resolve().parent.parent / "docs"
@@ -18,7 +18,7 @@ def reference():
     """
     The pages of the reference by their names.
     """
-    return dict(site_sources.make_reference())
+    return dict(site_reference.make_reference())
 
 
 class TestMakeReference:
@@ -77,12 +77,12 @@ class TestMakeReference:
         """
         groups = {
             title: [name for name in names if name != "usage"]
-            for title, names in site_sources.GROUPS.items()
+            for title, names in site_reference.GROUPS.items()
         }
-        monkeypatch.setattr(site_sources, "GROUPS", groups)
+        monkeypatch.setattr(site_reference, "GROUPS", groups)
 
         with pytest.raises(SystemExit, match=r"conversation_state\.usage"):
-            next(site_sources.make_reference())
+            next(site_reference.make_reference())
 
 
 class TestListPublicModules:

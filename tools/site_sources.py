@@ -14,22 +14,14 @@ from __future__ import annotations
 
 import ast
 import re
-import shutil
 import sys
 from collections.abc import Iterator, Mapping, Sequence
-from importlib import import_module
-from inspect import getdoc, isroutine
 from pathlib import Path
 from typing import NamedTuple
 
-from tools.public_names import (
-    PACKAGE,
-    PublicName,
-    list_public_modules,
-    list_public_names,
-)
+from tools.site_reference import make_reference, summarize
 
-__all__ = ["GROUPS", "make_sources"]
+__all__ = ["make_sources"]
 
 ROOT = Path(__file__).resolve().parent.parent
 DOCS = ROOT / "docs"
@@ -45,79 +37,10 @@ ROOT_PAGES = {
     "CONTRIBUTING.md": "contributing.md",
     "SECURITY.md": "security.md",
 }
-# The modules of the reference, in the order of its table of contents.
-GROUPS: Mapping[str, Sequence[str]] = {
-    "Conversations": [
-        "",
-        "aggregator",
-        "messages",
-        "parts",
-        "documents",
-        "tools",
-        "usage",
-        "errors",
-    ],
-    "Models": [
-        "adapters",
-        "adapters.openai_chat",
-        "adapters.openai_responses",
-        "adapters.anthropic",
-        "adapters.gemini",
-        "adapters.bubo",
-        "adapters.eino",
-        "adapters.otel",
-        "adapters.transcripts",
-        "chunks",
-        "streams",
-        "counting",
-        "trimming",
-        "templates",
-        "parsing",
-    ],
-    "Frameworks": [
-        "adapters.langchain",
-        "adapters.langgraph",
-        "adapters.pydantic_ai",
-        "adapters.agents",
-    ],
-    "Branches and history": [
-        "parallel",
-        "cells",
-        "timeline",
-        "tree",
-        "diffing",
-        "diffing.drawing",
-        "rendering",
-        "pages",
-        "pages.server",
-    ],
-    "Bytes and stores": [
-        "codec",
-        "store",
-        "store.backend",
-        "store.backends",
-        "store.backends.memory",
-        "store.backends.sqlite",
-        "store.backends.postgres",
-        "store.log",
-        "store.records",
-        "store.schema",
-    ],
-    "Tests": [
-        "testing",
-        "testing.strategies",
-        "testing.laws",
-        "testing.machines",
-        "testing.stores",
-    ],
-    "The command line": ["cli.main", "cli.replay"],
-}
-
 LINK = re.compile(r"(?<=\]\()(?![a-z]+:|#)([^)#\s]+)")
 FILE = re.compile(r"\]\(files/([^)#\s]+)")
 FENCE = re.compile(r"(^```.*?^```$)", re.MULTILINE | re.DOTALL)
 SECTION = re.compile(r"^## (?P<title>.+)\n(?P<body>(?:(?!^## ).*\n?)*)", re.MULTILINE)
-ATTRIBUTE = re.compile(r"^    (\w+): ", re.MULTILINE)
 ENTRY = re.compile(r"^- \[(?P<text>[^]]+)\]\((?P<path>[^)]+)\)", re.MULTILINE)
 
 
@@ -233,180 +156,6 @@ def make_example_pages() -> Iterator[tuple[str, str]]:
     yield "examples/index.md", "\n".join(["# Programs", "", *listed, "", *table, ""])
 
 
-def summarize(doc: str) -> str:
-    """
-    The first paragraph of a docstring, on one line.
-    """
-    return " ".join(doc.partition("\n\n")[0].split())
-
-
-# The reference.
-
-
-def format_heading(text: str, underline: str) -> list[str]:
-    """
-    A heading of reStructuredText.
-    """
-    return [text, underline * len(text), ""]
-
-
-def list_members(cls: type) -> list[str]:
-    """
-    The methods and properties of a class that this package documents: its own and
-    those it inherits, without what another package or Python brings, and without
-    the attributes that the docstring of the class describes.
-    """
-    _, _, attributes = (getdoc(cls) or "").partition("Attributes:\n")
-    described = set(ATTRIBUTE.findall(attributes))
-    found: dict[str, None] = {}
-    for each in reversed(cls.__mro__):
-        if not each.__module__.startswith(PACKAGE):
-            continue
-
-        for name, value in vars(each).items():
-            special = name.startswith("__") and name.endswith("__")
-            if name.startswith("_") and not special:
-                continue
-            inner = getattr(value, "__func__", value)
-            if special and not (isroutine(inner) and inner.__doc__):
-                continue
-            if getdoc(inner) and (isroutine(inner) or isinstance(inner, property)):
-                found[name] = None
-
-    return [name for name in found if name not in described | {"__init__"}]
-
-
-def describe_class(public: PublicName) -> list[str]:
-    """
-    The directives that describe a class and its members.
-    """
-    members = list_members(public.value)
-    plain = [name for name in members if not name.startswith("__")]
-    special = [name for name in members if name.startswith("__")]
-    lines = [f".. autoclass:: {public.name}"]
-    if public.kind == "exception":
-        lines.append("   :show-inheritance:")
-    if plain:
-        lines.append(f"   :members: {', '.join(plain)}")
-    if special:
-        lines.append(f"   :special-members: {', '.join(special)}")
-
-    return [*lines, ""]
-
-
-def describe_data(public: PublicName) -> list[str]:
-    """
-    The directives that describe a constant or an alias.
-    """
-    lines = [f".. py:data:: {public.name}", ""]
-    return [*lines, *(f"   {line}" for line in public.comment.splitlines()), ""]
-
-
-def make_class_page(public: PublicName) -> str:
-    """
-    The page of one class.
-    """
-    lines = [
-        *format_heading(public.name, "="),
-        f".. py:currentmodule:: {public.owner}",
-        "",
-        *describe_class(public),
-    ]
-    return "\n".join(lines)
-
-
-def make_module_page(module: str, names: Sequence[PublicName]) -> str:
-    """
-    The page of one module: its functions, constants and errors, with links to the
-    pages of its classes and to what it exports from elsewhere.
-    """
-    own = [public for public in names if public.owner == module]
-    elsewhere = [public for public in names if public.owner != module]
-    lines = [
-        *format_heading(module, "="),
-        f".. automodule:: {module}",
-        "   :no-members:",
-        "",
-    ]
-    if classes := [public for public in own if public.kind == "class"]:
-        lines += [*format_heading("Classes", "-"), ".. autosummary::", ""]
-        lines += [f"   {public.name}" for public in classes]
-        lines += ["", ".. toctree::", "   :hidden:", ""]
-        lines += [f"   {public.path}" for public in classes]
-        lines.append("")
-    if functions := [public for public in own if public.kind == "function"]:
-        lines += format_heading("Functions", "-")
-        for public in functions:
-            lines += [f".. autofunction:: {public.name}", ""]
-    if errors := [public for public in own if public.kind == "exception"]:
-        lines += format_heading("Errors", "-")
-        for public in errors:
-            lines += describe_class(public)
-    if data := [public for public in own if public.kind == "data"]:
-        lines += format_heading("Constants and types", "-")
-        for public in data:
-            lines += describe_data(public)
-    if elsewhere:
-        lines += [*format_heading("Also here", "-")]
-        lines += [f"- :py:obj:`{public.path}`" for public in elsewhere]
-        lines.append("")
-
-    return "\n".join(lines)
-
-
-def qualify_module(name: str) -> str:
-    """
-    The whole name of a module of `GROUPS`.
-    """
-    return f"{PACKAGE}.{name}" if name else PACKAGE
-
-
-def check_groups() -> None:
-    """
-    Stop unless every public module is in one group of the reference.
-    """
-    grouped = [qualify_module(name) for names in GROUPS.values() for name in names]
-    public = list_public_modules()
-    if sorted(grouped) != sorted(public):
-        differing = sorted(set(grouped) ^ set(public))
-        msg = f"GROUPS in tools/site_sources.py and the public modules: {differing}"
-        raise SystemExit(msg)
-
-
-def make_reference_index() -> str:
-    """
-    The first page of the reference: every module, and what it is for.
-    """
-    lines = format_heading("Reference", "=")
-    for title, names in GROUPS.items():
-        lines += format_heading(title, "-")
-        for name in names:
-            module = qualify_module(name)
-            purpose = summarize(getdoc(import_module(module)) or "")
-            lines.append(f"- :py:mod:`{module}`: {purpose}")
-        lines += ["", ".. toctree::", "   :hidden:", ""]
-        lines += [f"   {qualify_module(name)}" for name in names]
-        lines.append("")
-
-    return "\n".join(lines)
-
-
-def make_reference() -> Iterator[tuple[str, str]]:
-    """
-    The name and the text of every page of the reference.
-    """
-    check_groups()
-    public = list_public_names()
-    yield "index.rst", make_reference_index()
-    for module in list_public_modules():
-        names = [each for each in public if each.module == module]
-        yield f"{module}.rst", make_module_page(module, names)
-
-    for each in public:
-        if each.kind == "class" and each.owner == each.module:
-            yield f"{each.path}.rst", make_class_page(each)
-
-
 # For language models.
 
 
@@ -428,13 +177,45 @@ def make_plain_texts(
 # All of it.
 
 
-def write_changed(path: Path, text: str) -> None:
+def read_pages() -> dict[str, str]:
     """
-    Write *text* unless it is there already: what is newer is read again by Sphinx.
+    The pages of the site but the index and the reference, by their paths.
     """
-    if not path.exists() or path.read_text(encoding="utf-8") != text:
+    pages = {
+        path.name: map_links(path.read_text(encoding="utf-8"), DOCS)
+        for path in sorted(DOCS.glob("*.md"))
+        if path != INDEX
+    }
+    for name, page in ROOT_PAGES.items():
+        pages[page] = map_links((ROOT / name).read_text(encoding="utf-8"), ROOT)
+
+    return pages | dict(make_example_pages())
+
+
+def find_files(pages: Mapping[str, str]) -> dict[str, Path]:
+    """
+    The pictures, and the files of the repository that pages have links to, by
+    their paths below the folder of the sources.
+    """
+    files = {
+        f"source/{path.name}": path
+        for path in DOCS.iterdir()
+        if path.suffix in PICTURES
+    }
+    for text in pages.values():
+        for name in FILE.findall(text):
+            files |= {f"{folder}/files/{name}": ROOT / name for folder in FOLDERS}
+
+    return files
+
+
+def write_changed(path: Path, data: bytes) -> None:
+    """
+    Write *data* unless it is there already: what is newer is read again by Sphinx.
+    """
+    if not path.exists() or path.read_bytes() != data:
         path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(text, encoding="utf-8")
+        path.write_bytes(data)
 
 
 def make_sources(target: Path) -> None:
@@ -444,42 +225,22 @@ def make_sources(target: Path) -> None:
     """
     index = INDEX.read_text(encoding="utf-8")
     sections = read_sections(index)
-    pages = {
-        path.name: map_links(path.read_text(encoding="utf-8"), DOCS)
-        for path in sorted(DOCS.glob("*.md"))
-        if path != INDEX
-    }
-    for name, page in ROOT_PAGES.items():
-        pages[page] = map_links((ROOT / name).read_text(encoding="utf-8"), ROOT)
-
-    pages |= make_example_pages()
+    pages = read_pages()
     texts = {f"source/{name}": text for name, text in pages.items()}
     texts["source/index.md"] = add_contents(index, sections)
-    for name, text in make_reference():
-        texts[f"source/reference/{name}"] = text
-    for name, text in make_plain_texts(index, sections, pages):
-        texts[f"extra/{name}"] = text
+    texts |= {f"source/reference/{name}": text for name, text in make_reference()}
+    plain = make_plain_texts(index, sections, pages)
+    texts |= {f"extra/{name}": text for name, text in plain}
+    made = {name: text.encode() for name, text in texts.items()}
+    made |= {name: path.read_bytes() for name, path in find_files(pages).items()}
 
-    copied = {
-        f"source/{path.name}": path
-        for path in DOCS.iterdir()
-        if path.suffix in PICTURES
-    }
-    for text in pages.values():
-        for name in FILE.findall(text):
-            copied |= {f"{each}/files/{name}": ROOT / name for each in FOLDERS}
-
-    kept = {target / name for name in (*texts, *copied)}
     for folder in FOLDERS:
         for path in [each for each in (target / folder).rglob("*") if each.is_file()]:
-            if path not in kept:
+            if path.relative_to(target).as_posix() not in made:
                 path.unlink()
 
-    for name, text in texts.items():
-        write_changed(target / name, text)
-    for name, path in copied.items():
-        (target / name).parent.mkdir(parents=True, exist_ok=True)
-        shutil.copy2(path, target / name)
+    for name, data in made.items():
+        write_changed(target / name, data)
 
 
 if __name__ == "__main__":
