@@ -93,7 +93,9 @@ class TestPager:
     What is long goes through the user's pager, at a terminal alone.
     """
 
-    @pytest.mark.parametrize("command", [["show", "short"], ["log", "short"]])
+    @pytest.mark.parametrize(
+        "command", [["show", "short"], ["log", "short"], ["tree", "short"]]
+    )
     def test_pages(self, run, terminal, command):
         """
         The pager gets what a pipe gets, in colour; the terminal nothing beside it.

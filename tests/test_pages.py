@@ -512,6 +512,50 @@ class TestNotebooks:
             draw_outline(SEA)
 
 
+class TestOutlines:
+    """
+    Trees as text.
+    """
+
+    @given(hostile_timelines, st.integers(20, 200))
+    def test_painted(self, timeline, width):
+        """
+        With colours the same text, each piece coloured as what it is.
+        """
+        plain = draw_outline(timeline, width=width)
+        kinds = set()
+
+        def paint(text, kind):
+            kinds.add(kind)
+            return text
+
+        painted = draw_outline(timeline, width=width, paint=paint)
+
+        assert [line.rstrip() for line in painted.splitlines()] == plain.splitlines()
+        assert {"present"} <= kinds
+        assert kinds <= {"present", "lanes", "label", "facts", "excerpt"}
+
+    def test_pieces(self):
+        """
+        What is coloured is neither more nor less than the piece.
+        """
+        timeline = TRIP.goto("hills")
+        painted = draw_outline(timeline, paint=lambda text, kind: f"<{kind} {text}>")
+
+        assert (
+            "<present ●>  <present moment 2> <label [hills]> <present ← you are here> "
+            "<facts (3 messages)>  <excerpt user: Why?>"
+        ) == painted.splitlines()[0]
+
+    @given(hostile_timelines, st.integers(20, 60))
+    def test_width(self, timeline, width):
+        """
+        Beside the lanes a line has at most so many characters.
+        """
+        for line in draw_outline(timeline, width=width).splitlines():
+            assert len(line) <= width + 2 * 3 + 2
+
+
 class TestHistory:
     """
     The revisions of a name.

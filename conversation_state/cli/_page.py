@@ -6,8 +6,9 @@ What is drawn is decided in `pages`; here are the options, and where it goes.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -37,7 +38,16 @@ __all__ = ["page", "serve", "tree"]
 _MAX_REVISIONS = 1_000
 
 
-@store_command()
+# What the pieces of a tree look like at a terminal.
+_STYLES: Mapping[str, Mapping[str, Any]] = {
+    "present": {"fg": "green", "bold": True},
+    "label": {"fg": "yellow"},
+    "facts": {"dim": True},
+    "excerpt": {"dim": True},
+}
+
+
+@store_command(has_pages=True)
 @click.argument("name")
 @click.option(
     "-n",
@@ -64,9 +74,11 @@ def tree(store: Store, *, name: str, limit: int, as_json: bool) -> None:
         return
 
     history = read_history(store, which.name, limit=limit)
-    for line in draw_outline(history).split("\n"):
-        style = {"bold": True} if "●" in line else {}
-        click.echo(paint(escape_controls(line), **style))
+    click.echo(draw_outline(history, paint=_paint_piece))
+
+
+def _paint_piece(text: str, kind: str) -> str:
+    return paint(escape_controls(text), **_STYLES.get(kind, {}))
 
 
 @store_command(has_json=False)

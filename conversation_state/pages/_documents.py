@@ -27,7 +27,7 @@ from conversation_state.pages._sections import (
     split_tree,
 )
 from conversation_state.pages._transcripts import draw_transcript
-from conversation_state.pages._trees import draw_tree, format_tree
+from conversation_state.pages._trees import Painter, draw_tree, format_tree
 from conversation_state.pages._views import (
     ViewBubbles,
     draw_bars,
@@ -108,7 +108,9 @@ def _wrap_fragment(content: Child) -> str:
     )
 
 
-def draw_outline(value: object) -> str:
+def draw_outline(
+    value: object, *, width: int = 100, paint: Painter | None = None
+) -> str:
     """
     The states of *value* as lines of text, newest on top, for a terminal.
 
@@ -116,6 +118,11 @@ def draw_outline(value: object) -> str:
 
     Args:
         value: A timeline, a history or a message tree.
+
+        width: The most characters beside the lanes.
+
+        paint: Colours a piece of a line: called with it and what it is ("present",
+            "lanes", "label", "facts" or "excerpt"); None for plain text.
 
     Raises:
         TypeError:
@@ -130,8 +137,9 @@ def draw_outline(value: object) -> str:
         raise TypeError(msg)
 
     older = value.older if isinstance(value, History) else 0
-    lines = format_tree(nodes, max_rows=_MAX_ROWS, older=older)
-    return "\n".join([line for line, _node in lines])
+    return "\n".join(
+        format_tree(nodes, max_rows=_MAX_ROWS, width=width, older=older, paint=paint)
+    )
 
 
 def list_states(value: object) -> list[GraphNode] | None:

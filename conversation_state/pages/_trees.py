@@ -4,8 +4,9 @@ The drawing of a tree of states: as HTML with a picture beside each row, and as 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import islice
+from typing import Literal, TypeAlias
 
 from conversation_state._wording import format_count
 from conversation_state.pages._layout import (
@@ -18,7 +19,12 @@ from conversation_state.pages._layout import (
 from conversation_state.pages._markup import Markup, Words, element, join_markup
 from conversation_state.rendering import escape_line
 
-__all__ = ["draw_tree", "format_tree"]
+__all__ = ["Painter", "PieceKind", "draw_tree", "format_tree"]
+
+# What a piece of a line of text is; "" for what has no kind.
+PieceKind: TypeAlias = Literal["", "present", "lanes", "label", "facts", "excerpt"]
+# What colours a piece for a terminal.
+Painter: TypeAlias = Callable[[str, PieceKind], str]
 
 # The most rows of a drawing: older ones are counted.
 MAX_ROWS = 1_500
@@ -59,24 +65,35 @@ def format_tree(
     max_rows: int = MAX_ROWS,
     width: int = 100,
     older: int = 0,
-) -> Iterator[tuple[str, GraphNode | Fold | None]]:
+    paint: Painter | None = None,
+) -> Iterator[str]:
     """
-    The same as lines of text, each with what stands in it; None for lines of the
-    picture alone and for the last one, which counts what is left out.
+    The same as lines of text; the last one counts what is left out.
+
+    Each line has at most *width* characters beside its lanes. With *paint* the pieces
+    of a line are what it returns for them and their kinds.
     """
     rows, left_out = _select_rows(nodes, max_rows)
     left_out += older
-    words = _PlainWords(width)
     for row in rows:
         if len(row.above) > 1 or (row.above and row.above[0] != row.lane):
-            yield _join_lanes(row, row.above, is_above=True), None
+            yield _join_lanes(row, row.above, is_above=True)
 
-        yield f"{_draw_lanes(row)}  {words.describe(row.node)}".rstrip(), row.node
+        lanes = _draw_lanes(row)
+        pieces = list(_shorten_pieces(_describe_node(row.node, width), width))
+        if paint is None:
+            yield f"{lanes}  {''.join([text for text, _ in pieces])}".rstrip()
+        else:
+            is_present = isinstance(row.node, GraphNode) and row.node.is_present
+            kind: PieceKind = "present" if is_present else "lanes"
+            painted = [paint(text, kind) if kind else text for text, kind in pieces]
+            yield f"{paint(lanes, kind)}  {''.join(painted)}"
+
         if row.below and row.below != (row.lane,):
-            yield _join_lanes(row, row.below, is_above=False), None
+            yield _join_lanes(row, row.below, is_above=False)
 
     if left_out:
-        yield f"… and {format_count(left_out, 'older state')}", None
+        yield f"… and {format_count(left_out, 'older state')}"
 
 
 def _select_rows(
@@ -235,27 +252,54 @@ def _draw_bend(x: float, y: float, to_x: float, to_y: float) -> str:
 # Text
 
 
-class _PlainWords:
+def _describe_node(
+    node: GraphNode | Fold, width: int
+) -> Iterator[tuple[str, PieceKind]]:
     """
-    What stands beside the lanes in a terminal.
+    What stands beside the lanes.
     """
+    if isinstance(node, Fold):
+        yield f"… {format_count(len(node.nodes), 'state')}", "facts"
+        return
 
-    def __init__(self, width: int) -> None:
-        self._width = width
+    yield node.title, "present" if node.is_present else ""
+    for label in node.labels:
+        yield " ", ""
+        yield f"[{escape_line(label)}]", "label"
 
-    def describe(self, node: GraphNode | Fold) -> str:
-        if isinstance(node, Fold):
-            return f"… {format_count(len(node.nodes), 'state')}"
+    if node.is_present:
+        yield " ", ""
+        yield "← you are here", "present"
 
-        facts = [node.title, *[f"[{escape_line(label)}]" for label in node.labels]]
-        facts += ["← you are here"] if node.is_present else []
-        facts += [f"({node.facts})"] if node.facts else []
-        line = " ".join(facts)
-        if node.role:
-            excerpt = " ".join(node.excerpt[: self._width].split())
-            line += f"  {node.role}: {escape_line(excerpt)}"
+    if node.facts:
+        yield " ", ""
+        yield f"({node.facts})", "facts"
 
-        return line if len(line) <= self._width else line[: self._width - 2] + " …"
+    if node.role:
+        yield "  ", ""
+        excerpt = " ".join(node.excerpt[:width].split())
+        yield f"{node.role}: {escape_line(excerpt)}", "excerpt"
+
+
+def _shorten_pieces(
+    pieces: Iterable[tuple[str, PieceKind]], width: int
+) -> Iterator[tuple[str, PieceKind]]:
+    """
+    *pieces*, as far as they fit into *width* characters.
+    """
+    pieces = list(pieces)
+    if sum([len(text) for text, _ in pieces]) <= width:
+        yield from pieces
+        return
+
+    left = width - 2
+    for text, kind in pieces:
+        if left > 0:
+            yield text[:left], kind
+
+        left -= len(text)
+
+    yield " …", ""
 
 
 def _draw_lanes(row: GraphRow) -> str:
