@@ -1766,6 +1766,8 @@ class TestEqual:
         A copy of a state is equal, and any verb that adds makes another.
         """
         state = talk("a").add_usage(Usage(1))
+        assert state.equals(state)
+
         others = [
             state.add_user_prompt("b"),
             state.add_usage(Usage(1)),

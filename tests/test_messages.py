@@ -896,6 +896,46 @@ unknown openai:
 """
 
 
+class MuteError(Exception):
+    """
+    An error whose text can't be made.
+    """
+
+    def __str__(self) -> str:
+        raise ValueError("no text")
+
+
+class TestMakeTombstone:
+    @pytest.mark.parametrize(
+        ("message", "expected"),
+        [
+            (UserMessage("secret", name="ann"), UserMessage("")),
+            (SystemMessage("secret"), SystemMessage("")),
+            (
+                ToolMessage("secret", tool_call_id="c1", tool_name="clock"),
+                ToolMessage("", tool_call_id="c1", tool_name="clock"),
+            ),
+            (
+                AssistantMessage("secret", tool_calls=[ToolCall("c1", "clock", "{1}")]),
+                AssistantMessage(tool_calls=[ToolCall("c1", "clock")]),
+            ),
+            (
+                UnknownMessage({"role": "secret"}, source="openai"),
+                UnknownMessage({}, source="openai"),
+            ),
+        ],
+    )
+    def test_keeps_what_others_refer_to(self, message, expected):
+        """
+        The role, a result's call and tool, the ids and tools of calls, and where the
+        message came from stay; no content does.
+        """
+        erased = make_tombstone(message, b"x" * 16, "asked for")
+
+        assert expected == erased.replace(metadata={})
+        assert "secret" not in repr(erased)
+
+
 class TestStr:
     @pytest.mark.parametrize("seed", ["0", "1", "2"])
     def test_is_deterministic(self, seed):
@@ -1054,13 +1094,14 @@ class TestEnvelope:
             (KeyboardInterrupt(), "KeyboardInterrupt: "),
             (OSError("a\ud800b\udfffc"), "OSError: a\ufffdb\ufffdc"),
             (OSError("\ud83d\ude00"), "OSError: \U0001f600"),
+            (MuteError(), "MuteError"),
         ],
         ids=ascii,
     )
     def test_tool_error(self, error, text):
         """
         A text, or an exception, which becomes its class and what it says;
-        whatever it says is made valid text.
+        whatever it says is made valid text, and it may fail to say anything.
         """
         message = Envelope.new().tool_error(error, tool_call_id="c1")
 

@@ -405,13 +405,14 @@ class TestMeasure:
             "failed": [],
             "times": {"a": 1.0, "b": 2.0},
             "lines": {"counter.py": {"25": ["b"]}},
-            "blind": [],
+            "blind": ["a"],
         }
         found = {m.change: m for m in find_mutants("counter.py", SOURCE.encode())}
         measure = Measure(facts)
 
         assert 25 == found["start += 1 removed"].number
         assert {"b": 2.0} == measure.select(found["start += 1 removed"])
+        assert facts["times"] == measure.select(found["start += 1 removed"], blind=True)
         assert facts["times"] == measure.select(found["10 → 11"])
         assert facts["times"] == measure.select(found["continue → break"])
 

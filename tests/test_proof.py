@@ -125,10 +125,12 @@ class TestPage:
         """
         A law is kept or broken by a library of one version, or shows something else.
         """
-        row = {"peer": "X", "version": "1", "law": "a", "kept": kept}
-        page = render(peers={**RUN, "rows": [{**row, "changed": changed}]})
+        row = {"peer": "X", "version": "1", "law": "a", "kept": kept, "sentence": "b"}
+        rows = [{**row, "changed": changed}]
+        page = render(peers={**RUN, "rows": rows, "left_out": ["y (not installed)"]})
 
-        assert f"| X 1 | a | {result} |" in page
+        assert f"| X 1 | a | {result} | b |" in page
+        assert "left out: y (not installed)." in page
 
     def test_no_peers(self):
         """

@@ -982,6 +982,22 @@ class TestEquality:
         assert early.moments == late.moments
         assert hash(early) == hash(late)
 
+    def test_of_slices(self):
+        """
+        Slices are equal if their moments are, and not for being of one timeline or
+        for beginning with the same moment.
+        """
+        moments = Timeline.begin(0).commit(1).commit(2).moments
+        other = Timeline.begin(0).commit(1)
+        ends = [other.commit(2).moments, other.commit(3).moments]
+        # The same moments as those of `other` without being a part of its log.
+        copied, changed = [each[::-1][::-1][1:] for each in ends]
+
+        assert moments[:2] != moments[1:]
+        assert moments[1:] == moments[::-1][::-1][1:]
+        assert ends[0][1:] == copied
+        assert ends[0][1:] != changed
+
     def test_leaves_out_filters_and_open_groups(self):
         """
         Undo then redo is the identity, though it ends a group.

@@ -192,9 +192,24 @@ class TestMoving:
 
         assert {last(other): (last(SEA),)} == dict(tree.joined)
         assert dict(tree.joined) == dict(tree.add(both.add_user_prompt("x")).joined)
+        assert dict(tree.joined) == dict(
+            MessageTree.of(SEA, other, both.add_user_prompt("x")).joined
+        )
         assert last(ASKED) == tree.node(last(other)).parent
         assert texts(both) == texts(tree.present)
         assert texts(other) == texts(tree.add(other).present)
+
+    def test_goes_on_behind_a_join(self):
+        """
+        What was added to a joined state is there, behind messages that were there.
+        """
+        other = ASKED.fork().add_assistant_message("Uphill.")
+        more = SEA.join(other).add_user_prompt("Which way?")
+        tree = MessageTree.of(SEA, other, more)
+
+        assert last(other) == tree.node(last(more)).parent
+        assert texts(more) == texts(tree.present)
+        assert last(more) in tree.leaves
 
     @pytest.mark.parametrize("verb", ["switch", "path", "siblings", "node"])
     def test_unknown(self, verb):
@@ -250,6 +265,10 @@ class TestValue:
         assert tree.switch(last(SEA)) != tree
         assert MessageTree.of(HILLS, SEA) != tree.switch(last(SEA))
         assert tree != "tree"
+
+        forked = SEA.fork()
+        assert MessageTree.of(SEA, forked).head == MessageTree.of(forked, SEA).head
+        assert MessageTree.of(SEA, forked) != MessageTree.of(forked, SEA)
         assert pickle.loads(pickle.dumps(tree)) == tree
 
     @given(message_trees())

@@ -260,6 +260,7 @@ class _Plugin:
         self._order = order
         self._failed: list[str] = []
         self._blind: list[str] = []
+        self._starts_process = False
         self._seconds: dict[str, float] = {}
         self._coverage: Any = None
         if order.measured:
@@ -269,6 +270,12 @@ class _Plugin:
                 data_file=None, config_file=False, source=[str(folder / PACKAGE)]
             )
             self._coverage.start()
+            sys.addaudithook(self._note_process)
+
+    def _note_process(self, event: str, _: object) -> None:
+        # What another process runs is not measured.
+        if event in {"subprocess.Popen", "os.fork", "os.posix_spawn"}:
+            self._starts_process = True
 
     def pytest_sessionstart(self) -> None:
         from hypothesis import Phase, settings  # noqa: PLC0415 - only a child runs it
@@ -310,11 +317,18 @@ class _Plugin:
         if self._coverage is not None:
             self._coverage.switch_context(nodeid)
             self._tracer = sys.gettrace()
+            self._starts_process = False
 
     def pytest_runtest_logfinish(self, nodeid: str) -> None:
         # A test may have a trace function of its own, and take ours away.
-        if self._coverage is not None and sys.gettrace() is not self._tracer:
+        if self._coverage is None:
+            return
+
+        is_same = sys.gettrace() is self._tracer
+        if self._starts_process or not is_same:
             self._blind.append(nodeid)
+
+        if not is_same:
             self._coverage.stop()
             self._coverage.start()
 

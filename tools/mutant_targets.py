@@ -64,7 +64,7 @@ TESTS: dict[str, tuple[str, ...]] = {
 MORE_TESTS: dict[str, tuple[str, ...]] = {
     "_identity.py": ("tests/test_aggregator.py", "tests/test_codec.py"),
     "_canonical.py": ("tests/store/test_*.py", "tests/test_codec_*.py"),
-    "_persistent": ("tests/test_aggregator.py", "tests/test_messages.py"),
+    "_persistent": ("tests/test_documents.py", "tests/test_aggregator.py"),
     "_waiting.py": ("tests/test_parallel*.py", "tests/store/test_store.py"),
     "_wording.py": ("tests/test_usage.py", "tests/test_messages.py"),
     "aggregator": ("tests/test_bills.py", "tests/test_codec.py"),

@@ -58,6 +58,7 @@ from tools.mutations import Mutant
 CACHE = ROOT / ".mutants"
 
 
+FORMAT = 2  # of what is measured and kept
 # The profiles of the tests that run a line; what survives them meets other tests.
 PROFILES = ("quick", "default")
 LAST = len(PROFILES)
@@ -91,16 +92,18 @@ class Measure:
         self._lines = facts["lines"]
         self._blind: list[str] = facts["blind"]
 
-    def select(self, mutant: Mutant) -> dict[str, float]:
+    def select(self, mutant: Mutant, *, blind: bool = False) -> dict[str, float]:
         """
         The tests that run the line of *mutant*, with their seconds; all of them where
-        that is not known, as of what runs at import.
+        that is not known, as of what runs at import. With *blind*, also those of which
+        it can't be known: they start processes, or trace what they run themselves.
         """
         tests = self._lines.get(mutant.path, {}).get(str(mutant.number), [])
         if mutant.at_import or not tests:
             return self.times
 
-        return {name: self.times.get(name, 0.0) for name in (*tests, *self._blind)}
+        chosen = (*tests, *self._blind) if blind else tests
+        return {name: self.times.get(name, 0.0) for name in chosen}
 
 
 class Campaign:
@@ -179,7 +182,7 @@ class Campaign:
 
     def _order(self, mutant: Mutant, stage: int) -> Order:
         assert self._measure is not None  # noqa: S101 - for the type checkers
-        selected = self._measure.select(mutant)
+        selected = self._measure.select(mutant, blind=stage > 0)
         usual = self._measure.seconds
         if stage == LAST:
             return Order(files=self._more, profile="quick", seconds=600)
@@ -205,7 +208,7 @@ class Campaign:
                     digest.update(name.encode())
                     digest.update(path.read_bytes())
 
-        digest.update(repr(self._own).encode())
+        digest.update(repr((FORMAT, self._own)).encode())
         cached = CACHE / f"lines-{digest.hexdigest()[:16]}.json"
         if not cached.exists():
             order = Order(

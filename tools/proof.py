@@ -14,6 +14,7 @@ import argparse
 import json
 import os
 import platform
+import re
 import subprocess
 import sys
 import tempfile
@@ -185,10 +186,15 @@ def run_peers(_run: Run) -> dict[str, Any]:
         command += ["--also", str(python)]
 
     done = subprocess.run(  # noqa: S603 - ours
-        command, cwd=ROOT, stdout=subprocess.PIPE, text=True, check=False
+        command, cwd=ROOT, capture_output=True, text=True, check=False
     )
+    names = ("peer", "version", "law", "kept", "changed", "sentence")
     rows = [json.loads(line) for line in done.stdout.splitlines()]
-    return {"rows": rows, "exit": done.returncode}
+    return {
+        "rows": [{name: row[name] for name in names} for row in rows],
+        "left_out": sorted(re.findall(r"^left out: (.*)$", done.stderr, re.MULTILINE)),
+        "exit": done.returncode,
+    }
 
 
 def run_mutants(run: Run) -> dict[str, Any]:
@@ -277,30 +283,39 @@ def main(arguments: Sequence[str]) -> int:
     asked = parser.parse_args(arguments)
     size = QUICK if asked.quick else WHOLE
     run = Run(size=size, seed=asked.seed, processes=asked.processes)
-    facts: dict[str, Any] = {}
-    if FACTS.exists():
-        facts = json.loads(FACTS.read_text(encoding="utf-8"))
-
     chosen = [] if asked.render else asked.only.split(",")
     for name in chosen:
         print(f"== {name}", flush=True)
-        facts[name] = {**describe_run(run), **PARTS[name](run)}
-        write_facts(facts)
+        update_facts(name, {**describe_run(run), **PARTS[name](run)})
 
     if asked.mutants is not None:
-        facts["mutants"] = {**describe_run(run), **read_mutants(asked.mutants)}
-        write_facts(facts)
+        found = read_mutants(asked.mutants)
+        update_facts("mutants", {**describe_run(run), **found})
 
+    facts = read_facts()
     page = render_page(PAGE.read_text(encoding="utf-8"), facts)
     PAGE.write_text(page, encoding="utf-8")
     return int(any(facts[name].get("exit") for name in chosen))
 
 
-def write_facts(facts: Mapping[str, Any]) -> None:
+def read_facts() -> dict[str, Any]:
     """
-    Keep what was found, after each part: the next one may take an hour.
+    What the runs until now found.
     """
-    text = json.dumps(facts, indent=1, ensure_ascii=False, sort_keys=True)
+    if not FACTS.exists():
+        return {}
+
+    facts: dict[str, Any] = json.loads(FACTS.read_text(encoding="utf-8"))
+    return facts
+
+
+def update_facts(name: str, found: Mapping[str, Any]) -> None:
+    """
+    Keep what a part found, at once: the next one may take an hour.
+    """
+    facts = {**read_facts(), name: found}
+    ordered = {part: facts[part] for part in PARTS if part in facts}
+    text = json.dumps(ordered, indent=1, ensure_ascii=False)
     FACTS.write_text(f"{text}\n", encoding="utf-8")
 
 

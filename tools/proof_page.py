@@ -174,10 +174,14 @@ def describe_peers(facts: Facts | None) -> Iterable[str]:
             f"{row['peer']} {row['version']}",
             row["law"],
             "changed" if row["changed"] else "kept" if row["kept"] else "broken",
+            row["sentence"],
         )
         for row in facts["rows"]
     ]
-    yield render_table(("library", "law", "result"), rows)
+    if facts["left_out"]:
+        yield f"Not installed, and left out: {', '.join(facts['left_out'])}."
+
+    yield render_table(("library", "law", "result", "what happens"), rows)
 
 
 def describe_mutants(facts: Facts | None) -> Iterable[str]:
