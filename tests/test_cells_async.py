@@ -15,6 +15,8 @@ import anyio.to_thread
 import pytest
 
 from conversation_state import Aggregator, Usage, UserMessage, _waiting, cells
+from conversation_state.cells import _cell
+from conversation_state.cells._versions import Attempts
 from conversation_state.errors import MissingExtraError
 
 pytestmark = pytest.mark.anyio
@@ -46,7 +48,7 @@ def a_turn(lasts_s):
     """
     The turn of a thread that does not get done.
     """
-    turn = cells._Attempts()
+    turn = Attempts()
     turn._thread, turn._lasts_s = 0, lasts_s
     return turn
 
@@ -382,7 +384,7 @@ class TestWatch:
 
         values = cell.awatch()
         await anext(values)
-        monkeypatch.setattr(cells, "TaskWaiter", Late)
+        monkeypatch.setattr(_cell, "TaskWaiter", Late)
         with anyio.fail_after(60):
             assert 1 == await anext(values)
 

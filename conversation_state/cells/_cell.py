@@ -1,0 +1,327 @@
+"""
+Cells: reading, swapping and following the current value.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import AsyncIterator, Awaitable, Callable
+from typing import Any, Generic, NoReturn, Self, TypeVar
+
+from conversation_state._waiting import TaskWaiter, Waiter, require_anyio, wake_all
+from conversation_state.cells._versions import Attempts, Version, running_attempts
+from conversation_state.cells._watch import Watch
+
+__all__ = ["Cell"]
+
+T = TypeVar("T")
+
+_NOTHING_SEEN: Any = object()
+
+
+class Cell(Generic[T]):
+    """
+    A reference to the current value, shared by threads and tasks.
+
+    No update is lost: a change applies only to the value it was computed from.
+    Holds any immutable value, a state above all. Thread-safe.
+
+    A cell is a reference, not a value: it equals only itself, and can't be
+    copied or pickled.
+
+    Args:
+        value: The first value.
+
+    Source:
+        Clojure's and immer's atoms; the history in order is ours.
+
+    >>> from conversation_state import Aggregator, Usage
+    >>> current = Cell(Aggregator.new())
+    >>> _ = current.swap(lambda state: state.add_user_prompt("Hi!"))
+    >>> _ = current.swap(lambda state: state.add_usage(Usage(8, 2)))
+    >>> len(current.value), current.value.total_usage.total_tokens
+    (1, 10)
+    """
+
+    __slots__ = (
+        "__weakref__",
+        "_first",
+        "_version",
+        "_waiters",
+        "_watches",
+    )
+
+    def __init__(self, value: T) -> None:
+        # A version near the newest one, if not the newest.
+        self._version = Version(value)
+        # Watches, in the order they began; changes of a dict are atomic.
+        self._watches: dict[Watch[T], None] = {}
+        self._waiters: deque[Waiter] = deque()
+        # Empty, or the call that lost too many races, and goes first.
+        self._first: dict[int, Attempts] = {}
+
+    @property
+    def value(self) -> T:
+        """
+        The current value. Never waits.
+        """
+        return self._find_newest().value
+
+    def swap(self, function: Callable[[T], T]) -> T:
+        """
+        Set the value to *function* of the current one; return the new value.
+
+        *function* is called again if another thread changed the cell meanwhile,
+        so it should be pure and fast; no lock is held. After a few lost races
+        other threads wait for it, for as long as it is expected to take, up to
+        a second. If it returns its argument, nothing changes.
+
+        Do slow work first, and swap only its result in::
+
+            turn = research(cell.value.fork()).turn
+            cell.swap(lambda state: state.join(turn))
+
+        Raises:
+            RuntimeError:
+                If *function* itself changes this cell whenever it is called.
+        """
+        self._wait_for_first()
+        version = self._find_newest()
+        new = function(version.value)
+        if new is version.value or self._try_append(version, new):
+            return new
+
+        attempts = Attempts()
+        # Only one call inside: neither a `return` nor, on Python 3.12, a loop's
+        # jump back is covered by the `finally` around it.
+        try:
+            try:
+                new = self._swap_until_done(attempts, function)
+            finally:
+                attempts.end(self._first)
+        finally:
+            attempts.end(self._first)  # an interrupt may have ended the other one
+
+        return new
+
+    async def aswap(self, function: Callable[[T], Awaitable[T]]) -> T:
+        """
+        Like `swap`, with an async function, which may be awaited again.
+
+        Other tasks run meanwhile. Those that `swap` in the same loop can't wait,
+        so a function that takes longer than the time between their changes
+        never succeeds; see `swap` for what to do instead.
+
+        Raises:
+            RuntimeError:
+                If *function* itself changes this cell whenever it is called.
+        """
+        anyio = require_anyio("Cell.aswap")
+        attempts = Attempts()
+        # Only one call inside, see `swap`.
+        try:
+            try:
+                new = await self._aswap_until_done(attempts, function, anyio)
+            finally:
+                attempts.end(self._first)
+        finally:
+            attempts.end(self._first)  # an interrupt may have ended the other one
+
+        return new
+
+    def compare_and_set(self, old: T, new: T) -> bool:
+        """
+        Set the value to *new* if it is *old*; return whether it was.
+
+        Compares by identity, as Clojure does: an equal value that is another
+        object does not match, numbers and texts included.
+        """
+        while True:
+            version = self._find_newest()
+            if version.value is not old:
+                return False
+
+            if old is new or self._try_append(version, new):
+                return True
+
+    def watch(
+        self,
+        callback: Callable[[T, T], object],
+        *,
+        on_error: Callable[[Exception], object] | None = None,
+    ) -> Watch[T]:
+        """
+        A watch that calls *callback* with the old and the new value of every
+        change from now on, until it is closed.
+
+        It is called once for each change and in order: the new value of one
+        call is the old value of the next. The thread that made the change calls
+        it before `swap` returns, unless another call of the same *callback* is
+        still running; then the thread of that call does, after it. So calls of
+        a *callback* never overlap, and it may change the cell.
+
+        An `Exception` from *callback* affects neither the change nor other
+        watches: it is passed to *on_error*, or else logged to
+        `conversation_state.cells`. Other exceptions, an interrupt for example,
+        are raised after all watches were called.
+        """
+        return Watch(self, callback, on_error)
+
+    def awatch(self) -> AsyncIterator[T]:
+        """
+        The current value, and then the newest one after every change.
+
+        For ``async for``, under asyncio and trio, of changes made in any
+        thread. A slow reader gets the newest value and skips those in between,
+        as a display needs it; use `watch` to see each change. There is nothing
+        to close: a reader that stops leaves nothing behind.
+        """
+        require_anyio("Cell.awatch")
+        return _NewestValues(self)
+
+    def __repr__(self) -> str:
+        return f"<Cell: {self.value!r:.80}>"
+
+    def __copy__(self) -> NoReturn:
+        raise TypeError(
+            "can't copy a Cell: a copy would not see later changes. Share the cell "
+            "itself, or copy its value: Cell(cell.value)."
+        )
+
+    def __deepcopy__(self, _memo: Any) -> NoReturn:
+        self.__copy__()
+
+    def __reduce__(self) -> NoReturn:
+        raise TypeError(
+            "can't pickle a Cell: it is shared by the threads of one process. Send "
+            "its value, and join or swap in the result here."
+        )
+
+    def _find_newest(self) -> Version[T]:
+        version = self._version
+        if version.after:
+            while version.after:
+                version = version.after[0]
+
+            # Another thread may have set a newer one; then the next walk is longer.
+            self._version = version
+
+        return version
+
+    def _wait_for_first(self) -> None:
+        first = self._first.get(0)
+        if first is not None:
+            first.wait()
+
+    def _try_append(self, version: Version[T], value: T) -> bool:
+        """
+        Whether *value* became the successor of *version*; notifies watchers if so.
+        """
+        after = Version(value)
+        try:
+            try:
+                if version.after.setdefault(0, after) is after:
+                    self._version = after
+            finally:
+                self._notify_watchers(version, after)
+        finally:
+            self._notify_watchers(
+                version, after
+            )  # an interrupt may have ended the other one
+
+        return version.after[0] is after
+
+    def _notify_watchers(self, version: Version[T], after: Version[T]) -> None:
+        """
+        Call the watchers, and wake those that wait, if *after* won. Idempotent.
+        """
+        if version.after.get(0) is not after:
+            return
+
+        try:
+            if self._watches:
+                self._call_watches()
+        finally:  # also after an interrupt in a callback
+            if self._waiters:
+                wake_all(self._waiters)
+
+    def _call_watches(self) -> None:
+        interrupt = None
+        for watch in list(self._watches):
+            while True:
+                try:
+                    watch._call_pending()
+                except BaseException as error:  # noqa: BLE001 - raised below
+                    interrupt = interrupt or error
+                else:
+                    break
+
+        if interrupt is not None:
+            raise interrupt
+
+    def _swap_until_done(self, attempts: Attempts, function: Callable[[T], T]) -> T:
+        while True:
+            self._wait_for_first()
+            attempts.begin(self._first)
+            version, token = self._find_newest(), running_attempts.set(attempts)
+            try:
+                new = function(version.value)
+            finally:
+                running_attempts.reset(token)
+
+            if new is version.value or self._try_append(version, new):
+                return new
+
+            attempts.lose(version.after[0])
+
+    async def _aswap_until_done(
+        self, attempts: Attempts, function: Callable[[T], Awaitable[T]], anyio: Any
+    ) -> T:
+        while True:
+            first = self._first.get(0)
+            if first is not None and first is not attempts:
+                await first.await_end(self._first, anyio)
+
+            attempts.begin(self._first)
+            version, token = self._find_newest(), running_attempts.set(attempts)
+            try:
+                new = await function(version.value)
+            finally:
+                running_attempts.reset(token)
+
+            if new is version.value or self._try_append(version, new):
+                return new
+
+            attempts.lose(version.after[0])
+            await anyio.lowlevel.checkpoint()
+
+
+class _NewestValues(AsyncIterator[T]):
+    """
+    The newest values of a cell, each once.
+    """
+
+    __slots__ = ("__weakref__", "_cell", "_last_value")
+
+    def __init__(self, cell: Cell[T]) -> None:
+        self._cell = cell
+        self._last_value: T = _NOTHING_SEEN
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> T:
+        cell = self._cell
+        await require_anyio().lowlevel.checkpoint()
+        while (value := cell.value) is self._last_value:
+            waiter = TaskWaiter()
+            waiter.enter(cell._waiters)
+            try:
+                # A change before this did not see the waiter.
+                if cell.value is self._last_value:
+                    await waiter.wait()
+            finally:
+                waiter.leave()
+
+        self._last_value = value
+        return value

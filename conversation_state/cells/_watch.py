@@ -1,0 +1,158 @@
+"""
+Watches: calls of a function for every change of a cell.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from types import TracebackType
+from typing import TYPE_CHECKING, Generic, Self, TypeVar
+
+from conversation_state.cells._versions import Version, release_token
+
+if TYPE_CHECKING:
+    from conversation_state.cells._cell import Cell
+
+__all__ = ["Watch"]
+
+T = TypeVar("T")
+
+
+class Watch(Generic[T]):
+    """
+    Calls of a callback for every change of a cell; made by `Cell.watch`.
+
+    As a context manager it is closed at the end of the block.
+    """
+
+    __slots__ = (
+        "__weakref__",
+        "_callback",
+        "_on_error",
+        "_running_call",
+        "_version",
+        "_watches",
+    )
+
+    def __init__(
+        self,
+        cell: Cell[T],
+        callback: Callable[[T, T], object],
+        on_error: Callable[[Exception], object] | None,
+    ) -> None:
+        for name, function in (("callback", callback), ("on_error", on_error)):
+            if not callable(function) and (function is not None or name == "callback"):
+                raise TypeError(f"{name} is {function!r:.80}; expected a function")
+
+        self._callback: Callable[[T, T], object] | None = callback
+        self._on_error = on_error
+        # Empty, or a token of the thread that calls the callback.
+        self._running_call: dict[int, object] = {}
+        # The cell's watches.
+        self._watches = cell._watches
+        # The last version it was called with.
+        self._version: Version[T] | None = cell._find_newest()
+        try:
+            self._watches[self] = None
+            # Changes since that version, by threads that did not see this watch.
+            self._call_pending()
+        except BaseException:
+            self.close()  # there is nothing to close it with
+            raise
+
+    @property
+    def is_closed(self) -> bool:
+        """
+        Whether it was closed, so that no further call begins.
+        """
+        return self._callback is None
+
+    def close(self) -> None:
+        """
+        End the calls. Idempotent.
+
+        No call begins afterwards. One that runs in another thread may still
+        finish.
+        """
+        self._callback = self._on_error = self._version = None
+        self._watches.pop(self, None)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        try:
+            self.close()
+        finally:
+            self.close()  # an interrupt may have ended the other one
+
+    def __repr__(self) -> str:
+        return f"<Watch: {'closed' if self.is_closed else 'open'}>"
+
+    def _call_pending(self) -> None:
+        """
+        Call the callback for new versions, unless another call of it runs: the
+        thread of that call looks again.
+        """
+        while self._next_version() is not None:
+            token, acquired = object(), False
+            try:
+                try:
+                    acquired = self._call_in_order(token)
+                finally:
+                    release_token(self._running_call, token)
+            finally:
+                release_token(
+                    self._running_call, token
+                )  # if an interrupt ended the other
+
+            if not acquired:
+                break
+
+    def _call_in_order(self, token: object) -> bool:
+        if self._running_call.setdefault(0, token) is not token:
+            return False
+
+        while (new := self._next_version()) is not None:
+            self._call_once(new)
+
+        return True
+
+    def _next_version(self) -> Version[T] | None:
+        version = self._version
+        return None if version is None else version.after.get(0)
+
+    def _call_once(self, new: Version[T]) -> None:
+        # In this order: a concurrent `close` either clears the new version, or is
+        # seen below.
+        old, self._version = self._version, new
+        callback, on_error = self._callback, self._on_error
+        if callback is None or old is None:
+            self._version = None
+            return
+
+        try:
+            try:
+                callback(old.value, new.value)
+            except Exception as error:
+                if on_error is None:
+                    raise
+
+                on_error(error)
+        except Exception as error:  # noqa: BLE001 - logged
+            _log_error(callback, error)
+
+
+def _log_error(callback: object, error: Exception) -> None:
+    import logging  # noqa: PLC0415 - slower to import than this module
+
+    logging.getLogger("conversation_state.cells").error(
+        "%r raised when it was called for a change; the change was made",
+        callback,
+        exc_info=error,
+    )
