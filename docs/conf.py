@@ -23,14 +23,11 @@ extensions = [
 root_doc = "index"
 # `name` in a docstring is a name of the code, with a link if the reference has it.
 default_role = "py:obj"
-# Nothing is fetched while building.
-intersphinx_mapping: dict[str, object] = {}
 
 myst_enable_extensions = ["colon_fence"]
 myst_heading_anchors = 3
 
 autosummary_generate = False
-autosummary_context: dict[str, object] = {}
 autodoc_member_order = "groupwise"
 autodoc_typehints = "signature"
 autodoc_typehints_format = "short"
@@ -45,6 +42,8 @@ add_module_names = False
 html_theme = "furo"
 html_title = "conversation_state"
 html_extra_path = [str(Path(__file__).parent.parent / "build" / "docs" / "extra")]
+html_static_path = ["_static"]
+html_css_files = ["site.css"]
 html_show_sphinx = False
 html_copy_source = False
 html_theme_options = {

@@ -134,14 +134,14 @@ class TestIndex:
 
     def test_contents(self):
         """
-        Each section becomes a table of contents with its title and its links.
+        Each section becomes a table of contents with its title and all its links.
         """
-        index = "# Title\n\n## First\n\n- [The store](store.md): keeps states.\n"
+        index = "# T\n\n## First\n\n- From [a store](store.md) or [b](bills.md): c.\n"
 
         made = site_sources.add_contents(index, site_sources.read_sections(index))
 
         assert made.startswith(index)
-        assert ":caption: First\n\nThe store <store.md>\n```" in made
+        assert ":caption: First\n\na store <store.md>\nb <bills.md>\n```" in made
 
 
 class TestMakeSources:
@@ -167,7 +167,7 @@ class TestMakeSources:
         extra = tmp_path / "extra"
         listed = (extra / "llms.txt").read_text("utf-8")
         whole = (extra / "llms-full.txt").read_text("utf-8")
-        pages = re.findall(r"^- \[[^]]+\]\(([^)]+)\)", listed, re.MULTILINE)
+        pages = re.findall(r"\]\(([^)]+)\)", listed)
 
         assert "store.md" in pages
         assert listed.startswith("# conversation_state\n\n> ")

@@ -3,6 +3,7 @@ What the documentation's site has beyond what Sphinx and its extensions do.
 
 - `conversation_state.Aggregator` leads to the page of the class, which another
   module owns.
+- Signatures and attributes of attrs classes have their defaults and types.
 - A name of the code in a page, between single backticks, is a link to the
   reference if only one object has this name.
 - A public name that the reference lacks is a warning, and so an error in a build
@@ -16,6 +17,7 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+import attrs
 from docutils import nodes
 from sphinx import addnodes
 from sphinx.application import Sphinx
@@ -27,6 +29,7 @@ from tools.public_names import PACKAGE, list_public_modules, list_public_names
 __all__ = ["setup"]
 
 logger = logging.getLogger(__name__)
+ATTRS_DEFAULT = re.compile(r"attr_dict\['(\w+)'\]\.default")
 NAME = re.compile(r"(?P<name>[A-Za-z_]\w*(?:\.\w+)*)(?:\(\))?")
 
 
@@ -80,6 +83,53 @@ def index_names(env: BuildEnvironment) -> Mapping[str, str]:
         for name, paths in meanings.items()
         if len(paths) == 1 and name not in members
     }
+
+
+def show_defaults(
+    _app: Sphinx,
+    _kind: str,
+    _name: str,
+    value: Any,
+    _options: object,
+    signature: str | None,
+    returns: str | None,
+) -> tuple[str | None, str | None] | None:
+    """
+    Show the defaults of the fields of an attrs class, whose own signature refers to
+    them by the names that attrs has for them.
+    """
+    if not isinstance(value, type) or not attrs.has(value):
+        return None
+
+    defaults = {field.name: field.default for field in attrs.fields(value)}
+
+    def show(match: re.Match[str]) -> str:
+        default = defaults[match[1]]
+        made = default is attrs.NOTHING or isinstance(default, attrs.Factory)  # type: ignore[arg-type]
+        return "..." if made else repr(default)
+
+    return ATTRS_DEFAULT.sub(show, signature or "") or None, returns
+
+
+def move_types(
+    _app: Sphinx,
+    _kind: str,
+    _name: str,
+    _value: object,
+    _options: object,
+    lines: list[str],
+) -> None:
+    """
+    Show the type of an attribute beside its name: Napoleon writes it below its
+    description.
+    """
+    start = None
+    for at, line in enumerate(list(lines)):
+        if line.startswith(".. attribute::"):
+            start = at
+        elif line.startswith("   :type: ") and start is not None:
+            del lines[at]
+            lines.insert(start + 1, line)
 
 
 def unlink_type(_app: Sphinx, doctree: nodes.document) -> None:
@@ -161,7 +211,10 @@ def setup(app: Sphinx) -> dict[str, object]:
     """
     Called by Sphinx.
     """
-    app.connect("env-check-consistency", note_exports)
+    app.connect("autodoc-process-signature", show_defaults)
+    # After Napoleon, and before links are made of the names in code blocks.
+    app.connect("autodoc-process-docstring", move_types, priority=900)
+    app.connect("env-updated", note_exports, priority=100)
     app.connect("doctree-read", unlink_type)
     app.connect("doctree-resolved", link_names)
     app.connect("missing-reference", resolve_name)

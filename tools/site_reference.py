@@ -107,8 +107,8 @@ def format_heading(text: str, underline: str) -> list[str]:
 def list_members(cls: type) -> list[str]:
     """
     The methods and properties of a class that this package documents: its own and
-    those it inherits, without what another package or Python brings, and without
-    the attributes that the docstring of the class describes.
+    those it inherits, without what another package or Python brings, the attributes
+    that the docstring of the class describes, and tests, which only pytest calls.
     """
     _, _, attributes = (getdoc(cls) or "").partition("Attributes:\n")
     described = set(ATTRIBUTE.findall(attributes))
@@ -119,7 +119,7 @@ def list_members(cls: type) -> list[str]:
 
         for name, value in vars(each).items():
             special = name.startswith("__") and name.endswith("__")
-            if name.startswith("_") and not special:
+            if name.startswith(("_", "test_")) and not special:
                 continue
             inner = getattr(value, "__func__", value)
             if special and not (isroutine(inner) and inner.__doc__):
@@ -152,8 +152,11 @@ def describe_data(public: PublicName) -> list[str]:
     """
     The directives that describe a constant or an alias.
     """
-    lines = [f".. py:data:: {public.name}", ""]
-    return [*lines, *(f"   {line}" for line in public.comment.splitlines()), ""]
+    lines = [f".. py:data:: {public.name}"]
+    if isinstance(public.value, str | int):
+        lines.append(f"   :value: {public.value!r}")
+
+    return [*lines, "", *(f"   {line}" for line in public.comment.splitlines()), ""]
 
 
 def make_class_page(public: PublicName) -> str:

@@ -41,7 +41,8 @@ LINK = re.compile(r"(?<=\]\()(?![a-z]+:|#)([^)#\s]+)")
 FILE = re.compile(r"\]\(files/([^)#\s]+)")
 FENCE = re.compile(r"(^```.*?^```$)", re.MULTILINE | re.DOTALL)
 SECTION = re.compile(r"^## (?P<title>.+)\n(?P<body>(?:(?!^## ).*\n?)*)", re.MULTILINE)
-ENTRY = re.compile(r"^- \[(?P<text>[^]]+)\]\((?P<path>[^)]+)\)", re.MULTILINE)
+ITEM = re.compile(r"^- .*$", re.MULTILINE)
+ENTRY = re.compile(r"\[(?P<text>[^]]+)\]\((?P<path>[^)]+)\)")
 
 
 # Pages, and links between them.
@@ -118,7 +119,8 @@ def read_sections(index: str) -> list[Section]:
             match["title"],
             [
                 (entry["text"], map_link(entry["path"], DOCS))
-                for entry in ENTRY.finditer(match["body"])
+                for item in ITEM.findall(match["body"])
+                for entry in ENTRY.finditer(item)
             ],
         )
         for match in SECTION.finditer(index)
