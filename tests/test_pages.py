@@ -333,6 +333,76 @@ class TestTimelines:
             "○  moment 0 (1 message)  user: Where to?"
         ) == str(timeline)
 
+    def test_returns(self):
+        """
+        A state that goes back to another branch has no line to it: it says so, and
+        was joined with nothing.
+        """
+        timeline = Timeline.begin(ASKED).commit(SEA).commit(HILLS, on=0)
+        timeline = timeline.commit(SEA.add_user_prompt("When?"), on=2)
+
+        assert (
+            "●  moment 3 ← you are here (3 messages, returns to moment 1)"
+            "  user: When?\n"
+            "○  moment 2 (3 messages)  user: Why?\n"
+            "│ ○  moment 1 (2 messages)  assistant: To the sea.\n"
+            "├─╯\n"
+            "○  moment 0 (1 message)  user: Where to?"
+        ) == str(timeline)
+
+    def test_joins_in_either_order(self):
+        """
+        A join is one, whichever branch comes first in it.
+        """
+        left = ASKED.fork().add_assistant_message("To the sea.")
+        right = ASKED.fork().add_assistant_message("Uphill.")
+        timeline = Timeline.begin(ASKED).commit(left).commit(right, on=0)
+
+        for state in (left.join(right), right.join(left)):
+            for parent in (1, 2):
+                drawn = str(timeline.commit(state, on=parent)).splitlines()
+
+                assert "├─╮" == drawn[1]
+                assert "returns" not in drawn[0]
+
+    def test_long_folds(self):
+        """
+        A folded run lists its newest states, says how many it leaves out, and has a
+        way to the oldest; the lines of other branches go on beside it.
+        """
+        state = ASKED
+        timeline = Timeline.begin(state).commit(SEA)
+        for number in range(300):
+            state = state.add_user_prompt(f"{number}")
+            timeline = timeline.commit(state, on=0 if number == 0 else None)
+
+        page = make_page(timeline)
+        folded = PageReader(page)
+        (tail,) = re.findall('<path d="([^"]*)"/></svg></div><details>', page)
+
+        assert "… 197 more states, then moment 3" in folded.text
+        assert "#moment-3" in folded.links
+        assert "#moment-4" not in folded.links
+        assert "M8 0V30" == tail
+
+    def test_many_lanes(self):
+        """
+        Many lanes are scaled to the width of the page; few are as wide as they are.
+        """
+        timeline = Timeline.begin(ASKED)
+        for number in range(30):
+            timeline = timeline.commit(ASKED.add_user_prompt(f"{number}"))
+
+        for number in range(30):
+            timeline = timeline.commit(ASKED, on=number)
+
+        many = draw_fragment(timeline)
+
+        assert len(timeline.moments) == many.count(
+            'viewBox="0 0 384 30" preserveAspectRatio="none"'
+        )
+        assert "viewBox" not in draw_fragment(TRIP)
+
 
 class TestTrees:
     """
@@ -477,7 +547,12 @@ class TestViews:
         before = trim(self.STATE, None)
         after = trim(self.STATE.add_assistant_message("Four."), None)
 
-        assert "the first 4 messages" in draw_view(after, Words(), previous=before)
+        shown = draw_view(after, Words(), previous=before)
+
+        assert "the first 4 messages" in shown
+        assert shown.index("Three?") < shown.index("up to here as in the view before")
+        assert shown.index("up to here as in the view before") < shown.index("Four.")
+        assert "up to here" not in draw_view(after, Words())
 
 
 class TestNotebooks:

@@ -276,6 +276,18 @@ class TestTables:
         )
         assert "<table" not in draw_fragment(timeline)
 
+    def test_unknown(self):
+        """
+        What is not known is said in a few words, and below the table why.
+        """
+        state = HILLS.add_usage(Usage(10), model="no-such-model").add_usage(Usage(1))
+        page = make_page(TRIP.commit(state))
+        costs = {row[0]: row[-1] for row in read_rows(page)}
+
+        assert "unknown" == costs["no-such-model"] == costs["no model recorded"]
+        assert "at least $1.05" == costs["Total"]
+        assert "Cost: $1.05 and 2 entries without a price: " in page
+
     def test_without_usage(self):
         """
         Without a ledger there is no bill.

@@ -153,6 +153,9 @@ class TestPages:
 
         assert "The model sees" in shown
         assert "over budget" in shown
+        assert "as in the view before" in text_of(
+            client.get("/name", params={**asked, "limit": 1_000})
+        )
         assert "No valid view fits" in small
         assert 400 == unknown.status_code
 

@@ -7,12 +7,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from conversation_state._wording import format_count
+from conversation_state._wording import format_count, format_dollars
 from conversation_state.aggregator import Aggregator
 from conversation_state.counting import Cost, CostLine, cost
 from conversation_state.errors import MissingExtraError
 from conversation_state.pages._branches import BranchBill, BranchBills
-from conversation_state.pages._markup import Child, Markup, Words, element
+from conversation_state.pages._markup import Child, Markup, Words, element, join_markup
 from conversation_state.usage import Usage
 
 __all__ = ["draw_bill", "draw_branch_bills", "draw_cost"]
@@ -60,8 +60,9 @@ def draw_cost(found: Cost, words: Words, *, has_prices: bool = True) -> Markup:
     A cost, with a row for each model.
     """
     rows = _list_models(found, words, _MAX_MODELS, has_prices=has_prices)
-    total = _make_row("Total", found, words, has_prices=has_prices)
-    return _draw_table("Model", [_BillGroup(None, rows)], total)
+    total = _make_row("Total", found, has_prices=has_prices)
+    why = _explain_unknown(found, words) if has_prices else None
+    return join_markup([_draw_table("Model", [_BillGroup(None, rows)], total), why])
 
 
 def draw_bill(state: Aggregator, words: Words) -> Markup:
@@ -98,8 +99,18 @@ def draw_branch_bills(bills: BranchBills, words: Words) -> Markup:
             )
         )
 
-    total = _make_row("Total", bills.total, words, has_prices=bills.has_prices)
-    return _draw_table("Branch and model", groups, total)
+    total = _make_row("Total", bills.total, has_prices=bills.has_prices)
+    why = _explain_unknown(bills.total, words) if bills.has_prices else None
+    return join_markup([_draw_table("Branch and model", groups, total), why])
+
+
+def _explain_unknown(found: Cost, words: Words) -> Markup | None:
+    if not (found.unpriced or found.unbilled):
+        return None
+
+    # Why something has no price names its model.
+    why = words.line(str(found), 500) if found.unpriced else str(found)
+    return element("p", {"class": "cs-rest"}, "Cost: ", why, ".")
 
 
 def _make_group(part: BranchBill, bills: BranchBills, words: Words) -> _BillGroup:
@@ -110,7 +121,7 @@ def _make_group(part: BranchBill, bills: BranchBills, words: Words) -> _BillGrou
     ]
     has_prices = bills.has_prices
     return _BillGroup(
-        _make_row(title, part.cost, words, has_prices=has_prices),
+        _make_row(title, part.cost, has_prices=has_prices),
         _list_models(part.cost, words, _MAX_MODELS_OF_BRANCH, has_prices=has_prices),
     )
 
@@ -123,7 +134,6 @@ def _list_models(
         _make_row(
             words.line(model) if model else "no model recorded",
             each,
-            words,
             has_prices=has_prices,
         )
         for model, each in models[:most]
@@ -131,18 +141,23 @@ def _list_models(
     if len(models) > most:
         rest = Cost(tuple([line for _, each in models[most:] for line in each.lines]))
         title = format_count(len(models) - most, "other model")
-        rows.append(_make_row(title, rest, words, has_prices=has_prices))
+        rows.append(_make_row(title, rest, has_prices=has_prices))
 
     return tuple(rows)
 
 
-def _make_row(title: Child, found: Cost, words: Words, *, has_prices: bool) -> _BillRow:
-    price: Child = ""
-    if has_prices:
-        # Why something has no price names its model.
-        price = words.line(str(found), 300) if found.unpriced else str(found)
+def _make_row(title: Child, found: Cost, *, has_prices: bool) -> _BillRow:
+    return _BillRow(title, found.usage, _describe_amount(found) if has_prices else "")
 
-    return _BillRow(title, found.usage, price)
+
+def _describe_amount(found: Cost) -> str:
+    """
+    What is known of a cost, in a few words; why something is not known is below.
+    """
+    if not (found.unpriced or found.unbilled):
+        return str(found)
+
+    return f"at least {format_dollars(found.total)}" if found.total else "unknown"
 
 
 def _draw_table(what: str, groups: Sequence[_BillGroup], total: _BillRow) -> Markup:

@@ -149,13 +149,22 @@ def graph_history(history: History) -> list[GraphNode]:
     """
     The states of a history, oldest first. O(states + messages).
 
-    A state with messages of other states that are not in its own past was joined
-    with them.
+    A state with all of its own past, and messages of other states that are not in it,
+    was joined with them. One without its own past that has messages of another state
+    went back to that one, which its facts say.
     """
     joins = _JoinFinder()
-    return [
-        _make_node(each, joins.find_parents(each), history) for each in history.states
-    ]
+    nodes = []
+    for each in history.states:
+        origin = joins.find_origin(each)
+        node = _make_node(each, origin.parents, history)
+        if origin.returns_to is not None:
+            back = f"returns to {history.noun} {origin.returns_to}"
+            node = node._replace(facts=f"{node.facts}, {back}")
+
+        nodes.append(node)
+
+    return nodes
 
 
 def _make_node(
@@ -184,6 +193,21 @@ def _make_node(
     )
 
 
+class _Origin(NamedTuple):
+    """
+    Where a state comes from.
+
+    Attributes:
+        parents: The numbers of the states it grew from, its own past first.
+
+        returns_to: The number of the state of another branch whose messages it has
+            in the place of its own past; None if there is none.
+    """
+
+    parents: tuple[Hashable, ...]
+    returns_to: int | None = None
+
+
 class _JoinFinder:
     """
     Finds what the states of a history were joined with.
@@ -194,26 +218,36 @@ class _JoinFinder:
         # By the identity of an entry: the state that it is the last of.
         self._ending: dict[str, int] = {}
 
-    def find_parents(self, each: HistoryState) -> tuple[Hashable, ...]:
+    def find_origin(self, each: HistoryState) -> _Origin:
         """
-        The numbers of the states that this one grew from, its own past first.
+        Where a state comes from, those before it being known.
         """
-        parents: list[Hashable] = [] if each.parent is None else [each.parent]
+        own: tuple[Hashable, ...] = () if each.parent is None else (each.parent,)
         state = each.state
-        if isinstance(state, Aggregator):
-            past = self._states.get(each.parent)
-            if past is not None:
-                parents += self._find_joined(state, past)
+        if not isinstance(state, Aggregator):
+            return _Origin(own)
 
-            self._states[each.number] = state
-            if len(state):
-                self._ending.setdefault(state.entries[-1].id, each.number)
+        origin = _Origin(own)
+        past = self._states.get(each.parent)
+        if past is not None:
+            found = self._find_others(state, past)
+            if found and _holds_past(state, past):
+                origin = _Origin((*own, *found))
+            elif found:
+                origin = _Origin(own, found[0])
 
-        return tuple(parents)
+        self._states[each.number] = state
+        if len(state):
+            self._ending.setdefault(state.entries[-1].id, each.number)
 
-    def _find_joined(self, state: Aggregator, past: Aggregator) -> list[int]:
+        return origin
+
+    def _find_others(self, state: Aggregator, past: Aggregator) -> list[int]:
+        """
+        The states that the messages of *state* come from that are not in its *past*.
+        """
         start = state.entries.common_prefix(past.entries)
-        joined: list[int] = []
+        others: list[int] = []
         covered: set[str] = set()
         for position in range(len(state.entries) - 1, start - 1, -1):
             entry_id = state.entries[position].id
@@ -225,9 +259,18 @@ class _JoinFinder:
             both = other.entries.common_prefix(past.entries)
             covered |= {one.id for one in other.entries.iterate(both)}
             if both < len(other.entries):
-                joined.append(found)
+                others.append(found)
 
-        return joined
+        return others
+
+
+def _holds_past(state: Aggregator, past: Aggregator) -> bool:
+    """
+    Whether *state* has every message of its *past*.
+    """
+    start = state.entries.common_prefix(past.entries)
+    missing = {entry.id for entry in past.entries.iterate(start)}
+    return not missing or missing <= {one.id for one in state.entries.iterate(start)}
 
 
 def graph_tree(tree: MessageTree) -> list[GraphNode]:

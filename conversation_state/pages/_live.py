@@ -8,6 +8,7 @@ Pure but for reading the store; requests and their safety are in `_server`.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import suppress
 from importlib import import_module
 from itertools import islice
 from json import dumps
@@ -37,6 +38,7 @@ from conversation_state.pages._views import draw_view
 from conversation_state.store import Head, NamedHead, Store
 from conversation_state.trimming import (
     Step,
+    TrimContext,
     clear_tool_results,
     fit,
     repair,
@@ -226,7 +228,7 @@ def _draw_shown(
         return _draw_export(store.load(query.name, at=head), query, words)
 
     if query.limit is not None:
-        return _draw_overlay(store.load(query.name, at=head), query, words)
+        return _draw_overlay(store, query, head, words)
 
     window = store.load(query.name, at=head, last=_MAX_MESSAGES)
     before = ""
@@ -273,17 +275,32 @@ def _draw_bills(
     ]
 
 
-def _draw_overlay(state: Aggregator, query: PageQuery, words: Words) -> list[Child]:
+def _draw_overlay(
+    store: Store, query: PageQuery, head: Head, words: Words
+) -> list[Child]:
+    """
+    What the model sees of a revision, and how much of that it saw of the one before.
+    """
     heading = element("h2", None, "What the model sees")
-    budget = TokenBudget(context_window=query.limit)
     try:
-        view = trim(state, budget, *TRIMMERS[query.trimmer])
+        view = _trim_revision(store, query, head.revision)
     except BudgetExceededError as error:
         needed = format_count(error.needed_tokens, "token")
         problem = f"No valid view fits: the smallest needs {needed}."
         return [heading, element("p", {"role": "alert"}, problem)]
 
-    return [heading, draw_view(view, words)]
+    previous = None
+    if head.parent is not None:
+        with suppress(BudgetExceededError):
+            previous = _trim_revision(store, query, head.parent)
+
+    return [heading, draw_view(view, words, previous=previous)]
+
+
+def _trim_revision(store: Store, query: PageQuery, revision: int) -> TrimContext:
+    state = store.load(query.name, at=revision)
+    budget = TokenBudget(context_window=query.limit)
+    return trim(state, budget, *TRIMMERS[query.trimmer])
 
 
 def _draw_difference(

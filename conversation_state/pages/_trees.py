@@ -16,7 +16,13 @@ from conversation_state.pages._layout import (
     fold_runs,
     lay_out,
 )
-from conversation_state.pages._markup import Markup, Words, element, join_markup
+from conversation_state.pages._markup import (
+    Child,
+    Markup,
+    Words,
+    element,
+    join_markup,
+)
 from conversation_state.rendering import escape_line
 
 __all__ = ["Painter", "PieceKind", "draw_tree", "format_tree"]
@@ -33,6 +39,8 @@ MAX_ROWS = 1_500
 _HEIGHT = 30
 _WIDTH = 16
 _RADIUS = 4.5
+# So many lanes fit beside the text of a row on a small telephone.
+_MAX_UNSCALED = 8
 
 
 def draw_tree(
@@ -121,8 +129,10 @@ def _draw_row(row: GraphRow, lanes: int, words: Words) -> Markup:
     picture = _draw_picture(row, lanes)
     node = row.node
     if isinstance(node, Fold):
+        # The lines go on beside the states of an opened fold.
+        lines = element("div", {"class": "cs-lanes"}, picture, _draw_tail(row, lanes))
         return element(
-            "li", {"class": "cs-row cs-fold"}, picture, _describe_fold(node, words)
+            "li", {"class": "cs-row cs-fold"}, lines, _describe_fold(node, words)
         )
 
     # Of the live page the shown state is the current one, of others the present.
@@ -187,8 +197,14 @@ def _describe_fold(fold: Fold, words: Words) -> Markup:
         )
         for node in fold.nodes[:_MAX_FOLDED]
     ]
-    if len(fold.nodes) > _MAX_FOLDED:
-        inner.append(element("li", None, f"… down to {oldest.title}"))
+    left_out = len(fold.nodes) - _MAX_FOLDED - 1
+    if left_out >= 0:
+        more = f"… {format_count(left_out, 'more state')}, then "
+        link: Child = oldest.title
+        if oldest.target:
+            link = element("a", {"href": oldest.target}, oldest.title)
+
+        inner.append(element("li", None, more if left_out else None, link))
 
     span = f"{oldest.title} to {newest.title}"
     return element(
@@ -233,8 +249,30 @@ def _draw_picture(row: GraphRow, lanes: int) -> Markup:
             },
         )
 
-    size = {"width": lanes * _WIDTH, "height": _HEIGHT}
-    return element("svg", {**size, "aria-hidden": "true"}, lines, dot)
+    return _wrap_picture(lanes, _HEIGHT, lines, dot)
+
+
+def _draw_tail(row: GraphRow, lanes: int) -> Markup | None:
+    """
+    The lines below a row, as long as what stands beside them.
+    """
+    tails = sorted({*row.passing, *row.below})
+    path = "".join([f"M{_find_centre(lane):g} 0V{_HEIGHT}" for lane in tails])
+    return _wrap_picture(lanes, None, element("path", {"d": path})) if path else None
+
+
+def _wrap_picture(lanes: int, height: int | None, *shapes: Child) -> Markup:
+    width = lanes * _WIDTH
+    # On a narrow page many lanes get narrower, and tails are as high as they must be.
+    scaled = lanes > _MAX_UNSCALED or height is None
+    attributes = {
+        "width": width,
+        "height": height,
+        "viewBox": f"0 0 {width} {_HEIGHT}" if scaled else None,
+        "preserveAspectRatio": "none" if scaled else None,
+        "aria-hidden": "true",
+    }
+    return element("svg", attributes, *shapes)
 
 
 def _find_centre(lane: int) -> float:

@@ -87,12 +87,18 @@ def draw_view(
         before = f"{format_count(start, 'message')} before these"
         bubbles.append(element("p", {"class": "cs-rest"}, before))
 
+    last = _find_last_shared(view, previous)
     for reason, group in groupby(seen, lambda each: each.reason):
         messages = list(group)
         if reason:
             bubbles.append(_draw_dropped(messages, reason, words, names))
-        else:
-            bubbles += [_draw_kept(each, words, names) for each in messages]
+            continue
+
+        for each in messages:
+            bubbles.append(_draw_kept(each, words, names))
+            if each.seq == last:
+                text = "up to here as in the view before"
+                bubbles.append(element("p", {"class": "cs-rest cs-cached"}, text))
 
     return element(
         "section",
@@ -101,6 +107,14 @@ def draw_view(
         draw_bars(view),
         element("div", {"class": "cs-transcript"}, bubbles),
     )
+
+
+def _find_last_shared(view: TrimContext, previous: TrimContext | None) -> int | None:
+    """
+    The position of the last message that both views begin with.
+    """
+    shared = 0 if previous is None else view.shared_prefix(previous).messages
+    return view.elements[shared - 1].seq if shared else None
 
 
 def _survey_messages(view: TrimContext, start: int) -> Iterator[_SeenMessage]:
