@@ -138,6 +138,7 @@ class TestRoundTrip:
 
         assert same(message, dump_message(load_message(message)))
         assert same(message, back(message))
+        assert {"content", "id", *more} - {"own"} <= back(message).model_fields_set
 
     def test_changed_afterwards(self):
         """

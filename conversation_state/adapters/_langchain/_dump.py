@@ -18,7 +18,10 @@ from conversation_state.adapters._langchain._constants import (
     REASONS,
     SOURCE,
 )
-from conversation_state.adapters._langchain._json import make_message
+from conversation_state.adapters._langchain._json import (
+    make_message,
+    make_text_message,
+)
 from conversation_state.adapters._langchain._usage import (
     lose_usage,
     read_usage,
@@ -82,13 +85,17 @@ def dump_message(message: Message) -> Any:
     """
     *message* as one of LangChain's; None if LangChain does not support it.
     """
+    made = _dump_text_message(message)
+    if made is not None:
+        return made
+
     return _write_checked(PayloadWriter(SOURCE), message, "messages[0]")
 
 
 def _write_checked(write: PayloadWriter, message: Message, path: str) -> Any:
-    id = _id_of_plain(message)
-    if id is not None:
-        return make_message(DEFAULTS[message.role], {"content": message.text, "id": id})
+    made = _dump_text_message(message)
+    if made is not None:
+        return made
 
     if not isinstance(message, Message):
         msg = f"{path} is a {type(message).__name__}; expected a Message"
@@ -143,33 +150,40 @@ def _dump_any(write: PayloadWriter, message: Message, path: str) -> Any:
     return make_message(kind, fields)
 
 
-def _id_of_plain(message: Message) -> str | None:
+def _dump_text_message(message: Message) -> Any:
     """
-    The id of a message that is a text and that id, and nothing else: most are, and
-    need none of the steps that others do. None for others.
+    A message that is a text and an id, and nothing else, as one of LangChain's: most
+    are, and need none of the steps that others do. None for others.
     """
-    if not isinstance(message, (AssistantMessage, UserMessage)):
-        return None
-
-    if not isinstance(message.content, str) or message.name or message.unknown:
-        return None
-
-    if isinstance(message, AssistantMessage) and (
-        message.tool_calls or message.response is not None
-    ):
-        return None
-
-    if message.run_id or message.turn_id or message.timestamp is not None:
+    if isinstance(message, AssistantMessage):
+        if message.tool_calls or message.response is not None:
+            return None
+    elif not isinstance(message, UserMessage):
         return None
 
     notes: Any = message.metadata
-    for key in (RESERVED, SOURCE, "id"):
+    for key in _ID_NOTE:
         if not isinstance(notes, dict) or len(notes) != 1:
             return None
 
         notes = notes.get(key)
 
-    return notes if isinstance(notes, str) else None
+    if (
+        not isinstance(notes, str)
+        or not isinstance(message.content, str)
+        or message.name
+        or message.run_id
+        or message.turn_id
+        or message.timestamp is not None
+        or message.unknown
+    ):
+        return None
+
+    return make_text_message(DEFAULTS[message.role], message.content, notes)
+
+
+# Where the note of an id is in the metadata.
+_ID_NOTE = (RESERVED, SOURCE, "id")
 
 
 def _checked_notes(notes: dict[str, Any]) -> dict[str, Any]:

@@ -22,7 +22,13 @@ from conversation_state.adapters._langchain._constants import (
 )
 from conversation_state.adapters._reading import DocumentReader
 
-__all__ = ["decode_value", "encode_value", "make_message", "new_message"]
+__all__ = [
+    "decode_value",
+    "encode_value",
+    "make_message",
+    "make_text_message",
+    "new_message",
+]
 
 _TAG = "$langchain"
 _MAX_DEPTH = 80
@@ -227,6 +233,48 @@ def make_message(name: str, fields: Mapping[str, Any]) -> Any:
             setattr(made, field, value)
 
     return made
+
+
+class _TextBlank(NamedTuple):
+    """
+    A message that has a text and an id, and nothing else.
+
+    Attributes:
+        kind: Its class.
+
+        fields: Its fields.
+
+        containers: Those that are empty lists and maps, with their types.
+
+        fields_set: The names of the fields that were set.
+    """
+
+    kind: type[Any]
+    fields: dict[str, Any]
+    containers: tuple[tuple[str, Callable[[], Any]], ...]
+    fields_set: frozenset[str]
+
+
+@cache
+def _make_text_blank(name: str) -> _TextBlank:
+    made = make_message(name, {"content": "", "id": ""})
+    containers = _make_blank(name).containers
+    fields_set = frozenset(made.__pydantic_fields_set__)
+    return _TextBlank(type(made), vars(made), containers, fields_set)
+
+
+def make_text_message(name: str, text: str, id: str) -> Any:
+    """
+    The same for a message that has a *text* and an *id* only, as most have.
+    """
+    kind, blank, containers, fields_set = _make_text_blank(name)
+    fields = blank.copy()
+    for field, make in containers:
+        fields[field] = make()
+
+    fields["content"] = text
+    fields["id"] = id
+    return new_message(kind, fields, {}, fields_set)
 
 
 _new = object.__new__
