@@ -339,6 +339,26 @@ class TestContent:
         assert one_by_one == concat(pieces)
         assert 200 <= len(concat(pieces).reasoning)
 
+    def test_many_parts_with_calls(self):
+        """
+        Where each chunk brings text and a piece of a call, both are there.
+        """
+        pieces = [
+            AssistantMessage(
+                [ReasoningPart("x")], tool_calls=[ToolCall("c1", "f", "1", index=1)]
+            ),
+            *[
+                AssistantMessage(
+                    [ReasoningPart("x")], tool_calls=[ToolCall("", "", "1", index=1)]
+                )
+            ]
+            * 100,
+        ]
+        whole = concat(pieces)
+
+        assert "x" * 101 == whole.reasoning
+        assert ["1" * 101] == [call.arguments for call in whole.tool_calls]
+
     def test_urls_stay(self):
         """
         What has a url is whole, before data and after it.
@@ -662,6 +682,14 @@ class TestResponse:
         metas = ResponseMeta("stop", model="a"), ResponseMeta("length"), ResponseMeta()
 
         assert ResponseMeta("length", model="a") == told(*metas).response
+
+    def test_first_id(self):
+        """
+        The first id stands, though no chunk before it has one.
+        """
+        metas = [ResponseMeta(id=id) for id in ("", "r1", "r2", "")]
+
+        assert "r1" == told(*metas).response.id
 
     def test_usage(self):
         """

@@ -111,6 +111,14 @@ class TestPage:
         """
         assert text in render(tests=TESTS)
 
+    def test_fuzz(self):
+        """
+        New examples are shown with the files that made them.
+        """
+        text = "In `tests/test_hostile.py`: 1,234 tests with 456 new examples passed"
+
+        assert text in render(fuzz=TESTS)
+
     def test_whole_run(self):
         """
         Only a quick run says that it was one.

@@ -331,6 +331,9 @@ def _change_constant(value: object, *, texts: bool) -> Iterator[tuple[ast.expr, 
 
 def _change_call(node: ast.Call) -> Iterator[tuple[ast.expr, str]]:
     name = _last_name(node.func)
+    if name in TYPES:
+        return
+
     if name in FUNCTIONS and isinstance(node.func, ast.Name):
         yield _replaced(node, func=ast.Name(FUNCTIONS[name])), ""
     elif name in FUNCTIONS and isinstance(node.func, ast.Attribute):

@@ -108,9 +108,10 @@ def describe_fuzz(facts: Facts | None) -> Iterable[str]:
         return
 
     tests = facts["tests"]
+    files = [f"`{name[5:]}`" for name in sorted(tests) if name.startswith("file ")]
     yield describe_run(facts)
     yield (
-        f"{count(tests.get('passed', 0), 'test')} with "
+        f"In {', '.join(files)}: {count(tests.get('passed', 0), 'test')} with "
         f"{count(sum(facts['examples'].values()), 'new example')} passed, "
         f"{tests.get('failed', 0):,} failed."
     )
