@@ -153,6 +153,23 @@ def find_reachable(edges: Edges, start: str) -> set[str]:
     return found
 
 
+def keep_downward(edges: Edges, layers: Layers) -> Edges:
+    """
+    *edges* between modules of *layers*, from higher layers to lower ones.
+
+    Those that lead up are the exceptions that pyproject.toml lists: each closes a
+    circle, in which every import follows from others.
+
+    >>> keep_downward({"a": {"b"}, "b": {"a", "c"}}, [["a"], ["b"]])
+    {'a': {'b'}, 'b': set()}
+    """
+    rows = {name: row for row, names in enumerate(layers) for name in names}
+    return {
+        child: {target for target in edges[child] if rows.get(target, -1) > row}
+        for child, row in rows.items()
+    }
+
+
 def remove_implied(edges: Edges) -> Edges:
     """
     *edges* without those that follow from others.
@@ -177,12 +194,20 @@ def remove_implied(edges: Edges) -> Edges:
 WIDTH, ROW, BOX, GAP, MARGIN = 720, 82, 30, 14, 20
 CHARACTER = 7.3  # of the font, at its size
 STYLE = """
-svg { background: #fff; font: 13px ui-monospace, monospace; color: #1f2328 }
+svg { font: 13px ui-monospace, monospace }
 rect { fill: #eef2f7; stroke: #8c98a7 }
+rect.page { fill: #fff; stroke: none }
 rect.waist { fill: #d6e8ff; stroke: #2f6fd0 }
 text { fill: #1f2328; text-anchor: middle }
 path { fill: none; stroke: #6b7787; stroke-opacity: .45 }
 path:hover { stroke: #d0312d; stroke-opacity: 1; stroke-width: 2 }
+@media (prefers-color-scheme: dark) {
+rect { fill: #1c2530; stroke: #6b7787 }
+rect.page { fill: #131416 }
+rect.waist { fill: #143055; stroke: #4a90e2 }
+text { fill: #e6edf3 }
+path { stroke: #9da7b3 }
+}
 """
 # All content passes through the one, and all bytes through the other.
 WAIST = {"messages", "codec"}
@@ -215,18 +240,16 @@ def draw(layers: Layers, edges: Edges) -> str:
             f'role="img" aria-label="The layers of {PACKAGE}">'
         ),
         f"<style>{STYLE}</style>",
-        f'<rect width="{WIDTH}" height="{height}" style="fill: #fff; stroke: none"/>',
+        f'<rect class="page" width="{WIDTH}" height="{height}"/>',
         (
             '<defs><marker id="tip" viewBox="0 0 8 8" refX="7" refY="4" '
             'markerWidth="7" markerHeight="7" orient="auto"><path d="M0 0 8 4 0 8z" '
             'style="fill: #6b7787; stroke: none"/></marker></defs>'
         ),
     ]
-    for child, targets in sorted(remove_implied(edges).items()):
+    drawn = remove_implied(keep_downward(edges, layers))
+    for child, targets in sorted(drawn.items()):
         for target in sorted(targets):
-            if child not in places or target not in places:
-                continue
-
             x, top, _ = places[child]
             to, bottom, _ = places[target]
             start = top + BOX
