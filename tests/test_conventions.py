@@ -21,6 +21,7 @@ from tools.import_rules import (
 
 ROOT = Path(__file__).resolve().parent.parent
 PACKAGE = "conversation_state"
+IMPORTING = {"import_module", "__import__"}
 IMPORTERS = {"attrs": ["*"], "cattrs": ["codec"], "sqlite3": ["store"]}
 
 
@@ -34,27 +35,39 @@ def relative_paths(folder, pattern):
     ]
 
 
+def parse(path: str) -> ast.Module:
+    """
+    The syntax tree of a file of the repository.
+    """
+    return ast.parse((ROOT / path).read_text(encoding="utf-8"))
+
+
 @functools.cache
-def list_nodes(path):
+def find_imports() -> list[tuple[str, Any]]:
     """
-    The nodes of the syntax tree of a file of the repository.
-    """
-    return (*ast.walk(ast.parse((ROOT / path).read_text(encoding="utf-8"))),)
-
-
-def find_nodes(folder: str, pattern: str, kinds: Any) -> list[tuple[str, Any]]:
-    """
-    The nodes of some kinds in the files below a folder, each with its file.
+    What may import something in the package, with its file: statements with `from`,
+    and calls of `import_module`.
     """
     found = [
         (path, node)
-        for path in relative_paths(folder, pattern)
-        for node in list_nodes(path)
-        if isinstance(node, kinds)
+        for path in relative_paths(PACKAGE, "*.py")
+        for node in ast.walk(parse(path))
+        if isinstance(node, ast.ImportFrom)
+        or (isinstance(node, ast.Call) and called_name(node) in IMPORTING)
     ]
     assert found
 
     return found
+
+
+def called_name(call: ast.Call) -> str:
+    """
+    The name of the function that is called, without what it is an attribute of.
+    """
+    if isinstance(call.func, ast.Attribute):
+        return call.func.attr
+
+    return call.func.id if isinstance(call.func, ast.Name) else ""
 
 
 class TestTests:
@@ -62,10 +75,11 @@ class TestTests:
         """
         Every test has a docstring.
         """
-        functions = ast.FunctionDef | ast.AsyncFunctionDef
         lacking = [
             (path, node.name)
-            for path, node in find_nodes("tests", "test_*.py", functions)
+            for path in relative_paths("tests", "test_*.py")
+            for node in ast.walk(parse(path))
+            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
             if node.name.startswith("test_") and not ast.get_docstring(node)
         ]
 
@@ -102,7 +116,8 @@ class TestImports:
         """
         errors = [
             error
-            for path, node in find_nodes(PACKAGE, "*.py", ast.ImportFrom)
+            for path, node in find_imports()
+            if isinstance(node, ast.ImportFrom)
             if is_inside(node.module or "", PACKAGE)
             for alias in node.names
             if alias.name.startswith("_") and not alias.name.startswith("__")
@@ -122,8 +137,8 @@ class TestImports:
         """
         relative = [
             (path, node.lineno)
-            for path, node in find_nodes(PACKAGE, "*.py", ast.ImportFrom)
-            if node.level
+            for path, node in find_imports()
+            if isinstance(node, ast.ImportFrom) and node.level
         ]
 
         assert [] == relative
@@ -135,10 +150,9 @@ class TestImports:
         """
         constant = [
             (path, node.lineno)
-            for path, node in find_nodes(PACKAGE, "*.py", ast.Call)
-            if node.args and isinstance(node.args[0], ast.Constant)
-            if ast.unparse(node.func).rpartition(".")[2]
-            in {"import_module", "__import__"}
+            for path, node in find_imports()
+            if isinstance(node, ast.Call) and node.args
+            if isinstance(node.args[0], ast.Constant)
         ]
 
         assert [] == constant
