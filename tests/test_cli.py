@@ -206,7 +206,7 @@ class TestReplay:
         Where reading every state in full would take too long, some are, and
         the table says so.
         """
-        said = [{"role": "user", "content": ""}] * 4_000
+        said = [{"role": "user", "content": ""}] * 3_200
 
         result = run(write(line(messages=said)))
         (outcome,) = outcomes(run("--json", write(line(messages=said))))

@@ -110,7 +110,7 @@ class TimelinePromises(StoreFixtures):
         assert timeline.present == store.load("talk")
         assert () == store.verify()
 
-    @pytest.mark.parametrize("steps", [10, 300])
+    @pytest.mark.parametrize("steps", [10, 100])
     def test_writes_the_new_moments(
         self, watched: Store, calls: list[Call], steps: int
     ) -> None:
