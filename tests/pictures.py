@@ -3,19 +3,43 @@ The pictures in the documentation that the library draws.
 
     python -m tests.pictures
 
-writes them anew; `tests/test_pages.py` holds them to what is drawn now.
+writes them anew, those of pages with Chromium; `tests/test_pages.py` holds the drawing
+of views to what is drawn now, and the pages to the words in them.
 """
 
 import json
+import os
+import shutil
 from pathlib import Path
 
-from conversation_state import Aggregator, SystemMessage, TokenBudget, fit, trim
+from conversation_state import (
+    Aggregator,
+    SystemMessage,
+    Timeline,
+    TokenBudget,
+    ToolCall,
+    ToolMessage,
+    Usage,
+    fit,
+    trim,
+)
 from conversation_state.adapters import openai_chat
-from conversation_state.pages import draw_views
+from conversation_state.diffing import diff
+from conversation_state.pages import (
+    draw_difference,
+    draw_fragment,
+    draw_views,
+    make_page,
+    read_history,
+)
+from conversation_state.store import open_store
 from conversation_state.trimming import clear_tool_results, compact
 
 ROOT = Path(__file__).resolve().parent.parent
 VIEWS = ROOT / "docs" / "view.svg"
+# How wide the pictures of pages are, in pixels; higher ones are cut.
+WIDTHS = {"page": 1_100, "undo": 720, "difference": 720, "overlay": 720, "store": 1_100}
+HIGHEST = 640
 
 
 def load_longest():
@@ -66,5 +90,119 @@ def draw_all_views():
     )
 
 
-if __name__ == "__main__":
+def make_trip():
+    """
+    A conversation that went two ways, with what each cost.
+    """
+    asked = (
+        Aggregator.new()
+        .add(SystemMessage("You are a travel agent. Answer briefly."))
+        .add_user_prompt("Where to this weekend?")
+    )
+    sea = asked.add_assistant_message(
+        "To the sea: the train to Ancona leaves at 8:10 and takes three hours."
+    ).add_usage(Usage(1_240, 96), key="sea", model="gpt-4o")
+    price = sea.add_user_prompt("How much is it?").add_assistant_message(
+        "38 euros, one way."
+    )
+    hills = asked.add_assistant_message(
+        "To the hills: the train to Sulden leaves at 9:40 and takes three hours."
+    ).add_usage(Usage(1_240, 110), key="hills", model="claude-sonnet-4-5")
+    return asked, sea, price, hills
+
+
+def make_timeline():
+    """
+    The same, undone and asked again.
+    """
+    asked, sea, price, hills = make_trip()
+    return (
+        Timeline.begin(asked, "asked")
+        .commit(sea)
+        .commit(price)
+        .goto("asked")
+        .commit(hills, "hills")
+    )
+
+
+def make_view():
+    """
+    A view that drops the oldest turn and sees a tool's result in other words.
+    """
+    state = make_trip()[2]
+    found = ToolMessage("Hotel Adria, 3 stars, 90 euros. " * 60, tool_call_id="1")
+    state = (
+        state.add_user_prompt("Find a hotel.")
+        .add_tool_call(ToolCall("1", "find_hotels", '{"place": "Ancona"}'))
+        .add_tool_response(found)
+        .add_assistant_message("The Adria has a room for 90 euros.")
+        .add_user_prompt("And for two nights?")
+    )
+    budget = TokenBudget(context_window=60)
+    return trim(state, budget, clear_tool_results(keep=0), fit())
+
+
+def make_history():
+    """
+    A name in a store that was rolled back.
+    """
+    asked, sea, price, hills = make_trip()
+    with open_store("memory:") as store:
+        store.save("trip", asked)
+        store.save("trip", sea, label="sea")
+        store.save("trip", price)
+        store.rollback("trip", 1)
+        state = store.load("trip").extend([hills[-1]])
+        usage = hills.ledger[-1].usage
+        state = state.add_usage(usage, key="hills", model="claude-sonnet-4-5")
+        store.save("trip", state, label="hills")
+        history = read_history(store, "trip")
+
+    # Not when the picture was made.
+    states = [each._replace(facts="") for each in history.states]
+    return history._replace(states=tuple(states))
+
+
+def draw_all_pages():
+    """
+    The pages and fragments that are shown as pictures, by their names.
+    """
+    _, _, price, hills = make_trip()
+    timeline, view = make_timeline(), make_view()
+    view_of_trip = trim(hills, TokenBudget(context_window=50))
+    return {
+        "page": make_page(timeline, title="A trip", view=view_of_trip),
+        "undo": draw_fragment(timeline),
+        "difference": draw_difference(diff(price, hills), names=("sea", "hills")),
+        "overlay": draw_fragment(view),
+        "store": make_page(make_history(), title="trip"),
+    }
+
+
+def write_pictures():
+    """
+    Write all of them.
+    """
+    from playwright.sync_api import sync_playwright  # noqa: PLC0415 - slow
+
     VIEWS.write_text(draw_all_views(), encoding="utf-8")
+    path = os.environ.get("CHROMIUM") or shutil.which("chromium")
+    with sync_playwright() as driver:
+        browser = driver.chromium.launch(executable_path=path, args=["--no-sandbox"])
+        for name, html in draw_all_pages().items():
+            wide = WIDTHS[name]
+            tab = browser.new_page(color_scheme="light")
+            tab.set_viewport_size({"width": wide, "height": HIGHEST})
+            tab.set_content(f"<!doctype html>{html}")
+            high = tab.evaluate("Math.ceil(document.body.scrollHeight) + 16")
+            tab.screenshot(
+                path=ROOT / "docs" / f"{name}.png",
+                clip={"x": 0, "y": 0, "width": wide, "height": min(high, HIGHEST)},
+            )
+            tab.close()
+
+        browser.close()
+
+
+if __name__ == "__main__":
+    write_pictures()

@@ -680,3 +680,25 @@ class TestPictures:
         assert pictures.VIEWS.read_text(encoding="utf-8") == drawn
         for message in pictures.load_longest():
             assert not message.text or message.text not in drawn
+
+    def test_pages(self):
+        """
+        The pictures of pages are small, the documentation shows each, and what they
+        are made of has the words that the documentation finds in them.
+        """
+        folder = pictures.VIEWS.parent
+        files = [*folder.glob("*.md"), folder.parent / "README.md"]
+        shown = "".join([file.read_text(encoding="utf-8") for file in files])
+        words = {
+            "page": ("The model sees", "Branch to moment 2", "Bill"),
+            "undo": ("moment 0", "you are here", "Branch and model"),
+            "difference": ("2 messages in common", "<del>", "<ins>"),
+            "overlay": ("2 messages dropped", "in other words", "[cleared]"),
+            "store": ("revision 1", "Branch to revision 3, from revision 1"),
+        }
+
+        for name, page in pictures.draw_all_pages().items():
+            assert f"{name}.png)" in shown
+            assert 70_000 > (folder / f"{name}.png").stat().st_size
+            for word in words[name]:
+                assert word in page
