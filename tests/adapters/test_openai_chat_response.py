@@ -1,12 +1,10 @@
 """
-Responses in Chat Completions, and what they cost.
+Responses in Chat Completions; what they cost is in `test_openai_usage`.
 """
 
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from conversation_state.adapters.openai_chat import dump, load, load_usage
 from conversation_state.errors import DecodeError
@@ -15,10 +13,7 @@ from conversation_state.messages import (
     LogProb,
     ResponseMeta,
 )
-from conversation_state.testing.strategies import json_values, texts
 from conversation_state.usage import (
-    CompletionTokensDetails,
-    PromptTokensDetails,
     Usage,
 )
 from tests.adapters.contract import bare
@@ -238,198 +233,3 @@ class TestResponse:
         assert [f"$.choices[0].logprobs{path}"] == [
             problem.path for problem in found.value.problems
         ]
-
-
-class TestLoadUsage:
-    """
-    Tokens as the provider counted them, parts included in the whole.
-    """
-
-    @pytest.mark.parametrize(
-        ("block", "usage"),
-        [
-            ({"prompt_tokens": 9, "completion_tokens": 2}, Usage(9, 2, 11)),
-            (
-                {"prompt_tokens": 66, "completion_tokens": 6, "total_tokens": 100},
-                Usage(66, 6, 100),
-            ),
-            (
-                {
-                    "prompt_tokens": 9,
-                    "completion_tokens": 8,
-                    "prompt_tokens_details": {"cached_tokens": 4, "audio_tokens": None},
-                    "completion_tokens_details": {
-                        "reasoning_tokens": 3,
-                        "accepted_prediction_tokens": 1,
-                        "rejected_prediction_tokens": 2,
-                        "audio_tokens": 0,
-                    },
-                },
-                Usage(
-                    9,
-                    8,
-                    None,
-                    PromptTokensDetails(cached_tokens=4),
-                    CompletionTokensDetails(
-                        reasoning_tokens=3,
-                        accepted_prediction_tokens=1,
-                        rejected_prediction_tokens=2,
-                    ),
-                ),
-            ),
-            (
-                {
-                    "prompt_tokens": 9,
-                    "prompt_cache_hit_tokens": 4,
-                    "prompt_cache_miss_tokens": 5,
-                },
-                Usage(
-                    9,
-                    prompt_tokens_details=PromptTokensDetails(cached_tokens=4),
-                    extra={"prompt_cache_miss_tokens": 5},
-                ),
-            ),
-            (
-                {
-                    "prompt_tokens": 9,
-                    "cached_tokens": 5,
-                    "prompt_tokens_details": {"cached_tokens": 4},
-                },
-                Usage(
-                    9,
-                    prompt_tokens_details=PromptTokensDetails(cached_tokens=4),
-                    extra={"cached_tokens": 5},
-                ),
-            ),
-            (
-                {
-                    "prompt_tokens": 9,
-                    "prompt_tokens_details": {
-                        "text_tokens": 7,
-                        "cache_write_tokens": 2,
-                    },
-                    "completion_tokens_details": {"text_tokens": 0},
-                },
-                Usage(
-                    9,
-                    extra={
-                        "prompt_text_tokens": 7,
-                        "cache_write_tokens": 2,
-                        "completion_text_tokens": 0,
-                    },
-                ),
-            ),
-            (
-                {
-                    "prompt_tokens": 9,
-                    "completion_tokens": 2,
-                    "total_tokens": 31,
-                    "completion_tokens_details": {"reasoning_tokens": 20},
-                },
-                Usage(
-                    9,
-                    22,
-                    31,
-                    completion_tokens_details=CompletionTokensDetails(
-                        reasoning_tokens=20
-                    ),
-                ),
-            ),
-            (
-                {"prompt_tokens": 9, "total_time": 0.5, "is_byok": True, "cost": None},
-                Usage(9),
-            ),
-            (
-                {"prompt_tokens": 9, "num_searches": 1, "odd": -1},
-                Usage(9, extra={"num_searches": 1}),
-            ),
-        ],
-    )
-    def test_block(self, block, usage):
-        """
-        Whatever a provider counts, in its own way or another's.
-        """
-        assert usage == load_usage(block)
-        assert usage == load_usage({"usage": block, "choices": []})
-
-    @pytest.mark.parametrize(
-        "event",
-        [
-            {"usage": {"prompt_tokens": 9}, "choices": []},
-            {"usage": None, "x_groq": {"usage": {"prompt_tokens": 9}}},
-            {"choices": [{"delta": {}, "usage": {"prompt_tokens": 9}}]},
-        ],
-    )
-    def test_event(self, event):
-        """
-        An event of a stream may tell it in three places.
-        """
-        assert Usage(9) == load_usage(event)
-
-    @pytest.mark.parametrize(
-        "document",
-        [
-            None,
-            {},
-            {"usage": None},
-            {"choices": [{"delta": {"content": "hi"}}], "usage": None},
-            {"choices": [], "x_groq": {"id": "req_1"}},
-            {"error": {"message": "overloaded"}},
-        ],
-    )
-    def test_none(self, document):
-        """
-        None where nothing is told.
-        """
-        assert None is load_usage(document)
-
-    @pytest.mark.parametrize(
-        ("document", "paths"),
-        [
-            (3, ["$"]),
-            ([], ["$"]),
-            ({"usage": 3}, ["$.usage"]),
-            ({"usage": []}, ["$.usage"]),
-            ({"x_groq": {"usage": "free"}}, ["$.x_groq.usage"]),
-            (
-                {"prompt_tokens": -1, "completion_tokens": "2", "total_tokens": 2**63},
-                ["$.completion_tokens", "$.prompt_tokens", "$.total_tokens"],
-            ),
-            (
-                {"prompt_tokens": 9.5, "prompt_tokens_details": 3},
-                ["$.prompt_tokens", "$.prompt_tokens_details"],
-            ),
-            (
-                {"usage": {"completion_tokens_details": {"reasoning_tokens": True}}},
-                ["$.usage.completion_tokens_details.reasoning_tokens"],
-            ),
-            ({"prompt_tokens": 2**63 - 1, "completion_tokens": 1}, ["$"]),
-        ],
-    )
-    def test_refused(self, document, paths):
-        """
-        A count is a count, and every one that is none is named.
-        """
-        with pytest.raises(DecodeError) as found:
-            load_usage(document)
-
-        assert paths == sorted(problem.path for problem in found.value.problems)
-
-    @given(st.dictionaries(texts(max_size=4), json_values()))
-    def test_keeps_every_count(self, others):
-        """
-        What an unknown category counts is in `extra`; the message of a
-        response notes the rest.
-        """
-        block = {**others, "prompt_tokens": 9}
-        counts = {
-            key: value
-            for key, value in others.items()
-            if type(value) is int and 0 <= value < 2**63
-        }
-
-        (message,) = several({"choices": [{"message": answer()}], "usage": block})
-
-        left = notes(message).get("response", {}).get("usage", {})
-        assert Usage(9, extra=counts) == load_usage(block) == message.response.usage
-        assert {*others} == {*counts, *left}

@@ -1,14 +1,10 @@
 """
-Responses of OpenAI's Responses, and what they cost.
+Responses of OpenAI's Responses; what they cost is in `test_openai_usage`.
 """
 
-from typing import Any
-
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
-from conversation_state.adapters.openai_responses import dump, load, load_usage
+from conversation_state.adapters.openai_responses import dump, load
 from conversation_state.errors import DecodeError
 from conversation_state.messages import (
     AssistantMessage,
@@ -17,10 +13,7 @@ from conversation_state.messages import (
     UserMessage,
 )
 from conversation_state.parts import UnknownPart
-from conversation_state.testing.strategies import json_values, texts
 from conversation_state.usage import (
-    CompletionTokensDetails,
-    PromptTokensDetails,
     Usage,
 )
 from tests.adapters.contract import bare
@@ -273,143 +266,3 @@ class TestResponse:
         assert [f"$.output[0].content[0].logprobs{path}"] == [
             problem.path for problem in found.value.problems
         ]
-
-
-class TestLoadUsage:
-    """
-    Tokens as the provider counted them, parts included in the whole.
-    """
-
-    @pytest.mark.parametrize(
-        ("block", "usage"),
-        [
-            ({"input_tokens": 9, "output_tokens": 2}, Usage(9, 2, 11)),
-            (
-                {"input_tokens": 66, "output_tokens": 6, "total_tokens": 100},
-                Usage(66, 6, 100),
-            ),
-            (
-                {
-                    "input_tokens": 9,
-                    "output_tokens": 8,
-                    "input_tokens_details": {"cached_tokens": 4, "audio_tokens": None},
-                    "output_tokens_details": {"reasoning_tokens": 3},
-                    "total_tokens": 17,
-                },
-                Usage(
-                    9,
-                    8,
-                    17,
-                    PromptTokensDetails(cached_tokens=4),
-                    CompletionTokensDetails(reasoning_tokens=3),
-                ),
-            ),
-            (
-                {
-                    "input_tokens": 9,
-                    "input_tokens_details": {
-                        "cache_write_tokens": 7,
-                        "cache_write_tokens_details": {"ttl_12h_tokens": 7},
-                        "text_tokens": 9,
-                    },
-                    "output_tokens_details": {"text_tokens": 1},
-                },
-                Usage(
-                    9,
-                    extra={
-                        "cache_write_tokens": 7,
-                        "prompt_text_tokens": 9,
-                        "completion_text_tokens": 1,
-                    },
-                ),
-            ),
-            (
-                {"input_tokens": 9, "cost": 0.5, "is_byok": True, "searches": 1},
-                Usage(9, extra={"searches": 1}),
-            ),
-        ],
-    )
-    def test_block(self, block, usage):
-        """
-        Whatever the provider counts, wherever it tells it.
-        """
-        assert usage == load_usage(block)
-        assert usage == load_usage({"usage": block, "output": []})
-        assert usage == load_usage(
-            {"type": "response.completed", "response": {"usage": block}}
-        )
-
-    def test_counted(self):
-        """
-        So is how many tokens an input would have.
-        """
-        assert Usage(18) == load_usage(
-            {"object": "response.input_tokens", "input_tokens": 18}
-        )
-
-    @pytest.mark.parametrize(
-        "document",
-        [
-            None,
-            {},
-            {"usage": None},
-            {"type": "response.created", "response": {"usage": None}},
-            {"type": "response.output_text.delta", "delta": "hi"},
-            {"error": {"message": "overloaded"}},
-        ],
-    )
-    def test_none(self, document):
-        """
-        None where nothing is told.
-        """
-        assert None is load_usage(document)
-
-    @pytest.mark.parametrize(
-        ("document", "paths"),
-        [
-            (3, ["$"]),
-            ([], ["$"]),
-            ({"usage": 3}, ["$.usage"]),
-            ({"response": {"usage": "free"}}, ["$.response.usage"]),
-            (
-                {"input_tokens": -1, "output_tokens": "2", "total_tokens": 2**63},
-                ["$.input_tokens", "$.output_tokens", "$.total_tokens"],
-            ),
-            (
-                {"input_tokens": 9.5, "input_tokens_details": 3},
-                ["$.input_tokens", "$.input_tokens_details"],
-            ),
-            (
-                {"usage": {"output_tokens_details": {"reasoning_tokens": True}}},
-                ["$.usage.output_tokens_details.reasoning_tokens"],
-            ),
-            ({"input_tokens": 2**63 - 1, "output_tokens": 1}, ["$"]),
-        ],
-    )
-    def test_refused(self, document, paths):
-        """
-        A count is a count, and every one that is none is named.
-        """
-        with pytest.raises(DecodeError) as found:
-            load_usage(document)
-
-        assert paths == sorted(problem.path for problem in found.value.problems)
-
-    @given(st.dictionaries(texts(max_size=4), json_values()))
-    def test_keeps_every_count(self, others):
-        """
-        What an unknown category counts is in `extra`; the message of a
-        response notes the rest.
-        """
-        block: dict[str, Any] = {**others, "input_tokens": 9}
-        counts = {
-            key: value
-            for key, value in others.items()
-            if type(value) is int and 0 <= value < 2**63
-        }
-
-        (said,) = several(response(usage=block))
-
-        left = notes(said).get("response", {}).get("usage", {})
-        assert Usage(9, extra=counts) == load_usage(block) == said.response.usage
-        assert {*others} == {*counts, *left}
