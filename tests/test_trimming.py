@@ -42,7 +42,7 @@ from conversation_state.trimming import (
     trim,
 )
 from conversation_state.trimming._repair import Repaired
-from conversation_state.trimming._survey import Survey
+from conversation_state.trimming._validity import Survey
 
 
 def calls(*ids):

@@ -15,10 +15,10 @@ from conversation_state.counting._cost import (
     UsageEntry,
     cost,
 )
-from conversation_state.counting._encodings import by_encoding
 from conversation_state.counting._estimate import (
     TokenCounter,
     by_characters,
+    by_encoding,
     count,
     count_tools,
 )

@@ -12,9 +12,10 @@ from typing import Any, NamedTuple
 
 import attrs
 
-from conversation_state.counting._encodings import MAX_TEXT, count_text
 from conversation_state.counting._estimate import (
+    MAX_TEXT,
     ImageTokens,
+    count_text,
     estimate_media,
     split_content,
 )

@@ -21,7 +21,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from conversation_state.counting._encodings import EncodingCounter
+from conversation_state.counting._estimate import EncodingCounter
 from conversation_state.errors import (
     MissingExtraError,
     MissingVocabularyError,

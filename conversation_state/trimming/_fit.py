@@ -27,8 +27,12 @@ from conversation_state.trimming._elements import (
     check_integer,
 )
 from conversation_state.trimming._selection import NO_REWRITES, Rewrite
-from conversation_state.trimming._survey import CutPoint, Survey
-from conversation_state.trimming._validity import NO_OPEN_CALLS, check_pairing
+from conversation_state.trimming._validity import (
+    NO_OPEN_CALLS,
+    CutPoint,
+    Survey,
+    check_pairing,
+)
 from conversation_state.trimming._view import Step, TrimContext
 
 __all__ = ["fit", "keep_first_and_last", "keep_last"]

@@ -10,7 +10,7 @@ from typing import NamedTuple
 from conversation_state.counting import count
 from conversation_state.messages import Message
 from conversation_state.trimming._selection import Selection
-from conversation_state.trimming._survey import survey_log
+from conversation_state.trimming._validity import survey_log
 
 __all__ = ["SharedPrefix", "find_shared_prefix"]
 

@@ -30,13 +30,14 @@ from conversation_state.trimming._elements import (
     add_mark,
 )
 from conversation_state.trimming._selection import NO_REPAIRS, Repair, Selection
-from conversation_state.trimming._survey import START, Survey
 from conversation_state.trimming._validity import (
     CALLS_KEEP,
     DANGLING,
     NO_OPEN_CALLS,
+    START,
     Flaw,
     OpenCalls,
+    Survey,
     check_pairing,
     no_result_reason,
 )

@@ -27,7 +27,7 @@ from conversation_state.aggregator import Entry
 from conversation_state.counting import TokenCounter, count
 from conversation_state.messages import Message
 from conversation_state.trimming._elements import COMPACTED, DroppedRange, Edit
-from conversation_state.trimming._survey import START, Survey
+from conversation_state.trimming._validity import START, Survey
 
 __all__ = [
     "NO_CHANGES",

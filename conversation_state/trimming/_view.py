@@ -15,12 +15,7 @@ from conversation_state._lazy import draw_fragment
 from conversation_state._persistent import Log
 from conversation_state._wording import format_count
 from conversation_state.aggregator import Aggregator, Entry, Messages
-from conversation_state.counting import (
-    TokenBudget,
-    TokenCounter,
-    by_characters,
-    count,
-)
+from conversation_state.counting import TokenBudget, TokenCounter, by_characters, count
 from conversation_state.messages import Message, ResponseMeta
 from conversation_state.trimming._elements import (
     REMOVED,
@@ -36,8 +31,12 @@ from conversation_state.trimming._prefix import SharedPrefix, find_shared_prefix
 from conversation_state.trimming._properties import Property
 from conversation_state.trimming._selection import Selection
 from conversation_state.trimming._sequences import DroppedView, ShownView
-from conversation_state.trimming._survey import survey_log
-from conversation_state.trimming._validity import NO_OPEN_CALLS, Flaw, check_pairing
+from conversation_state.trimming._validity import (
+    NO_OPEN_CALLS,
+    Flaw,
+    check_pairing,
+    survey_log,
+)
 
 __all__ = ["AsyncStep", "Step", "TrimContext", "find_positions"]
 
