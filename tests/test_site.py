@@ -158,6 +158,22 @@ class TestMakeSources:
         assert not (tmp_path / "source/gone.md").exists()
         assert before == (tmp_path / "source/store.md").stat().st_mtime_ns
 
+    def test_links(self, tmp_path):
+        """
+        Every file that a page has a link to is among the sources.
+        """
+        site_sources.make_sources(tmp_path)
+        source = tmp_path / "source"
+        links = [
+            (page.name, link[1])
+            for page in sorted(source.glob("*.md"))
+            for piece in site_sources.FENCE.split(page.read_text("utf-8"))[::2]
+            for link in site_sources.LINK.finditer(piece)
+        ]
+
+        assert ("proof.md", "files/docs/proof.json") in links
+        assert [] == [link for link in links if not (source / link[1]).is_file()]
+
     def test_plain_texts(self, tmp_path):
         """
         Every page that `llms.txt` lists is there as Markdown, and in

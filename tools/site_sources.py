@@ -56,8 +56,8 @@ def map_link(path: str, folder: Path) -> str:
     ('readme.md', 'store.md')
     >>> map_link("examples/web_chat.py", ROOT), map_link("view.svg", DOCS)
     ('examples/web_chat.md', 'view.svg')
-    >>> map_link("../pyproject.toml", DOCS)
-    'files/pyproject.toml'
+    >>> map_link("../pyproject.toml", DOCS), map_link("conf.py", DOCS)
+    ('files/pyproject.toml', 'files/docs/conf.py')
     """
     target = (folder / path).resolve()
     if not target.exists():
@@ -67,7 +67,7 @@ def map_link(path: str, folder: Path) -> str:
     if target == EXAMPLES:
         return "examples/index.md"
 
-    if target.parent == DOCS:
+    if target.parent == DOCS and target.suffix in {".md", *PICTURES}:
         return target.name
 
     if target.parent == EXAMPLES and target.suffix == ".py":
