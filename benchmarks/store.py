@@ -5,6 +5,8 @@ bytes into a table with the same settings.
 A save of one new message costs the same at 10 and at 100,000 messages, and three
 and a half to four times the bare insert if nothing waits for the disk: 1.7 times
 for the second row, its page and the condition in one statement, the rest in Python.
+One row for an entry and its revision would take 3 % less of a save, and 3 % more
+with the index that it needs to find the newest revision of a name.
 800 messages of 500 characters, saved after each of them with every state
 restorable, take a file of less than one and a half times their JSON. 10,000
 messages load in 2.3 times the time of decoding them: a quarter of it are the two
