@@ -4,6 +4,8 @@ The laws held against other libraries: what `peers` shows is true of the install
 
 import inspect
 import json
+import sys
+from importlib.metadata import version
 from pathlib import Path
 
 import pytest
@@ -151,6 +153,52 @@ class TestCommand:
         assert [
             {**each.row(), "changed": ""} for each in examples_of("langchain").all
         ] == rows
+
+    def test_changed(self, capsys, monkeypatch):
+        """
+        A peer that changed is shown with what to do, and the command fails.
+        """
+
+        def mended():
+            """
+            What was wrong is right.
+            """
+            assert {"wrong"} == {"right"}
+
+        monkeypatch.setattr(examples_of("langchain"), "all", [example_of(mended)])
+
+        assert 1 == main(["langchain"])
+
+        [line, why] = capsys.readouterr().out.splitlines()
+
+        assert "CHANGED" in line
+        assert "run `make peers`" in why
+
+    def test_elsewhere(self, capsys, monkeypatch):
+        """
+        What is not installed here is run by another interpreter.
+        """
+        monkeypatch.setattr(Peer, "version", None)
+
+        assert 0 == main(["--json", "--also", sys.executable, "langchain"])
+
+        rows = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+
+        assert len(examples_of("langchain").all) == len(rows)
+        assert {version("langchain-core")} == {row["version"] for row in rows}
+
+    def test_missing(self, capsys, monkeypatch, tmp_path):
+        """
+        What is installed nowhere is left out, and the page is not written without it.
+        """
+        monkeypatch.setattr(Peer, "version", None)
+
+        assert 0 == main(["langchain"])
+        assert "left out: langchain" in capsys.readouterr().err
+        with pytest.raises(SystemExit):
+            main(["--page", str(tmp_path / "page.md"), "langchain"])
+
+        assert not (tmp_path / "page.md").exists()
 
     def test_unknown(self, capsys):
         """
