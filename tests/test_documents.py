@@ -85,6 +85,28 @@ class TestConstruct:
 
         assert ("", "", {}) == (empty.id, empty.content, dict(empty.metadata))
 
+    def test_texts_are_plain(self):
+        """
+        A subclass of `str` is kept as a plain one.
+        """
+
+        class Text(str):
+            __slots__ = ("note",)
+
+        document = Document(Text("1"), Text("a"))
+
+        assert [str, str] == [type(document.id), type(document.content)]
+
+    def test_unknown_by_keyword(self):
+        """
+        What a newer version wrote is named: it could be taken for metadata.
+        """
+        make: Any = Document
+
+        assert {"x": 1} == make("1", "", {}, unknown={"x": 1}).unknown
+        with pytest.raises(TypeError):
+            make("1", "", {}, {"x": 1})
+
     def test_is_its_content_as_text(self):
         """
         `str` gives what a prompt is to have.
@@ -326,6 +348,15 @@ class Scalar:
         return int(self.value)
 
 
+class Whole:
+    """
+    An integer of another library's.
+    """
+
+    def __index__(self):
+        return 7
+
+
 class Array:
     """
     A sequence of another library's.
@@ -352,8 +383,18 @@ class TestDenseVector:
         Arrays and scalars that know what floats they are.
         """
         array: Any = Array()
+        whole: Any = [Whole()]
 
         assert (0.5, 2.0) == EMPTY.with_dense_vector(array).dense_vector
+        assert (7.0,) == EMPTY.with_dense_vector(whole).dense_vector
+
+    def test_of_any_iterable(self):
+        """
+        Also of what can only be read once.
+        """
+        numbers: Any = iter([0.5, 2])
+
+        assert (0.5, 2.0) == EMPTY.with_dense_vector(numbers).dense_vector
 
     def test_is_not_copied(self):
         """
@@ -390,6 +431,13 @@ class TestDenseVector:
 
         assert str(raised.value) == message
 
+    def test_refuses_what_fails_to_be_one(self):
+        """
+        A number that can't be a float.
+        """
+        with pytest.raises(InvalidDocumentError, match="has an invalid number: cannot"):
+            EMPTY.with_dense_vector([Decimal("sNaN")])  # type: ignore[list-item]
+
     @pytest.mark.parametrize("foreign", ["abc", [0.5, "a"], [True], {"0": 0.5}, [None]])
     def test_something_else_is_none(self, foreign):
         """
@@ -399,6 +447,16 @@ class TestDenseVector:
 
 
 class TestSparseVector:
+    @pytest.mark.parametrize("dimension", [-(2**63), 2**63 - 1])
+    def test_farthest_dimensions(self, dimension):
+        """
+        Dimensions are integers of 64 bits, the least and the largest, too.
+        """
+        document = EMPTY.with_sparse_vector({dimension: 0.5})
+        foreign = Document("1", "", {"_sparse_vector": {str(dimension): 0.5}})
+
+        assert {dimension: 0.5} == document.sparse_vector == foreign.sparse_vector
+
     @given(st.dictionaries(st.integers(-(2**63), 2**63 - 1), FLOATS, max_size=4))
     def test_integers_to_floats(self, vector):
         """

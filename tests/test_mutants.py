@@ -189,6 +189,18 @@ class TestFindMutants:
         assert before == [mutant.key for mutant in find_mutants("a.py", moved)]
         assert len(before) == len(set(before))
 
+    @pytest.mark.parametrize(
+        ("change", "span"), [("1 → 2", (1, 3)), ("2 → 3", (5, 5)), ("3 → 4", (6, 6))]
+    )
+    def test_span(self, change, span):
+        """
+        A change belongs to all lines of its statement, but to no line of a body.
+        """
+        source = b"x = (\n    1\n)\nif (y and\n        2):\n    x = 3\n"
+        spans = {m.change: m.span for m in find_mutants("a.py", source)}
+
+        assert span == spans[change]
+
     def test_at_import(self):
         """
         What runs at import is told from what a test has to call.
@@ -410,7 +422,7 @@ class TestMeasure:
         found = {m.change: m for m in find_mutants("counter.py", SOURCE.encode())}
         measure = Measure(facts)
 
-        assert 25 == found["start += 1 removed"].number
+        assert (25, 25) == found["start += 1 removed"].span
         assert {"b": 2.0} == measure.select(found["start += 1 removed"])
         assert facts["times"] == measure.select(found["start += 1 removed"], blind=True)
         assert facts["times"] == measure.select(found["10 → 11"])

@@ -279,6 +279,8 @@ class TestFit:
                 [calls("a", "b", "c", "d", "e")],
             ),
             ("call without id has no result (entry 1)", [calls("")]),
+            (f"call {'a' * 60} has no result (entry 1)", [calls("a" * 60)]),
+            (f"call {'a' * 59}… has no result (entry 1)", [calls("a" * 61)]),
             ("two calls have one id (entry 1)", [calls("a", "a"), result("a")]),
             ("result has no call z before it (entry 1)", [result("z")]),
             (

@@ -847,6 +847,28 @@ class TestRollingSummary:
             assert summary is shown.messages[1]
             assert () == shown.failures
 
+    def test_stands_for_nothing_that_was_removed(self):
+        """
+        A summary of what is before and behind a removed message does not stand for
+        that message, and neither does the next one that is made of it.
+        """
+        state = talk(9)
+        step = rolling_summary(30, 4, lambda messages: f"{len(messages)} read")
+
+        def hide(context):
+            return context.remove(3)
+
+        view = trim(state, None, hide, step)
+        view = trim(state, None, hide, step, previous=view.summaries)
+        more = state.extend(map(UserMessage, ["x" * 40, "y" * 40, "z", "v", "w"]))
+        later = trim(more, None, hide, step, previous=view)
+        removed = state.entries[3].id
+
+        for shown in (view, later):
+            (summary,) = shown.summaries
+            assert removed not in mark(summary)["compacted"]
+            assert state.entries[4].id in mark(summary)["compacted"]
+
     def test_remembers_a_summary_that_a_turn_does_not_need(self):
         """
         After an undo below the limit, and in a fork that needs another one:

@@ -26,6 +26,10 @@ PACKAGE = "conversation_state"
 OURS = (PACKAGE, "tests", "tools", "conftest", "docs", "examples", "benchmarks")
 IGNORED = shutil.ignore_patterns(".*", "__pycache__", "dist", "build", "*.egg-info")
 
+# Seconds that a test may wait for something that never comes, beside 20 times what it
+# usually takes: the machine may be busy with other mutants.
+WAITING = 30
+
 # pytest's own exit codes.
 PASSED, FAILED, INTERRUPTED, NO_TESTS = 0, 1, 2, 5
 
@@ -242,7 +246,7 @@ def run_tests(folder: Path, order: Order) -> dict[str, Any]:
             *(["-x"] if order.stop else []),
             # Plugins were imported by the parent, where nothing rewrites them.
             *("-W", "ignore::pytest.PytestAssertRewriteWarning"),
-            f"--timeout={max(60, int(order.seconds))}",
+            f"--timeout={WAITING + 20 * max(order.first.values(), default=5):.0f}",
             *order.files,
         ],
         plugins=[plugin],

@@ -98,7 +98,11 @@ class Measure:
         that is not known, as of what runs at import. With *blind*, also those of which
         it can't be known: they start processes, or trace what they run themselves.
         """
-        tests = self._lines.get(mutant.path, {}).get(str(mutant.number), [])
+        lines = self._lines.get(mutant.path, {})
+        first, last = mutant.span
+        tests = {
+            test for line in range(first, last + 1) for test in lines.get(str(line), ())
+        }
         if mutant.at_import or not tests:
             return self.times
 

@@ -74,8 +74,9 @@ class Mutant:
 
     *key* identifies it while lines move: the function it is in, the text of its
     first line, and the change. *kind* is what was changed, `Compare` say; *number*
-    is the number of the line, and *at_import* whether it runs when the file is
-    imported.
+    is the number of the line, *span* the first and the last line of the statement
+    (of what has a body: of the changed expression), and *at_import* whether it runs
+    when the file is imported.
     """
 
     path: str
@@ -84,6 +85,7 @@ class Mutant:
     line: str
     change: str
     number: int
+    span: tuple[int, int]
     start: int
     end: int
     replacement: str
@@ -127,9 +129,17 @@ class _Finder(ast.NodeVisitor):
 
         self._places: list[str] = []
         self._functions = 0
+        self._span: tuple[int, int] | None = None
         self._texts = True
 
     def visit(self, node: ast.AST) -> None:
+        if isinstance(node, ast.stmt):
+            is_simple = not hasattr(node, "body")
+            last = node.end_lineno or node.lineno
+            self._span = (node.lineno, last) if is_simple else None
+        elif isinstance(node, ast.ExceptHandler | ast.match_case):
+            self._span = None
+
         match node:
             case ast.expr():
                 kind = type(node).__name__
@@ -171,6 +181,7 @@ class _Finder(ast.NodeVisitor):
                 line=self._lines[node.lineno - 1].decode().strip(),
                 change=label,
                 number=node.lineno,
+                span=self._span or (node.lineno, node.end_lineno or node.lineno),
                 start=start,
                 end=end,
                 replacement=replacement,
