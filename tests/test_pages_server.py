@@ -169,6 +169,21 @@ class TestPages:
         assert "From revision 2 to revision 3" in shown
         assert "Uphill." in shown
 
+    def test_choosing_what_to_compare(self, store):
+        """
+        Each row leads to its comparison with the shown revision, and the compared
+        one is marked; nothing has styles in attributes.
+        """
+        client = connect(store)
+        page = client.get("/name", params={"name": "trip", "at": 3}).text
+        links = re.findall('class="cs-compare" href="([^"]*)"', page)
+        compared = client.get(links[-1].replace("&amp;", "&"))
+
+        assert 3 == len(links)
+        assert "From revision 1 to revision 3" in text_of(compared)
+        assert re.search("revision 1</a>[^@]{0,9}<em>compared", compared.text)
+        assert "style=" not in compared.text
+
     def test_search(self, store):
         """
         The messages with a word, whatever its case.
@@ -437,6 +452,7 @@ class TestSafety:
             headers = client.get(address).headers
 
             assert "default-src 'none'" in headers["content-security-policy"]
+            assert "unsafe" not in headers["content-security-policy"]
             assert "frame-ancestors 'none'" in headers["content-security-policy"]
             assert "same-origin" == headers["referrer-policy"]
             assert "nosniff" == headers["x-content-type-options"]

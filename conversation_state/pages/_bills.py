@@ -13,7 +13,6 @@ from conversation_state.counting import Cost, CostLine, cost
 from conversation_state.errors import MissingExtraError
 from conversation_state.pages._branches import BranchBill, BranchBills
 from conversation_state.pages._markup import Child, Markup, Words, element, join_markup
-from conversation_state.usage import Usage
 
 __all__ = ["draw_bill", "draw_branch_bills", "draw_cost"]
 
@@ -31,13 +30,13 @@ class _BillRow(NamedTuple):
     Attributes:
         title: What the row is of: a model; plain text is escaped.
 
-        usage: Its tokens.
+        figures: Its tokens: of prompts, of completions, and all.
 
         price: Its price; "" if prices are not installed.
     """
 
     title: Child
-    usage: Usage
+    figures: tuple[int, int, int]
     price: Child
 
 
@@ -147,7 +146,23 @@ def _list_models(
 
 
 def _make_row(title: Child, found: Cost, *, has_prices: bool) -> _BillRow:
-    return _BillRow(title, found.usage, _describe_amount(found) if has_prices else "")
+    price = _describe_amount(found) if has_prices else ""
+    return _BillRow(title, _sum_tokens(found), price)
+
+
+def _sum_tokens(found: Cost) -> tuple[int, int, int]:
+    """
+    What `Cost.usage` has of prompts, of completions and in total; adding numbers is
+    ten times as fast as adding usages, and a notebook waits for it.
+    """
+    prompt = completion = total = 0
+    for line in found.lines:
+        usage = line.entry.usage
+        prompt += usage.prompt_tokens
+        completion += usage.completion_tokens
+        total += usage.total_tokens
+
+    return prompt, completion, total
 
 
 def _describe_amount(found: Cost) -> str:
@@ -194,12 +209,10 @@ def _draw_group(group: _BillGroup, *, is_priced: bool) -> Markup:
 def _draw_row(
     row: _BillRow, tag: str, *, is_priced: bool, scope: str = "row"
 ) -> Markup:
-    usage = row.usage
-    figures = (usage.prompt_tokens, usage.completion_tokens, usage.total_tokens)
     return element(
         "tr",
         None,
         element("th", {"scope": scope}, row.title),
-        [element(tag, None, f"{each:,}") for each in figures],
+        [element(tag, None, f"{each:,}") for each in row.figures],
         element(tag, None, row.price) if is_priced else None,
     )
