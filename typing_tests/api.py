@@ -41,7 +41,14 @@ from conversation_state import (
     trim,
 )
 from conversation_state._persistent import Log
-from conversation_state.adapters import Export, Lost, agents, langchain, pydantic_ai
+from conversation_state.adapters import (
+    Export,
+    Lost,
+    agents,
+    langchain,
+    openai_chat,
+    pydantic_ai,
+)
 from conversation_state.adapters.langgraph import (
     ConversationStateSaver,
     StateChannel,
@@ -76,6 +83,16 @@ from conversation_state.streams import (
     collect,
     pipe,
 )
+from conversation_state.testing import (
+    check_adapter,
+    check_backend,
+    check_counter,
+    check_reducer,
+    check_session,
+    check_summariser,
+    check_trimming_step,
+)
+from conversation_state.testing.contracts import format_code
 from conversation_state.timeline import Moment, Moments, Timeline
 from conversation_state.tools import ToolInfo, acall, call
 from conversation_state.trimming import Dropped, Element, Flaw, Trimmer, keep_last
@@ -427,3 +444,25 @@ async def tool_calls(state: Aggregator, function: Callable[[int], str]) -> None:
         assert_type(call(function, each), ToolMessage)
         assert_type(await acall(function, each), ToolMessage)
         call(each, function)  # type: ignore[arg-type]
+
+
+# Contracts
+
+
+def returns_a_state(state: Aggregator) -> Aggregator:
+    return state
+
+
+check_reducer(returns_a_state, without=["keeps messages"])
+check_reducer(lambda _state: 3)  # type: ignore[arg-type, return-value]
+check_counter(by_characters)
+check_counter(returns_a_state)  # type: ignore[arg-type]
+check_trimming_step(fit(), also=["fits the budget"])
+check_trimming_step(fit)  # type: ignore[arg-type]
+check_summariser(lambda messages: f"{len(messages)} messages", max_tokens=9)
+check_adapter(openai_chat)
+check_adapter(returns_a_state)  # type: ignore[arg-type]
+check_session(lambda name: agents.StoreSession(store, name))
+check_session(returns_a_state)  # type: ignore[arg-type]
+check_backend(MemoryBackend, is_kept=False)
+assert_type(format_code(talk), str)

@@ -1,10 +1,11 @@
 """
-For tests: strategies, laws, state machines, and the contract of stores.
+For tests: strategies, laws, state machines, and contracts for your own code.
 
-What lives here: `register`, which Hypothesis calls. What does not: the
+What lives here: `register`, which Hypothesis calls, and by name the checks of
+`contracts`, each of which holds a function or a class to its laws. What does not: the
 strategies (`strategies`), what they are held against (`laws`), a machine that
 grows states beside plain lists (`machines`), and what stores promise
-(`stores`).
+(`stores`). ``python -m conversation_state.testing`` prints a table of what was checked.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+from conversation_state._lazy import open_later
 from conversation_state.aggregator import (
     Aggregator,
     Checkpoint,
@@ -58,7 +60,37 @@ from conversation_state.usage import (
 if TYPE_CHECKING:
     from hypothesis.strategies import SearchStrategy
 
-__all__ = ["register"]
+    from conversation_state.testing.contracts import (
+        BrokenLawsError,
+        check_adapter,
+        check_backend,
+        check_counter,
+        check_reducer,
+        check_session,
+        check_summariser,
+        check_trimming_step,
+    )
+
+__all__ = [
+    "BrokenLawsError",
+    "check_adapter",
+    "check_backend",
+    "check_counter",
+    "check_reducer",
+    "check_session",
+    "check_summariser",
+    "check_trimming_step",
+    "register",
+]
+
+# Later, for Hypothesis imports this module while it is imported itself.
+__getattr__, __dir__ = open_later(
+    __name__,
+    dict.fromkeys(
+        [name for name in __all__ if name != "register"],
+        "conversation_state.testing.contracts",
+    ),
+)
 
 # Which strategy makes which class; named, for they are made when first asked.
 STRATEGIES: dict[type, str] = {

@@ -108,7 +108,7 @@ class FileBackend(MemoryBackend):
         """
         if changes:
             with self.path.open(mode) as journal:
-                pickle.dump(changes, journal)
+                pickle.dump(list(changes), journal)
 
     def scrub(self):
         self.rewrite()

@@ -5,9 +5,10 @@ States, turns and checkpoints.
 from __future__ import annotations
 
 import pickle
-from datetime import UTC, datetime
+from datetime import datetime
 
 import attrs
+from hypothesis import note
 from hypothesis import strategies as st
 from hypothesis.strategies import DrawFn, SearchStrategy
 
@@ -23,6 +24,7 @@ from conversation_state.messages import (
     Message,
     UserMessage,
 )
+from conversation_state.testing._code import USUAL_TIME, format_code
 from conversation_state.testing.strategies._messages import (
     messages,
 )
@@ -83,7 +85,6 @@ def shipped(value: T) -> T:
 # different usages.
 _KEYS = ("request 1", "request 2", "request 3")
 _PAID = (Usage(10, 5), Usage(1))
-_NOON = datetime(2025, 6, 1, 12, tzinfo=UTC)
 
 
 @attrs.frozen
@@ -131,7 +132,20 @@ def _draw_aggregators(draw: DrawFn, max_steps: int, steps: _Steps) -> Aggregator
 
         states.append(state)
 
+    note(_Code(states[-1]))
     return states[-1]
+
+
+class _Code:
+    """
+    Writes a state as code, if somebody asks for it.
+    """
+
+    def __init__(self, state: Aggregator) -> None:
+        self._state = state
+
+    def __repr__(self) -> str:
+        return f"A state that was drawn, as code:\n{format_code(self._state)}"
 
 
 @once
@@ -145,10 +159,10 @@ def aggregators(*, max_steps: int = 6) -> SearchStrategy[Aggregator]:
         max_steps: The most verbs it took to get there.
 
     Shrink to fewer steps, and to a root without messages. Identities are new
-    ones each time, and do not shrink.
+    ones each time, and do not shrink. A failing test prints each state as code.
     """
     usual: SearchStrategy[Message] = texts().map(UserMessage)
-    times = seldom(st.just(_NOON), timestamps())
+    times = seldom(st.just(USUAL_TIME), timestamps())
     steps = _Steps(seldom(usual, messages()), usages(), texts(max_size=6), times)
     return _draw_aggregators(max_steps, steps)
 

@@ -1,0 +1,274 @@
+"""
+The command ``python -m conversation_state.testing``: contracts checked from a shell.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import inspect
+import sys
+from collections.abc import Callable, Iterable, Sequence
+from types import ModuleType
+from typing import Any, get_type_hints
+
+from hypothesis import settings as Settings  # noqa: N812 - a class
+
+from conversation_state.aggregator import Aggregator
+from conversation_state.messages import Message
+from conversation_state.store import Store
+from conversation_state.testing.contracts import (
+    AdapterContract,
+    Contract,
+    CounterContract,
+    LawResult,
+    ReducerContract,
+    SessionContract,
+    SummariserContract,
+    TrimmingStepContract,
+    run_laws,
+)
+from conversation_state.trimming import TrimContext
+
+__all__ = ["main"]
+
+# The contract of each kind, and its attribute for what is checked. Backends have
+# another contract, which needs pytest.
+_KINDS: dict[str, tuple[type[Contract], str]] = {
+    "adapter": (AdapterContract, "adapter"),
+    "counter": (CounterContract, "counter"),
+    "reducer": (ReducerContract, "reducer"),
+    "session": (SessionContract, "make"),
+    "step": (TrimmingStepContract, "step"),
+    "summariser": (SummariserContract, "summarise"),
+}
+_NAMES = ("backend", *_KINDS)
+
+
+class UsageError(Exception):
+    """
+    What the command was given can't be checked.
+    """
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """
+    Run the command; 0 if all laws hold, 1 if one is broken.
+
+    Exits with 2 if the arguments are wrong: an unknown law, a name that can't be
+    imported, or an object of unknown kind.
+    """
+    parser = _make_parser()
+    options = parser.parse_args(arguments)
+    try:
+        subject = _import_subject(options.target)
+        kind = options.kind or _guess_kind(subject, options.target)
+        results = [*_run(kind, subject, options)]
+    except UsageError as error:
+        parser.error(str(error))
+
+    sys.stdout.write(_format_report(options.target, kind, results))
+    return int(any(each.is_broken for each in results))
+
+
+def _make_parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="python -m conversation_state.testing",
+        description="Hold an object to the laws of its kind, and print a table.",
+        epilog="Exits with 0 if all laws hold, 1 if one is broken, 2 if it can't be "
+        "checked. The same examples are used in every run.",
+    )
+    parser.add_argument(
+        "target", metavar="MODULE[:NAME]", help="what to check: my_package:make_store"
+    )
+    parser.add_argument(
+        "--kind",
+        choices=_NAMES,
+        help="what it is; without this, its type hints and methods decide",
+    )
+    parser.add_argument(
+        "--without",
+        metavar="LAW",
+        action="append",
+        default=[],
+        help="a law that does not hold and need not; may be repeated",
+    )
+    parser.add_argument(
+        "--also",
+        metavar="LAW",
+        action="append",
+        default=[],
+        help="a law that is only checked on request; may be repeated",
+    )
+    parser.add_argument(
+        "--examples",
+        metavar="N",
+        type=_read_number,
+        default=100,
+        help="how many examples for each law (100)",
+    )
+    return parser
+
+
+def _read_number(text: str) -> int:
+    number = int(text)
+    if number < 1:
+        raise argparse.ArgumentTypeError(f"expected 1 or more, got {number}")
+
+    return number
+
+
+def _import_subject(target: str) -> Any:
+    """
+    What ``module:name`` names, or ``module``.
+    """
+    module, _, name = target.partition(":")
+    try:
+        found: Any = importlib.import_module(module)
+    except Exception as error:  # noqa: BLE001 - a module may raise anything
+        msg = f"can't import {module!r}: {type(error).__name__}: {error}"
+        raise UsageError(msg) from None
+
+    for part in name.split(".") if name else ():
+        try:
+            found = getattr(found, part)
+        except AttributeError:
+            msg = f"{module!r} has no attribute {name!r}"
+            raise UsageError(msg) from None
+
+    return found
+
+
+def _guess_kind(subject: Any, target: str) -> str:
+    """
+    The kind of *subject*: by its methods, or the type hints of what it takes and
+    returns.
+    """
+    for kind, is_kind in _METHODS:
+        if is_kind(subject):
+            return kind
+
+    takes, returns = _read_hints(subject)
+    for kind, is_made in (("backend", _is_backend), ("session", _is_session)):
+        if is_made(returns):
+            return kind
+
+    if isinstance(returns, type) and issubclass(returns, Aggregator):
+        return "reducer"
+
+    if isinstance(returns, type) and issubclass(returns, TrimContext):
+        return "step"
+
+    if returns is int and isinstance(takes, type) and issubclass(takes, Message):
+        return "counter"
+
+    if "Message" in str(takes) and ("str" in str(returns) or "Message" in str(returns)):
+        return "summariser"
+
+    msg = (
+        f"{target} is of unknown kind: {subject!r:.80}; name it with --kind, one of "
+        f"{', '.join(_NAMES)}, or give the function type hints"
+    )
+    raise UsageError(msg)
+
+
+def _has(subject: Any, *methods: str) -> bool:
+    return all(callable(getattr(subject, each, None)) for each in methods)
+
+
+def _is_adapter(subject: Any) -> bool:
+    return not inspect.isclass(subject) and _has(subject, "dump", "load")
+
+
+def _is_backend(subject: Any) -> bool:
+    is_store = inspect.isclass(subject) and issubclass(subject, Store)
+    return is_store or _has(subject, "reading", "writing")
+
+
+def _is_session(subject: Any) -> bool:
+    return _has(subject, "get_items", "add_items", "pop_item")
+
+
+_METHODS: tuple[tuple[str, Callable[[Any], bool]], ...] = (
+    ("adapter", _is_adapter),
+    ("backend", lambda subject: inspect.isclass(subject) and _is_backend(subject)),
+    ("session", lambda subject: inspect.isclass(subject) and _is_session(subject)),
+)
+
+
+def _read_hints(subject: Any) -> tuple[Any, Any]:
+    """
+    The type hints of the first argument and of the result; None where there is none.
+    """
+    function = subject
+    if not inspect.isroutine(subject) and not inspect.isclass(subject):
+        function = getattr(type(subject), "__call__", subject)  # noqa: B004 - its hints
+
+    try:
+        hints = get_type_hints(function)
+    except Exception:  # noqa: BLE001 - of names that are not imported, for example
+        return None, None
+
+    returns = hints.pop("return", None)
+    return next(iter(hints.values()), None), returns
+
+
+def _run(kind: str, subject: Any, options: argparse.Namespace) -> Iterable[LawResult]:
+    if kind == "backend":
+        return _run_backend(subject, options)
+
+    if kind != "adapter" and not callable(subject):
+        msg = f"expected a function for the kind {kind}, got {subject!r:.80}"
+        raise UsageError(msg)
+
+    try:
+        made, attribute = _KINDS[kind]
+        contract = made()
+        setattr(contract, attribute, subject)
+        contract.without, contract.also = options.without, options.also
+        settings = Settings(
+            max_examples=options.examples, database=None, derandomize=True
+        )
+        return run_laws(contract, settings)
+    except ValueError as error:
+        # Of names of laws: what the subject raises is a result.
+        raise UsageError(str(error)) from None
+
+
+def _run_backend(subject: Any, options: argparse.Namespace) -> Iterable[LawResult]:
+    if isinstance(subject, ModuleType) or not callable(subject):
+        msg = f"expected a function that makes a backend, got {subject!r:.80}"
+        raise UsageError(msg)
+
+    try:
+        from conversation_state.testing.contracts import run_promises  # noqa: PLC0415
+    except ModuleNotFoundError as error:
+        msg = f"the contract of backends needs pytest: {error}; pip install pytest"
+        raise UsageError(msg) from None
+
+    if options.also:
+        msg = f"also: unknown law {options.also[0]!r}; backends have none on request"
+        raise UsageError(msg)
+
+    try:
+        return list(run_promises(subject, without=options.without))
+    except ValueError as error:
+        raise UsageError(str(error)) from None
+
+
+def _format_report(target: str, kind: str, results: Sequence[LawResult]) -> str:
+    """
+    The table, and why laws are broken.
+    """
+    width = max([len("law"), *[len(each.law) for each in results]])
+    lines = [f"{kind} {target}", "", f"{'law':{width}}  examples  result"]
+    lines += [
+        f"{each.law:{width}}  {each.examples or '-':>8}  {each.result}"
+        for each in results
+    ]
+    broken = [each for each in results if each.is_broken]
+    for each in broken:
+        lines += ["", str(each)]
+
+    held = sum(not each.is_broken and each.examples > 0 for each in results)
+    return "\n".join([*lines, "", f"{held} hold, {len(broken)} broken", ""])

@@ -1,0 +1,94 @@
+"""
+Contracts for your own functions and classes, each as one call and as a class.
+
+`check_reducer`, `check_counter`, `check_trimming_step`, `check_summariser`,
+`check_adapter`, `check_session` and `check_backend` hold what they get to its laws, in
+any test function, and raise a `BrokenLawsError` with the smallest example of each
+broken one as code. The classes have the same laws as tests for pytest: subclass one
+and give it the attribute that it is about. ``python -m conversation_state.testing``
+prints a table.
+
+Laws of the values of this library are in `laws`; the contract of a backend is
+`stores.StoreContract`, and its call needs pytest.
+"""
+
+from typing import TYPE_CHECKING
+
+from conversation_state._lazy import open_later
+from conversation_state.testing._code import format_code, format_example
+from conversation_state.testing.contracts._adapters import (
+    Adapter,
+    AdapterContract,
+    check_adapter,
+)
+from conversation_state.testing.contracts._contract import (
+    BrokenLawsError,
+    Contract,
+    LawResult,
+    law,
+    run_laws,
+)
+from conversation_state.testing.contracts._counters import (
+    CounterContract,
+    check_counter,
+)
+from conversation_state.testing.contracts._reducers import (
+    ReducerContract,
+    check_reducer,
+)
+from conversation_state.testing.contracts._sessions import (
+    Session,
+    SessionContract,
+    check_session,
+)
+from conversation_state.testing.contracts._steps import (
+    TrimmingStepContract,
+    check_trimming_step,
+)
+from conversation_state.testing.contracts._summarisers import (
+    Summariser,
+    SummariserContract,
+    check_summariser,
+)
+
+if TYPE_CHECKING:
+    from conversation_state.testing.contracts._backends import (
+        check_backend,
+        run_promises,
+    )
+
+__all__ = [
+    "Adapter",
+    "AdapterContract",
+    "BrokenLawsError",
+    "Contract",
+    "CounterContract",
+    "LawResult",
+    "ReducerContract",
+    "Session",
+    "SessionContract",
+    "Summariser",
+    "SummariserContract",
+    "TrimmingStepContract",
+    "check_adapter",
+    "check_backend",
+    "check_counter",
+    "check_reducer",
+    "check_session",
+    "check_summariser",
+    "check_trimming_step",
+    "format_code",
+    "format_example",
+    "law",
+    "run_laws",
+    "run_promises",
+]
+
+# It needs pytest, which the others do not.
+__getattr__, __dir__ = open_later(
+    __name__,
+    dict.fromkeys(
+        ("check_backend", "run_promises"),
+        "conversation_state.testing.contracts._backends",
+    ),
+)

@@ -1,0 +1,341 @@
+"""
+What an adapter promises, whatever its format looks like.
+"""
+
+from __future__ import annotations
+
+import copy
+import json
+import re
+from collections.abc import Callable, Collection, Iterable
+from contextlib import suppress
+from typing import Any, Protocol
+
+import attrs
+from hypothesis import settings as Settings  # noqa: N812 - a class
+from hypothesis import strategies as st
+from hypothesis.strategies import SearchStrategy
+
+from conversation_state.errors import DecodeError
+from conversation_state.messages import Message, ToolMessage
+from conversation_state.parts import TextPart
+from conversation_state.testing._code import format_code
+from conversation_state.testing.contracts._contract import (
+    Contract,
+    check_contract,
+    law,
+)
+from conversation_state.testing.contracts._copies import decoded, unpickled
+from conversation_state.testing.contracts._examples import CONVERSATIONS, draw_mostly
+from conversation_state.testing.strategies import json_values, messages
+
+__all__ = ["Adapter", "AdapterContract", "check_adapter"]
+
+
+class Adapter(Protocol):
+    """
+    **Protocol:** a module or an object that converts messages to a format and back.
+    """
+
+    def dump(self, messages: Iterable[Message], /) -> Any:
+        """
+        The messages in the format: an object with the attributes *payload*, plain
+        JSON values, and *lost*, what the payload does not hold.
+        """
+        ...
+
+    def load(self, payload: Any, /) -> tuple[Message, ...]:
+        """
+        The messages of a payload.
+        """
+        ...
+
+
+_CONVERSATIONS = draw_mostly(CONVERSATIONS, st.lists(messages(), max_size=2).map(tuple))
+# What has no place in JSON of ours: too large, too deep, halves of pairs, and what is
+# no JSON at all.
+_JUNK: SearchStrategy[Any] = st.one_of(
+    st.sampled_from(
+        [None, True, 3, "text", "\ud800", -(2**64), 10**400, float("nan"), b"bytes"]
+    ),
+    st.sampled_from([{1: 2}, (1, 2), {"type": "text"}, [[[]]]]),
+    json_values(),
+)
+_PATH = re.compile(r"messages\[(\d+)\]")
+
+
+def strip_message(message: Message) -> Message:
+    """
+    *message* without what no provider gets: times, runs, positions in a stream, what
+    the response reported, names of tools in results, and metadata. A text is a part
+    unless it is empty, and arguments that are equal as JSON are equal.
+    """
+    changes: dict[str, Any] = {"run_id": None, "turn_id": None, "timestamp": None}
+    changes |= {"metadata": {}, "unknown": {}}
+    if hasattr(message, "content"):
+        changes["content"] = [
+            _strip(part) for part in message.parts if part != TextPart("")
+        ]
+
+    if hasattr(message, "response"):
+        changes["response"] = None
+        changes["tool_calls"] = [
+            attrs.evolve(_strip(call), arguments=_normalise_json(call.arguments))
+            for call in message.tool_calls
+        ]
+
+    # Some formats have it, others have the id of the call.
+    if isinstance(message, ToolMessage):
+        changes["tool_name"] = ""
+
+    return message.replace(**changes)
+
+
+def _strip(value: Any) -> Any:
+    return attrs.evolve(value, index=None, metadata={}, unknown={})
+
+
+def _normalise_json(text: str) -> str:
+    try:
+        return json.dumps(json.loads(text), sort_keys=True)
+    except ValueError:
+        return text
+
+
+class AdapterContract(Contract):
+    """
+    The laws of an adapter.
+
+    Attributes:
+        adapter: The adapter: a module, or an object.
+
+        conversations: The messages it dumps, as a strategy; any by default.
+
+        normalise: Takes a message and returns it without what the format can't
+            represent and does not list as lost; by default what no provider gets:
+            times, runs and metadata.
+    """
+
+    kind = "adapters"
+    adapter: Adapter
+    conversations: SearchStrategy[tuple[Message, ...]] = _CONVERSATIONS
+    normalise: Callable[[Message], Message] = staticmethod(strip_message)
+    paths = st.lists(st.integers(0, 9), max_size=6)
+    junk = _JUNK
+
+    @law(messages="conversations", is_first=True)
+    def test_dumps_every_conversation(self, messages: tuple[Message, ...]) -> None:
+        """
+        All messages become plain JSON values, in a result that has a *payload* and
+        what was *lost*.
+        """
+        export = self.adapter.dump(list(messages))
+
+        assert hasattr(export, "payload"), f"no payload in {export!r:.80}"
+        assert hasattr(export, "lost"), f"no lost in {export!r:.80}"
+        _format_json(export.payload)
+
+    @law(messages="conversations")
+    def test_loads_what_it_dumps(self, messages: tuple[Message, ...]) -> None:
+        """
+        Every payload is loaded, as a tuple of messages; an empty one as none.
+        """
+        loaded: Any = self.adapter.load(self.adapter.dump(list(messages)).payload)
+
+        assert isinstance(loaded, tuple), f"expected a tuple, got {loaded!r:.80}"
+        for each in loaded:
+            assert isinstance(each, Message), f"expected messages, got {each!r:.80}"
+
+        assert messages or not loaded, f"of no messages came {loaded!r:.80}"
+
+    @law(messages="conversations")
+    def test_loses_nothing_in_silence(self, messages: tuple[Message, ...]) -> None:
+        """
+        Each message that is dumped is loaded as it was, unless the export says what
+        was lost.
+        """
+        for message in messages:
+            export = self.adapter.dump([message])
+            if not export.lost:
+                expected = self.normalise(message)
+                loaded = [
+                    self.normalise(one) for one in self.adapter.load(export.payload)
+                ]
+                assert loaded == [expected], (
+                    f"{format_code(expected)} became {format_code(loaded)}"
+                )
+
+    @law(messages="conversations")
+    def test_keeps_order(self, messages: tuple[Message, ...]) -> None:
+        """
+        The texts, calls and results of a conversation are loaded in their order,
+        unless the export says what was lost; messages of one role may be merged.
+        """
+        export = self.adapter.dump(list(messages))
+        if not export.lost:
+            expected = _read_order(messages)
+            loaded = _read_order(self.adapter.load(export.payload))
+            for before, after in zip(expected, loaded, strict=True):
+                assert before == after, f"{before!r:.300} became {after!r:.300}"
+
+    @law(messages="conversations")
+    def test_says_where_it_loses(self, messages: tuple[Message, ...]) -> None:
+        """
+        Each loss has a reason and a path that begins with the message: ``messages[3]``.
+        """
+        for lost in self.adapter.dump(list(messages)).lost:
+            found = _PATH.match(str(lost.path))
+            assert found, f"expected a path such as messages[0], got {lost.path!r}"
+            assert int(found[1]) < len(messages), f"no message at {lost.path}"
+            assert lost.why, f"no reason for {lost}"
+
+    @law(messages="conversations")
+    def test_is_pure(self, messages: tuple[Message, ...]) -> None:
+        """
+        The same messages give the same payload again, also from an iterator; and
+        loading a payload leaves it as it was, and gives the same messages again.
+        """
+        payload = self.adapter.dump(list(messages)).payload
+        before = _format_json(payload)
+        again = _format_json(self.adapter.dump(iter(messages)).payload)
+        assert before == again, f"first {before:.200}, then {again:.200}"
+
+        first = [self.normalise(each) for each in self.adapter.load(payload)]
+        after = _format_json(payload)
+        assert before == after, f"load changed {before:.200} into {after:.200}"
+        second = [self.normalise(each) for each in self.adapter.load(payload)]
+        assert first == second, f"first {first!r:.200}, then {second!r:.200}"
+
+    @law(messages="conversations")
+    def test_same_on_copies(self, messages: tuple[Message, ...]) -> None:
+        """
+        Equal messages have the same payload: those that were encoded and decoded, and
+        those that were pickled.
+        """
+        expected = _format_json(self.adapter.dump(list(messages)).payload)
+        for how, copies in (
+            ("decoded", [decoded(each) for each in messages]),
+            ("unpickled", list(unpickled(messages))),
+        ):
+            found = _format_json(self.adapter.dump(copies).payload)
+            assert expected == found, f"{expected:.200}, {how}: {found:.200}"
+
+    @law(messages="conversations")
+    def test_dump_undoes_load(self, messages: tuple[Message, ...]) -> None:
+        """
+        A payload that was loaded is dumped as it was.
+        """
+        payload = self.adapter.dump(list(messages)).payload
+        before = _format_json(payload)
+        after = _format_json(self.adapter.dump(self.adapter.load(payload)).payload)
+
+        assert before == after, f"{before:.300} became {after:.300}"
+
+    @law(messages="conversations", path="paths", junk="junk")
+    def test_refuses_in_one_way(
+        self, messages: tuple[Message, ...], path: list[int], junk: Any
+    ) -> None:
+        """
+        Of a payload with something wrong in it come messages, or a `DecodeError`, and
+        no other error.
+        """
+        payload = copy.deepcopy(self.adapter.dump(list(messages)).payload)
+        with suppress(DecodeError):
+            self.adapter.load(put_junk(payload, path, junk))
+
+    @law(nothing=st.sampled_from([None, 3, "text", True, b""]))
+    def test_refuses_other_values(self, nothing: Any) -> None:
+        """
+        What is neither an object nor a list is refused with a `DecodeError`.
+        """
+        try:
+            loaded = self.adapter.load(nothing)
+        except DecodeError:
+            return
+
+        msg = f"expected a DecodeError for {nothing!r}, got {loaded!r:.80}"
+        raise AssertionError(msg)
+
+
+def _read_order(messages: Iterable[Message]) -> tuple[Any, ...]:
+    """
+    All texts, the calls, and which calls have results.
+    """
+    every = [strip_message(each) for each in messages]
+    return (
+        "".join([each.text for each in every]),
+        [
+            (call.id, call.name, call.arguments)
+            for each in every
+            for call in each.tool_calls
+        ],
+        [each.tool_call_id for each in every if isinstance(each, ToolMessage)],
+    )
+
+
+def put_junk(document: Any, path: list[int], junk: Any) -> Any:
+    """
+    *document* with *junk* somewhere in it; *path* says where, a number for each level.
+    """
+    if not path or not isinstance(document, (dict, list)) or not document:
+        return junk
+
+    step, *rest = path
+    keys = list(document) if isinstance(document, dict) else range(len(document))
+    key: Any = keys[step % len(keys)]
+    document[key] = put_junk(document[key], rest, junk)
+    return document
+
+
+def _format_json(value: Any) -> str:
+    """
+    *value* as JSON; 1 and true are two values there.
+    """
+    try:
+        return json.dumps(value, sort_keys=True, allow_nan=False)
+    except (TypeError, ValueError) as error:
+        msg = f"expected plain JSON values, got {value!r:.200} ({error})"
+        raise AssertionError(msg) from None
+
+
+def check_adapter(
+    adapter: Adapter,
+    *,
+    without: Collection[str] = (),
+    conversations: SearchStrategy[tuple[Message, ...]] | None = None,
+    normalise: Callable[[Message], Message] = strip_message,
+    settings: Settings | None = None,
+) -> None:
+    """
+    Hold an adapter to the laws of `AdapterContract`: it loses nothing in silence, and
+    refuses what it can't read with a `DecodeError`.
+
+    Calls *adapter* about two thousand times.
+
+    Args:
+        adapter: A module or an object with `dump` and `load`, as those of
+            `conversation_state.adapters`.
+
+        without: The laws that do not hold and need not: ``["dump undoes load"]``,
+            for example.
+
+        conversations: The messages it dumps; any by default.
+
+        normalise: Takes a message and returns it as the format can represent it.
+
+        settings: Hypothesis' settings; those of the active profile by default.
+
+    Raises:
+        BrokenLawsError:
+            If it breaks a law, with the smallest conversation that shows it as code.
+
+        ValueError:
+            If *without* has an unknown name.
+    """
+    contract = AdapterContract()
+    contract.adapter, contract.without = adapter, without
+    contract.normalise = normalise
+    if conversations is not None:
+        contract.conversations = conversations
+
+    check_contract(contract, adapter, settings)

@@ -1,0 +1,466 @@
+"""
+Contracts: laws about somebody's own function or class, and running them.
+
+A contract is a class whose laws are methods. pytest runs them as tests of a subclass;
+`run_laws` runs them one after the other, as a call.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import threading
+from collections.abc import Callable, Collection, Coroutine, Iterator
+from functools import partial, wraps
+from itertools import count
+from textwrap import wrap
+from typing import Any, ClassVar, TypeVar
+from unittest import SkipTest
+
+import attrs
+from hypothesis import HealthCheck, Phase, Verbosity, given
+from hypothesis import settings as Settings  # noqa: N812 - a class
+from hypothesis.errors import Flaky, HypothesisException
+from hypothesis.strategies import SearchStrategy
+
+from conversation_state.testing._code import format_example
+
+__all__ = [
+    "BrokenLawsError",
+    "Contract",
+    "LawResult",
+    "check_contract",
+    "law",
+    "run_coroutine",
+    "run_laws",
+]
+
+F = TypeVar("F", bound=Callable[..., Any])
+T = TypeVar("T")
+
+HOLDS, BROKEN = "holds", "broken"
+DECLARED, NOT_APPLICABLE, NOT_RUN = "declared not to hold", "does not apply", "not run"
+
+_WIDTH = 88
+_MAX_SHOWN = 8  # broken laws that an error describes
+
+# Examples are large, drawing them is slow beside a small function, and a user may
+# check what a test of their own has drawn.
+_HEALTH_CHECKS = (
+    HealthCheck.data_too_large,
+    HealthCheck.nested_given,
+    HealthCheck.too_slow,
+)
+
+
+@attrs.frozen
+class Law:
+    """
+    One law of a contract.
+
+    Attributes:
+        name: The name of its method without ``test_``, in words.
+
+        check: The method: raises if the law is broken by the examples it is given.
+
+        examples: What it is held against: a strategy for each argument, or the name
+            of the contract's attribute that has it.
+
+        is_first: Whether the others say nothing if this one is broken.
+
+        is_extra: Whether it is only checked on request.
+    """
+
+    name: str
+    check: Callable[..., Any]
+    examples: dict[str, SearchStrategy[Any] | str]
+    is_first: bool = False
+    is_extra: bool = False
+
+    @property
+    def promise(self) -> str:
+        """
+        What it says, in a sentence or two.
+        """
+        return read_promise(self.check)
+
+    def find_examples(self, contract: Any) -> dict[str, SearchStrategy[Any]]:
+        """
+        A strategy for each argument.
+        """
+        return {
+            name: getattr(contract, found) if isinstance(found, str) else found
+            for name, found in self.examples.items()
+        }
+
+    def call(self, contract: Any, **drawn: Any) -> None:
+        """
+        Hold it against one example.
+        """
+        result = self.check(contract, **drawn)
+        if inspect.iscoroutine(result):
+            run_coroutine(result)
+
+    def make_test(self) -> Callable[[Any], None]:
+        """
+        The method as a test for pytest.
+        """
+
+        def test(contract: Contract) -> None:
+            if not contract._is_checked(self):
+                raise SkipTest(f"{self.name}: {DECLARED}")
+
+            self.run(contract, Settings(), _raise_with_code)
+
+        test.__name__ = test.__qualname__ = self.check.__name__
+        test.__doc__, test.__module__ = self.check.__doc__, self.check.__module__
+        test.law = self  # type: ignore[attr-defined]
+        return test
+
+    def run(
+        self,
+        contract: Any,
+        settings: Settings,
+        on_error: Callable[[BaseException, dict[str, Any]], None],
+    ) -> None:
+        """
+        Hold it against as many examples as *settings* say.
+
+        *on_error* is called with every example that breaks it, the smallest one last.
+        """
+
+        def hold(**drawn: Any) -> None:
+            try:
+                self.call(contract, **drawn)
+            except HypothesisException:
+                raise
+            except Exception as error:
+                on_error(error, drawn)
+                raise
+
+        if not self.examples:
+            hold()
+            return
+
+        # What Hypothesis remembers failing examples by.
+        hold.__name__ = f"{type(contract).__name__}_{self.check.__name__}"
+        suppressed = {*settings.suppress_health_check, *_HEALTH_CHECKS}
+        adapted = Settings(
+            settings,
+            deadline=None,
+            report_multiple_bugs=False,
+            suppress_health_check=tuple(suppressed),
+            phases=[each for each in settings.phases if each is not Phase.explain],
+        )
+        adapted(given(**self.find_examples(contract))(hold))()
+
+
+def read_promise(test: Callable[..., Any]) -> str:
+    """
+    The first paragraph of a docstring, in one line.
+    """
+    text = inspect.getdoc(test) or ""
+    return " ".join(text.split("\n\n")[0].split())
+
+
+def _raise_with_code(error: BaseException, drawn: dict[str, Any]) -> None:
+    error.add_note(f"With:\n\n{format_example(drawn)}\n")
+
+
+def law(
+    *, is_first: bool = False, is_extra: bool = False, **examples: Any
+) -> Callable[[F], F]:
+    """
+    A decorator for the methods of a `Contract` that are laws.
+
+    The method is called with an example of each of *examples*, strategies or names of
+    attributes of the contract which are strategies; it may be async.
+
+    Args:
+        is_first: If this one is broken, the others are not run.
+
+        is_extra: It is only checked if *also* has its name.
+
+        **examples: What the arguments of the method are drawn from.
+    """
+
+    def mark(method: F) -> F:
+        name = method.__name__.removeprefix("test_").replace("_", " ")
+        marked: Any = method
+        marked.law = Law(name, method, examples, is_first, is_extra)
+        return method
+
+    return mark
+
+
+class Contract:
+    """
+    Laws of one kind of thing, to be subclassed beside a thing of that kind.
+
+    Attributes:
+        without: The names of laws that do not hold and need not.
+
+        also: The names of further laws that hold: those which are not checked
+            otherwise.
+    """
+
+    without: Collection[str] = ()
+    also: Collection[str] = ()
+    laws: ClassVar[dict[str, Law]] = {}
+    # What it is a contract of, in the plural.
+    kind: ClassVar[str] = ""
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        super().__init_subclass__(**options)
+        cls.laws = {}
+        for base in reversed(cls.__mro__):
+            for name in vars(base):
+                found = getattr(getattr(cls, name, None), "law", None)
+                if isinstance(found, Law):
+                    cls.laws[found.name] = found
+                    setattr(cls, name, found.make_test())
+
+    def _is_checked(self, wanted: Law) -> bool:
+        self._check_names()
+        if wanted.is_extra:
+            return wanted.name in self.also
+
+        return wanted.name not in self.without
+
+    def _check_names(self) -> None:
+        for option, is_extra in (("without", False), ("also", True)):
+            laws = [each for each in self.laws.values() if each.is_extra is is_extra]
+            check_names(option, getattr(self, option), [each.name for each in laws])
+
+
+def check_names(option: str, names: Collection[str], valid: list[str]) -> None:
+    """
+    Raise an error unless *names* are among the *valid* ones.
+    """
+    if isinstance(names, str):
+        msg = f"{option}: expected a collection of names, got {names!r}"
+        raise TypeError(msg)
+
+    for name in names:
+        if name not in valid:
+            listed = ", ".join(map(repr, valid)) or "none"
+            msg = f"{option}: unknown law {name!r}; valid ones are {listed}"
+            raise ValueError(msg)
+
+
+@attrs.frozen
+class LawResult:
+    """
+    What came of one law.
+
+    Attributes:
+        law: Its name.
+
+        promise: What it says.
+
+        result: ``holds``, ``broken``, ``declared not to hold``, ``does not apply``, or
+            ``not run``: the last if another law is broken that comes first.
+
+        examples: How many examples it was held against, simpler ones that also break
+            it included.
+
+        error: What was raised, if it is broken.
+
+        code: The smallest example that breaks it, as Python code.
+    """
+
+    law: str
+    promise: str
+    result: str
+    examples: int = 0
+    error: BaseException | None = None
+    code: str = ""
+
+    @property
+    def is_broken(self) -> bool:
+        """
+        Whether it is broken.
+        """
+        return self.result == BROKEN
+
+    def __str__(self) -> str:
+        """
+        Why it is broken, and the example; else its name and result.
+        """
+        if self.error is None:
+            return f"{self.law}: {self.result}"
+
+        what = str(self.error) or "an assertion failed"
+        if not isinstance(self.error, AssertionError):
+            what = f"{type(self.error).__name__}: {self.error}"
+
+        lines = [*wrap(f"{self.law}: {self.promise}", _WIDTH), *_indent(what)]
+        if self.code:
+            lines += ["  with", *_indent(_indent(self.code))]
+
+        return "\n".join(lines)
+
+
+def _indent(text: str | list[str]) -> list[str]:
+    lines = text.splitlines() if isinstance(text, str) else text
+    return [f"  {line}" if line else "" for line in lines]
+
+
+class BrokenLawsError(AssertionError):
+    """
+    Somebody's own function or class breaks laws of its contract.
+
+    Attributes:
+        subject: What was checked.
+
+        kind: What it was checked as, in the plural: ``reducers``, for example.
+
+        results: What came of each law.
+    """
+
+    def __init__(self, subject: str, kind: str, results: tuple[LawResult, ...]) -> None:
+        super().__init__(subject, kind, results)
+        self.subject, self.kind, self.results = subject, kind, results
+
+    @property
+    def broken(self) -> tuple[LawResult, ...]:
+        """
+        The laws that are broken.
+        """
+        return tuple([each for each in self.results if each.is_broken])
+
+    def __str__(self) -> str:
+        number = f"{len(self.broken)} of {len(self.results)}"
+        first = f"{self.subject} breaks {number} laws of {self.kind}"
+        lines = [first, *map(str, self.broken[:_MAX_SHOWN])]
+        if self.broken[_MAX_SHOWN:]:
+            names = ", ".join([each.law for each in self.broken[_MAX_SHOWN:]])
+            lines.append(f"broken, too: {names}")
+
+        return "\n\n".join(lines)
+
+
+def run_laws(
+    contract: Contract, settings: Settings | None = None
+) -> tuple[LawResult, ...]:
+    """
+    What comes of each law of *contract*, in order.
+
+    Args:
+        contract: The contract, with its subject.
+
+        settings: Hypothesis' settings; by default those of the active profile.
+
+    Raises:
+        ValueError:
+            If *without* or *also* of the contract names no law of it.
+    """
+    contract._check_names()
+    results: list[LawResult] = []
+    is_stopped = False
+    for each in contract.laws.values():
+        if is_stopped:
+            results.append(LawResult(each.name, each.promise, NOT_RUN))
+        elif contract._is_checked(each):
+            results.append(_run_law(each, contract, settings or Settings()))
+            is_stopped = each.is_first and results[-1].is_broken
+        elif not each.is_extra:
+            results.append(LawResult(each.name, each.promise, DECLARED))
+
+    return tuple(results)
+
+
+def _run_law(each: Law, contract: Contract, settings: Settings) -> LawResult:
+    failed: list[tuple[BaseException, dict[str, Any]]] = []
+    tried = count()
+    counted = attrs.evolve(each, check=_count_calls(each.check, tried))
+
+    def note_error(error: BaseException, drawn: dict[str, Any]) -> None:
+        failed[:] = [(error, drawn)]
+
+    quiet = Settings(settings, verbosity=Verbosity.quiet)
+    made: Callable[..., LawResult] = partial(LawResult, each.name, each.promise)
+    try:
+        counted.run(contract, quiet, note_error)
+    except Exception as error:
+        if not failed:
+            raise
+
+        # Hypothesis says so if the same example breaks it once and not once more.
+        reason, drawn = failed[-1]
+        if isinstance(error, Flaky):
+            reason.add_note("not each time")
+
+        return made(BROKEN, next(tried), reason, format_example(drawn))
+
+    return made(HOLDS, next(tried))
+
+
+def _count_calls(
+    check: Callable[..., Any], number: Iterator[int]
+) -> Callable[..., Any]:
+    @wraps(check)
+    def counted(*arguments: Any, **drawn: Any) -> Any:
+        next(number)
+        return check(*arguments, **drawn)
+
+    return counted
+
+
+def check_contract(
+    contract: Contract, subject: object, settings: Settings | None = None
+) -> None:
+    """
+    Run all laws of *contract*.
+
+    Raises:
+        BrokenLawsError:
+            If one is broken; from what the first broken one raised.
+    """
+    raise_broken(subject, contract.kind, run_laws(contract, settings))
+
+
+def raise_broken(subject: object, kind: str, results: tuple[LawResult, ...]) -> None:
+    """
+    Raise an error if any of *results* is that of a broken law.
+    """
+    broken = [each for each in results if each.is_broken]
+    if broken:
+        error = BrokenLawsError(describe_subject(subject), kind, results)
+        raise error from broken[0].error
+
+
+def describe_subject(subject: object) -> str:
+    """
+    What *subject* is called.
+    """
+    name = getattr(subject, "__qualname__", None) or getattr(subject, "__name__", None)
+    return str(name) if name else f"{subject!r:.80}"
+
+
+def run_coroutine(coroutine: Coroutine[Any, Any, T]) -> T:
+    """
+    The result of *coroutine*, run in an event loop of its own; in another thread if
+    this one has a running loop.
+    """
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return asyncio.run(coroutine)
+
+    results: list[T] = []
+    errors: list[BaseException] = []
+
+    def run() -> None:
+        try:
+            results.append(asyncio.run(coroutine))
+        except BaseException as error:  # noqa: BLE001 - raised below
+            errors.append(error)
+
+    thread = threading.Thread(target=run)
+    thread.start()
+    thread.join()
+    if errors:
+        raise errors[0]
+
+    return results[0]

@@ -1,0 +1,214 @@
+"""
+What a token counter promises to those who call it.
+"""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Callable, Collection
+from operator import index
+from typing import Any
+
+from hypothesis import settings as Settings  # noqa: N812 - a class
+from hypothesis import strategies as st
+from hypothesis.strategies import SearchStrategy
+
+from conversation_state.counting import TokenCounter
+from conversation_state.messages import (
+    AssistantMessage,
+    Message,
+    SystemMessage,
+    ToolMessage,
+    UserMessage,
+)
+from conversation_state.parts import TextPart
+from conversation_state.testing.contracts._contract import (
+    Contract,
+    check_contract,
+    law,
+)
+from conversation_state.testing.contracts._copies import decoded, unpickled
+from conversation_state.testing.strategies import messages, texts
+from conversation_state.tools import ToolCall
+
+__all__ = ["CounterContract", "check_counter"]
+
+_MAKERS: dict[str, Callable[[Any], Message]] = {
+    "system": SystemMessage,
+    "user": UserMessage,
+    "assistant": AssistantMessage,
+    "tool": lambda content: ToolMessage(content, tool_call_id="call_1"),
+}
+_LARGE: dict[str, Callable[[Any], Message]] = {
+    **_MAKERS,
+    "the arguments of a call": lambda text: AssistantMessage(
+        tool_calls=[ToolCall("call_1", "search", text)]
+    ),
+}
+_ROLES = st.sampled_from(sorted(_MAKERS))
+_PIECES = st.lists(
+    st.sampled_from(["Where to? " * 5, "To Bern, by train.\n" * 5])
+    | texts(max_size=20),
+    min_size=1,
+    max_size=4,
+)
+_ROUNDING = 2  # tokens of a text: a scaled counter rounds twice
+
+
+class CounterContract(Contract):
+    """
+    The laws of a token counter: a function from a message to its tokens.
+
+    Attributes:
+        counter: The counter; a function as a static method.
+
+        messages: The messages it counts, as a strategy; any message by default.
+    """
+
+    kind = "token counters"
+    counter: TokenCounter
+    messages: SearchStrategy[Message] = messages()
+
+    @law(message="messages", is_first=True)
+    def test_counts_every_message(self, message: Message) -> None:
+        """
+        Of every message comes an integer, 0 or more.
+        """
+        result: Any = self.counter(message)
+        try:
+            tokens = index(result)
+        except TypeError:
+            tokens = -1
+
+        assert tokens >= 0, f"expected an integer from 0 on, got {result!r:.80}"
+        assert not isinstance(result, bool), f"expected an integer, got {result}"
+
+    @law(message="messages")
+    def test_is_deterministic(self, message: Message) -> None:
+        """
+        The same message has the same count each time.
+        """
+        first, again = self.counter(message), self.counter(message)
+
+        assert first == again, f"first {first}, then {again}"
+
+    @law(message="messages")
+    def test_same_on_copies(self, message: Message) -> None:
+        """
+        Equal messages have the same count: one that was encoded and decoded, and one
+        that was pickled.
+        """
+        expected = self.counter(message)
+        for how, copy in (
+            ("decoded", decoded(message)),
+            ("unpickled", unpickled(message)),
+        ):
+            found = self.counter(copy)
+            assert expected == found, f"{expected}, {how}: {found}"
+
+    @law()
+    def test_is_equal_to_itself(self) -> None:
+        """
+        The counter is equal to itself and to no other, so that a message is counted
+        once in its life: counts are cached under their counter.
+        """
+        result: Any = self.counter == self.counter
+
+        assert result is True, f"counter == counter is {result!r:.80}"
+
+        def other(_message: Message) -> int:
+            return 0
+
+        assert (self.counter == other) is False, "equal to another counter"
+
+    @law(message="messages")
+    def test_same_in_another_process(self, message: Message) -> None:
+        """
+        The counter counts the same after pickling, if it can be pickled.
+        """
+        try:
+            data = pickle.dumps(self.counter)
+        except Exception:  # noqa: BLE001 - classes raise what they like
+            return
+
+        copy: TokenCounter = pickle.loads(data)  # noqa: S301 - made here
+        expected, found = self.counter(message), copy(message)
+
+        assert expected == found, f"{expected}, unpickled: {found}"
+
+    @law(role=_ROLES, pieces=_PIECES)
+    def test_is_additive(self, role: str, pieces: list[str]) -> None:
+        """
+        A message with several texts has what each of them has in a message of its
+        own, and what the message has without any once; within two tokens for a text.
+        """
+        make = _MAKERS[role]
+        empty = self.counter(make([]))
+        alone = [self.counter(make([TextPart(each)])) - empty for each in pieces]
+        together = self.counter(make([TextPart(each) for each in pieces])) - empty
+
+        assert abs(sum(alone) - together) <= _ROUNDING * len(pieces), (
+            f"together {together} tokens, alone {alone}, each without {empty}"
+        )
+
+    @law(role=_ROLES, text=texts(max_size=40))
+    def test_counts_texts_and_parts_alike(self, role: str, text: str) -> None:
+        """
+        A text has as many tokens as a message's only part that is this text; within
+        two.
+        """
+        make = _MAKERS[role]
+        bare, part = self.counter(make(text)), self.counter(make([TextPart(text)]))
+
+        assert abs(bare - part) <= _ROUNDING, f"{bare} tokens, and {part} as a part"
+
+    @law(where=st.sampled_from(sorted(_LARGE)))
+    def test_counts_what_is_sent(self, where: str) -> None:
+        """
+        A long text has more tokens than a short one: of every role, and as the
+        arguments of a call.
+        """
+        make = _LARGE[where]
+        short = self.counter(make("Where to? "))
+        long = self.counter(make("Where to? " * 100))
+
+        assert short < long, f"{short} tokens, and {long} for 100 times the text"
+
+
+def check_counter(
+    counter: TokenCounter,
+    *,
+    without: Collection[str] = (),
+    messages: SearchStrategy[Message] | None = None,
+    settings: Settings | None = None,
+) -> None:
+    """
+    Hold a token counter to the laws of `CounterContract`: it counts every message, the
+    same each time and for equal messages, and is additive.
+
+    Calls *counter* about two thousand times.
+
+    Args:
+        counter: The counter.
+
+        without: The laws that do not hold and need not: ``["is additive"]``, for
+            example. Trimming needs only non-negative integers that stay the same.
+
+        messages: The messages that it counts; any by default.
+
+        settings: Hypothesis' settings; those of the active profile by default.
+
+    Raises:
+        BrokenLawsError:
+            If it breaks a law, with the smallest message that shows it as code.
+
+        ValueError:
+            If *without* has an unknown name.
+
+    >>> from conversation_state.counting import by_characters
+    >>> check_counter(by_characters)
+    """
+    contract = CounterContract()
+    contract.counter, contract.without = counter, without
+    contract.messages = CounterContract.messages if messages is None else messages
+    check_contract(contract, counter, settings)

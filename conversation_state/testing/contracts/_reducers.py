@@ -1,0 +1,197 @@
+"""
+What a function from state to state should leave as it was.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+from typing import Any
+
+from hypothesis import settings as Settings  # noqa: N812 - a class
+from hypothesis.strategies import SearchStrategy
+
+from conversation_state.aggregator import Aggregator
+from conversation_state.testing._state_laws import unchanged
+from conversation_state.testing.contracts._contract import (
+    Contract,
+    check_contract,
+    law,
+)
+from conversation_state.testing.contracts._copies import (
+    compare_content,
+    decoded,
+    unpickled,
+)
+from conversation_state.testing.contracts._examples import STATES
+
+__all__ = ["ReducerContract", "check_reducer"]
+
+
+class ReducerContract(Contract):
+    """
+    The laws of a reducer: a function from one state to the next.
+
+    Attributes:
+        reducer: The function, as a static method or a method.
+
+        states: The states it takes, as a strategy; any state by default.
+    """
+
+    kind = "reducers"
+    reducer: Callable[[Aggregator], Aggregator]
+    states: SearchStrategy[Aggregator] = STATES
+
+    @law(state="states", is_first=True)
+    def test_takes_every_state(self, state: Aggregator) -> None:
+        """
+        Of every state comes a state.
+        """
+        result: Any = self.reducer(state)
+
+        assert isinstance(result, Aggregator), f"expected a state, got {result!r:.200}"
+
+    @law(state="states")
+    def test_keeps_messages(self, state: Aggregator) -> None:
+        """
+        All messages of the state are in the result, in their order.
+        """
+        rest = iter(self.reducer(state))
+        for number, message in enumerate(state):
+            assert any(message == each for each in rest), (
+                f"messages[{number}] is missing, or out of order: {message!r:.200}"
+            )
+
+    @law(state="states")
+    def test_keeps_identities(self, state: Aggregator) -> None:
+        """
+        What the result has of the state are its own entries, in their order, and not
+        equal messages that were appended again: those are there twice after a join.
+        """
+        result = self.reducer(state)
+        before = {entry.id: entry.message for entry in state.entries}
+        kept = [entry for entry in result.entries if entry.id in before]
+        new = [entry.message for entry in result.entries if entry.id not in before]
+        for entry in kept:
+            assert entry.message == before.pop(entry.id), (
+                f"entry {entry.id} has another message: {entry.message!r:.200}"
+            )
+
+        ids = [entry.id for entry in kept]
+        order = [entry.id for entry in state.entries if entry.id in {*ids}]
+        assert ids == order, "entries are in another order"
+        for message in before.values():
+            assert message not in new, f"appended once more: {message!r:.200}"
+
+    @law(state="states")
+    def test_keeps_the_bill(self, state: Aggregator) -> None:
+        """
+        Every ledger entry of the state is in the result, unchanged: what was paid
+        stays paid, also for messages that were removed.
+        """
+        after = {entry.id: entry for entry in self.reducer(state).ledger}
+        for entry in state.ledger:
+            found = after.get(entry.id)
+            assert found is not None, f"missing in the ledger: {entry}"
+            assert found == entry, f"changed in the ledger: {entry} became {found}"
+
+    @law(state="states")
+    def test_records_new_responses(self, state: Aggregator) -> None:
+        """
+        The usage of each response that was added is in the ledger, as `add_response`
+        and `record_responses` record it.
+        """
+        missing = _find_unrecorded(self.reducer(state)) - _find_unrecorded(state)
+
+        assert not missing, f"responses that are not in the ledger: {sorted(missing)}"
+
+    @law(state="states")
+    def test_stays_related(self, state: Aggregator) -> None:
+        """
+        The result is of the same conversation: it has the root or an entry of the
+        state, so that a store takes it under the same name.
+        """
+        assert self.reducer(state).is_related_to(state), "of another conversation"
+
+    @law(state="states")
+    def test_is_pure(self, state: Aggregator) -> None:
+        """
+        The same state gives the same content again, and is what it was; times, new
+        identities and ids of turns may differ.
+        """
+        with unchanged(state):
+            first = compare_content(self.reducer(state), state)
+            again = compare_content(self.reducer(state), state)
+
+        assert first == again, f"first {first!r:.200}, then {again!r:.200}"
+
+    @law(state="states")
+    def test_same_on_copies(self, state: Aggregator) -> None:
+        """
+        A copy of the state gives the same content: one that was encoded and decoded,
+        as after loading it, and one that was pickled, as in another process.
+        """
+        expected = compare_content(self.reducer(state), state)
+        for how, copy in (("decoded", decoded(state)), ("unpickled", unpickled(state))):
+            found = compare_content(self.reducer(copy), copy)
+            assert expected == found, f"{expected!r:.200}, {how}: {found!r:.200}"
+
+    @law(state="states", is_extra=True)
+    def test_is_idempotent(self, state: Aggregator) -> None:
+        """
+        The result of the result is equal to it.
+        """
+        once = self.reducer(state)
+        twice = self.reducer(once)
+
+        assert once == twice, f"once {list(once)!r:.200}, twice {list(twice)!r:.200}"
+
+
+def _find_unrecorded(state: Aggregator) -> set[str]:
+    """
+    The keys of the responses whose usage is not in the ledger.
+    """
+    recorded = state.record_responses().ledger
+    return {entry.id for entry in recorded} - {entry.id for entry in state.ledger}
+
+
+def check_reducer(
+    reducer: Callable[[Aggregator], Aggregator],
+    *,
+    without: Collection[str] = (),
+    also: Collection[str] = (),
+    states: SearchStrategy[Aggregator] | None = None,
+    settings: Settings | None = None,
+) -> None:
+    """
+    Hold a function from state to state to the laws of `ReducerContract`: it keeps
+    messages, identities and the bill, is pure, and does the same with copies.
+
+    Calls *reducer* about a thousand times.
+
+    Args:
+        reducer: The function. What it calls that is not pure, a model say, should be
+            replaced by something that is.
+
+        without: The laws that do not hold and need not: ``["keeps messages"]``
+            for one that removes messages.
+
+        also: Further laws that hold: ``["is idempotent"]``.
+
+        states: The states that it takes; any by default.
+
+        settings: Hypothesis' settings; those of the active profile by default.
+
+    Raises:
+        BrokenLawsError:
+            If it breaks a law, with the smallest state that shows it as code.
+
+        ValueError:
+            If *without* or *also* has an unknown name.
+
+    >>> check_reducer(lambda state: state.add_user_prompt("Please be brief."))
+    """
+    contract = ReducerContract()
+    contract.reducer = reducer
+    contract.without, contract.also = without, also
+    contract.states = STATES if states is None else states
+    check_contract(contract, reducer, settings)

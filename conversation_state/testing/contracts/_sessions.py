@@ -1,0 +1,297 @@
+"""
+What a session of an agent framework promises: items in order, under an id.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Collection
+from inspect import isawaitable
+from itertools import count
+from typing import Any, Protocol
+
+from hypothesis import settings as Settings  # noqa: N812 - a class
+from hypothesis import strategies as st
+from hypothesis.strategies import SearchStrategy
+
+from conversation_state.testing.contracts._contract import (
+    Contract,
+    check_contract,
+    law,
+)
+from conversation_state.testing.strategies import texts
+
+__all__ = ["Session", "SessionContract", "check_session"]
+
+
+class Session(Protocol):
+    """
+    **Protocol:** the messages of one conversation, as a framework keeps them; the
+    OpenAI Agents SDK's, for example. Each method may be async.
+    """
+
+    def get_items(self, limit: int | None = None) -> Any:
+        """
+        All items, or the newest *limit*, in the order in which they were added.
+        """
+        ...
+
+    def add_items(self, items: list[Any]) -> Any:
+        """
+        Add *items* at the end.
+        """
+        ...
+
+    def pop_item(self) -> Any:
+        """
+        Remove the newest item and return it; None if there is none.
+        """
+        ...
+
+    def clear_session(self) -> Any:
+        """
+        Remove all items.
+        """
+        ...
+
+
+_ITEMS: SearchStrategy[list[Any]] = st.lists(
+    st.fixed_dictionaries(
+        {
+            "role": st.sampled_from(["user", "assistant", "system"]),
+            "content": st.sampled_from(["Where to?", "To Bern."]) | texts(max_size=6),
+        }
+    ),
+    max_size=3,
+)
+_QUESTION = {"role": "user", "content": "Where to?"}
+_ANSWER = {"role": "assistant", "content": "To Bern."}
+_STEPS = st.lists(
+    st.sampled_from(
+        [[_QUESTION], [_ANSWER], "pop", [_QUESTION, _ANSWER], "open again", "clear"]
+    ),
+    min_size=3,
+    max_size=8,
+)
+
+
+class SessionContract(Contract):
+    """
+    The laws of a session.
+
+    Attributes:
+        make: Takes an id and returns its session, as a static method or a method.
+            Sessions of one id have the same items.
+
+        items: Lists of items to add, as a strategy; by default of messages with a
+            role and a text, as plain dicts.
+    """
+
+    kind = "sessions"
+    make: Callable[[str], Session]
+    items: SearchStrategy[list[Any]] = _ITEMS
+    steps: SearchStrategy[list[Any]] = _STEPS
+    _numbers = count()
+
+    def _new_id(self) -> str:
+        """
+        An id that no other example has.
+        """
+        return f"session-{next(self._numbers)}"
+
+    @law(is_first=True)
+    async def test_begins_empty(self) -> None:
+        """
+        A new session has no items, none to remove, and can be cleared.
+        """
+        session = self.make(self._new_id())
+
+        assert await _get(session) == [], "it has items"
+        popped = await _wait(session.pop_item())
+        assert popped is None, f"pop_item returned {popped!r:.80}, not None"
+        await _wait(session.clear_session())
+        assert await _get(session) == [], "it has items after clear_session"
+
+    @law(first="items", second="items")
+    async def test_keeps_items(self, first: list[Any], second: list[Any]) -> None:
+        """
+        What was added is returned as it was, in order.
+        """
+        session = self.make(self._new_id())
+        await _add(session, first)
+        await _add(session, second)
+        found = await _get(session)
+
+        expected = [*first, *second]
+        assert found == expected, f"expected {expected}, got {found}"
+
+    @law(items="items", limit=st.integers(1, 4))
+    async def test_limits_to_the_newest(self, items: list[Any], limit: int) -> None:
+        """
+        With a limit, the newest items are returned, the oldest of them first.
+        """
+        session = self.make(self._new_id())
+        await _add(session, items)
+        found = await _get(session, limit=limit)
+
+        assert found == items[-limit:], f"expected {items[-limit:]}, got {found}"
+
+    @law(items="items")
+    async def test_pops_the_newest(self, items: list[Any]) -> None:
+        """
+        Items are removed from the end, one at a time.
+        """
+        session = self.make(self._new_id())
+        await _add(session, items)
+        for number in range(len(items), 0, -1):
+            found = await _wait(session.pop_item())
+            assert found == items[number - 1], (
+                f"expected {items[number - 1]}, got {found}"
+            )
+            rest = await _get(session)
+            assert rest == items[: number - 1], f"left are {rest}"
+
+    @law(items="items")
+    async def test_clears(self, items: list[Any]) -> None:
+        """
+        A cleared session has no items, and takes new ones.
+        """
+        session = self.make(self._new_id())
+        await _add(session, items)
+        await _wait(session.clear_session())
+        found = await _get(session)
+        assert found == [], f"after clear_session there are {found}"
+
+        await _add(session, items)
+        found = await _get(session)
+        assert found == items, f"expected {items}, got {found}"
+
+    @law(first="items", second="items")
+    async def test_keeps_sessions_apart(
+        self, first: list[Any], second: list[Any]
+    ) -> None:
+        """
+        Sessions of two ids know nothing of each other.
+        """
+        one, other = self.make(self._new_id()), self.make(self._new_id())
+        await _add(one, first)
+        await _add(other, second)
+        found = [await _get(one), await _get(other)]
+        assert found == [first, second], f"expected {[first, second]}, got {found}"
+
+        await _wait(one.clear_session())
+        found = await _get(other)
+        assert found == second, f"expected {second}, got {found}"
+
+    @law(items="items")
+    async def test_is_opened_again(self, items: list[Any]) -> None:
+        """
+        Another session of the same id has the same items.
+        """
+        name = self._new_id()
+        await _add(self.make(name), items)
+        found = await _get(self.make(name))
+
+        assert found == items, f"expected {items}, got {found}"
+
+    @law(items="items")
+    async def test_returns_copies(self, items: list[Any]) -> None:
+        """
+        Changing what was added or returned changes no session.
+        """
+        session = self.make(self._new_id())
+        added = copy.deepcopy(items)
+        await _wait(session.add_items(added))
+        for changed in (added, await _get(session)):
+            _change(changed)
+            found = await _get(session)
+            assert found == items, f"expected {items}, got {found}"
+
+    @law(steps="steps")
+    async def test_is_like_a_list(self, steps: list[Any]) -> None:
+        """
+        Whatever is added, removed, cleared and opened again, in any order, the items
+        are those of a list.
+        """
+        name, expected = self._new_id(), list[Any]()
+        session = self.make(name)
+        for step in steps:
+            if step == "pop":
+                last = expected.pop() if expected else None
+                found = await _wait(session.pop_item())
+                assert found == last, f"expected {last}, got {found}"
+            elif step == "clear":
+                expected.clear()
+                await _wait(session.clear_session())
+            elif step == "open again":
+                if "is opened again" not in self.without:
+                    session = self.make(name)
+            else:
+                expected += step
+                await _add(session, step)
+
+            items = await _get(session)
+            assert items == expected, f"expected {expected}, got {items}"
+
+
+async def _wait(result: Any) -> Any:
+    return await result if isawaitable(result) else result
+
+
+async def _add(session: Session, items: list[Any]) -> None:
+    await _wait(session.add_items(copy.deepcopy(items)))
+
+
+async def _get(session: Session, *, limit: int | None = None) -> list[Any]:
+    result = session.get_items() if limit is None else session.get_items(limit=limit)
+    return list(await _wait(result))
+
+
+def _change(items: list[Any]) -> None:
+    for each in items:
+        if isinstance(each, dict):
+            each["content"] = "changed"
+
+    items.append({"role": "user", "content": "added"})
+
+
+def check_session(
+    make: Callable[[str], Session],
+    *,
+    without: Collection[str] = (),
+    items: SearchStrategy[list[Any]] | None = None,
+    settings: Settings | None = None,
+) -> None:
+    """
+    Hold sessions to the laws of `SessionContract`: they are lists, one for each id,
+    also when they are opened again.
+
+    Makes about a thousand sessions, each example's in an event loop of its own.
+
+    Args:
+        make: Takes an id, a text, and returns its session; called again with the same
+            id, one with the same items.
+
+        without: The laws that do not hold and need not: ``["is opened again"]``
+            for one that is only in memory.
+
+        items: Lists of items to add; by default of messages with role and content.
+
+        settings: Hypothesis' settings; those of the active profile by default.
+
+    Raises:
+        BrokenLawsError:
+            If they break a law, with the smallest items that show it as code.
+
+        ValueError:
+            If *without* has an unknown name.
+    """
+    contract = SessionContract()
+    contract.make, contract.without = make, without
+    if items is not None:
+        contract.items = items
+        contract.steps = st.lists(
+            items | st.sampled_from(["pop", "clear", "open again"]), max_size=8
+        )
+
+    check_contract(contract, make, settings)

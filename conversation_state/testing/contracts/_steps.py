@@ -1,0 +1,244 @@
+"""
+What a step of trimming should do with any view.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from typing import Any
+
+from hypothesis import settings as Settings  # noqa: N812 - a class
+from hypothesis.strategies import SearchStrategy
+
+from conversation_state.aggregator import Aggregator
+from conversation_state.errors import (
+    BudgetExceededError,
+    CompactionError,
+    InvalidTranscriptError,
+)
+from conversation_state.messages import SystemMessage
+from conversation_state.testing.contracts._contract import (
+    Contract,
+    check_contract,
+    law,
+)
+from conversation_state.testing.contracts._copies import (
+    compare_messages,
+    decoded,
+    unpickled,
+)
+from conversation_state.testing.contracts._examples import VIEWS
+from conversation_state.trimming import Step, TrimContext
+
+__all__ = ["TrimmingStepContract", "check_trimming_step"]
+
+# With which a step may refuse a view.
+_REFUSALS = (BudgetExceededError, CompactionError, InvalidTranscriptError)
+
+
+class TrimmingStepContract(Contract):
+    """
+    The laws of a trimming step: a function from one view to the next.
+
+    Attributes:
+        step: The step; a function as a static method.
+
+        views: The views it takes, as a strategy; any by default: with and without a
+            budget, valid and not, whole and with messages removed.
+    """
+
+    kind = "trimming steps"
+    step: Step
+    views: SearchStrategy[TrimContext] = VIEWS
+
+    def _apply(self, view: TrimContext) -> TrimContext:
+        """
+        The view after the step; the view itself if it is refused.
+        """
+        try:
+            return self.step(view)
+        except _REFUSALS:
+            return view
+
+    @law(view="views", is_first=True)
+    def test_takes_every_view(self, view: TrimContext) -> None:
+        """
+        Of every view comes a view, or one of the errors with which steps refuse one:
+        BudgetExceededError, CompactionError, InvalidTranscriptError.
+        """
+        result: Any = self._apply(view)
+
+        assert isinstance(result, TrimContext), f"expected a view, got {result!r:.200}"
+
+    @law(view="views")
+    def test_shows_the_same_conversation(self, view: TrimContext) -> None:
+        """
+        The result is a view of the same conversation with the same budget and
+        counter: made by the verbs of the view, not of a list of messages.
+        """
+        result = self._apply(view)
+        before, after = view.original, result.original
+
+        assert list(before.messages) == list(after.messages), (
+            f"a view of {len(after)} messages, not of {len(before)}"
+        )
+        assert view.budget == result.budget, f"another budget: {result.budget}"
+        assert view.counter == result.counter, f"another counter: {result.counter}"
+
+    @law(view="views")
+    def test_brings_nothing_back(self, view: TrimContext) -> None:
+        """
+        What an earlier step dropped stays dropped.
+        """
+        shown = {each.seq for each in view.elements}
+        back = {each.seq for each in self._apply(view).elements} - shown
+
+        assert not back, f"shown again: {sorted(back)}"
+
+    @law(view="views")
+    def test_keeps_views_valid(self, view: TrimContext) -> None:
+        """
+        A view that a provider accepts stays one: no result without its call, no call
+        without its result.
+        """
+        if not view.problems():
+            problems = self._apply(view).problems()
+            assert not problems, f"{problems[0]}"
+
+    @law(view="views")
+    def test_keeps_the_newest(self, view: TrimContext) -> None:
+        """
+        The newest message of a valid view is shown.
+        """
+        if view.problems():
+            return
+
+        before = [each.seq for each in view.elements]
+        after = [each.seq for each in self._apply(view).elements]
+
+        assert after[-1:] == before[-1:], f"shown are {after} of {before}"
+
+    @law(view="views")
+    def test_keeps_system_messages(self, view: TrimContext) -> None:
+        """
+        The system messages at the start of the view are shown.
+        """
+        after = {each.seq for each in self._apply(view).elements}
+        for each in view.elements:
+            if not isinstance(each.message, SystemMessage):
+                break
+
+            assert each.seq in after, f"messages[{each.seq}] is not shown"
+
+    @law(view="views")
+    def test_does_not_grow(self, view: TrimContext) -> None:
+        """
+        The result has no more tokens than the view.
+        """
+        after = self._apply(view).total_tokens
+
+        assert after <= view.total_tokens, f"{view.total_tokens} tokens became {after}"
+
+    @law(view="views")
+    def test_is_pure(self, view: TrimContext) -> None:
+        """
+        The same view gives the same result again.
+        """
+        first, again = _compare(self._apply(view)), _compare(self._apply(view))
+
+        assert first == again, f"first {first!r:.200}, then {again!r:.200}"
+
+    @law(view="views")
+    def test_same_on_copies(self, view: TrimContext) -> None:
+        """
+        Equal messages are trimmed alike: those that were encoded and decoded, and
+        those that were pickled.
+        """
+        messages = [each.message for each in view.original.elements]
+        gone = [each.seq for each in view.dropped]
+        expected = _compare(self._apply(view))
+        for how, copy in (
+            ("decoded", [decoded(each) for each in messages]),
+            ("unpickled", unpickled(messages)),
+        ):
+            state = Aggregator.new(messages=copy)
+            other = TrimContext.of(state, view.budget, counter=view.counter)
+            found = _compare(self._apply(other.remove(gone)))
+            assert expected == found, f"{expected!r:.200}, {how}: {found!r:.200}"
+
+    @law(view="views", is_extra=True)
+    def test_fits_the_budget(self, view: TrimContext) -> None:
+        """
+        The result is within the budget, if there is one.
+        """
+        if view.budget is not None:
+            try:
+                after = self.step(view).total_tokens
+            except _REFUSALS:
+                return
+
+            limit = view.budget.effective_input_limit
+            assert after <= limit, f"{after} tokens, and the budget leaves {limit}"
+
+    @law(view="views", is_extra=True)
+    def test_is_idempotent(self, view: TrimContext) -> None:
+        """
+        The same step again changes nothing.
+        """
+        once = self._apply(view)
+        twice = self._apply(once)
+        expected, found = _compare(once), _compare(twice)
+
+        assert expected == found, f"once {expected!r:.200}, twice {found!r:.200}"
+
+
+def _compare(view: TrimContext) -> tuple[Any, ...]:
+    shown = list(view.elements)
+    return (
+        [each.seq for each in shown],
+        compare_messages([each.message for each in shown]),
+        [each.seq for each in view.dropped],
+    )
+
+
+def check_trimming_step(
+    step: Step,
+    *,
+    without: Collection[str] = (),
+    also: Collection[str] = (),
+    views: SearchStrategy[TrimContext] | None = None,
+    settings: Settings | None = None,
+) -> None:
+    """
+    Hold a step of `trim` to the laws of `TrimmingStepContract`: views stay valid, the
+    newest and the system's messages are shown, what was dropped stays dropped.
+
+    Calls *step* about a thousand times.
+
+    Args:
+        step: The step. A model that it asks should be replaced by a function.
+
+        without: The laws that do not hold and need not:
+            ``["does not grow"]`` for one that repairs.
+
+        also: Further laws that hold: ``["fits the budget", "is idempotent"]``.
+
+        views: The views that it takes; any by default.
+
+        settings: Hypothesis' settings; those of the active profile by default.
+
+    Raises:
+        BrokenLawsError:
+            If it breaks a law, with the smallest view that shows it as code.
+
+        ValueError:
+            If *without* or *also* has an unknown name.
+
+    >>> from conversation_state.trimming import fit
+    >>> check_trimming_step(fit(), also=["fits the budget", "is idempotent"])
+    """
+    contract = TrimmingStepContract()
+    contract.step = step
+    contract.without, contract.also = without, also
+    contract.views = VIEWS if views is None else views
+    check_contract(contract, step, settings)

@@ -1,0 +1,1104 @@
+"""
+Contracts: an honest example of each kind keeps its laws, and each fault breaks the law
+that forbids it, with an example that can be pasted.
+"""
+
+import asyncio
+import functools
+import itertools
+import json
+import pickle
+from typing import Any, NamedTuple
+
+import attrs
+import pytest
+from hypothesis import Phase, given, settings
+from hypothesis import strategies as st
+
+from conversation_state import (
+    Aggregator,
+    AssistantMessage,
+    ResponseMeta,
+    SystemMessage,
+    ToolCall,
+    ToolMessage,
+    Usage,
+    UserMessage,
+)
+from conversation_state.adapters import Lost, openai_chat
+from conversation_state.counting import by_characters, by_encoding, calibrated
+from conversation_state.errors import BudgetExceededError, DecodeError, Problem
+from conversation_state.testing import (
+    BrokenLawsError,
+    check_adapter,
+    check_counter,
+    check_reducer,
+    check_session,
+    check_summariser,
+    check_trimming_step,
+)
+from conversation_state.testing.contracts import (
+    ReducerContract,
+    format_code,
+    format_example,
+)
+from conversation_state.testing.strategies import aggregators, messages
+from conversation_state.trimming import (
+    TrimContext,
+    clear_tool_results,
+    fit,
+    keep_last,
+    repair,
+    shorten_tool_results,
+)
+
+# What is found at once need not be shrunk to be known.
+FEW = settings(max_examples=10, database=None, derandomize=True, deadline=None)
+UNSHRUNK = settings(FEW, max_examples=12, phases=[Phase.generate])
+
+
+def find_broken(check, subject, **options):
+    """
+    The laws that *subject* breaks, as *check* reports them.
+    """
+    with pytest.raises(BrokenLawsError) as caught:
+        check(subject, settings=UNSHRUNK, **options)
+
+    return {each.law for each in caught.value.broken}
+
+
+def named(faults):
+    """
+    The parameters of a test: what is wrong, the fault, and the laws it breaks.
+    """
+    return pytest.mark.parametrize(
+        ("fault", "laws"),
+        [pytest.param(fault, laws, id=what) for what, (fault, laws) in faults.items()],
+    )
+
+
+# Reducers
+
+
+def remind(state):
+    """
+    An honest reducer: reminds the model of the language, once in a row.
+    """
+    if len(state) and state[-1].text == "Answer in English.":
+        return state
+
+    return state.add_user_prompt("Answer in English.").add_usage(Usage(1))
+
+
+def without_empty(state):
+    return Aggregator.new(messages=[each for each in state if each.text])
+
+
+def appended_again(state):
+    result = Aggregator.new(messages=state)
+    for entry in state.ledger:
+        result = result.add_usage(
+            entry.usage, key=entry.id, model=entry.model, at=entry.at
+        )
+
+    return result.join(state.before(state.entries[0].id) if len(state) else state)
+
+
+def without_ledger(state):
+    return Aggregator.rebuild(
+        entries=list(state.entries),
+        ledger=[],
+        id=state.id,
+        parent_id=state.parent_id,
+        root_id=state.root_id,
+        init_len=state.init_len,
+        init_ledger_len=0,
+    )
+
+
+def answered(state):
+    usage = ResponseMeta("stop", Usage(3, 1))
+    return state.add(AssistantMessage("Yes.", response=usage))
+
+
+_calls = itertools.count()
+_known = dict[int, Any]()
+
+
+def numbered(state):
+    return state.add_user_prompt(f"Attempt {next(_calls)}")
+
+
+def remembered(state):
+    """
+    Does its work for states that it has not seen, by their address.
+    """
+    _known.setdefault(id(state), state)
+    return state.add_user_prompt(str(list(_known).index(id(state))))
+
+
+REDUCERS = {
+    "returns nothing": (lambda _state: None, {"takes every state"}),
+    "fails for an empty state": (
+        lambda state: state.add(state[-1]),
+        {"takes every state"},
+    ),
+    "removes the newest": (
+        lambda state: state.rollback(max(len(state) - 1, 0)),
+        {"keeps messages"},
+    ),
+    "makes a new state of messages": (
+        without_empty,
+        {"keeps messages", "keeps identities", "keeps the bill", "stays related"},
+    ),
+    "appends messages again": (appended_again, {"keeps identities", "stays related"}),
+    "forgets the ledger": (without_ledger, {"keeps the bill"}),
+    "adds a response, not its usage": (answered, {"records new responses"}),
+    "counts its calls": (numbered, {"is pure"}),
+    "knows states by address": (remembered, {"same on copies"}),
+    "begins another conversation": (
+        lambda state: Aggregator.new().add_user_prompt(f"After {len(state)}"),
+        {"stays related"},
+    ),
+}
+
+
+class TestCheckReducer:
+    def test_honest(self):
+        """
+        An honest reducer breaks no law, on request also that of idempotence.
+        """
+        check_reducer(remind, settings=FEW, also=["is idempotent"])
+
+    @named(REDUCERS)
+    def test_faults(self, fault, laws):
+        """
+        Each fault breaks the law that forbids it, whatever else it breaks.
+        """
+        assert laws <= find_broken(check_reducer, fault)
+
+    def test_not_idempotent(self):
+        """
+        A further law is checked on request only.
+        """
+
+        def insist(state):
+            return state.add_user_prompt("Really.")
+
+        check_reducer(insist, settings=FEW)
+
+        assert {"is idempotent"} == find_broken(
+            check_reducer, insist, also=["is idempotent"]
+        )
+
+    def test_declared(self):
+        """
+        A law that is declared not to hold is not checked, and the others are.
+        """
+        removes = REDUCERS["removes the newest"][0]
+        check_reducer(removes, settings=FEW, without=["keeps messages"])
+
+        assert {"keeps identities", "keeps the bill", "stays related"} == find_broken(
+            check_reducer, without_empty, without=["keeps messages"]
+        )
+
+    def test_states(self):
+        """
+        A reducer of some states is held against those.
+        """
+        fails = REDUCERS["fails for an empty state"][0]
+
+        check_reducer(fails, settings=FEW, states=st.just(remind(Aggregator.new())))
+
+    @pytest.mark.parametrize(
+        ("options", "error", "message"),
+        [
+            ({"without": ["keeps all"]}, ValueError, "unknown law 'keeps all'"),
+            ({"also": ["keeps messages"]}, ValueError, "valid ones are 'is idem"),
+            ({"without": "keeps messages"}, TypeError, "expected a collection"),
+        ],
+    )
+    def test_unknown_laws(self, options, error, message):
+        """
+        Unknown names of laws are refused.
+        """
+        with pytest.raises(error, match=message):
+            check_reducer(remind, **options)
+
+    def test_smallest_example(self):
+        """
+        The error has the smallest state of each broken law as code, which breaks it
+        when it is run.
+        """
+        with pytest.raises(BrokenLawsError) as caught:
+            check_reducer(without_empty, settings=FEW)
+
+        found = {each.law: each.code for each in caught.value.broken}
+        expected = (
+            "from conversation_state.aggregator import Aggregator\n"
+            "\n"
+            "state = Aggregator.new().add_assistant_message('')"
+        )
+
+        assert expected == found["keeps messages"]
+        assert "state = Aggregator.new().add_usage(Usage" in found["keeps the bill"]
+        for law, code in found.items():
+            names = dict[str, Any]()
+            exec(code, names)
+            contract = ReducerContract()
+            contract.reducer = without_empty
+            with pytest.raises(AssertionError):
+                contract.laws[law].call(contract, state=names["state"])
+
+    def test_message(self):
+        """
+        The error says what breaks which laws, and is caused by the first of them.
+        """
+        with pytest.raises(BrokenLawsError) as caught:
+            check_reducer(without_ledger, settings=FEW)
+
+        error, message = caught.value, str(caught.value)
+
+        assert message.startswith("without_ledger breaks 1 of 8 laws of reducers\n")
+        assert "keeps the bill: Every ledger entry of the state" in message
+        assert "  with\n    from conversation_state" in message
+        assert error.broken[0].error is error.__cause__
+        assert ["takes every state", "holds"] == [
+            error.results[0].law,
+            error.results[0].result,
+        ]
+
+    def test_stops(self):
+        """
+        Where the first law is broken, the others are not run.
+        """
+        with pytest.raises(BrokenLawsError) as caught:
+            check_reducer(REDUCERS["returns nothing"][0], settings=FEW)
+
+        assert {"not run"} == {each.result for each in caught.value.results[1:]}
+
+
+class TestRemind(ReducerContract):
+    """
+    The same laws as tests of pytest.
+    """
+
+    also = ("is idempotent",)
+
+    def reducer(self, state):
+        return remind(state)
+
+
+class TestContract:
+    def test_class_finds_faults(self):
+        """
+        A class's test fails with the example as code.
+        """
+
+        class Faulty(ReducerContract):
+            reducer = staticmethod(without_empty)
+
+        with pytest.raises(AssertionError) as caught:
+            vars(Faulty)["test_keeps_messages"](Faulty())
+
+        notes = "".join(caught.value.__notes__)
+        assert "state = Aggregator.new()" in notes
+
+    def test_class_declares(self):
+        """
+        The test of a law that is declared not to hold is skipped.
+        """
+
+        class Declared(ReducerContract):
+            without = ("keeps messages",)
+            reducer = staticmethod(without_empty)
+
+        with pytest.raises(Exception, match="declared not to hold"):
+            vars(Declared)["test_keeps_messages"](Declared())
+
+
+# Token counters
+
+
+@attrs.frozen
+class Scaled:
+    """
+    An honest counter that is an object.
+    """
+
+    factor: int = 2
+
+    def __call__(self, message):
+        return self.factor * by_characters(message)
+
+
+class Unequal(Scaled):
+    """
+    Is equal to nothing, so that nothing is counted once.
+    """
+
+    __hash__ = Scaled.__hash__
+
+    def __eq__(self, other) -> bool:
+        return False
+
+
+class EqualToAll(Unequal):
+    __hash__ = Scaled.__hash__
+
+    def __eq__(self, other) -> bool:
+        return True
+
+
+class Shrinking(Scaled):
+    """
+    Forgets its factor when it is pickled.
+    """
+
+    def __reduce__(self):
+        return Shrinking, (1,)
+
+
+def first_text(message):
+    texts = [part.text for part in message.parts if part.kind == "text"]
+    calls = "".join(call.arguments for call in message.tool_calls)
+    return len("".join(texts[:1])) + len(calls)
+
+
+@functools.cache
+def number_of(address):
+    return next(_calls)
+
+
+COUNTERS = {
+    "is negative": (lambda message: -len(message.text), {"counts every message"}),
+    "gives a float": (lambda message: len(message.text) / 4, {"counts every message"}),
+    "gives nothing": (lambda _message: None, {"counts every message"}),
+    "gives a bool": (lambda message: bool(message.text), {"counts every message"}),
+    "fails for an unknown message": (
+        lambda message: len(message.content),
+        {"counts every message"},
+    ),
+    "counts its calls": (
+        lambda message: by_characters(message) + next(_calls),
+        {"is deterministic"},
+    ),
+    "knows messages by address": (
+        lambda message: by_characters(message) + number_of(id(message)),
+        {"same on copies"},
+    ),
+    "counts the first text": (first_text, {"is additive"}),
+    "squares": (
+        lambda message: by_characters(message) ** 2,
+        {"is additive"},
+    ),
+    "ignores calls": (
+        lambda message: len(message.text),
+        {"counts what is sent"},
+    ),
+    "ignores parts": (
+        lambda message: (
+            len(getattr(message, "content", ""))
+            + len("".join(call.arguments for call in message.tool_calls))
+        ),
+        {"counts texts and parts alike"},
+    ),
+    "is never equal": (Unequal(), {"is equal to itself"}),
+    "is equal to all": (EqualToAll(), {"is equal to itself"}),
+    "loses its scale": (Shrinking(), {"same in another process"}),
+}
+
+
+class TestCheckCounter:
+    @pytest.mark.parametrize(
+        "counter",
+        [
+            by_characters,
+            by_encoding(str.split),
+            calibrated(by_characters, [([UserMessage("a" * 40)], 13)]),
+            Scaled(),
+        ],
+        ids=repr,
+    )
+    def test_honest(self, counter):
+        """
+        Counters of this library, and an honest one, break no law.
+        """
+        check_counter(counter, settings=FEW)
+
+    @named(COUNTERS)
+    def test_faults(self, fault, laws):
+        """
+        Each fault breaks the law that forbids it, whatever else it breaks.
+        """
+        assert laws <= find_broken(check_counter, fault)
+
+    def test_declared(self):
+        """
+        A counter of messages is declared not to count what is sent.
+        """
+        check_counter(lambda _message: 1, settings=FEW, without=["counts what is sent"])
+
+
+# Trimming steps
+
+
+def shown(view):
+    return [each.seq for each in view.elements]
+
+
+def lengthen(view):
+    newest = view.elements[-1:]
+    for each in newest:
+        if isinstance(each.message, UserMessage):
+            return view.replace(each.seq, UserMessage("Where to? " * 9))
+
+    return view
+
+
+def drop_results(view):
+    return view.remove([each.seq for each in view.elements[:-1] if each.role == "tool"])
+
+
+def drop_at_random(view):
+    droppable = shown(view)[:-1] if not next(_calls) % 2 else []
+    users = [each.seq for each in view.elements if each.role == "user"]
+    return view.remove([seq for seq in droppable if seq in users])
+
+
+def number_seen(view):
+    """
+    Shows the first user's message as its number among all that it has seen, by their
+    address.
+    """
+    users = [each for each in view.elements if each.role == "user"]
+    for each in users[:1]:
+        _known.setdefault(id(each.message), each.message)
+        number = list(_known).index(id(each.message))
+        return view.replace(each.seq, UserMessage(str(number)))
+
+    return view
+
+
+STEPS = {
+    "returns nothing": (lambda _view: None, {"takes every view"}),
+    "fails for an empty view": (
+        lambda view: view.remove(view.elements[0].seq) and view,
+        {"takes every view"},
+    ),
+    "views other messages": (
+        lambda view: TrimContext.of(list(view.messages), view.budget),
+        {"shows the same conversation"},
+    ),
+    "forgets the budget": (
+        lambda view: TrimContext.of(
+            Aggregator.new(messages=view.original.messages)
+        ).remove([each.seq for each in view.dropped]),
+        {"shows the same conversation"},
+    ),
+    "shows what was dropped": (
+        lambda view: view.original,
+        {"brings nothing back"},
+    ),
+    "drops results": (drop_results, {"keeps views valid"}),
+    "drops the newest": (
+        lambda view: view.remove(shown(view)[-1:]),
+        {"keeps the newest"},
+    ),
+    "drops system messages": (
+        lambda view: view.remove(
+            [each.seq for each in view.elements[:-1] if each.role == "system"]
+        ),
+        {"keeps system messages"},
+    ),
+    "lengthens": (lengthen, {"does not grow"}),
+    "drops each other time": (drop_at_random, {"is pure"}),
+    "knows messages by address": (number_seen, {"same on copies"}),
+}
+
+
+class TestCheckTrimmingStep:
+    @pytest.mark.parametrize(
+        ("step", "options"),
+        [
+            (fit(), {"also": ["fits the budget", "is idempotent"]}),
+            (repair(), {"without": ["does not grow"], "also": ["is idempotent"]}),
+            (keep_last(2), {"also": ["is idempotent"]}),
+            (shorten_tool_results(20), {}),
+            (clear_tool_results(keep=1), {"also": ["is idempotent"]}),
+        ],
+        ids=repr,
+    )
+    def test_honest(self, step, options):
+        """
+        The steps of this library break no law that is not declared.
+        """
+        check_trimming_step(step, settings=FEW, **options)
+
+    @named(STEPS)
+    def test_faults(self, fault, laws):
+        """
+        Each fault breaks the law that forbids it, whatever else it breaks.
+        """
+        assert laws <= find_broken(check_trimming_step, fault)
+
+    def test_extra_laws(self):
+        """
+        A step that removes one message at a time neither fits nor is idempotent.
+        """
+
+        def remove_one(view):
+            return view.remove(
+                [each.seq for each in view.elements[:-1] if each.role == "user"][:1]
+            )
+
+        check_trimming_step(remove_one, settings=FEW)
+
+        assert {"fits the budget", "is idempotent"} == find_broken(
+            check_trimming_step, remove_one, also=["fits the budget", "is idempotent"]
+        )
+
+    def test_refusals(self):
+        """
+        A step may refuse views with the errors of steps, and with no other.
+        """
+
+        def refuse(view):
+            raise BudgetExceededError(2, 1)
+
+        check_trimming_step(refuse, settings=FEW)
+
+
+# Summarisers
+
+
+def summarise(messages):
+    """
+    An honest summariser.
+    """
+    roles = [each.role for each in messages]
+    return f"{len(messages)} messages, {roles.count('user')} of users"
+
+
+async def asummarise(messages):
+    await asyncio.sleep(0)
+    return summarise(messages)
+
+
+def report(text, id):
+    return AssistantMessage(text, response=ResponseMeta("stop", Usage(5, 1), id=id))
+
+
+SUMMARISERS = {
+    "returns nothing": (lambda _messages: None, {"takes every conversation"}),
+    "fails for parts": (
+        lambda messages: (
+            "\n".join(each.content.upper() for each in messages[:1])
+            + str([each.response.id for each in messages if each.role == "assistant"])
+        ),
+        {"takes every conversation"},
+    ),
+    "may be blank": (
+        lambda messages: "".join(each.text for each in messages[-1:]),
+        {"stands for messages"},
+    ),
+    "calls tools": (
+        lambda _messages: AssistantMessage(tool_calls=[ToolCall("c", "f")]),
+        {"stands for messages"},
+    ),
+    "is a result": (
+        lambda _messages: ToolMessage("All.", tool_call_id="call_0"),
+        {"stands for messages"},
+    ),
+    "counts its calls": (
+        lambda _messages: f"Summary {next(_calls)}",
+        {"is deterministic", "same on copies"},
+    ),
+    "knows messages by address": (
+        lambda messages: f"From {number_of(id(messages[0]))}",
+        {"same on copies"},
+    ),
+    "keeps everything": (
+        lambda messages: "\n".join([str(each) for each in messages]),
+        {"is within its limit"},
+    ),
+    "has one response id": (
+        lambda messages: report(summarise(messages), "response"),
+        {"gives responses ids"},
+    ),
+    "fails for a summary": (
+        lambda messages: {"All of it.": None}.get(messages[0].text, "All of it."),
+        {"summarises summaries"},
+    ),
+}
+
+
+class TestCheckSummariser:
+    @pytest.mark.parametrize(
+        "subject",
+        [
+            summarise,
+            asummarise,
+            lambda messages: report(summarise(messages), str(hash(messages))),
+        ],
+    )
+    def test_honest(self, subject):
+        """
+        An honest summariser breaks no law: one that is async, and one that reports
+        its usage, too.
+        """
+        check_summariser(subject, max_tokens=30, settings=FEW)
+
+    @named(SUMMARISERS)
+    def test_faults(self, fault, laws):
+        """
+        Each fault breaks the law that forbids it, whatever else it breaks.
+        """
+        assert laws <= find_broken(check_summariser, fault, max_tokens=30)
+
+    def test_in_a_loop(self):
+        """
+        An async summariser is checked from a running loop, too.
+        """
+
+        async def check():
+            check_summariser(asummarise, settings=FEW)
+            return find_broken(check_summariser, SUMMARISERS["may be blank"][0])
+
+        assert {"stands for messages"} == asyncio.run(check())
+
+
+# Adapters
+
+
+class Exported(NamedTuple):
+    payload: Any
+    lost: tuple[Lost, ...] = ()
+
+
+def refused(what):
+    return DecodeError((Problem("$", what),))
+
+
+CLASSES = {"system": SystemMessage, "user": UserMessage}
+
+
+class Lines:
+    """
+    An honest adapter: a list of pairs of role and text. All else is lost.
+    """
+
+    def dump(self, messages):
+        rows, lost = [], []
+        for number, each in enumerate(messages):
+            path = f"messages[{number}]"
+            kept = CLASSES.get(each.role)
+            if kept is None or type(each) is not kept:
+                lost.append(Lost(path, each.role, "only users and systems"))
+            else:
+                if each.name or any(part.kind != "text" for part in each.parts):
+                    lost.append(Lost(path, "content", "only texts"))
+                if len(each.parts) > 1:
+                    lost.append(Lost(path, "parts", "only one text"))
+                rows.append([each.role, each.text])
+
+        return Exported(rows, tuple(lost))
+
+    def load(self, payload) -> Any:
+        if not isinstance(payload, list):
+            raise refused("expected a list")
+        return tuple([self.load_row(row) for row in payload])
+
+    def load_row(self, row):
+        match row:
+            case [("system" | "user") as role, str(text)]:
+                try:
+                    return CLASSES[role](text)
+                except ValueError as error:
+                    raise refused(str(error)) from None
+            case _:
+                raise refused("expected a role and a text")
+
+
+def with_export(change):
+    """
+    An adapter whose exports are changed by a function.
+    """
+
+    class Changed(Lines):
+        def dump(self, messages):
+            return change(Lines.dump(self, messages))
+
+    return Changed()
+
+
+class Silent(Lines):
+    def dump(self, messages):
+        return Exported(super().dump(messages).payload)
+
+
+class Reversed(Lines):
+    def load(self, payload):
+        return super().load(payload)[::-1]
+
+
+class Consuming(Lines):
+    """
+    Takes what it loads from the payload.
+    """
+
+    def load(self, payload):
+        loaded = super().load(payload)
+        for row in payload:
+            row.clear()
+
+        return loaded
+
+
+class Counting(Lines):
+    def dump(self, messages):
+        messages = list(messages)
+        if messages:
+            messages.append(UserMessage(str(next(_calls))))
+
+        return super().dump(messages)
+
+
+class Careless(Lines):
+    """
+    Reads a payload without looking.
+    """
+
+    def load(self, payload):
+        return tuple([CLASSES[role](text) for role, text in payload])
+
+
+class Listing(Lines):
+    def load(self, payload):
+        return list(super().load(payload))
+
+
+ADAPTERS = {
+    "gives tuples as keys": (
+        with_export(lambda export: export._replace(payload={(1,): export.payload})),
+        {"dumps every conversation"},
+    ),
+    "gives the payload only": (
+        with_export(lambda export: export.payload),
+        {"dumps every conversation"},
+    ),
+    "loses in silence": (Silent(), {"loses nothing in silence"}),
+    "has no paths": (
+        with_export(
+            lambda export: Exported(
+                export.payload, tuple([each._replace(path="") for each in export.lost])
+            )
+        ),
+        {"says where it loses"},
+    ),
+    "has no reasons": (
+        with_export(
+            lambda export: Exported(
+                export.payload, tuple([each._replace(why="") for each in export.lost])
+            )
+        ),
+        {"says where it loses"},
+    ),
+    "turns them round": (Reversed(), {"dump undoes load"}),
+    "empties what it loads": (Consuming(), {"is pure"}),
+    "adds what it likes": (
+        Counting(),
+        {"is pure"},
+    ),
+    "reads without looking": (
+        Careless(),
+        {"refuses in one way", "refuses other values"},
+    ),
+    "loads lists": (Listing(), {"loads what it dumps"}),
+}
+
+
+class TestCheckAdapter:
+    @pytest.mark.parametrize("adapter", [Lines(), openai_chat], ids=["small", "chat"])
+    def test_honest(self, adapter):
+        """
+        An honest adapter breaks no law.
+        """
+        check_adapter(adapter, settings=FEW)
+
+    @named(ADAPTERS)
+    def test_faults(self, fault, laws):
+        """
+        Each fault breaks the law that forbids it, whatever else it breaks.
+        """
+        assert laws <= find_broken(check_adapter, fault)
+
+
+# Sessions
+
+
+class MemorySession:
+    """
+    An honest session: JSON in a dict of all sessions.
+    """
+
+    def __init__(self, rows, name):
+        self.rows, self.name = rows, name
+
+    def get_items(self, limit=None):
+        items = [json.loads(row) for row in self.rows.get(self.name, [])]
+        return items if limit is None else items[-limit:]
+
+    def add_items(self, items):
+        self.rows.setdefault(self.name, []).extend(map(json.dumps, items))
+
+    def pop_item(self):
+        rows = self.rows.get(self.name)
+        return json.loads(rows.pop()) if rows else None
+
+    def clear_session(self):
+        self.rows.pop(self.name, None)
+
+
+class AsyncSession:
+    """
+    The same with methods to be awaited.
+    """
+
+    def __init__(self, rows, name):
+        self.session = MemorySession(rows, name)
+
+    async def get_items(self, limit=None):
+        await asyncio.sleep(0)
+        return self.session.get_items(limit)
+
+    async def add_items(self, items):
+        self.session.add_items(items)
+
+    async def pop_item(self):
+        return self.session.pop_item()
+
+    async def clear_session(self):
+        self.session.clear_session()
+
+
+class PopsTheOldest(MemorySession):
+    def pop_item(self):
+        rows = self.rows.get(self.name)
+        return json.loads(rows.pop(0)) if rows else None
+
+
+class LimitsToTheOldest(MemorySession):
+    def get_items(self, limit=None):
+        return super().get_items()[:limit]
+
+
+class RaisesIfEmpty(MemorySession):
+    def pop_item(self):
+        return json.loads(self.rows[self.name].pop())
+
+
+class Shared(MemorySession):
+    def __init__(self, rows, name):
+        super().__init__(rows, "all")
+
+
+class Forgetful(MemorySession):
+    def __init__(self, rows, name):
+        super().__init__({}, name)
+
+
+class NeverClears(MemorySession):
+    def clear_session(self):
+        pass
+
+
+class ReplacesItems(MemorySession):
+    def add_items(self, items):
+        self.rows[self.name] = [*map(json.dumps, items)]
+
+
+class GivesItself(MemorySession):
+    """
+    Returns its own list.
+    """
+
+    def get_items(self, limit=None):
+        items = self.rows.setdefault(self.name, [])
+        return items if limit is None else items[-limit:]
+
+    def add_items(self, items):
+        self.rows.setdefault(self.name, []).extend(items)
+
+    def pop_item(self):
+        rows = self.rows.get(self.name)
+        return rows.pop() if rows else None
+
+
+class ClearsForGood(MemorySession):
+    """
+    Takes nothing for a session that was cleared after something was removed.
+    """
+
+    popped = False
+
+    def pop_item(self):
+        self.popped = bool(self.get_items())
+        return super().pop_item()
+
+    def add_items(self, items):
+        if not self.popped:
+            super().add_items(items)
+
+
+SESSIONS = {
+    "removes the oldest": (PopsTheOldest, {"pops the newest", "is like a list"}),
+    "limits to the oldest": (LimitsToTheOldest, {"limits to the newest"}),
+    "fails if it is empty": (RaisesIfEmpty, {"begins empty"}),
+    "is one for all": (Shared, {"keeps sessions apart"}),
+    "forgets": (Forgetful, {"is opened again", "is like a list"}),
+    "is never cleared": (
+        NeverClears,
+        {"clears", "is like a list"},
+    ),
+    "replaces items": (ReplacesItems, {"keeps items", "is like a list"}),
+    "gives what it keeps": (GivesItself, {"returns copies"}),
+    "adds nothing after removing": (ClearsForGood, {"is like a list"}),
+}
+
+
+def opened(kind):
+    """
+    A function that opens a session of *kind*, over rows of their own.
+    """
+    rows = dict[str, list[str]]()
+    return lambda name: kind(rows, name)
+
+
+class TestCheckSession:
+    @pytest.mark.parametrize("kind", [MemorySession, AsyncSession])
+    def test_honest(self, kind):
+        """
+        An honest session breaks no law, whether or not its methods are async.
+        """
+        check_session(opened(kind), settings=FEW)
+
+    @named(SESSIONS)
+    def test_faults(self, fault, laws):
+        """
+        Each fault breaks the law that forbids it, whatever else it breaks.
+        """
+        assert laws <= find_broken(check_session, opened(fault))
+
+    def test_declared(self):
+        """
+        A session in memory is declared to be one.
+        """
+        check_session(
+            lambda name: MemorySession({}, name),
+            settings=FEW,
+            without=["is opened again"],
+        )
+
+
+# Examples as code
+
+
+def run_code(code):
+    """
+    What *code*, an example, makes.
+    """
+    names = dict[str, Any]()
+    exec(code, names)
+    return names["value"]
+
+
+class TestFormatCode:
+    @given(messages())
+    def test_messages(self, message):
+        """
+        Of any message comes code that makes an equal one.
+        """
+        assert message == run_code(format_example({"value": message}))
+
+    @given(aggregators())
+    def test_states(self, state):
+        """
+        Of any state comes code that makes one with the same messages and usages,
+        forked in the same place.
+        """
+        made = run_code(format_example({"value": state}))
+
+        assert list(state) == list(made)
+        assert [(e.usage, e.model) for e in state.ledger] == [
+            (e.usage, e.model) for e in made.ledger
+        ]
+        assert state.init_len == made.init_len
+        assert state.init_ledger_len == made.init_ledger_len
+        assert state.usage == made.usage
+
+    def test_keys(self):
+        """
+        Keys that were given are in the code, new identities are not.
+        """
+        state = Aggregator.new().add_usage(Usage(1), key="a").add_usage(Usage(2))
+        code = format_code(state)
+
+        assert "key='a'" in code
+        assert 1 == code.count("key=")
+
+    def test_long(self):
+        """
+        Long values have a line for each verb; what is repeated is written once.
+        """
+        state = Aggregator.new(messages=[UserMessage("a" * 40)] * 3).fork()
+        state = state.add_user_prompt("b" * 40)
+        expected = (
+            "(\n"
+            "    Aggregator.new()\n"
+            f"    .extend([UserMessage('{'a' * 40}')] * 3)\n"
+            "    .fork()\n"
+            f"    .add_user_prompt('{'b' * 40}')\n"
+            ")"
+        )
+
+        assert expected == format_code(state)
+
+    def test_views(self):
+        """
+        A view is made with its budget and without what was removed.
+        """
+        view = TrimContext.of([UserMessage("a"), UserMessage("b")]).remove(0)
+
+        assert (
+            "TrimContext.of([UserMessage('a'), UserMessage('b')]).remove([0])"
+        ) == format_code(view)
+
+    def test_in_tests(self):
+        """
+        A test of a user's own prints the states that were drawn as code.
+        """
+
+        @settings(FEW)
+        @given(aggregators(), st.just(0))
+        def fails(state, _number):
+            assert not len(state)
+
+        with pytest.raises(AssertionError) as caught:
+            fails()
+
+        notes = "\n".join(caught.value.__notes__)
+        assert "Aggregator.new().add_user_prompt('')" in notes
+
+
+class TestResults:
+    def test_error_pickles(self):
+        """
+        The error of broken laws is pickled, as processes of tests do.
+        """
+        with pytest.raises(BrokenLawsError) as caught:
+            check_reducer(REDUCERS["returns nothing"][0], settings=FEW)
+
+        copy = pickle.loads(pickle.dumps(caught.value))
+
+        assert str(caught.value) == str(copy)
