@@ -886,6 +886,16 @@ class TestProblems:
             "$.messages[1].parts[2]",
         } == {line.partition(": ")[0] for line in wrong(data)}
 
+    def test_all_lengths(self):
+        """
+        A length is checked though the entries of another one are wrong.
+        """
+        found = wrong(state(messages="none", init_len=9, init_ledger_len=9))
+
+        assert {"$.messages", "$.init_ledger_len"} == {
+            line.partition(": ")[0] for line in found
+        }
+
     def test_at_most_a_hundred(self):
         """
         A hundred are listed, the rest is counted.

@@ -137,7 +137,16 @@ class TestFindMutants:
         assert change in changes(SOURCE)
 
     @pytest.mark.parametrize(
-        "text", ["docstring", "How many", "count'", "long", "text that", "somewhere"]
+        "text",
+        [
+            "TYPE_CHECK",
+            "docstring",
+            "How many",
+            "count'",
+            "long",
+            "text that",
+            "somewhere",
+        ],
     )
     def test_left_alone(self, text):
         """

@@ -32,7 +32,14 @@ TESTS: dict[str, tuple[str, ...]] = {
     "_lazy.py": ("tests/test_front_door.py", "tests/test_pages.py"),
     "_canonical.py": ("tests/test_codec.py", "tests/test_documents.py"),
     "_persistent": ("tests/test_log*.py", "tests/test_frozen.py"),
-    "_waiting.py": ("tests/test_streams*.py", "tests/test_cells*.py"),
+    "_waiting.py": (
+        *("tests/test_streams.py", "tests/test_streams_async.py"),
+        *("tests/test_cells.py", "tests/test_cells_async.py"),
+    ),
+    # Interrupting each instruction takes minutes; it is not for every mutant.
+    "cells": ("tests/test_cells.py", "tests/test_cells_async.py"),
+    "streams": ("tests/test_streams.py", "tests/test_streams_async.py"),
+    "parallel": ("tests/test_parallel.py", "tests/test_parallel_async.py"),
     "counting": ("tests/test_counting*.py", "tests/test_prices.py"),
     "errors": (
         *("tests/test_wording.py", "tests/test_parts.py", "tests/test_codec.py"),
@@ -43,6 +50,7 @@ TESTS: dict[str, tuple[str, ...]] = {
         *("tests/test_laws.py", "tests/test_*_machine.py"),
         *("tests/store/test_contract.py", "tests/store/test_memory.py"),
     ),
+    "codec/_structured": ("tests/test_codec.py", "tests/test_parsing.py"),
     "adapters": ("tests/adapters/test_*.py",),
     "adapters/_langchain": ("tests/adapters/test_lang*.py",),
     "adapters/langchain": ("tests/adapters/test_langchain*.py",),

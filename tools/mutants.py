@@ -58,6 +58,14 @@ from tools.mutations import Mutant
 CACHE = ROOT / ".mutants"
 
 
+UNKNOWN: Mapping[str, Any] = {
+    "modules": [],
+    "failed": [],
+    "times": {},
+    "lines": {},
+    "blind": [],
+}
+FEW = 10
 FORMAT = 2  # of what is measured and kept
 # The profiles of the tests that run a line; what survives them meets other tests.
 PROFILES = ("quick", "default")
@@ -130,7 +138,10 @@ class Campaign:
         Raises:
             RuntimeError: The tests fail without a mutant.
         """
-        self._measure = measure = self._measure_tests()
+        # For a few, all tests of the module take less time than measuring them.
+        is_few = len(mutants) <= FEW
+        measure = Measure(UNKNOWN) if is_few else self._measure_tests()
+        self._measure = measure
         import_third_parties(measure.modules)
         waiting = [(mutant, 0) for mutant in reversed(mutants)]
         running: dict[int, tuple[Mutant, int, Child, Any]] = {}
@@ -155,7 +166,7 @@ class Campaign:
                 last = LAST if self._more else LAST - 1
                 if outcome.status in {"passed", "empty"} and stage < last:
                     waiting.append((mutant, stage + 1))
-                elif stage == LAST and not self._is_confirmed(outcome):
+                elif (is_few or stage == LAST) and not self._is_confirmed(outcome):
                     yield self._judge(mutant, attrs.evolve(outcome, status="passed"))
                 else:
                     yield self._judge(mutant, outcome)
@@ -191,13 +202,16 @@ class Campaign:
         if stage == LAST:
             return Order(files=self._more, profile="quick", seconds=600)
 
+        files = sorted({name.partition("::")[0] for name in selected})
         return Order(
-            files=sorted({name.partition("::")[0] for name in selected}),
+            files=files or self._own,
             first=selected,
             without=self._measure.broken,
-            only=True,
+            only=bool(selected),
             profile=PROFILES[stage],
-            seconds=60 + 5 * (usual if stage else min(usual, sum(selected.values()))),
+            seconds=60 + 5 * (usual if stage else min(usual, sum(selected.values())))
+            if selected
+            else 600,
         )
 
     def _wait(self, order: Order) -> Outcome:

@@ -153,7 +153,9 @@ class _Finder(ast.NodeVisitor):
                     self._add(type(node).__name__, node, replacement, label)
 
         match node:
-            case ast.If(test=test) | ast.While(test=test):
+            case ast.If(test=test) | ast.While(test=test) if (
+                _last_name(test) != "TYPE_CHECKING"
+            ):
                 self._add_all("If", test, _change_condition(test))
             case ast.ExceptHandler(type=ast.expr() as caught):
                 self._add_all("ExceptHandler", caught, _change_caught(caught))
