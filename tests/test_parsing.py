@@ -900,7 +900,8 @@ class TestTypes:
             text = '{"value":1,"children":[' * depth + "]}" * depth
             made, problems = outcome(said(text), Tree)
 
-            assert isinstance(made, Tree) or (depth > 100 and 1 == len(problems))
+            # Two, where the stack ends inside of an object with two fields.
+            assert isinstance(made, Tree) or (depth > 100 and len(problems) in (1, 2))
 
     @pytest.mark.parametrize(
         ("kind", "what"),

@@ -237,7 +237,7 @@ class TestInterrupted:
             backend: Any = store._core.backend
             with backend.reading() as block:
                 held = block._link.connection
-                held.lock.acquire()
+                held.lock.__enter__()
 
             assert TALK == store.load("talk")
             assert held.closed

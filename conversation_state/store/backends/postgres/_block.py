@@ -8,6 +8,7 @@ end of the block: a save that only adds rows is one round trip.
 from __future__ import annotations
 
 import os
+import threading
 from collections.abc import Iterator, Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
@@ -50,12 +51,42 @@ _COPY_FROM = 32
 _PIPELINE_SIZE = 500
 
 
+class _InterruptibleLock:
+    """
+    A connection's lock that its thread can enter again after an interrupt.
+
+    From Python 3.14 on an interrupt can come after a lock was acquired and before
+    the body of its ``with``. psycopg would wait for its own lock at the end of a
+    pipeline, for ever.
+
+    Attributes:
+        depth: How often it was entered and not left; not 0 after such an interrupt.
+    """
+
+    __slots__ = ("_lock", "depth")
+
+    def __init__(self) -> None:
+        self._lock = threading.RLock()
+        self.depth = 0
+
+    def __enter__(self) -> None:
+        # Counted first: an interrupt between the two is one, too.
+        self.depth += 1
+        self._lock.acquire()
+
+    def __exit__(self, *_error: object) -> None:
+        self._lock.release()
+        self.depth -= 1
+
+
 class Link:
     """
     A connection, and what is known of it.
 
     Attributes:
         connection: Its own connection.
+
+        lock: What psycopg enters while it uses the connection.
 
         stripe: The row of ``gate`` it locks.
 
@@ -75,6 +106,7 @@ class Link:
         "__weakref__",
         "connection",
         "is_writing",
+        "lock",
         "permit",
         "process",
         "stripe",
@@ -84,6 +116,7 @@ class Link:
 
     def __init__(self, connection: psycopg.Connection[Any]) -> None:
         self.connection = connection
+        self.lock = connection.lock = _InterruptibleLock()  # type: ignore[assignment]  # psycopg only enters and leaves it
         self.permit: Permit | None = None
         self.thread = self.use = 0
         self.is_writing = False
@@ -100,15 +133,13 @@ class Link:
         """
         Whether nothing is open on it: no transaction, and no pipeline.
 
-        Nor psycopg's own lock, in which the next block would wait for ever: from
-        Python 3.14 on an interrupt can come after a lock is acquired and before
-        the body of its `with`.
+        Nor its lock, in which a block of another thread would wait for ever.
         """
         server = self.connection.pgconn
         return (
             server.transaction_status == TransactionStatus.IDLE
             and server.pipeline_status == PipelineStatus.OFF
-            and not self.connection.lock.locked()
+            and not self.lock.depth
         )
 
     @property
