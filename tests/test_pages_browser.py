@@ -105,7 +105,8 @@ def serving(store):
         try:
             yield f"http://{authority}/?token={TOKEN}"
         finally:
-            server.should_exit = server.force_exit = True
+            # A forced exit waits for those who follow, from Python 3.12 on.
+            app.state.is_ending = server.should_exit = True
             thread.join()
 
 
