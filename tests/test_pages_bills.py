@@ -259,11 +259,13 @@ class TestTables:
 
     def test_before_all_messages(self):
         """
-        What was billed without any message is in the bill of a tree.
+        What was billed without any message is in the bill of a tree, with the total
+        that the provider gave.
         """
-        tree = MessageTree.of(Aggregator.new().add_usage(Usage(5), model="gpt-4o"))
+        usage = Usage(5, 1, 9)
+        tree = MessageTree.of(Aggregator.new().add_usage(usage, model="gpt-4o"))
 
-        assert ["gpt-4o", "5"] == read_rows(make_page(tree))[1][:2]
+        assert ["gpt-4o", "5", "1", "9"] == read_rows(make_page(tree))[1][:4]
 
     def test_one_branch(self):
         """
