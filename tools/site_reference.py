@@ -83,6 +83,7 @@ GROUPS: Mapping[str, Sequence[str]] = {
         "testing.laws",
         "testing.machines",
         "testing.stores",
+        "testing.contracts",
     ],
     "The command line": ["cli.main", "cli.replay"],
 }
