@@ -3,6 +3,7 @@ Words that texts of all layers have in common.
 """
 
 import re
+from decimal import Decimal
 
 import pytest
 
@@ -15,7 +16,14 @@ from conversation_state import (
     open_store,
     trim,
 )
-from conversation_state._wording import format_count, shorten_repr, shorten_text
+from conversation_state._wording import (
+    escape_invisible,
+    escape_line,
+    format_count,
+    format_dollars,
+    shorten_repr,
+    shorten_text,
+)
 from conversation_state.codec import decode, structure
 from conversation_state.counting import cost
 from conversation_state.errors import DecodeError
@@ -41,6 +49,57 @@ def test_format_count(text, count, words):
     One is singular, and thousands are parted.
     """
     assert text.replace("no", "0") == format_count(count, *words)
+
+
+@pytest.mark.parametrize(
+    ("text", "amount"),
+    [
+        ("$0.00", "0"),
+        ("$12.50", "12.50000"),
+        ("$0.0000375", "0.0000375"),
+        ("$1,234,567.80", "1234567.8"),
+        ("$3.00", "3E0"),
+    ],
+)
+def test_format_dollars(text, amount):
+    """
+    All digits, and two at least behind the point; thousands are parted.
+    """
+    assert text == format_dollars(Decimal(amount))
+
+
+@pytest.mark.parametrize(
+    ("shown", "text"),
+    [
+        ("a\tb\nc\n", "a\tb\r\nc\n"),
+        (r"a\rb", "a\rb"),
+        (r"\x1b[2J", "\x1b[2J"),
+        (r"\u202e\ufeff\xad", "\u202e\ufeff\xad"),
+        (r"\U000e0041", "\U000e0041"),
+        ("XYZ é \u200d", "XYZ é \u200d"),
+    ],
+)
+def test_escape_invisible(shown, text):
+    """
+    What can't be seen, or a terminal would interpret, is an escape; line ends are
+    of one kind, and letters, tabs and joiners stay.
+    """
+    assert shown == escape_invisible(text)
+
+
+def test_escape_line():
+    """
+    Line ends and tabs are escapes, too.
+    """
+    assert r"a\tb\r\nc" == escape_line("a\tb\r\nc")
+
+
+def test_shorten_repr_by_default():
+    """
+    60 characters at most, if nothing else is asked for.
+    """
+    assert repr("a" * 58) == shorten_repr("a" * 58)
+    assert f"'{'a' * 56}..." == shorten_repr("a" * 59)
 
 
 def message_of(error, function, *args):

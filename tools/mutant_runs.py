@@ -284,6 +284,10 @@ class _Plugin:
     def pytest_sessionstart(self) -> None:
         from hypothesis import Phase, settings  # noqa: PLC0415 - only a child runs it
 
+        # Examples of docstrings alone do not load what the tests share.
+        with contextlib.suppress(ImportError):
+            importlib.import_module("tests.profiles")
+
         # The first failing example is enough: nobody reads the smallest one.
         settings.register_profile(
             "mutants",

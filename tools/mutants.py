@@ -127,7 +127,8 @@ class Campaign:
         # The checkout may change meanwhile, and each of the others has a mutant.
         self._pristine, *self._copies = copies
         self._root = root = self._pristine.folder
-        self._own = find_tests(module, TESTS, root)
+        # Its docstrings have examples, which are tests, too.
+        self._own = [*find_tests(module, TESTS, root), f"{PACKAGE}/{module}"]
         self._more = find_tests(module, MORE_TESTS, root)
         self._measure: Measure | None = None
 
