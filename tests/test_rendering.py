@@ -303,6 +303,31 @@ class TestRenderTranscript:
         assert TEXT == render_transcript(TALK)
         assert TEXT == render_transcript(TALK, format="text")
 
+    @pytest.mark.parametrize(
+        ("shown", "message"),
+        [
+            (
+                'user\n  unknown:\n    {\n      "type": "",\n      "a": "é"\n    }',
+                UserMessage([UnknownPart({"type": "", "a": "é"})]),
+            ),
+            (
+                'user\n  unknown openai:\n    {\n      "a": 1\n    }',
+                UserMessage([UnknownPart({"a": 1}, source="openai")]),
+            ),
+            (
+                'user ("ann \\"bee\\" \\\\c")\n    hi',
+                UserMessage("hi", name='ann "bee" \\c'),
+            ),
+            ("assistant\n  reasoning", AssistantMessage([ReasoningPart("", "sig")])),
+        ],
+    )
+    def test_words(self, shown, message):
+        """
+        Words that are missing leave nothing behind, those that could be read as
+        several are in quotes, and JSON keeps its letters.
+        """
+        assert shown == render_transcript([message])
+
     def test_markdown(self):
         """
         Heads are headings, what is said is quoted, data is code.

@@ -89,7 +89,10 @@ MORE_TESTS: dict[str, tuple[str, ...]] = {
         "tests/test_chunks.py",
         "tests/test_codec.py",
     ),
-    "tools": ("tests/test_codec_tools.py", "tests/test_tool_calls.py"),
+    "tools": (
+        *("tests/test_codec_tools.py", "tests/test_tool_calls.py"),
+        *("tests/test_chunks.py", "tests/test_messages.py"),
+    ),
     "usage.py": (
         "tests/test_aggregator.py",
         "tests/test_bills.py",
