@@ -25,6 +25,7 @@ from conversation_state._persistent import thaw
 from conversation_state.codec import decode, encode
 from conversation_state.errors import (
     ConversationStateError,
+    InvalidMessageError,
     InvalidToolError,
 )
 from conversation_state.testing.strategies import (
@@ -114,6 +115,31 @@ class TestRoom:
         assert "set()" == done.stdout.strip()
 
 
+class TestToolCall:
+    @pytest.mark.parametrize("index", [0, 1, 2**63 - 1, None])
+    def test_index(self, index):
+        """
+        A position in the response, of at most 64 bits with a sign.
+        """
+        assert index == ToolCall("c1", "f", index=index).index
+
+    @pytest.mark.parametrize("index", [-1, 2**63, True, 1.0, "1"])
+    def test_no_index(self, index):
+        """
+        Nothing else is one.
+        """
+        with pytest.raises(InvalidMessageError, match="index"):
+            ToolCall("c1", "f", index=index)
+
+    def test_by_keyword(self):
+        """
+        All but the id, the name and the arguments is named.
+        """
+        make: Any = ToolCall
+        with pytest.raises(TypeError):
+            make("c1", "f", "{}", {})
+
+
 class TestParameter:
     @pytest.mark.parametrize("kind", TYPES.split(", "))
     def test_types(self, kind):
@@ -149,6 +175,7 @@ class TestParameter:
             ({"enum": ["a", 1]}, "Parameter.enum has 1; expected string"),
             ({"enum": ["a", None]}, "Parameter.enum has None; expected string"),
             ({"enum": ["a", "b", "a"]}, "Parameter.enum has 'a' more than once"),
+            ({"enum": ["a", "b", "b"]}, "Parameter.enum has 'b' more than once"),
             ({"enum": ["\udfff"]}, "Parameter.enum has a value that holds '\\udfff'"),
             ({"enum": [b""]}, "Parameter.enum has a value that is b'', which JSON"),
             ({"items": TEXT}, "Parameter.items are given for a string; only an array"),

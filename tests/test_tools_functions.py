@@ -875,6 +875,27 @@ class TestFromFunction:
         assert {"description": "Coordinates."} == schema["properties"]["y"]
         assert {"description": "Colours."} == schema["additionalProperties"]
 
+    def test_documented_without_a_word(self):
+        """
+        A parameter that the docstring only names has no description.
+        """
+
+        def f(x: int, y: int):  # noqa: D417 - what this is about
+            """
+            Draws.
+
+            Parameters
+            ----------
+            x : int
+            y : int
+                How far up.
+            """
+
+        schema = thaw(ToolInfo.from_function(f).schema)
+
+        assert {"type": "integer"} == schema["properties"]["x"]
+        assert "How far up." == schema["properties"]["y"]["description"]
+
     def test_doctests_are_left_out(self):
         """
         What is written for programmers, not for models.
