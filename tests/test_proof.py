@@ -155,7 +155,17 @@ class TestPage:
         page = "\n".join(describe_mutants(mutants))
 
         assert "| `timeline` | 779 | 40 | 38 | 1 | 0 | 1 | 97.4% | 3 |" in page
+        assert "No mutants were planted in `_lazy`, `_wording`, " in page
+        assert "collected" not in page
         assert 1 == page.count("`if a | b:`; `a | b → a & b`")
+
+    def test_collected(self, mutants):
+        """
+        Results of several runs say that they are.
+        """
+        page = "\n".join(describe_mutants({**mutants, "collected": True}))
+
+        assert "collected from runs of `make mutants` on the dates below" in page
 
     def test_stress(self):
         """

@@ -234,7 +234,8 @@ def read_mutants(results: Path) -> dict[str, Any]:
             }
             for module in order
             if module in rows
-        ]
+        ],
+        "not_run": [module for module in order if module not in rows],
     }
 
 
@@ -289,7 +290,7 @@ def main(arguments: Sequence[str]) -> int:
         update_facts(name, {**describe_run(run), **PARTS[name](run)})
 
     if asked.mutants is not None:
-        found = read_mutants(asked.mutants)
+        found = {**read_mutants(asked.mutants), "collected": True}
         update_facts("mutants", {**describe_run(run), **found})
 
     facts = read_facts()

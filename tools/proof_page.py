@@ -194,6 +194,16 @@ def describe_mutants(facts: Facts | None) -> Iterable[str]:
         return
 
     yield describe_run(facts)
+    if facts.get("collected"):
+        yield (
+            "These are collected from runs of `make mutants` on the dates below; what "
+            "one of them killed was not planted again by the next."
+        )
+
+    if facts["not_run"]:
+        modules = ", ".join(f"`{module}`" for module in facts["not_run"])
+        yield f"No mutants were planted in {modules}."
+
     names = ("possible", "mutants", "killed", "same", "cost", "survived")
     rows = facts["rows"]
     yield render_table(
