@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 import attrs
 import pytest
-from hypothesis import Phase, given, settings
+from hypothesis import Phase, example, given, settings
 from hypothesis import strategies as st
 
 from conversation_state import (
@@ -28,6 +28,7 @@ from conversation_state import (
 from conversation_state.adapters import Lost, openai_chat
 from conversation_state.counting import by_characters, by_encoding, calibrated
 from conversation_state.errors import BudgetExceededError, DecodeError, Problem
+from conversation_state.parts import TextPart
 from conversation_state.testing import (
     BrokenLawsError,
     check_adapter,
@@ -1015,6 +1016,8 @@ def run_code(code):
 
 class TestFormatCode:
     @given(messages())
+    @example(AssistantMessage([]))
+    @example(AssistantMessage([TextPart("")], tool_calls=[ToolCall("c", "f")]))
     def test_messages(self, message):
         """
         Of any message comes code that makes an equal one.

@@ -260,8 +260,9 @@ def _is_same(value: Any, default: Any) -> bool:
     if isinstance(value, Mapping) and isinstance(default, Mapping):
         return not value and not default
 
-    if isinstance(value, tuple) and not value:
-        return default is not None and not default
+    # No parts are not the empty text.
+    if isinstance(value, tuple) and isinstance(default, (list, tuple)):
+        return value == tuple(default)
 
     return type(value) is type(default) and bool(value == default)
 
