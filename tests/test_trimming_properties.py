@@ -430,7 +430,7 @@ class TestSlack:
         limit = 100
         budget = TokenBudget(context_window=limit)
         first = Aggregator.new().add(SystemMessage("be brief " * 7))
-        start, moves = 1, 0
+        start, moves, weights = 1, 0, list[int]()
         for state in turns(first, 60):
             view = trim(state, budget, fit(slack=slack))
             entries = TrimContext.of(state)

@@ -6,7 +6,7 @@ each way to break one (`FAULTS`) is caught.
 """
 
 import pickle
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -94,7 +94,7 @@ class FileBackend(MemoryBackend):
             getattr(block, verb)(*given)
 
     @contextmanager
-    def writing(self):  # type: ignore[override]  # a block, made by a generator
+    def writing(self) -> Iterator[Any]:  # type: ignore[override]  # by a generator
         recorder = None
         with super().writing() as block:
             recorder = self.recorder(block)
@@ -215,7 +215,7 @@ class ScrubLeavesACopy(FileBackend):
 @fault("writes blocks that raised")
 class WritesFailedBlocks(FileBackend):
     @contextmanager
-    def writing(self):  # type: ignore[override]  # as above
+    def writing(self) -> Iterator[Any]:  # type: ignore[override]  # as above
         recorder = None
         try:
             with MemoryBackend.writing(self) as block:
