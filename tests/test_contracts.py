@@ -419,7 +419,7 @@ class TestCheckCounter:
             calibrated(by_characters, [([UserMessage("a" * 40)], 13)]),
             Scaled(),
         ],
-        ids=repr,
+        ids=["characters", "encoding", "calibrated", "a method"],
     )
     def test_honest(self, counter):
         """
