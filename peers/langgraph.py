@@ -95,7 +95,7 @@ def subgraphs_bill_the_past() -> None:
 def late_run_replaces_turn() -> None:
     """
     Two runs begin at one checkpoint: the thread shows the turn of the later one, and
-    nothing reports that the other one is beside it.
+    nothing reports the other one.
     """
     from langgraph.checkpoint.memory import InMemorySaver
     from langgraph.graph import START, MessagesState, StateGraph
