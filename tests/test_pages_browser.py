@@ -183,8 +183,8 @@ class TestLive:
             page.fill("input[name=new]", "branch")
             page.click("text=Fork from here")
             assert "branch" == page.inner_text("h1")
-            page.goto(address.partition("?")[0] + "name?name=trip&at=sea")
-            page.goto(address.partition("?")[0] + "name?name=trip&at=2")
+            page.goto(address.partition("?")[0] + "name/trip?at=sea")
+            page.goto(address.partition("?")[0] + "name/trip?at=2")
             page.click("text=Restore this revision")
             assert "To the sea." in page.inner_text("#content")
             tab.complaints = [each for each in tab.complaints if "400" not in each]
@@ -236,7 +236,7 @@ class TestLive:
         with serving(store) as address:
             page = tab.tab
             page.goto(address)
-            page.goto(address.partition("?")[0] + "name?name=trip&at=2")
+            page.goto(address.partition("?")[0] + "name/trip?at=2")
             store.save("trip", HILLS.add_user_prompt("Why?"))
             page.wait_for_selector("text=Revision 5 was saved.")
             page.click("text=Restore this revision")

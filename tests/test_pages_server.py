@@ -2,8 +2,10 @@
 The live page: what it shows, who may ask, and what it changes.
 """
 
+import html
 import re
 from html.parser import HTMLParser
+from urllib.parse import quote, unquote, urljoin
 
 import pytest
 from starlette.testclient import TestClient
@@ -43,8 +45,42 @@ def connect(store, *, write=False, authority=AUTHORITY):
     return client
 
 
+def show(client, *, name, page="name", **asked):
+    """
+    The answer of the page of a name, which is in its path.
+    """
+    quoted = quote(name, safe="").replace(".", "%2E").replace("%", "=")
+    return client.get(f"/{page}/{quoted}", params=asked)
+
+
+def digest_of(client, name):
+    """
+    Of the newest revision, as the forms of a page have it; "" without forms.
+    """
+    page = show(client, name=unquote(name)).text
+    return "".join(re.findall('name="digest" value="([^"]*)"', page)[:1])
+
+
 def post(client, act, **fields):
+    if "digest" not in fields:
+        fields["digest"] = digest_of(client, fields["name"])
+
     return client.post(f"/{act}", data=fields, headers={"origin": ORIGIN})
+
+
+def links_of(answer, start):
+    """
+    The links of a page that begin with *start*.
+    """
+    links = re.findall('href="([^"]*)"', answer.text)
+    return [each for each in map(html.unescape, links) if each.startswith(start)]
+
+
+def nav_of(answer):
+    """
+    The tree of revisions.
+    """
+    return "".join(re.findall("(?s)<nav.*</nav>", answer.text))
 
 
 class TextReader(HTMLParser):
@@ -76,7 +112,7 @@ class TestPages:
 
         assert "<b>other</b>" in text_of(answer)
         assert "<b>other" not in answer.text
-        assert "/name?name=trip" in answer.text
+        assert "/name/trip" in answer.text
         assert "trip" in text_of(client.get("/", params={"prefix": "tr"}))
         assert "other" not in text_of(client.get("/", params={"prefix": "tr"}))
 
@@ -101,7 +137,7 @@ class TestPages:
         """
         The tree of revisions beside the newest state, and its bill.
         """
-        shown = text_of(connect(store).get("/name", params={"name": "trip"}))
+        shown = text_of(show(connect(store), name="trip"))
 
         for words in ("revision 1", "revision 4", "you are here", "Home.", "Bill"):
             assert words in shown
@@ -111,7 +147,7 @@ class TestPages:
         An earlier revision as it was.
         """
         asked = {"name": "trip", "at": 2}
-        shown = text_of(connect(store).get("/name", params=asked))
+        shown = text_of(show(connect(store), **asked))
 
         assert "To the sea." in shown
         assert "Uphill." not in shown
@@ -133,7 +169,7 @@ class TestPages:
 
         store.load = watch
         try:
-            shown = text_of(connect(store).get("/name", params={"name": "long"}))
+            shown = text_of(show(connect(store), name="long"))
         finally:
             del store.load
 
@@ -147,14 +183,14 @@ class TestPages:
         """
         client = connect(store)
         asked = {"name": "trip", "limit": 5}
-        shown = text_of(client.get("/name", params=asked))
-        small = text_of(client.get("/name", params={**asked, "limit": 1}))
-        unknown = client.get("/name", params={**asked, "trimmer": "none"})
+        shown = text_of(show(client, **asked))
+        small = text_of(show(client, **{**asked, "limit": 1}))
+        unknown = show(client, **{**asked, "trimmer": "none"})
 
         assert "The model sees" in shown
         assert "over budget" in shown
         assert "as in the view before" in text_of(
-            client.get("/name", params={**asked, "limit": 1_000})
+            show(client, **{**asked, "limit": 1_000})
         )
         assert "No valid view fits" in small
         assert 400 == unknown.status_code
@@ -164,7 +200,7 @@ class TestPages:
         Two revisions beside each other.
         """
         asked = {"name": "trip", "at": 3, "beside": 2}
-        shown = text_of(connect(store).get("/name", params=asked))
+        shown = text_of(show(connect(store), **asked))
 
         assert "From revision 2 to revision 3" in shown
         assert "Uphill." in shown
@@ -175,9 +211,9 @@ class TestPages:
         one is marked; nothing has styles in attributes.
         """
         client = connect(store)
-        page = client.get("/name", params={"name": "trip", "at": 3}).text
+        page = show(client, name="trip", at=3).text
         links = re.findall('class="cs-compare" href="([^"]*)"', page)
-        compared = client.get(links[-1].replace("&amp;", "&"))
+        compared = client.get(f"/name/trip{html.unescape(links[-1])}")
 
         assert 3 == len(links)
         assert "From revision 1 to revision 3" in text_of(compared)
@@ -189,7 +225,7 @@ class TestPages:
         The messages with a word, whatever its case.
         """
         asked = {"name": "trip", "search": "THE SEA"}
-        shown = text_of(connect(store).get("/name", params=asked))
+        shown = text_of(show(connect(store), **asked))
 
         assert "Found in 1 message" in shown
         assert "Uphill." not in shown
@@ -200,21 +236,103 @@ class TestPages:
         """
         client = connect(store)
         asked = {"name": "trip", "at": 2, "format": "openai_chat"}
-        shown = text_of(client.get("/name", params=asked))
-        file = client.get("/export", params=asked)
+        shown = text_of(show(client, **asked))
+        file = show(client, page="export", **asked)
 
         assert "Nothing is lost." in shown
         assert "To the sea." in shown
         assert "attachment" in file.headers["content-disposition"]
         assert openai_chat.dump(store.load("trip", at=2)).payload == file.json()
-        assert 400 == client.get("/export", params={**asked, "format": "x"}).status_code
+        assert (
+            400 == show(client, page="export", **{**asked, "format": "x"}).status_code
+        )
+
+    @pytest.mark.parametrize(
+        "name",
+        [
+            *(
+                ".",
+                "..",
+                "a/../b",
+                "/",
+                "//",
+                "a\\b",
+                "100%",
+                "a=b",
+                "=2E",
+                "%2F",
+                "a+b",
+            ),
+            *(
+                "a?b#c",
+                "a&b;c",
+                "\n",
+                "a\r\nb\n",
+                " a ",
+                "ä",
+                "名\U0001f30a",
+                "e" * 500,
+            ),
+            *("<script>", '"><i>', "\x1b[0m\u202e", "token", "name?at=1"),
+        ],
+    )
+    def test_odd_names(self, store, name):
+        """
+        The list of names leads to each of them, and its page to its revisions, its
+        comparisons and its own forms, whatever the name is.
+        """
+        for other in store.names():
+            store.delete(other)
+
+        state = Aggregator.new().add_user_prompt("First.")
+        store.save(name, state)
+        store.save(name, state.add_user_prompt("Second."))
+        client = connect(store, write=True)
+        (address,) = links_of(client.get("/"), "/name/")
+        page = client.get(address)
+        earlier = client.get(urljoin(address, links_of(page, "?at=1")[0]))
+        beside = client.get(urljoin(address, links_of(page, "?at=2&beside=1")[0]))
+        fields = re.findall('type="hidden" name="([^"]*)" value="([^"]*)"', page.text)
+        post(client, "label", **dict(fields), label="here")
+
+        assert "First." in text_of(earlier)
+        assert "Second." not in text_of(earlier)
+        assert "From revision 1 to revision 2" in text_of(beside)
+        assert {address} == {*re.findall('action="(/name[^"]*)"', page.text)}
+        assert ("here",) == store.latest(name).labels
+
+    @pytest.mark.parametrize("query", [{}, {"search": "<" * 400, "at": 2, "limit": 5}])
+    def test_size(self, store, query):
+        """
+        A page of many revisions is as large whatever the name, the words that are
+        searched and the labels are.
+        """
+        sizes = []
+        for name in ("n", "<" * 500, "\U0001f30a" * 500):
+            head = store.save(name, Aggregator.new())
+            for number in range(100):
+                prompt = Aggregator.new().add_user_prompt(f"{number}")
+                head = store.save(name, prompt, expecting=head)
+
+            sizes.append(len(nav_of(show(connect(store), name=name, **query))))
+
+        for number in range(200):
+            store.label("n", f"{number} {'x' * 400}", at=50)
+
+        nav = nav_of(show(connect(store), name="n"))
+
+        assert 1 == len({*sizes})
+        assert 100 * 600 > sizes[0]
+        assert "199 xxx" in nav
+        assert "and 192 older labels" in nav
+        assert sizes[0] + 1_000 > len(nav)
 
     @pytest.mark.parametrize(
         ("asked", "status"),
         [
             ({"name": "nothing"}, 404),
-            ({"name": ""}, 400),
-            ({"quoted": "%00"}, 400),
+            ({"name": ""}, 404),
+            ({"name": "\0"}, 400),
             ({"name": "trip", "at": 99}, 404),
             ({"name": "trip", "at": "x"}, 400),
             ({"name": "trip", "limit": "-1"}, 400),
@@ -225,7 +343,7 @@ class TestPages:
         """
         Names and revisions that are not there are said to be missing.
         """
-        assert status == connect(store).get("/name", params=asked).status_code
+        assert status == show(connect(store), **asked).status_code
 
 
 class TestActs:
@@ -239,7 +357,7 @@ class TestActs:
         """
         answer = post(connect(store, write=True), "restore", name="trip", at=2, seen=4)
 
-        assert "/name?name=trip&at=5" == answer.headers["location"]
+        assert "/name/trip?at=5" == answer.headers["location"]
         assert "To the sea." == store.load("trip")[-1].text
         assert 45 == store.load("trip").total_usage.total_tokens
 
@@ -260,7 +378,7 @@ class TestActs:
         """
         client = connect(store, write=True)
         post(client, "note", name="trip", at=3, seen=4, note="<b>check</b>")
-        shown = client.get("/name", params={"name": "trip", "at": 3})
+        shown = show(client, name="trip", at=3)
 
         assert {"note": "<b>check</b>"} == store.notes("trip", at=3)
         assert "note: <b>check</b>" in text_of(shown)
@@ -298,6 +416,7 @@ class TestActs:
         page read before, a save that comes between is noticed.
         """
         client = connect(store, write=True)
+        digest = digest_of(client, "trip")
         latest = store.latest
 
         def save_after(name, **options):
@@ -306,13 +425,38 @@ class TestActs:
             return head
 
         monkeypatch.setattr(store, "latest", save_after)
-        fields = {"label": "x", "note": "x", "new": "x"}
+        fields = {"label": "x", "note": "x", "new": "x", "digest": digest}
         answer = post(client, act, name="trip", at=2, seen=4, **fields)
         saved = latest("trip").revision
 
         assert {303: {4, 5} if act == "restore" else {4}, 409: {5}}[
             answer.status_code
         ] >= {saved}
+
+    @pytest.mark.parametrize("act", ["restore", "fork", "label", "note"])
+    def test_another_conversation_of_the_name(self, store, act):
+        """
+        Nor does a form change what was saved after its name was deleted, although
+        there are as many revisions.
+        """
+        client = connect(store, write=True)
+        digest = digest_of(client, "trip")
+        store.delete("trip")
+        state = Aggregator.new()
+        for number in range(4):
+            state = state.add_user_prompt(f"Something else {number}")
+            store.save("trip", state)
+
+        fields = {"label": "x", "note": "x", "new": "x", "digest": digest}
+        answer = post(client, act, name="trip", at=2, seen=4, **fields)
+
+        assert 409 == answer.status_code
+        assert ((), {}) == (
+            store.latest("trip", at=2).labels,
+            store.notes("trip", at=2),
+        )
+        assert 4 == store.latest("trip").revision
+        assert "x" not in store.names()
 
     def test_two_tabs_and_a_writer(self, store):
         """
@@ -342,11 +486,11 @@ class TestActs:
         """
         store.save("a\nb", Aggregator.new().add_user_prompt("In two lines."))
         client = connect(store, write=True)
-        page = client.get("/name", params={"name": "a\nb"}).text
-        quoted = {*re.findall(r'name="(?:quoted|name)" value="([^"]*)"', page)}
+        page = show(client, name="a\nb").text
+        quoted = {*re.findall(r'name="name" value="([^"]*)"', page)}
 
         assert {"a%0Ab"} == quoted
-        assert "In two lines." in client.get("/name?quoted=a%250Ab").text
+        assert "In two lines." in page
 
         post(client, "label", name="a%0Ab", at=1, seen=1, label="x")
 
@@ -357,7 +501,7 @@ class TestActs:
         Without being allowed to write, there are no forms, and none is taken.
         """
         client = connect(store)
-        shown = client.get("/name", params={"name": "trip", "at": 2}).text
+        shown = show(client, name="trip", at=2).text
 
         assert 'method="post"' not in shown
         assert 403 == post(client, "restore", name="trip", at=2, seen=4).status_code
@@ -448,7 +592,7 @@ class TestSafety:
         Every answer forbids what the page does not need, refusals too.
         """
         client = connect(store)
-        for address in ("/", "/name?name=trip", "/name?name=nothing", "/nothing"):
+        for address in ("/", "/name/trip", "/name/nothing", "/nothing"):
             headers = client.get(address).headers
 
             assert "default-src 'none'" in headers["content-security-policy"]

@@ -13,6 +13,7 @@ from conversation_state.counting import Cost, CostLine, cost
 from conversation_state.errors import MissingExtraError
 from conversation_state.pages._branches import BranchBill, BranchBills
 from conversation_state.pages._markup import Child, Markup, Words, element, join_markup
+from conversation_state.pages._trees import draw_labels
 
 __all__ = ["draw_bill", "draw_branch_bills", "draw_cost"]
 
@@ -115,7 +116,7 @@ def _explain_unknown(found: Cost, words: Words) -> Markup | None:
 def _make_group(part: BranchBill, bills: BranchBills, words: Words) -> _BillGroup:
     title: Child = [
         part.title,
-        [element("b", {"class": "cs-label"}, words.line(x)) for x in part.labels],
+        draw_labels(part.labels, words),
         element("em", None, "you are here") if part.is_present else None,
     ]
     has_prices = bills.has_prices

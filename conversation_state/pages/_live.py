@@ -13,7 +13,7 @@ from importlib import import_module
 from itertools import islice
 from json import dumps
 from typing import Any, NamedTuple
-from urllib.parse import quote, urlencode
+from urllib.parse import quote, unquote, urlencode
 
 from conversation_state._persistent import thaw
 from conversation_state._wording import format_count
@@ -53,6 +53,7 @@ __all__ = [
     "draw_names",
     "dump_state",
     "link_to",
+    "unquote_name",
 ]
 
 # The newest messages of a state, the names on one page, the messages found.
@@ -65,6 +66,8 @@ _MAX_COMPARED = 100
 # not all are read for the bill alone.
 _MAX_REVISIONS = 10_000
 _MAX_BILLED = 2_000
+# Longer words that are searched are not repeated in the addresses of all revisions.
+_MAX_REPEATED = 50
 
 # The trimmers that can be chosen.
 TRIMMERS: Mapping[str, tuple[Step, ...]] = {
@@ -110,13 +113,38 @@ def link_to(query: PageQuery, **changes: Any) -> str:
     """
     The address of the page of *query*, with *changes*.
     """
-    asked = query._replace(**changes)._asdict()
+    changed = query._replace(**changes)
+    asked = _encode_fields(changed)
+    return f"/name/{quote_name(changed.name)}" + (f"?{asked}" if asked else "")
+
+
+def _encode_fields(query: PageQuery) -> str:
+    """
+    What an address says beside the name.
+    """
+    asked = query._asdict()
+    del asked["name"]
     if asked["limit"] is None:
         del asked["trimmer"]
 
-    return "/name?" + urlencode(
+    return urlencode(
         {key: value for key, value in asked.items() if value not in {None, ""}}
     )
+
+
+def quote_name(name: str) -> str:
+    """
+    *name* as one segment of a path that no browser or server changes: neither dots
+    nor slashes nor percent signs are in it.
+    """
+    return quote(name, safe="").replace(".", "%2E").replace("%", "=")
+
+
+def unquote_name(segment: str) -> str:
+    """
+    What `quote_name` was called with.
+    """
+    return unquote(segment.replace("=", "%"))
 
 
 def draw_names(store: Store, words: Words, *, prefix: str, after: str) -> Markup:
@@ -179,9 +207,13 @@ def draw_name(
     newest = store.latest(query.name)
     head = newest if query.at is None else store.latest(query.name, at=query.at)
     history = list_revisions(store, query.name, limit=_MAX_REVISIONS)
-    # The numbers come last: there may be thousands of revisions.
-    shown = f"{link_to(query, at=None)}&at="
-    compared = f"{link_to(query, at=head.revision, beside=None)}&beside="
+    # Without the name, which is in the path of the page, and with numbers last: there
+    # may be thousands of revisions.
+    near = query if len(query.search) <= _MAX_REPEATED else query._replace(search="")
+    shown = f"?{_encode_fields(near._replace(at=None))}&at=".replace("?&", "?")
+    compared = (
+        f"?{_encode_fields(near._replace(at=head.revision, beside=None))}&beside="
+    )
     nodes = [
         node._replace(
             target=f"{shown}{node.key}",
@@ -341,7 +373,7 @@ def _draw_export(state: Aggregator, query: PageQuery, words: Words) -> list[Chil
     lost = [element("li", None, words.line(str(each))) for each in export.lost]
     text = dumps(export.payload, ensure_ascii=False, indent=2)
     shown = words.text(text[:_MAX_JSON])
-    address = "/export?" + link_to(query).partition("?")[2]
+    address = link_to(query).replace("/name/", "/export/", 1)
     return [
         element("h2", None, f"As {query.format}"),
         element("p", None, "Lost:") if lost else element("p", None, "Nothing is lost."),
@@ -405,7 +437,8 @@ def _draw_controls(query: PageQuery, head: Head, newest: Head) -> Markup:
     """
     What can be looked at: a budget, a trimmer, a comparison, a search.
     """
-    hidden = _draw_hidden(quoted=quote(query.name), at=head.revision)
+    hidden = _draw_hidden(at=head.revision)
+    address = link_to(PageQuery(query.name))
     options = [
         element("option", {"selected": "" if each == query.trimmer else None}, each)
         for each in TRIMMERS
@@ -430,7 +463,7 @@ def _draw_controls(query: PageQuery, head: Head, newest: Head) -> Markup:
         {"class": "controls"},
         element(
             "form",
-            {"action": "/name"},
+            {"action": address},
             hidden,
             limit,
             element("label", None, "Trimmer ", trimmers),
@@ -438,19 +471,19 @@ def _draw_controls(query: PageQuery, head: Head, newest: Head) -> Markup:
         ),
         element(
             "form",
-            {"action": "/name"},
+            {"action": address},
             hidden,
             beside,
             element("button", None, "Compare"),
         ),
         element(
             "form",
-            {"action": "/name"},
+            {"action": address},
             hidden,
             element("label", None, "Format ", formats),
             element("button", None, "Show as request"),
         ),
-        _draw_search_form("/name", "search", "Words", query.search, hidden),
+        _draw_search_form(address, "search", "Words", query.search, hidden),
     )
 
 
@@ -471,7 +504,10 @@ def _draw_acts(query: PageQuery, head: Head, newest: Head) -> Markup:
     What can be done, with the revision that the page was drawn from.
     """
     hidden = _draw_hidden(
-        name=quote(query.name), at=head.revision, seen=newest.revision
+        name=quote(query.name),
+        at=head.revision,
+        seen=newest.revision,
+        digest=newest.digest,
     )
     acts: list[Markup] = []
     if head.revision != newest.revision:

@@ -25,7 +25,7 @@ from conversation_state.pages._markup import (
 )
 from conversation_state.rendering import escape_line
 
-__all__ = ["Painter", "PieceKind", "draw_tree", "format_tree"]
+__all__ = ["Painter", "PieceKind", "draw_labels", "draw_tree", "format_tree"]
 
 # What a piece of a line of text is; "" for what has no kind.
 PieceKind: TypeAlias = Literal["", "present", "lanes", "label", "facts", "excerpt"]
@@ -34,6 +34,10 @@ Painter: TypeAlias = Callable[[str, PieceKind], str]
 
 # The most rows of a drawing: older ones are counted.
 MAX_ROWS = 1_500
+
+# The most labels of a state that are drawn, and the most characters of each.
+_MAX_LABELS = 8
+_LONGEST_LABEL = 60
 
 # The size of a row and the width of a lane, in pixels.
 _HEIGHT = 30
@@ -150,7 +154,7 @@ def _draw_row(row: GraphRow, lanes: int, words: Words) -> Markup:
             "span",
             {"class": "cs-state"},
             title,
-            [element("b", {"class": "cs-label"}, words.line(x)) for x in node.labels],
+            draw_labels(node.labels, words),
             element("em", None, "you are here") if node.is_present else None,
             element("em", None, "compared") if node.is_compared else None,
             element("small", None, words.line(node.facts)) if node.facts else None,
@@ -158,6 +162,22 @@ def _draw_row(row: GraphRow, lanes: int, words: Words) -> Markup:
         ),
         _link_comparison(node),
     )
+
+
+def draw_labels(labels: Sequence[str], words: Words) -> list[Markup]:
+    """
+    The newest labels of a state, and how many more it has: there may be thousands.
+    """
+    shown = labels[-_MAX_LABELS:]
+    drawn = [
+        element("b", {"class": "cs-label"}, words.line(each, _LONGEST_LABEL))
+        for each in shown
+    ]
+    if len(labels) > len(shown):
+        more = format_count(len(labels) - len(shown), "older label")
+        drawn.append(element("small", None, f"and {more}"))
+
+    return drawn
 
 
 def _link_comparison(node: GraphNode) -> Markup | None:

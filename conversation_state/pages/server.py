@@ -47,9 +47,10 @@ from conversation_state.pages._live import (
     draw_names,
     dump_state,
     link_to,
+    unquote_name,
 )
 from conversation_state.pages._markup import Child, Markup, Words, element
-from conversation_state.store import Store
+from conversation_state.store import Head, Store
 
 __all__ = ["make_app", "run_server"]
 
@@ -127,8 +128,8 @@ def make_app(
     pages = _Pages(store, may_write=write)
     routes = [
         Route("/", pages.show_names),
-        Route("/name", pages.show_name),
-        Route("/export", pages.export),
+        Route("/name/{quoted}", pages.show_name),
+        Route("/export/{quoted}", pages.export),
         Route("/follow", pages.follow),
         *[
             Route(f"/{act}", pages.act, methods=["POST"], name=act)
@@ -343,7 +344,7 @@ class _Pages:
 
     def _perform_act(self, act: str, form: dict[str, str]) -> str | RedirectResponse:
         name, at = unquote(form.get("name", "")), _read_number(form.get("at"), "at")
-        seen = _read_number(form.get("seen"), "seen")
+        seen = self._find_seen(name, form)
         if act == "restore":
             head = self._store.rollback(name, at, expecting=seen)
             query = PageQuery(name, head.revision)
@@ -368,6 +369,18 @@ class _Pages:
             query = PageQuery(name, at)
 
         return RedirectResponse(link_to(query), status_code=303)
+
+    def _find_seen(self, name: str, form: dict[str, str]) -> Head:
+        """
+        The newest revision, if it is the one that the form was drawn from. A name that
+        was deleted and saved again may have another with the same number.
+        """
+        seen = _read_number(form.get("seen"), "seen")
+        newest = self._store.latest(name)
+        if (seen, form.get("digest")) != (newest.revision, newest.digest):
+            raise StaleHeadError(self._store.url, name, seen, newest)
+
+        return newest
 
     async def _run_and_answer(self, draw: Callable[[], str | Response]) -> Response:
         """
@@ -406,16 +419,12 @@ async def _read_form(request: Request) -> dict[str, str] | None:
 
 def _read_query(request: Request) -> PageQuery:
     given = request.query_params
-    name = given.get("name", "")
-    if "quoted" in given:
-        name = unquote(given["quoted"])
-
     trimmer = given.get("trimmer", "fit")
     if trimmer not in TRIMMERS:
         raise _BadRequestError(f"unknown trimmer; valid ones are {', '.join(TRIMMERS)}")
 
     return PageQuery(
-        name,
+        unquote_name(request.path_params["quoted"]),
         _read_number(given.get("at"), "at") if "at" in given else None,
         _read_number(given.get("beside"), "beside") if "beside" in given else None,
         _read_number(given.get("limit"), "limit") if "limit" in given else None,

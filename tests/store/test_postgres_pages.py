@@ -83,7 +83,7 @@ class Browser:
             with connection.getresponse() as answer:
                 yield answer
 
-    def show(self, path="/name", **asked):
+    def show(self, path="/name/trip", **asked):
         """
         The words of a page.
         """
@@ -95,6 +95,10 @@ class Browser:
         """
         The status of a form that was sent.
         """
+        with self.send("GET", "/name/trip") as answer:
+            page = answer.read().decode()
+
+        fields["digest"] = re.findall('name="digest" value="([^"]*)"', page)[0]
         with self.send("POST", f"/{act}", urlencode(fields)) as answer:
             return answer.status
 
@@ -109,14 +113,14 @@ class TestPages:
         """
         Names, revisions, views, differences, searches, requests and bills.
         """
-        shown = browser.show(name="trip")
+        shown = browser.show()
 
         assert "trip" in browser.show("/")
-        assert "To the sea." in browser.show(name="trip", at=2)
-        assert "The model sees" in browser.show(name="trip", limit=1_000)
-        assert "From revision 2 to revision 3" in browser.show(name="trip", beside=2)
-        assert "Found in 1 message" in browser.show(name="trip", at=2, search="SEA")
-        assert "Nothing is lost." in browser.show(name="trip", format="openai_chat")
+        assert "To the sea." in browser.show(at=2)
+        assert "The model sees" in browser.show(limit=1_000)
+        assert "From revision 2 to revision 3" in browser.show(beside=2)
+        assert "Found in 1 message" in browser.show(at=2, search="SEA")
+        assert "Nothing is lost." in browser.show(format="openai_chat")
         for words in ("revision 3", "you are here", "Bill by branch", "25"):
             assert words in shown
 

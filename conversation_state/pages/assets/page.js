@@ -81,7 +81,7 @@ function follow() {
   source = new EventSource(`/follow?${query}`);
   source.onmessage = (event) => {
     if (Number(event.data) > Number(content.dataset.revision))
-      tell(`Revision ${event.data} was saved.`, `/name?${query}`);
+      tell(`Revision ${event.data} was saved.`, location.pathname);
   };
   source.addEventListener("gone", () => {
     source.close();
