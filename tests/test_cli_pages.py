@@ -159,8 +159,10 @@ class TestServe:
                 with build_opener(HTTPCookieProcessor()).open(address) as answer:
                     shown = answer.read().decode()
 
-                with pytest.raises(HTTPError, match="403"):
+                with pytest.raises(HTTPError, match="403") as refused:
                     urlopen(address.partition("?")[0])
+
+                refused.value.close()
             finally:
                 server.terminate()
 

@@ -182,6 +182,9 @@ class Server:
         self.run(f"DROP SCHEMA IF EXISTS {schema} CASCADE")
 
 
+_WITHOUT = "CONVERSATION_STATE_WITHOUT_POSTGRES"
+
+
 @cache
 def _started() -> tuple[Server | None, str]:
     try:
@@ -190,20 +193,27 @@ def _started() -> tuple[Server | None, str]:
         return None, f"{type(error).__name__}: {error}"
 
 
+def skip_if_unwanted() -> None:
+    """
+    Skip the test if none is to be tested with.
+    """
+    import pytest  # noqa: PLC0415 - benchmarks have none
+
+    if os.environ.get(_WITHOUT):
+        pytest.skip(f"{_WITHOUT} is set: PostgreSQL's store is not tested here")
+
+
 def server() -> Server:
     """
     This process's server, started when it is asked for first.
     """
     import pytest  # noqa: PLC0415 - benchmarks have none
 
-    without = "CONVERSATION_STATE_WITHOUT_POSTGRES"
-    if os.environ.get(without):
-        pytest.skip(f"{without} is set: PostgreSQL's store is not tested here")
-
+    skip_if_unwanted()
     found, why = _started()
     if found is None:
         msg = f"no PostgreSQL to test with, so its store is not tested: {why}"
-        pytest.fail(f"{msg}\n{without}=1 skips these tests.", pytrace=False)
+        pytest.fail(f"{msg}\n{_WITHOUT}=1 skips these tests.", pytrace=False)
 
     return found
 

@@ -65,6 +65,7 @@ def alone():
     """
     A server that a test may stop.
     """
+    servers.skip_if_unwanted()
     try:
         server = servers.Server(*servers._FAST)
     except RuntimeError as error:
