@@ -55,6 +55,22 @@ class Session:
         self.items.clear()
 
 
+def print_state(state: Aggregator) -> Aggregator:
+    """
+    Prints what it gets.
+    """
+    print("a state of", len(state))  # noqa: T201
+    return state
+
+
+def end(state: Aggregator) -> Aggregator:
+    sys.exit(0)
+
+
+def hinted(_state: "Elsewhere") -> None:  # type: ignore[name-defined]  # noqa: F821
+    return None
+
+
 def make_store() -> Store:
     return Store(MemoryBackend())
 
@@ -110,6 +126,7 @@ class TestTable:
 
         assert 1 == status
         assert "keeps messages                -  declared not to hold" in out
+        assert f"\n{HERE}:without_empty breaks 1 of 8 laws of reducers\n" in out
         assert "\nkeeps the bill: Every ledger entry" in out
         assert "    state = Aggregator.new().add_usage(" in out
         assert out.endswith("4 hold, 1 broken\n")
@@ -164,17 +181,50 @@ class TestTable:
         assert 0 == status
         assert out.startswith(f"reducer {HERE}:unknown\n")
 
+    def test_prints(self, run):
+        """
+        What is printed by what is checked is not in the report.
+        """
+        status, out, err = run(f"{HERE}:print_state", "--examples", "2")
+
+        assert 0 == status
+        assert out.startswith(f"reducer {HERE}:print_state\n\nlaw ")
+        assert err.startswith("a state of ")
+
+    def test_ends(self, run):
+        """
+        A function that ends the program breaks a law.
+        """
+        status, out, _ = run(f"{HERE}:end", "--examples", "2")
+
+        assert 1 == status
+        assert "  SystemExit: 0\n  at test_contracts_command.py:" in out
+
+    def test_module_ends(self, run, tmp_path, monkeypatch):
+        """
+        A module that ends the program can't be checked.
+        """
+        (tmp_path / "program_of_a_user.py").write_text("raise SystemExit(0)")
+        monkeypatch.syspath_prepend(tmp_path)
+        status, _, err = run("program_of_a_user:main")
+
+        assert 2 == status
+        assert "can't import 'program_of_a_user': SystemExit: 0" in err
+
 
 class TestBackends:
     def test_broken(self, run):
         """
-        A backend is held to the contract of stores.
+        Where no backend is made, no promise is tried.
         """
         status, out, _ = run(f"{HERE}:make_nothing", "--kind", "backend")
 
         assert 1 == status
         assert "rows are kept" in out
-        assert out.endswith(" broken\n")
+        assert (
+            "is made: A backend, or a store over one, is made.\n  expected a b" in out
+        )
+        assert out.endswith("\n0 hold, 1 broken\n")
 
     def test_guessed(self, run):
         """
@@ -198,7 +248,9 @@ class TestRefused:
             ([f"{HERE}:HERE", "--kind", "counter"], "expected a function"),
             ([f"{HERE}:remind", "--kind", "other"], "invalid choice: 'other'"),
             ([f"{HERE}:remind", "--without", "x"], "unknown law 'x'; valid ones"),
-            ([f"{HERE}:remind", "--examples", "0"], "expected 1 or more, got 0"),
+            ([f"{HERE}:remind", "--examples", "0"], "a number, 1 or more, got '0'"),
+            ([f"{HERE}:remind", "--examples", "few"], "1 or more, got 'few'"),
+            ([f"{HERE}:hinted"], "hinted: name 'Elsewhere' is not defined; name its"),
             ([], "required: MODULE[:NAME]"),
         ],
     )

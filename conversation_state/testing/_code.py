@@ -8,6 +8,7 @@ What lives here: `format_code` and `format_example`. What does not: examples
 from __future__ import annotations
 
 import inspect
+import math
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, date, datetime, time, timedelta, tzinfo
@@ -108,7 +109,7 @@ class _Writer:
             return _join_items("{", pairs, "}")
 
         if isinstance(value, (list, tuple)) and not hasattr(value, "_fields"):
-            return self._format_list(value)
+            return self._format_list(value, is_tuple=isinstance(value, tuple))
 
         if isinstance(value, (date, time, timedelta, tzinfo)):
             return self._format_time(value)
@@ -120,7 +121,7 @@ class _Writer:
         if attrs.has(type(value)) and "<" not in type(value).__qualname__:
             return self._format_made(value)
 
-        return repr(value)
+        return _format_text(value) if isinstance(value, str) else _format_other(value)
 
     def _format_repr(self, value: Any) -> str:
         """
@@ -145,15 +146,23 @@ class _Writer:
 
         return text
 
-    def _format_list(self, values: Sequence[Any]) -> str:
+    def _format_list(self, values: Sequence[Any], *, is_tuple: bool = False) -> str:
         """
-        A list, in which what stands there several times is written once.
+        A list or tuple, in which what stands there several times is written once.
         """
+        start, end = "()" if is_tuple else "[]"
+        last = "," if is_tuple else ""
         runs = list(_group_equal(values))
         if len(runs) == 1 and runs[0][1] > 2:  # noqa: PLR2004 - more is shorter then
-            return f"[{self.format(runs[0][0])}] * {runs[0][1]}"
+            return f"{start}{self.format(runs[0][0])}{last}{end} * {runs[0][1]}"
 
-        return _join_items("[", [self.format(one) for one in values], "]")
+        items = [self.format(one) for one in values]
+        if len(items) == 1:
+            line = f"{start}{items[0]}{last}{end}"
+            if len(line) <= _WIDTH and "\n" not in line:
+                return line
+
+        return _join_items(start, items, end)
 
     def _format_made(self, value: Any) -> str:
         """
@@ -175,7 +184,9 @@ class _Writer:
                     is_named = True
                     continue
 
-                text = self.format(found)
+                # Lists are shorter, and become tuples.
+                listed = list(found) if type(found) is tuple else found
+                text = self.format(listed)
                 arguments.append(f"{each}={text}" if is_named else text)
                 is_named = is_named or len(arguments) >= _UNNAMED
 
@@ -224,7 +235,7 @@ class _Writer:
         cls = type(message)
         content = getattr(message, "content", None)
         if cls in short and isinstance(content, str) and message == cls(content):
-            return f".{short[cls]}({content!r})"
+            return f".{short[cls]}({_format_text(content)})"
 
         return f".add({self.format(message)})"
 
@@ -247,6 +258,25 @@ class _Writer:
         text = _join_items(f"{self.name_class(TrimContext)}.of(", arguments, ")")
         gone = [each.seq for each in view.dropped]
         return f"{text}.remove({gone})" if gone else text
+
+
+def _format_text(text: str) -> str:
+    """
+    A text; a long one that repeats a part of itself, as that part and a number.
+    """
+    if len(text) > _WIDTH:
+        part = text[: (text + text).find(text, 1)]
+        if len(part) < len(text):
+            return f"{part!r} * {len(text) // len(part)}"
+
+    return repr(text)
+
+
+def _format_other(value: object) -> str:
+    if isinstance(value, float) and not math.isfinite(value):
+        return f"float('{value}')"
+
+    return repr(value)
 
 
 def _find_default(name: str) -> Any:

@@ -9,6 +9,7 @@ import importlib
 import inspect
 import sys
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import redirect_stdout
 from types import ModuleType
 from typing import Any, get_type_hints
 
@@ -19,6 +20,7 @@ from conversation_state.messages import Message
 from conversation_state.store import Store
 from conversation_state.testing.contracts import (
     AdapterContract,
+    BrokenLawsError,
     Contract,
     CounterContract,
     LawResult,
@@ -56,14 +58,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
     Run the command; 0 if all laws hold, 1 if one is broken.
 
     Exits with 2 if the arguments are wrong: an unknown law, a name that can't be
-    imported, or an object of unknown kind.
+    imported, or an object of unknown kind. The output is the report; what is printed
+    by what is checked goes where errors go.
     """
     parser = _make_parser()
     options = parser.parse_args(arguments)
     try:
-        subject = _import_subject(options.target)
-        kind = options.kind or _guess_kind(subject, options.target)
-        results = [*_run(kind, subject, options)]
+        with redirect_stdout(sys.stderr):
+            subject = _import_subject(options.target)
+            kind = options.kind or _guess_kind(subject, options.target)
+            results = [*_run(kind, subject, options)]
     except UsageError as error:
         parser.error(str(error))
 
@@ -111,11 +115,11 @@ def _make_parser() -> argparse.ArgumentParser:
 
 
 def _read_number(text: str) -> int:
-    number = int(text)
-    if number < 1:
-        raise argparse.ArgumentTypeError(f"expected 1 or more, got {number}")
+    if not text.isdecimal() or int(text) < 1:
+        msg = f"expected a number, 1 or more, got {text!r}"
+        raise argparse.ArgumentTypeError(msg)
 
-    return number
+    return int(text)
 
 
 def _import_subject(target: str) -> Any:
@@ -125,7 +129,7 @@ def _import_subject(target: str) -> Any:
     module, _, name = target.partition(":")
     try:
         found: Any = importlib.import_module(module)
-    except Exception as error:  # noqa: BLE001 - a module may raise anything
+    except (Exception, SystemExit) as error:  # noqa: BLE001 - modules raise anything
         msg = f"can't import {module!r}: {type(error).__name__}: {error}"
         raise UsageError(msg) from None
 
@@ -148,7 +152,7 @@ def _guess_kind(subject: Any, target: str) -> str:
         if is_kind(subject):
             return kind
 
-    takes, returns = _read_hints(subject)
+    takes, returns = _read_hints(subject, target)
     for kind, is_made in (("backend", _is_backend), ("session", _is_session)):
         if is_made(returns):
             return kind
@@ -196,7 +200,7 @@ _METHODS: tuple[tuple[str, Callable[[Any], bool]], ...] = (
 )
 
 
-def _read_hints(subject: Any) -> tuple[Any, Any]:
+def _read_hints(subject: Any, target: str) -> tuple[Any, Any]:
     """
     The type hints of the first argument and of the result; None where there is none.
     """
@@ -206,7 +210,10 @@ def _read_hints(subject: Any) -> tuple[Any, Any]:
 
     try:
         hints = get_type_hints(function)
-    except Exception:  # noqa: BLE001 - of names that are not imported, for example
+    except NameError as error:
+        msg = f"can't read the type hints of {target}: {error}; name its kind with "
+        raise UsageError(f"{msg}--kind, one of {', '.join(_NAMES)}") from None
+    except Exception:  # noqa: BLE001 - of what has none, for example
         return None, None
 
     returns = hints.pop("return", None)
@@ -267,8 +274,8 @@ def _format_report(target: str, kind: str, results: Sequence[LawResult]) -> str:
         for each in results
     ]
     broken = [each for each in results if each.is_broken]
-    for each in broken:
-        lines += ["", str(each)]
+    if broken:
+        lines += ["", str(BrokenLawsError(target, f"{kind}s", tuple(results)))]
 
     held = sum(not each.is_broken and each.examples > 0 for each in results)
     return "\n".join([*lines, "", f"{held} hold, {len(broken)} broken", ""])

@@ -24,8 +24,10 @@ from conversation_state.testing.contracts._contract import (
     DECLARED,
     HOLDS,
     NOT_APPLICABLE,
+    NOT_RUN,
     LawResult,
     check_names,
+    find_line,
     raise_broken,
     read_promise,
 )
@@ -121,11 +123,22 @@ def _run_promise(
                 test(subject, **fixtures)
         except pytest.skip.Exception:
             return LawResult(name, promise, NOT_APPLICABLE)
-        except (Exception, pytest.fail.Exception) as error:  # noqa: BLE001 - any fault
+        except (Exception, SystemExit, pytest.fail.Exception) as error:  # noqa: BLE001
             code = "\n".join(f"{each} = {value!r}" for each, value in given.items())
-            return LawResult(name, promise, BROKEN, number, error, code)
+            line = find_line(error.__traceback__)
+            return LawResult(name, promise, BROKEN, number, error, code, line)
 
     return LawResult(name, promise, HOLDS, number)
+
+
+def _make_one(subject: _Subject, tmp_path: Path) -> None:
+    """
+    A backend, or a store over one, is made.
+    """
+    made: Any = subject.backend(tmp_path)
+    methods = [getattr(made, name, None) for name in ("reading", "writing", "close")]
+    assert all(map(callable, methods)), f"expected a backend, got {made!r:.80}"
+    made.close()
 
 
 def run_promises(
@@ -144,8 +157,14 @@ def run_promises(
     check_names("without", without, [name for name, _ in promises])
     takes_folder = bool(inspect.signature(make).parameters)
     subject = _Subject(make, is_kept=takes_folder if is_kept is None else is_kept)
+    first = _run_promise(subject, "is made", _make_one)
+    if first.is_broken:
+        yield first
+
     for name, test in promises:
-        if name in without:
+        if first.is_broken:
+            yield LawResult(name, read_promise(test), NOT_RUN)
+        elif name in without:
             yield LawResult(name, read_promise(test), DECLARED)
         else:
             yield _run_promise(subject, name, test)

@@ -9,11 +9,15 @@ from __future__ import annotations
 
 import asyncio
 import inspect
+import random
 import threading
-from collections.abc import Callable, Collection, Coroutine, Iterator
+import traceback
+from collections.abc import Callable, Collection, Coroutine, Iterable, Iterator
 from functools import partial, wraps
 from itertools import count
+from pathlib import Path
 from textwrap import wrap
+from types import TracebackType
 from typing import Any, ClassVar, TypeVar
 from unittest import SkipTest
 
@@ -30,6 +34,7 @@ __all__ = [
     "Contract",
     "LawResult",
     "check_contract",
+    "find_line",
     "law",
     "run_coroutine",
     "run_laws",
@@ -41,6 +46,7 @@ T = TypeVar("T")
 HOLDS, BROKEN = "holds", "broken"
 DECLARED, NOT_APPLICABLE, NOT_RUN = "declared not to hold", "does not apply", "not run"
 
+_KIT = str(Path(__file__).parent.parent)
 _WIDTH = 88
 _MAX_SHOWN = 8  # broken laws that an error describes
 
@@ -127,15 +133,25 @@ class Law:
         Hold it against as many examples as *settings* say.
 
         *on_error* is called with every example that breaks it, the smallest one last.
+        An interrupt ends the search, with a note of the example that it met: that of a
+        function which does not return.
         """
 
         def hold(**drawn: Any) -> None:
+            if drawn:
+                # Hypothesis gives all examples the same random numbers.
+                random.seed(repr(drawn))
+
             try:
                 self.call(contract, **drawn)
             except HypothesisException:
                 raise
-            except Exception as error:
+            except (Exception, SystemExit) as error:
                 on_error(error, drawn)
+                raise
+            except KeyboardInterrupt as error:
+                error.add_note(f"While checking: {self.name}")
+                _raise_with_code(error, drawn)
                 raise
 
         if not self.examples:
@@ -164,7 +180,8 @@ def read_promise(test: Callable[..., Any]) -> str:
 
 
 def _raise_with_code(error: BaseException, drawn: dict[str, Any]) -> None:
-    error.add_note(f"With:\n\n{format_example(drawn)}\n")
+    if drawn:
+        error.add_note(f"With:\n\n{format_example(drawn)}\n")
 
 
 def law(
@@ -267,6 +284,8 @@ class LawResult:
         error: What was raised, if it is broken.
 
         code: The smallest example that breaks it, as Python code.
+
+        line: Where somebody's own code raised the error, if it did.
     """
 
     law: str
@@ -275,6 +294,7 @@ class LawResult:
     examples: int = 0
     error: BaseException | None = None
     code: str = ""
+    line: str = ""
 
     @property
     def is_broken(self) -> bool:
@@ -290,15 +310,44 @@ class LawResult:
         if self.error is None:
             return f"{self.law}: {self.result}"
 
+        return "\n".join([*self._format_promise(), *_indent(self.reason)])
+
+    @property
+    def reason(self) -> str:
+        """
+        Why it is broken, and the example.
+        """
         what = str(self.error) or "an assertion failed"
         if not isinstance(self.error, AssertionError):
-            what = f"{type(self.error).__name__}: {self.error}"
+            what = f"{type(self.error).__name__}: {self.error}".removesuffix(": ")
 
-        lines = [*wrap(f"{self.law}: {self.promise}", _WIDTH), *_indent(what)]
+        lines = [what, *getattr(self.error, "__notes__", ())]
+        if self.line:
+            lines.append(f"at {self.line}")
+
         if self.code:
-            lines += ["  with", *_indent(_indent(self.code))]
+            lines += ["with", *_indent(self.code)]
 
         return "\n".join(lines)
+
+    def _format_promise(self) -> list[str]:
+        return wrap(f"{self.law}: {self.promise}", _WIDTH)
+
+
+def _format_broken(results: Iterable[LawResult]) -> list[str]:
+    """
+    Why laws are broken; those that one error breaks, with one example, together.
+    """
+    reasons: dict[str, list[LawResult]] = {}
+    for each in results:
+        reasons.setdefault(each.reason, []).append(each)
+
+    return [
+        "\n".join(
+            [*[line for each in same for line in each._format_promise()], *_indent(why)]
+        )
+        for why, same in reasons.items()
+    ]
 
 
 def _indent(text: str | list[str]) -> list[str]:
@@ -332,7 +381,7 @@ class BrokenLawsError(AssertionError):
     def __str__(self) -> str:
         number = f"{len(self.broken)} of {len(self.results)}"
         first = f"{self.subject} breaks {number} laws of {self.kind}"
-        lines = [first, *map(str, self.broken[:_MAX_SHOWN])]
+        lines = [first, *_format_broken(self.broken[:_MAX_SHOWN])]
         if self.broken[_MAX_SHOWN:]:
             names = ", ".join([each.law for each in self.broken[_MAX_SHOWN:]])
             lines.append(f"broken, too: {names}")
@@ -382,18 +431,35 @@ def _run_law(each: Law, contract: Contract, settings: Settings) -> LawResult:
     made: Callable[..., LawResult] = partial(LawResult, each.name, each.promise)
     try:
         counted.run(contract, quiet, note_error)
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         if not failed:
             raise
 
         # Hypothesis says so if the same example breaks it once and not once more.
         reason, drawn = failed[-1]
         if isinstance(error, Flaky):
-            reason.add_note("not each time")
+            reason.add_note("not each time that it is tried")
 
-        return made(BROKEN, next(tried), reason, format_example(drawn))
+        line = find_line(reason.__traceback__)
+        return made(BROKEN, next(tried), reason, format_example(drawn), line)
 
     return made(HOLDS, next(tried))
+
+
+def find_line(raised: TracebackType | None) -> str:
+    """
+    Where the code that was checked raised an error: the innermost line in the file
+    that a contract called; "" if the contract itself raised it.
+    """
+    frames = traceback.extract_tb(raised)
+    while any(each.filename.startswith(_KIT) for each in frames):
+        frames.pop(0)
+
+    for each in reversed(frames):
+        if each.filename == frames[0].filename:
+            return f"{Path(each.filename).name}:{each.lineno}, in {each.name}"
+
+    return ""
 
 
 def _count_calls(

@@ -7,8 +7,8 @@ from __future__ import annotations
 import copy
 from collections.abc import Callable, Collection
 from inspect import isawaitable
-from itertools import count
 from typing import Any, Protocol
+from uuid import uuid4
 
 from hypothesis import settings as Settings  # noqa: N812 - a class
 from hypothesis import strategies as st
@@ -91,13 +91,12 @@ class SessionContract(Contract):
     make: Callable[[str], Session]
     items: SearchStrategy[list[Any]] = _ITEMS
     steps: SearchStrategy[list[Any]] = _STEPS
-    _numbers = count()
 
     def _new_id(self) -> str:
         """
-        An id that no other example has.
+        An id that no other example has, also of earlier runs: sessions may be kept.
         """
-        return f"session-{next(self._numbers)}"
+        return f"session-{uuid4()}"
 
     @law(is_first=True)
     async def test_begins_empty(self) -> None:
