@@ -8,7 +8,10 @@ import functools
 import itertools
 import json
 import pickle
+import random
+import sys
 from typing import Any, NamedTuple
+from uuid import UUID
 
 import attrs
 import pytest
@@ -26,9 +29,14 @@ from conversation_state import (
     UserMessage,
 )
 from conversation_state.adapters import Lost, openai_chat
-from conversation_state.counting import by_characters, by_encoding, calibrated
+from conversation_state.counting import (
+    TokenBudget,
+    by_characters,
+    by_encoding,
+    calibrated,
+)
 from conversation_state.errors import BudgetExceededError, DecodeError, Problem
-from conversation_state.parts import TextPart
+from conversation_state.parts import ImagePart, TextPart
 from conversation_state.testing import (
     BrokenLawsError,
     check_adapter,
@@ -39,6 +47,7 @@ from conversation_state.testing import (
     check_trimming_step,
 )
 from conversation_state.testing.contracts import (
+    CounterContract,
     ReducerContract,
     format_code,
     format_example,
@@ -55,17 +64,25 @@ from conversation_state.trimming import (
 
 # What is found at once need not be shrunk to be known.
 FEW = settings(max_examples=10, database=None, derandomize=True, deadline=None)
-UNSHRUNK = settings(FEW, max_examples=12, phases=[Phase.generate])
+UNSHRUNK = settings(FEW, phases=[Phase.generate])
 
 
-def find_broken(check, subject, **options):
+def find_broken(check, subject, laws, **options):
     """
-    The laws that *subject* breaks, as *check* reports them.
+    The laws that *subject* breaks, as *check* reports them; a longer search if *laws*
+    are not among them.
     """
-    with pytest.raises(BrokenLawsError) as caught:
-        check(subject, settings=UNSHRUNK, **options)
+    found = set[str]()
+    for number in (12, 200):
+        try:
+            check(subject, settings=settings(UNSHRUNK, max_examples=number), **options)
+        except BrokenLawsError as error:
+            found = {each.law for each in error.broken}
 
-    return {each.law for each in caught.value.broken}
+        if laws <= found:
+            break
+
+    return found
 
 
 def named(faults):
@@ -130,6 +147,10 @@ def numbered(state):
     return state.add_user_prompt(f"Attempt {next(_calls)}")
 
 
+def sampled(state):
+    return state.add_user_prompt("Really?") if random.random() < 0.1 else state
+
+
 def remembered(state):
     """
     Does its work for states that it has not seen, by their address.
@@ -157,6 +178,8 @@ REDUCERS = {
     "adds a response, not its usage": (answered, {"records new responses"}),
     "counts its calls": (numbered, {"is pure"}),
     "knows states by address": (remembered, {"same on copies"}),
+    "ends the program": (lambda _state: sys.exit(0), {"takes every state"}),
+    "reminds now and then": (sampled, {"is pure"}),
     "begins another conversation": (
         lambda state: Aggregator.new().add_user_prompt(f"After {len(state)}"),
         {"stays related"},
@@ -176,7 +199,7 @@ class TestCheckReducer:
         """
         Each fault breaks the law that forbids it, whatever else it breaks.
         """
-        assert laws <= find_broken(check_reducer, fault)
+        assert laws <= find_broken(check_reducer, fault, laws)
 
     def test_not_idempotent(self):
         """
@@ -188,9 +211,8 @@ class TestCheckReducer:
 
         check_reducer(insist, settings=FEW)
 
-        assert {"is idempotent"} == find_broken(
-            check_reducer, insist, also=["is idempotent"]
-        )
+        laws = {"is idempotent"}
+        assert laws == find_broken(check_reducer, insist, laws, also=[*laws])
 
     def test_declared(self):
         """
@@ -199,8 +221,9 @@ class TestCheckReducer:
         removes = REDUCERS["removes the newest"][0]
         check_reducer(removes, settings=FEW, without=["keeps messages"])
 
-        assert {"keeps identities", "keeps the bill", "stays related"} == find_broken(
-            check_reducer, without_empty, without=["keeps messages"]
+        laws = {"keeps identities", "keeps the bill", "stays related"}
+        assert laws == find_broken(
+            check_reducer, without_empty, laws, without=["keeps messages"]
         )
 
     def test_states(self):
@@ -268,6 +291,52 @@ class TestCheckReducer:
             error.results[0].law,
             error.results[0].result,
         ]
+
+    def test_same_error(self):
+        """
+        Laws that one error breaks, with one example, are reported together: with its
+        notes, and the line of the function that raised it.
+        """
+        calls = itertools.count()
+
+        def fails(state):
+            if not next(calls):
+                return state
+
+            error = ValueError("no more")
+            error.add_note("than that")
+            raise error
+
+        state = Aggregator.new()
+        with pytest.raises(BrokenLawsError) as caught:
+            check_reducer(fails, settings=FEW, states=st.just(state))
+
+        message = str(caught.value)
+
+        assert message.startswith("TestCheckReducer.test_same_error.<locals>.fails br")
+        assert 1 == message.count("  ValueError: no more\n  than that\n  at test_contr")
+        assert ", in fails\n  with\n" in message
+        assert "keeps messages: All" in message
+        assert "keeps the bill: Every" in message
+
+    def test_interrupt(self):
+        """
+        An interrupt, of a function that does not return, has the example.
+        """
+
+        def hangs(state):
+            if len(state):
+                raise KeyboardInterrupt
+
+            return state
+
+        with pytest.raises(KeyboardInterrupt) as caught:
+            check_reducer(hangs, settings=FEW)
+
+        notes = "\n".join(caught.value.__notes__)
+
+        assert notes.startswith("While checking: takes every state\nWith:\n\nfrom conv")
+        assert "Aggregator.new()" in notes
 
     def test_stops(self):
         """
@@ -372,6 +441,10 @@ def number_of(address):
 
 
 COUNTERS = {
+    "refuses special tokens": (
+        lambda message: by_characters(message) + message.text.index("<|end"),
+        {"counts every message"},
+    ),
     "is negative": (lambda message: -len(message.text), {"counts every message"}),
     "gives a float": (lambda message: len(message.text) / 4, {"counts every message"}),
     "gives nothing": (lambda _message: None, {"counts every message"}),
@@ -432,7 +505,33 @@ class TestCheckCounter:
         """
         Each fault breaks the law that forbids it, whatever else it breaks.
         """
-        assert laws <= find_broken(check_counter, fault)
+        assert laws <= find_broken(check_counter, fault, laws)
+
+    @pytest.mark.parametrize(
+        ("counter", "law"),
+        [
+            (first_text, "is additive"),
+            (COUNTERS["ignores parts"][0], "counts texts and parts alike"),
+            (COUNTERS["ignores calls"][0], "counts what is sent"),
+        ],
+    )
+    def test_examples(self, counter, law):
+        """
+        The examples of laws about texts are messages that can be pasted.
+        """
+        others = {*CounterContract.laws} - {law}
+        with pytest.raises(BrokenLawsError) as caught:
+            check_counter(counter, settings=FEW, without=others)
+
+        names = dict[str, Any]()
+        exec(caught.value.broken[0].code, names)
+        drawn = {each: names[each] for each in CounterContract.laws[law].examples}
+        contract = CounterContract()
+        contract.counter = counter
+
+        assert drawn.keys() <= {"message", "messages"}
+        with pytest.raises(AssertionError):
+            contract.laws[law].call(contract, **drawn)
 
     def test_declared(self):
         """
@@ -449,8 +548,7 @@ def shown(view):
 
 
 def lengthen(view):
-    newest = view.elements[-1:]
-    for each in newest:
+    for each in view.elements:
         if isinstance(each.message, UserMessage):
             return view.replace(each.seq, UserMessage("Where to? " * 9))
 
@@ -481,7 +579,17 @@ def number_seen(view):
     return view
 
 
+async def repair_async(view):
+    await asyncio.sleep(0)
+    return repair()(view)
+
+
+async def drop_newest_async(view):
+    return view.remove(shown(view)[-1:])
+
+
 STEPS = {
+    "drops the newest, async": (drop_newest_async, {"keeps the newest"}),
     "returns nothing": (lambda _view: None, {"takes every view"}),
     "fails for an empty view": (
         lambda view: view.remove(view.elements[0].seq) and view,
@@ -523,7 +631,8 @@ class TestCheckTrimmingStep:
         ("step", "options"),
         [
             (fit(), {"also": ["fits the budget", "is idempotent"]}),
-            (repair(), {"without": ["does not grow"], "also": ["is idempotent"]}),
+            (repair(), {"also": ["is idempotent"]}),
+            (repair_async, {"also": ["is idempotent"]}),
             (keep_last(2), {"also": ["is idempotent"]}),
             (shorten_tool_results(20), {}),
             (clear_tool_results(keep=1), {"also": ["is idempotent"]}),
@@ -541,7 +650,7 @@ class TestCheckTrimmingStep:
         """
         Each fault breaks the law that forbids it, whatever else it breaks.
         """
-        assert laws <= find_broken(check_trimming_step, fault)
+        assert laws <= find_broken(check_trimming_step, fault, laws)
 
     def test_extra_laws(self):
         """
@@ -555,8 +664,12 @@ class TestCheckTrimmingStep:
 
         check_trimming_step(remove_one, settings=FEW)
 
-        assert {"fits the budget", "is idempotent"} == find_broken(
-            check_trimming_step, remove_one, also=["fits the budget", "is idempotent"]
+        laws = {"fits the budget", "is idempotent"}
+        budget = TokenBudget(context_window=1)
+        views = st.just(TrimContext.of([UserMessage("Where to?")] * 4, budget))
+
+        assert laws == find_broken(
+            check_trimming_step, remove_one, laws, also=[*laws], views=views
         )
 
     def test_refusals(self):
@@ -597,6 +710,10 @@ SUMMARISERS = {
             "\n".join(each.content.upper() for each in messages[:1])
             + str([each.response.id for each in messages if each.role == "assistant"])
         ),
+        {"takes every conversation"},
+    ),
+    "takes texts only": (
+        lambda messages: "About " + messages[0].content,
         {"takes every conversation"},
     ),
     "may be blank": (
@@ -655,7 +772,7 @@ class TestCheckSummariser:
         """
         Each fault breaks the law that forbids it, whatever else it breaks.
         """
-        assert laws <= find_broken(check_summariser, fault, max_tokens=30)
+        assert laws <= find_broken(check_summariser, fault, laws, max_tokens=30)
 
     def test_in_a_loop(self):
         """
@@ -664,7 +781,7 @@ class TestCheckSummariser:
 
         async def check():
             check_summariser(asummarise, settings=FEW)
-            return find_broken(check_summariser, SUMMARISERS["may be blank"][0])
+            return find_broken(check_summariser, *SUMMARISERS["may be blank"])
 
         assert {"stands for messages"} == asyncio.run(check())
 
@@ -827,12 +944,36 @@ class TestCheckAdapter:
         """
         check_adapter(adapter, settings=FEW)
 
+    @pytest.mark.parametrize(
+        "message",
+        [
+            UserMessage([ImagePart(url="data:image/png;base64,AAAA")]),
+            SystemMessage([TextPart("", metadata={"a": 1})]),
+            AssistantMessage(tool_calls=[ToolCall("", "search")]),
+        ],
+        ids=["a URL of bytes", "an empty text with metadata", "a call without an id"],
+    )
+    def test_equivalent(self, message):
+        """
+        What a format has one word for is not lost.
+        """
+        check_adapter(openai_chat, settings=FEW, conversations=st.just((message,)))
+
+    def test_payload(self):
+        """
+        What `load` should have refused is shown.
+        """
+        with pytest.raises(BrokenLawsError) as caught:
+            check_adapter(Careless(), settings=FEW)
+
+        assert "\n  for the payload " in str(caught.value)
+
     @named(ADAPTERS)
     def test_faults(self, fault, laws):
         """
         Each fault breaks the law that forbids it, whatever else it breaks.
         """
-        assert laws <= find_broken(check_adapter, fault)
+        assert laws <= find_broken(check_adapter, fault, laws)
 
 
 # Sessions
@@ -989,7 +1130,21 @@ class TestCheckSession:
         """
         Each fault breaks the law that forbids it, whatever else it breaks.
         """
-        assert laws <= find_broken(check_session, opened(fault))
+        assert laws <= find_broken(check_session, opened(fault), laws)
+
+    def test_kept(self):
+        """
+        Sessions that are kept can be checked in each run: no id comes twice.
+        """
+        make, names = opened(MemorySession), list[str]()
+
+        def note(name):
+            names.append(name)
+            return make(name)
+
+        check_session(note, settings=FEW)
+
+        assert {4} == {UUID(name.removeprefix("session-")).version for name in names}
 
     def test_declared(self):
         """
@@ -1066,6 +1221,32 @@ class TestFormatCode:
         )
 
         assert expected == format_code(state)
+
+    @pytest.mark.parametrize(
+        ("value", "code"),
+        [
+            ((1,), "(1,)"),
+            ((1, [2]), "(1, [2])"),
+            (((1,),) * 3, "((1,),) * 3"),
+            ((), "()"),
+            ({"a": (float("inf"),)}, "{'a': (float('inf'),)}"),
+            ("Where to? " * 100, "'Where to? ' * 100"),
+            ("a" * 80, repr("a" * 80)),
+        ],
+    )
+    def test_plain(self, value, code):
+        """
+        Tuples stay tuples, what no literal is for is called, and long texts of one
+        part are short.
+        """
+        assert code == format_code(value)
+        assert value == eval(code)
+
+    def test_no_number(self):
+        """
+        What is no number is made as such.
+        """
+        assert "float('nan')" == format_code(float("nan"))
 
     def test_views(self):
         """

@@ -28,6 +28,7 @@ from conversation_state.testing.contracts._contract import (
     law,
 )
 from conversation_state.testing.contracts._copies import decoded, unpickled
+from conversation_state.testing.contracts._examples import draw_mostly
 from conversation_state.testing.strategies import messages, texts
 from conversation_state.tools import ToolCall
 
@@ -39,12 +40,6 @@ _MAKERS: dict[str, Callable[[Any], Message]] = {
     "assistant": AssistantMessage,
     "tool": lambda content: ToolMessage(content, tool_call_id="call_1"),
 }
-_LARGE: dict[str, Callable[[Any], Message]] = {
-    **_MAKERS,
-    "the arguments of a call": lambda text: AssistantMessage(
-        tool_calls=[ToolCall("call_1", "search", text)]
-    ),
-}
 _ROLES = st.sampled_from(sorted(_MAKERS))
 _PIECES = st.lists(
     st.sampled_from(["Where to? " * 5, "To Bern, by train.\n" * 5])
@@ -52,6 +47,31 @@ _PIECES = st.lists(
     min_size=1,
     max_size=4,
 )
+# What an encoding may refuse, or read as no text; and calls that are not JSON.
+_ODD = st.sampled_from(
+    [
+        UserMessage("What is <|endoftext|>?"),
+        AssistantMessage(tool_calls=[ToolCall("call_1", "search", "")]),
+    ]
+)
+_SHORT, _LONG = "Where to? ", "Where to? " * 100
+
+
+def _make_parts(role: str, pieces: list[str]) -> Message:
+    return _MAKERS[role]([TextPart(each) for each in pieces])
+
+
+def _make_text(role: str, text: str) -> Message:
+    return _MAKERS[role](text)
+
+
+def _make_call(text: str) -> Message:
+    return AssistantMessage(tool_calls=[ToolCall("call_1", "search", text)])
+
+
+# A message with a short text, and the same with a long one.
+_PAIRS = [(_make_text(role, _SHORT), _make_text(role, _LONG)) for role in _MAKERS]
+_PAIRS.append((_make_call(_SHORT), _make_call(_LONG)))
 _ROUNDING = 2  # tokens of a text: a scaled counter rounds twice
 
 
@@ -67,7 +87,7 @@ class CounterContract(Contract):
 
     kind = "token counters"
     counter: TokenCounter
-    messages: SearchStrategy[Message] = messages()
+    messages: SearchStrategy[Message] = draw_mostly(messages(), _ODD)
 
     @law(message="messages", is_first=True)
     def test_counts_every_message(self, message: Message) -> None:
@@ -136,41 +156,41 @@ class CounterContract(Contract):
 
         assert expected == found, f"{expected}, unpickled: {found}"
 
-    @law(role=_ROLES, pieces=_PIECES)
-    def test_is_additive(self, role: str, pieces: list[str]) -> None:
+    @law(message=st.builds(_make_parts, _ROLES, _PIECES))
+    def test_is_additive(self, message: Message) -> None:
         """
         A message with several texts has what each of them has in a message of its
         own, and what the message has without any once; within two tokens for a text.
         """
-        make = _MAKERS[role]
-        empty = self.counter(make([]))
-        alone = [self.counter(make([TextPart(each)])) - empty for each in pieces]
-        together = self.counter(make([TextPart(each) for each in pieces])) - empty
+        empty = self.counter(message.replace(content=[]))
+        alone = [
+            self.counter(message.replace(content=[part])) - empty
+            for part in message.parts
+        ]
+        together = self.counter(message) - empty
 
-        assert abs(sum(alone) - together) <= _ROUNDING * len(pieces), (
+        assert abs(sum(alone) - together) <= _ROUNDING * len(alone), (
             f"together {together} tokens, alone {alone}, each without {empty}"
         )
 
-    @law(role=_ROLES, text=texts(max_size=40))
-    def test_counts_texts_and_parts_alike(self, role: str, text: str) -> None:
+    @law(message=st.builds(_make_text, _ROLES, texts(max_size=40)))
+    def test_counts_texts_and_parts_alike(self, message: Message) -> None:
         """
         A text has as many tokens as a message's only part that is this text; within
         two.
         """
-        make = _MAKERS[role]
-        bare, part = self.counter(make(text)), self.counter(make([TextPart(text)]))
+        bare = self.counter(message)
+        part = self.counter(message.replace(content=[TextPart(message.text)]))
 
         assert abs(bare - part) <= _ROUNDING, f"{bare} tokens, and {part} as a part"
 
-    @law(where=st.sampled_from(sorted(_LARGE)))
-    def test_counts_what_is_sent(self, where: str) -> None:
+    @law(messages=st.sampled_from(_PAIRS))
+    def test_counts_what_is_sent(self, messages: tuple[Message, Message]) -> None:
         """
         A long text has more tokens than a short one: of every role, and as the
         arguments of a call.
         """
-        make = _LARGE[where]
-        short = self.counter(make("Where to? "))
-        long = self.counter(make("Where to? " * 100))
+        short, long = map(self.counter, messages)
 
         assert short < long, f"{short} tokens, and {long} for 100 times the text"
 

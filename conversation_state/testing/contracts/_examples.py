@@ -84,11 +84,22 @@ def draw_mostly(
     return st.sampled_from([usual] * 7 * len(rare) + [*rare]).flatmap(lambda it: it)
 
 
+def _is_ended(messages: tuple[Message, ...]) -> bool:
+    """
+    Whether all calls have results.
+    """
+    calls = [call for each in messages for call in each.tool_calls]
+    return len(calls) == sum(isinstance(each, ToolMessage) for each in messages)
+
+
 _PLAIN = _draw_plain(_TURNS)
 # What a provider accepts. With all that messages may hold, now and then.
 CONVERSATIONS = draw_mostly(_PLAIN, transcripts(max_size=4))
 # The same with at least a message, and no calls at the end that wait for results.
-ENDED_CONVERSATIONS = _draw_plain(_TURNS[:-1]).filter(bool)
+ENDED_CONVERSATIONS = draw_mostly(
+    _draw_plain(_TURNS[:-1]).filter(bool),
+    transcripts(min_size=1, max_size=4).filter(_is_ended),
+)
 
 
 def _make_state(
