@@ -2,6 +2,7 @@
 Where the states of a tree stand in its drawing.
 """
 
+import re
 from typing import Any
 
 from hypothesis import given
@@ -14,7 +15,8 @@ from conversation_state.pages._layout import (
     fold_runs,
     lay_out,
 )
-from conversation_state.pages._trees import format_tree
+from conversation_state.pages._markup import Words
+from conversation_state.pages._trees import draw_tree, format_tree
 
 
 @st.composite
@@ -192,6 +194,37 @@ class TestFold:
         assert (0, 999) == (first.key, last.key)
         assert isinstance(fold, Fold)
         assert 998 == len(fold.nodes)
+
+
+class TestPages:
+    """
+    The drawing of a large tree, some rows at a time.
+    """
+
+    @given(graphs(), st.integers(1, 4))
+    def test_older_states(self, nodes, max_rows):
+        """
+        Every state is behind the links to older ones, and the last drawing has no
+        such link.
+        """
+        asked: list[Any] = []
+
+        def link(last: Any) -> str:
+            asked.append(last)
+            return "#older"
+
+        left: list[GraphNode] = nodes
+        shown: set[str] = set()
+        while left:
+            asked.clear()
+            tree = draw_tree(left, Words(), max_rows=max_rows, link_older=link)
+            shown |= {text.strip() for text in re.findall("[^<>]+", tree)}
+
+            assert len(asked) == tree.count('href="#older"')
+
+            left = [node for node in left if asked and node.key < asked[0]]
+
+        assert {node.title for node in nodes} <= shown
 
 
 class TestText:

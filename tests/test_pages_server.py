@@ -12,6 +12,7 @@ from starlette.testclient import TestClient
 
 from conversation_state import Aggregator, Usage
 from conversation_state.adapters import openai_chat
+from conversation_state.pages import _live
 from conversation_state.pages.server import make_app
 from conversation_state.store import open_store
 
@@ -219,6 +220,24 @@ class TestPages:
         assert "From revision 1 to revision 3" in text_of(compared)
         assert re.search("revision 1</a>[^@]{0,9}<em>compared", compared.text)
         assert "style=" not in compared.text
+
+    def test_older_revisions(self, store, monkeypatch):
+        """
+        What is not in the tree is behind a link, and so are the newest ones then;
+        the shown revision stays.
+        """
+        monkeypatch.setattr(_live, "_MAX_REVISIONS", 3)
+        client = connect(store)
+        newest = show(client, name="trip", at=3)
+        (link,) = links_of(newest, "/name/trip?at=3&before=")
+        older = client.get(link)
+        (back,) = links_of(older, "/name/trip?at=3")
+
+        assert "… and 1 older state" in text_of(newest)
+        assert ["1"] == re.findall(">revision ([0-9]+)<", nav_of(older))
+        assert "Revision 3" in text_of(older)
+        assert ["?at=3&before=2&beside=1"] == links_of(older, "?at=3")
+        assert newest.text == client.get(back).text
 
     def test_search(self, store):
         """

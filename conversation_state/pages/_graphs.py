@@ -122,14 +122,17 @@ def read_history(store: Store, name: str, *, limit: int = 1_000) -> History:
     return History(tuple(reversed(found)), present, "revision", _count_older(found))
 
 
-def list_revisions(store: Store, name: str, *, limit: int = 10_000) -> History:
+def list_revisions(
+    store: Store, newest: Head, *, before: int | None = None, limit: int = 10_000
+) -> History:
     """
-    The newest revisions of *name* without their states, in one query.
+    The newest revisions of the name whose head is *newest*, or the newest *before*
+    one, without their states, in one query.
     """
-    heads = list(store.history(name, limit=limit))
+    heads = list(store.history(newest.name, before=before, limit=limit))
     states = [_make_revision(head, None) for head in reversed(heads)]
     older = _count_older(states[::-1])
-    return History(tuple(states), heads[0].revision, "revision", older)
+    return History(tuple(states), newest.revision, "revision", older)
 
 
 def _count_older(newest_first: Sequence[HistoryState]) -> int:

@@ -97,6 +97,8 @@ class PageQuery(NamedTuple):
         format: The provider's format it is shown in; "" for none.
 
         bill: 1 if the bill is shown of a large history, too.
+
+        before: The revision whose older ones are in the tree; None for the newest.
     """
 
     name: str
@@ -107,6 +109,7 @@ class PageQuery(NamedTuple):
     search: str = ""
     format: str = ""
     bill: int | None = None
+    before: int | None = None
 
 
 def link_to(query: PageQuery, **changes: Any) -> str:
@@ -206,7 +209,7 @@ def draw_name(
     """
     newest = store.latest(query.name)
     head = newest if query.at is None else store.latest(query.name, at=query.at)
-    history = list_revisions(store, query.name, limit=_MAX_REVISIONS)
+    history = list_revisions(store, newest, before=query.before, limit=_MAX_REVISIONS)
     # Without the name, which is in the path of the page, and with numbers last: there
     # may be thousands of revisions.
     near = query if len(query.search) <= _MAX_REPEATED else query._replace(search="")
@@ -223,11 +226,22 @@ def draw_name(
         )
         for node in graph_history(history)
     ]
+    newer = None
+    if query.before is not None:
+        address = link_to(query, before=None)
+        newer = element("p", None, element("a", {"href": address}, "Newest revisions"))
+
     nav = element(
         "nav",
         {"aria-label": "Revisions"},
         element("h2", None, "Revisions"),
-        draw_tree(nodes, words, older=history.older),
+        newer,
+        draw_tree(
+            nodes,
+            words,
+            older=history.older,
+            link_older=lambda last: link_to(query, before=last),
+        ),
     )
     content = element(
         "div",

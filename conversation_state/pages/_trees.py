@@ -4,7 +4,7 @@ The drawing of a tree of states: as HTML with a picture beside each row, and as 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from itertools import islice
 from typing import Literal, TypeAlias
 
@@ -53,19 +53,25 @@ def draw_tree(
     *,
     max_rows: int = MAX_ROWS,
     older: int = 0,
+    link_older: Callable[[Hashable], str] | None = None,
 ) -> Markup:
     """
     A list of the states in *nodes*, oldest first, with the newest on top.
 
     Long runs without forks are folded. At most *max_rows* rows are drawn; what is
-    left out is counted, with *older* ones that are not in *nodes*.
+    left out is counted, with *older* ones that are not in *nodes*, and is a link to
+    what *link_older* returns for the last row that is drawn.
     """
     rows, left_out = _select_rows(nodes, max_rows)
     left_out += older
     lanes = 1 + max([_find_widest(row) for row in rows], default=0)
     items: list[Markup] = [_draw_row(row, lanes, words) for row in rows]
     if left_out:
-        more = f"… and {format_count(left_out, 'older state')}"
+        more: Child = f"… and {format_count(left_out, 'older state')}"
+        if link_older is not None and rows:
+            address = link_older(rows[-1].node.key)
+            more = element("a", {"href": address}, more)
+
         items.append(element("li", {"class": "cs-rest"}, more))
 
     return element("ol", {"class": "cs-tree", "reversed": ""}, items)

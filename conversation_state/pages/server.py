@@ -432,6 +432,7 @@ def _read_query(request: Request) -> PageQuery:
         given.get("search", "")[:500],
         given.get("format", ""),
         _read_number(given.get("bill"), "bill") if "bill" in given else None,
+        _read_number(given.get("before"), "before") if "before" in given else None,
     )
 
 

@@ -16,7 +16,7 @@ function go(step, wanted = () => true) {
   while (rows[at] && !wanted(rows[at])) at += step;
   if (!rows[at]) return;
   for (const row of nav.querySelectorAll(".cs-selected")) row.classList.remove("cs-selected");
-  rows[at].closest("li").classList.add("cs-selected");
+  rows[at].closest("li")?.classList.add("cs-selected");
   rows[at].click();
   rows[at].focus();
 }
