@@ -222,6 +222,8 @@ class TestLive:
             page = tab.tab
             page.goto(address)
             page.click("text=trip")
+            # A key that is pressed while the page loads is lost.
+            page.wait_for_url("**/name/trip")
             for number in (3, 2, 1):
                 page.keyboard.press("ArrowDown")
                 page.wait_for_url(f"**at={number}")
