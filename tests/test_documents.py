@@ -560,6 +560,7 @@ class TestDsl:
         found = EMPTY.with_dsl({"a": [1]})
 
         assert found is found.with_dsl({"a": [1]})
+        assert {"a": (2,)} == found.with_dsl({"a": [2]}).dsl
         assert "True" in repr(found.with_dsl({"a": [True]}).dsl)
         assert "1.0" in repr(found.with_dsl({"a": [1.0]}).dsl)
 

@@ -424,7 +424,6 @@ class TestShown:
                 CompletionTokensDetails(audio_tokens=1, rejected_prediction_tokens=2),
             ),
         ],
-        ids=repr,
     )
     def test_without_zeros(self, shown, usage):
         """
