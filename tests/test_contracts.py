@@ -652,6 +652,18 @@ class TestCheckTrimmingStep:
         """
         assert laws <= find_broken(check_trimming_step, fault, laws)
 
+    def test_repaired(self):
+        """
+        A step may add to an invalid view what makes it valid, and nothing else.
+        """
+        messages = [AssistantMessage(tool_calls=[ToolCall("c", "f")]), UserMessage("a")]
+        view = TrimContext.of(messages)
+        views, laws = st.just(view), {"does not grow"}
+
+        assert view.total_tokens < repair()(view).total_tokens
+        check_trimming_step(repair(), settings=FEW, views=views)
+        assert laws == find_broken(check_trimming_step, lengthen, laws, views=views)
+
     def test_extra_laws(self):
         """
         A step that removes one message at a time neither fits nor is idempotent.
