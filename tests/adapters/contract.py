@@ -20,6 +20,7 @@ from conversation_state._persistent import EMPTY_MAP
 from conversation_state.adapters import Export, Lost
 from conversation_state.errors import DecodeError
 from conversation_state.messages import AssistantMessage, Message, UnknownMessage
+from conversation_state.testing.contracts._adapters import put_junk
 from conversation_state.testing.strategies import json_values, messages
 
 
@@ -77,21 +78,6 @@ def refusal(read: Callable[[Any], Any], document: Any) -> DecodeError | None:
         return error
 
     return None
-
-
-def harmed(document: Any, path: list[int], junk: Any) -> Any:
-    """
-    *document* with *junk* somewhere in it; *path* says where, one number for
-    each level.
-    """
-    if not path or not isinstance(document, (dict, list)) or not document:
-        return junk
-
-    step, *rest = path
-    keys = list(document) if isinstance(document, dict) else range(len(document))
-    key = keys[step % len(keys)]
-    document[key] = harmed(document[key], rest, junk)
-    return document
 
 
 # What JSON has and no field of ours: too large, too deep, halves of pairs,
@@ -202,7 +188,7 @@ class AdapterContract:
         """
         document = copy.deepcopy(data.draw(self.documents | self.responses))
         path = data.draw(st.lists(st.integers(0, 9), max_size=7))
-        wrong = harmed(document, path, data.draw(JUNK))
+        wrong = put_junk(document, path, data.draw(JUNK))
 
         for read in (self.adapter.load, self.adapter.load_usage):
             refused = refusal(read, wrong)
@@ -219,7 +205,7 @@ class AdapterContract:
         """
         document = copy.deepcopy(data.draw(self.documents | self.responses))
         path = data.draw(st.lists(st.integers(0, 9), max_size=7))
-        wrong = harmed(document, path, data.draw(JUNK))
+        wrong = put_junk(document, path, data.draw(JUNK))
         if refusal(self.adapter.load, wrong) is None:
             export = self.adapter.dump(self.adapter.load(wrong))
 

@@ -21,7 +21,8 @@ from conversation_state.adapters._stream_pieces import PieceTemplate
 from conversation_state.chunks import Accumulator, concat
 from conversation_state.errors import DecodeError, ProviderStreamError
 from conversation_state.messages import AssistantMessage
-from tests.adapters.contract import JUNK, as_json, as_text, harmed
+from conversation_state.testing.contracts._adapters import put_junk
+from tests.adapters.contract import JUNK, as_json, as_text
 
 
 def calls_made_by(function: Callable[[], object]) -> int:
@@ -202,7 +203,7 @@ class StreamContract:
         """
         _, events = data.draw(self.made)
         path = data.draw(st.lists(st.integers(0, 9), max_size=8))
-        wrong = harmed(copy.deepcopy(events), path, data.draw(JUNK))
+        wrong = put_junk(copy.deepcopy(events), path, data.draw(JUNK))
         wrong = wrong if isinstance(wrong, list) else [wrong]
         wrong = [*events, *wrong] if data.draw(st.booleans()) else wrong
         before = repr(wrong)

@@ -22,9 +22,10 @@ from conversation_state.adapters.agents._items import (
 from conversation_state.errors import DecodeError, InvalidMessageError
 from conversation_state.messages import SystemMessage, UnknownMessage, UserMessage
 from conversation_state.parts import ReasoningPart, TextPart
+from conversation_state.testing.contracts._adapters import put_junk
 from conversation_state.testing.strategies import json_values, messages
 from conversation_state.usage import Usage
-from tests.adapters.contract import JUNK, as_json, harmed, refusal
+from tests.adapters.contract import JUNK, as_json, refusal
 from tests.adapters.kept import lines
 from tests.adapters.openai_responses import (
     CALLS,
@@ -239,7 +240,7 @@ class TestLoadAndDump:
         """
         With anything in any place there are messages, or a `DecodeError`.
         """
-        document = harmed(copy.deepcopy(items), path, junk)
+        document = put_junk(copy.deepcopy(items), path, junk)
         refused = refusal(load, document)
 
         if refused is None:

@@ -27,6 +27,7 @@ from conversation_state.messages import (
     UserMessage,
 )
 from conversation_state.parts import TextPart
+from conversation_state.testing.contracts._adapters import put_junk
 from conversation_state.testing.strategies import aggregators
 from conversation_state.testing.strategies import checkpoints as our_checkpoints
 from conversation_state.tools import ToolCall
@@ -36,7 +37,7 @@ from conversation_state.usage import (
     Usage,
 )
 from tests.adapters.bubo import MESSAGES, RUN, UNREADABLE, checkpoints, user
-from tests.adapters.contract import JUNK, as_json, as_text, harmed, refusal
+from tests.adapters.contract import JUNK, as_json, as_text, refusal
 from tests.adapters.kept import as_go
 
 NO_USAGE = {
@@ -235,7 +236,7 @@ class TestLoad:
         """
         document = copy.deepcopy(data.draw(checkpoints()))
         path = data.draw(st.lists(st.integers(0, 9), max_size=7))
-        wrong = harmed(document, path, data.draw(JUNK))
+        wrong = put_junk(document, path, data.draw(JUNK))
 
         refused = refusal(load_checkpoint, wrong)
 

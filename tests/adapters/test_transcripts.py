@@ -33,9 +33,10 @@ from conversation_state.parts import (
     TextPart,
     UnknownPart,
 )
+from conversation_state.testing.contracts._adapters import put_junk
 from conversation_state.testing.strategies import json_values, texts
 from conversation_state.trimming import TrimContext
-from tests.adapters.contract import JUNK, as_json, as_text, bare, harmed, refusal
+from tests.adapters.contract import JUNK, as_json, as_text, bare, refusal
 from tests.adapters.kept import lines
 from tests.adapters.objects import both, exactly, some
 from tests.recorded import is_large
@@ -556,7 +557,7 @@ class TestWrong:
         """
         document = copy.deepcopy(data.draw(RECORDS))
         path = data.draw(st.lists(st.integers(0, 9), max_size=7))
-        wrong = harmed(document, path, data.draw(JUNK))
+        wrong = put_junk(document, path, data.draw(JUNK))
 
         refused = refusal(load, wrong)
 
