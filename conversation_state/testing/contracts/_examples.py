@@ -21,6 +21,7 @@ from conversation_state.messages import (
     ToolMessage,
     UserMessage,
 )
+from conversation_state.parts import ImagePart, TextPart
 from conversation_state.testing._code import USUAL_TIME
 from conversation_state.testing.strategies import (
     aggregators,
@@ -99,6 +100,7 @@ CONVERSATIONS = draw_mostly(_PLAIN, transcripts(max_size=4))
 ENDED_CONVERSATIONS = draw_mostly(
     _draw_plain(_TURNS[:-1]).filter(bool),
     transcripts(min_size=1, max_size=4).filter(_is_ended),
+    st.just((UserMessage([TextPart("Which train?"), ImagePart(data=b"GIF89a")]),)),
 )
 
 
