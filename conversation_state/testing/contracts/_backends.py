@@ -200,9 +200,6 @@ def check_backend(
 
         ValueError:
             If *without* has an unknown name.
-
-    >>> from conversation_state.store.backends.memory import MemoryBackend
-    >>> check_backend(MemoryBackend)  # doctest: +SKIP
     """
     results = tuple(run_promises(make, is_kept=is_kept, without=without))
     raise_broken(make, _KIND, results)
