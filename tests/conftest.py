@@ -18,7 +18,14 @@ def pytest_collection_modifyitems(
 ) -> None:
     """
     Leave out what is marked as slow, but in `make fuzz` or where `-m slow` asks.
+
+    Names have no addresses: the processes of one run must find the same tests.
     """
+    moving = [item.nodeid for item in items if " at 0x" in item.nodeid]
+    if moving:
+        msg = f"tests named by an address, which each process has another of: {moving}"
+        raise pytest.UsageError(msg)
+
     if is_thorough() or "slow" in config.option.markexpr:
         return
 

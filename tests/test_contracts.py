@@ -637,7 +637,7 @@ class TestCheckTrimmingStep:
             (shorten_tool_results(20), {}),
             (clear_tool_results(keep=1), {"also": ["is idempotent"]}),
         ],
-        ids=repr,
+        ids=["fit", "repair", "async", "keep_last", "shorten", "clear"],
     )
     def test_honest(self, step, options):
         """
