@@ -319,6 +319,21 @@ class TestCheckReducer:
         assert "keeps messages: All" in message
         assert "keeps the bill: Every" in message
 
+    def test_no_blob(self):
+        """
+        The code that reproduces an example is Python, not Hypothesis's encoding of
+        it, which is on by default where a CI server is seen.
+        """
+
+        def fails(state):
+            raise ValueError("no more")
+
+        with pytest.raises(BrokenLawsError) as caught:
+            check_reducer(fails, settings=settings(FEW, print_blob=True))
+
+        assert "  ValueError: no more\n  at test_contr" in str(caught.value)
+        assert "reproduce_failure" not in str(caught.value)
+
     def test_interrupt(self):
         """
         An interrupt, of a function that does not return, has the example.

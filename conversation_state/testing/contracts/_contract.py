@@ -164,6 +164,7 @@ class Law:
         adapted = Settings(
             settings,
             deadline=None,
+            print_blob=False,  # there is no test of the user's to put it on
             report_multiple_bugs=False,
             suppress_health_check=tuple(suppressed),
             phases=[each for each in settings.phases if each is not Phase.explain],
