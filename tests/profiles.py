@@ -2,23 +2,26 @@
 How much the tests try: the profiles of Hypothesis, and what else depends on them.
 """
 
-from hypothesis import settings
+from hypothesis import HealthCheck, settings
 
 __all__ = ["is_thorough"]
 
 # No test asserts a time, so none fails for being slow on a busy machine; and the
-# examples are the same in every run, so that one commit has one result. `make
-# fuzz` looks for others (the profile `thorough`).
-settings.register_profile("default", max_examples=30, deadline=None, derandomize=True)
-settings.register_profile("quick", max_examples=10, deadline=None, derandomize=True)
+# examples are the same in every run, so that one commit has one result, beside a CI
+# server too, where Hypothesis has other defaults. `make fuzz` looks for other examples
+# (the profile `thorough`).
+_SAME = settings(
+    deadline=None,
+    derandomize=True,
+    print_blob=False,
+    suppress_health_check=[HealthCheck.too_slow],
+)
+settings.register_profile("default", _SAME, max_examples=30)
+settings.register_profile("quick", _SAME, max_examples=10)
 # For the interpreters beside the one that runs everything: they differ in what
 # they do with a value, not in which values there are.
-settings.register_profile("brief", max_examples=15, deadline=None, derandomize=True)
-settings.register_profile(
-    "thorough", max_examples=2_000, deadline=None, derandomize=False
-)
-# Where a CI server is seen, Hypothesis takes this one of its own by default.
-settings.register_profile("ci", settings.get_profile("default"))
+settings.register_profile("brief", _SAME, max_examples=15)
+settings.register_profile("thorough", _SAME, max_examples=2_000, derandomize=False)
 settings.load_profile("default")
 
 

@@ -11,7 +11,7 @@ from uuid import UUID
 
 import attrs
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from langchain_core.documents import Document
 from langchain_core.load import dumpd
 from langchain_core.messages import (
@@ -90,7 +90,7 @@ class TestRoundTrip:
     LangChain gets back what it gave.
     """
 
-    @settings(suppress_health_check=[HealthCheck.too_slow], max_examples=200)
+    @settings(max_examples=200)
     @given(message=LANGCHAIN_MESSAGES)
     def test_any_message(self, message):
         """
@@ -742,7 +742,6 @@ class TestDump:
     Our messages in LangChain's words, wherever they come from.
     """
 
-    @settings(suppress_health_check=[HealthCheck.too_slow])
     @given(message=messages())
     def test_loses_nothing_in_silence(self, message):
         """
