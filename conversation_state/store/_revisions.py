@@ -157,7 +157,7 @@ class RevisionVerbs(ReadingVerbs):
             with transaction.report_damage():
                 check_newest(transaction)
 
-            return _annotate(transaction, name, changes, at)
+            return _write_notes(transaction, name, changes, at)
 
         return self._core.write(annotate_expected, reports_damage=False)
 
@@ -222,7 +222,7 @@ class RevisionVerbs(ReadingVerbs):
         if expecting is not None:
             check_expecting(name, expecting)
 
-        return _rollback(self._core, name, to, expecting)
+        return _save_rollback(self._core, name, to, expecting)
 
     arollback = async_twin(rollback)
 
@@ -367,7 +367,7 @@ def fork_name(transaction: Transaction, text: str, new: str, at: At) -> Head:
     return revision.head(new, origin.state_id)
 
 
-def _rollback(
+def _save_rollback(
     core: Core, text: str, to: int | str | Head, expecting: Head | int | None
 ) -> Head:
     """
@@ -417,7 +417,7 @@ def _remove_label(transaction: Transaction, text: str, label: str) -> Head:
     return remove_label(transaction, name, revision, label)
 
 
-def _annotate(
+def _write_notes(
     transaction: Transaction, text: str, changes: Mapping[str, Any], at: At
 ) -> JsonMap:
     """
