@@ -117,7 +117,9 @@ def freeze_object(
         if cls is dict:
             return kind({key: freeze_object(value, kind, depth + 1)})
 
-        return kind(raw if cls in _SCALARS else {key: _freeze(value, kind, depth + 1)})
+        return kind(
+            raw if cls in _SCALARS else {key: _freeze_value(value, kind, depth + 1)}
+        )
 
     if not raw:
         return EMPTY_MAP
@@ -138,7 +140,7 @@ def freeze_object(
         items[key] = (
             freeze_object(value, kind, depth + 1)
             if cls is dict
-            else _freeze(value, kind, depth + 1)
+            else _freeze_value(value, kind, depth + 1)
         )
 
     if not is_sorted and kind is SortedJsonMap:
@@ -147,7 +149,7 @@ def freeze_object(
     return kind(items)
 
 
-def _freeze(value: Any, kind: type[JsonMap], depth: int) -> Any:
+def _freeze_value(value: Any, kind: type[JsonMap], depth: int) -> Any:
     cls = value.__class__
     if cls is dict:
         return freeze_object(value, kind, depth)
@@ -160,7 +162,7 @@ def _freeze(value: Any, kind: type[JsonMap], depth: int) -> Any:
 
     return tuple(
         [
-            item if item.__class__ in _SCALARS else _freeze(item, kind, depth + 1)
+            item if item.__class__ in _SCALARS else _freeze_value(item, kind, depth + 1)
             for item in value
         ]
     )
