@@ -67,7 +67,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         with redirect_stdout(sys.stderr):
             subject = _import_subject(options.target)
             kind = options.kind or _guess_kind(subject, options.target)
-            results = [*_run(kind, subject, options)]
+            results = [*_run_contract(kind, subject, options)]
     except UsageError as error:
         parser.error(str(error))
 
@@ -176,21 +176,21 @@ def _guess_kind(subject: Any, target: str) -> str:
     raise UsageError(msg)
 
 
-def _has(subject: Any, *methods: str) -> bool:
+def _has_methods(subject: Any, *methods: str) -> bool:
     return all(callable(getattr(subject, each, None)) for each in methods)
 
 
 def _is_adapter(subject: Any) -> bool:
-    return not inspect.isclass(subject) and _has(subject, "dump", "load")
+    return not inspect.isclass(subject) and _has_methods(subject, "dump", "load")
 
 
 def _is_backend(subject: Any) -> bool:
     is_store = inspect.isclass(subject) and issubclass(subject, Store)
-    return is_store or _has(subject, "reading", "writing")
+    return is_store or _has_methods(subject, "reading", "writing")
 
 
 def _is_session(subject: Any) -> bool:
-    return _has(subject, "get_items", "add_items", "pop_item")
+    return _has_methods(subject, "get_items", "add_items", "pop_item")
 
 
 _METHODS: tuple[tuple[str, Callable[[Any], bool]], ...] = (
@@ -220,7 +220,9 @@ def _read_hints(subject: Any, target: str) -> tuple[Any, Any]:
     return next(iter(hints.values()), None), returns
 
 
-def _run(kind: str, subject: Any, options: argparse.Namespace) -> Iterable[LawResult]:
+def _run_contract(
+    kind: str, subject: Any, options: argparse.Namespace
+) -> Iterable[LawResult]:
     if kind == "backend":
         return _run_backend(subject, options)
 

@@ -75,13 +75,15 @@ def strip_message(message: Message) -> Message:
     changes: dict[str, Any] = {"run_id": None, "turn_id": None, "timestamp": None}
     changes |= {"metadata": {}, "unknown": {}}
     if hasattr(message, "content"):
-        parts = [_read_data_url(_strip(part)) for part in message.parts]
+        parts = [_read_data_url(_strip_details(part)) for part in message.parts]
         changes["content"] = [part for part in parts if part != TextPart("")]
 
     if hasattr(message, "response"):
         changes["response"] = None
         changes["tool_calls"] = [
-            attrs.evolve(_strip(call), arguments=_normalise_json(call.arguments))
+            attrs.evolve(
+                _strip_details(call), arguments=_normalise_json(call.arguments)
+            )
             for call in message.tool_calls
         ]
 
@@ -92,7 +94,7 @@ def strip_message(message: Message) -> Message:
     return message.replace(**changes)
 
 
-def _strip(value: Any) -> Any:
+def _strip_details(value: Any) -> Any:
     return attrs.evolve(value, index=None, metadata={}, unknown={})
 
 

@@ -311,7 +311,7 @@ class LawResult:
         if self.error is None:
             return f"{self.law}: {self.result}"
 
-        return "\n".join([*self._format_promise(), *_indent(self.reason)])
+        return "\n".join([*self._format_promise(), *_indent_lines(self.reason)])
 
     @property
     def reason(self) -> str:
@@ -327,7 +327,7 @@ class LawResult:
             lines.append(f"at {self.line}")
 
         if self.code:
-            lines += ["with", *_indent(self.code)]
+            lines += ["with", *_indent_lines(self.code)]
 
         return "\n".join(lines)
 
@@ -345,13 +345,16 @@ def _format_broken(results: Iterable[LawResult]) -> list[str]:
 
     return [
         "\n".join(
-            [*[line for each in same for line in each._format_promise()], *_indent(why)]
+            [
+                *[line for each in same for line in each._format_promise()],
+                *_indent_lines(why),
+            ]
         )
         for why, same in reasons.items()
     ]
 
 
-def _indent(text: str | list[str]) -> list[str]:
+def _indent_lines(text: str | list[str]) -> list[str]:
     lines = text.splitlines() if isinstance(text, str) else text
     return [f"  {line}" if line else "" for line in lines]
 

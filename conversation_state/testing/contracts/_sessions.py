@@ -105,11 +105,11 @@ class SessionContract(Contract):
         """
         session = self.make(self._new_id())
 
-        assert await _get(session) == [], "it has items"
-        popped = await _wait(session.pop_item())
+        assert await _get_items(session) == [], "it has items"
+        popped = await _wait_for(session.pop_item())
         assert popped is None, f"pop_item returned {popped!r:.80}, not None"
-        await _wait(session.clear_session())
-        assert await _get(session) == [], "it has items after clear_session"
+        await _wait_for(session.clear_session())
+        assert await _get_items(session) == [], "it has items after clear_session"
 
     @law(first="items", second="items")
     async def test_keeps_items(self, first: list[Any], second: list[Any]) -> None:
@@ -117,9 +117,9 @@ class SessionContract(Contract):
         What was added is returned as it was, in order.
         """
         session = self.make(self._new_id())
-        await _add(session, first)
-        await _add(session, second)
-        found = await _get(session)
+        await _add_items(session, first)
+        await _add_items(session, second)
+        found = await _get_items(session)
 
         expected = [*first, *second]
         assert found == expected, f"expected {expected}, got {found}"
@@ -130,8 +130,8 @@ class SessionContract(Contract):
         With a limit, the newest items are returned, the oldest of them first.
         """
         session = self.make(self._new_id())
-        await _add(session, items)
-        found = await _get(session, limit=limit)
+        await _add_items(session, items)
+        found = await _get_items(session, limit=limit)
 
         assert found == items[-limit:], f"expected {items[-limit:]}, got {found}"
 
@@ -141,13 +141,13 @@ class SessionContract(Contract):
         Items are removed from the end, one at a time.
         """
         session = self.make(self._new_id())
-        await _add(session, items)
+        await _add_items(session, items)
         for number in range(len(items), 0, -1):
-            found = await _wait(session.pop_item())
+            found = await _wait_for(session.pop_item())
             assert found == items[number - 1], (
                 f"expected {items[number - 1]}, got {found}"
             )
-            rest = await _get(session)
+            rest = await _get_items(session)
             assert rest == items[: number - 1], f"left are {rest}"
 
     @law(items="items")
@@ -156,13 +156,13 @@ class SessionContract(Contract):
         A cleared session has no items, and takes new ones.
         """
         session = self.make(self._new_id())
-        await _add(session, items)
-        await _wait(session.clear_session())
-        found = await _get(session)
+        await _add_items(session, items)
+        await _wait_for(session.clear_session())
+        found = await _get_items(session)
         assert found == [], f"after clear_session there are {found}"
 
-        await _add(session, items)
-        found = await _get(session)
+        await _add_items(session, items)
+        found = await _get_items(session)
         assert found == items, f"expected {items}, got {found}"
 
     @law(first="items", second="items")
@@ -173,13 +173,13 @@ class SessionContract(Contract):
         Sessions of two ids know nothing of each other.
         """
         one, other = self.make(self._new_id()), self.make(self._new_id())
-        await _add(one, first)
-        await _add(other, second)
-        found = [await _get(one), await _get(other)]
+        await _add_items(one, first)
+        await _add_items(other, second)
+        found = [await _get_items(one), await _get_items(other)]
         assert found == [first, second], f"expected {[first, second]}, got {found}"
 
-        await _wait(one.clear_session())
-        found = await _get(other)
+        await _wait_for(one.clear_session())
+        found = await _get_items(other)
         assert found == second, f"expected {second}, got {found}"
 
     @law(items="items")
@@ -188,8 +188,8 @@ class SessionContract(Contract):
         Another session of the same id has the same items.
         """
         name = self._new_id()
-        await _add(self.make(name), items)
-        found = await _get(self.make(name))
+        await _add_items(self.make(name), items)
+        found = await _get_items(self.make(name))
 
         assert found == items, f"expected {items}, got {found}"
 
@@ -200,10 +200,10 @@ class SessionContract(Contract):
         """
         session = self.make(self._new_id())
         added = copy.deepcopy(items)
-        await _wait(session.add_items(added))
-        for changed in (added, await _get(session)):
-            _change(changed)
-            found = await _get(session)
+        await _wait_for(session.add_items(added))
+        for changed in (added, await _get_items(session)):
+            _change_items(changed)
+            found = await _get_items(session)
             assert found == items, f"expected {items}, got {found}"
 
     @law(steps="steps")
@@ -217,36 +217,36 @@ class SessionContract(Contract):
         for step in steps:
             if step == "pop":
                 last = expected.pop() if expected else None
-                found = await _wait(session.pop_item())
+                found = await _wait_for(session.pop_item())
                 assert found == last, f"expected {last}, got {found}"
             elif step == "clear":
                 expected.clear()
-                await _wait(session.clear_session())
+                await _wait_for(session.clear_session())
             elif step == "open again":
                 if "is opened again" not in self.without:
                     session = self.make(name)
             else:
                 expected += step
-                await _add(session, step)
+                await _add_items(session, step)
 
-            items = await _get(session)
+            items = await _get_items(session)
             assert items == expected, f"expected {expected}, got {items}"
 
 
-async def _wait(result: Any) -> Any:
+async def _wait_for(result: Any) -> Any:
     return await result if isawaitable(result) else result
 
 
-async def _add(session: Session, items: list[Any]) -> None:
-    await _wait(session.add_items(copy.deepcopy(items)))
+async def _add_items(session: Session, items: list[Any]) -> None:
+    await _wait_for(session.add_items(copy.deepcopy(items)))
 
 
-async def _get(session: Session, *, limit: int | None = None) -> list[Any]:
+async def _get_items(session: Session, *, limit: int | None = None) -> list[Any]:
     result = session.get_items() if limit is None else session.get_items(limit=limit)
-    return list(await _wait(result))
+    return list(await _wait_for(result))
 
 
-def _change(items: list[Any]) -> None:
+def _change_items(items: list[Any]) -> None:
     for each in items:
         if isinstance(each, dict):
             each["content"] = "changed"

@@ -55,16 +55,16 @@ class TrimmingStepContract(Contract):
     step: AsyncStep
     views: SearchStrategy[TrimContext] = VIEWS
 
-    def _call(self, view: TrimContext) -> TrimContext:
+    def _call_step(self, view: TrimContext) -> TrimContext:
         result = self.step(view)
-        return run_coroutine(_wait(result)) if isawaitable(result) else result
+        return run_coroutine(_wait_for(result)) if isawaitable(result) else result
 
-    def _apply(self, view: TrimContext) -> TrimContext:
+    def _apply_step(self, view: TrimContext) -> TrimContext:
         """
         The view after the step; the view itself if it is refused.
         """
         try:
-            return self._call(view)
+            return self._call_step(view)
         except _REFUSALS:
             return view
 
@@ -74,7 +74,7 @@ class TrimmingStepContract(Contract):
         Of every view comes a view, or one of the errors with which steps refuse one:
         BudgetExceededError, CompactionError, InvalidTranscriptError.
         """
-        result: Any = self._apply(view)
+        result: Any = self._apply_step(view)
 
         assert isinstance(result, TrimContext), f"expected a view, got {result!r:.200}"
 
@@ -84,7 +84,7 @@ class TrimmingStepContract(Contract):
         The result is a view of the same conversation with the same budget and
         counter: made by the verbs of the view, not of a list of messages.
         """
-        result = self._apply(view)
+        result = self._apply_step(view)
         before, after = view.original, result.original
 
         assert list(before.messages) == list(after.messages), (
@@ -99,7 +99,7 @@ class TrimmingStepContract(Contract):
         What an earlier step dropped stays dropped.
         """
         shown = {each.seq for each in view.elements}
-        back = {each.seq for each in self._apply(view).elements} - shown
+        back = {each.seq for each in self._apply_step(view).elements} - shown
 
         assert not back, f"shown again: {sorted(back)}"
 
@@ -110,7 +110,7 @@ class TrimmingStepContract(Contract):
         without its result.
         """
         if not view.problems():
-            problems = self._apply(view).problems()
+            problems = self._apply_step(view).problems()
             assert not problems, f"{problems[0]}"
 
     @law(view="views")
@@ -122,7 +122,7 @@ class TrimmingStepContract(Contract):
             return
 
         before = [each.seq for each in view.elements]
-        after = [each.seq for each in self._apply(view).elements]
+        after = [each.seq for each in self._apply_step(view).elements]
 
         assert after[-1:] == before[-1:], f"shown are {after} of {before}"
 
@@ -131,7 +131,7 @@ class TrimmingStepContract(Contract):
         """
         The system messages at the start of the view are shown.
         """
-        after = {each.seq for each in self._apply(view).elements}
+        after = {each.seq for each in self._apply_step(view).elements}
         for each in view.elements:
             if not isinstance(each.message, SystemMessage):
                 break
@@ -144,7 +144,7 @@ class TrimmingStepContract(Contract):
         The result has no more tokens than the view; what makes an invalid view valid
         may add some.
         """
-        result = self._apply(view)
+        result = self._apply_step(view)
         before, after = view.total_tokens, result.total_tokens
         if after > before:
             is_repaired = view.problems() and not result.problems()
@@ -155,7 +155,10 @@ class TrimmingStepContract(Contract):
         """
         The same view gives the same result again.
         """
-        first, again = _compare(self._apply(view)), _compare(self._apply(view))
+        first, again = (
+            _make_comparable(self._apply_step(view)),
+            _make_comparable(self._apply_step(view)),
+        )
 
         assert first == again, f"first {first!r:.200}, then {again!r:.200}"
 
@@ -167,14 +170,14 @@ class TrimmingStepContract(Contract):
         """
         messages = [each.message for each in view.original.elements]
         gone = [each.seq for each in view.dropped]
-        expected = _compare(self._apply(view))
+        expected = _make_comparable(self._apply_step(view))
         for how, copy in (
             ("decoded", [decoded(each) for each in messages]),
             ("unpickled", unpickled(messages)),
         ):
             state = Aggregator.new(messages=copy)
             other = TrimContext.of(state, view.budget, counter=view.counter)
-            found = _compare(self._apply(other.remove(gone)))
+            found = _make_comparable(self._apply_step(other.remove(gone)))
             assert expected == found, f"{expected!r:.200}, {how}: {found!r:.200}"
 
     @law(view="views", is_extra=True)
@@ -184,7 +187,7 @@ class TrimmingStepContract(Contract):
         """
         if view.budget is not None:
             try:
-                after = self._call(view).total_tokens
+                after = self._call_step(view).total_tokens
             except _REFUSALS:
                 return
 
@@ -196,18 +199,18 @@ class TrimmingStepContract(Contract):
         """
         The same step again changes nothing.
         """
-        once = self._apply(view)
-        twice = self._apply(once)
-        expected, found = _compare(once), _compare(twice)
+        once = self._apply_step(view)
+        twice = self._apply_step(once)
+        expected, found = _make_comparable(once), _make_comparable(twice)
 
         assert expected == found, f"once {expected!r:.200}, twice {found!r:.200}"
 
 
-async def _wait(result: Awaitable[T]) -> T:
+async def _wait_for(result: Awaitable[T]) -> T:
     return await result
 
 
-def _compare(view: TrimContext) -> tuple[Any, ...]:
+def _make_comparable(view: TrimContext) -> tuple[Any, ...]:
     shown = list(view.elements)
     return (
         [each.seq for each in shown],

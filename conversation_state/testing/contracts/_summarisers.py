@@ -56,12 +56,12 @@ class SummariserContract(Contract):
     max_tokens: int | None = None
     counter: TokenCounter = staticmethod(by_characters)
 
-    async def _summarise(self, messages: tuple[Message, ...]) -> str | Message:
+    async def _call_summarise(self, messages: tuple[Message, ...]) -> str | Message:
         found = self.summarise(messages)
         return await found if isawaitable(found) else found
 
     async def _make_message(self, messages: tuple[Message, ...]) -> Message:
-        found = await self._summarise(messages)
+        found = await self._call_summarise(messages)
         return UserMessage(found) if isinstance(found, str) else found
 
     @law(messages="conversations", is_first=True)
@@ -71,7 +71,7 @@ class SummariserContract(Contract):
         """
         Of all messages comes a text or a message.
         """
-        found: Any = await self._summarise(messages)
+        found: Any = await self._call_summarise(messages)
 
         assert isinstance(found, (str, Message)), (
             f"expected a text or a message, got {found!r:.200}"
@@ -83,7 +83,7 @@ class SummariserContract(Contract):
         A view takes the summary in the place of the messages: it is not blank, makes
         no calls, and is no result of a tool.
         """
-        step = acompact(range(len(messages)), self._summarise)
+        step = acompact(range(len(messages)), self._call_summarise)
         view = await atrim(messages, None, step)
 
         assert not view.failures, f"{view.failures[0].error}"
@@ -95,7 +95,7 @@ class SummariserContract(Contract):
         does.
         """
         first = await self._make_message(messages)
-        again: Any = await self._summarise((first, *messages))
+        again: Any = await self._call_summarise((first, *messages))
 
         assert isinstance(again, (str, Message)), f"of a summary comes {again!r:.200}"
 
@@ -145,8 +145,8 @@ class SummariserContract(Contract):
         the first one's usage is recorded.
         """
         if messages != others:
-            first = _read_response_id(await self._summarise(messages))
-            second = _read_response_id(await self._summarise(others))
+            first = _read_response_id(await self._call_summarise(messages))
+            second = _read_response_id(await self._call_summarise(others))
             assert not first or first != second, f"both have the id {first!r}"
 
 
