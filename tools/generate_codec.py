@@ -321,7 +321,7 @@ def reader(plan: Plan) -> str:
 
     body += [f"value = {plan.draft}()"]
     body += [f"value.{name} = {name.strip('_')}" for name in names]
-    body += _finish(cls)
+    body += _format_return(cls)
 
     parameters = "given: Raw, seen: Seen" if has_common else "given: Raw"
     lines = "\n".join([f"    {line}" for line in body])
@@ -334,7 +334,7 @@ def _read_fields(fields: list[Field]) -> list[str]:
     return [*body, f"if {doubts}:", "    raise Doubt"] if doubts else body
 
 
-def _finish(cls: str) -> list[str]:
+def _format_return(cls: str) -> list[str]:
     """
     Returns the draft as what it is a draft of.
     """
@@ -370,14 +370,14 @@ def keys(plans: list[Plan]) -> Iterator[str]:
     """
     The known keys of each class that keeps unknown ones.
     """
-    yield f"_KEYS = frozenset({{{', '.join(map(_quote, _COMMON))}}})"
+    yield f"_KEYS = frozenset({{{', '.join(map(_quote_name, _COMMON))}}})"
     for plan in plans:
         names = {*plan.tag[:1], *[field.name for field in plan.fields]}
-        own = ", ".join(map(_quote, sorted(names - {*_COMMON})))
+        own = ", ".join(map(_quote_name, sorted(names - {*_COMMON})))
         if "_common" in plan.attributes:
             yield f"{plan.keys} = _KEYS | {{{own}}}" if own else f"{plan.keys} = _KEYS"
         elif "unknown" in plan.attributes:
-            own = ", ".join(map(_quote, sorted(names)))
+            own = ", ".join(map(_quote_name, sorted(names)))
             yield f"{plan.keys} = frozenset({{{own}}})"
 
 
@@ -385,7 +385,7 @@ def keys(plans: list[Plan]) -> Iterator[str]:
 _COMMON = ("role", "parts", "content", *Common._fields[:-1])
 
 
-def _quote(name: str) -> str:
+def _quote_name(name: str) -> str:
     return f'"{name}"'
 
 

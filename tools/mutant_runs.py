@@ -133,8 +133,8 @@ class Child:
         """
         pid, _, usage = os.wait4(self.pid, os.WNOHANG)
         if pid:
-            self._kill()
-            return self._read(usage.ru_utime + usage.ru_stime)
+            self._kill_group()
+            return self._read_outcome(usage.ru_utime + usage.ru_stime)
 
         # In CPU time it is limited by the system; this is for those that wait.
         if time.monotonic() - self._began > 60 + 5 * self._seconds:
@@ -156,15 +156,15 @@ class Child:
         """
         End it at once.
         """
-        self._kill()
+        self._kill_group()
         with contextlib.suppress(ChildProcessError):
             os.waitpid(self.pid, 0)
 
-    def _kill(self) -> None:
+    def _kill_group(self) -> None:
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.killpg(self.pid, signal.SIGKILL)
 
-    def _read(self, seconds: float) -> Outcome:
+    def _read_outcome(self, seconds: float) -> Outcome:
         if not self._report.exists():
             timeout = seconds >= self._seconds - 1
             return Outcome(

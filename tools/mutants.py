@@ -154,7 +154,7 @@ class Campaign:
                     ast.parse(source)
                     change = copy.change(mutant.path, source)
                     change.__enter__()
-                    child = Child(copy, self._order(mutant, stage))
+                    child = Child(copy, self._make_order(mutant, stage))
                     running[slot] = mutant, stage, child, change
 
             for slot, (mutant, stage, child, change) in list(running.items()):
@@ -168,13 +168,15 @@ class Campaign:
                 if outcome.status in {"passed", "empty"} and stage < last:
                     waiting.append((mutant, stage + 1))
                 elif (is_few or stage == LAST) and not self._is_confirmed(outcome):
-                    yield self._judge(mutant, attrs.evolve(outcome, status="passed"))
+                    yield self._make_verdict(
+                        mutant, attrs.evolve(outcome, status="passed")
+                    )
                 else:
-                    yield self._judge(mutant, outcome)
+                    yield self._make_verdict(mutant, outcome)
 
             time.sleep(0.02)
 
-    def _judge(self, mutant: Mutant, outcome: Outcome) -> Verdict:
+    def _make_verdict(self, mutant: Mutant, outcome: Outcome) -> Verdict:
         survived = outcome.status in {"passed", "empty"}
         by = outcome.by if outcome.status == "failed" else outcome.status
         return Verdict(
@@ -192,11 +194,11 @@ class Campaign:
             return True
 
         files = [outcome.by.partition("::")[0]]
-        return self._wait(
+        return self._run_unchanged(
             Order(files=files, first={outcome.by: 0.0}, only=True)
         ).status in {"passed", "empty"}
 
-    def _order(self, mutant: Mutant, stage: int) -> Order:
+    def _make_order(self, mutant: Mutant, stage: int) -> Order:
         assert self._measure is not None  # noqa: S101 - for the type checkers
         selected = self._measure.select(mutant, blind=stage > 0)
         usual = self._measure.seconds
@@ -215,7 +217,7 @@ class Campaign:
             else 600,
         )
 
-    def _wait(self, order: Order) -> Outcome:
+    def _run_unchanged(self, order: Order) -> Outcome:
         return Child(self._pristine, order).wait()
 
     def _measure_tests(self) -> Measure:
@@ -233,14 +235,14 @@ class Campaign:
             order = Order(
                 files=self._own, measured=True, stop=False, profile="quick", seconds=3e3
             )
-            outcome = self._wait(order)
+            outcome = self._run_unchanged(order)
             if "lines" not in outcome.facts:
                 raise RuntimeError(f"tests did not run: {outcome}")
 
             # Again, in another order: what fails without a mutant tells nothing.
             measured = Measure(outcome.facts)
             import_third_parties(measured.modules)
-            control = self._wait(
+            control = self._run_unchanged(
                 Order(
                     files=self._own,
                     first=measured.times,

@@ -150,7 +150,7 @@ class _Finder(ast.NodeVisitor):
                 self._add_all(kind, node, changes)
             case ast.stmt():
                 for replacement, label in _change_statement(node):
-                    self._add(type(node).__name__, node, replacement, label)
+                    self._add_mutant(type(node).__name__, node, replacement, label)
 
         match node:
             case ast.If(test=test) | ast.While(test=test) if (
@@ -165,12 +165,14 @@ class _Finder(ast.NodeVisitor):
     def _add_all(
         self, kind: str, node: ast.expr, changes: Iterable[tuple[ast.expr, str]]
     ) -> None:
-        now = _shorten(ast.unparse(node))
+        now = _shorten_code(ast.unparse(node))
         for changed, label in changes:
             text = ast.unparse(changed)
-            self._add(kind, node, f"({text})", label or f"{now} → {_shorten(text)}")
+            self._add_mutant(
+                kind, node, f"({text})", label or f"{now} → {_shorten_code(text)}"
+            )
 
-    def _add(
+    def _add_mutant(
         self, kind: str, node: ast.expr | ast.stmt, replacement: str, label: str
     ) -> None:
         start = self._starts[node.lineno - 1] + node.col_offset
@@ -280,16 +282,19 @@ def _change_expression(
             yield from ((each, "") for each in _change_comparison(node))
         case ast.BoolOp(op=operator):
             other = ast.And() if isinstance(operator, ast.Or) else ast.Or()
-            yield _replaced(node, op=other), ""
+            yield _replace_fields(node, op=other), ""
             for position in range(len(node.values)):
                 rest = node.values[:position] + node.values[position + 1 :]
-                yield (rest[0] if len(rest) == 1 else _replaced(node, values=rest)), ""
+                yield (
+                    (rest[0] if len(rest) == 1 else _replace_fields(node, values=rest)),
+                    "",
+                )
         case ast.UnaryOp(op=ast.Not() | ast.USub(), operand=operand):
             yield operand, ""
         case ast.BinOp(op=operator) if not _is_text(node.left, node.right):
-            yield _replaced(node, op=OPERATORS.get(type(operator), ast.Add)()), ""
+            yield _replace_fields(node, op=OPERATORS.get(type(operator), ast.Add)()), ""
         case ast.IfExp(test=test):
-            yield _replaced(node, test=ast.UnaryOp(ast.Not(), test)), ""
+            yield _replace_fields(node, test=ast.UnaryOp(ast.Not(), test)), ""
         case ast.Constant(value=value):
             yield from _change_constant(value, texts=texts)
         case ast.Call():
@@ -306,15 +311,15 @@ def _change_selection(node: ast.expr) -> Iterator[tuple[ast.expr, str]]:
         case ast.Subscript(slice=ast.Slice() as part, ctx=ast.Load()):
             for field in ("lower", "upper", "step"):
                 if getattr(part, field) is not None:
-                    whole = _replaced(part, **{field: None})
-                    yield _replaced(node, slice=whole), ""
+                    whole = _replace_fields(part, **{field: None})
+                    yield _replace_fields(node, slice=whole), ""
         case ast.ListComp() | ast.SetComp() | ast.GeneratorExp() | ast.DictComp():
             for position, loop in enumerate(node.generators):
                 if loop.ifs:
                     loops = list(node.generators)
-                    loops[position] = _replaced(loop, ifs=loop.ifs[1:])
-                    label = f"without if {_shorten(ast.unparse(loop.ifs[0]))}"
-                    yield _replaced(node, generators=loops), label
+                    loops[position] = _replace_fields(loop, ifs=loop.ifs[1:])
+                    label = f"without if {_shorten_code(ast.unparse(loop.ifs[0]))}"
+                    yield _replace_fields(node, generators=loops), label
 
 
 def _change_comparison(node: ast.Compare) -> Iterator[ast.expr]:
@@ -327,7 +332,7 @@ def _change_comparison(node: ast.Compare) -> Iterator[ast.expr]:
                 continue
 
             ops = [*node.ops[:position], other(), *node.ops[position + 1 :]]
-            yield _replaced(node, ops=ops)
+            yield _replace_fields(node, ops=ops)
 
 
 def _change_constant(value: object, *, texts: bool) -> Iterator[tuple[ast.expr, str]]:
@@ -348,23 +353,28 @@ def _change_call(node: ast.Call) -> Iterator[tuple[ast.expr, str]]:
         return
 
     if name in FUNCTIONS and isinstance(node.func, ast.Name):
-        yield _replaced(node, func=ast.Name(FUNCTIONS[name])), ""
+        yield _replace_fields(node, func=ast.Name(FUNCTIONS[name])), ""
     elif name in FUNCTIONS and isinstance(node.func, ast.Attribute):
-        yield _replaced(node, func=_replaced(node.func, attr=FUNCTIONS[name])), ""
+        yield (
+            _replace_fields(
+                node, func=_replace_fields(node.func, attr=FUNCTIONS[name])
+            ),
+            "",
+        )
 
     plain = [each for each in node.args if not isinstance(each, ast.Starred)]
     if len(plain) == len(node.args) > 1 and name not in {"isinstance", "issubclass"}:
         for position, (left, right) in enumerate(pairwise(plain)):
             if ast.dump(left) != ast.dump(right):
                 args = [*plain[:position], right, left, *plain[position + 2 :]]
-                yield _replaced(node, args=args), ""
+                yield _replace_fields(node, args=args), ""
 
     for position, keyword in enumerate(node.keywords):
         # Without these an error has another text, or a type checker complains.
         if keyword.arg is not None and keyword.arg not in {"doc", "help", "repr"}:
             rest = node.keywords[:position] + node.keywords[position + 1 :]
-            label = f"without {_shorten(ast.unparse(keyword))}"
-            yield _replaced(node, keywords=rest), label
+            label = f"without {_shorten_code(ast.unparse(keyword))}"
+            yield _replace_fields(node, keywords=rest), label
 
 
 def _change_statement(node: ast.stmt) -> Iterator[tuple[str, str]]:
@@ -375,13 +385,13 @@ def _change_statement(node: ast.stmt) -> Iterator[tuple[str, str]]:
         case ast.Expr(value=ast.Constant()):
             return
         case ast.Expr() | ast.AugAssign() | ast.Delete():
-            yield "pass", f"{_shorten(ast.unparse(node))} removed"
+            yield "pass", f"{_shorten_code(ast.unparse(node))} removed"
         case ast.Assign(targets=[ast.Attribute() | ast.Subscript()]):
-            yield "pass", f"{_shorten(ast.unparse(node))} removed"
+            yield "pass", f"{_shorten_code(ast.unparse(node))} removed"
         case ast.Return(value=value) if not (
             value is None or (isinstance(value, ast.Constant) and value.value is None)
         ):
-            yield "return None", f"{_shorten(ast.unparse(node))} → return None"
+            yield "return None", f"{_shorten_code(ast.unparse(node))} → return None"
         case ast.Raise(exc=ast.Call() as error):
             name = _last_name(error.func)
             yield "pass", f"raise {name} removed"
@@ -398,7 +408,7 @@ def _change_condition(test: ast.expr) -> Iterator[tuple[ast.expr, str]]:
     """
     What the condition of a statement may become.
     """
-    text = _shorten(ast.unparse(test))
+    text = _shorten_code(ast.unparse(test))
     if not isinstance(test, ast.Compare | ast.UnaryOp):
         yield ast.UnaryOp(ast.Not(), test), f"if {text} → if not {text}"
 
@@ -411,17 +421,17 @@ def _change_caught(node: ast.expr) -> Iterator[tuple[ast.expr, str]]:
     """
     What the exception types of an `except` may become.
     """
-    text = _shorten(ast.unparse(node))
+    text = _shorten_code(ast.unparse(node))
     if isinstance(node, ast.Tuple) and len(node.elts) > 1:
         for position, each in enumerate(node.elts):
             rest = node.elts[:position] + node.elts[position + 1 :]
             label = f"except {text} → without {ast.unparse(each)}"
-            yield _replaced(node, elts=rest), label
+            yield _replace_fields(node, elts=rest), label
     else:
         yield ast.Tuple([], ast.Load()), f"except {text} → except nothing"
 
 
-def _replaced(node: AnyNode, **fields: object) -> AnyNode:
+def _replace_fields(node: AnyNode, **fields: object) -> AnyNode:
     changed = copy.copy(node)
     for name, value in fields.items():
         setattr(changed, name, value)
@@ -429,7 +439,7 @@ def _replaced(node: AnyNode, **fields: object) -> AnyNode:
     return changed
 
 
-def _shorten(text: str) -> str:
+def _shorten_code(text: str) -> str:
     if len(text) <= LONGEST:
         return text
 
