@@ -117,9 +117,9 @@ class Example:
                     if inspect.iscoroutine(result):
                         asyncio.run(result)
             except Exception as error:
-                raise ChangedPeerError(self._explain(error)) from error
+                raise ChangedPeerError(self._explain_change(error)) from error
 
-    def _explain(self, error: Exception) -> str:
+    def _explain_change(self, error: Exception) -> str:
         name = f"{self.peer.name} {self.peer.version}"
         if not isinstance(error, AssertionError):
             what = f"the example of {self.law!r} does not run with {name}: {error!r}"
@@ -163,15 +163,17 @@ class Examples:
         """
         A decorator of the lines that show that the peer breaks *law*.
         """
-        return self._add(law, kept=False)
+        return self._make_decorator(law, kept=False)
 
     def kept(self, law: str) -> Callable[[Function], Function]:
         """
         A decorator of the lines that show that the peer keeps *law*.
         """
-        return self._add(law, kept=True)
+        return self._make_decorator(law, kept=True)
 
-    def _add(self, law: str, *, kept: bool) -> Callable[[Function], Function]:
+    def _make_decorator(
+        self, law: str, *, kept: bool
+    ) -> Callable[[Function], Function]:
         def add(function: Function) -> Function:
             self.all.append(Example(self.peer, law, kept, function))
             return function
