@@ -295,6 +295,15 @@ class TestModules:
         assert "cli" == modules[-1]
         assert all((ROOT / PACKAGE / name).exists() for name in modules)
 
+    def test_adapters(self):
+        """
+        Each adapter is a module, and so is what several of them share.
+        """
+        modules = list_modules()
+
+        assert {"adapters/gemini", "adapters/_host.py", "store"} <= {*modules}
+        assert not {"adapters", "adapters/__init__.py"} & {*modules}
+
     @pytest.mark.parametrize(
         ("name", "path"),
         [
@@ -337,10 +346,11 @@ class TestModules:
         ("path", "group"),
         [
             (
-                "conversation_state/adapters/openai_chat/_dump.py",
-                "adapters/openai_chat",
+                "conversation_state/adapters/langgraph/_saver.py",
+                "adapters/langgraph",
             ),
             ("conversation_state/adapters/_notes.py", "adapters"),
+            ("conversation_state/adapters/_host.py", "adapters/_host.py"),
             ("conversation_state/usage.py", "usage.py"),
             ("conversation_state/store/_save.py", "store"),
         ],

@@ -159,6 +159,20 @@ class TestPage:
         assert "collected" not in page
         assert 1 == page.count("`if a | b:`; `a | b → a & b`")
 
+    def test_known_rows(self, mutants, tmp_path):
+        """
+        Results of one module replace its row, and those of others stay.
+        """
+        path = tmp_path / "results.json"
+        path.write_text(json.dumps({"usage": {**ROW, "module": "usage"}}))
+
+        both = read_mutants(path, mutants["rows"])
+        again = read_mutants(path, [{**both["rows"][0], "killed": 0}])
+
+        assert ["usage", "timeline"] == [row["module"] for row in both["rows"]]
+        assert not {"usage", "timeline"} & {*both["not_run"]}
+        assert ROW["killed"] == again["rows"][0]["killed"]
+
     def test_collected(self, mutants):
         """
         Results of several runs say that they are.

@@ -19,12 +19,8 @@ from tools.mutations import Mutant, find_mutants
 ROOT = Path(__file__).resolve().parent.parent
 EQUIVALENTS = ROOT / "tools" / "equivalent_mutants.toml"
 
-FORMATS = (
-    *("tests/adapters/test_notes.py", "tests/adapters/test_pairing.py"),
-    *("tests/adapters/test_crossing.py", "tests/adapters/test_golden.py"),
-    *("tests/adapters/test_stream_pieces.py", "tests/adapters/test_sdk_streams.py"),
-    *("tests/adapters/test_tools.py", "tests/adapters/test_events.py"),
-)
+# What these hold does not import each other, and has tests of its own.
+DIVIDED = frozenset({"adapters"})
 
 # The tests of a module, the longest path that it begins with counts; if its name is
 # not enough: `tests/test_NAME*.py` and `tests/NAME/`.
@@ -47,25 +43,57 @@ TESTS: dict[str, tuple[str, ...]] = {
         *("tests/test_parallel.py", "tests/store/test_store.py"),
     ),
     "testing": (
-        *("tests/test_laws.py", "tests/test_*_machine.py"),
+        *("tests/test_laws.py", "tests/test_*_machine.py", "tests/test_contracts*.py"),
         *("tests/store/test_contract.py", "tests/store/test_memory.py"),
     ),
+    # Nor are interrupts and processes that are killed.
+    "store": (
+        *("tests/store/test_[!is]*.py", "tests/store/test_s[!t]*.py"),
+        "tests/store/test_st[eo]*.py",
+    ),
     "codec/_structured": ("tests/test_codec.py", "tests/test_parsing.py"),
-    "adapters": ("tests/adapters/test_*.py",),
-    "adapters/_langchain": ("tests/adapters/test_lang*.py",),
-    "adapters/langchain": ("tests/adapters/test_langchain*.py",),
-    "adapters/langgraph": ("tests/adapters/test_langgraph*.py",),
-    "adapters/agents": ("tests/adapters/test_agents*.py",),
-    "adapters/pydantic_ai": ("tests/adapters/test_pydantic_ai*.py",),
+    # All formats have the same contracts, and the lines of one show which tests it has.
+    "adapters": (
+        *("tests/adapters/test_anthropic*.py", "tests/adapters/test_gemini*.py"),
+        *("tests/adapters/test_openai*.py", "tests/adapters/test_bubo*.py"),
+        *("tests/adapters/test_eino.py", "tests/adapters/test_otel.py"),
+        *("tests/adapters/test_notes.py", "tests/adapters/test_pairing.py"),
+        *("tests/adapters/test_crossing.py", "tests/adapters/test_golden.py"),
+        *("tests/adapters/test_stream_pieces.py", "tests/adapters/test_sdk_*.py"),
+        *("tests/adapters/test_tools.py", "tests/adapters/test_events.py"),
+    ),
+    "adapters/_host.py": (
+        *("tests/adapters/hosts/test_*.py", "tests/adapters/test_agents_session.py"),
+        *(
+            "tests/adapters/test_pydantic_ai_*.py",
+            "tests/adapters/test_langchain_h*.py",
+        ),
+    ),
+    "adapters/_langchain": (
+        *("tests/adapters/test_lang*.py", "tests/adapters/hosts/test_lang*.py"),
+    ),
+    "adapters/langchain": (
+        *(
+            "tests/adapters/test_langchain*.py",
+            "tests/adapters/hosts/test_langchain.py",
+        ),
+    ),
+    "adapters/langgraph": (
+        *(
+            "tests/adapters/test_langgraph*.py",
+            "tests/adapters/hosts/test_langgraph.py",
+        ),
+        "tests/adapters/test_host_bills.py",
+    ),
+    "adapters/agents": (
+        *("tests/adapters/test_agents*.py", "tests/adapters/hosts/test_agents.py"),
+        "tests/adapters/test_host_bills.py",
+    ),
+    "adapters/pydantic_ai": (
+        *("tests/adapters/test_pydantic_ai*.py", "tests/adapters/test_host_bills.py"),
+        "tests/adapters/hosts/test_pydantic_ai.py",
+    ),
     "adapters/transcripts": ("tests/adapters/test_transcripts.py",),
-    "adapters/otel.py": ("tests/adapters/test_otel.py",),
-    "adapters/eino": ("tests/adapters/test_eino.py", *FORMATS),
-    "adapters/bubo": ("tests/adapters/test_bubo*.py", *FORMATS),
-    "adapters/anthropic": ("tests/adapters/test_anthropic*.py", *FORMATS),
-    "adapters/gemini": ("tests/adapters/test_gemini*.py", *FORMATS),
-    "adapters/openai_chat": ("tests/adapters/test_openai_chat*.py", *FORMATS),
-    "adapters/openai_responses.py": ("tests/adapters/test_openai_resp*.py", *FORMATS),
-    "adapters/_responses": ("tests/adapters/test_openai_resp*.py", *FORMATS),
 }
 
 # The tests beside these, for what survived: of the modules that use this one.
@@ -166,7 +194,8 @@ def find_unmatched(equivalents: Iterable[Equivalent], root: Path) -> list[Equiva
 
 def list_modules(root: Path = ROOT) -> list[str]:
     """
-    The modules of the layers table, the lowest first, as paths below the package.
+    The modules of the layers table, the lowest first, as paths below the package; of
+    the adapters, each is a module.
     """
     settings = tomllib.loads((root / "pyproject.toml").read_text(encoding="utf-8"))
     (layers,) = (
@@ -175,9 +204,26 @@ def list_modules(root: Path = ROOT) -> list[str]:
         if contract["type"] == "layers"
     )
     names = [name.strip() for line in reversed(layers) for name in line.split("|")]
-    return [
-        name if (root / PACKAGE / name).is_dir() else f"{name}.py" for name in names
-    ]
+    return [path for name in names for path in list_parts(name, root / PACKAGE)]
+
+
+def list_parts(name: str, package: Path) -> list[str]:
+    """
+    The paths below *package* that are sampled each for itself, of one module.
+    """
+    folder = package / name
+    if not folder.is_dir():
+        return [f"{name}.py"]
+
+    if name not in DIVIDED:
+        return [name]
+
+    return sorted(
+        path.relative_to(package).as_posix()
+        for path in folder.iterdir()
+        if path.is_dir() or path.suffix == ".py"
+        if path.name[:2] != "__"
+    )
 
 
 def resolve_module(name: str, root: Path = ROOT) -> str:

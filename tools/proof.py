@@ -212,30 +212,35 @@ def run_mutants(run: Run) -> dict[str, Any]:
         return {**read_mutants(results), "exit": done.returncode}
 
 
-def read_mutants(results: Path) -> dict[str, Any]:
+def read_mutants(
+    results: Path, known: Sequence[Mapping[str, Any]] = ()
+) -> dict[str, Any]:
     """
     The rows of a file of results, the lowest layer first; killed ones only counted.
+
+    Modules that are not in the file keep their rows of *known*.
     """
     order = [module.removesuffix(".py") for module in list_modules()]
-    rows = json.loads(results.read_text(encoding="utf-8"))
+    found = json.loads(results.read_text(encoding="utf-8"))
+    rows = {row["module"]: row for row in known}
+    rows |= {module: shorten_row(row) for module, row in found.items()}
     return {
-        "rows": [
-            {
-                **{
-                    name: each
-                    for name, each in rows[module].items()
-                    if name != "verdicts"
-                },
-                "survivors": [
-                    {name: each[name] for name in ("path", "place", "line", "change")}
-                    for each in rows[module]["verdicts"]
-                    if each["status"] == "survived"
-                ],
-            }
-            for module in order
-            if module in rows
-        ],
+        "rows": [rows[module] for module in order if module in rows],
         "not_run": [module for module in order if module not in rows],
+    }
+
+
+def shorten_row(row: Mapping[str, Any]) -> dict[str, Any]:
+    """
+    A row of results with the mutants that survived, and none of the others.
+    """
+    return {
+        **{name: each for name, each in row.items() if name != "verdicts"},
+        "survivors": [
+            {name: each[name] for name in ("path", "place", "line", "change")}
+            for each in row["verdicts"]
+            if each["status"] == "survived"
+        ],
     }
 
 
@@ -290,7 +295,8 @@ def main(arguments: Sequence[str]) -> int:
         update_facts(name, {**describe_run(run), **PARTS[name](run)})
 
     if asked.mutants is not None:
-        found = {**read_mutants(asked.mutants), "collected": True}
+        known = read_facts().get("mutants", {}).get("rows", ())
+        found = {**read_mutants(asked.mutants, known), "collected": True}
         update_facts("mutants", {**describe_run(run), **found})
 
     facts = read_facts()
