@@ -12,6 +12,7 @@ from typing import Any, TypeAlias
 
 import orjson
 
+from conversation_state._wording import describe_type
 from conversation_state.errors import DecodeError, Problem
 
 __all__ = [
@@ -86,7 +87,7 @@ def load(data: Data) -> Any:
             If *data* is neither bytes nor text.
     """
     if not isinstance(data, (bytes, bytearray, memoryview, str)):
-        msg = f"expected bytes or a str, got a {type(data).__name__}"
+        msg = f"expected bytes or a str, got {describe_type(data)}"
         raise TypeError(msg)
 
     if isinstance(data, memoryview):
@@ -171,7 +172,7 @@ def describe_json(value: Any) -> str:
     if isinstance(value, float):
         return repr(value)
 
-    return _JSON_NAMES.get(type(value), f"a {type(value).__name__}")
+    return _JSON_NAMES.get(type(value), describe_type(value))
 
 
 def render_path(path: JsonPath) -> str:

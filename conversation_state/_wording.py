@@ -12,12 +12,14 @@ if TYPE_CHECKING:
 
 __all__ = [
     "INVISIBLE_CHARACTERS",
+    "describe_type",
     "escape_invisible",
     "escape_line",
     "format_count",
     "format_dollars",
     "shorten_repr",
     "shorten_text",
+    "with_article",
 ]
 
 # Characters that are invisible or that a terminal interprets: controls, direction
@@ -32,6 +34,25 @@ INVISIBLE_CHARACTERS = (
 # them from the first use on.
 _INVISIBLE = f"[{INVISIBLE_CHARACTERS}]"
 _INVISIBLE_IN_LINE = f"[{INVISIBLE_CHARACTERS}\t\n]"
+
+
+# Names that are said with a vowel first: not "Usage", "UserMessage" or "UUID".
+_VOWEL_SOUND = r"_*(?:[aeio]|u(?!ni|s|u))"
+
+
+def with_article(noun: str) -> str:
+    """
+    *noun* after its article: ``an int``, ``a str``, ``a Usage``.
+    """
+    is_vowel = re.match(_VOWEL_SOUND, noun, re.IGNORECASE)
+    return f"an {noun}" if is_vowel else f"a {noun}"
+
+
+def describe_type(value: object) -> str:
+    """
+    The class of *value*, for an error: ``an int``, ``a UserMessage``.
+    """
+    return with_article(type(value).__name__)
 
 
 def format_count(count: int, noun: str, plural: str = "") -> str:

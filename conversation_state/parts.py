@@ -21,7 +21,7 @@ from conversation_state._persistent import (
     final,
     freeze_map,
 )
-from conversation_state._wording import format_count
+from conversation_state._wording import describe_type, format_count, with_article
 from conversation_state.errors import InvalidPartError
 
 __all__ = [
@@ -194,7 +194,7 @@ class MediaPart(Part):
         elif isinstance(self.data, (bytearray, memoryview)):
             object.__setattr__(self, "data", bytes(self.data))
         elif type(self.data) is not bytes:
-            problem = f"is a {type(self.data).__name__}; expected bytes"
+            problem = f"is {describe_type(self.data)}; expected bytes"
             raise InvalidPartError(problem, name, "data")
 
         if not (self.url or self.data):
@@ -331,9 +331,9 @@ class UnknownPart(Part):
     def __attrs_post_init__(self) -> None:
         kind = self.raw.get("type")
         if not self.source and isinstance(kind, str) and kind in KINDS:
-            known = KINDS[kind].__name__
+            known = with_article(KINDS[kind].__name__)
             problem = (
-                f"is of the known type {kind!r}; make a {known} of "
+                f"is of the known type {kind!r}; make {known} of "
                 "it, or name the provider it is from as *source*"
             )
             raise InvalidPartError(problem, "UnknownPart", "raw")

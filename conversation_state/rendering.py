@@ -19,6 +19,7 @@ from conversation_state._canonical import load
 from conversation_state._persistent import thaw
 from conversation_state._wording import (
     INVISIBLE_CHARACTERS,
+    describe_type,
     escape_invisible,
     escape_line,
     format_count,
@@ -107,7 +108,7 @@ def render_transcript(
         raise ValueError(f"format is {format!r:.80}; expected 'text' or 'markdown'")
 
     if isinstance(messages, Message) or not isinstance(messages, Iterable):
-        raise TypeError(f"messages is a {type(messages).__name__}; expected messages")
+        raise TypeError(f"messages is {describe_type(messages)}; expected messages")
 
     quote, write = _FORMATS[format]
     names: dict[str, str] = {}

@@ -41,6 +41,7 @@ from conversation_state import (
     trim,
 )
 from conversation_state._persistent import Log
+from conversation_state._wording import describe_type
 from conversation_state.aggregator import (
     Entry,
     LedgerEntry,
@@ -176,8 +177,7 @@ class TestAdd:
         with pytest.raises(InvalidMessageError) as raised:
             talk("a").add(message)
 
-        name = type(message).__name__
-        expected = f"add takes a Message, got a {name}: {message!r}"
+        expected = f"add takes a Message, got {describe_type(message)}: {message!r}"
         assert expected == str(raised.value)
         assert isinstance(raised.value, ConversationStateError)
 
@@ -260,14 +260,14 @@ class TestTypedAdds:
             getattr(state, verb)(given)
 
         assert f"{verb} takes {asked}" in str(raised.value)
-        assert f"got a {type(given).__name__}: {given!r:.40}" in str(raised.value)
+        assert f"got {describe_type(given)}: {given!r:.40}" in str(raised.value)
 
     def test_messages_among_calls(self):
         """
         A message is not one call of several.
         """
         message = AssistantMessage(tool_calls=[ToolCall("1", "a")])
-        with pytest.raises(InvalidMessageError, match="got a AssistantMessage"):
+        with pytest.raises(InvalidMessageError, match="got an AssistantMessage"):
             talk().add_tool_call(ToolCall("2", "b"), message)
 
     @pytest.mark.parametrize("given", [(), (AssistantMessage("none"),)])
@@ -930,8 +930,8 @@ class TestTotalUsage:
             total_usage(other)
 
         assert (
-            "expected Aggregators, Turns or Checkpoints, got a "
-            f"{type(other).__name__}: {other!r:.80}"
+            "expected Aggregators, Turns or Checkpoints, got "
+            f"{describe_type(other)}: {other!r:.80}"
         ) == str(raised.value)
 
 
@@ -1303,7 +1303,7 @@ class TestJoin:
         with pytest.raises(TypeError) as raised:
             talk("a").join(other)
 
-        expected = f"join takes Aggregators and Turns, got a {type(other).__name__}; "
+        expected = f"join takes Aggregators and Turns, got {describe_type(other)}; "
         assert str(raised.value).startswith(expected)
 
     def test_checkpoint(self):
@@ -1642,7 +1642,7 @@ class TestRebuild:
             (
                 {"ledger": [LedgerEntry("1", 5, "")]},  # type: ignore[arg-type]
                 InvalidUsageError,
-                "ledger[0]: expected a Usage, got a int: 5",
+                "ledger[0]: expected a Usage, got an int: 5",
             ),
             (
                 {"ledger": [LedgerEntry("1", Usage(), "", NOON.replace(tzinfo=None))]},

@@ -634,7 +634,7 @@ class TestRefuses:
             ([object()], "expected a dict, list, str"),
             ([math.nan, {1}], "expected a dict, list, str"),
             ([b"bytes"], "expected a dict, list, str"),
-            ([UserMessage("hi"), 5], "can't encode a int"),
+            ([UserMessage("hi"), 5], "can't encode an int"),
             (("a", 5), "can't encode a str"),
             (Timeline.begin("S"), "a timeline can't be a state of a timeline"),
             (Draft("a"), r"Codec\(\).register\(cls, kind\)"),

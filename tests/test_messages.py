@@ -30,6 +30,7 @@ from conversation_state import (
     UserMessage,
 )
 from conversation_state._persistent import EMPTY_MAP, FrozenMap
+from conversation_state._wording import describe_type, with_article
 from conversation_state.errors import InvalidMessageError
 from conversation_state.messages import LogProb, UnknownMessage, make_tombstone
 from conversation_state.parts import (
@@ -191,7 +192,7 @@ class TestNew:
             said(kind, [TextPart(""), part])
 
         assert str(raised.value) == (
-            f"{kind.__name__}.content[1] is a {type(part).__name__}; {kind.__name__} "
+            f"{kind.__name__}.content[1] is {describe_type(part)}; {kind.__name__} "
             f"holds parts of {', '.join(sorted(holds))}"
         )
 
@@ -200,7 +201,7 @@ class TestNew:
         ("content", "shown"),
         [
             (None, " is a NoneType; expected a str or a sequence of parts"),
-            (5, " is a int; expected a str or a sequence of parts"),
+            (5, " is an int; expected a str or a sequence of parts"),
             (b"hi", " is a bytes; expected a str or a sequence of parts"),
             ({"text": "hi"}, " is a dict; expected a str or a sequence of parts"),
             (["hi"], "[0] is a str; "),
@@ -546,7 +547,8 @@ class TestUnknown:
         with pytest.raises(InvalidMessageError) as raised:
             UnknownMessage({"role": role})
 
-        shown = f"of the known role {role!r}; make a {role.title()}Message of it"
+        known = with_article(f"{role.title()}Message")
+        shown = f"of the known role {role!r}; make {known} of it"
         assert shown in str(raised.value)
         assert role == UnknownMessage({"role": role}, source="openai").raw["role"]
 

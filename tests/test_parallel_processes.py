@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from conversation_state import Aggregator, parallel
+from conversation_state._wording import with_article
 from conversation_state.errors import BranchError, FanOutError
 from conversation_state.testing import laws
 from tests import branches
@@ -129,7 +130,8 @@ class TestProcesses:
 
         assert ["Go!", "half of it", "b"] == texts(done.state)
         assert isinstance(failure.error, BranchError)
-        assert f"raised a {kind.__name__} that can't be pickled" in str(failure.error)
+        raised = with_article(kind.__name__)
+        assert f"raised {raised} that can't be pickled" in str(failure.error)
         assert "branches.py" in str(failure.error)
 
     @pytest.mark.parametrize("kind", [branches.Unchangeable, branches.Unsayable])

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 
 from conversation_state._persistent import EMPTY_MAP, FrozenMap
+from conversation_state._wording import with_article
 from conversation_state.errors import InvalidMessageError, InvalidPartError
 from conversation_state.parts import (
     KINDS,
@@ -267,8 +268,8 @@ class TestUnknown:
         with pytest.raises(InvalidPartError) as raised:
             UnknownPart(raw)
 
-        known = KINDS[kind].__name__
-        problem = f"UnknownPart.raw is of the known type {kind!r}; make a {known} of it"
+        known = with_article(KINDS[kind].__name__)
+        problem = f"UnknownPart.raw is of the known type {kind!r}; make {known} of it"
         assert str(raised.value).startswith(problem)
         assert kind == UnknownPart(raw, source="openai").raw["type"]
 

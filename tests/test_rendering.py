@@ -612,7 +612,7 @@ class TestRenderTranscript:
         ("wrong", "message"),
         [
             (UserMessage("a"), "messages is a UserMessage; expected messages"),
-            (5, "messages is a int; expected messages"),
+            (5, "messages is an int; expected messages"),
             ("hi", r"messages\[0\] is 'h'; expected a Message"),
             ([UserMessage("a"), None], r"messages\[1\] is None; expected a Message"),
         ],

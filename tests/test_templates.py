@@ -162,7 +162,7 @@ class TestFString:
             ("{n:10001}", "10,000"),
             ("{f:.10001f}", "10,000"),
             ("{name[0]}", "name is a str and has nothing below it"),
-            ("{n[0]}", "n is a int and has nothing below it"),
+            ("{n[0]}", "n is an int and has nothing below it"),
             ("{none[x]}", "none is a NoneType"),
             ("{l[x]}", "l is a list, and 'x' is no position"),
             ("{l[-1]}", "'-1' is no position"),
@@ -285,10 +285,10 @@ class TestJinja2:
             ("{{ name is nothing }}", "no test 'nothing'"),
             ("{{ [1]|select('nothing')|list }}", "no test 'nothing'"),
             ("{{ name.__class__ }}", "name is a str, which has no '__class__'"),
-            ("{{ n.real }}", "n is a int, which has no 'real'"),
+            ("{{ n.real }}", "n is an int, which has no 'real'"),
             ("{{ name.format() }}", "no 'format'"),
             ("{{ name.upper }}", "a method can't be written"),
-            ("{{ n() }}", "a int can't be called"),
+            ("{{ n() }}", "an int can't be called"),
             ("{{ n + 'a' }}", "~ joins texts"),
             ("{{ range }}", "can't be written"),
             ("{{ []|first }}", "No first item"),
@@ -403,13 +403,13 @@ class TestGo:
             ("{{range .items}}{{.x}}{{end}}", "no items.0.x: items.0 is no map"),
             ("{{range .name}}{{end}}", "range can't go over a str"),
             ("{{range $a, $b := 3}}{{end}}", "one value at a time"),
-            ("{{eq 1 1.0}}", "a int and a float can't be compared"),
+            ("{{eq 1 1.0}}", "an int and a float can't be compared"),
             ("{{eq .items .items}}", "can't be compared"),
             ("{{eq 1}}", "eq takes at least 2"),
             ("{{lt .items 1}}", "can't be compared"),
             ("{{len 1}}", "has no length"),
             ("{{index .items .name}}", "no position"),
-            ("{{index .n 1}}", "n is a int and has no keys"),
+            ("{{index .n 1}}", "n is an int and has no keys"),
             ("{{nil}}", "nil is not a command"),
             ("{{1i}}", "no complex numbers"),
             ("{{.n 1}}", "no function is given arguments"),
@@ -640,11 +640,11 @@ class TestValues:
     @pytest.mark.parametrize(
         ("value", "what"),
         [
-            (object(), "x is a object"),
+            (object(), "x is an object"),
             (b"bytes", "x is a bytes"),
             ({1}, "x is a set"),
             (TextPart("a"), "x is a TextPart"),
-            ([{"a": object()}], "x.0.a is a object"),
+            ([{"a": object()}], "x.0.a is an object"),
             ({None: 1}, "x has a key that is a NoneType"),
             ({"a": {(1,): 1}}, "x.a has a key that is a tuple"),
             (10**4_000, "x is an integer of more than"),
@@ -735,9 +735,13 @@ class TestRender:
         """
         Anything else is refused, gaps or none.
         """
-        with pytest.raises(TemplateError, match=r"variables is a .*expected a mapping"):
+        with pytest.raises(
+            TemplateError, match=r"variables is an? .*expected a mapping"
+        ):
             render("a", wrong, syntax=syntax)
-        with pytest.raises(TemplateError, match=r"variables is a .*expected a mapping"):
+        with pytest.raises(
+            TemplateError, match=r"variables is an? .*expected a mapping"
+        ):
             Template(UserMessage("a"), syntax=syntax).format(wrong)
 
     @every_syntax
@@ -1022,7 +1026,7 @@ class TestPlaceholder:
         [
             (UserMessage("a"), "a single UserMessage; put it into a list"),
             ("text", "is a str; expected a sequence of messages"),
-            (1, "is a int"),
+            (1, "is an int"),
             ({"a": UserMessage("a")}, "is a dict"),
             ({UserMessage("a")}, "is a set"),
             (iter([UserMessage("a")]), "is a list_iterator"),

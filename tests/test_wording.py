@@ -17,12 +17,14 @@ from conversation_state import (
     trim,
 )
 from conversation_state._wording import (
+    describe_type,
     escape_invisible,
     escape_line,
     format_count,
     format_dollars,
     shorten_repr,
     shorten_text,
+    with_article,
 )
 from conversation_state.codec import decode, structure
 from conversation_state.counting import cost
@@ -49,6 +51,28 @@ def test_format_count(text, count, words):
     One is singular, and thousands are parted.
     """
     assert text.replace("no", "0") == format_count(count, *words)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        *("a str", "an int", "an Aggregator", "an _Open", "an object", "a _Kept"),
+        *("a Usage", "a UserMessage", "a UUID", "a Union", "a useless thing"),
+        *("an UnknownMessage", "an UnknownPart", "an Undefined", "a NoneType", "a "),
+    ],
+)
+def test_with_article(text):
+    """
+    A noun has the article of its first sound.
+    """
+    assert text == with_article(text.partition(" ")[2])
+
+
+def test_describe_type():
+    """
+    A value is described by its class.
+    """
+    assert ["an int", "a str", "a Usage"] == [*map(describe_type, (5, "five", Usage()))]
 
 
 @pytest.mark.parametrize(

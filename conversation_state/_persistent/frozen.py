@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, NoReturn, TypeAlias, TypeVar
 
-from conversation_state._wording import shorten_repr
+from conversation_state._wording import describe_type, shorten_repr
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -64,7 +64,7 @@ class FrozenMap(dict[K, V]):
 
     def _refuse_change(self, *_given: Any, **_items: Any) -> NoReturn:
         msg = (
-            f"a {type(self).__name__} can't be changed; m | {{...}} is a changed copy, "
+            f"{describe_type(self)} can't be changed; m | {{...}} is a changed copy, "
             "and dict(m) one that can be changed"
         )
         raise TypeError(msg)

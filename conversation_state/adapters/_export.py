@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 import attrs
 
 from conversation_state._persistent import EMPTY_MAP, thaw
+from conversation_state._wording import describe_type
 from conversation_state.adapters._notes import list_of, map_of, notes_of, other_keys_of
 from conversation_state.errors import InvalidMessageError
 from conversation_state.messages import Message, ToolMessage
@@ -160,7 +161,7 @@ class PayloadWriter:
         for at, message in enumerate(messages):
             path = f"messages[{at}]"
             if not isinstance(message, Message):
-                msg = f"{path} is a {type(message).__name__}; expected a Message"
+                msg = f"{path} is {describe_type(message)}; expected a Message"
                 raise InvalidMessageError(msg)
 
             yield message, path

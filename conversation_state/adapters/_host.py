@@ -16,6 +16,7 @@ from importlib import import_module
 from typing import Any, ParamSpec, Self, TypeVar
 
 from conversation_state._persistent import Log
+from conversation_state._wording import describe_type
 from conversation_state.aggregator import Aggregator, Entry, ledger_union
 from conversation_state.errors import MissingExtraError
 from conversation_state.messages import Message
@@ -108,7 +109,7 @@ class StoreHost:
     def _set_store(self, store: Store) -> None:
         if not isinstance(store, Store):
             msg = (
-                f"store: expected an open Store, got a {type(store).__name__}; "
+                f"store: expected an open Store, got {describe_type(store)}; "
                 f"{type(self).__name__}.from_url opens one"
             )
             raise TypeError(msg)
@@ -195,7 +196,7 @@ def check_trimmer(trimmer: object, parameter: str) -> Trimmer:
     """
     if not isinstance(trimmer, Trimmer):
         msg = (
-            f"{parameter}: expected a Trimmer, got a {type(trimmer).__name__}: "
+            f"{parameter}: expected a Trimmer, got {describe_type(trimmer)}: "
             f"{trimmer!r:.80}; make one with Trimmer(TokenBudget(context_window=8_000))"
         )
         raise TypeError(msg)

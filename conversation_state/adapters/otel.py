@@ -49,6 +49,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from conversation_state._canonical import dump as as_bytes
+from conversation_state._wording import describe_type
 from conversation_state.adapters._export import Export, Lost, PayloadWriter
 from conversation_state.adapters._extras import lose_each
 from conversation_state.adapters._wire.calls import parse_arguments
@@ -139,7 +140,7 @@ def dump(
     conversation = [*messages]
     for at, message in enumerate(conversation):
         if not isinstance(message, Message):
-            msg = f"messages[{at}] is a {type(message).__name__}; expected a Message"
+            msg = f"messages[{at}] is {describe_type(message)}; expected a Message"
             raise InvalidMessageError(msg)
 
     if output is None:

@@ -9,6 +9,7 @@ from operator import index
 from typing import TYPE_CHECKING, SupportsIndex
 
 from conversation_state._persistent import check_text, check_time
+from conversation_state._wording import describe_type
 from conversation_state.aggregator._entries import Entry, LedgerEntry, message_of
 from conversation_state.errors import InvalidMessageError, InvalidUsageError
 from conversation_state.messages import Message
@@ -38,12 +39,12 @@ def check_entries(entries: Sequence[Entry]) -> None:
 
     for at, entry in enumerate(entries):
         if not isinstance(entry, Entry):
-            msg = f"entries[{at}]: expected an Entry, got a {describe_value(entry)}"
+            msg = f"entries[{at}]: expected an Entry, got {describe_value(entry)}"
             raise TypeError(msg)
 
         message: object = entry.message
         if not isinstance(message, Message):
-            msg = f"entries[{at}]: expected a Message, got a {describe_value(message)}"
+            msg = f"entries[{at}]: expected a Message, got {describe_value(message)}"
             raise InvalidMessageError(msg)
 
 
@@ -53,11 +54,11 @@ def check_ledger(ledger: Sequence[LedgerEntry]) -> None:
     """
     for at, entry in enumerate(ledger):
         if not isinstance(entry, LedgerEntry):
-            msg = f"ledger[{at}]: expected a LedgerEntry, got a {describe_value(entry)}"
+            msg = f"ledger[{at}]: expected a LedgerEntry, got {describe_value(entry)}"
             raise TypeError(msg)
 
         if not isinstance(entry.usage, Usage):
-            msg = f"ledger[{at}]: expected a Usage, got a {describe_value(entry.usage)}"
+            msg = f"ledger[{at}]: expected a Usage, got {describe_value(entry.usage)}"
             raise InvalidUsageError(msg)
 
         check_text(entry.model, f"ledger[{at}].model", InvalidUsageError)
@@ -84,7 +85,7 @@ def check_length(to: object) -> int:
 
     msg = (
         "rollback takes an Aggregator, a Checkpoint, the id of an entry or a number "
-        f"of messages, got a {describe_value(to)}"
+        f"of messages, got {describe_value(to)}"
     )
     raise TypeError(msg)
 
@@ -108,11 +109,11 @@ def describe_mismatch(verb: str, expected: str, given: object) -> str:
     """
     What a verb takes, and what it got instead.
     """
-    return f"{verb} takes {expected}, got a {describe_value(given)}"
+    return f"{verb} takes {expected}, got {describe_value(given)}"
 
 
 def describe_value(given: object) -> str:
     """
     A value in an error: its class, and the start of its repr.
     """
-    return f"{type(given).__name__}: {given!r:.80}"
+    return f"{describe_type(given)}: {given!r:.80}"

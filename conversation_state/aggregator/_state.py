@@ -12,7 +12,7 @@ import attrs
 
 from conversation_state._identity import new_uuid_number, number_of_uuid
 from conversation_state._persistent import Log, check_text, final
-from conversation_state._wording import format_count
+from conversation_state._wording import describe_type, format_count
 from conversation_state.aggregator._checks import (
     check_entries,
     check_fork_point,
@@ -343,8 +343,8 @@ class Aggregator(GrowingState):
                 spent.add_new(other.ledger, other.base_ledger())
             else:
                 msg = (
-                    "join takes Aggregators and Turns, got a "
-                    f"{type(other).__name__}; a Checkpoint has merge_into"
+                    "join takes Aggregators and Turns, got "
+                    f"{describe_type(other)}; a Checkpoint has merge_into"
                 )
                 raise TypeError(msg)
 
@@ -427,7 +427,7 @@ class Checkpoint:
 
     def __attrs_post_init__(self) -> None:
         if not isinstance(self.state, Aggregator):
-            msg = f"a Checkpoint keeps an Aggregator, got a {type(self.state).__name__}"
+            msg = f"a Checkpoint keeps an Aggregator, got {describe_type(self.state)}"
             raise TypeError(msg)
 
         label = check_text(self.label, "label", TypeError)

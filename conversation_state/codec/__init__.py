@@ -27,6 +27,7 @@ from conversation_state._canonical import (
     load,
 )
 from conversation_state._persistent import FrozenMap, check_text
+from conversation_state._wording import describe_type
 from conversation_state.codec import _decode, _encode
 from conversation_state.codec._encode_timeline import write_timeline
 from conversation_state.codec._entries import (
@@ -147,7 +148,7 @@ class Codec:
         if document is None:
             known = {each.__name__ for each in (*_encode.WRITES, *self._kinds)}
             msg = (
-                f"can't encode a {type(value).__name__}, only "
+                f"can't encode {describe_type(value)}, only "
                 f"{', '.join(sorted(known))}; "
                 "Codec().register(cls, kind) gives a codec that can"
             )

@@ -14,6 +14,7 @@ from typing import Any, NamedTuple, Protocol, TypeAlias
 import attrs
 
 from conversation_state._persistent import freeze_map
+from conversation_state._wording import describe_type
 from conversation_state.messages import (
     AssistantMessage,
     Message,
@@ -241,7 +242,7 @@ def count_tools(
     for tool in tool_infos:
         if not isinstance(tool, ToolInfo):
             msg = (
-                f"tool_infos: expected ToolInfos, got a {type(tool).__name__}: "
+                f"tool_infos: expected ToolInfos, got {describe_type(tool)}: "
                 f"{tool!r:.80}"
             )
             raise TypeError(msg)

@@ -9,7 +9,7 @@ from itertools import islice
 import attrs
 
 from conversation_state._lazy import draw_difference
-from conversation_state._wording import format_count
+from conversation_state._wording import describe_type, format_count
 from conversation_state.aggregator import Aggregator, Checkpoint, Entry, LedgerEntry
 from conversation_state.diffing._divergence import Divergence, Pair, pair_equivalent
 from conversation_state.diffing._text import format_markdown, format_text
@@ -258,11 +258,11 @@ def _get_lineage(state: Aggregator) -> tuple[object, ...]:
 
 
 def _describe_wrong_type(name: str, value: object) -> str:
-    kind = type(value).__name__
+    kind = describe_type(value)
     if isinstance(value, Checkpoint):
-        return f"{name} is a {kind}; expected an Aggregator: pass {name}.state"
+        return f"{name} is {kind}; expected an Aggregator: pass {name}.state"
 
     if hasattr(value, "entries") or hasattr(value, "messages"):
-        return f"{name} is a {kind}, a part of a state; expected the whole Aggregator"
+        return f"{name} is {kind}, a part of a state; expected the whole Aggregator"
 
     return f"{name} is {value!r:.80}; expected an Aggregator"

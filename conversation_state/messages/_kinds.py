@@ -14,6 +14,7 @@ from conversation_state._persistent import (
     final,
     freeze_map,
 )
+from conversation_state._wording import describe_type, with_article
 from conversation_state.errors import InvalidMessageError
 from conversation_state.messages._base import (
     PLAIN,
@@ -52,9 +53,7 @@ def _check_content(
     if content.__class__ is not tuple and (
         not isinstance(content, Iterable) or isinstance(content, (bytes, Mapping))
     ):
-        problem = (
-            f"is a {type(content).__name__}; expected a str or a sequence of parts"
-        )
+        problem = f"is {describe_type(content)}; expected a str or a sequence of parts"
         raise InvalidMessageError(problem, owner, "content")
 
     parts = tuple(content)
@@ -62,7 +61,7 @@ def _check_content(
         kind = part.kind if isinstance(part, Part) else None
         if kind not in holds:
             msg = (
-                f"{owner}.content[{at}] is a {type(part).__name__}; "
+                f"{owner}.content[{at}] is {describe_type(part)}; "
                 f"{owner} holds parts of {', '.join(sorted(holds))}"
             )
             raise InvalidMessageError(msg)
@@ -337,10 +336,10 @@ class UnknownMessage(Message):  # type: ignore[override]  # attrs' own init
         _set(self, "_common", self._check_common(common) if common else PLAIN)
         role = self.raw.get("role")
         if not origin and isinstance(role, str) and role in _ROLES:
+            known = with_article(f"{role.title()}Message")
             problem = (
-                f"is of the known role {role!r}; make a "
-                f"{role.title()}Message of it, or name the provider it is from as "
-                "*source*"
+                f"is of the known role {role!r}; make {known} of it, or name the "
+                "provider it is from as *source*"
             )
             raise InvalidMessageError(problem, "UnknownMessage", "raw")
 

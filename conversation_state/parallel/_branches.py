@@ -21,6 +21,7 @@ from inspect import isawaitable, iscoroutine
 from typing import Any, NamedTuple
 
 from conversation_state._identity import new_entry_id
+from conversation_state._wording import describe_type
 from conversation_state.aggregator import Aggregator, LedgerEntry, Turn
 from conversation_state.errors import BranchError, InvalidUsageError
 from conversation_state.parallel._joining import (
@@ -158,8 +159,8 @@ def save_progress(state: Aggregator) -> Aggregator:
     """
     if not isinstance(state, Aggregator):
         raise TypeError(
-            f"save_progress expected the Aggregator a step has so far, got a "
-            f"{type(state).__name__}"
+            f"save_progress expected the Aggregator a step has so far, got "
+            f"{describe_type(state)}"
         )
 
     notes = _running.get()
@@ -394,7 +395,7 @@ class StepBranch:
             return given
 
         raise self._make_error(
-            f"gave a {type(given).__name__} where afan_out awaits; make it an async "
+            f"gave {describe_type(given)} where afan_out awaits; make it an async "
             "function, or run plain ones with executor="
         )
 
@@ -418,7 +419,7 @@ class StepBranch:
             )
 
         raise self._make_error(
-            f"returned a {type(returned).__name__}: {returned!r:.80}; let it return "
+            f"returned {describe_type(returned)}: {returned!r:.80}; let it return "
             "the state it made of the one it was given, not a part or a view of it"
         )
 

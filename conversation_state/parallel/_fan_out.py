@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from typing import Any, Literal, overload
 
 from conversation_state._waiting import in_worker, require_anyio
+from conversation_state._wording import describe_type
 from conversation_state.aggregator import Aggregator, Turn
 from conversation_state.errors import BranchError
 from conversation_state.parallel._branches import Outcome, StepBranch, running_notes
@@ -264,7 +265,7 @@ def _prepare_run(
     timeout_s: Any,
 ) -> FanOutRun:
     if not isinstance(state, Aggregator):
-        raise TypeError(f"fan_out takes an Aggregator, got a {type(state).__name__}")
+        raise TypeError(f"fan_out takes an Aggregator, got {describe_type(state)}")
 
     try:
         functions = tuple(steps)

@@ -13,6 +13,7 @@ from collections.abc import Callable
 from concurrent.futures import BrokenExecutor, CancelledError
 from typing import Any, NamedTuple
 
+from conversation_state._wording import describe_type, with_article
 from conversation_state.aggregator import Turn
 from conversation_state.errors import BranchError
 from conversation_state.parallel._branches import Outcome, StepBranch, add_note
@@ -101,7 +102,7 @@ def _unpickle_outcome(
         if not isinstance(error, BaseException):
             raise TypeError(error)  # noqa: TRY301 - what a strange __reduce__ gives
     except Exception:  # noqa: BLE001 - whatever its own code raises
-        problem = f"raised a {kind} that can't be pickled:\n{text}"
+        problem = f"raised {with_article(kind)} that can't be pickled:\n{text}"
         error = BranchError(number, name, problem)
     else:
         add_note(error, f"\nwhere step {number} ({name}) ran:\n{text}")
@@ -138,4 +139,4 @@ def _describe_error(error: Exception) -> str:
     try:
         return str(error)
     except Exception:  # noqa: BLE001 - whatever its own code raises
-        return f"a {type(error).__name__} that can't be shown"
+        return f"{describe_type(error)} that can't be shown"

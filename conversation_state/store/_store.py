@@ -15,6 +15,7 @@ from typing import Any
 
 from conversation_state._persistent import freeze_map
 from conversation_state._waiting import async_twin, run_in_anyio_thread
+from conversation_state._wording import describe_type
 from conversation_state.aggregator import Aggregator
 from conversation_state.errors import NotSavedError, StaleHeadError, StoreError
 from conversation_state.store._append import Extras
@@ -195,7 +196,7 @@ class Store(RevisionVerbs):
         check_not_mirrored(self.url, name)
         check_name(name)
         if not isinstance(timeline, Timeline):
-            msg = f"timeline: expected a Timeline, got a {type(timeline).__name__}"
+            msg = f"timeline: expected a Timeline, got {describe_type(timeline)}"
             raise TypeError(msg)
 
         if expecting is not None:

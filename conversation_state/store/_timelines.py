@@ -16,6 +16,7 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from conversation_state._persistent.maps import PMap, pmap
+from conversation_state._wording import describe_type
 from conversation_state.aggregator import Aggregator
 from conversation_state.errors import StaleHeadError
 from conversation_state.store._append import Extras
@@ -356,7 +357,7 @@ def _is_like(row: MomentRow, moment: Moment[Aggregator]) -> bool:
 def _compute_digest(state: object) -> bytes:
     if not isinstance(state, Aggregator):
         msg = (
-            f"timeline: a state is a {type(state).__name__}; a store keeps timelines "
+            f"timeline: a state is {describe_type(state)}; a store keeps timelines "
             "of Aggregators"
         )
         raise TypeError(msg)

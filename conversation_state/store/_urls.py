@@ -9,6 +9,7 @@ from collections.abc import Callable
 from typing import Any
 from urllib.parse import parse_qsl, quote, unquote
 
+from conversation_state._wording import describe_type
 from conversation_state.errors import MissingExtraError, StoreError
 from conversation_state.store._store import Store
 from conversation_state.store.backend import Backend
@@ -49,7 +50,7 @@ def open_store(url: str | os.PathLike[str], *, remembered: int = 100) -> Store:
     """
     address = os.fspath(url) if isinstance(url, os.PathLike) else url
     if not isinstance(address, str):
-        msg = f"url: expected a str like sqlite:///talks.db, got a {type(url).__name__}"
+        msg = f"url: expected a str like sqlite:///talks.db, got {describe_type(url)}"
         raise TypeError(msg)
 
     if isinstance(remembered, bool) or not isinstance(remembered, int):

@@ -20,7 +20,7 @@ from conversation_state._persistent import (
     check_text,
     freeze_map,
 )
-from conversation_state._wording import format_count
+from conversation_state._wording import describe_type, format_count
 from conversation_state.aggregator import Aggregator, Entry, Messages
 from conversation_state.errors import MirroredNameError
 
@@ -350,7 +350,7 @@ def check_state(name: str, state: object, expecting: object) -> None:
     """
     check_name(name)
     if not isinstance(state, Aggregator):
-        msg = f"state: expected an Aggregator, got a {type(state).__name__}"
+        msg = f"state: expected an Aggregator, got {describe_type(state)}"
         raise TypeError(msg)
 
     if expecting is not None:

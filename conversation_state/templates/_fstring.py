@@ -9,6 +9,7 @@ from decimal import Decimal
 from string import Formatter
 from typing import Any, NamedTuple, TypeAlias
 
+from conversation_state._wording import describe_type
 from conversation_state.templates._bounds import (
     MOST_WIDTH,
     Meter,
@@ -165,6 +166,4 @@ def _read_key(value: Any, key: str | int, path: tuple[str | int, ...]) -> Any:
 
         raise Missing(dotted(*path, key))
 
-    raise Refused(
-        f"{dotted(*path)} is a {type(value).__name__} and has nothing below it"
-    )
+    raise Refused(f"{dotted(*path)} is {describe_type(value)} and has nothing below it")

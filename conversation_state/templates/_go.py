@@ -42,6 +42,7 @@ from gotpl.parse.nodes import (
 from gotpl.parse.parser import ParserLimits, parse_template
 from gotpl.runtime.gofmt import sprintf
 
+from conversation_state._wording import describe_type, with_article
 from conversation_state.templates._bounds import (
     MOST_DEPTH,
     MOST_TEMPLATE_CHARACTERS,
@@ -195,7 +196,7 @@ class _Renderer:
 
             raise Refused(f"range over {value} gives one value at a time, not two")
 
-        raise Refused(f"range can't go over a {type(value).__name__}")
+        raise Refused(f"range can't go over {describe_type(value)}")
 
     def _read_pipe(
         self, pipe: PipeNode, dot: PathValue, *, is_range: bool = False
@@ -378,6 +379,10 @@ def _kind_of(value: Any) -> str:
     return next(kinds, "nil")
 
 
+def _describe_kind(value: Any) -> str:
+    return with_article(_kind_of(value))
+
+
 def _is_equal(left: Any, right: Any) -> bool:
     kinds = {_kind_of(left), _kind_of(right)}
     if kinds == {"nil"}:
@@ -393,7 +398,7 @@ def _is_equal(left: Any, right: Any) -> bool:
 
 
 def _different_kinds(left: Any, right: Any) -> str:
-    return f"a {_kind_of(left)} and a {_kind_of(right)} can't be compared"
+    return f"{_describe_kind(left)} and {_describe_kind(right)} can't be compared"
 
 
 def _equals_any(_path: tuple[Any, ...], first: Any, *others: Any) -> bool:
@@ -419,23 +424,23 @@ def _count_items(path: tuple[Any, ...], value: Any) -> int:
         return len(value)
 
     name = dotted_path(path) or "what len is given"
-    raise Refused(f"{name} is a {_kind_of(value)} and has no length")
+    raise Refused(f"{name} is {_describe_kind(value)} and has no length")
 
 
 def _read_index(path: tuple[Any, ...], value: Any, *keys: Any) -> Any:
     for key in keys:
         if not isinstance(value, (dict, list)):
             name = dotted_path(path) or "what index is given"
-            raise Refused(f"{name} is a {_kind_of(value)} and has no keys")
+            raise Refused(f"{name} is {_describe_kind(value)} and has no keys")
 
         if isinstance(value, dict):
             if key.__class__ not in {str, int}:
-                raise Refused(f"a {_kind_of(key)} is no key of a map")
+                raise Refused(f"{_describe_kind(key)} is no key of a map")
 
             is_there = key in value
         else:
             if key.__class__ is not int:
-                raise Refused(f"a {_kind_of(key)} is no position in a list")
+                raise Refused(f"{_describe_kind(key)} is no position in a list")
 
             is_there = 0 <= key < len(value)
 

@@ -11,6 +11,7 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from conversation_state._wording import describe_type
 from conversation_state.templates._bounds import Meter, Refused, check_width
 from conversation_state.templates._values import LONGEST_INTEGER_BITS
 
@@ -77,7 +78,7 @@ def _check_sum(
     # The sum of lists takes quadratic time.
     for value in (start, *([] if attribute is not None else iterable)):
         if not isinstance(value, (int, float)):
-            raise Refused(f"sum adds numbers; there is a {type(value).__name__}")
+            raise Refused(f"sum adds numbers; there is {describe_type(value)}")
 
 
 _DIRECTIVE = re.compile(

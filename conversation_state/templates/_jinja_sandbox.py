@@ -30,6 +30,7 @@ from jinja2.sandbox import MAX_RANGE, ImmutableSandboxedEnvironment
 from jinja2.tests import TESTS as STANDARD_TESTS
 from jinja2.utils import Cycler, Joiner, Namespace
 
+from conversation_state._wording import describe_type, with_article
 from conversation_state.templates._bounds import Meter, Missing, Refused, dotted
 from conversation_state.templates._jinja_checks import (
     CHECKS,
@@ -216,8 +217,8 @@ class Sandbox(ImmutableSandboxedEnvironment):
             return ()
 
         if not isinstance(value, (str, list, tuple, dict, range)):
-            kind = type(value).__name__
-            raise Refused(f"a {kind} can't be looped over; lists and mappings can")
+            kind = describe_type(value)
+            raise Refused(f"{kind} can't be looped over; lists and mappings can")
 
         self.meter.step(1 + len(value) * (1 + cost))
         return value
@@ -260,10 +261,10 @@ class Sandbox(ImmutableSandboxedEnvironment):
 
                 return MissingValue(name=dotted(path, key))
 
-        kind = type(value).__name__
+        kind = describe_type(value)
         shown = f"{path} is" if path else "there is"
         raise Refused(
-            f"{shown} a {kind}, which has no {key!r:.40} that templates may use"
+            f"{shown} {kind}, which has no {key!r:.40} that templates may use"
         )
 
     # Filters such as `map` and `sort` call these two for an *attribute*.
@@ -301,7 +302,7 @@ class Sandbox(ImmutableSandboxedEnvironment):
         try:
             return self.charge(super().call_binop(context, operator, left, right))
         except TypeError as error:
-            kinds = f"a {type(left).__name__} and a {type(right).__name__}"
+            kinds = f"{describe_type(left)} and {describe_type(right)}"
             raise Refused(f"{kinds} have no {operator}; ~ joins texts") from error
 
     def call(self, context: Context, obj: Any, /, *args: Any, **kwargs: Any) -> Any:
@@ -322,7 +323,7 @@ class Sandbox(ImmutableSandboxedEnvironment):
         # All that can be called came out of `_METHODS` or `GLOBALS`: variables
         # are plain data.
         if not callable(obj):
-            raise Refused(f"a {type(obj).__name__} can't be called")
+            raise Refused(f"{describe_type(obj)} can't be called")
 
         for value in (*args, *kwargs.values()):
             self.weigh(value)
@@ -366,8 +367,8 @@ def _check_scalar(value: Any) -> None:
     is_undefined = type(value) is Undefined  # an `if` without `else`
     if not (value is None or is_undefined or isinstance(value, (int, float))):
         is_method = isinstance(value, (BuiltinMethodType, MethodType))
-        kind = "method" if is_method else type(value).__name__.lower()
-        raise Refused(f"a {kind} can't be written; texts, numbers and lists can")
+        kind = with_article("method" if is_method else type(value).__name__.lower())
+        raise Refused(f"{kind} can't be written; texts, numbers and lists can")
 
 
 def _meter_standard(name: str, table: Mapping[str, Any]) -> Any:

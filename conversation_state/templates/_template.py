@@ -13,7 +13,7 @@ from typing import Any
 import attrs
 
 from conversation_state._persistent import check_text, final
-from conversation_state._wording import shorten_text
+from conversation_state._wording import describe_type, shorten_text, with_article
 from conversation_state.errors import (
     InvalidMessageError,
     InvalidPartError,
@@ -119,15 +119,15 @@ class Placeholder:
             or isinstance(given, (str, bytes, Mapping, set, frozenset))
         ):
             raise TemplateError(
-                f"{self.key} is a {kind}; expected a sequence of messages", repr(self)
+                f"{self.key} is {with_article(kind)}; expected a sequence of messages",
+                repr(self),
             )
 
         messages = tuple(given)
         for at, message in enumerate(messages):
             if not isinstance(message, Message):
                 raise TemplateError(
-                    f"{self.key}[{at}] is a {type(message).__name__}; "
-                    f"expected a message",
+                    f"{self.key}[{at}] is {describe_type(message)}; expected a message",
                     repr(self),
                 )
 
@@ -252,7 +252,7 @@ def render(text: str, variables: Mapping[str, object], *, syntax: str) -> str:
     _check_syntax(syntax)
     if not isinstance(text, str):
         raise TemplateError(
-            f"the template is a {type(text).__name__}; expected a str", ""
+            f"the template is {describe_type(text)}; expected a str", ""
         )
 
     engine = _load_engine(syntax)

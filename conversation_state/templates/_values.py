@@ -14,7 +14,7 @@ from typing import Any
 from uuid import UUID
 
 from conversation_state._persistent import check_text
-from conversation_state._wording import shorten_text
+from conversation_state._wording import describe_type, shorten_text
 from conversation_state.documents import Document
 from conversation_state.messages import Message
 from conversation_state.templates._bounds import (
@@ -49,7 +49,7 @@ def copy_variables(given: object) -> dict[str, object]:
     """
     if not isinstance(given, Mapping):
         raise Refused(
-            f"variables is a {type(given).__name__}; expected a mapping of names to "
+            f"variables is {describe_type(given)}; expected a mapping of names to "
             "values"
         )
 
@@ -147,7 +147,7 @@ class Variables:
             ]
 
         raise Refused(
-            f"{_ValuePath(at)} is a {type(value).__name__}; templates take plain data: "
+            f"{_ValuePath(at)} is {describe_type(value)}; templates take plain data: "
             "texts, numbers, truth, None, dates, messages, documents, and lists and "
             "mappings of them"
         )
@@ -166,7 +166,7 @@ class Variables:
                 key = check_text(key, _ValuePath(at, "a key of "), Refused)
             elif type(key) is not int:
                 raise Refused(
-                    f"{_ValuePath(at)} has a key that is a {type(key).__name__}; keys "
+                    f"{_ValuePath(at)} has a key that is {describe_type(key)}; keys "
                     "are texts or integers"
                 )
 

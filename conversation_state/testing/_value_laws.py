@@ -9,6 +9,7 @@ import pickle
 from collections.abc import Sequence
 from typing import Protocol, Self, TypeVar
 
+from conversation_state._wording import describe_type
 from conversation_state.chunks import Accumulator, concat
 from conversation_state.messages import Message
 from conversation_state.usage import Usage
@@ -116,7 +117,7 @@ def replacing_nothing_changes_nothing(message: Message) -> None:
     """
     same = message.replace()
 
-    assert type(same) is type(message), f"{message!r} became a {type(same).__name__}"
+    assert type(same) is type(message), f"{message!r} became {describe_type(same)}"
     assert same == message, f"{message!r} became {same!r}"
     assert str(same) == str(message), f"{message!s} became {same!s}"
 

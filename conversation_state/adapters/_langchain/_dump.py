@@ -7,6 +7,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from conversation_state._wording import describe_type
 from conversation_state.adapters._export import Export, PayloadWriter
 from conversation_state.adapters._extras import lose_each
 from conversation_state.adapters._langchain._blocks import thaw_notes, write_block
@@ -98,7 +99,7 @@ def _write_checked(write: PayloadWriter, message: Message, path: str) -> Any:
         return made
 
     if not isinstance(message, Message):
-        msg = f"{path} is a {type(message).__name__}; expected a Message"
+        msg = f"{path} is {describe_type(message)}; expected a Message"
         raise InvalidMessageError(msg)
 
     try:
@@ -189,7 +190,7 @@ _ID_NOTE = (RESERVED, SOURCE, "id")
 def _checked_notes(notes: dict[str, Any]) -> dict[str, Any]:
     for name, value in notes.items():
         if name in _TYPES and not isinstance(value, _TYPES[name]):
-            what = f"{name} is a {type(value).__name__}"
+            what = f"{name} is {describe_type(value)}"
             raise TypeError(what)
 
     return notes

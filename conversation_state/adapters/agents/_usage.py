@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 from conversation_state._identity import new_entry_id
+from conversation_state._wording import describe_type
 from conversation_state.adapters._responses._response import load_usage
 from conversation_state.usage import Usage
 
@@ -51,7 +52,7 @@ def read_usages(result: Any) -> Iterator[KeyedUsage]:
     if not isinstance(responses, list):
         msg = (
             "result: expected the result of Runner.run or Runner.run_streamed, got "
-            f"a {type(result).__name__}"
+            f"{describe_type(result)}"
         )
         raise TypeError(msg)
 

@@ -9,6 +9,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from conversation_state._persistent import EMPTY_MAP, thaw
+from conversation_state._wording import describe_type
 from conversation_state.adapters._export import (
     Export,
     PayloadWriter,
@@ -91,7 +92,7 @@ def dump(messages: Iterable[Message], *, system_on_top: bool = False) -> Export:
             case UnknownMessage():
                 dumping.unknown(message, path)
             case _:
-                msg = f"{path} is a {type(message).__name__}; expected a Message"
+                msg = f"{path} is {describe_type(message)}; expected a Message"
                 raise InvalidMessageError(msg)
 
     return write.export(dumping.turns.payload())

@@ -10,7 +10,7 @@ from hashlib import blake2b
 from typing import Any
 from uuid import UUID
 
-from conversation_state._wording import format_count
+from conversation_state._wording import describe_type, format_count
 from conversation_state.adapters._export import Export, PayloadWriter
 from conversation_state.adapters._extras import lose_each
 from conversation_state.adapters._reading import (
@@ -192,7 +192,7 @@ def dump_checkpoint(kept: Checkpoint | Aggregator) -> Export:
     """
     state = kept.state if isinstance(kept, Checkpoint) else kept
     if not isinstance(state, Aggregator):
-        msg = f"expected a Checkpoint or an Aggregator, got a {type(kept).__name__}"
+        msg = f"expected a Checkpoint or an Aggregator, got {describe_type(kept)}"
         raise TypeError(msg)
 
     write = PayloadWriter(SOURCE)

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
 from conversation_state._persistent import thaw
+from conversation_state._wording import describe_type
 from conversation_state.adapters._export import (
     Export,
     PayloadWriter,
@@ -79,7 +80,7 @@ def dump(messages: Iterable[Message]) -> Export:
             case UnknownMessage():
                 write.other(message, path)
             case _:
-                msg = f"{path} is a {type(message).__name__}; expected a Message"
+                msg = f"{path} is {describe_type(message)}; expected a Message"
                 raise InvalidMessageError(msg)
 
     return write.export(write.payload())

@@ -11,6 +11,7 @@ from langchain_core.messages import BaseMessage, RemoveMessage
 from langgraph.channels import BinaryOperatorAggregate
 from langgraph.errors import EmptyChannelError
 
+from conversation_state._wording import describe_type
 from conversation_state.adapters._langchain import load_message
 from conversation_state.aggregator import Aggregator, Turn
 from conversation_state.messages import Message
@@ -61,8 +62,8 @@ def add_to_state(state: Aggregator, update: Any) -> Aggregator:
 
     msg = (
         "update: expected messages of ours or of LangChain's, a Usage, an "
-        "Aggregator that continues the state, or a list of these; got a "
-        f"{type(update).__name__}: {update!r:.80}"
+        "Aggregator that continues the state, or a list of these; got "
+        f"{describe_type(update)}: {update!r:.80}"
     )
     raise TypeError(msg)
 

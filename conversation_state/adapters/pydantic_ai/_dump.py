@@ -10,6 +10,7 @@ from operator import itemgetter
 from typing import Any, NamedTuple
 from uuid import UUID
 
+from conversation_state._wording import describe_type
 from conversation_state.adapters._export import (
     Export,
     Lost,
@@ -141,7 +142,7 @@ class _HistoryWriter(PayloadWriter):
     def _add_message(self, message: Message, at: int) -> None:
         path = f"messages[{at}]"
         if not isinstance(message, Message):
-            msg = f"{path} is a {type(message).__name__}; expected a Message"
+            msg = f"{path} is {describe_type(message)}; expected a Message"
             raise InvalidMessageError(msg)
 
         notes = self.notes_on(message, path)

@@ -9,6 +9,7 @@ import weakref
 from collections.abc import Callable, Coroutine, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, cast
 
+from conversation_state._wording import describe_type
 from conversation_state.adapters._host import RollingTrimmer, check_trimmer
 from conversation_state.adapters._notes import notes_of
 from conversation_state.adapters.pydantic_ai._constants import SOURCE
@@ -102,7 +103,7 @@ def make_rolling(trimmer: Trims) -> Trims:
 def _check_callable(trimmer: Any) -> Trims:
     if not callable(trimmer):
         msg = (
-            f"trimmer: expected a Trimmer, got a {type(trimmer).__name__}; make one "
+            f"trimmer: expected a Trimmer, got {describe_type(trimmer)}; make one "
             "with Trimmer(TokenBudget(context_window=8_000))"
         )
         raise TypeError(msg)
@@ -230,8 +231,8 @@ class _HistoryView:
         """
         if not isinstance(view, TrimContext):
             msg = (
-                "trimmer: expected a function that returns a TrimContext, got a "
-                f"{type(view).__name__} from it"
+                "trimmer: expected a function that returns a TrimContext, got "
+                f"{describe_type(view)} from it"
             )
             raise TypeError(msg)
 
