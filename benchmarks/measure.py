@@ -23,7 +23,7 @@ class Row(NamedTuple):
 
         ours: What we take, in *unit*.
 
-        beside: Who the peer is; "" if there is none.
+        beside: Who the peer is; "" without a peer.
 
         peer: What it takes.
 

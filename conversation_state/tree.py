@@ -129,7 +129,7 @@ class MessageTree:
 
         Raises:
             ValueError:
-                If there is none.
+                If no state is given.
 
             TypeError:
                 If something else is given.

@@ -697,7 +697,7 @@ class TestRedo:
             assert "is not ahead" == caught.value.problem
             assert ((2, "a"), (4, "b")) == caught.value.there
 
-        assert "moment 'left' is not ahead; there are 2 ('a'), 4 ('b')" == str(
+        assert "moment 'left' is not ahead; valid moments: 2 ('a'), 4 ('b')" == str(
             caught.value
         )
 
@@ -705,7 +705,7 @@ class TestRedo:
         """
         At a tip there is nothing to name.
         """
-        with pytest.raises(UnknownMomentError, match="not ahead; there are none"):
+        with pytest.raises(UnknownMomentError, match="not ahead; valid moments: none"):
             tree().redo("a")
 
     @pytest.mark.parametrize("into", [1.5, b"a"])
@@ -838,7 +838,9 @@ class TestGoto:
         timeline = Timeline.begin("S", limit=2).commit("A").commit("B").commit("C")
 
         for forgotten in (0, 1, Moment(1, "A", "", None, 0)):
-            with pytest.raises(UnknownMomentError, match="is forgotten; there are 2"):
+            with pytest.raises(
+                UnknownMomentError, match="is forgotten; valid moments: 2"
+            ):
                 timeline.goto(forgotten)
 
     def test_refuses_moments_of_others(self):

@@ -231,7 +231,7 @@ def resolve_module(name: str, root: Path = ROOT) -> str:
     The path below the package of a module or a file, however it was named.
 
     Raises:
-        ValueError: There is none.
+        ValueError: The package has no such file or folder.
     """
     plain = name.removeprefix(f"{PACKAGE}/").rstrip("/")
     for each in (plain, f"{plain}.py"):

@@ -52,7 +52,7 @@ SEARCHED = ("tests/test_laws.py", "tests/test_*_machine.py")
 @attrs.frozen(kw_only=True)
 class Size:
     """
-    How much is run. *tests* are files, all of them if there are none.
+    How much is run. *tests* are files, all of them if it is empty.
     """
 
     name: str

@@ -239,7 +239,8 @@ class GrowingState(StateValue):
 
     def extend(self, messages: Iterable[Message]) -> Self:
         """
-        This state with *messages* at its end; itself if there are none. O(k).
+        This state with *messages* at its end; itself if *messages* is empty.
+        O(k).
 
         Raises:
             InvalidMessageError:

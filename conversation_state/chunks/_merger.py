@@ -206,7 +206,7 @@ class ChunkMerger:
 
         Raises:
             ConcatError:
-                If there were none.
+                If no chunk was added.
         """
         first = self._first
         if first is None:

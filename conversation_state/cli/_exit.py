@@ -152,7 +152,7 @@ def page_output(*, disabled: bool = False) -> Iterator[None]:
     What the block prints goes through a pager, if stdout is a terminal.
 
     The pager is that of the environment's PAGER, or else ``less``, which shows
-    what fits on one screen as if there were none. There is no pager if it is
+    what fits on one screen without paging. There is no pager if it is
     *disabled*, or by NO_PAGER, an empty PAGER or a terminal that is "dumb".
     The user may leave it before all is printed.
     """

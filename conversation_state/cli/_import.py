@@ -268,7 +268,7 @@ def _save_as(
 def _extend_saved(saved: Aggregator, found: InputConversation) -> Aggregator | None:
     """
     *saved* with the messages that only *found* has appended; *saved* itself if
-    there are none, and None if neither of the two starts with the other.
+    it appended nothing, and None if neither of the two starts with the other.
     """
     if found.state is not None:
         if saved.join(found.state) is saved:

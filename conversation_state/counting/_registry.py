@@ -46,7 +46,7 @@ def find_model(model: str, wanted: str) -> FoundModel:
 
     Raises:
         UnknownModelError:
-            If there is none; has similar names.
+            If the registry has no model of that name; lists similar names.
 
         MissingExtraError:
             If the extra is not installed; *wanted* is what needs it.

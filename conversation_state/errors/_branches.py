@@ -153,5 +153,5 @@ class UnknownMomentError(ConversationStateError, LookupError):
             f"{number} ({shorten_repr(label)})" if label else str(number)
             for number, label in self.there[-_LISTED:]
         ]
-        there = f"there are {', '.join(few)}" if few else "there are none"
-        return f"moment {asked} {self.problem}; {there}"
+        valid = ", ".join(few) or "none"
+        return f"moment {asked} {self.problem}; valid moments: {valid}"

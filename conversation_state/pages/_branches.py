@@ -98,7 +98,7 @@ class _TreeState(NamedTuple):
 
         state: The state.
 
-        past: A state before it that shares most of it; None if there is none.
+        past: A state before it that shares most of it; None for the first state.
     """
 
     key: _Key

@@ -204,7 +204,7 @@ class _Origin(NamedTuple):
         parents: The numbers of the states it grew from, its own past first.
 
         returns_to: The number of the state of another branch whose messages it has
-            in the place of its own past; None if there is none.
+            in the place of its own past; None if it has its own.
     """
 
     parents: tuple[Hashable, ...]

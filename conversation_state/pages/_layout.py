@@ -34,7 +34,7 @@ class GraphNode(NamedTuple):
 
         excerpt: The beginning of its newest message.
 
-        role: Whose message that is; "" if there is none.
+        role: Whose message that is; "" without a message.
 
         labels: Its labels.
 

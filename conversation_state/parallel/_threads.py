@@ -54,7 +54,7 @@ class Threads:
             in_worker(self._run_jobs)
         except RuntimeError:  # no more threads can be started
             self._permits.append(True)
-            # Those there are run it. If there are none, it must not run later.
+            # The running threads run it. Without one, it must not run later.
             if len(self._permits) == _MAX_THREADS and _pop_first(offered) is not None:
                 raise
 

@@ -283,7 +283,7 @@ class Store(RevisionVerbs):
         self, name: str, label: str, function: Callable[[Aggregator], Aggregator]
     ) -> Aggregator:
         """
-        The state under *label*; if there is none, what *function* makes of the
+        The state under *label*; if nothing has it, what *function* makes of the
         newest state, saved under it.
 
         So a program that was killed is run again as it is: each step that was

@@ -226,7 +226,7 @@ class MomentRow(NamedTuple):
         revision: The number of the revision that its state is.
 
         parent: One more than the number of the moment that it was committed on; 0
-            if there is none.
+            for the first moment.
 
         redo: One more than the number of the moment to which redo goes, if that is
             not the next one; else 0.

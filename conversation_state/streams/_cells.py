@@ -273,7 +273,7 @@ class StreamCell:
     A position in a stream.
 
     Attributes:
-        item: The item, or a mark; `EMPTY` while there is none.
+        item: The item, or a mark; `EMPTY` until one is set.
 
         link: The source to get it from, and what that has to know about this
             place; None as soon as *item* and *next* are there.

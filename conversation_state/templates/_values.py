@@ -88,7 +88,7 @@ class Variables:
         The variable's value as plain data.
 
         Raises:
-            Missing: If there is none.
+            Missing: If no variable has the name.
 
             Refused: If it is not plain data, or too large.
         """

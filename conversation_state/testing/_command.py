@@ -202,7 +202,7 @@ _METHODS: tuple[tuple[str, Callable[[Any], bool]], ...] = (
 
 def _read_hints(subject: Any, target: str) -> tuple[Any, Any]:
     """
-    The type hints of the first argument and of the result; None where there is none.
+    The type hints of the first argument and of the result; None for a missing one.
     """
     function = subject
     if not inspect.isroutine(subject) and not inspect.isclass(subject):

@@ -197,7 +197,7 @@ class _TimelineReader(Generic[S]):
     def _find_label_ahead(self, label: str) -> int:
         """
         The number of the newest moment with *label* that grew from the present
-        one; the number of the present one if there is none.
+        one; the number of the present one if no moment did.
         """
         found = present = self._moment.number
         ahead = {present}

@@ -101,7 +101,7 @@ def trim(
         budget: What the view should fit into; None for no limit.
 
         *steps: Functions from one view to the next; ``repair(), fit()`` if
-            there are none.
+            no step is given.
 
         counter: What counts the tokens of the messages.
 

@@ -34,7 +34,7 @@ def dump(messages: Iterable[Message]) -> Export:
     *messages* as a request has them: ``{"instructions": ..., "input": [...]}``.
 
     A system message in front that is a text is the ``instructions``, which
-    are left out if there is none; all others are items.
+    are left out without one; all others are items.
 
     What was loaded from this format is written as it was. What the format
     can't represent is in `Export.lost`: thoughts that this provider has not signed,

@@ -120,7 +120,7 @@ def newest_items(messages: Sequence[Message], limit: int) -> list[Any] | None:
 
 def append_items(state: Aggregator, items: Sequence[Any]) -> Aggregator:
     """
-    *state* with *items* at its end; itself if there are none.
+    *state* with *items* at its end; itself if *items* is empty.
 
     The last entry is replaced if the items continue its answer.
 

@@ -36,7 +36,7 @@ class StreamBlock(ABC):
 
     Attributes:
         word: The type of the deltas whose pieces can be given at once; "" if
-            there is none.
+            no pieces can.
 
         key: Where in these deltas the next piece is.
 

@@ -29,7 +29,7 @@ ENVELOPE = ("run_id", "turn_id", "sender", "timestamp", "meta")
 CALL = ("id", "name", "arguments")
 AUDIO = ("data", "format")
 
-# Go's zero values, which mean that there is none.
+# Go's zero values, which stand for a missing id or time.
 NIL = UUID(int=0)
 NO_TIME = datetime(1, 1, 1, tzinfo=UTC)
 

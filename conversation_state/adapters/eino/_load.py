@@ -290,7 +290,7 @@ def _add_reasoning(
 ) -> str | list[Part]:
     """
     The content of an assistant: its thoughts, and then the *parts*, or the
-    *content* where there are none.
+    *content* without parts.
     """
     text = place.optional(REASONING)
     if not text:

@@ -48,7 +48,7 @@ made_id
 under, object, no_response
     What stood in a result's ``response``: a text under another key than
     Google's own ``output`` (or ``error``), or an object, of which our message
-    has the JSON text; or that there was none.
+    has the JSON text; or that it was missing.
 
 signed
     That a thought's signature is Gemini's. Signatures are sent to whom they

@@ -32,7 +32,7 @@ def read_call(
 ) -> ToolCall:
     """
     The call at *place*, with *made_id* unless it has one; *first* says whether
-    there is none before it in its content.
+    it is the first one in its content.
     """
     key = place.key("functionCall")
     inside = place.inside(key)
@@ -84,7 +84,7 @@ def write_call(
     write: PayloadWriter, call: ToolCall, path: str, *, first: bool
 ) -> dict[str, Any]:
     """
-    The part that *call* is; *first* says whether there is none before it in
+    The part that *call* is; *first* says whether it is the first call in
     its content.
     """
     notes = write.notes(call, path)

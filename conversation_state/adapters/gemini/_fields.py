@@ -120,7 +120,7 @@ class CasedObject(ObjectReader):
     def inside(self, key: str) -> CasedObject:
         """
         The object under *key*, which is noted together with this one; an empty
-        one if there is none.
+        one if the key is missing.
         """
         value = self.raw.get(key)
         if not is_map(value):

@@ -79,7 +79,7 @@ class StoredCheckpoint(NamedTuple):
 
         id: Its id.
 
-        parent: The id of its parent; "" if there is none.
+        parent: The id of its parent; "" for the first one.
 
         skeleton: The checkpoint without its values.
 
@@ -251,7 +251,7 @@ class CheckpointReader:
 
     def stored(self, key: bytes) -> StoredCheckpoint | None:
         """
-        The checkpoint under a key; None if there is none.
+        The checkpoint under a key; None if nothing is saved there.
         """
         record = self.thread.get(key)
         return None if record is None else StoredCheckpoint.of(record)

@@ -133,7 +133,7 @@ class ConversationStateSaver(StoreHost, BaseCheckpointSaver[Any]):
     def get_tuple(self, config: RunnableConfig) -> CheckpointTuple | None:
         """
         The checkpoint of *config*, or the newest one of its thread; None if
-        there is none.
+        it is not saved.
         """
         thread, namespace, id = parse_config(config)
         with reading(self.store) as rows:

@@ -31,7 +31,7 @@ empty
 
 value
     That a text is the JSON of a value; for a call this is *args*, which is also
-    set where there were none.
+    set where the arguments were missing.
 
 files, file
     That a tool returned files, one or several; the keys around a file.

@@ -52,7 +52,7 @@ def load_usage(payload: Any) -> Usage | None:
     The usage in *payload*: a `RequestUsage`, a `RunUsage`, a `ModelResponse`, or
     one of these as JSON.
 
-    None if there is none. Pydantic AI's counts are inclusive already, so
+    None if it has no counts. Pydantic AI's counts are inclusive already, so
     none is added to another: ``input_tokens`` holds cache reads, cache writes
     and audio, ``output_tokens`` holds reasoning and audio. Counts without a
     field go to `Usage.extra`, under their own names, and so do ``details`` that

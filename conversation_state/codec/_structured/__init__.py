@@ -175,7 +175,7 @@ def _find_hook(kind: Any, failed: str) -> Hook:
     """
     Raises:
         TypeError:
-            If there is none; the message starts with *failed*.
+            If *kind* has no hook; the message starts with *failed*.
     """
     try:
         hook: Hook = _get_converter().get_structure_hook(kind)

@@ -44,7 +44,7 @@ class Session(Protocol):
 
     def pop_item(self) -> Any:
         """
-        Remove the newest item and return it; None if there is none.
+        Remove the newest item and return it; None if the session is empty.
         """
         ...
 

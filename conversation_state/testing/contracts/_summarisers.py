@@ -152,7 +152,7 @@ class SummariserContract(Contract):
 
 def _read_response_id(summary: str | Message) -> str:
     """
-    The id of a response that has a usage; "" if there is none.
+    The id of the response if it has a usage, else "".
     """
     response = summary.response if isinstance(summary, AssistantMessage) else None
     if response is None or response.usage in {None, Usage()}:

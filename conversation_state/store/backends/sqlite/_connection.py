@@ -19,7 +19,7 @@ is any store if another thread was inside SQLite.
 
 The set of open connections is the only record, and it is never too short: a
 connection is added before it opens, and is removed when it is closed. No lock is
-held at any moment, so that there is none to inherit or to leave locked.
+held at any moment, so that no child inherits one, and none stays locked.
 
 What can't be seen here are connections that other code has to the same file.
 On Linux the files that they hold open tell.
