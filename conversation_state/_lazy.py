@@ -1,5 +1,5 @@
 """
-Packages that open a module when somebody asks for a name in it, and values that
+Packages that import a module when a name in it is first used, and values that
 notebooks draw.
 
 Not every program needs every name, and importing what it does not need takes as

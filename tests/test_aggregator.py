@@ -1457,8 +1457,7 @@ class TestTurn:
         state = Aggregator.new(id=ONE).add_user_prompt("a").add_usage(Usage(1000, 234))
 
         assert (
-            "<Turn of 00000000-0000-0000-0000-000000000001: 1 message, 1,234 tokens "
-            "spent>"
+            "<Turn of 00000000-0000-0000-0000-000000000001: 1 message, 1,234 tokens>"
         ) == repr(state.turn)
 
 

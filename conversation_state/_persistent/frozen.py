@@ -49,7 +49,7 @@ class FrozenMap(dict[K, V]):
     `dict`, because C code then takes it for one: `orjson` and `json` write it as
     it is, ``{**m}`` and `==` are as fast as a dict's. The price is that the methods
     of `dict` itself can also change it (``dict.__setitem__(m, ...)``), which
-    nothing here does to a map that anybody else has. Its `__init__` is a dict's,
+    nothing here does to a map that others have. Its `__init__` is a dict's,
     too, which makes one in a third of the time that a Python function takes:
     called once more, it adds to the map.
 

@@ -77,7 +77,7 @@ def text_of(content: Content, kind: str) -> str:
     *content* as a block of *kind* has it.
 
     An image's bytes are a ``data:`` url and audio's are bare; a file's are a
-    ``data:`` url if anybody knows what they are.
+    ``data:`` url if their media type is known.
     """
     if content.data is None:
         return content.url or ""

@@ -98,7 +98,7 @@ _FINISHED: Mapping[str, str] = {
     "tool_use": "tool_call",
 }
 
-# More levels than anybody's arguments have, and fewer than any exporter takes.
+# More levels than real arguments have, and fewer than any exporter takes.
 _MOST_LEVELS = 90
 _LEAST, _MOST = -(2**63), 2**63 - 1
 
@@ -125,7 +125,7 @@ def dump(
 
         contents: Whether to include content. Without it, roles, the kinds and
             order of parts, tools' names and the ids of calls are included, and no
-            text, argument, result, url, byte or name of anybody. What is left
+            text, argument, result, url, byte or name of a person. What is left
             out for this is not lost.
 
         as_text: Whether to write structured values as JSON texts.

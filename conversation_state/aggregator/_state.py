@@ -148,9 +148,9 @@ class Aggregator(GrowingState):
                 raise ValueError(msg)
 
         inherited = EMPTY_LEDGER.with_entries(ledger[:init_ledger_len])
-        spent = inherited.with_entries(ledger[init_ledger_len:])
+        whole = inherited.with_entries(ledger[init_ledger_len:])
         origin = _make_origin(id, parent_id, root_id, init_len, inherited)
-        return _make_state(origin, spent, EMPTY_LOG.extend(entries))
+        return _make_state(origin, whole, EMPTY_LOG.extend(entries))
 
     @classmethod
     def rebuild_from_logs(
@@ -333,14 +333,14 @@ class Aggregator(GrowingState):
             InvalidUsageError:
                 If the total gets over 2**63 - 1.
         """
-        log, spent = Union(self._log), Union(self._ledger.entries)
+        log, ledger_log = Union(self._log), Union(self._ledger.entries)
         for other in others:
             if isinstance(other, Aggregator):
                 log.add(other._log)
-                spent.add(other._ledger.entries)
+                ledger_log.add(other._ledger.entries)
             elif isinstance(other, Turn):
                 log.add_new(other.entries, other.base_log())
-                spent.add_new(other.ledger, other.base_ledger())
+                ledger_log.add_new(other.ledger, other.base_ledger())
             else:
                 msg = (
                     "join takes Aggregators and Turns, got "
@@ -349,9 +349,9 @@ class Aggregator(GrowingState):
                 raise TypeError(msg)
 
         ledger = self._ledger
-        if spent.log is not ledger.entries:
-            new = [entry.usage for entry in spent.log.iterate(len(ledger.entries))]
-            ledger = Ledger(spent.log, sum(new, ledger.total))
+        if ledger_log.log is not ledger.entries:
+            new = [entry.usage for entry in ledger_log.log.iterate(len(ledger.entries))]
+            ledger = Ledger(ledger_log.log, sum(new, ledger.total))
 
         if log.log is self._log and ledger is self._ledger:
             return self

@@ -119,7 +119,7 @@ class Turn:
     def __repr__(self) -> str:
         return (
             f"<Turn of {self.id}: {format_count(len(self), 'message')}, "
-            f"{format_count(self.usage.total_tokens, 'token')} spent>"
+            f"{format_count(self.usage.total_tokens, 'token')}>"
         )
 
     def __reduce__(self) -> tuple[Any, ...]:

@@ -174,7 +174,7 @@ class StaleThreadError(StaleHeadError):
         at = f"the namespace {namespace!r} of " if namespace else ""
         came = f"from checkpoint {expected}" if expected else "when it was empty"
         self.problem = (
-            f"somebody else went on in {at}thread {thread!r}: this run began {came}, "
+            f"another run changed {at}thread {thread!r}: this run began {came}, "
             f"and the newest checkpoint is now {actual}. Nothing was written. Run it "
             "again with a config of the thread alone to go on from there; or name the "
             "checkpoint_id it is to begin from, to leave the other's turn aside"

@@ -294,9 +294,8 @@ class Store(RevisionVerbs):
         the usage of both.
 
         If *function* fails, nothing is under the label, and what it gave to
-        `conversation_state.save_progress` until then is in the ledger. What it
-        spends beside that before the process is killed is in no ledger: let a step
-        be one request.
+        `conversation_state.save_progress` until then is in the ledger. Other
+        usage before the process is killed is in no ledger: let a step be one request.
 
         An interrupt (Ctrl-C) after *function* has returned is raised when what it
         made is saved. One that comes with its last instruction is an interrupt of

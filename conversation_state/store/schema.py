@@ -174,13 +174,13 @@ class Revision(NamedTuple):
         What users see of it.
         """
         # Unpacked at once: for each save, and the fields one by one take longer.
-        number, parent, _, length, _, spent, _, time, digest, labels, notes, _ = self
+        number, parent, _, length, _, usage, _, time, digest, labels, notes, _ = self
         return Head(
             name,
             number & _NUMBER,
             state_id,
             length,
-            spent,
+            usage,
             digest.hex(),
             split_labels(labels) if labels else (),
             time_of(time),

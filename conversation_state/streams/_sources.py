@@ -168,7 +168,7 @@ class ReadySource(Source):
         try:
             self._tickets.popleft()
             is_asked = False
-        except IndexError:  # somebody asks the iterator, or nobody may any more
+        except IndexError:  # another thread asks the iterator, or it has ended
             is_asked = bool(self._asks.gi_running)
 
         if not is_asked:
@@ -245,7 +245,7 @@ def close_iterator(closers: deque[Callable[[], object]]) -> None:
             close()
         except Exception:
             # Any, since a source is the user's code. Readers have what it gave, and
-            # nobody waits for this call: so it is logged.
+            # no caller waits for this call: so it is logged.
             import logging  # noqa: PLC0415 - rarely needed, and slow to import
 
             logging.getLogger("conversation_state.streams").exception(

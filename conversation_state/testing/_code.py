@@ -198,12 +198,12 @@ class _Writer:
         """
         yield f"{self.name_class(Aggregator)}.new()"
         entries, ledger = list(state.messages), list(state.ledger)
-        at, paid = state.init_len, state.init_ledger_len
-        yield from self._list_adding(entries[:at], ledger[:paid])
+        at, ledger_at = state.init_len, state.init_ledger_len
+        yield from self._list_adding(entries[:at], ledger[:ledger_at])
         if state.parent_id is not None:
             yield ".fork()"
 
-        yield from self._list_adding(entries[at:], ledger[paid:])
+        yield from self._list_adding(entries[at:], ledger[ledger_at:])
 
     def _list_adding(
         self, messages: list[Message], ledger: list[LedgerEntry]

@@ -67,15 +67,15 @@ def diffs_tell_all(a: Aggregator, b: Aggregator) -> None:
 
 def joins_bring_the_difference(a: Aggregator, b: Aggregator) -> None:
     """
-    ``a.join(b)`` has just ``diff(a, b).only_b`` more than *a*, and spent just
-    ``usage_b`` more; what is missing to the join is what is missing to *b*.
+    ``a.join(b)`` has just ``diff(a, b).only_b`` more than *a*, and used just
+    ``usage_b`` more; what the join lacks is what *b* lacks.
     """
     found, both = diff(a, b), a.join(b)
     brought = diff(a, both)
 
     assert list(both.entries) == [*a.entries, *found.only_b], "brought something else"
     assert list(both.ledger) == [*a.ledger, *found.ledger.only_b], (
-        "spent something else"
+        "the ledger got something else"
     )
     assert both.total_usage == a.total_usage + found.usage_b, "another bill"
     assert brought.only_b == found.only_b, "a join lacks something"

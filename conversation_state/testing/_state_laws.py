@@ -40,8 +40,8 @@ def states_add_up(state: Aggregator) -> None:
     """
     entries, ledger = list(state.entries), list(state.ledger)
     said = [entry.message for entry in entries]
-    spent = [entry.usage for entry in ledger]
-    since = spent[state.init_ledger_len :]
+    usages = [entry.usage for entry in ledger]
+    since = usages[state.init_ledger_len :]
 
     assert len(state) == len(said) == len(state.messages), "lengths differ"
     assert 0 <= state.init_len <= len(state), "forked outside of what there is"
@@ -49,7 +49,7 @@ def states_add_up(state: Aggregator) -> None:
     assert list(state) == said == list(state.messages), "messages differ"
     assert all(state[at] is one for at, one in enumerate(said)), "an index differs"
     assert list(state[state.init_len :]) == list(state.turn.messages), "turn differs"
-    assert state.total_usage == sum(spent, Usage()), "total_usage is no sum"
+    assert state.total_usage == sum(usages, Usage()), "total_usage is no sum"
     assert state.usage == sum(since, Usage()), "usage is not what came since the fork"
     assert state.turn.usage == state.usage, "the turn's usage is another"
     for items in (entries, ledger):
@@ -58,7 +58,7 @@ def states_add_up(state: Aggregator) -> None:
 
 def forks_inherit(state: Aggregator) -> None:
     """
-    A fork has all the state has, under a new id, and has spent and added
+    A fork has all the state has, under a new id, and has used and added
     nothing itself; joined back at once, it brings nothing.
     """
     fork = state.fork()
@@ -66,7 +66,7 @@ def forks_inherit(state: Aggregator) -> None:
     assert fork.entries == state.entries, "a fork lost or gained something"
     assert fork.ledger == state.ledger, "a fork's ledger is another"
     assert fork.total_usage == state.total_usage, "a fork's total is another"
-    assert fork.usage == Usage(), f"a fork spent {fork.usage} before it began"
+    assert fork.usage == Usage(), f"a fork has used {fork.usage} before it began"
     assert fork.init_len == len(state), f"forked at {fork.init_len} of {len(state)}"
     assert fork.turn_len == 0, f"a fork added {fork.turn_len} before it began"
     assert fork.parent_id == state.id, "a fork does not know its parent"
@@ -85,8 +85,8 @@ def forks_inherit_up_to(state: Aggregator, at: int) -> None:
 
     assert list(fork.entries) == list(state.entries)[:at], f"not the first {at}"
     assert fork.init_len == len(fork) == at, f"forked at {fork.init_len}, not {at}"
-    assert fork.ledger == state.ledger, "what was spent was not spent"
-    assert fork.usage == Usage(), f"a fork spent {fork.usage} before it began"
+    assert fork.ledger == state.ledger, "recorded usage is missing"
+    assert fork.usage == Usage(), f"a fork has used {fork.usage} before it began"
     assert state.join(fork) is state, "a fork from earlier on brought something"
     assert list(fork.join(state).entries) == list(state.entries), "the rest is missing"
 
@@ -147,19 +147,19 @@ def join_keeps_both_orders(a: Aggregator, b: Aggregator | Turn) -> None:
 def join_pays_once(*states: Aggregator) -> None:
     """
     The total of a join is the sum over the union of ledgers, each identity
-    paid once, whatever the states share and however often they are joined.
+    counted once, whatever the states share and however often they are joined.
     """
     first, *others = states
-    spent: dict[str, Usage] = {}
+    usages: dict[str, Usage] = {}
     for state in states:
         for entry in state.ledger:
-            spent.setdefault(entry.id, entry.usage)
+            usages.setdefault(entry.id, entry.usage)
 
-    total = sum(spent.values(), Usage())
+    total = sum(usages.values(), Usage())
     once = first.join(*others)
     again = once.join(*others, *states)
 
-    assert once.total_usage == total, f"joined {once.total_usage}, spent {total}"
+    assert once.total_usage == total, f"joined {once.total_usage}, expected {total}"
     assert again.total_usage == total, f"joined again {again.total_usage}"
 
 
@@ -230,7 +230,7 @@ def turns_bring_what_was_added(target: Aggregator, state: Aggregator) -> None:
         "the turn is not what came since the fork"
     )
     assert list(turn.ledger) == list(state.ledger)[state.init_ledger_len :], (
-        "the turn did not pay what was spent since the fork"
+        "the turn lacks usage recorded since the fork"
     )
     assert (turn.id, turn.parent_id) == (state.id, state.parent_id), "another's turn"
     assert shipped == turn, "the turn changed on its way"

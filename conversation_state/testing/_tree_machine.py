@@ -67,7 +67,7 @@ class MessageTreeMachine(RuleBasedStateMachine):
         return _Grown(state, (*before.ids, state.entries[-1].id))
 
     @rule(target=states, before=states, tokens=st.integers(0, 3))
-    def spend(self, before: _Grown, tokens: int) -> _Grown:
+    def add_usage(self, before: _Grown, tokens: int) -> _Grown:
         """
         One ledger entry more.
         """

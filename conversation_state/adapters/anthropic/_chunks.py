@@ -370,10 +370,10 @@ class AnthropicStream:
         """
         Add running totals; null changes nothing.
         """
-        spent = self._counts = {} if self._counts is None else self._counts
+        totals = self._counts = {} if self._counts is None else self._counts
         for key, count in counts.items():
-            if count is not None or key not in spent:
-                spent[key] = count
+            if count is not None or key not in totals:
+                totals[key] = count
 
     def _read_total_usage(self) -> tuple[Usage | None, dict[str, Any]]:
         """

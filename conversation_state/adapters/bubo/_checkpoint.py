@@ -79,7 +79,7 @@ def load_checkpoint(payload: Any) -> Checkpoint:
         Entry(_make_identity(number, at, raw), message)
         for at, (raw, message) in enumerate(zip(raws, messages, strict=True))
     ]
-    paid = _make_identity(number, len(entries), payload.get("usage"))
+    key = _make_identity(number, len(entries), payload.get("usage"))
     state = Aggregator.rebuild(
         id=number,
         parent_id=None,
@@ -87,7 +87,7 @@ def load_checkpoint(payload: Any) -> Checkpoint:
         init_len=init_len,
         init_ledger_len=0,
         entries=entries,
-        ledger=[] if usage == _NOTHING else [LedgerEntry(paid, usage, "")],
+        ledger=[] if usage == _NOTHING else [LedgerEntry(key, usage, "")],
     )
     return state.checkpoint()
 
@@ -197,12 +197,12 @@ def dump_checkpoint(kept: Checkpoint | Aggregator) -> Export:
 
     write = PayloadWriter(SOURCE)
     found = write_envelopes(write, state)
-    spent = state.ledger[state.init_ledger_len :]
+    recorded = state.ledger[state.init_ledger_len :]
     several = {
         "label": isinstance(kept, Checkpoint) and bool(kept.label),
         "parent_id": state.parent_id is not None,
-        "ledger": state.init_ledger_len > 0 or len(spent) > 1,
-        "model": any(entry.model for entry in spent),
+        "ledger": state.init_ledger_len > 0 or len(recorded) > 1,
+        "model": any(entry.model for entry in recorded),
         **dict.fromkeys(sorted(state.usage.extra), True),
     }
     lose_each(write, "state", several, "bubo checkpoints have no field for it")

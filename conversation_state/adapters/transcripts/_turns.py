@@ -376,7 +376,7 @@ def calls_in(text: str) -> list[ParsedCall] | None:
                 for each, members in zip(value, _split_items(text, start), strict=True)
             ]
     except (ValueError, RecursionError):
-        pass  # no JSON, or no call, or nothing that anybody would nest so deep
+        pass  # no JSON, no call, or nested too deep to be one
 
     return None
 

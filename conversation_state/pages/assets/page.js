@@ -52,7 +52,7 @@ if (shown) {
   shown.querySelector("a").focus({ preventScroll: true });
 }
 
-// A live page follows other writers while somebody looks at it: it says what is new,
+// A live page follows other writers while it is visible: it says what is new,
 // and leaves the reader alone. Browsers have few connections for all tabs.
 const content = document.querySelector("#content[data-revision]");
 let source;

@@ -50,7 +50,7 @@ class _Subject(StoreContract):
     def backend(self, folder: Path) -> Backend:
         takes_folder = bool(inspect.signature(self._make).parameters)
         made = self._make(folder) if takes_folder else self._make()
-        # Whoever has a store has a backend.
+        # A store has a backend.
         return made._core.backend if isinstance(made, Store) else made
 
 
@@ -178,7 +178,7 @@ def check_backend(
 ) -> None:
     """
     Hold a backend of stores to all promises of `StoreContract`: what was saved is
-    there, whatever fails, whoever else writes, and after it was opened again.
+    there, whatever fails, whatever others write, and after it was opened again.
 
     Takes about ten seconds for a backend in memory. For a report of each promise by
     pytest, subclass `StoreContract` instead.

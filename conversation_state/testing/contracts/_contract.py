@@ -1,5 +1,5 @@
 """
-Contracts: laws about somebody's own function or class, and running them.
+Contracts: laws about a user's function or class, and running them.
 
 A contract is a class whose laws are methods. pytest runs them as tests of a subclass;
 `run_laws` runs them one after the other, as a call.
@@ -286,7 +286,7 @@ class LawResult:
 
         code: The smallest example that breaks it, as Python code.
 
-        line: Where somebody's own code raised the error, if it did.
+        line: Where the user's own code raised the error, if it did.
     """
 
     law: str
@@ -361,7 +361,7 @@ def _indent_lines(text: str | list[str]) -> list[str]:
 
 class BrokenLawsError(AssertionError):
     """
-    Somebody's own function or class breaks laws of its contract.
+    A user's function or class breaks laws of its contract.
 
     Attributes:
         subject: What was checked.

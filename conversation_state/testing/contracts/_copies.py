@@ -47,12 +47,12 @@ def compare_content(state: Aggregator, before: Aggregator) -> tuple[Any, ...]:
     times, and ids of turns.
     """
     known = {entry.id for entry in before.entries}
-    paid = {entry.id for entry in before.ledger}
+    recorded = {entry.id for entry in before.ledger}
     return (
         [entry.id if entry.id in known else None for entry in state.entries],
         compare_messages(state),
         [
-            (entry.id if entry.id in paid else None, entry.usage, entry.model)
+            (entry.id if entry.id in recorded else None, entry.usage, entry.model)
             for entry in state.ledger
         ],
     )

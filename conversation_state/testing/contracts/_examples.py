@@ -105,22 +105,22 @@ ENDED_CONVERSATIONS = draw_mostly(
 
 
 def _make_state(
-    messages: tuple[Message, ...], paid: list[tuple[Usage, str | None]], forked: int
+    messages: tuple[Message, ...], usages: list[tuple[Usage, str | None]], forked: int
 ) -> Aggregator:
     state = Aggregator.new(messages=messages[:forked])
-    for usage, key in paid:
+    for usage, key in usages:
         state = state.add_usage(usage, key=key, at=USUAL_TIME)
 
     return (state.fork() if forked else state).extend(messages[forked:])
 
 
-_PAID = st.tuples(
+_KEYED_USAGES = st.tuples(
     st.sampled_from([Usage(10, 5), Usage(3)]), st.sampled_from([None, "request 1"])
 )
 _STATES = st.builds(
     _make_state,
     _PLAIN,
-    st.lists(_PAID, max_size=2, unique_by=lambda paid: paid[1]),
+    st.lists(_KEYED_USAGES, max_size=2, unique_by=lambda keyed: keyed[1]),
     st.integers(0, 3),
 )
 # Any state, the odd ones now and then.

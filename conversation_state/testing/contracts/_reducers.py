@@ -85,8 +85,8 @@ class ReducerContract(Contract):
     @law(state="states")
     def test_keeps_the_bill(self, state: Aggregator) -> None:
         """
-        Every ledger entry of the state is in the result, unchanged: what was paid
-        stays paid, also for messages that were removed.
+        Every ledger entry of the state is in the result, unchanged,
+        also for messages that were removed.
         """
         after = {entry.id: entry for entry in self.reducer(state).ledger}
         for entry in state.ledger:

@@ -32,7 +32,7 @@ class StoreMachine(RuleBasedStateMachine):
     Three stores over the same rows, as three processes have them, beside a
     dict of all states that were ever saved under each name.
 
-    One of the stores remembers nothing. Whoever wrote a backend overrides
+    One of the stores remembers nothing. The test of a backend overrides
     `opened`.
     """
 
@@ -109,7 +109,7 @@ class StoreMachine(RuleBasedStateMachine):
         return state.extend([message] * times)
 
     @rule(target=states, state=states, usage=usages())
-    def pay(self, state: Aggregator, usage: Usage) -> Aggregator:
+    def add_usage(self, state: Aggregator, usage: Usage) -> Aggregator:
         """
         A usage.
         """
@@ -171,7 +171,7 @@ class StoreMachine(RuleBasedStateMachine):
     @rule(target=states, who=_WHO, name=_NAMES, label=_LABELS, message=messages())
     def step(self, who: int, name: str, label: str, message: Message) -> Aggregator:
         """
-        A step of a pipeline, which is done once, whoever asks for it again.
+        A step of a pipeline, which is done once, however often it is requested.
         """
         given: list[Aggregator] = []
 

@@ -166,8 +166,8 @@ class SavingPromises(StoreFixtures):
         self, store: Store, watched: Store, calls: list[Call]
     ) -> None:
         """
-        A fork under another name writes what it said itself, whether or not
-        anybody remembers its past.
+        A fork under another name writes only its own messages, whether or not
+        a store remembers its past.
         """
         state = CONVERSATION.extend([UserMessage("again")] * 100).add_usage(Usage(1))
         watched.save("talk", state)

@@ -29,7 +29,7 @@ _SAID: tuple[Message, ...] = (
     AssistantMessage("hi"),
     SystemMessage(""),
 )
-_VERBS = ["say", "many", "spend", "pay", "fork", "at", "join", "erase", "move"]
+_VERBS = ["say", "many", "usage", "keyed usage", "fork", "at", "join", "erase", "move"]
 
 
 def _alter_state(draw: DrawFn, state: Aggregator, *, is_erased: bool) -> Aggregator:
@@ -63,7 +63,7 @@ def _build_branches(
     max_steps: int,
     trunks: SearchStrategy[Aggregator],
     said: SearchStrategy[Message],
-    spent: SearchStrategy[Usage],
+    usages: SearchStrategy[Usage],
 ) -> tuple[Aggregator, Aggregator]:
     # As much in common as makes a difference: to blocks of the log, and to
     # what can be moved or erased.
@@ -76,10 +76,12 @@ def _build_branches(
             state = state.add(draw(said))
         elif verb == "many":
             state = state.extend([draw(said)] * draw(st.integers(2, 10)))
-        elif verb == "spend":
-            state = state.add_usage(draw(spent))
-        elif verb == "pay" and "order" not in [entry.id for entry in state.ledger]:
-            state = state.add_usage(draw(spent), key="order")
+        elif verb == "usage":
+            state = state.add_usage(draw(usages))
+        elif verb == "keyed usage" and "order" not in [
+            entry.id for entry in state.ledger
+        ]:
+            state = state.add_usage(draw(usages), key="order")
         elif verb == "fork":
             state = state.fork()
         elif verb == "at":
@@ -97,8 +99,8 @@ def _build_branches(
 @once
 def relatives(*, max_steps: int = 8) -> SearchStrategy[tuple[Aggregator, Aggregator]]:
     """
-    Two states that grew from one, or from parts of it: apart, joined, paid
-    under one key; with entries that say the same, and some that were erased or
+    Two states that grew from one, or from parts of it: apart, joined, with
+    usage under one key; with entries that say the same, and some that were erased or
     moved on one side.
 
     Args:

@@ -66,7 +66,7 @@ def ledger_entries() -> SearchStrategy[LedgerEntry]:
     """
     Ledger entries, keyed or with new identities.
 
-    Shrink to nothing spent on no model.
+    Shrink to an empty usage without a model.
     """
     ids = st.builds(new_entry_id) | texts(min_size=1, max_size=8)
     times = st.none() | timestamps()
@@ -138,7 +138,7 @@ def _draw_aggregators(draw: DrawFn, max_steps: int, steps: _Steps) -> Aggregator
 
 class _Code:
     """
-    Writes a state as code, if somebody asks for it.
+    Writes a state as code, on demand.
     """
 
     def __init__(self, state: Aggregator) -> None:
