@@ -57,7 +57,7 @@ def _renew_prefix() -> None:
     global _prefix, _next_entry, _next_state  # noqa: PLW0603 - one set a process
     has_gil = getattr(sys, "_is_gil_enabled", lambda: True)()
     _prefix = f"{os.urandom(12).hex()}-"
-    # What a UUID of version 7 has beside time: version, 12 random bits, variant,
+    # What a UUID of version 7 has besides time: version, 12 random bits, variant,
     # and 62 bits that start at random and count. The highest of them is kept
     # free, so that counting up never runs out.
     random = int.from_bytes(os.urandom(10), "big")

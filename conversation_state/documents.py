@@ -60,7 +60,7 @@ class Document:
 
         metadata: JSON values, frozen deeply.
 
-        unknown: Fields that a newer version wrote beside the known ones; kept,
+        unknown: Fields that a newer version wrote with the known ones; kept,
             and written back. None has the name of a known one.
 
     Raises:

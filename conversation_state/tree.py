@@ -66,7 +66,7 @@ class MessageTree:
     it was said after; and which of the last ones is shown.
 
     An edited prompt and a regenerated answer are siblings of what they replace.
-    Nothing of it is stored beside the states: it is what they have in common, and
+    Nothing of it is stored besides the states: it is what they have in common, and
     where they part.
 
     A value: every verb returns the next tree and leaves this one unchanged. Equal by

@@ -124,7 +124,7 @@ class PromptTokensDetails(_Counts):
             If a count is negative, not an integer, or over 2**63 - 1.
 
     Source:
-        OpenAI reports both. Anthropic reports cache reads *beside* its input
+        OpenAI reports both. Anthropic reports cache reads *in addition to* its input
         count; adapters add them in so that they are a part here too.
 
     >>> PromptTokensDetails(cached_tokens=64) + PromptTokensDetails(audio_tokens=5)

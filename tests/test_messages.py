@@ -153,7 +153,7 @@ class TestNew:
             said(kind, mood="good")
 
         assert str(raised.value) == (
-            f"{kind.__name__} takes no 'mood'; beside its own fields it takes name, "
+            f"{kind.__name__} takes no 'mood'; besides its own fields it takes name, "
             "run_id, turn_id, timestamp, metadata, unknown"
         )
 

@@ -80,7 +80,7 @@ def is_empty_value(value: Any) -> bool:
 
 def merge_kept_keys(keys: Mapping[str, Any], raw: dict[str, Any]) -> dict[str, Any]:
     """
-    *raw* with the *keys* that were kept beside it.
+    *raw* with the *keys* that were kept with it.
 
     Current values go before kept ones, which replace only what is empty.
     """
@@ -176,7 +176,7 @@ class PayloadWriter:
 
     def notes(self, value: Message | Part | ToolCall, path: str) -> Mapping[str, Any]:
         """
-        The notes on *value*. What else stands beside its fields is lost:
+        The notes on *value*. Other keys next to its fields are lost:
         fields of a newer version, and words of other providers.
         """
         metadata, unknown = value.metadata, value.unknown

@@ -99,7 +99,7 @@ def write_extra(
 
 def note_mended(place: ObjectReader, before: int) -> None:
     """
-    Note which texts at *place* were mended, beside the first *before* ones.
+    Note which texts at *place* were mended, after the first *before* ones.
     """
     where = dict.fromkeys(place.reading.mended[before:])
     if where:

@@ -93,7 +93,7 @@ def formats_of(metadata: Mapping[str, Any]) -> tuple[str, ...]:
 
 
 # The notes that hold keys as ``keys`` does, where there are others: of the item
-# or message around a part, and of what a host keeps beside a message.
+# or message around a part, and of what a host keeps with a message.
 _WITH_KEYS = {
     "anthropic": ("around", "keys"),
     "gemini": ("content", "keys"),

@@ -240,7 +240,7 @@ class DocumentReader:
         self, raw: Mapping[Any, Any], known: frozenset[str], path: str, depth: int = 0
     ) -> dict[str, Any]:
         """
-        What *raw* has beside the *known* keys, as plain JSON.
+        What *raw* has besides the *known* keys, as plain JSON.
         """
         rest: dict[str, Any] = {}
         for key, value in raw.items():

@@ -109,13 +109,13 @@ class PieceTemplate:
         """
         Expect events like *event*, in which nothing was wrong.
 
-        Not if there are objects in it beside the way to the piece: the next one may
+        Not if there are objects in it outside the path to the piece: the next one may
         be the same object, and changed.
 
         Args:
             event: The event.
 
-            path: The keys that lead to the piece, each with the keys beside it
+            path: The keys that lead to the piece, each with the keys next to it
                 whose values don't matter. A list on the way has one item.
 
             cut: What the piece is a piece of.

@@ -77,7 +77,7 @@ def _write_aggregator(state: Aggregator) -> Object:
     """
     A state.
 
-    Identities are beside the messages, not in them, so that a message is written
+    Identities are next to the messages, not in them, so that a message is written
     in the same way everywhere.
     """
     return {**write_origin(state), **_write_logs(state.entries, state.ledger)}

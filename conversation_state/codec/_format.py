@@ -50,11 +50,11 @@ The whole format, version 1:
     template: items, syntax; an item is {"message": message} or {"placeholder":
         text, "optional": true}
     response: finish_reason, usage, logprobs, model, id
-    usage: counts by name, two breakdowns; and any further counts beside them
+    usage: counts by name, two breakdowns; and any further counts with them
 
 What has its default value is left out. A message, part, tool call, tool
 info, document or response may have further fields: they are kept (`unknown`)
-and written back beside the known ones. A message or part of a role or type
+and written back with the known ones. A message or part of a role or type
 this version does not know is kept verbatim. Where it can't be, because it is a
 provider's or has metadata of its own, it is wrapped: ``{"type": "unknown",
 "source": ..., "raw": ...}``.

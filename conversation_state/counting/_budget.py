@@ -39,7 +39,7 @@ class TokenBudget:
         max_output_tokens: The tokens reserved for the response. 0 by default:
             the registry has windows only.
 
-        overhead: The tokens sent beside the messages, such as tool schemas (see
+        overhead: The tokens sent with the messages, such as tool schemas (see
             `count_tools`).
 
     Raises:

@@ -69,7 +69,7 @@ def calibrated(
 
     Raises:
         ValueError:
-            If there are no samples, or if one has no reported tokens beside the
+            If there are no samples, or if one has no reported tokens besides the
             overhead, or no counted ones.
 
         TypeError:

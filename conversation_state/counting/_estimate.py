@@ -226,7 +226,7 @@ def count_tools(
     tool_infos: Iterable[ToolInfo], counter: TokenCounter = by_characters
 ) -> int:
     """
-    The number of tokens of tools' schemas, which are sent beside the messages.
+    The number of tokens of tools' schemas, which are sent with the messages.
 
     Each tool counts as a system message with its name, description and
     JSON Schema (keys sorted) as compact JSON. Absent fields are left out,

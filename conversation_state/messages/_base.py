@@ -84,7 +84,7 @@ def common_of(owner: str, given: CommonFields) -> Common:
         known = _CHECKS.get(name)
         if known is None:
             msg = (
-                f"{owner} takes no {name!r}; beside its own fields it takes "
+                f"{owner} takes no {name!r}; besides its own fields it takes "
                 f"{', '.join(COMMON)}"
             )
             raise TypeError(msg)

@@ -123,7 +123,7 @@ def link_to(query: PageQuery, **changes: Any) -> str:
 
 def _encode_fields(query: PageQuery) -> str:
     """
-    What an address says beside the name.
+    What an address has besides the name.
     """
     asked = query._asdict()
     del asked["name"]

@@ -46,7 +46,7 @@ def draw_transcript(
 
         anchor: What the fragment of a message begins with; "" for none.
 
-        notes: By the number of a message, what is said beside its heading.
+        notes: By the number of a message, a note next to its heading.
     """
     names: CallNames = {}
     items: list[Markup] = []

@@ -280,7 +280,7 @@ def _draw_picture(row: GraphRow, lanes: int) -> Markup:
 
 def _draw_tail(row: GraphRow, lanes: int) -> Markup | None:
     """
-    The lines below a row, as long as what stands beside them.
+    The lines below a row, as long as what is next to them.
     """
     tails = sorted({*row.passing, *row.below})
     path = "".join([f"M{_find_centre(lane):g} 0V{_HEIGHT}" for lane in tails])
@@ -320,7 +320,7 @@ def _describe_node(
     node: GraphNode | Fold, width: int
 ) -> Iterator[tuple[str, PieceKind]]:
     """
-    What stands beside the lanes.
+    What is next to the lanes.
     """
     if isinstance(node, Fold):
         yield f"… {format_count(len(node.nodes), 'state')}", "facts"

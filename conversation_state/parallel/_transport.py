@@ -1,7 +1,7 @@
 """
 What executors run and send back, and what it means if they do not.
 
-An error is sent as bytes beside its turn, so that one that can't be unpickled
+An error is sent as bytes next to its turn, so that one that can't be unpickled
 breaks nothing else.
 """
 

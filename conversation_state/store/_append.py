@@ -43,7 +43,7 @@ class _NewRows(NamedTuple):
 
 class Extras(NamedTuple):
     """
-    What a save has beside its state.
+    What a save has besides its state.
 
     Attributes:
         label: A label for the revision, or "".

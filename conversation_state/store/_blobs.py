@@ -1,5 +1,5 @@
 """
-Large content, kept once by its digest beside the messages that show it.
+Large content, kept once by its digest, apart from the messages that show it.
 
 The body of a message is a JSON object. One whose content is kept elsewhere is
 an array: the message with empty *data*, and which part's data is which blob.

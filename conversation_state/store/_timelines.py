@@ -2,7 +2,7 @@
 Timelines: an undo tree of states under a name, saved moment by moment.
 
 The state of each moment is a revision of the name, which grew from that of the moment
-before it; a row beside it has the moment's label, group and place in the tree. So
+before it; a row next to it has the moment's label, group and place in the tree. So
 erasing and collecting garbage reach a timeline as they reach any history, and the
 head is the present state.
 

@@ -284,7 +284,7 @@ def check_notes(notes: object) -> JsonMap:
     if size > _MOST_NOTES:
         msg = (
             f"notes take {size:,} bytes as JSON; expected at most {_MOST_NOTES:,}: put "
-            "what is larger into the conversation, or beside the store"
+            "what is larger into the conversation, or into a store of your own"
         )
         raise ValueError(msg)
 

@@ -1,7 +1,7 @@
 """
 Verifying: whatever is not what it was when it was saved, each named once.
 
-Every table is looked at by itself, and beside those that have to agree with
+Every table is checked by itself, and against those that have to agree with
 it: so what can't be read in one place hides no damage in another.
 """
 

@@ -1,5 +1,5 @@
 """
-Records: what a host keeps beside states, written at one moment with them.
+Records: what a host saves with states, written at one moment with them.
 
 A record is bytes under a key of bytes. One that is about a state holds on to
 its messages: they stay for as long as the record does, under whatever names,

@@ -376,7 +376,7 @@ class Use(NamedTuple):
 
 class RecordRow(NamedTuple):
     """
-    A row of ``records``: what hosts keep beside states, and up to where they need a
+    A row of ``records``: what hosts save with states, and up to where they need a
     branch of messages, with the digest of those.
     """
 

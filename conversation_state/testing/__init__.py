@@ -4,7 +4,7 @@ For tests: strategies, laws, state machines, and contracts for your own code.
 What lives here: `register`, which Hypothesis calls, and by name the checks of
 `contracts`, each of which holds a function or a class to its laws. What does not: the
 strategies (`strategies`), what they are held against (`laws`), a machine that
-grows states beside plain lists (`machines`), and what stores promise
+compares states with plain lists (`machines`), and what stores promise
 (`stores`). ``python -m conversation_state.testing`` prints a table of what was checked.
 """
 

@@ -1,5 +1,5 @@
 """
-Timelines moved about beside a plain tree; part of `machines`.
+Timelines, compared step by step with a plain tree; part of `machines`.
 """
 
 from __future__ import annotations

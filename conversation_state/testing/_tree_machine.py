@@ -1,5 +1,5 @@
 """
-Message trees grown beside plain dicts; part of `machines`.
+Message trees, compared step by step with plain dicts; part of `machines`.
 """
 
 from __future__ import annotations

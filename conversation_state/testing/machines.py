@@ -1,5 +1,5 @@
 """
-States, timelines and message trees grown step by step beside plain lists and trees.
+States, timelines and message trees, compared step by step with plain models.
 
 For Hypothesis: ``TestStates = AggregatorMachine.TestCase`` runs it. A store or
 an executor overrides `AggregatorMachine.carried`, to run it on values that were

@@ -60,7 +60,7 @@ class SummaryPlan(NamedTuple):
 
         seqs: The positions, in order.
 
-        mark: What the metadata of the summary says beside what it stands for.
+        mark: What the metadata of the summary has besides what it replaces.
     """
 
     step: object

@@ -163,7 +163,7 @@ def read_mark(message: Message) -> Mapping[str, Any]:
 
 def add_mark(message: M, mark: Mapping[str, Any], **changes: Any) -> M:
     """
-    *message* with *changes*, and *mark* beside the marks it has.
+    *message* with *changes*, and *mark* in addition to its marks.
     """
     both = {**read_mark(message), **mark}
     metadata = {**message.metadata, MARK: both}

@@ -291,7 +291,7 @@ def fit(
             want it.
 
         slack: How far the start moves when it must, in tokens; at most half of
-            what the budget leaves beside the leading system messages. Until
+            what the budget leaves besides the leading system messages. Until
             that is used up, the views of later states start at the same
             message, and a provider's cache of what they have in common stays
             good (`TrimContext.shared_prefix`). With 0 it moves as little as it

@@ -69,7 +69,7 @@ def extra_keys(
     raw: Mapping[str, Any], base: Mapping[str, Any]
 ) -> dict[str, Any] | None:
     """
-    The keys that *raw* has beside those of *base*; None if it lacks one of these.
+    The keys that *raw* has and *base* has not; None if it lacks one of these.
     """
     rest = {key: value for key, value in raw.items() if key not in base}
     for key, value in base.items():

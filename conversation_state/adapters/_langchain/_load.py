@@ -178,7 +178,7 @@ def _load_any(read: DocumentReader, message: Any, path: str) -> Message | None:
 
 class _MessageFields(NamedTuple):
     """
-    The fields of a message beside its content, and the notes on it.
+    The fields of a message besides its content, and the notes on it.
     """
 
     fields: dict[str, Any]
@@ -216,7 +216,7 @@ def _load_result_fields(
     fields: dict[str, Any],
 ) -> None:
     """
-    Put the fields of a tool's result beside its content into *fields*.
+    Put the fields of a tool's result besides its content into *fields*.
     """
     fields["is_error"] = raw["status"] == "error"
     answered = mended_text(read, raw["tool_call_id"], f"{path}.tool_call_id")

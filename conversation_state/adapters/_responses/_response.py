@@ -128,7 +128,7 @@ def load_usage(payload: Any) -> Usage | None:
         ``input_tokens`` include what was read from the cache and what was
         written to it, ``output_tokens`` include the reasoning: in all recorded
         responses the total is input and output together, whatever the details
-        are. What tools cost (``tool_usage``) is beside the usage, and not
+        are. What tools cost (``tool_usage``) is next to the usage, and not
         added to it.
 
     >>> load_usage({"input_tokens": 9, "output_tokens": 2}).total_tokens

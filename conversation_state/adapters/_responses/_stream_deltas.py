@@ -59,7 +59,7 @@ _ASKED = {
 _ITEM = "response.output_item"
 _ANNOTATION = "response.output_text.annotation"
 _NUMBERS = {"content": "content_index", "summary": "summary_index"}
-# The way to a piece, and what may differ beside it.
+# The path to a piece, and which other keys may differ.
 _PATH = (("delta", "obfuscation", "sequence_number", "snapshot"),)
 _VERBS = frozenset({"added", "delta", "done"})
 

@@ -204,8 +204,8 @@ class StoreSession(SessionHost):
 
     async def label(self, label: str, *, at: int | str | Head | None = None) -> Head:
         """
-        Let *label* point to the state as it is now, or was *at*, beside the labels
-        that do. A label that is given again moves.
+        Let *label* point to the state as it is now, or was *at*, with the labels that
+        do. A label that is given again moves.
 
         Raises:
             NotSavedError:

@@ -34,7 +34,7 @@ keys
     ``caller``, ``context``, and those that are empty (``"is_error": null``).
 
 around
-    The same of a message, beside its role and content.
+    The same for a message: keys other than its role and content.
 
 without
     Keys that were missing where `dump` would write them: the ``content`` of a
@@ -72,7 +72,7 @@ response, event, events
 
 What this format can't represent is listed in `Export.lost`, see
 `dump`. These come back from a round trip in another form, and are not lost: a
-text beside calls or other messages of its role, as a part; neighbours of one
+text with calls or other messages of its role, as a part; neighbours of one
 role, as one message; bytes instead of a ``data:`` url; the media type of bytes
 that had none; the white space of arguments, and ``{}`` for none.
 

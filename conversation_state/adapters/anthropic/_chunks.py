@@ -44,7 +44,7 @@ _EVENTS = {
     "ping": frozenset({"type"}),
 }
 # What Anthropic's SDK (`client.messages.stream`) derives from the events above,
-# and gives beside them: each piece once more, with all pieces before it. So are
+# and sends with them: each piece once more, with all pieces before it. So are
 # the whole block and the whole message at the end of each.
 _DERIVED = {
     "citation": frozenset({"citation", "snapshot", "type"}),

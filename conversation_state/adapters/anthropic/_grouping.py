@@ -34,7 +34,7 @@ class MessageBlocks:
 
         plain: The same if it is nothing but a text; else None.
 
-        around: Keys that stood beside its role and content.
+        around: Its keys other than the role and content.
 
         apart: Whether it does not go on with a message of the same role.
     """

@@ -31,7 +31,7 @@ _TOOLS = {"web_search_requests": "web_searches"}
 _THOUGHT = frozenset({"thinking_tokens"})
 _BREAKDOWNS = frozenset({"cache_creation", "output_tokens_details", "server_tool_use"})
 
-# What runs beside the response, and is not in its counts.
+# What runs next to the response, and is not in its counts.
 _BESIDE = frozenset({"advisor_message", "compaction"})
 
 
@@ -40,7 +40,7 @@ def load_usage(payload: Any) -> Usage | None:
     What *payload*, a response, an event of a stream or a usage block, cost.
 
     None if it has no usage. The provider counts what it read from its cache,
-    and wrote to it, beside ``input_tokens``; here all three are
+    and wrote to it, in addition to ``input_tokens``; here all three are
     `Usage.prompt_tokens`::
 
         prompt_tokens = input_tokens + cache_read_input_tokens
@@ -50,7 +50,7 @@ def load_usage(payload: Any) -> Usage | None:
 
     In `Usage.extra`: ``cache_write_tokens``, of which
     ``cache_write_5m_tokens`` and ``cache_write_1h_tokens`` are parts, given
-    where they add up; ``web_searches``; and what ran beside the response, by
+    where they add up; ``web_searches``; and what ran next to the response, by
     ``advisor_message_prompt``, ``advisor_message_completion``,
     ``compaction_prompt`` and ``compaction_completion``, which prompt and
     completion do not include. Other integers keep their names.
@@ -198,7 +198,7 @@ def _read_cache_lifetimes(
 
 def _read_iterations(iterations: Any) -> list[tuple[str, int]]:
     """
-    Usage beside the response: names of categories, and counts.
+    Usage outside the response: names of categories, and counts.
     """
     found: list[tuple[str, int]] = []
     for one in iterations if is_list(iterations) else ():

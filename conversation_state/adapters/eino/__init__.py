@@ -18,13 +18,13 @@ Where our model has no field for something, `load` leaves a note in it (see
 
 keys
     Keys no field of ours holds: unknown ones, those that say nothing
-    (``"name": null``), the ``content`` beside a list of parts, which eino's
+    (``"name": null``), the ``content`` next to a list of parts, which eino's
     models pass over, and the ``extra`` in a medium.
 
 under
     The key that parts stood under, if not the one `dump` would take:
     ``multi_content`` (the format before the others), or a list where a text
-    would do. That of a ``reasoning_content`` beside a list.
+    would do. That of a ``reasoning_content`` next to a list.
 
 extra
     What in ``extra`` has the name of an adapter.

@@ -90,7 +90,7 @@ MEDIA: Mapping[str, tuple[str, type[MediaPart]]] = {
     "file_url": ("file", FilePart),
 }
 
-# What else our parts have a field for: a key beside the content.
+# What else our parts have a field for: a key next to the content.
 BESIDE: Mapping[str, str] = {"file_url": "name", "image_url": "detail"}
 
 # The kinds of media that each list has a field for.

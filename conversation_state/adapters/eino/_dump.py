@@ -134,7 +134,7 @@ def _put_content(
     raw: dict[str, Any],
 ) -> Mapping[str, Any]:
     """
-    Put the content of *message* into *raw*; the keys that may be put beside it.
+    Put the content of *message* into *raw*; the keys that may be put next to it.
     """
     keys = map_of(notes, "keys")
     listed = not isinstance(message.content, str)
@@ -143,7 +143,7 @@ def _put_content(
     else:
         listed = _put_parts(write, message, path, notes, raw)
 
-    # What stood beside a list would be read in its place.
+    # What was next to a list would be read in its place.
     beside = () if listed else ("content", OLD)
     if message.reasoning != keys.get(REASONING):
         beside = (*beside, REASONING)
@@ -185,7 +185,7 @@ def _put_parts(
 
 def _find_separate_reasoning(parts: tuple[Part, ...]) -> tuple[ReasoningPart, ...]:
     """
-    The first of *parts* if it stood beside their list, and can do so again.
+    The first of *parts* if it was next to their list, and can do so again.
     """
     first = parts[0] if parts else None
     if isinstance(first, ReasoningPart) and first.text and not first.signature:

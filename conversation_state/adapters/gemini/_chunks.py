@@ -55,7 +55,7 @@ __all__ = ["aload_chunks", "load_chunks"]
 _CONTENT = frozenset({"parts", "role"})
 # Keys that many events repeat, or have empty.
 _AGAIN = ("groundingMetadata", "safetyRatings")
-# The way to a piece of text, and what may differ beside it.
+# The path to a piece of text, and which other keys may differ.
 _PATH = (
     ("candidates", "usageMetadata"),
     ("content", *_AGAIN),
@@ -77,7 +77,7 @@ def load_chunks(
     asked for.
 
     Pieces of a text, of a thought and of raw audio are joined; a part with a
-    signature, or with anything else beside it, is never joined with another
+    signature, or with any other key, is never joined with another
     one. The index of a part, or of a call, is its place among both.
 
     The last chunk has the metadata of the whole response: the reason to

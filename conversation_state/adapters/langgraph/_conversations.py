@@ -355,7 +355,7 @@ class ConversationCache:
     def recent_messages(self, rows: Reader, thread: str) -> Mapping[str, KnownMessage]:
         """
         The newest messages of a thread, by their ids, of all its graphs: a
-        subgraph returns messages that it was given beside its own.
+        subgraph returns messages that it was given with its own.
         """
         return self._read_memory(rows).recent.get(thread, {})
 

@@ -142,7 +142,7 @@ def _unchanged_channels(
 
     LangGraph may put a checkpoint without a value that has a version: its delta
     channels store theirs now and then. It may also put other values without
-    new versions: a copy is put beside its original, under the same parent.
+    new versions: a copy is put next to its original, under the same parent.
     """
     found = {}
     for channel, at in before.channels.items():

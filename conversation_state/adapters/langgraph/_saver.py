@@ -91,7 +91,7 @@ class ConversationStateSaver(StoreHost, BaseCheckpointSaver[Any]):
 
         allow_siblings: Put a checkpoint also where another one was put since
             the run began, as LangGraph's own checkpointers do: the last one is
-            the newest of the thread, and the other's turn is beside it.
+            the newest of the thread, and the other's turn is a branch next to it.
 
     Raises:
         TypeError:

@@ -29,12 +29,12 @@ made_id
     is left out again, unless it was changed.
 
 under
-    The key that a part, or a call, stood under, beside the content or the
+    The key that a part, or a call, stood under, next to the content or the
     calls: ``reasoning_content`` (DeepSeek), ``reasoning`` (Groq), ``refusal``,
     ``audio``, ``function_call`` (the format before ``tool_calls``).
 
 list, block, plain, text, format, thinking
-    How the content was written if not as `dump` would: as a list beside
+    How the content was written if not as `dump` would: as a list next to
     reasoning, in a dialect's block, as a plain text where others have an
     object, in unusual base64, with another word for audio, in pieces.
 

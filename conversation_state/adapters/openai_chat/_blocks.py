@@ -60,7 +60,7 @@ ROLES = {
     "user": "user",
 }
 
-# Where dialects put what the model thought, beside the content.
+# Where dialects put what the model thought, next to the content.
 REASONING_KEYS = ("reasoning_content", "reasoning")
 
 # The blocks that hold media; `SLOTS` has the key of their content.
@@ -73,7 +73,7 @@ MEDIA: dict[str, type[MediaPart]] = {
     "video_url": VideoPart,
 }
 
-# What else our parts have a field for: keys beside the content.
+# What else our parts have a field for: keys next to the content.
 WORDS = {"file": "filename", "image_url": "detail", "input_audio": "format"}
 
 # The block of each kind of part that the format itself has, by role; all else
@@ -155,7 +155,7 @@ def _read_block(block: ObjectReader, role: str, *, alone: bool) -> Part:
     elif kind == "refusal" and role == "assistant":
         text = block.text("refusal")
         block.keep(_REFUSAL)
-        # Alone, it is usually beside the content, and so `dump` puts it.
+        # Alone, it is usually next to the content, and so `dump` puts it.
         if text and alone:
             block.notes["block"] = "refusal"
 

@@ -27,7 +27,7 @@ from conversation_state.tools import ToolCall, ToolChoice, ToolInfo
 
 __all__ = ["dump", "dump_tools"]
 
-# Keys of an assistant message that has no calls and nothing beside its content.
+# Keys of an assistant message that has no calls and nothing next to its content.
 _BARE = frozenset({"content", "name", "role"})
 
 
@@ -118,7 +118,7 @@ def _write_parts(
     raw: dict[str, Any],
 ) -> str | list[dict[str, Any]]:
     """
-    The content of a message of parts; what stands beside it is put into *raw*.
+    The content of a message of parts; what is next to it is put into *raw*.
     """
     parts: tuple[Part, ...] = message.content
     listed = notes.get("list") is True
@@ -140,7 +140,7 @@ def _write_parts(
         if (block := write_part(write, part, here, message.role)) is not None
     ]
     if is_answer and not listed and len(blocks) == 1 < len(parts):
-        # With the rest beside it, one text is a text and not a list.
+        # With the rest next to it, one text is a text and not a list.
         (block,) = blocks
         return block["text"] if block.keys() == {"type", "text"} else blocks
 
@@ -152,7 +152,7 @@ def _put_beside(
     write: PayloadWriter, part: Part, path: str, raw: dict[str, Any], *, late: bool
 ) -> bool:
     """
-    Put *part* into *raw*, beside the content, if it stood there.
+    Put *part* into *raw*, next to the content, if it stood there.
     """
     notes = notes_of(part.metadata, SOURCE)
     under = map_of(notes, "under")
@@ -181,7 +181,7 @@ def _put_beside(
 
 def _find_refusal(inside: list[tuple[Part, str]]) -> RefusalPart | None:
     """
-    The refusal at the end of *inside* if it stands beside the content: where
+    The refusal at the end of *inside* if it is next to the content: where
     it is alone, as usual, or where it stood there.
     """
     part = inside[-1][0] if inside else None

@@ -293,7 +293,7 @@ def _is_text(content: str | list[Part]) -> bool:
 
 def _add_beside(place: ObjectReader, content: str | list[Part]) -> str | list[Part]:
     """
-    The *content* and what stands beside it, as parts: reasoning, under a
+    The *content* and what is next to it, as parts: reasoning, under a
     dialect's key, before it; audio that was made, and a refusal, behind it.
     """
     thoughts: dict[str, dict[str, bool]] = {}

@@ -175,7 +175,7 @@ def load_usage(payload: Any) -> Usage | None:
 
     Source:
         DeepSeek and Moonshot have names of their own for cached tokens. xAI
-        counts reasoning beside the completion, which shows in its total.
+        counts reasoning apart from the completion, which shows in its total.
         Groq once had usage under ``x_groq`` only, and Moonshot's streams have
         it in the choice.
 

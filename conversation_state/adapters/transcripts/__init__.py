@@ -14,7 +14,7 @@ What is read, in any mixture:
 
 - ``{"conversations": [{"from": "human", "value": "hi"}, ...]}``, with the list
   under ``messages``, ``items`` or ``conversation``, or bare; turns have ``from``
-  or ``role``, and ``value``, ``content`` or ``text``. A ``system`` beside the
+  or ``role``, and ``value``, ``content`` or ``text``. A ``system`` next to the
   list comes first.
 - Calls and results in turns of their own: ``function_call`` (or ``tool_call``),
   whose text is one call in JSON or a list of calls, and ``observation``,
@@ -32,7 +32,7 @@ A result rarely names the call it answers: of the calls made last it is the
 first one without a result, of that tool if it names one. Calls get ids made of
 their places. Other keys of a turn (``weight``) are in the notes of
 its message (see `conversation_state.adapters._notes`), as ``keys``; what a
-record has beside its turns (``tools``, ``images``) is in `Transcript.keys`.
+record has besides its turns (``tools``, ``images``) is in `Transcript.keys`.
 
 Source:
     LLaMA-Factory's dialect of ShareGPT, the datasets of OpenChat and Hermes,

@@ -30,7 +30,7 @@ class Transcript(NamedTuple):
 
         messages: The messages.
 
-        keys: What its record has beside that: ``tools``, ``source``, ...
+        keys: What else its record has: ``tools``, ``source``, ...
     """
 
     line: int

@@ -50,7 +50,7 @@ _KIT = str(Path(__file__).parent.parent)
 _WIDTH = 88
 _MAX_SHOWN = 8  # broken laws that an error describes
 
-# Examples are large, drawing them is slow beside a small function, and a user may
+# Examples are large, drawing them is slow for a small function, and a user may
 # check what a test of their own has drawn.
 _HEALTH_CHECKS = (
     HealthCheck.data_too_large,
@@ -213,7 +213,7 @@ def law(
 
 class Contract:
     """
-    Laws of one kind of thing, to be subclassed beside a thing of that kind.
+    Laws of one kind of thing, to be subclassed for a thing of that kind.
 
     Attributes:
         without: The names of laws that do not hold and need not.

@@ -33,7 +33,7 @@ class StoreContract(
     ReopeningPromises,
 ):
     """
-    The promises of a store, to be subclassed beside a backend.
+    The promises of a store, to be subclassed for a backend.
 
     A subclass says how to make the backend (`backend`), and whether what it
     keeps is still there when it is opened again (`is_kept`); pytest runs what

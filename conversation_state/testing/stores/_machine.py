@@ -1,6 +1,6 @@
 """
 A machine that saves, forks, steps, goes back, rolls back, joins, deletes, collects and
-erases, beside a plain dict of states.
+erases, compared with a plain dict of states.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _NOTES = st.dictionaries(st.sampled_from("ab"), st.none() | st.integers(0, 9))
 
 class StoreMachine(RuleBasedStateMachine):
     """
-    Three stores over the same rows, as three processes have them, beside a
+    Three stores over the same rows, as three processes have them, and a
     dict of all states that were ever saved under each name.
 
     One of the stores remembers nothing. The test of a backend overrides

@@ -1,5 +1,5 @@
 """
-Promises about what hosts keep beside states.
+Promises about what hosts save with states.
 """
 
 from __future__ import annotations

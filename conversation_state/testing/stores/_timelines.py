@@ -47,7 +47,7 @@ def grow_timeline(steps: int) -> Timeline[Any]:
 
 class TimelinePromises(StoreFixtures):
     """
-    A timeline is what it was, whatever happens beside it.
+    A timeline is what it was, whatever else is saved.
     """
 
     @settings(

@@ -7,7 +7,7 @@ constructed, so what holds for their examples holds for what users bring:
 text beyond the BMP, clocks of odd zones, parts from the future.
 
 What lives here: values up to the state, and timelines. What does not: what is
-true of them (`laws`), and growing states step by step beside a model
+true of them (`laws`), and comparing states with a model step by step
 (`machines`).
 """
 

@@ -1,5 +1,5 @@
 """
-Messages, and what they are made of beside parts.
+Messages, and what they are made of besides parts.
 """
 
 from __future__ import annotations
@@ -122,7 +122,7 @@ def system_messages() -> SearchStrategy[SystemMessage]:
     """
     Instructions for the model.
 
-    Shrinks to an empty text and nothing beside it.
+    Shrinks to an empty text and nothing else.
     """
     return build_class(
         SystemMessage, _common_fields(), content=_message_contents("system")
@@ -134,7 +134,7 @@ def user_messages() -> SearchStrategy[UserMessage]:
     """
     What users say: texts, and parts of every kind a user may send.
 
-    Shrinks to an empty text and nothing beside it.
+    Shrinks to an empty text and nothing else.
     """
     return build_class(UserMessage, _common_fields(), content=_message_contents("user"))
 

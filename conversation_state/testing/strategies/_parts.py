@@ -112,7 +112,7 @@ def text_parts() -> SearchStrategy[TextPart]:
     """
     Text parts.
 
-    Shrink to an empty text and nothing beside it.
+    Shrink to an empty text and nothing else.
     """
     return build_class(TextPart, _part_fields(), text=texts())
 

@@ -1,5 +1,5 @@
 """
-What stores return beside states.
+What stores return besides states.
 """
 
 from __future__ import annotations

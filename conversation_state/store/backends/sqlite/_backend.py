@@ -202,7 +202,7 @@ class SqliteBackend:
             self._check_header()
 
     def _check_links(self, there: os.stat_result) -> None:
-        # SQLite finds the log beside a file by the file's name: what is saved
+        # SQLite finds the log of a file by the file's name: what is saved
         # under one name is not seen under another, and may overwrite it later.
         if there.st_nlink > 1:
             raise StoreError(
