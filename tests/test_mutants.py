@@ -428,14 +428,14 @@ class TestChild:
 class TestMeasure:
     def test_select(self):
         """
-        The tests of a line come with their seconds; of a line that no test is known to
-        run, and of what runs at import, all of them.
+        The tests of a line come with their seconds; of what runs at import, the tests
+        of its file; of a line that no test is known to run, all of them.
         """
         facts = {
             "modules": [],
             "failed": [],
-            "times": {"a": 1.0, "b": 2.0},
-            "lines": {"counter.py": {"25": ["b"]}},
+            "times": {"a": 1.0, "b": 2.0, "c": 3.0},
+            "lines": {"counter.py": {"25": ["b"], "26": ["c"]}},
             "blind": ["a"],
         }
         found = {m.change: m for m in find_mutants("counter.py", SOURCE.encode())}
@@ -443,8 +443,10 @@ class TestMeasure:
 
         assert (25, 25) == found["start += 1 removed"].span
         assert {"b": 2.0} == measure.select(found["start += 1 removed"])
-        assert facts["times"] == measure.select(found["start += 1 removed"], blind=True)
-        assert facts["times"] == measure.select(found["10 → 11"])
+        assert {"a": 1.0, "b": 2.0} == measure.select(
+            found["start += 1 removed"], blind=True
+        )
+        assert {"b": 2.0, "c": 3.0} == measure.select(found["10 → 11"])
         assert facts["times"] == measure.select(found["continue → break"])
 
 

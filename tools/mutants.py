@@ -65,7 +65,7 @@ UNKNOWN: Mapping[str, Any] = {
     "lines": {},
     "blind": [],
 }
-FEW = 10
+FEW = 4
 FORMAT = 2  # of what is measured and kept
 # The profiles of the tests that run a line; what survives them meets other tests.
 PROFILES = ("quick", "default")
@@ -102,16 +102,16 @@ class Measure:
 
     def select(self, mutant: Mutant, *, blind: bool = False) -> dict[str, float]:
         """
-        The tests that run the line of *mutant*, with their seconds; all of them where
-        that is not known, as of what runs at import. With *blind*, also those of which
-        it can't be known: they start processes, or trace what they run themselves.
+        The tests that run the line of *mutant*, with their seconds; of what runs at
+        import, those that run any line of its file, and where none is known, all. With
+        *blind*, also those of which it can't be known: they start processes, or trace
+        what they run themselves.
         """
         lines = self._lines.get(mutant.path, {})
         first, last = mutant.span
-        tests = {
-            test for line in range(first, last + 1) for test in lines.get(str(line), ())
-        }
-        if mutant.at_import or not tests:
+        span = lines if mutant.at_import else map(str, range(first, last + 1))
+        tests = {test for line in span for test in lines.get(line, ())}
+        if not tests:
             return self.times
 
         chosen = (*tests, *self._blind) if blind else tests
@@ -140,8 +140,8 @@ class Campaign:
             RuntimeError: The tests fail without a mutant.
         """
         # For a few, all tests of the module take less time than measuring them.
-        is_few = len(mutants) <= FEW
-        measure = Measure(UNKNOWN) if is_few else self._measure_tests()
+        is_measured = len(mutants) > FEW or self._find_measured().exists()
+        measure = self._measure_tests() if is_measured else Measure(UNKNOWN)
         self._measure = measure
         import_third_parties(measure.modules)
         waiting = [(mutant, 0) for mutant in reversed(mutants)]
@@ -167,7 +167,9 @@ class Campaign:
                 last = LAST if self._more else LAST - 1
                 if outcome.status in {"passed", "empty"} and stage < last:
                     waiting.append((mutant, stage + 1))
-                elif (is_few or stage == LAST) and not self._is_confirmed(outcome):
+                elif (stage == LAST or not is_measured) and not self._is_confirmed(
+                    outcome
+                ):
                     yield self._make_verdict(
                         mutant, attrs.evolve(outcome, status="passed")
                     )
@@ -220,7 +222,10 @@ class Campaign:
     def _run_unchanged(self, order: Order) -> Outcome:
         return Child(self._pristine, order).wait()
 
-    def _measure_tests(self) -> Measure:
+    def _find_measured(self) -> Path:
+        """
+        Where the measure of these very tests is kept.
+        """
         digest = hashlib.sha256(repr(sys.version).encode())
         for pattern in (f"{PACKAGE}/**/*.py", "tests/**/*.py"):
             for path in sorted(self._root.glob(pattern)):
@@ -230,7 +235,10 @@ class Campaign:
                     digest.update(path.read_bytes())
 
         digest.update(repr((FORMAT, self._own)).encode())
-        cached = CACHE / f"lines-{digest.hexdigest()[:16]}.json"
+        return CACHE / f"lines-{digest.hexdigest()[:16]}.json"
+
+    def _measure_tests(self) -> Measure:
+        cached = self._find_measured()
         if not cached.exists():
             order = Order(
                 files=self._own, measured=True, stop=False, profile="quick", seconds=3e3

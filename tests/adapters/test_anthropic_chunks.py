@@ -343,6 +343,20 @@ class TestCalls:
 
         assert [most] == [part.index for part in message.content]
 
+    def test_again_at_0(self):
+        """
+        A block that has the number of an older one is another block; even at the end.
+        """
+        last = 2**63 - 2
+        message = collected(
+            *(begin(TEXT, last), more("a", last), stop(last)),
+            *(begin(TEXT, 0), more("b", 0), stop(0)),
+        )
+
+        assert [("a", last), ("b", last + 1)] == [
+            (part.text, part.index) for part in message.content
+        ]
+
 
 class TestHeld:
     def test_own_tools(self):

@@ -439,6 +439,7 @@ class TestMedia:
             {"type": "base64", "media_type": "image/png", "data": "?"},
             {"type": "base64", "media_type": "", "data": PNG_BASE64},
             {"type": "base64", "data": PNG_BASE64},
+            {"type": "base64", "media_type": "image/png", "data": 5},
             {"type": "text", "media_type": "text/plain", "data": ""},
             {"type": "url", "url": ""},
             {"type": "url"},
@@ -679,12 +680,13 @@ class TestRefuses:
         """
         All that is wrong is told at once.
         """
-        wrong = {"system": [5], "messages": [user({}, text(5)), 6, {"role": "user"}]}
+        wrong = {"system": [5], "messages": [user(5, {}, text(5)), 6, {"role": "user"}]}
 
         assert [
             "$.system[0]",
-            "$.messages[0].content[0].type",
-            "$.messages[0].content[1].text",
+            "$.messages[0].content[0]",
+            "$.messages[0].content[1].type",
+            "$.messages[0].content[2].text",
             "$.messages[1]",
             "$.messages[2].content",
         ] == [problem.path for problem in problems(wrong)]

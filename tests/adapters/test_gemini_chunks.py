@@ -359,12 +359,15 @@ class TestCalls:
         assert ("function_call", "thought_signature") == notes(found)["snake"]
         assert notes(expected) == notes(found)
 
-    def test_results_find_them(self):
+    @pytest.mark.parametrize("response", ["r1", None])
+    def test_results_find_them(self, response):
         """
-        A whole response has the same ids.
+        A whole response has the same ids, also one that has none itself.
         """
         events = [event(call()), event(call())]
         whole = event(call(), call())
+        for one in (*events, whole):
+            one["responseId"] = response
 
         assert [each.id for each in collected(*events).tool_calls] == [
             each.id for each in several(whole)[0].tool_calls
@@ -450,6 +453,23 @@ class TestPartialCalls:
         assert [("f", "{}"), ("g", '{"a":"b"}')] == [
             (each.name, each.arguments) for each in message.tool_calls
         ]
+
+    def test_complete(self):
+        """
+        A call is complete with its last piece: what follows stands behind it.
+        """
+        first, *others = load_chunks(
+            [
+                self.pieces(name="f"),
+                self.pieces({"jsonPath": "$.a", "stringValue": "b"}, going=False),
+                event(text("x")),
+            ]
+        )
+
+        assert ['{"a":"b"}'] == [each.arguments for each in first.tool_calls]
+        assert [call("f", args={"a": "b"}, signature=""), text("x")] == dump(
+            [whole([first, *others])]
+        ).payload["contents"][0]["parts"]
 
     def test_broken_off(self):
         """
@@ -673,14 +693,14 @@ class TestResponse:
         message = collected(
             event(text("a"), **{key: {"sources": [{"uri": "a"}], "n": 1}}),
             event(text("b"), **{key: {"sources": [{"uri": "a"}, {"uri": "b"}]}}),
-            event(text("c"), **{key: {"sources": [{"uri": "c"}], "others": []}}),
+            event(text("c"), **{key: {"n": 2, "sources": [{"uri": "c"}], "more": []}}),
             event(text("d"), **{key: None}),
         )
 
         assert {
             "sources": [{"uri": "a"}, {"uri": "b"}, {"uri": "c"}],
-            "n": 1,
-            "others": [],
+            "n": 2,
+            "more": [],
         } == thaw(notes(message)["candidate"][key])
 
     def test_what_is_said_again(self):

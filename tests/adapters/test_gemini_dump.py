@@ -443,6 +443,25 @@ class TestLost:
         assert json.dumps(export.payload, ensure_ascii=False).encode()
 
     @pytest.mark.parametrize(
+        ("arguments", "why"),
+        [
+            ("[1]", "arguments must be a JSON object"),
+            ('{"a": 1', "arguments must be valid JSON"),
+            (
+                '{"a": 1, "a": 2}',
+                "arguments must be a JSON object without duplicate keys",
+            ),
+        ],
+    )
+    def test_reasons(self, arguments, why):
+        """
+        The reason says what the arguments have to be.
+        """
+        message = AssistantMessage(tool_calls=[ToolCall("c", "f", arguments)])
+
+        assert [why] == [each.why for each in dump([message]).lost]
+
+    @pytest.mark.parametrize(
         ("message", "what"),
         [
             (UserMessage("a", name="ann"), [("", "name")]),

@@ -67,6 +67,15 @@ class TestLoad:
             ),
             (
                 answer(
+                    content=[
+                        {"type": "text", "text": "No."},
+                        {"type": "refusal", "refusal": "I won't."},
+                    ]
+                ),
+                AssistantMessage([TextPart("No."), RefusalPart("I won't.")]),
+            ),
+            (
+                answer(
                     content=None,
                     tool_calls=[
                         {
@@ -99,6 +108,21 @@ class TestLoad:
         assert message == one(raw)
         assert {"messages": [raw]} == export.payload
         assert () == export.lost
+
+    @pytest.mark.parametrize("kind", ["function", "mcp"])
+    def test_call_without_arguments(self, kind):
+        """
+        A call whose arguments are empty has its name all the same.
+        """
+        raw = answer(
+            content=None,
+            tool_calls=[call(type=kind, function={"name": "f", "arguments": ""})],
+        )
+
+        message = one(raw)
+
+        assert [("f", "")] == [(it.name, it.arguments) for it in message.tool_calls]
+        assert [raw] == dump([message]).payload["messages"]
 
     @pytest.mark.parametrize(
         ("block", "part"),

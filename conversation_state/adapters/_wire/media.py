@@ -5,7 +5,6 @@ Bytes in JSON: base64 and ``data:`` URLs.
 from __future__ import annotations
 
 import base64
-import binascii
 
 __all__ = [
     "data_url",
@@ -49,7 +48,7 @@ def decode_base64(text: str, *, padded: bool = False, urlsafe: bool = False) -> 
 
     try:
         return base64.b64decode(text, validate=True)
-    except (binascii.Error, ValueError):
+    except ValueError:  # of which binascii.Error is one
         return b""
 
 
