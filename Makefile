@@ -78,10 +78,10 @@ define TRY
 import conversation_state as c
 state = c.Aggregator.new().add_user_prompt("Hello").add_usage(c.Usage(3))
 assert c.decode(c.encode(state)) == state
-with c.open_store("talk.db") as store:
-    store.save("talk", state)
-with c.open_store("talk.db") as store:
-    assert store.load("talk") == state
+with c.open_store("chat.db") as store:
+    store.save("chat", state)
+with c.open_store("chat.db") as store:
+    assert store.load("chat") == state
     assert store.verify() == ()
 endef
 export TRY
@@ -93,7 +93,7 @@ help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-13s %s\n", $$1, $$2 }' \
 		$(MAKEFILE_LIST)
 
-demo: .venv/$(version)/.demo ## replay a conversation (another one: FILE=talk.jsonl)
+demo: .venv/$(version)/.demo ## replay a conversation (another one: FILE=chat.jsonl)
 	@.venv/$(version)/bin/conversation-state replay "$(FILE)"
 
 test: ## all tests, the same in every run (ONLY=3.12, ARGS='-k fork')
@@ -122,10 +122,10 @@ dist: .venv/dist/.dist ## the wheel and the source distribution, tried outside o
 	cp examples/research_team.py examples/travel_desk.jsonl "$$folder" && \
 	for each in "$$PWD"/dist/*; do \
 		{ $(call interpreter,$(version)) -m venv --clear "$$folder/venv" && \
-			cd "$$folder" && rm -f talk.db && \
+			cd "$$folder" && rm -f chat.db && \
 			venv/bin/python -m pip install "$$each[cli]" && \
 			venv/bin/python -c "$$TRY" && \
-			venv/bin/conversation-state log --store talk.db talk && \
+			venv/bin/conversation-state log --store chat.db chat && \
 			venv/bin/conversation-state replay travel_desk.jsonl && \
 			venv/bin/python research_team.py; } >"$$folder/log" 2>&1 || \
 			{ cat "$$folder/log"; echo "Failed: $$each" >&2; exit 1; }; \

@@ -85,7 +85,7 @@ def tell(what: str, text: str) -> None:
 
 def main(arguments: Sequence[str]) -> None:
     """
-    A talk, closed and opened again, forked, and shown as another provider's.
+    A conversation, closed and opened again, forked, and shown as another provider's.
     """
     with TemporaryDirectory() as folder:
         path = Path(arguments[0] if arguments else f"{folder}/threads.db")
@@ -101,8 +101,8 @@ def main(arguments: Sequence[str]) -> None:
             tell("opened again", store.load(saver.name("ann"))[-1].text)
 
             graph.invoke({"messages": [HumanMessage("No, to Basel.")]}, asked)
-            talk = store.load(saver.name("ann"))
-            tell("back in time", " / ".join(m.text for m in talk if m.text))
+            chat = store.load(saver.name("ann"))
+            tell("back in time", " / ".join(m.text for m in chat if m.text))
 
             saver.copy_thread("ann", "bob")
             for _ in range(50):
@@ -110,7 +110,7 @@ def main(arguments: Sequence[str]) -> None:
 
             said = sum(len(message.text) for message in store.load(saver.name("ann")))
             count = len(list(graph.get_state_history(thread)))
-            tell("a long talk", f"{count} checkpoints, each restorable")
+            tell("a long conversation", f"{count} checkpoints, each restorable")
 
             left = anthropic.dump(store.load(saver.name("bob")))
             last = left.payload["messages"][-2]["content"][0]

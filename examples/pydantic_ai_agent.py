@@ -1,7 +1,7 @@
 """
 A travel desk with Pydantic AI, whose conversations are states in a store.
 
-    python examples/pydantic_ai_agent.py [sqlite:///talks.db]
+    python examples/pydantic_ai_agent.py [sqlite:///chats.db]
 
 The model is scripted, so it needs neither a key nor a network. Another one in
 its place changes nothing else.
@@ -47,7 +47,7 @@ def tell(line: str) -> None:
 
 async def main(url: str) -> None:
     """
-    Talk, fork, go back, and leave.
+    Chat, fork, go back, and leave.
     """
     # What is sent is trimmed; what is kept is whole.
     trimmer = Trimmer(TokenBudget(context_window=60), fit(slack=20))
@@ -70,22 +70,22 @@ async def main(url: str) -> None:
             """
             One turn: loaded, run, saved.
             """
-            talk = await backend.load(key) or Conversation(conversation_id=key)
-            result = await agent.run(prompt, conversation=talk)
+            chat = await backend.load(key) or Conversation(conversation_id=key)
+            result = await agent.run(prompt, conversation=chat)
             await backend.save(result)
             tell(f"  {prompt}  {result.output}")
             return result.conversation
 
         tell("A conversation:")
         for town in ("Oslo", "Rome", "Bern"):
-            talk = await say(f"When is a train to {town}?", "desk")
+            chat = await say(f"When is a train to {town}?", "desk")
 
         tell("A fork, which shares the past:")
         fork = await backend.fork("desk", at=4, new_conversation_id="desk, again")
         await say("When is a train to Wien?", fork.conversation_id)
 
         tell("Back to before Bern, and on:")
-        await backend.branch("desk", at=8, expected_revision=talk.revision)
+        await backend.branch("desk", at=8, expected_revision=chat.revision)
         await say("When is a train to Paris?", "desk")
 
         for key in ("desk", "desk, again"):

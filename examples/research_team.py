@@ -1,6 +1,6 @@
 """
 A team of agents as functions from a state to a state: a planner, researchers
-who work at once, a writer, and a critic whose "no" takes the talk back.
+who work at once, a writer, and a critic whose "no" takes the conversation back.
 
     python examples/research_team.py
 
@@ -224,7 +224,7 @@ def write_until_good(model: Model, state: Aggregator) -> Aggregator:
     A state with a draft the critic likes.
 
     A draft that was rejected is rolled back: what was said is gone from the
-    talk, what it cost stays in the ledger, and the next one is told why.
+    chat, what it cost stays in the ledger, and the next one is told why.
     """
     before = state.checkpoint("before the draft")
     wish = ""

@@ -51,7 +51,7 @@ class Commands:
 
     def __init__(self, folder):
         self.folder = folder
-        self.path = folder / "talks.db"
+        self.path = folder / "chats.db"
         self.url = f"sqlite:///{self.path}"
 
     def __call__(self, command, *args, status=0, data=None, url=None):
@@ -73,7 +73,7 @@ class Commands:
         result = self(command, *args, "--json", **options)
         return [json.loads(each) for each in result.stdout.splitlines()]
 
-    def write(self, *lines, name="talks.jsonl"):
+    def write(self, *lines, name="chats.jsonl"):
         """
         A file with those *lines*.
         """

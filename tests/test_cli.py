@@ -113,7 +113,7 @@ def write(tmp_path):
     Writes lines into a file and gives its path.
     """
 
-    def written(*lines, name="talks.jsonl", end=b"\n"):
+    def written(*lines, name="chats.jsonl", end=b"\n"):
         path = tmp_path / name
         path.write_bytes(b"".join(each + end for each in lines))
         return path

@@ -479,7 +479,7 @@ class TestExport:
 
         assert "" == result.output
         assert talk == decode(path.read_bytes())
-        assert ["out.jsonl", "talks.db"] == sorted(
+        assert ["chats.db", "out.jsonl"] == sorted(
             each.name for each in run.folder.iterdir()
         )
 
@@ -509,7 +509,7 @@ class TestExport:
 
         assert f"Error: {path}: No space left on device\n" == result.stderr
         assert "old\n" == path.read_text()
-        assert {"out.jsonl", "talks.db"} == {each.name for each in run.folder.iterdir()}
+        assert {"out.jsonl", "chats.db"} == {each.name for each in run.folder.iterdir()}
 
     def test_id(self, run, talk):
         """
@@ -698,7 +698,7 @@ class TestProcess:
     @pytest.mark.parametrize(
         ("args", "words"),
         [
-            (["import", "talks.jsonl"], [b"Importing", b"2 conversations"]),
+            (["import", "chats.jsonl"], [b"Importing", b"2 conversations"]),
             (["export", "oslo", "lima"], [b"Exporting", b"100%"]),
             (["verify"], [b"Verifying"]),
             (["gc"], [b"Collecting"]),

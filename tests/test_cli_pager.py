@@ -30,7 +30,7 @@ def run(tmp_path):
     """
     The commands on a store with a short conversation.
     """
-    with open_store(tmp_path / "talks.db") as store:
+    with open_store(tmp_path / "chats.db") as store:
         store.save("short", Aggregator.new().add(ASKED))
 
     return Commands(tmp_path)

@@ -149,7 +149,7 @@ class TestOpening:
             ("tests/nowhere", "tests/nowhere: no such file"),
             ("tests/", "this is a directory"),
             ("x/" + "x" * 5_000, "ame too long"),
-            ("postgres", "expected one of talks.db or another path"),
+            ("postgres", "expected one of chats.db or another path"),
             ("mysql://me:secret@host/x", "invalid URL of a store"),
             ("sqlite:///x?mode=whatever", "mode=whatever"),
             ("sqlite:///" + "x" * 5_000, "name too long"),

@@ -664,7 +664,7 @@ class TestLangGraphAgent:
 
         assert "The next train goes at 9:02." == lines["opened again"].strip()
         assert lines["back in time"].endswith("/ The next train goes at 9:31.")
-        assert "263 checkpoints" in lines["a long talk"]
+        assert "263 checkpoints" in lines["a long conversation"]
         assert '"tool_use_id": "call_Basel"' in lines["for Anthropic"]
         assert "nothing" == lines["damaged"].strip()
         assert path.stat().st_size // 1000 == int(lines["the file"].split()[0]) < 600
@@ -675,7 +675,7 @@ class TestPydanticAIAgent:
         """
         A conversation forks, goes back, is kept whole, and leaves.
         """
-        url = f"sqlite:///{tmp_path}/talks.db"
+        url = f"sqlite:///{tmp_path}/chats.db"
         said = run("examples/pydantic_ai_agent.py", url).splitlines()
 
         assert "  When is a train to Wien?  There is one to Wien at noon." in said

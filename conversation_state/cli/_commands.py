@@ -99,7 +99,7 @@ class _SectionedGroup(click.Group):
     "--store",
     "url",
     metavar="PATH_OR_URL",
-    help="The store: talks.db, or the URL of one; also after the command.",
+    help="The store: chats.db, or the URL of one; also after the command.",
 )
 def cli(url: str | None) -> None:
     """
@@ -107,7 +107,7 @@ def cli(url: str | None) -> None:
 
     A store is a file of conversations, each saved under a name; every saved
     state can be restored. Give it as --store, before or after the command, or as
-    CONVERSATION_STATE_STORE: a path, as in talks.db, or a URL. NAME@3 is
+    CONVERSATION_STATE_STORE: a path, as in chats.db, or a URL. NAME@3 is
     revision 3 of NAME, NAME@-1 the one before the newest, NAME@LABEL the one with
     that label, NAME the newest.
 

@@ -104,7 +104,7 @@ def store_command(
             envvar=ENVIRONMENT,
             required=True,
             show_envvar=True,
-            help="The store: a file, as in talks.db, or the URL of one.",
+            help="The store: a file, as in chats.db, or the URL of one.",
         )
         json_option = click.Option(
             ["--json", "as_json"], is_flag=True, help="Print one JSON object per line."

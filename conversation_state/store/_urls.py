@@ -22,11 +22,11 @@ def open_store(url: str | os.PathLike[str], *, remembered: int = 100) -> Store:
     """
     The store at *url*; made if it is not there yet.
 
-    - ``talks.db``, or any other path with a dot or a slash in it, is that file;
+    - ``chats.db``, or any other path with a dot or a slash in it, is that file;
       so is a `pathlib.Path`.
     - ``memory:`` is new each time, and gone with the program.
-    - ``sqlite:///talks.db`` is a file in the current folder, and
-      ``sqlite:////srv/talks.db`` one by its full path; ``%`` and two digits
+    - ``sqlite:///chats.db`` is a file in the current folder, and
+      ``sqlite:////srv/chats.db`` one by its full path; ``%`` and two digits
       stand for what URLs can't hold. After a ``?`` it takes *synchronous*
       (``normal`` or ``full``: see `docs/store.md`), *timeout_s* (how long to
       wait for other processes, 30 by default) and *mode* (``ro`` only reads).
@@ -50,7 +50,7 @@ def open_store(url: str | os.PathLike[str], *, remembered: int = 100) -> Store:
     """
     address = os.fspath(url) if isinstance(url, os.PathLike) else url
     if not isinstance(address, str):
-        msg = f"url: expected a str like sqlite:///talks.db, got {describe_type(url)}"
+        msg = f"url: expected a str like sqlite:///chats.db, got {describe_type(url)}"
         raise TypeError(msg)
 
     if isinstance(remembered, bool) or not isinstance(remembered, int):
@@ -66,7 +66,7 @@ def open_store(url: str | os.PathLike[str], *, remembered: int = 100) -> Store:
     make = _SCHEMES.get(scheme) if colon else None
     if make is None:
         known = (
-            "talks.db or another path, sqlite:///talks.db, memory:, "
+            "chats.db or another path, sqlite:///chats.db, memory:, "
             "postgresql+psycopg://user@host/database"
         )
         # Not the url itself: it may hold a password.
@@ -95,8 +95,8 @@ def _open_sqlite(url: str, rest: str) -> Backend:
     if not path.startswith("///"):
         raise StoreError(
             url,
-            "a file's URL has three slashes, sqlite:///talks.db, or four for a full "
-            "path, sqlite:////srv/talks.db",
+            "a file's URL has three slashes, sqlite:///chats.db, or four for a full "
+            "path, sqlite:////srv/chats.db",
         )
 
     try:

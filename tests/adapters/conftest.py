@@ -58,7 +58,7 @@ def place(request, tmp_path) -> Iterator[ObjectReader]:
     A place for a store, of each kind.
     """
     if request.param != "postgres":
-        urls = {"memory": "memory:", "sqlite": f"sqlite:///{tmp_path}/talks.db"}
+        urls = {"memory": "memory:", "sqlite": f"sqlite:///{tmp_path}/chats.db"}
         found = ObjectReader(urls[request.param])
         yield found
         found.close()

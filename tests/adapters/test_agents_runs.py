@@ -389,7 +389,7 @@ class TestBranches:
         """
         Two runs at once on one session lose nothing of each other.
         """
-        url = f"sqlite:///{tmp_path}/talks.db"
+        url = f"sqlite:///{tmp_path}/chats.db"
 
         async def check():
             async with (
@@ -469,7 +469,7 @@ def test_no_locked_database(tmp_path):
     """
     A file that somebody else holds for a moment is waited for.
     """
-    path = tmp_path / "talks.db"
+    path = tmp_path / "chats.db"
 
     async def check():
         async with StoreSession.from_url(f"sqlite:///{path}", "alice") as session:

@@ -177,7 +177,7 @@ class TestMaking:
         """
         A session has a store of its own, closes it, and finds all again.
         """
-        url = f"sqlite:///{tmp_path}/talks.db"
+        url = f"sqlite:///{tmp_path}/chats.db"
 
         async def first():
             async with StoreSession.from_url(url, "alice") as session:
@@ -196,7 +196,7 @@ class TestMaking:
         """
         What is refused leaves no store open.
         """
-        store = open_store(f"sqlite:///{tmp_path}/talks.db")
+        store = open_store(f"sqlite:///{tmp_path}/chats.db")
         monkeypatch.setattr(_host, "open_store", lambda _url, **_options: store)
         with pytest.raises(ValueError, match="session_id"):
             StoreSession.from_url("memory:", "")
@@ -208,7 +208,7 @@ class TestMaking:
         """
         A store that was given stays open.
         """
-        with open_store(f"sqlite:///{tmp_path}/talks.db") as store:
+        with open_store(f"sqlite:///{tmp_path}/chats.db") as store:
             with StoreSession(store, "alice") as session:
                 run(session.add_items(PARALLEL))
 
@@ -447,7 +447,7 @@ class TestItems:
         """
 
         async def grow():
-            path = tmp_path / "talks.db"
+            path = tmp_path / "chats.db"
             async with StoreSession.from_url(f"sqlite:///{path}", "alice") as session:
                 counts = []
                 for turn in range(200):
@@ -594,7 +594,7 @@ class TestAtOnce:
         """
         Threads with a store each, as processes have, lose nothing.
         """
-        url = f"sqlite:///{tmp_path}/talks.db"
+        url = f"sqlite:///{tmp_path}/chats.db"
         StoreSession.from_url(url, "alice").close()
 
         def work(number):

@@ -99,7 +99,7 @@ class TestMaking:
         So is what is no store, and what is no trimmer.
         """
         with pytest.raises(TypeError, match="from_url"):
-            History("sqlite:///talks.db", "talk")
+            History("sqlite:///chats.db", "talk")
         with pytest.raises(TypeError, match="Trimmer"):
             History(store, "talk", view=fit())
         with pytest.raises(TypeError, match="Trimmer"):
@@ -112,10 +112,10 @@ class TestMaking:
         A store of its own is closed with it, also where it could not be made;
         one that was given stays open.
         """
-        url = f"sqlite:///{tmp_path}/talks.db"
+        url = f"sqlite:///{tmp_path}/chats.db"
         with pytest.raises(ValueError, match="session_id"):
             History.from_url(url, "")
-        assert ["talks.db"] == [path.name for path in tmp_path.iterdir()]
+        assert ["chats.db"] == [path.name for path in tmp_path.iterdir()]
 
         async def talk():
             async with History.from_url(url, "talk") as one:
@@ -123,7 +123,7 @@ class TestMaking:
                 return one
 
         own = asyncio.run(talk())
-        assert ["talks.db"] == [path.name for path in tmp_path.iterdir()]
+        assert ["chats.db"] == [path.name for path in tmp_path.iterdir()]
         own.close()
 
         with history:
@@ -517,7 +517,7 @@ def test_a_store_that_is_gone(tmp_path):
     """
     Errors of the store are the caller's to see.
     """
-    history = History.from_url(f"sqlite:///{tmp_path}/talks.db", "talk")
+    history = History.from_url(f"sqlite:///{tmp_path}/chats.db", "talk")
     history.close()
 
     with pytest.raises(StoreError):

@@ -526,7 +526,7 @@ class TestStates:
         Of two programs that save one conversation at one moment, one is refused,
         and nothing is lost or doubled.
         """
-        url = f"sqlite:///{tmp_path}/talks.db"
+        url = f"sqlite:///{tmp_path}/chats.db"
         with StoreBackend.from_url(url) as first:
             asyncio.run(grown(first, 2))
 
@@ -571,7 +571,7 @@ class TestStates:
         """
         Two programs see each other's saves, branches and forks.
         """
-        url = f"sqlite:///{tmp_path}/talks.db"
+        url = f"sqlite:///{tmp_path}/chats.db"
 
         async def talk():
             async with (
@@ -697,7 +697,7 @@ class TestWrite:
         Anything but an open store is refused at once.
         """
         with pytest.raises(TypeError, match="store: expected an open Store, got a str"):
-            StoreBackend("sqlite:///talks.db")  # type: ignore[arg-type]  # on purpose
+            StoreBackend("sqlite:///chats.db")  # type: ignore[arg-type]  # on purpose
 
     def test_names(self):
         """

@@ -658,7 +658,7 @@ class TestLines:
         Lines are a text, an open file, or a list.
         """
         text = "\ufeff" + as_lines(talk(ASKED), talk(SAID))
-        path = tmp_path / "talks.jsonl"
+        path = tmp_path / "chats.jsonl"
         path.write_text(text, encoding="utf-8", newline="\r\n")
 
         with path.open(encoding="utf-8") as file:

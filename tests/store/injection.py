@@ -215,7 +215,7 @@ def in_a_file():
     """
     found, state = Counter(processes=1), {"left": -1}
     with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder) / "talks.db"
+        path = Path(folder) / "chats.db"
 
         def arm(at):
             state["left"] = at

@@ -418,7 +418,7 @@ def main(arguments):
                     continue
 
                 folder = stack.enter_context(tempfile.TemporaryDirectory())
-                url = f"sqlite:///{Path(folder) / 'talks.db'}"
+                url = f"sqlite:///{Path(folder) / 'chats.db'}"
                 if server is not None:
                     url = server.url(f"stress_{number}", "&timeout_s=60")
 

@@ -386,7 +386,7 @@ class TestOutOfOrder:
         Where keys of a file are out of order, verify ends and says so, and so
         does everything else that reads all rows.
         """
-        path = tmp_path / "talks.db"
+        path = tmp_path / "chats.db"
         with open_store(f"sqlite:///{path}") as store:
             state = TALK
             for turn in range(20):
@@ -509,7 +509,7 @@ class TestFile:
         Any byte of the file that is another is found, or changes nothing that
         is loaded; and never is it an error of another kind.
         """
-        path, whole = tmp_path / "talks.db", tmp_path / "whole.db"
+        path, whole = tmp_path / "chats.db", tmp_path / "whole.db"
         with open_store(f"sqlite:///{path}") as store:
             states = lived_in(store)
 
@@ -542,7 +542,7 @@ class TestFile:
                     for head, state in states.items():
                         assert state == store.load(head.name, at=head.revision), at
 
-            for beside in tmp_path.glob("talks.db-*"):
+            for beside in tmp_path.glob("chats.db-*"):
                 beside.unlink()
 
         assert found
@@ -553,7 +553,7 @@ class TestFile:
         One bit in the name of a table is found, though SQLite itself finds nothing
         wrong with another case, and loses the table with its next vacuum.
         """
-        path = tmp_path / "talks.db"
+        path = tmp_path / "chats.db"
         with open_store(f"sqlite:///{path}") as store:
             states = lived_in(store)
             assert () == store.verify()
@@ -574,7 +574,7 @@ class TestFile:
         Numbers that would be given twice are found, and nothing is written over
         what has them.
         """
-        path = tmp_path / "talks.db"
+        path = tmp_path / "chats.db"
         with open_store(f"sqlite:///{path}") as store:
             for name in "abc":
                 store.save(name, TALK.fork().add_user_prompt(name))
@@ -596,7 +596,7 @@ class TestFile:
         """
         A file that lost its end says so wherever it was cut.
         """
-        path = tmp_path / "talks.db"
+        path = tmp_path / "chats.db"
         with open_store(f"sqlite:///{path}") as store:
             states = lived_in(store)
 
@@ -608,14 +608,14 @@ class TestFile:
                 there = {head.name for head in states} == {*store.names()}
                 assert store.verify() or there, size
 
-            for beside in tmp_path.glob("talks.db-*"):
+            for beside in tmp_path.glob("chats.db-*"):
                 beside.unlink()
 
     def test_only_a_start(self, tmp_path):
         """
         A file of which only the first bytes are left is not made a new one.
         """
-        path = tmp_path / "talks.db"
+        path = tmp_path / "chats.db"
         with open_store(f"sqlite:///{path}") as store:
             lived_in(store)
 

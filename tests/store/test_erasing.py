@@ -49,7 +49,7 @@ def is_there(folder, secret):
 
 @pytest.fixture
 def url(tmp_path):
-    return f"sqlite:///{tmp_path}/talks.db"
+    return f"sqlite:///{tmp_path}/chats.db"
 
 
 def messages_with(secret):
@@ -225,7 +225,7 @@ class TestErase:
 
             assert TALK == store.load("kept")
 
-        assert 100_000 > (tmp_path / "talks.db").stat().st_size
+        assert 100_000 > (tmp_path / "chats.db").stat().st_size
 
 
 class TestRemains:
@@ -241,20 +241,20 @@ class TestRemains:
         """
         with open_store(f"{url}?timeout_s=0") as store:
             store.save("talk", TALK)
-            other = sqlite3.connect(tmp_path / "talks.db", isolation_level=None)
+            other = sqlite3.connect(tmp_path / "chats.db", isolation_level=None)
             other.execute("BEGIN")
             other.execute("SELECT * FROM entries").fetchall()
             receipt = store.erase(TALK.entries[0].id, reason="asked for")
 
             assert "vacuum=True" in receipt.remains
-            assert "talks.db-wal" in receipt.remains
+            assert "chats.db-wal" in receipt.remains
             assert 1 == receipt.rows
             assert "" == store.load("talk")[0].text
 
             store.delete("talk")
             collected = store.collect_garbage()
 
-            assert "talks.db-wal" in collected.remains
+            assert "chats.db-wal" in collected.remains
             assert 1 == collected.entries
 
             other.execute("COMMIT")
@@ -283,7 +283,7 @@ class TestRemains:
         assert fcntl
         with open_store(url) as store:
             store.save("talk", TALK)
-            shared_memory = str(tmp_path / "talks.db-shm")
+            shared_memory = str(tmp_path / "chats.db-shm")
             command = [sys.executable, "-c", textwrap.dedent(script), shared_memory]
             with subprocess.Popen(
                 command, stdin=subprocess.PIPE, stdout=subprocess.PIPE
@@ -308,7 +308,7 @@ class TestRemains:
                     store.collect_garbage(vacuum=True)
 
                 assert 3 == len(waits)
-                assert 0 == (tmp_path / "talks.db-wal").stat().st_size
+                assert 0 == (tmp_path / "chats.db-wal").stat().st_size
 
     def test_failing_disk(self, url, monkeypatch):
         """
@@ -340,7 +340,7 @@ class TestVacuum:
         """
         with open_store(f"{url}?timeout_s=0") as store:
             store.save("talk", TALK)
-            other = sqlite3.connect(tmp_path / "talks.db", isolation_level=None)
+            other = sqlite3.connect(tmp_path / "chats.db", isolation_level=None)
             other.execute("BEGIN")
             other.execute("SELECT * FROM entries").fetchall()
             store.erase(TALK.entries[0].id, reason="asked for")

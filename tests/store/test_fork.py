@@ -90,14 +90,14 @@ def saved(url, name="talk"):
 @pytest.fixture(params=["sqlite", "postgresql"])
 def url(request, tmp_path):
     if request.param == "sqlite":
-        return f"sqlite:///{tmp_path}/talks.db"
+        return f"sqlite:///{tmp_path}/chats.db"
 
     return request.getfixturevalue("pg_url")
 
 
 @pytest.fixture
 def file_url(tmp_path):
-    return f"sqlite:///{tmp_path}/talks.db"
+    return f"sqlite:///{tmp_path}/chats.db"
 
 
 class TestWorks:

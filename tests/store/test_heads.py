@@ -54,7 +54,7 @@ class TestSqlite:
         """
         A page is one statement in a transaction that reads.
         """
-        url = f"sqlite:///{tmp_path}/talks.db"
+        url = f"sqlite:///{tmp_path}/chats.db"
         save_some(url, 20)
         with open_store(url) as store:
             backend: Any = store._core.backend
@@ -73,8 +73,8 @@ class TestSqlite:
         Each row is searched by its key; nothing but the page itself is scanned, and
         nothing is sorted.
         """
-        save_some(f"sqlite:///{tmp_path}/talks.db", 3)
-        with closing(sqlite3.connect(tmp_path / "talks.db")) as connection:
+        save_some(f"sqlite:///{tmp_path}/chats.db", 3)
+        with closing(sqlite3.connect(tmp_path / "chats.db")) as connection:
             sql = f"EXPLAIN QUERY PLAN {SQLITE.scan_heads(is_high=True)}"
             plan = [row[-1] for row in connection.execute(sql, ARGUMENTS)]
 

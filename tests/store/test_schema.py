@@ -61,8 +61,8 @@ class TestTables:
         A table in a file has the columns of its row class, in that order, of the
         types that they are annotated with.
         """
-        open_store(f"sqlite:///{tmp_path}/talks.db").close()
-        with sqlite3.connect(tmp_path / "talks.db") as connection:
+        open_store(f"sqlite:///{tmp_path}/chats.db").close()
+        with sqlite3.connect(tmp_path / "chats.db") as connection:
             there = connection.execute(f"PRAGMA table_info({name})").fetchall()
 
         connection.close()
@@ -156,11 +156,11 @@ class TestNewFiles:
 
         monkeypatch.setattr(_backend, "STEPS", (add,))
         monkeypatch.setattr(_backend, "SCHEMA_VERSION", 2)
-        url = f"sqlite:///{tmp_path}/talks.db"
+        url = f"sqlite:///{tmp_path}/chats.db"
         with open_store(url) as store:
             store.save("talk", Aggregator.new().add_user_prompt("Hi!"))
 
-        with sqlite3.connect(tmp_path / "talks.db") as connection:
+        with sqlite3.connect(tmp_path / "chats.db") as connection:
             columns = connection.execute("PRAGMA table_info(revisions)").fetchall()
             version = connection.execute("PRAGMA user_version").fetchone()
 

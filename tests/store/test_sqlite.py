@@ -37,7 +37,7 @@ TALK = Aggregator.new().add_user_prompt("When is the next train?")
 
 
 def at(folder, options=""):
-    return f"sqlite:///{folder}/talks.db{options}"
+    return f"sqlite:///{folder}/chats.db{options}"
 
 
 @pytest.fixture
@@ -47,7 +47,7 @@ def url(tmp_path):
 
 class TestSqlite(StoreContract):
     def backend(self, folder):
-        return SqliteBackend(f"{folder}/talks.db", SqliteOptions())
+        return SqliteBackend(f"{folder}/chats.db", SqliteOptions())
 
 
 class TestSeveralFiles(StoreContract):
@@ -58,7 +58,7 @@ class TestSeveralFiles(StoreContract):
     test_fails_anywhere: Any = None  # asks for no other store
 
     def backend(self, folder):
-        return SqliteBackend(f"{folder}/talks.db", SqliteOptions())
+        return SqliteBackend(f"{folder}/chats.db", SqliteOptions())
 
     def other(self, store, *, remembered=100):
         url = store.url
@@ -69,7 +69,7 @@ class TestSeveralFiles(StoreContract):
 class SqliteMachine(StoreMachine):
     def opened(self):
         self._folder = tempfile.TemporaryDirectory()
-        path = f"{self._folder.name}/talks.db"
+        path = f"{self._folder.name}/chats.db"
         return [
             Store(SqliteBackend(path, SqliteOptions()), remembered=remembered)
             for remembered in (100, 1, 0)
@@ -96,9 +96,9 @@ class TestFile:
         with open_store(url) as store:
             store.save("talk", TALK)
 
-        assert [tmp_path / "talks.db"] == list(tmp_path.iterdir())
+        assert [tmp_path / "chats.db"] == list(tmp_path.iterdir())
 
-        connection = sqlite3.connect(tmp_path / "talks.db")
+        connection = sqlite3.connect(tmp_path / "chats.db")
         assert (APPLICATION_ID,) == connection.execute(
             "PRAGMA application_id"
         ).fetchone()
@@ -119,14 +119,14 @@ class TestFile:
             assert state.messages[:400] == store.load("talk", at=400).messages
 
         raw = sum(len(encode_message(message)) for message in state)
-        assert raw * 1.5 > (tmp_path / "talks.db").stat().st_size
+        assert raw * 1.5 > (tmp_path / "chats.db").stat().st_size
 
     def test_relative_and_quoted_paths(self, tmp_path, monkeypatch):
         """
         Three slashes are the current folder, and paths may be quoted.
         """
         monkeypatch.chdir(tmp_path)
-        for name, path in (("talks.db", "talks.db"), ("a%20b%3Fc%23.db", "a b?c#.db")):
+        for name, path in (("chats.db", "chats.db"), ("a%20b%3Fc%23.db", "a b?c#.db")):
             with open_store(f"sqlite:///{name}") as store:
                 store.save("talk", TALK)
 
@@ -140,7 +140,7 @@ class TestFile:
         monkeypatch.chdir(tmp_path)
         (tmp_path / "folder").mkdir()
         for given, path in (
-            ("talks.db", "talks.db"),
+            ("chats.db", "chats.db"),
             ("./a%20b.db", "a%20b.db"),
             ("folder/talks", "folder/talks"),
             (f"{tmp_path}/c d?.db", "c d?.db"),
@@ -182,7 +182,7 @@ class TestFile:
                 state = state.add_user_prompt("x" * 100_000)
                 store.save("talk", state)
 
-            pages = (tmp_path / "talks.db-wal").stat().st_size // 4120
+            pages = (tmp_path / "chats.db-wal").stat().st_size // 4120
 
         assert least < pages < most
 
@@ -200,7 +200,7 @@ class TestFile:
         """
         A store is not sent anywhere: its URL is.
         """
-        with open_store(url) as store, pytest.raises(TypeError, match=r"talks\.db"):
+        with open_store(url) as store, pytest.raises(TypeError, match=r"chats\.db"):
             pickle.dumps(store)
 
     def test_let_go(self, tmp_path):
@@ -211,7 +211,7 @@ class TestFile:
         store.save("talk", TALK)
         del store
 
-        assert [tmp_path / "talks.db"] == list(tmp_path.iterdir())
+        assert [tmp_path / "chats.db"] == list(tmp_path.iterdir())
 
 
 class TestErrors:
@@ -223,14 +223,14 @@ class TestErrors:
             ("memory", "invalid URL of a store"),
             ("mysql://secret@host/db", "invalid URL of a store"),
             ("memory:x", "memory: alone"),
-            ("sqlite://talks.db", "three slashes"),
+            ("sqlite://chats.db", "three slashes"),
             ("sqlite:///", "names no file"),
             ("sqlite:///:memory:", "memory:"),
-            ("sqlite:///talks.db?sync=full", "sync=full"),
-            ("sqlite:///talks.db?synchronous=off", "synchronous=off"),
-            ("sqlite:///talks.db?timeout_s=-1", "timeout_s=-1"),
-            ("sqlite:///no/such/folder/talks.db", "its folder is there"),
-            ("sqlite:///talks.db?mode=ro&mode=rwc", "given twice"),
+            ("sqlite:///chats.db?sync=full", "sync=full"),
+            ("sqlite:///chats.db?synchronous=off", "synchronous=off"),
+            ("sqlite:///chats.db?timeout_s=-1", "timeout_s=-1"),
+            ("sqlite:///no/such/folder/chats.db", "its folder is there"),
+            ("sqlite:///chats.db?mode=ro&mode=rwc", "given twice"),
             ("sqlite:///%ff.db", "no UTF-8"),
             ("sqlite:///" + "a" * 300, "can't be opened"),
             ("sqlite:///\ud800.db", "can't be opened"),
@@ -260,7 +260,7 @@ class TestErrors:
         """
         What is no file at all is not waited for.
         """
-        os.mkfifo(tmp_path / "talks.db")
+        os.mkfifo(tmp_path / "chats.db")
         with pytest.raises(StoreError, match="a pipe"):
             open_store(url)
 
@@ -269,7 +269,7 @@ class TestErrors:
         A link to a file is that file, also to one that is not there yet; one
         that leads nowhere is told of.
         """
-        (tmp_path / "talks.db").symlink_to("there.db")
+        (tmp_path / "chats.db").symlink_to("there.db")
         with open_store(url) as store:
             store.save("talk", TALK)
 
@@ -284,40 +284,40 @@ class TestErrors:
         """
         Another program's database is left as it is.
         """
-        connection = sqlite3.connect(tmp_path / "talks.db")
+        connection = sqlite3.connect(tmp_path / "chats.db")
         connection.execute("CREATE TABLE theirs (x)")
         connection.commit()
         connection.close()
-        before = (tmp_path / "talks.db").read_bytes()
+        before = (tmp_path / "chats.db").read_bytes()
         with pytest.raises(StoreError, match="another program"):
             open_store(url)
 
-        assert before == (tmp_path / "talks.db").read_bytes()
+        assert before == (tmp_path / "chats.db").read_bytes()
 
     @pytest.mark.parametrize("text", [b"Dear diary, " * 1_000, b"x"])
     def test_no_database(self, url, tmp_path, text):
         """
         A file that is no database is left as it is.
         """
-        (tmp_path / "talks.db").write_bytes(text)
+        (tmp_path / "chats.db").write_bytes(text)
         with pytest.raises(StoreError, match="no SQLite database"):
             open_store(url)
 
-        assert text == (tmp_path / "talks.db").read_bytes()
+        assert text == (tmp_path / "chats.db").read_bytes()
 
     def test_newer_schema(self, url, tmp_path):
         """
         A newer version's file asks for that version, and is left as it is.
         """
         open_store(url).close()
-        connection = sqlite3.connect(tmp_path / "talks.db")
+        connection = sqlite3.connect(tmp_path / "chats.db")
         connection.execute("PRAGMA user_version = 1000")
         connection.close()
-        before = (tmp_path / "talks.db").read_bytes()
+        before = (tmp_path / "chats.db").read_bytes()
         with pytest.raises(StoreError, match=r"schema 1000.*upgrade"):
             open_store(url)
 
-        assert before == (tmp_path / "talks.db").read_bytes()
+        assert before == (tmp_path / "chats.db").read_bytes()
 
     def test_damaged(self, url, tmp_path):
         """
@@ -326,7 +326,7 @@ class TestErrors:
         with open_store(url) as store:
             store.save("talk", Aggregator.new(messages=[UserMessage("x" * 500)] * 200))
 
-        path = tmp_path / "talks.db"
+        path = tmp_path / "chats.db"
         data = bytearray(path.read_bytes())
         middle = len(data) // 2 // 4096 * 4096
         data[middle : middle + 4096] = b"\xa5" * 4096
@@ -374,7 +374,7 @@ class TestErrors:
         """
         with open_store(at(tmp_path, "?timeout_s=0")) as store:
             store.save("talk", TALK)
-            other = sqlite3.connect(tmp_path / "talks.db", isolation_level=None)
+            other = sqlite3.connect(tmp_path / "chats.db", isolation_level=None)
             other.execute("BEGIN IMMEDIATE")
             with pytest.raises(StoreError, match="timeout_s"):
                 store.save("talk", TALK.add_user_prompt("and?"))
@@ -383,7 +383,7 @@ class TestErrors:
             other.close()
             store.save("talk", TALK.add_user_prompt("and?"))
 
-    @pytest.mark.parametrize("given", [None, 7, b"talks.db"])
+    @pytest.mark.parametrize("given", [None, 7, b"chats.db"])
     def test_types(self, given):
         """
         An address is a text or a path.
@@ -418,19 +418,19 @@ class TestMigration:
 
         monkeypatch.setattr(_sqlite, "STEPS", (second, third))
         monkeypatch.setattr(_sqlite, "SCHEMA_VERSION", 3)
-        before = (tmp_path / "talks.db").read_bytes()
+        before = (tmp_path / "chats.db").read_bytes()
         fails = True
         with pytest.raises(RuntimeError):
             open_store(url)
 
-        assert before == (tmp_path / "talks.db").read_bytes()
+        assert before == (tmp_path / "chats.db").read_bytes()
 
         fails = False
         for _ in range(2):
             with open_store(url) as store:
                 assert TALK == store.load("talk")
 
-        connection = sqlite3.connect(tmp_path / "talks.db")
+        connection = sqlite3.connect(tmp_path / "chats.db")
         assert [(3,)] == connection.execute("SELECT * FROM second").fetchall()
         assert (3,) == connection.execute("PRAGMA user_version").fetchone()
         connection.close()

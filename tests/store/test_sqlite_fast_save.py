@@ -30,7 +30,7 @@ LARGE = ImagePart(data=bytes(range(256)) * 40)
 
 @pytest.fixture
 def path(tmp_path):
-    return tmp_path / "talks.db"
+    return tmp_path / "chats.db"
 
 
 @pytest.fixture

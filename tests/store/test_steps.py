@@ -31,7 +31,7 @@ def anyio_backend(request):
 
 @pytest.fixture(params=["memory", "sqlite"])
 def store(request, tmp_path):
-    path = f"sqlite:///{tmp_path}/talks.db?timeout_s=20"
+    path = f"sqlite:///{tmp_path}/chats.db?timeout_s=20"
     with open_store("memory:" if request.param == "memory" else path) as store:
         store.save("talk", TALK)
         yield store

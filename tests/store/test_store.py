@@ -100,7 +100,7 @@ class TestUpdate:
         """
         Two stores on one file, each of which remembers the state of "talk".
         """
-        url = f"sqlite:///{tmp_path / 'talks.db'}"
+        url = f"sqlite:///{tmp_path / 'chats.db'}"
         with open_store(url) as ours, open_store(url) as theirs:
             ours.save("talk", Aggregator.new().add_user_prompt("a"))
             theirs.load("talk")
@@ -313,7 +313,7 @@ class TestAsync:
         """
         Every verb has a twin that does the same.
         """
-        async with open_store(f"sqlite:///{tmp_path}/talks.db") as store:
+        async with open_store(f"sqlite:///{tmp_path}/chats.db") as store:
             head = await store.asave("talk", TALK, expecting=0, label="first")
 
             assert head == await store.alatest("talk") == store.latest("talk")
@@ -350,7 +350,7 @@ class TestAsync:
         """
         While a save waits for somebody who writes, the loop goes on.
         """
-        async with open_store(f"sqlite:///{tmp_path}/talks.db") as store:
+        async with open_store(f"sqlite:///{tmp_path}/chats.db") as store:
             held, free = threading.Event(), threading.Event()
 
             def hold():
@@ -711,7 +711,7 @@ class TestRealConversations:
         """
         path = recordings / "transcripts" / "airline.jsonl"
         talks = [json.loads(line) for line in path.read_text("utf-8").splitlines()]
-        url = f"sqlite:///{tmp_path}/talks.db"
+        url = f"sqlite:///{tmp_path}/chats.db"
         saved = {}
         with open_store(url) as store:
             for number, talk in enumerate(talks):

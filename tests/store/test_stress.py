@@ -168,7 +168,7 @@ class TestInterrupted:
         if kind == "memory":
             return open_store("memory:")
 
-        return open_store(f"sqlite:///{folder}/talks.db?timeout_s=5")
+        return open_store(f"sqlite:///{folder}/chats.db?timeout_s=5")
 
     # A connection that was open and in no place yet is left to the collector, who
     # says so from Python 3.13 on.

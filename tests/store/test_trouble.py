@@ -86,7 +86,7 @@ def child(script, *given):
 
 @pytest.fixture
 def path(tmp_path):
-    return tmp_path / "talks.db"
+    return tmp_path / "chats.db"
 
 
 @pytest.fixture
@@ -185,7 +185,7 @@ class TestFull:
 
         try:
             (disk / "ballast").write_bytes(bytes(500_000))
-            with open_store(f"sqlite:///{disk}/talks.db") as store:
+            with open_store(f"sqlite:///{disk}/chats.db") as store:
                 store.save("talk", TALK)
                 with pytest.raises(StoreError, match="free some space"):
                     store.save("talk", LARGE)
@@ -204,7 +204,7 @@ class TestRights:
         """
         A file that may not be written is read, and says so of saves.
         """
-        path, url = folder / "talks.db", f"sqlite:///{folder}/talks.db"
+        path, url = folder / "chats.db", f"sqlite:///{folder}/chats.db"
         with open_store(url) as store:
             store.save("talk", TALK)
 
@@ -223,10 +223,10 @@ class TestRights:
         """
         folder.chmod(0o555)
         with pytest.raises(StoreError, match="this user may read and write"):
-            open_store(f"sqlite:///{folder}/talks.db")
+            open_store(f"sqlite:///{folder}/chats.db")
 
         folder.chmod(0o755)
-        open_store(f"sqlite:///{folder}/talks.db").close()
+        open_store(f"sqlite:///{folder}/chats.db").close()
 
     def test_root_is_told_as_well(self, url, path):
         """
@@ -259,7 +259,7 @@ class TestRights:
         When the rights are given back, as the error advises, the same store
         writes: at once, in a block that was opened to read meanwhile as well.
         """
-        path, url = folder / "talks.db", f"sqlite:///{folder}/talks.db"
+        path, url = folder / "chats.db", f"sqlite:///{folder}/chats.db"
         with open_store(url) as store:
             store.save("talk", TALK)
 

@@ -24,7 +24,7 @@ def store(tmp_path):
     """
     A store in a file.
     """
-    with open_store(f"sqlite:///{tmp_path / 'talks.db'}") as store:
+    with open_store(f"sqlite:///{tmp_path / 'chats.db'}") as store:
         yield store
 
 
@@ -277,7 +277,7 @@ class TestSave:
         group = WriteGroup(store)
         group.write(lambda writer: writer.save("talk", TALK))
         theirs = TALK.add_assistant_message("At noon.")
-        with open_store(f"sqlite:///{tmp_path / 'talks.db'}") as other:
+        with open_store(f"sqlite:///{tmp_path / 'chats.db'}") as other:
             other.save("talk", theirs)
 
         seen = []
@@ -299,7 +299,7 @@ class TestSave:
         """
         group = WriteGroup(store)
         group.write(lambda writer: writer.save("talk", TALK))
-        with open_store(f"sqlite:///{tmp_path / 'talks.db'}") as other:
+        with open_store(f"sqlite:///{tmp_path / 'chats.db'}") as other:
             other.save("talk", TALK.add_assistant_message("At noon."))
 
         seen = []
@@ -320,7 +320,7 @@ class TestSave:
         """
         group = WriteGroup(store)
         group.write(lambda writer: writer.save("talk", TALK))
-        with open_store(f"sqlite:///{tmp_path / 'talks.db'}") as other:
+        with open_store(f"sqlite:///{tmp_path / 'chats.db'}") as other:
             other.delete("talk")
 
         with reading(store) as rows:
