@@ -81,7 +81,7 @@ def load(data: Data) -> Any:
 
     Raises:
         DecodeError:
-            If *data* is no JSON; says where.
+            If *data* is not JSON; says where.
 
         TypeError:
             If *data* is neither bytes nor text.

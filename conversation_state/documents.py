@@ -54,7 +54,7 @@ class Document:
     they are; the property is None if the value is invalid or missing.
 
     Attributes:
-        id: Its id in the index it comes from; "" if it has none yet.
+        id: Its id in the index it comes from; "" until it has one.
 
         content: Its text.
 
@@ -180,7 +180,7 @@ class Document:
     @property
     def dense_vector(self) -> tuple[float, ...] | None:
         """
-        Its vector in an embedding space; None if it has none. O(dimensions).
+        Its vector in an embedding space, or None. O(dimensions).
         """
         vector: Any = self.metadata.get(_DENSE_VECTOR)
         if vector.__class__ is not tuple:
@@ -279,7 +279,7 @@ class Document:
 
         Raises:
             InvalidDocumentError:
-                If it is no mapping of JSON values.
+                If it is not a mapping of JSON values.
         """
         if dsl is None:
             return self._with_metadata(_DSL, None)
@@ -301,7 +301,7 @@ class Document:
 
         Raises:
             InvalidDocumentError:
-                If it is no text.
+                If it is not text.
         """
         if info is None:
             return self._with_metadata(_EXTRA_INFO, None)

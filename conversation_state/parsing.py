@@ -68,8 +68,8 @@ def parse(
     Enum or a Literal; str, int, float, bool, None, Any; texts that are a
     datetime, date, time, UUID, Decimal, Path or base64 (bytes); lists, tuples,
     sets, dicts and unions of all of these; and what this library is made of,
-    as `codec` writes it. Its values are taken strictly: "5" is no int, and 5
-    is no str; 5.0 is an int, as in JSON Schema. Keys that a class does not
+    as `codec` writes it. Its values are taken strictly: "5" is not an int, and 5
+    not a str; 5.0 is an int, as in JSON Schema. Keys that a class does not
     know are left out. Of several classes in a union the one that takes the
     object and knows most of its keys is made.
 
@@ -267,7 +267,7 @@ def _load_exactly(text: str) -> Any:
 
     Raises:
         DecodeError:
-            If it is none.
+            If *text* is not JSON.
     """
     value = load(text)
     return value if first_oversized(text) is None else _load_big_integers(text)
@@ -275,7 +275,7 @@ def _load_exactly(text: str) -> Any:
 
 def _json_error(text: str, start: int, end: int) -> str:
     """
-    Why *text* is no JSON between *start* and *end*; with the place in *text*.
+    Why *text* is not JSON between *start* and *end*; with the place in *text*.
 
     Linear in *text*, and so not for each of many blocks.
     """

@@ -1608,7 +1608,7 @@ class TestRebuild:
             ({"entries": [entry("a")] * 2}, "entries holds an identity more than once"),
             (
                 {"entries": [entry("a")._replace(id=7)]},  # type: ignore[arg-type]
-                "entries holds an identity that is no text",
+                "entries holds an identity that is not text",
             ),
             (
                 {"ledger": [LedgerEntry("1", Usage(n), "") for n in (1, 2)]},

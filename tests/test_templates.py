@@ -164,8 +164,8 @@ class TestFString:
             ("{name[0]}", "name is a str and has nothing below it"),
             ("{n[0]}", "n is an int and has nothing below it"),
             ("{none[x]}", "none is a NoneType"),
-            ("{l[x]}", "l is a list, and 'x' is no position"),
-            ("{l[-1]}", "'-1' is no position"),
+            ("{l[x]}", "l is a list, and 'x' is not a position"),
+            ("{l[-1]}", "'-1' is not a position"),
         ],
     )
     def test_refuses_what_is_no_name_key_or_position(self, text, why):
@@ -408,7 +408,7 @@ class TestGo:
             ("{{eq 1}}", "eq takes at least 2"),
             ("{{lt .items 1}}", "can't be compared"),
             ("{{len 1}}", "has no length"),
-            ("{{index .items .name}}", "no position"),
+            ("{{index .items .name}}", "not a position"),
             ("{{index .n 1}}", "n is an int and has no keys"),
             ("{{nil}}", "nil is not a command"),
             ("{{1i}}", "no complex numbers"),

@@ -73,7 +73,7 @@ class FrozenMap(dict[K, V]):
         __setitem__ = __delitem__ = __ior__ = __setstate__ = _refuse_change
         clear = pop = popitem = setdefault = update = _refuse_change
 
-    def __hash__(self) -> int:  # type: ignore[override]  # a dict has none
+    def __hash__(self) -> int:  # type: ignore[override]  # a dict can't be hashed
         try:
             return self._hash
         except AttributeError:
@@ -215,8 +215,8 @@ def freeze(value: object, what: str, error: type[Exception] = ValueError) -> Fro
     Raises:
         error:
             If JSON can't hold it: a number that is not finite or needs more
-            than 64 bits, a key that is no text, a surrogate, a type JSON has
-            no word for, or more than 100 levels. The message says where.
+            than 64 bits, a key that is not text, a surrogate, a type JSON
+            can't represent, or more than 100 levels. The message says where.
     """
     return _freeze_value(value, what, error, 0, SortedJsonMap)  # type: ignore[no-any-return]
 

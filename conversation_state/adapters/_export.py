@@ -156,7 +156,7 @@ class PayloadWriter:
 
         Raises:
             InvalidMessageError:
-                If one of them is no message.
+                If one of them is not a message.
         """
         for at, message in enumerate(messages):
             path = f"messages[{at}]"

@@ -266,7 +266,7 @@ class DocumentReader:
 
 def take_text(notes: dict[str, Any], key: str) -> str:
     """
-    The text under *key*, taken out of *notes*; "" if missing or no text.
+    The text under *key*, taken out of *notes*; "" if missing or not text.
     """
     return notes.pop(key) if isinstance(notes.get(key), str) else ""
 
@@ -320,7 +320,7 @@ class ObjectReader:
 
     def if_text(self, key: str) -> str:
         """
-        The same, where anything may stand: what is no text is kept.
+        The same, where any value is valid: a value that is not text is kept.
         """
         value = self.raw.get(key)
         if value is None or isinstance(value, str):
@@ -371,7 +371,7 @@ class ObjectReader:
 
     def objects(self, key: str) -> Iterator[ObjectReader]:
         """
-        Each object in the list under *key*; what is none is noted as wrong.
+        Each object in the list under *key*; any other item is noted as wrong.
         """
         for at, raw in enumerate(self.raw[key]):
             path = f"{self.path}.{key}[{at}]"

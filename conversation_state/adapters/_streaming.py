@@ -57,7 +57,7 @@ class EventReader(Protocol):
         ...
 
 
-# How OpenAI and its dialects end a stream; no JSON, but not all parsers know.
+# How OpenAI and its dialects end a stream; not JSON, which not all parsers know.
 _DONE = "[DONE]"
 _NOTHING = object()
 

@@ -132,7 +132,7 @@ def dump(
 
     Raises:
         InvalidMessageError:
-            If one of them is no message.
+            If one of them is not a message.
 
         ValueError:
             If *output* is negative, or more than there are messages.
@@ -361,7 +361,7 @@ def _get_modality(part: MediaPart, media_type: str) -> str:
 
 def _read_arguments(arguments: str) -> Any:
     """
-    *arguments* as a JSON value; unchanged if they are none that an attribute
+    *arguments* as a JSON value; unchanged if they are not one that an attribute
     can hold.
     """
     try:

@@ -95,8 +95,8 @@ def response_key(entry: Entry) -> str | None:
     """
     The ledger identity under which the usage of *entry*'s response belongs.
 
-    The provider's id of the response, or the identity of the entry where there
-    is none; None if no tokens are reported. `Aggregator.record_responses`
+    The provider's id of the response, or else the identity of the entry;
+    None if no tokens are reported. `Aggregator.record_responses`
     records under it, and so does every host of this library.
     """
     meta = reported_response(entry)

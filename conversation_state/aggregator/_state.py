@@ -121,7 +121,7 @@ class Aggregator(GrowingState):
         Raises:
             ValueError:
                 If a fork point lies outside of what there is, or an identity
-                occurs twice or is no text.
+                occurs twice or is not text.
 
             TypeError:
                 If *entries* holds something else than `Entry`, or *ledger*
@@ -144,7 +144,7 @@ class Aggregator(GrowingState):
                 raise ValueError(msg)
 
             if not {*map(type, ids)} <= {str}:
-                msg = f"{name} holds an identity that is no text"
+                msg = f"{name} holds an identity that is not text"
                 raise ValueError(msg)
 
         inherited = EMPTY_LEDGER.with_entries(ledger[:init_ledger_len])
@@ -364,7 +364,7 @@ class Aggregator(GrowingState):
 
         Raises:
             TypeError:
-                If *label* is no text.
+                If *label* is not text.
         """
         return Checkpoint(self, label)
 

@@ -1,5 +1,5 @@
 """
-Reads conversations from files, and reports the lines that have none.
+Reads conversations from files, and reports the lines without one.
 
 Lines in bounded memory and the errors of invalid lines are here; parsing the
 formats (`adapters.transcripts`) and what is done with a conversation
@@ -55,7 +55,7 @@ class InputConversation(NamedTuple):
     A conversation.
 
     Attributes:
-        name: Its id, or its file and line if it has none.
+        name: Its id, or its file and line without an id.
 
         file: Its file, as given on the command line.
 
@@ -63,7 +63,7 @@ class InputConversation(NamedTuple):
 
         messages: Its messages.
 
-        id: Its id in the file; "" if it has none.
+        id: Its id in the file, or "".
 
         state: The state, if the line holds an encoded one.
     """
@@ -228,7 +228,7 @@ def _decode_lines(
     stream: BinaryIO, limit: int, advance: Callable[[int], object]
 ) -> Iterator[str | DecodeError]:
     """
-    The lines of *stream* as texts, or why they are none.
+    The lines of *stream* as texts, or why they are not text.
     """
     for number, (line, size) in enumerate(read_lines(stream, limit=limit), 1):
         advance(size)

@@ -158,7 +158,7 @@ def _open_url(
 
 def _find_path(url: str) -> str:
     """
-    The path of the file that `open_store` opens for *url*; "" if it is none.
+    The path of the file that `open_store` opens for *url*; "" for another kind of URL.
     """
     scheme, colon, rest = url.partition(":")
     if not colon:

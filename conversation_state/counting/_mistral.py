@@ -46,7 +46,7 @@ def by_mistral(
     results as JSON with their ids. A request starts with one more token, which
     belongs into the `overhead` of a budget. Images count 4,160 tokens, which
     is what Pixtral takes for 1,024 by 1,024 pixels, other media and what this
-    version has no word for as in `by_characters`. Names are not sent. A text
+    version can't represent as in `by_characters`. Names are not sent. A text
     of more than 100,000 code points is counted in pieces of that length, which
     may add a token for each.
 

@@ -52,7 +52,7 @@ def find_model(model: str, wanted: str) -> FoundModel:
             If the extra is not installed; *wanted* is what needs it.
 
         TypeError:
-            If *model* is no text.
+            If *model* is not text.
     """
     if not isinstance(model, str):
         msg = f"model is {model!r}; expected the name of a model, a str"

@@ -91,7 +91,7 @@ class ConcatError(ConversationStateError, ValueError):
     Attributes:
         field: Where they conflict: ``name``, ``the image of a tool
             result``, ``tool_calls[index=0].name``, ``name in column 1`` (of
-            rows); ``chunk`` if one is no message; "" without chunks.
+            rows); ``chunk`` if one is not a message; "" without chunks.
 
         ours: The value of the chunks before.
 

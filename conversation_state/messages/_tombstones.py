@@ -78,7 +78,7 @@ def make_tombstone(message: Message, content: bytes, reason: str) -> Message:
 
 def find_erasure(message: Message) -> Erasure | None:
     """
-    The erasure that *message* is the tombstone of; None if it is none.
+    The erasure that *message* is the tombstone of; None for any other.
     """
     metadata = message._common.metadata
     if metadata is EMPTY_MAP or len(metadata) != 1:

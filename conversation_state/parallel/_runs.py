@@ -214,7 +214,7 @@ class FanOutRun:
         Run what the executor has not begun.
 
         In a branch this thread may be one that the executor waits for. The main
-        thread is none, and has a worker do it.
+        thread never is, and has a worker do it.
         """
         if current_thread() is main_thread():
             in_worker(partial(self._take_over, deadline))

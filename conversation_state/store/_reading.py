@@ -254,7 +254,7 @@ class ReadingVerbs:
 
         Raises:
             ValueError:
-                If one of them is no text, or *limit* is no number from 0 on.
+                If one of them is not text, or *limit* is not a number from 0 on.
 
         >>> from conversation_state.store import open_store
         >>> store = open_store("memory:")

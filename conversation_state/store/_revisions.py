@@ -146,7 +146,7 @@ class RevisionVerbs(ReadingVerbs):
                 If the head is another. Nothing was noted.
 
             ValueError:
-                If *notes* are no mapping of texts to JSON values, or if there would
+                If *notes* is not a mapping of texts to JSON values, or if there would
                 be too many.
         """
         check_at(check_name(name), at)

@@ -311,8 +311,8 @@ def _find_parent(
 ) -> int:
     """
     The number of the revision that a state grew from, whose entries stand there: the
-    head if it begins with that, else the newest one with most in common; 0 if there
-    is none.
+    head if it begins with that, else the newest one with most in common; 0 if no
+    revision has any.
     """
     if old is None:
         return 0

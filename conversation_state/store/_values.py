@@ -273,7 +273,7 @@ def check_notes(notes: object) -> JsonMap:
 
     Raises:
         ValueError:
-            If they are no mapping of texts to JSON values, or too large.
+            If they are not a mapping of texts to JSON values, or too large.
     """
     frozen = freeze_map(notes, "notes")
     if None in frozen.values():
@@ -329,7 +329,7 @@ def check_at(name: str, at: At) -> At:
             If it is of another type.
 
         ValueError:
-            If it is a head of another name, or no text.
+            If it is a head of another name, or not text.
     """
     if isinstance(at, Head) and at.name != name:
         msg = f"at is a head of {at.name!r}; expected one of {name!r}"

@@ -93,8 +93,8 @@ class Record(NamedTuple):
 
 def after(prefix: bytes) -> bytes | None:
     """
-    The least key that comes after all that begin with *prefix*; None if there
-    is none.
+    The least key that comes after all that begin with *prefix*; None if no key
+    does.
     """
     stem = prefix.rstrip(b"\xff")
     return stem[:-1] + bytes([stem[-1] + 1]) if stem else None

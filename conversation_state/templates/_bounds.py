@@ -171,7 +171,7 @@ class Meter:
 
         Returns:
             The most characters of its text, without escapes. *check_scalar* is
-            called with values that are no text, number or collection.
+            called with values that are not text, numbers or collections.
         """
         if value.__class__ is str:
             length = len(value)

@@ -158,7 +158,7 @@ def _read_key(value: Any, key: str | int, path: tuple[str | int, ...]) -> Any:
     if isinstance(value, list):
         if not isinstance(key, int):
             raise Refused(
-                f"{dotted(*path)} is a list, and {key!r:.40} is no position in it"
+                f"{dotted(*path)} is a list, and {key!r:.40} is not a position in it"
             )
 
         if key < len(value):

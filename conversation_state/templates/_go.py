@@ -435,12 +435,12 @@ def _read_index(path: tuple[Any, ...], value: Any, *keys: Any) -> Any:
 
         if isinstance(value, dict):
             if key.__class__ not in {str, int}:
-                raise Refused(f"{_describe_kind(key)} is no key of a map")
+                raise Refused(f"{_describe_kind(key)} is not a key of a map")
 
             is_there = key in value
         else:
             if key.__class__ is not int:
-                raise Refused(f"{_describe_kind(key)} is no position in a list")
+                raise Refused(f"{_describe_kind(key)} is not a position in a list")
 
             is_there = 0 <= key < len(value)
 

@@ -85,7 +85,7 @@ class Placeholder:
 
     Raises:
         InvalidMessageError:
-            If *key* is no text or empty, or *optional* is neither True nor
+            If *key* is empty or not text, or *optional* is neither True nor
             False.
     """
 

@@ -233,8 +233,8 @@ class TestCalls:
     @pytest.mark.parametrize(
         ("given", "what"),
         [
-            ({1: 2}, "has a key that is no text"),
-            ({"a": [{None: 2}]}, "has a key that is no text"),
+            ({1: 2}, "has a key that is not text"),
+            ({"a": [{None: 2}]}, "has a key that is not text"),
             ({"a": b"x"}, "holds what can't be kept as JSON"),
             ({"a": float("nan")}, "holds what can't be kept as JSON"),
             ([], "is a list; expected an object"),

@@ -46,7 +46,7 @@ def dump(messages: Iterable[Message]) -> Export:
 
     Raises:
         InvalidMessageError:
-            If one of them is no message.
+            If one of them is not a message.
     """
     write = PayloadWriter(SOURCE)
     listed = list(messages)

@@ -39,7 +39,7 @@ class ItemWriter:
 
     def add_plain(self, text: str) -> None:
         """
-        Add a message that is a text and no list.
+        Add a message that is a text and not a list.
         """
         self._add_item({"role": "assistant", "content": text})
 
@@ -195,7 +195,7 @@ def _is_in_message(notes: Mapping[str, Any]) -> bool:
 
 def _is_in_thought(part: Part, notes: Mapping[str, Any]) -> bool:
     """
-    Whether *part* is one of those in a thought that are no text.
+    Whether *part* is one of those in a thought that are not text.
     """
     return isinstance(part, UnknownPart) and "under" in notes
 

@@ -62,7 +62,7 @@ def read_item(
 
         index: The place of its first part or call among those of the response.
 
-        made_id: The id of a call that has none.
+        made_id: The id of a call without one.
 
         logprobs: Where, in a response, to put how likely its tokens were.
     """
@@ -119,7 +119,7 @@ def is_reasoning_text(raw: Mapping[str, Any]) -> bool:
 
 def _read_plain_message(item: ObjectReader, index: int) -> Part:
     """
-    A message whose content is a text and no list.
+    A message whose content is a text and not a list.
     """
     text = item.text("content")
     item.keep(_MESSAGE)

@@ -43,7 +43,7 @@ __all__ = ["load", "load_items"]
 _ROLES = {"developer": "system", "system": "system", "user": "user"}
 _SPOKEN = frozenset({"content", "role"})
 _RESULT = frozenset({"call_id", "name", "output", "type"})
-# The notes on a text that is no list.
+# The notes on a text that is not a list.
 _PLAIN_NOTES = TextPart("", metadata=with_notes(SOURCE, {"plain": True})).metadata
 
 

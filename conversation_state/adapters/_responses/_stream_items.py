@@ -137,7 +137,7 @@ class StreamedItem:
     @property
     def made_id(self) -> str:
         """
-        The id of a call that has none.
+        The id of a call without one.
         """
         return f"{self.places.prefix}_call_{self.index}"
 

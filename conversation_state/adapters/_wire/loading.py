@@ -99,7 +99,7 @@ class MessageLoader(DocumentReader):
 
             return []
 
-        # What is no object is refused, and so no number in an id is wrong.
+        # What is not an object is refused, so each number in an id is right.
         calls = [
             read_call(call, f"{prefix}_call_{at}")
             for at, call in enumerate(place.objects("tool_calls"))

@@ -22,7 +22,7 @@ blocks are `UnknownPart`; system messages that hold more than text are
 `UnknownMessage`. All of it goes back to this provider only.
 
 A call's arguments are the text of its ``input``, with the white space of the
-provider's own streams; what is no object's text is sent as
+provider's own streams; text that is not an object's is sent as
 ``{"INVALID_JSON": text}``, and comes back as it was.
 
 Where our model has no field for something else, `load` leaves a note with the

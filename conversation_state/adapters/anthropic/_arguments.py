@@ -2,7 +2,7 @@
 Arguments of calls: a text where the model writes them, an object on the wire.
 
 What lives here: the way from one to the other, which loses nothing: a text
-that is no object's is sent in a wrapper, and comes out of it again.
+that is not an object's is sent in a wrapper, and comes out of it again.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ def input_of(arguments: str) -> dict[str, Any]:
     """
     *arguments* as the object that a call has on the wire.
 
-    No text is an empty object. What is no object, or would not arrive as it
+    An empty text is an empty object. What is not an object, or would not arrive as it
     is (keys given twice, infinite numbers, half of a surrogate pair), is
     wrapped: ``{"INVALID_JSON": text}``.
 
@@ -69,7 +69,7 @@ def arguments_of(value: Mapping[Any, Any]) -> str:
         if _has_text_keys(value):
             return text
 
-        msg = "has a key that is no text"
+        msg = "has a key that is not text"
 
     raise ValueError(msg)
 

@@ -59,7 +59,7 @@ PLAIN_TEXT = "text/plain"
 
 def sniffed(data: bytes) -> str:
     """
-    The media type of *data*, by its first bytes; "" if it is none of those
+    The media type of *data*, by its first bytes; "" if it is not one of those
     that the provider takes.
 
     >>> sniffed(b"GIF89a"), sniffed(b"%PDF-1.7"), sniffed(b"hello")
@@ -238,7 +238,7 @@ def _read_media_source(block: ObjectReader, kind: str) -> Part | None:
 
 def _read_url(source: ObjectReader) -> dict[str, Any] | None:
     """
-    The URL of a *source*; None if it has none.
+    The URL of a *source*; None if it has another kind of data.
     """
     if not (isinstance(source.raw.get("url"), str) and source.raw["url"]):
         return None

@@ -72,7 +72,7 @@ def dump(messages: Iterable[Message], *, system_on_top: bool = False) -> Export:
 
     Raises:
         InvalidMessageError:
-            If one of them is no message.
+            If one of them is not a message.
 
     Source:
         Anthropic combines neighbours of one role itself, and since 2024 a

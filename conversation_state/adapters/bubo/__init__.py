@@ -28,7 +28,7 @@ keys
     Keys no field of ours holds: unknown ones, and those that are empty.
 
 meta
-    ``meta`` that is no object, an empty one, or what in it has the name of an
+    ``meta`` that is not an object, an empty one, or what in it has the name of an
     adapter.
 
 type, list, format

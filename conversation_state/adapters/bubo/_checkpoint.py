@@ -58,9 +58,9 @@ def load_checkpoint(payload: Any) -> Checkpoint:
 
     Raises:
         DecodeError:
-            If it is none; also if ``init_len`` is outside of its messages, or a
-            count of tokens is negative. With all that is wrong, each with its
-            path.
+            If it is not a checkpoint; also if ``init_len`` is outside of its
+            messages, or a count of tokens is negative. With all that is wrong, each
+            with its path.
     """
     read = BuboLoader()
     if not is_map(payload):

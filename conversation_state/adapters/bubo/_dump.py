@@ -68,7 +68,7 @@ def dump(messages: Iterable[Message]) -> Export:
 
     Raises:
         InvalidMessageError:
-            If one of them is no message.
+            If one of them is not a message.
     """
     write = PayloadWriter(SOURCE)
     raws = [raw for several in write_envelopes(write, messages) for raw in several]
@@ -83,7 +83,7 @@ def write_envelopes(
 
     Raises:
         InvalidMessageError:
-            If one of them is no message.
+            If one of them is not a message.
     """
     return [_write_message(write, *one) for one in write.each(messages)]
 

@@ -93,7 +93,7 @@ def written_time(time: datetime) -> tuple[str, str]:
     if offset % minute:
         why = "offsets must be whole minutes"
         try:
-            # Towards zero: a zone of a whole day is none.
+            # Towards zero: a zone of a whole day is invalid.
             time = time.astimezone(timezone(int(offset / minute) * minute))
         except OverflowError:
             time = NO_TIME

@@ -46,7 +46,7 @@ mended
 The current content of a message goes before its notes. What eino can't
 represent is in `Export.lost`: run and turn ids, times, `ToolMessage.is_error`, the
 model, a refusal (which is sent as a text), ... In other words, and not lost:
-one plain text part is a text, and no parts are none.
+one plain text part is a text, and an empty list of parts is left out.
 
 Source:
     The JSON of eino's schema package. Roles are not checked there: a message

@@ -45,12 +45,12 @@ def dump(messages: Iterable[Message]) -> Export:
 
     What was loaded from this format is written as it was. `Export.lost` lists
     what differs from *messages* when the payload is loaded again: what eino
-    has no word for, what is another adapter's own, what had to be mended. A
+    can't represent, what is another adapter's own, what had to be mended. A
     signature is written if eino had it before, or if it is no other provider's.
 
     Raises:
         InvalidMessageError:
-            If one of them is no message.
+            If one of them is not a message.
     """
     write = PayloadWriter(SOURCE)
     raws = [_write_message(write, *one) for one in write.each(messages)]

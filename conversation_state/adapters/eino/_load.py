@@ -257,7 +257,7 @@ def _read_index(place: ObjectReader) -> int | None:
 
 def _read_listed_parts(place: ObjectReader, role: str) -> list[Part]:
     """
-    The parts that a message of *role* has in a list; none if it has none.
+    The parts that a message of *role* has in a list; empty without a list.
     """
     new = LISTS[role]
     for key in (new, OLD):

@@ -150,8 +150,8 @@ def _read_logprob_list(place: ObjectReader, given: Any) -> tuple[LogProb, ...]:
 
 def _with_defaults(raw: Any) -> Any:
     """
-    *raw*, how likely a token was, with what Go leaves out; and without bytes
-    that are none: they are integers there, of which any is as good as another.
+    *raw*, how likely a token was, with what Go leaves out; and without
+    bytes that are out of range: they are any integers there.
     """
     if not is_map(raw):
         return raw

@@ -222,7 +222,7 @@ def _write_content(
     write: PayloadWriter, message: ToolMessage, path: str
 ) -> tuple[str | None, list[dict[str, Any]]]:
     """
-    The text of *message*, None if it has none, and its media.
+    The text of *message*, or None, and its media.
     """
     if isinstance(message.content, str):
         return message.content, []

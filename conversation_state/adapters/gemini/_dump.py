@@ -47,7 +47,7 @@ def dump(messages: Iterable[Message]) -> Export:
     each other are one content, as the format has it. What the format can't represent
     is in `Export.lost`: names of speakers, system messages after others (all
     are one instruction, which comes first), an answer with calls right after another
-    one (both are one), arguments that are no JSON object, images by *detail*,
+    one (both are one), arguments that are not a JSON object, images by *detail*,
     several texts in a tool's result, what is another provider's own, what had
     to be mended. A refusal is sent as text. Ours, and so neither
     sent nor lost, are timestamps, run and turn ids,
@@ -56,7 +56,7 @@ def dump(messages: Iterable[Message]) -> Export:
 
     Raises:
         InvalidMessageError:
-            If one of them is no message.
+            If one of them is not a message.
 
     Source:
         Google refuses contents without parts, where an empty text means as

@@ -160,7 +160,7 @@ def media_of(media_type: str) -> type[MediaPart]:
 
 def mime_of(part: MediaPart) -> str:
     """
-    The media type of *part*; if it has none, its kind with any subtype.
+    The media type of *part*; without one, its kind with any subtype.
     """
     return part.media_type or ("" if isinstance(part, FilePart) else f"{part.kind}/*")
 
@@ -197,7 +197,7 @@ def text_of(value: Any) -> str:
 
 def object_of(text: str) -> tuple[dict[str, Any] | None, str]:
     """
-    The JSON object that *text* is, None if it is none, and what does not come
+    The JSON object in *text*, None if it is not one, and what does not come
     through.
     """
     try:

@@ -383,7 +383,7 @@ def _list_parts(
         place.wrong("parts", "a list of parts")
         return []
 
-    # A request without parts goes back so; a response without is none to send.
+    # A request without parts is dumped so; a response without parts can't be sent.
     if noted and "parts" not in place.raw:
         place.notes.setdefault("without", []).append("parts")
     elif noted and not given:
@@ -402,7 +402,7 @@ def _list_parts(
 
 def _simplify_content(parts: list[Part]) -> str | list[Part]:
     """
-    *parts* as the content of a message: one plain text is no list.
+    *parts* as the content of a message: one plain text is not a list.
     """
     if not parts:
         return ""

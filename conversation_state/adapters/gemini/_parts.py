@@ -52,7 +52,7 @@ _SLOTS = {"fileData": "fileUri", "inlineData": "data"}
 
 def kind_of(raw: Mapping[str, Any]) -> str:
     """
-    The kind of a part: its data key; "" if it has none, or several.
+    The kind of a part: its data key; "" for no key or several.
     """
     found = [key for key in _DATA if is_said(raw, key)]
     if len(found) == 2 and raw.get("text") == "":  # noqa: PLR2004 - it and another

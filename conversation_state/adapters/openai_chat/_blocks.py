@@ -94,7 +94,7 @@ NATURAL: dict[str, dict[str, str]] = {
 def block_of(kind: str, content: Content, role: str) -> str:
     """
     The block that the format itself has for *content* of a part of *kind* in
-    messages of *role*; "" if it has none.
+    messages of *role*, or "".
     """
     block = NATURAL[role].get(kind, "")
     return "" if content.data is None and block in SLOTS else block

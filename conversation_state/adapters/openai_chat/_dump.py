@@ -44,7 +44,7 @@ def dump(messages: Iterable[Message]) -> Export:
 
     Raises:
         InvalidMessageError:
-            If one of them is no message.
+            If one of them is not a message.
     """
     write = PayloadWriter(SOURCE)
     raws: list[dict[str, Any]] = []

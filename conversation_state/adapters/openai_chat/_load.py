@@ -330,7 +330,7 @@ def _add_beside(place: ObjectReader, content: str | list[Part]) -> str | list[Pa
     if isinstance(content, str):
         content = [TextPart(content)] if content else []
     elif not content or content == [TextPart(getattr(content[0], "text", ""))]:
-        # One text, or none, would be no list again.
+        # One text, or none, would not be dumped as a list.
         place.notes["list"] = True
 
     return [*before, *content, *after]

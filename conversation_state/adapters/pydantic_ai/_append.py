@@ -134,7 +134,7 @@ def find_instructions(entries: Log[Entry], start: int = 0) -> int | None:
 
 def instructions_of(entry: Entry) -> str | None:
     """
-    The instructions in an entry; None if it has none.
+    The instructions in an entry, or None.
     """
     notes = _read_notes(entry)
     if "instructions" in notes and isinstance(entry.message, SystemMessage):

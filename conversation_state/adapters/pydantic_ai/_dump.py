@@ -224,7 +224,7 @@ class _HistoryWriter(PayloadWriter):
         self, message: Message, notes: Mapping[str, Any], path: str
     ) -> dict[str, Any] | None:
         """
-        The part for *message*; None if it has none.
+        The part for *message*, or None.
         """
         if isinstance(message, UnknownMessage):
             return (

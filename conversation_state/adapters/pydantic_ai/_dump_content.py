@@ -55,7 +55,7 @@ def restore_value(text: str, notes: Mapping[str, Any]) -> Any:
 
 def lose_metadata(write: PayloadWriter, value: Any, path: str) -> None:
     """
-    List the metadata of a part or a call, which has none in Pydantic AI, as lost.
+    List the metadata of a part or a call as lost: Pydantic AI has no field for it.
     """
     if own_of(value.metadata):
         write.lose(path, "metadata", "supported on messages only by Pydantic AI")

@@ -421,6 +421,6 @@ def _read_record(
 
 def _instructions_at(entries: Log[Entry], at: int | None) -> str | None:
     """
-    The instructions *at* a position; None if it is none.
+    The instructions *at* a position, or None.
     """
     return None if at is None or at == _NOWHERE else instructions_of(entries[at])

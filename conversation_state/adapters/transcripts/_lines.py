@@ -26,7 +26,7 @@ class Transcript(NamedTuple):
     Attributes:
         line: The line it is on, or starts on, counted from 1.
 
-        name: Its ``id``, as it is; "" if it has none.
+        name: Its ``id``, as it is, or "".
 
         messages: The messages.
 

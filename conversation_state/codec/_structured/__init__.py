@@ -112,7 +112,7 @@ def check_class(cls: type) -> None:
 def read_class(cls: type) -> Read:
     """
     How to read instances of a registered class. Keys that a class does not
-    have are problems: what was written has none.
+    have are problems: written data has no others.
     """
 
     def read(reader: Reader, raw: Any, path: JsonPath) -> Any:
