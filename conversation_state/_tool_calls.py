@@ -82,7 +82,7 @@ def call(function: Callable[..., Any], call: ToolCall) -> ToolMessage:
 
     try:
         result = function(**arguments)
-    except Exception as error:  # noqa: BLE001 - it is logged, and the model reads it
+    except Exception as error:  # noqa: BLE001 - any of the tool's: the model reads it
         return _answer_exception(call, error)
 
     if inspect.isawaitable(result):
@@ -112,7 +112,7 @@ async def acall(
         result = function(**arguments)
         if inspect.isawaitable(result):
             result = await result
-    except Exception as error:  # noqa: BLE001 - as above
+    except Exception as error:  # noqa: BLE001 - any of the tool's: the model reads it
         return _answer_exception(call, error)
 
     return _make_answer(call, result)

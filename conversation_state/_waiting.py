@@ -367,7 +367,7 @@ def _run_unless_cancelled(future: Future[T], function: Callable[[], T]) -> None:
 
     try:
         result = function()
-    except BaseException as error:  # noqa: BLE001 - raised where it is awaited
+    except BaseException as error:  # noqa: BLE001 - raised where the future is awaited
         future.set_exception(error)
     else:
         future.set_result(result)

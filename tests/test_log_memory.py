@@ -211,7 +211,7 @@ class TestThreads:
             start.wait()
             try:
                 run()
-            except BaseException as failure:  # noqa: BLE001 - told below
+            except BaseException as failure:  # noqa: BLE001 - asserted below
                 failures.append(failure)
 
         threads = [threading.Thread(target=guarded, args=(run,)) for run in runs]

@@ -89,7 +89,7 @@ def chunks_of(
                 break
             else:
                 yield from read(event, f"$[{number}]")
-    except Exception as error:  # noqa: BLE001 - it is raised below
+    except Exception as error:  # noqa: BLE001 - any of the source's: raised below
         failure = error
 
     yield from streaming.end(broken=not ended)
@@ -118,7 +118,7 @@ async def achunks_of(
             else:
                 for chunk in streaming.read(event, f"$[{number}]"):
                     yield chunk
-    except Exception as error:  # noqa: BLE001 - it is raised below
+    except Exception as error:  # noqa: BLE001 - any of the source's: raised below
         failure = error
 
     for chunk in streaming.end(broken=not ended):

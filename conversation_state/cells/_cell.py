@@ -251,7 +251,7 @@ class Cell(Generic[T]):
             while True:
                 try:
                     watch._call_pending()
-                except BaseException as error:  # noqa: BLE001 - raised below
+                except BaseException as error:  # noqa: BLE001 - the first is raised below
                     interrupt = interrupt or error
                 else:
                     break

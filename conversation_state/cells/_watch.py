@@ -144,7 +144,7 @@ class Watch(Generic[T]):
                     raise
 
                 on_error(error)
-        except Exception as error:  # noqa: BLE001 - logged
+        except Exception as error:  # noqa: BLE001 - any of the callback's: logged
             _log_error(callback, error)
 
 

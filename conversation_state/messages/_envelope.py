@@ -48,7 +48,7 @@ def format_exception(error: BaseException) -> str:
     """
     try:
         text = f"{type(error).__name__}: {error}"
-    except Exception:  # noqa: BLE001 - a __str__ that raises is no reason to fail here
+    except Exception:  # noqa: BLE001 - any of __str__: the class is enough
         text = type(error).__name__
 
     return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")

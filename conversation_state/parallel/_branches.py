@@ -360,7 +360,7 @@ class StepBranch:
             notes.returned = CallResult(partial(self.step, notes.fork))
             self._check_returned(notes.returned[KEY])
             return self.conclude(None)
-        except BaseException as error:  # noqa: BLE001 - raised where it is waited for
+        except BaseException as error:  # noqa: BLE001 - the branch's outcome
             return self.conclude(_shorten_traceback(error))
         finally:
             _running.reset(token)

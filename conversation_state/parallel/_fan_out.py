@@ -215,7 +215,7 @@ async def _in_tasks(anyio: Any, run: FanOutRun) -> None:
         branch.ended = Outcome(turn, error)
         try:
             run.settle(branch, branch.ended)
-        except BaseException as interrupt:  # noqa: BLE001 - raised below, and alone
+        except BaseException as interrupt:  # noqa: BLE001 - raised after the group
             stop.append(interrupt)
             group.cancel_scope.cancel()
 

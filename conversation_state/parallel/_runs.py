@@ -185,7 +185,7 @@ class FanOutRun:
             branch.submitted = CallResult(submit)
             try:
                 future = branch.future = branch.submitted[KEY]
-            except Exception as error:  # noqa: BLE001 - the branch's failure
+            except Exception as error:  # noqa: BLE001 - the executor's: a failure
                 self._report_outcome(branch, self._make_lost_outcome(branch, error))
                 continue
 
@@ -279,7 +279,7 @@ class FanOutRun:
         if self._on_turn is not None:
             try:
                 self._on_turn(outcome.turn)
-            except Exception as error:  # noqa: BLE001 - raised in the end
+            except Exception as error:  # noqa: BLE001 - on_turn's: raised at the end
                 self._errors.append(error)
 
         # Only now: what is interrupted before is settled again.
@@ -310,7 +310,7 @@ class FanOutRun:
         for branch in self.branches:
             try:
                 self.settle(branch, self._get_outcome(branch, _make_cancelled))
-            except BaseException as raised:  # noqa: BLE001 - one is enough
+            except BaseException as raised:  # noqa: BLE001 - on_turn's: added as a note
                 if not branch.is_settled:  # so it is on_turn that raised it
                     interrupts.append(raised)
 
@@ -427,7 +427,7 @@ class FanOutRun:
         if self._is_over and self._on_turn is not None:
             try:
                 self._on_turn(outcome.turn)
-            except Exception as error:  # noqa: BLE001 - there is no caller left
+            except Exception as error:  # noqa: BLE001 - on_turn's: printed, as in a thread
                 facts = type(error), error, error.__traceback__, current_thread()
                 threading.excepthook(threading.ExceptHookArgs(facts))
 
@@ -449,7 +449,7 @@ class FanOutRun:
         if error is None:
             try:
                 outcome = self._unpack_result(future.result())
-            except Exception as odd:  # noqa: BLE001 - the branch's failure
+            except Exception as odd:  # noqa: BLE001 - the executor's: a failure
                 outcome = self._make_lost_outcome(branch, odd)
         else:
             outcome = self._make_lost_outcome(branch, error)

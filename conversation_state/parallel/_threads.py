@@ -126,7 +126,7 @@ def call_shielded(function: Callable[[], object]) -> None:
     def call() -> None:
         try:
             function()
-        except BaseException as error:  # noqa: BLE001 - raised below
+        except BaseException as error:  # noqa: BLE001 - raised in the main thread, below
             errors.append(error)
         finally:
             waiter.wake()

@@ -72,7 +72,7 @@ class Sent:
 
         try:
             pickled = pickle.dumps(error)
-        except Exception:  # noqa: BLE001 - whatever its own code raises
+        except Exception:  # noqa: BLE001 - any of __reduce__: sent as text
             pickled = b""
 
         text = "".join(traceback.format_exception(error))
@@ -101,7 +101,7 @@ def _unpickle_outcome(
         error = pickle.loads(pickled)  # noqa: S301 - as trusted as the pickle it is in
         if not isinstance(error, BaseException):
             raise TypeError(error)  # noqa: TRY301 - what a strange __reduce__ gives
-    except Exception:  # noqa: BLE001 - whatever its own code raises
+    except Exception:  # noqa: BLE001 - any of the error's class: reported as text
         problem = f"raised {with_article(kind)} that can't be pickled:\n{text}"
         error = BranchError(number, name, problem)
     else:
@@ -123,7 +123,7 @@ def describe_loss(branch: StepBranch, error: Exception) -> str:
     if isinstance(error, pickle.PicklingError | AttributeError | TypeError):
         try:
             pickle.dumps(branch.step)
-        except Exception as reason:  # noqa: BLE001 - whatever its own code raises
+        except Exception as reason:  # noqa: BLE001 - any of __reduce__: reported
             return (
                 f"can't be sent to another process ({_describe_error(reason)}). Give "
                 "a function of a module's top level, or functools.partial of one, or "
@@ -138,5 +138,5 @@ def _describe_error(error: Exception) -> str:
     # What fails in here would never be reported, and waited for without end.
     try:
         return str(error)
-    except Exception:  # noqa: BLE001 - whatever its own code raises
+    except Exception:  # noqa: BLE001 - any of __str__: the class is enough
         return f"{describe_type(error)} that can't be shown"

@@ -257,7 +257,7 @@ class _Pump:
                 item = await anext(iterator)
             except StopAsyncIteration:
                 return None
-            except Exception as error:  # noqa: BLE001 - in-band
+            except Exception as error:  # noqa: BLE001 - the source's: readers get it
                 return fault(error)
 
             # In this order: a woken reader may request the next one.

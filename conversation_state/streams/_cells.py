@@ -165,9 +165,9 @@ def _call_on(
         try:
             # One call, so that no interrupt comes between it and the result.
             next(map(results.append, map(function, (argument,))))
-        except Exception as error:  # noqa: BLE001 - in-band
+        except Exception as error:  # noqa: BLE001 - its own: readers get it
             results.append(fault(error))
-        except BaseException as error:  # noqa: BLE001 - the caller raises it
+        except BaseException as error:  # noqa: BLE001 - an interrupt: the caller raises it
             raised.append(error)
 
         del results, argument

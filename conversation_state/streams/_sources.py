@@ -226,9 +226,9 @@ def _ask_repeatedly(
                 tickets.append(box)
         except StopIteration:  # the end was reached before, and lost to an interrupt
             box.append(END)
-        except Exception as error:  # noqa: BLE001 - in-band
+        except Exception as error:  # noqa: BLE001 - the iterator's: readers get it
             box.append(fault(error))
-        except BaseException as error:  # noqa: BLE001 - the caller raises it
+        except BaseException as error:  # noqa: BLE001 - an interrupt: the caller raises it
             if box and not tickets:  # it came between the two
                 tickets.append(box)
 

@@ -129,7 +129,7 @@ def _import_subject(target: str) -> Any:
     module, _, name = target.partition(":")
     try:
         found: Any = importlib.import_module(module)
-    except (Exception, SystemExit) as error:  # noqa: BLE001 - modules raise anything
+    except (Exception, SystemExit) as error:  # noqa: BLE001 - reported
         msg = f"can't import {module!r}: {type(error).__name__}: {error}"
         raise UsageError(msg) from None
 
@@ -213,7 +213,7 @@ def _read_hints(subject: Any, target: str) -> tuple[Any, Any]:
     except NameError as error:
         msg = f"can't read the type hints of {target}: {error}; name its kind with "
         raise UsageError(f"{msg}--kind, one of {', '.join(_NAMES)}") from None
-    except Exception:  # noqa: BLE001 - of what has none, for example
+    except Exception:  # noqa: BLE001 - any of an annotation: an unknown kind
         return None, None
 
     returns = hints.pop("return", None)

@@ -469,7 +469,7 @@ class SchemaWriter:
         """
         try:
             return get_type_hints(thing, include_extras=True, **names)
-        except Exception as error:  # noqa: BLE001 - annotations can be any expression
+        except Exception as error:  # noqa: BLE001 - any of an annotation: reported
             raise InvalidToolError(
                 f"can't describe {self._function}: can't resolve the type of {at} "
                 f"({type(error).__name__}: {error}); {_IMPORT_HINT}"

@@ -208,7 +208,7 @@ def summarise_sync(step: str, summarise: Any, plan: SummaryPlan) -> TrimContext:
     """
     try:
         summary = summarise(plan.messages)
-    except Exception as error:  # noqa: BLE001 - listed in the view
+    except Exception as error:  # noqa: BLE001 - any of summarise: in the view's failures
         return plan.failed(error)
 
     if isawaitable(summary):
@@ -226,7 +226,7 @@ async def summarise_async(summarise: Any, plan: SummaryPlan) -> TrimContext:
         summary = summarise(plan.messages)
         if isawaitable(summary):
             summary = await summary
-    except Exception as error:  # noqa: BLE001 - listed in the view
+    except Exception as error:  # noqa: BLE001 - any of summarise: in the view's failures
         return plan.failed(error)
 
     return plan.done(summary)

@@ -346,7 +346,7 @@ class TestMessages:
 
         try:
             expected = back(InMemorySaver())
-        except Exception as error:  # noqa: BLE001 - whatever its serde says
+        except Exception as error:  # noqa: BLE001 - any of its serde's: expected of ours
             with pytest.raises(type(error)):
                 back(saver_of(store))
         else:

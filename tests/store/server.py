@@ -189,7 +189,7 @@ _WITHOUT = "CONVERSATION_STATE_WITHOUT_POSTGRES"
 def _started() -> tuple[Server | None, str]:
     try:
         return Server(*_FAST), ""
-    except Exception as error:  # noqa: BLE001 - whatever it is, it is told
+    except Exception as error:  # noqa: BLE001 - any: the reason to skip
         return None, f"{type(error).__name__}: {error}"
 
 
@@ -197,7 +197,7 @@ def skip_if_unwanted() -> None:
     """
     Skip the test if none is to be tested with.
     """
-    import pytest  # noqa: PLC0415 - benchmarks have none
+    import pytest  # noqa: PLC0415 - benchmarks run without pytest
 
     if os.environ.get(_WITHOUT):
         pytest.skip(f"{_WITHOUT} is set: PostgreSQL's store is not tested here")
@@ -207,7 +207,7 @@ def server() -> Server:
     """
     This process's server, started when it is asked for first.
     """
-    import pytest  # noqa: PLC0415 - benchmarks have none
+    import pytest  # noqa: PLC0415 - benchmarks run without pytest
 
     skip_if_unwanted()
     found, why = _started()

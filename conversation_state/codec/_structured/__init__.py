@@ -199,7 +199,7 @@ def _run_hook(
     token = READ_CONTEXT.set(ReadContext(is_closed=is_closed))
     try:
         return hook(raw, kind), None
-    except Exception as error:  # noqa: BLE001 - whatever a user's own checks raise
+    except Exception as error:  # noqa: BLE001 - any of a class's own checks: returned
         return None, error
     finally:
         READ_CONTEXT.reset(token)

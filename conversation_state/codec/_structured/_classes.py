@@ -108,7 +108,7 @@ def _check_keys(read: Hook, kind: Any) -> Hook:
         wrong: list[Exception] = []
         try:
             read(raw, kind)
-        except Exception as error:  # noqa: BLE001 - whatever a user's own checks raise
+        except Exception as error:  # noqa: BLE001 - any of a class's own checks: grouped
             wrong.append(error)
 
         wrong.append(ForbiddenExtraKeysError("", kind, {*raw.keys() - names}))
@@ -325,7 +325,7 @@ def _try_members(
     for kind, hook in members:
         try:
             value = hook(raw, kind)
-        except Exception as error:  # noqa: BLE001 - whatever a user's own checks raise
+        except Exception as error:  # noqa: BLE001 - any of a class's own checks: grouped
             wrong.append((kind, error))
         else:
             made.append((kind, value))

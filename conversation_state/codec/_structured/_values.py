@@ -202,7 +202,7 @@ def read_items(items: Iterable[_Item], kind: Any) -> list[Any]:
     for step, raw, hook, item in items:
         try:
             made.append(hook(raw, item))
-        except Exception as error:  # noqa: BLE001 - whatever a user's own checks raise
+        except Exception as error:  # noqa: BLE001 - any of a class's own checks: grouped
             _add_path_note(error, step)
             wrong.append(error)
             # Hostile JSON may hold a million invalid items.

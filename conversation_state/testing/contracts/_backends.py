@@ -124,6 +124,7 @@ def _run_promise(
         except pytest.skip.Exception:
             return LawResult(name, promise, NOT_APPLICABLE)
         except (Exception, SystemExit, pytest.fail.Exception) as error:  # noqa: BLE001
+            # Whatever a test raises says that its promise is broken.
             code = "\n".join(f"{each} = {value!r}" for each, value in given.items())
             line = find_line(error.__traceback__)
             return LawResult(name, promise, BROKEN, number, error, code, line)

@@ -524,7 +524,7 @@ def run_coroutine(coroutine: Coroutine[Any, Any, T]) -> T:
     def run() -> None:
         try:
             results.append(asyncio.run(coroutine))
-        except BaseException as error:  # noqa: BLE001 - raised below
+        except BaseException as error:  # noqa: BLE001 - raised in the calling thread, below
             errors.append(error)
 
     thread = threading.Thread(target=run)

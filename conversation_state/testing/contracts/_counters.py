@@ -148,7 +148,7 @@ class CounterContract(Contract):
         """
         try:
             data = pickle.dumps(self.counter)
-        except Exception:  # noqa: BLE001 - classes raise what they like
+        except Exception:  # noqa: BLE001 - any of __reduce__: it can't be pickled
             return
 
         copy: TokenCounter = pickle.loads(data)  # noqa: S301 - made here
