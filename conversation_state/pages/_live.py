@@ -2,7 +2,8 @@
 What the live page shows of a store: its names, and of one name the tree of
 revisions, a state, what the model sees of it, a difference and the bill.
 
-Pure but for reading the store; requests and their safety are in `_server`.
+Pure but for reading the store; addresses and forms are in `_forms`, requests and
+their safety in `server`.
 """
 
 from __future__ import annotations
@@ -12,8 +13,8 @@ from contextlib import suppress
 from importlib import import_module
 from itertools import islice
 from json import dumps
-from typing import Any, NamedTuple
-from urllib.parse import quote, unquote, urlencode
+from typing import Any
+from urllib.parse import quote, urlencode
 
 from conversation_state._persistent import thaw
 from conversation_state._wording import format_count
@@ -26,6 +27,15 @@ from conversation_state.messages import Message
 from conversation_state.pages._bills import draw_branch_bills
 from conversation_state.pages._branches import compute_bills
 from conversation_state.pages._differences import draw_columns
+from conversation_state.pages._forms import (
+    TRIMMERS,
+    PageQuery,
+    draw_acts,
+    draw_controls,
+    draw_search_form,
+    encode_fields,
+    link_to,
+)
 from conversation_state.pages._graphs import (
     graph_history,
     list_revisions,
@@ -37,24 +47,11 @@ from conversation_state.pages._trees import draw_tree
 from conversation_state.pages._views import draw_view
 from conversation_state.store import Head, NamedHead, Store
 from conversation_state.trimming import (
-    Step,
     TrimContext,
-    clear_tool_results,
-    fit,
-    repair,
-    shorten_tool_results,
     trim,
 )
 
-__all__ = [
-    "TRIMMERS",
-    "PageQuery",
-    "draw_name",
-    "draw_names",
-    "dump_state",
-    "link_to",
-    "unquote_name",
-]
+__all__ = ["draw_name", "draw_names", "dump_state"]
 
 # The newest messages of a state, the names on one page, the messages found.
 _MAX_MESSAGES = 200
@@ -68,86 +65,6 @@ _MAX_REVISIONS = 10_000
 _MAX_BILLED = 2_000
 # Longer words that are searched are not repeated in the addresses of all revisions.
 _MAX_REPEATED = 50
-
-# The trimmers that can be chosen.
-TRIMMERS: Mapping[str, tuple[Step, ...]] = {
-    "fit": (repair(), fit()),
-    "shorten tool results": (repair(), shorten_tool_results(500), fit()),
-    "clear tool results": (repair(), clear_tool_results(keep=3), fit()),
-}
-
-
-class PageQuery(NamedTuple):
-    """
-    What a page of a name shows.
-
-    Attributes:
-        name: The name.
-
-        at: The revision; None for the newest.
-
-        beside: The revision it is compared with; None for no comparison.
-
-        limit: The budget of the view, in tokens; None for no view.
-
-        trimmer: The trimmer of the view, a key of `TRIMMERS`.
-
-        search: What is searched in the words; "" for nothing.
-
-        format: The provider's format it is shown in; "" for none.
-
-        bill: 1 if the bill is shown of a large history, too.
-
-        before: The revision whose older ones are in the tree; None for the newest.
-    """
-
-    name: str
-    at: int | None = None
-    beside: int | None = None
-    limit: int | None = None
-    trimmer: str = "fit"
-    search: str = ""
-    format: str = ""
-    bill: int | None = None
-    before: int | None = None
-
-
-def link_to(query: PageQuery, **changes: Any) -> str:
-    """
-    The address of the page of *query*, with *changes*.
-    """
-    changed = query._replace(**changes)
-    asked = _encode_fields(changed)
-    return f"/name/{quote_name(changed.name)}" + (f"?{asked}" if asked else "")
-
-
-def _encode_fields(query: PageQuery) -> str:
-    """
-    What an address has besides the name.
-    """
-    asked = query._asdict()
-    del asked["name"]
-    if asked["limit"] is None:
-        del asked["trimmer"]
-
-    return urlencode(
-        {key: value for key, value in asked.items() if value not in {None, ""}}
-    )
-
-
-def quote_name(name: str) -> str:
-    """
-    *name* as one segment of a path that no browser or server changes: neither dots
-    nor slashes nor percent signs are in it.
-    """
-    return quote(name, safe="").replace(".", "%2E").replace("%", "=")
-
-
-def unquote_name(segment: str) -> str:
-    """
-    What `quote_name` was called with.
-    """
-    return unquote(segment.replace("=", "%"))
 
 
 def draw_names(store: Store, words: Words, *, prefix: str, after: str) -> Markup:
@@ -175,7 +92,7 @@ def draw_names(store: Store, words: Words, *, prefix: str, after: str) -> Markup
     return element(
         "div",
         {"id": "content"},
-        _draw_search_form("/", "prefix", "Names that begin with", prefix),
+        draw_search_form("/", "prefix", "Names that begin with", prefix),
         table if rows else element("p", {"class": "cs-rest"}, "no names"),
         more,
     )
@@ -213,10 +130,8 @@ def draw_name(
     # Without the name, which is in the path of the page, and with numbers last: there
     # may be thousands of revisions.
     near = query if len(query.search) <= _MAX_REPEATED else query._replace(search="")
-    shown = f"?{_encode_fields(near._replace(at=None))}&at=".replace("?&", "?")
-    compared = (
-        f"?{_encode_fields(near._replace(at=head.revision, beside=None))}&beside="
-    )
+    shown = f"?{encode_fields(near._replace(at=None))}&at=".replace("?&", "?")
+    compared = f"?{encode_fields(near._replace(at=head.revision, beside=None))}&beside="
     nodes = [
         node._replace(
             target=f"{shown}{node.key}",
@@ -250,8 +165,8 @@ def draw_name(
             "data-revision": newest.revision,
             "data-name": quote(query.name),
         },
-        _draw_controls(query, head, newest),
-        _draw_acts(query, head, newest) if may_write else None,
+        draw_controls(query, head, newest),
+        draw_acts(query, head, newest) if may_write else None,
         _draw_shown(store, query, head, words),
         _draw_bills(store, query, newest, words),
     )
@@ -442,131 +357,3 @@ def _draw_found(state: Aggregator, query: PageQuery, words: Words) -> list[Child
 
 def _number_backwards(state: Aggregator) -> list[tuple[int, Message]]:
     return list(enumerate(state.messages, 1))[::-1]
-
-
-# Forms
-
-
-def _draw_controls(query: PageQuery, head: Head, newest: Head) -> Markup:
-    """
-    What can be looked at: a budget, a trimmer, a comparison, a search.
-    """
-    hidden = _draw_hidden(at=head.revision)
-    address = link_to(PageQuery(query.name))
-    options = [
-        element("option", {"selected": "" if each == query.trimmer else None}, each)
-        for each in TRIMMERS
-    ]
-    trimmers = element("select", {"name": "trimmer"}, options)
-    other = query.beside or newest.revision
-    if query.beside is None and head.revision == newest.revision:
-        other = newest.parent or 1
-
-    formats = element(
-        "select",
-        {"name": "format"},
-        [
-            element("option", {"selected": "" if each == query.format else None}, each)
-            for each in PROVIDERS
-        ],
-    )
-    limit = _draw_field("limit", "Budget in tokens", query.limit, kind="number")
-    beside = _draw_field("beside", "Compare with revision", other, kind="number")
-    return element(
-        "div",
-        {"class": "controls"},
-        element(
-            "form",
-            {"action": address},
-            hidden,
-            limit,
-            element("label", None, "Trimmer ", trimmers),
-            element("button", None, "What the model sees"),
-        ),
-        element(
-            "form",
-            {"action": address},
-            hidden,
-            beside,
-            element("button", None, "Compare"),
-        ),
-        element(
-            "form",
-            {"action": address},
-            hidden,
-            element("label", None, "Format ", formats),
-            element("button", None, "Show as request"),
-        ),
-        _draw_search_form(address, "search", "Words", query.search, hidden),
-    )
-
-
-def _draw_search_form(
-    action: str, field: str, label: str, value: str, hidden: Child = None
-) -> Markup:
-    return element(
-        "form",
-        {"action": action, "role": "search"},
-        hidden,
-        _draw_field(field, label, value, kind="search", id="search"),
-        element("button", None, "Search"),
-    )
-
-
-def _draw_acts(query: PageQuery, head: Head, newest: Head) -> Markup:
-    """
-    What can be done, with the revision that the page was drawn from.
-    """
-    hidden = _draw_hidden(
-        name=quote(query.name),
-        at=head.revision,
-        seen=newest.revision,
-        digest=newest.digest,
-    )
-    acts: list[Markup] = []
-    if head.revision != newest.revision:
-        acts.append(_draw_act("/restore", hidden, "Restore this revision"))
-
-    acts.append(_draw_act("/fork", hidden, "Fork from here", _draw_field("new", "as")))
-    acts.append(_draw_act("/label", hidden, "Label it", _draw_field("label", "as")))
-    acts.append(_draw_act("/note", hidden, "Note", _draw_field("note", "on it")))
-    return element("div", {"class": "controls acts"}, acts)
-
-
-def _draw_act(action: str, hidden: Child, title: str, field: Child = None) -> Markup:
-    button = element("button", None, title)
-    return element(
-        "form", {"action": action, "method": "post"}, hidden, button, " ", field
-    )
-
-
-def _draw_field(
-    name: str,
-    label: str,
-    value: str | int | None = None,
-    *,
-    kind: str = "text",
-    id: str | None = None,
-) -> Markup:
-    field = element(
-        "input",
-        {
-            "name": name,
-            "type": kind,
-            "id": id,
-            "value": value or None,
-            "min": 1 if kind == "number" else None,
-            # An empty note takes away the one there is.
-            "required": None if kind == "search" or name == "note" else "",
-            "maxlength": None if kind == "number" else 500,
-        },
-    )
-    return element("label", None, label, " ", field)
-
-
-# Names are quoted in forms, which change the ends of lines.
-def _draw_hidden(**values: str | int) -> list[Markup]:
-    return [
-        element("input", {"type": "hidden", "name": key, "value": value})
-        for key, value in values.items()
-    ]

@@ -1,0 +1,239 @@
+"""
+Requests to the live page of a store: their addresses, and the forms that send them.
+
+What a page shows is in `_live`; how requests are checked is in `server`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+from urllib.parse import quote, unquote, urlencode
+
+from conversation_state.adapters import PROVIDERS
+from conversation_state.pages._markup import Child, Markup, element
+from conversation_state.store import Head
+from conversation_state.trimming import (
+    Step,
+    clear_tool_results,
+    fit,
+    repair,
+    shorten_tool_results,
+)
+
+__all__ = [
+    "TRIMMERS",
+    "PageQuery",
+    "draw_acts",
+    "draw_controls",
+    "draw_search_form",
+    "encode_fields",
+    "link_to",
+    "quote_name",
+    "unquote_name",
+]
+
+# The trimmers that can be chosen.
+TRIMMERS: Mapping[str, tuple[Step, ...]] = {
+    "fit": (repair(), fit()),
+    "shorten tool results": (repair(), shorten_tool_results(500), fit()),
+    "clear tool results": (repair(), clear_tool_results(keep=3), fit()),
+}
+
+
+class PageQuery(NamedTuple):
+    """
+    What a page of a name shows.
+
+    Attributes:
+        name: The name.
+
+        at: The revision; None for the newest.
+
+        beside: The revision it is compared with; None for no comparison.
+
+        limit: The budget of the view, in tokens; None for no view.
+
+        trimmer: The trimmer of the view, a key of `TRIMMERS`.
+
+        search: What is searched in the words; "" for nothing.
+
+        format: The provider's format it is shown in; "" for none.
+
+        bill: 1 if the bill is shown of a large history, too.
+
+        before: The revision whose older ones are in the tree; None for the newest.
+    """
+
+    name: str
+    at: int | None = None
+    beside: int | None = None
+    limit: int | None = None
+    trimmer: str = "fit"
+    search: str = ""
+    format: str = ""
+    bill: int | None = None
+    before: int | None = None
+
+
+def link_to(query: PageQuery, **changes: Any) -> str:
+    """
+    The address of the page of *query*, with *changes*.
+    """
+    changed = query._replace(**changes)
+    asked = encode_fields(changed)
+    return f"/name/{quote_name(changed.name)}" + (f"?{asked}" if asked else "")
+
+
+def encode_fields(query: PageQuery) -> str:
+    """
+    What an address has besides the name.
+    """
+    asked = query._asdict()
+    del asked["name"]
+    if asked["limit"] is None:
+        del asked["trimmer"]
+
+    return urlencode(
+        {key: value for key, value in asked.items() if value not in {None, ""}}
+    )
+
+
+def quote_name(name: str) -> str:
+    """
+    *name* as one segment of a path that no browser or server changes: neither dots
+    nor slashes nor percent signs are in it.
+    """
+    return quote(name, safe="").replace(".", "%2E").replace("%", "=")
+
+
+def unquote_name(segment: str) -> str:
+    """
+    What `quote_name` was called with.
+    """
+    return unquote(segment.replace("=", "%"))
+
+
+def draw_controls(query: PageQuery, head: Head, newest: Head) -> Markup:
+    """
+    What can be looked at: a budget, a trimmer, a comparison, a search.
+    """
+    hidden = _draw_hidden(at=head.revision)
+    address = link_to(PageQuery(query.name))
+    options = [
+        element("option", {"selected": "" if each == query.trimmer else None}, each)
+        for each in TRIMMERS
+    ]
+    trimmers = element("select", {"name": "trimmer"}, options)
+    other = query.beside or newest.revision
+    if query.beside is None and head.revision == newest.revision:
+        other = newest.parent or 1
+
+    formats = element(
+        "select",
+        {"name": "format"},
+        [
+            element("option", {"selected": "" if each == query.format else None}, each)
+            for each in PROVIDERS
+        ],
+    )
+    limit = _draw_field("limit", "Budget in tokens", query.limit, kind="number")
+    beside = _draw_field("beside", "Compare with revision", other, kind="number")
+    return element(
+        "div",
+        {"class": "controls"},
+        element(
+            "form",
+            {"action": address},
+            hidden,
+            limit,
+            element("label", None, "Trimmer ", trimmers),
+            element("button", None, "What the model sees"),
+        ),
+        element(
+            "form",
+            {"action": address},
+            hidden,
+            beside,
+            element("button", None, "Compare"),
+        ),
+        element(
+            "form",
+            {"action": address},
+            hidden,
+            element("label", None, "Format ", formats),
+            element("button", None, "Show as request"),
+        ),
+        draw_search_form(address, "search", "Words", query.search, hidden),
+    )
+
+
+def draw_search_form(
+    action: str, field: str, label: str, value: str, hidden: Child = None
+) -> Markup:
+    return element(
+        "form",
+        {"action": action, "role": "search"},
+        hidden,
+        _draw_field(field, label, value, kind="search", id="search"),
+        element("button", None, "Search"),
+    )
+
+
+def draw_acts(query: PageQuery, head: Head, newest: Head) -> Markup:
+    """
+    What can be done, with the revision that the page was drawn from.
+    """
+    hidden = _draw_hidden(
+        name=quote(query.name),
+        at=head.revision,
+        seen=newest.revision,
+        digest=newest.digest,
+    )
+    acts: list[Markup] = []
+    if head.revision != newest.revision:
+        acts.append(_draw_act("/restore", hidden, "Restore this revision"))
+
+    acts.append(_draw_act("/fork", hidden, "Fork from here", _draw_field("new", "as")))
+    acts.append(_draw_act("/label", hidden, "Label it", _draw_field("label", "as")))
+    acts.append(_draw_act("/note", hidden, "Note", _draw_field("note", "on it")))
+    return element("div", {"class": "controls acts"}, acts)
+
+
+def _draw_act(action: str, hidden: Child, title: str, field: Child = None) -> Markup:
+    button = element("button", None, title)
+    return element(
+        "form", {"action": action, "method": "post"}, hidden, button, " ", field
+    )
+
+
+def _draw_field(
+    name: str,
+    label: str,
+    value: str | int | None = None,
+    *,
+    kind: str = "text",
+    id: str | None = None,
+) -> Markup:
+    field = element(
+        "input",
+        {
+            "name": name,
+            "type": kind,
+            "id": id,
+            "value": value or None,
+            "min": 1 if kind == "number" else None,
+            # An empty note takes away the one there is.
+            "required": None if kind == "search" or name == "note" else "",
+            "maxlength": None if kind == "number" else 500,
+        },
+    )
+    return element("label", None, label, " ", field)
+
+
+# Names are quoted in forms, which change the ends of lines.
+def _draw_hidden(**values: str | int) -> list[Markup]:
+    return [
+        element("input", {"type": "hidden", "name": key, "value": value})
+        for key, value in values.items()
+    ]
