@@ -11,6 +11,7 @@ import sys
 from collections.abc import Iterator
 
 from benchmarks.measure import LeftOut, Row
+from benchmarks.talks import PATH
 
 NAMES = (
     "log",
@@ -33,6 +34,7 @@ NAMES = (
     "hosts",
     "imports",
 )
+WITH_RECORDINGS = ("codec", "diff", "trim_peers")
 
 
 def shown(row: Row) -> str:
@@ -61,25 +63,33 @@ def main(arguments: list[str]) -> int:
         print(f"{head}\n{'-' * len(head)}")
 
     left_out: list[LeftOut] = []
+    is_failed = False
     for name in asked.names or NAMES:
         for row in measured(name):
             if isinstance(row, LeftOut):
                 left_out.append(row)
+                is_failed = is_failed or row.is_error
             elif asked.json:
                 print(json.dumps({**row._asdict(), "ratio": row.ratio}), flush=True)
             else:
                 print(shown(row), flush=True)
 
+    of_recordings = [name for name in WITH_RECORDINGS if name in (asked.names or NAMES)]
+    if of_recordings and not PATH.is_file():
+        claim = f"recorded conversations, of {', '.join(of_recordings)}"
+        why = f"no file {PATH}; CONVERSATION_STATE_DATA names another folder"
+        left_out.append(LeftOut(claim, why))
+
     for rows in left_out:
         print(f"left out: {rows.claim} ({rows.why})", file=sys.stderr)
 
-    return 0
+    return int(is_failed)
 
 
 def measured(name: str) -> Iterator[Row | LeftOut]:
     """
-    The rows of one benchmark; where a peer is missing, those that need it are
-    left out, and the others run.
+    The rows of one benchmark; where a peer is missing, or something fails, those
+    after it are left out, and the other benchmarks run.
     """
     try:
         yield from importlib.import_module(f"benchmarks.{name}").rows()
@@ -88,6 +98,9 @@ def measured(name: str) -> Iterator[Row | LeftOut]:
             raise
 
         yield LeftOut(f"{name}, from here on", str(error))
+    except Exception as error:  # noqa: BLE001 - one peer must not stop the others
+        why = f"{type(error).__name__}: {error}"
+        yield LeftOut(f"{name}, from here on", why, is_error=True)
 
 
 if __name__ == "__main__":

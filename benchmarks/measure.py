@@ -53,10 +53,13 @@ class LeftOut(NamedTuple):
         claim: Which rows.
 
         why: What is missing for them.
+
+        is_error: Whether something failed that is there.
     """
 
     claim: str
     why: str
+    is_error: bool = False
 
 
 def seconds(

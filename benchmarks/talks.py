@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import json
 import os
-import sys
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -30,11 +29,10 @@ PATH = _DATA / "transcripts" / "airline.jsonl"
 
 def payloads() -> list[list[dict[str, Any]]]:
     """
-    The messages of each, as OpenAI writes them; none where they are absent.
+    The messages of each, as OpenAI writes them; none where they are absent, which
+    the command says at its end.
     """
     if not PATH.is_file():
-        what = f"no recorded conversations at {PATH}; CONVERSATION_STATE_DATA can say"
-        print(what, file=sys.stderr)
         return []
 
     lines = PATH.read_text(encoding="utf-8").splitlines()
