@@ -9,11 +9,11 @@ history, a session) with a store of ours behind it.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Generator, Iterable, Mapping
 from contextvars import copy_context
 from functools import partial
 from importlib import import_module
-from typing import Any, ParamSpec, Self, TypeVar
+from typing import Any, Generic, ParamSpec, Self, TypeVar
 
 from conversation_state._persistent import Log
 from conversation_state._wording import describe_type
@@ -48,19 +48,53 @@ async def run_in_thread(
     A call that has begun is waited for, also where the task is cancelled: what
     it writes is written when the task ends.
     """
-    call = partial(copy_context().run, function, *args, **kwargs)
+    call: Callable[[], T] = partial(copy_context().run, function, *args, **kwargs)
     future = asyncio.get_running_loop().run_in_executor(None, call)
-    cancelled: asyncio.CancelledError | None = None
-    while not future.done():
-        try:
-            await asyncio.wait([future])
-        except asyncio.CancelledError as error:
-            cancelled = error
+    try:
+        return await _Uncancelled(future)
+    except asyncio.CancelledError as error:
+        if future.done() and not future.cancelled() and future.exception() is error:
+            raise
 
-    if cancelled is not None:
-        raise cancelled from future.exception()
+        raise error from future.exception()
 
-    return future.result()
+
+class _Uncancelled(Generic[T]):
+    """
+    Waits for a future that is not cancelled with the task that waits: the task gets
+    its `asyncio.CancelledError` when the future is done.
+
+    What `asyncio.wait` in a loop does, in one round of the event loop instead of two:
+    with a quarter of the time that a call in a thread takes.
+
+    Source:
+        `asyncio.isfuture`: what has the attribute is a future to a task, which sets a
+        callback, and asks it to be cancelled. If that returns False, the task is
+        cancelled when it goes on.
+    """
+
+    __slots__ = (
+        "_asyncio_future_blocking",
+        "_future",
+        "add_done_callback",
+        "get_loop",
+    )
+
+    def __init__(self, future: asyncio.Future[T]) -> None:
+        self._asyncio_future_blocking = False
+        self._future = future
+        self.add_done_callback = future.add_done_callback
+        self.get_loop = future.get_loop
+
+    def __await__(self) -> Generator[Any, None, T]:
+        if not self._future.done():
+            self._asyncio_future_blocking = True
+            yield self
+
+        return self._future.result()
+
+    def cancel(self, msg: Any = None) -> bool:  # noqa: ARG002 - the task gives it
+        return False
 
 
 def import_lazily(

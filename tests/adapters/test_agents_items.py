@@ -116,6 +116,31 @@ class TestLoadAndDump:
             assert as_json(items) == as_json(dump(loaded).payload)
             assert openai_responses.load(items) == loaded
 
+    @given(
+        st.lists(
+            st.fixed_dictionaries(
+                {
+                    "role": st.sampled_from(["assistant", "user"]),
+                    "content": st.text("aé\ud800\udc00", max_size=3),
+                }
+            ),
+            max_size=3,
+        ),
+        st.booleans(),
+    )
+    def test_texts_alone(self, items, swapped):
+        """
+        Items that are nothing but a text are the same messages whether all items of
+        a list are or not.
+        """
+        if swapped:
+            items = [dict(reversed(item.items())) for item in items]
+
+        *messages, _ = load([*items, {"role": "developer", "content": "x"}])
+
+        assert messages == list(load(items))
+        assert [type(each) for each in messages] == [type(each) for each in load(items)]
+
     def test_one_answer_is_one_message(self):
         """
         A thought and the calls it led to are one message, and their results

@@ -648,6 +648,55 @@ class TestAtOnce:
 
         assert (True, [user("hi")]) == run(check())
 
+    def test_cancelled_and_failed(self, session, monkeypatch):
+        """
+        What a cancelled run could not add is the cause of its cancellation.
+        """
+        begun, go = threading.Event(), threading.Event()
+        failure = StoreError("memory:", "the disk is full")
+
+        def fail(*args, **options):
+            begun.set()
+            assert go.wait(60)
+            raise failure
+
+        monkeypatch.setattr(session.store, "update", fail)
+
+        async def check():
+            adding = asyncio.create_task(session.add_items([user("hi")]))
+            await asyncio.to_thread(begun.wait, 60)
+            adding.cancel()
+            go.set()
+            await adding
+
+        with pytest.raises(asyncio.CancelledError) as caught:
+            run(check())
+
+        causes = []
+        error = caught.value
+        while error is not None:
+            causes.append(error)
+            error = error.__cause__ or error.__context__
+
+        assert failure in causes
+
+    def test_cancelled_by_what_it_calls(self, session, monkeypatch):
+        """
+        A cancellation that the store raises itself is raised as it is.
+        """
+        own = asyncio.CancelledError("its own")
+
+        def cancel(*args, **options):
+            raise own
+
+        monkeypatch.setattr(session.store, "update", cancel)
+
+        with pytest.raises(asyncio.CancelledError) as caught:
+            run(session.add_items([user("hi")]))
+
+        assert caught.value.__cause__ is not caught.value
+        assert "its own" in str(caught.value)
+
     def test_the_loop_goes_on(self, session, monkeypatch):
         """
         While the store waits for its disk, other tasks run.

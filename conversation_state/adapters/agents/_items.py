@@ -13,7 +13,12 @@ from typing import Any
 from conversation_state._wording import format_count
 from conversation_state.adapters._export import Export, PayloadWriter
 from conversation_state.adapters._host import replace_entries
-from conversation_state.adapters._reading import DocumentReader, is_list, is_map
+from conversation_state.adapters._reading import (
+    DocumentReader,
+    is_list,
+    is_map,
+    mended,
+)
 from conversation_state.adapters._responses._blocks import CALLERS, CALLS, SOURCE
 from conversation_state.adapters._responses._dump import write_items
 from conversation_state.adapters._responses._load import load_items
@@ -187,6 +192,10 @@ def find_turn(state: Aggregator, before_turn: int | None) -> int:
 
 
 def _load_items(items: Any, calls: Mapping[str, ToolCall]) -> list[Message]:
+    if is_list(items) and all(map(_is_plain_text, items)):
+        # What most runs begin with, in a fifth of the time.
+        return [_PLAIN[item["role"]](item["content"]) for item in items]
+
     kept = _check_items(items)
     if messages := _load_exact(items, kept, calls):
         return messages
@@ -202,6 +211,29 @@ def _load_items(items: Any, calls: Mapping[str, ToolCall]) -> list[Message]:
                 known.update({call.id: call for call in message.tool_calls})
 
     return messages
+
+
+# The messages of items that are a role and a text.
+_PLAIN: dict[str, type[UserMessage | AssistantMessage]] = {
+    "assistant": AssistantMessage,
+    "user": UserMessage,
+}
+_PLAIN_KEYS = {"content", "role"}
+
+
+def _is_plain_text(item: object) -> bool:
+    """
+    Whether *item* is nothing but the text of a user or of the model.
+    """
+    if type(item) is not dict or item.keys() != _PLAIN_KEYS:
+        return False
+
+    role, content = item["role"], item["content"]
+    return (
+        (type(role), type(content)) == (str, str)
+        and role in _PLAIN
+        and mended(content) is content
+    )
 
 
 def _check_items(items: Any) -> list[Item]:
