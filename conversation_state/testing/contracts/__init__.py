@@ -22,9 +22,7 @@ from conversation_state.testing.contracts._adapters import (
     check_adapter,
 )
 from conversation_state.testing.contracts._contract import (
-    BrokenLawsError,
     Contract,
-    LawResult,
     law,
     run_laws,
 )
@@ -35,6 +33,10 @@ from conversation_state.testing.contracts._counters import (
 from conversation_state.testing.contracts._reducers import (
     ReducerContract,
     check_reducer,
+)
+from conversation_state.testing.contracts._results import (
+    BrokenLawsError,
+    LawResult,
 )
 from conversation_state.testing.contracts._sessions import (
     Session,

@@ -11,13 +11,9 @@ import asyncio
 import inspect
 import random
 import threading
-import traceback
-from collections.abc import Callable, Collection, Coroutine, Iterable, Iterator
+from collections.abc import Callable, Collection, Coroutine, Iterator
 from functools import partial, wraps
 from itertools import count
-from pathlib import Path
-from textwrap import wrap
-from types import TracebackType
 from typing import Any, ClassVar, TypeVar
 from unittest import SkipTest
 
@@ -28,13 +24,19 @@ from hypothesis.errors import Flaky, HypothesisException
 from hypothesis.strategies import SearchStrategy
 
 from conversation_state.testing._code import format_example
+from conversation_state.testing.contracts._results import (
+    BROKEN,
+    DECLARED,
+    HOLDS,
+    NOT_RUN,
+    LawResult,
+    find_line,
+    raise_broken,
+)
 
 __all__ = [
-    "BrokenLawsError",
     "Contract",
-    "LawResult",
     "check_contract",
-    "find_line",
     "law",
     "run_coroutine",
     "run_laws",
@@ -42,13 +44,6 @@ __all__ = [
 
 F = TypeVar("F", bound=Callable[..., Any])
 T = TypeVar("T")
-
-HOLDS, BROKEN = "holds", "broken"
-DECLARED, NOT_APPLICABLE, NOT_RUN = "declared not to hold", "does not apply", "not run"
-
-_KIT = str(Path(__file__).parent.parent)
-_WIDTH = 88
-_MAX_SHOWN = 8  # broken laws that an error describes
 
 # Examples are large, drawing them is slow for a small function, and a user may
 # check what a test of their own has drawn.
@@ -266,133 +261,6 @@ def check_names(option: str, names: Collection[str], valid: list[str]) -> None:
             raise ValueError(msg)
 
 
-@attrs.frozen
-class LawResult:
-    """
-    What came of one law.
-
-    Attributes:
-        law: Its name.
-
-        promise: What it says.
-
-        result: ``holds``, ``broken``, ``declared not to hold``, ``does not apply``, or
-            ``not run``: the last if another law is broken that comes first.
-
-        examples: How many examples it was held against, simpler ones that also break
-            it included.
-
-        error: What was raised, if it is broken.
-
-        code: The smallest example that breaks it, as Python code.
-
-        line: Where the user's own code raised the error, if it did.
-    """
-
-    law: str
-    promise: str
-    result: str
-    examples: int = 0
-    error: BaseException | None = None
-    code: str = ""
-    line: str = ""
-
-    @property
-    def is_broken(self) -> bool:
-        """
-        Whether it is broken.
-        """
-        return self.result == BROKEN
-
-    def __str__(self) -> str:
-        """
-        Why it is broken, and the example; else its name and result.
-        """
-        if self.error is None:
-            return f"{self.law}: {self.result}"
-
-        return "\n".join([*self._format_promise(), *_indent_lines(self.reason)])
-
-    @property
-    def reason(self) -> str:
-        """
-        Why it is broken, and the example.
-        """
-        what = str(self.error) or "an assertion failed"
-        if not isinstance(self.error, AssertionError):
-            what = f"{type(self.error).__name__}: {self.error}".removesuffix(": ")
-
-        lines = [what, *getattr(self.error, "__notes__", ())]
-        if self.line:
-            lines.append(f"at {self.line}")
-
-        if self.code:
-            lines += ["with", *_indent_lines(self.code)]
-
-        return "\n".join(lines)
-
-    def _format_promise(self) -> list[str]:
-        return wrap(f"{self.law}: {self.promise}", _WIDTH)
-
-
-def _format_broken(results: Iterable[LawResult]) -> list[str]:
-    """
-    Why laws are broken; those that one error breaks, with one example, together.
-    """
-    reasons: dict[str, list[LawResult]] = {}
-    for each in results:
-        reasons.setdefault(each.reason, []).append(each)
-
-    return [
-        "\n".join(
-            [
-                *[line for each in same for line in each._format_promise()],
-                *_indent_lines(why),
-            ]
-        )
-        for why, same in reasons.items()
-    ]
-
-
-def _indent_lines(text: str | list[str]) -> list[str]:
-    lines = text.splitlines() if isinstance(text, str) else text
-    return [f"  {line}" if line else "" for line in lines]
-
-
-class BrokenLawsError(AssertionError):
-    """
-    A user's function or class breaks laws of its contract.
-
-    Attributes:
-        subject: What was checked.
-
-        kind: What it was checked as, in the plural: ``reducers``, for example.
-
-        results: What came of each law.
-    """
-
-    def __init__(self, subject: str, kind: str, results: tuple[LawResult, ...]) -> None:
-        super().__init__(subject, kind, results)
-        self.subject, self.kind, self.results = subject, kind, results
-
-    @property
-    def broken(self) -> tuple[LawResult, ...]:
-        """
-        The laws that are broken.
-        """
-        return tuple([each for each in self.results if each.is_broken])
-
-    def __str__(self) -> str:
-        number = f"{len(self.broken)} of {len(self.results)}"
-        first = f"{self.subject} breaks {number} laws of {self.kind}"
-        lines = [first, *_format_broken(self.broken[:_MAX_SHOWN])]
-        if self.broken[_MAX_SHOWN:]:
-            names = ", ".join([each.law for each in self.broken[_MAX_SHOWN:]])
-            lines.append(f"broken, too: {names}")
-
-        return "\n\n".join(lines)
-
-
 def run_laws(
     contract: Contract, settings: Settings | None = None
 ) -> tuple[LawResult, ...]:
@@ -450,22 +318,6 @@ def _run_law(each: Law, contract: Contract, settings: Settings) -> LawResult:
     return made(HOLDS, next(tried))
 
 
-def find_line(raised: TracebackType | None) -> str:
-    """
-    Where the code that was checked raised an error: the innermost line in the file
-    that a contract called; "" if the contract itself raised it.
-    """
-    frames = traceback.extract_tb(raised)
-    while any(each.filename.startswith(_KIT) for each in frames):
-        frames.pop(0)
-
-    for each in reversed(frames):
-        if each.filename == frames[0].filename:
-            return f"{Path(each.filename).name}:{each.lineno}, in {each.name}"
-
-    return ""
-
-
 def _count_calls(
     check: Callable[..., Any], number: Iterator[int]
 ) -> Callable[..., Any]:
@@ -488,24 +340,6 @@ def check_contract(
             If one is broken; from what the first broken one raised.
     """
     raise_broken(subject, contract.kind, run_laws(contract, settings))
-
-
-def raise_broken(subject: object, kind: str, results: tuple[LawResult, ...]) -> None:
-    """
-    Raise an error if any of *results* is that of a broken law.
-    """
-    broken = [each for each in results if each.is_broken]
-    if broken:
-        error = BrokenLawsError(describe_subject(subject), kind, results)
-        raise error from broken[0].error
-
-
-def describe_subject(subject: object) -> str:
-    """
-    What *subject* is called.
-    """
-    name = getattr(subject, "__qualname__", None) or getattr(subject, "__name__", None)
-    return str(name) if name else f"{subject!r:.80}"
 
 
 def run_coroutine(coroutine: Coroutine[Any, Any, T]) -> T:
