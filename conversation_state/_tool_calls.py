@@ -181,7 +181,7 @@ def _find_readers(
 
     try:
         parameters = inspect.signature(function).parameters
-        hints = get_type_hints(inspect.unwrap(target), include_extras=True)
+        hints = get_type_hints(inspect.unwrap(target))
     except (TypeError, ValueError, NameError, AttributeError) as error:
         msg = f"can't call {function!r:.80}: its signature is unknown ({error})"
         raise InvalidToolError(msg) from error

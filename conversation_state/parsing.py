@@ -439,8 +439,7 @@ def _missing_key(step: str | int, value: dict[str, Any]) -> str:
 
     names = list(value)
     if len(step) <= _MAX_COMPARED_LENGTH:
-        some = [n for n in names[:_MAX_COMPARED] if len(n) <= _MAX_COMPARED_LENGTH]
-        near = get_close_matches(step, some, _MAX_LISTED)
+        near = get_close_matches(step, names[:_MAX_COMPARED], _MAX_LISTED)
         names = [*near, *[name for name in names if name not in near]]
 
     there = ", ".join(map(describe_json, names[:_MAX_LISTED])) or "no key at all"

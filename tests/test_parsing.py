@@ -326,6 +326,10 @@ class TestContent:
                 "has different fenced blocks of JSON, at line 1 and line 5; expected",
             ),
             ("```\n1\n```\n```\nx\n```\n```\n2\n```", "has different fenced blocks"),
+            (
+                "```json\n1\n```\n```json\n1\n```\n```json\n2\n```",
+                "has different fenced blocks of JSON, at line 1 and line 7; expected",
+            ),
             ("```json\n1\n```\n```json\n{\n```", "the fenced block: not JSON"),
         ],
         ids=lambda text: ascii(text[:30]),

@@ -61,14 +61,15 @@ class TestArguments:
         """
         The model reads everything that is wrong, each with its path.
         """
-        answer = ran(add, '{"b": "3", "c": 1}')
+        answer = ran(add, '{"c": 1, "b": "3", "d": 2}')
 
         assert answer.is_error
         assert [
             "invalid arguments:",
             "  $.a: required, but missing",
-            "  $.b: expected an integer, got '3'",
             "  $.c: unknown; tool takes a, b",
+            "  $.b: expected an integer, got '3'",
+            "  $.d: unknown; tool takes a, b",
         ] == answer.text.splitlines()
 
     @pytest.mark.parametrize(
@@ -133,6 +134,18 @@ class TestArguments:
 
         assert "42" == ran(bound, '{"a": 2}').text
         assert "$.b: unknown; tool takes a" in ran(bound, '{"a": 2, "b": 1}').text
+        assert "42" == ran(functools.partial(add, a=40), '{"b": 2}').text
+
+    def test_more_positions(self):
+        """
+        A model gives no more positions than have names, and the names behind them.
+        """
+
+        def join(first: str, *others: str, end: str):
+            return first + "".join(others) + end
+
+        assert "ab" == ran(join, '{"first": "a", "end": "b"}').text
+        assert "$.end: required" in ran(join, '{"first": "a"}').text
 
     def test_methods_and_instances(self):
         """
@@ -225,6 +238,7 @@ class TestFailures:
         [record] = caplog.records
         assert answer.is_error
         assert "LookupError: no trains" == answer.text
+        assert "conversation_state.tools" == record.name
         assert record.exc_info
         assert LookupError is record.exc_info[0]
 
@@ -271,12 +285,14 @@ class TestFailures:
         with pytest.raises(error):
             ran(interrupted)
 
-    def test_no_id(self):
+    def test_no_id(self, caplog):
         """
-        A call without an id can't be answered.
+        A call without an id can't be answered, which is no failure of the tool.
         """
         with pytest.raises(InvalidMessageError, match="tool_call_id"):
             call(add, ToolCall("", "add", '{"a": 1}'))
+
+        assert not caplog.records
 
     def test_no_call(self):
         """
@@ -302,6 +318,14 @@ class TestFailures:
 
         with pytest.raises(InvalidToolError, match="name 'Missing' is not defined"):
             ran(unknown, '{"a": 1}')
+
+    @pytest.mark.parametrize("function", [range, 5, None], ids=["builtin", "5", "None"])
+    def test_no_signature(self, function):
+        """
+        Neither can what has no signature, or can't be called at all.
+        """
+        with pytest.raises(InvalidToolError, match="its signature is unknown"):
+            call_anything(function, ToolCall("c1", "tool"))
 
 
 class TestAsync:

@@ -371,6 +371,26 @@ class TestTrimmed:
         assert [3] == asked
         assert "summary" == history.last_view.messages[0].text
 
+    def test_goes_on_after_a_view_that_failed(self, store):
+        """
+        A summary is made once, also if nothing fitted beside it.
+        """
+        asked = []
+
+        def summarise(messages):
+            asked.append(len(messages))
+            return "summary"
+
+        steps = rolling_summary(5, 1, summarise), fit()
+        view = Trimmer(TokenBudget(context_window=1), *steps)
+        history: Any = History(store, "talk", view=view)
+        history.add_messages([HumanMessage("some words") for _ in range(4)])
+        for _ in range(2):
+            with pytest.raises(BudgetExceededError):
+                _ = history.messages
+
+        assert [3] == asked
+
     def test_what_a_step_makes(self):
         """
         What a step puts in place of a message is a message of LangChain's.

@@ -206,11 +206,12 @@ class TestReasoning:
             ReasoningPart("ef", metadata=noted),
         ) == message.parts
 
-    def test_two_texts_in_every_event(self):
+    @pytest.mark.parametrize("between", [{}, {"role": "assistant"}])
+    def test_two_texts_in_every_event(self, between):
         """
         Of events that bring two pieces, both are read, also if one is the same again.
         """
-        message = collected(*[event(content=x, refusal="no") for x in "ab"])
+        message = collected(*[event(content=x, **between, refusal="no") for x in "ab"])
 
         assert ("ab", "nono") == (message.text, message.refusal)
 
@@ -589,13 +590,12 @@ class TestAudio:
 
         assert [b"xx"[:1] + b"x"] == [part.data for part in message.parts]
 
-    def test_padding_between(self):
+    @pytest.mark.parametrize("pieces", [["eHg=", "eA=="], ["eHg=eA=="]])
+    def test_padding_between(self, pieces):
         """
-        Pieces that were encoded each by itself.
+        Pieces that were encoded each by itself, also if they come together.
         """
-        message = collected(
-            event(audio={"data": "eHg="}), event(audio={"data": "eA=="})
-        )
+        message = collected(*[event(audio={"data": piece}) for piece in pieces])
 
         assert [b"xxx"] == [part.data for part in message.parts]
 

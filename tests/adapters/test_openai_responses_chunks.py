@@ -307,6 +307,19 @@ class TestThoughts:
         assert ("Hm", "s") == (said.reasoning, said.parts[0].signature)
         assert "Aha!" == notes(said.parts[0])["done"]["text"]
 
+    def test_another_end_without_text(self):
+        """
+        Also if what the end has in its place is no text.
+        """
+        said = collected(
+            added(thought()),
+            piece("Hm", "reasoning_summary_text"),
+            done(thought(summary=[{"type": "hidden"}], encrypted_content="s")),
+        )
+
+        assert ("Hm", "s") == (said.reasoning, said.parts[0].signature)
+        assert {"type": "hidden"} == dict(notes(said.parts[0])["done"])
+
     @pytest.mark.parametrize("pieces", [["H", "m."], []])
     def test_ends_late(self, pieces):
         """
@@ -346,6 +359,28 @@ class TestThoughts:
         assert whole == dump([concat(chunks)]).payload["input"]
         assert whole == dump([said]).payload["input"]
         assert bare(answer(*whole)) == bare(said.replace(content=in_places(said)))
+
+    def test_ends_late_in_a_second_text(self):
+        """
+        What the end then has more is of the last text.
+        """
+        whole = [thought("Hm.", "Aha!", encrypted_content="c2ln"), message("Yes.")]
+        events = [
+            added(thought()),
+            piece("Hm.", "reasoning_summary_text"),
+            piece("Ah", "reasoning_summary_text", number=1),
+            added(BEGUN, 1),
+            piece("Yes.", at=1),
+            done(whole[1], 1),
+            done(whole[0], 0),
+        ]
+
+        said = collected(*events, end(*whole))
+        (hm, yes) = dump([said]).payload["input"]
+
+        assert "Hm.Aha!" == "".join(each["text"] for each in hm["summary"])
+        assert "c2ln" == hm["encrypted_content"]
+        assert message("Yes.") == yes
 
     def test_goes_on_late(self):
         """
@@ -976,6 +1011,18 @@ class TestRefuses:
         _, error = given_before([done(wrong)], DecodeError)
 
         assert 2 == len(error.problems)
+
+    def test_all_of_the_output(self):
+        """
+        And all that is wrong with the output of the end.
+        """
+        _, error = given_before([end(5, {"type": 5}, call(name=5))], DecodeError)
+
+        assert [
+            "$[0].response.output[0]",
+            "$[0].response.output[1].type",
+            "$[0].response.output[2].name",
+        ] == [problem.path for problem in error.problems]
 
     def test_an_event_of_the_sdk(self):
         """

@@ -310,6 +310,8 @@ class TestLoad:
             thought(summary=None),
             {"type": "reasoning", "encrypted_content": "x"},
             {"type": "reasoning", "id": "rs_1", "content": []},
+            thought(content=[{"type": "summary_text", "text": "a"}]),
+            thought(summary=None, content=[{"type": "reasoning_text", "text": "a"}]),
             thought("a", summary=[{"type": "summary_text", "text": "a", "x": 1}]),
             thought(summary=[{"type": "odd", "text": "a"}], encrypted_content="x"),
             thought(

@@ -71,6 +71,8 @@ class TestLoadUsage:
         ("block", "usage"),
         [
             ({"prompt_tokens": 9, "completion_tokens": 2}, sample_usage(9, 2, 11)),
+            ({"prompt_tokens": 9}, sample_usage(9, 0, 9)),
+            ({"completion_tokens": 2}, sample_usage(0, 2, 2)),
             (
                 {"prompt_tokens": 66, "completion_tokens": 6, "total_tokens": 100},
                 sample_usage(66, 6, 100),

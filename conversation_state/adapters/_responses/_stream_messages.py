@@ -27,7 +27,7 @@ from conversation_state.adapters._responses._stream_items import (
 )
 from conversation_state.adapters._stream_pieces import part_chunks
 from conversation_state.messages import AssistantMessage, LogProb, ResponseMeta
-from conversation_state.parts import Part, ReasoningPart, RefusalPart, TextPart
+from conversation_state.parts import ReasoningPart, RefusalPart, TextPart
 
 __all__ = ["StreamedMessage"]
 
@@ -218,9 +218,9 @@ class StreamedMessage(StreamedItem):
                 attrs.evolve(cast(Any, one), index=place)
                 for one, place in zip(found, places, strict=True)
             ]
-            parts = [one for one in placed if isinstance(one, Part)]
+            # Neither a message nor a thought has calls.
             return [
-                AssistantMessage(parts, response=_make_logprobs_meta(tuple(logprobs)))
+                AssistantMessage(placed, response=_make_logprobs_meta(tuple(logprobs)))
             ]
 
         content = item.raw.get("content")

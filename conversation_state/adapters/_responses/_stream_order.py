@@ -176,8 +176,9 @@ class OutputOrder:
         Whether what *item* brings would tear a message, or a thought, that is
         open.
         """
-        open_ = self._head < len(self._items) and self._items[self._head].is_spoken
-        return open_ and (item.is_overtaken or not item.is_piecemeal)
+        # Ready items have started, so what is left begins with one that is open.
+        is_open = self._head < len(self._items)
+        return is_open and (item.is_overtaken or not item.is_piecemeal)
 
     def _start_ready_items(self, current: StreamedItem | None = None) -> Chunks:
         """

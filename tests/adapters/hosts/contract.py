@@ -487,16 +487,24 @@ class HostContract:
 
         assert 0 == left
 
-    def test_imports_without_its_packages(self):
+    @pytest.mark.parametrize("missing", ["package", "module"])
+    def test_imports_without_its_packages(self, missing):
         """
-        The adapter is imported where the host is not installed; what needs it
-        says which extra brings it.
+        The adapter is imported where the host is not installed, or a release of it
+        without the modules that it needs; what needs them says which extra brings
+        them.
         """
         case = self.case
+        least = {"package": 0, "module": 1}[missing]
         script = "\n".join(
             [
                 "import sys",
-                f"for name in {case.packages!r}: sys.modules[name] = None",
+                "class Finder:",
+                "    def find_spec(self, name, path=None, target=None):",
+                "        package, *rest = name.split('.')",
+                f"        if package in {case.packages!r} and len(rest) >= {least}:",
+                "            raise ModuleNotFoundError(name, name=name)",
+                "sys.meta_path.insert(0, Finder())",
                 f"import {case.adapter.__name__} as adapter",
                 "from conversation_state.errors import MissingExtraError",
                 "from conversation_state.messages import UserMessage",
