@@ -86,8 +86,9 @@ def interrupt_at_each_opcode(
         error=error,
         visits=sys.maxsize if is_thorough() else 1,
     )
+    moments = 0
     with _collecting_between() as collect:
-        for moment in range(limit):
+        while moments < limit:
             interrupter.arm()
 
             def attempt() -> None:
@@ -100,10 +101,12 @@ def interrupt_at_each_opcode(
                 lambda: f"interrupted {interrupter.describe_place()}",
             )
             collect()
-            if interrupter.place is None:
-                assert moment, "no instruction of these modules ran"
-                COUNTS["interrupts"] += moment
-                return moment
+            if interrupter.place is not None:
+                moments += 1
+            elif not interrupter.trace_all_again():
+                assert moments, "no instruction of these modules ran"
+                COUNTS["interrupts"] += moments
+                return moments
 
     raise RuntimeError(f"the operation has more than {limit} instructions")
 
@@ -169,6 +172,11 @@ class _OpcodeInterrupter:
     Raises before one instruction of the functions of some modules: in each run the
     first one at which it has not raised yet.
 
+    Calls that a run came through without a raise have nothing new in the next run
+    and are not traced there, which is most of the time that tracing takes. Other
+    threads may make a run differ from the one before it, so the last run traces
+    all calls: see `trace_all_again`.
+
     Attributes:
         place: The frame's code, its line and the instruction's offset; None if
             it did not get there.
@@ -182,13 +190,17 @@ class _OpcodeInterrupter:
         error: type[BaseException],
         visits: int,
     ) -> None:
-        self._modules = modules
+        self._prefixes = tuple(f"{module}." for module in modules)
         self._only_signals = only_where_signals_arrive
         self._error = error
         self._visits = visits
         self._previous: dict[int, int] = {}
         self._visited: Counter[tuple[int, ...]] = Counter()
         self._raised: Counter[tuple[int, ...]] = Counter()
+        # The calls of one function from one place are told apart by their number.
+        self._calls: Counter[tuple[int, ...]] = Counter()
+        self._traced: dict[int, tuple[tuple[int, ...], int]] = {}
+        self._finished: set[tuple[tuple[int, ...], int]] = set()
         self.arm()
 
     def arm(self) -> None:
@@ -197,7 +209,17 @@ class _OpcodeInterrupter:
         """
         self._visited.clear()
         self._previous.clear()
+        self._calls.clear()
+        self._traced.clear()
+        self._left_out = False
         self.place: tuple[CodeType, int, int] | None = None
+
+    def trace_all_again(self) -> bool:
+        """
+        Whether calls were left out of the last run; they are not in the next one.
+        """
+        self._finished.clear()
+        return self._left_out
 
     def run(self, operation: Callable[[Any], object], subject: object) -> bool:
         """
@@ -230,22 +252,31 @@ class _OpcodeInterrupter:
             return None  # where Python swallows whatever is raised
 
         name = frame.f_globals.get("__name__", "")
-        for module in self._modules:
-            if name == module or name.startswith(f"{module}."):
-                if _is_finalizer(frame):
-                    return None
+        if not f"{name}.".startswith(self._prefixes) or _is_finalizer(frame):
+            return None
 
-                self._previous.pop(id(frame), None)  # perhaps another frame's
-                # In this order: Python 3.13 asks for a trace function first.
-                frame.f_trace = self._trace_opcode
-                frame.f_trace_lines = False
-                frame.f_trace_opcodes = True
-                return self._trace_opcode
+        function = _identify_call(frame)
+        self._calls[function] += 1
+        call = function, self._calls[function]
+        if call in self._finished:
+            self._left_out = True
+            frame.f_trace = None  # of a generator that goes on
+            return None
 
-        return None
+        self._traced[id(frame)] = call
+        self._previous.pop(id(frame), None)  # perhaps another frame's
+        # In this order: Python 3.13 asks for a trace function first.
+        frame.f_trace = self._trace_opcode
+        frame.f_trace_lines = False
+        frame.f_trace_opcodes = True
+        return self._trace_opcode
 
     def _trace_opcode(self, frame: FrameType, event: str, _arg: object) -> Any:
         if event != "opcode" or self.place is not None:
+            # Where each round is a moment, all of them are counted in each run.
+            if event == "return" and self.place is None and self._visits == 1:
+                self._finished.add(self._traced[id(frame)])
+
             return self._trace_opcode
 
         previous = self._previous.get(id(frame), -1)
@@ -253,7 +284,7 @@ class _OpcodeInterrupter:
         if self._only_signals and not _can_arrive(frame, previous):
             return self._trace_opcode
 
-        instruction = _identify_instruction(frame)
+        instruction = (frame.f_lasti, *_identify_call(frame))
         self._visited[instruction] += 1
         if self._visited[instruction] <= self._raised[instruction]:
             return self._trace_opcode
@@ -266,15 +297,15 @@ class _OpcodeInterrupter:
         raise self._error
 
 
-def _identify_instruction(frame: FrameType) -> tuple[int, ...]:
+def _identify_call(frame: FrameType) -> tuple[int, ...]:
     """
-    Which instruction a frame is at, and which one called its function.
+    Which function a frame is of, and which instruction called it.
     """
     caller = frame.f_back
     if caller is None:
-        return id(frame.f_code), frame.f_lasti
+        return (id(frame.f_code),)
 
-    return id(frame.f_code), frame.f_lasti, id(caller.f_code), caller.f_lasti
+    return id(frame.f_code), id(caller.f_code), caller.f_lasti
 
 
 def _is_finalizer(frame: FrameType | None) -> bool:

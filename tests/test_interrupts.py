@@ -2,6 +2,7 @@
 Interrupting an operation at each moment: that the tool finds what it is for.
 """
 
+import itertools
 import sys
 import threading
 
@@ -38,6 +39,13 @@ class Counter:
     def add_twice(self):
         self.add()
         self.add()
+
+    def add_either_way(self, is_careless):
+        if is_careless:
+            self.lock.acquire()
+            self.lock.release()
+
+        self.n += 1
 
     def swallow(self):
         try:
@@ -113,6 +121,31 @@ class TestInterruptAtEachOpcode:
 
         with pytest.raises(AssertionError):
             self.interrupt(Counter.add_twice, check)
+
+    def test_finds_what_comes_in_later_runs(self):
+        """
+        So is one in a call that came through other instructions in earlier runs,
+        as other threads may make it.
+        """
+        runs = itertools.count()
+
+        def prepare():
+            return Counter(), next(runs) > 30
+
+        def operate(subject):
+            counter, is_careless = subject
+            counter.add_either_way(is_careless)
+            counter.n += 1
+            counter.n += 1
+            counter.n += 1
+
+        with pytest.raises(AssertionError, match="the lock is held"):
+            interrupt_at_each_opcode(
+                operate,
+                lambda subject, _: is_free(subject[0], None),
+                prepare=prepare,
+                modules=[__name__],
+            )
 
     def test_tells_what_hangs(self):
         """
