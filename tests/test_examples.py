@@ -4,6 +4,7 @@ The example programs do what they say.
 
 import asyncio
 import importlib.util
+import runpy
 import subprocess
 import sys
 from pathlib import Path
@@ -38,6 +39,21 @@ def run(*arguments):
         cwd=ROOT,
         text=True,
     ).stdout
+
+
+@pytest.fixture
+def run_here(monkeypatch, capsys):
+    """
+    A function for what a program prints, in this process: it has imported already
+    what takes a program of a host seconds.
+    """
+
+    def run_program(path, *arguments):
+        monkeypatch.setattr(sys, "argv", [path, *map(str, arguments)])
+        runpy.run_path(str(ROOT / path), run_name="__main__")
+        return capsys.readouterr().out
+
+    return run_program
 
 
 def example(name):
@@ -288,13 +304,13 @@ def on_screen(app):
 
 
 class TestLangChainHistory:
-    def test_talks(self):
+    def test_talks(self, run_here):
         """
         Two conversations with one past, each with what was said in it and what
         it cost; what the model saw is valid and small, and nothing is lost on
         the way to another provider.
         """
-        printed = run("examples/langchain_history.py").splitlines()
+        printed = run_here("examples/langchain_history.py").splitlines()
 
         assert ["to Lyon:", "or to Nice:"] == [printed[0], printed[9]]
         assert printed[1:6] == printed[10:15]
@@ -635,11 +651,11 @@ class TestCarefulAgent:
 
 
 class TestAgentsSession:
-    def test_prints(self):
+    def test_prints(self, run_here):
         """
         Three runs, where two branches part, and what is left after going back.
         """
-        printed = run("examples/agents_session.py").splitlines()
+        printed = run_here("examples/agents_session.py").splitlines()
 
         assert "alice: When is the next train to Bern?" == printed[0]
         assert (
@@ -653,13 +669,13 @@ class TestAgentsSession:
 
 
 class TestLangGraphAgent:
-    def test_tells(self, tmp_path):
+    def test_tells(self, run_here, tmp_path):
         """
         The thread goes on after it was closed, goes back in time, stays small,
         is whole, and leaves; the file that was named is there to look at.
         """
         path = tmp_path / "threads.db"
-        told = run("examples/langgraph_agent.py", path).splitlines()
+        told = run_here("examples/langgraph_agent.py", path).splitlines()
         lines = dict(line.split(":", 1) for line in told)
 
         assert "The next train goes at 9:02." == lines["opened again"].strip()
@@ -671,12 +687,12 @@ class TestLangGraphAgent:
 
 
 class TestPydanticAIAgent:
-    def test_talks(self, tmp_path):
+    def test_talks(self, run_here, tmp_path):
         """
         A conversation forks, goes back, is kept whole, and leaves.
         """
         url = f"sqlite:///{tmp_path}/chats.db"
-        said = run("examples/pydantic_ai_agent.py", url).splitlines()
+        said = run_here("examples/pydantic_ai_agent.py", url).splitlines()
 
         assert "  When is a train to Wien?  There is one to Wien at noon." in said
         assert [

@@ -115,12 +115,13 @@ class TestTwoRuns:
             assert done == texts_of(store, saver_of(store).name("1"))
 
 
-def _many(url, who, count):
+def _many(url, who, count, barrier):
     """
-    Turns in a process of its own, each said again until it is in.
+    Turns beside those of another process, each said again until it is in.
     """
     with ConversationStateSaver.from_url(url) as saver:
         graph = graph_of(saver)
+        barrier.wait(timeout=120)
         for at in range(count):
             while True:
                 try:
@@ -141,15 +142,13 @@ class TestWriters:
         url = f"sqlite:///{tmp_path}/t.db"
         open_store(url).close()
         context = multiprocessing.get_context("spawn")
-        processes = [
-            context.Process(target=_many, args=(url, who, 8)) for who in ("p", "q")
-        ]
-        for process in processes:
-            process.start()
+        barrier = context.Barrier(2)
+        other = context.Process(target=_many, args=(url, "q", 8, barrier))
+        other.start()
+        _many(url, "p", 8, barrier)
+        other.join(timeout=120)
 
-        for process in processes:
-            process.join(timeout=120)
-            assert 0 == process.exitcode
+        assert 0 == other.exitcode
 
         with open_store(url) as store:
             texts = texts_of(store, ConversationStateSaver(store).name("1"))
