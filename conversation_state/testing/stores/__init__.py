@@ -16,7 +16,8 @@ import pytest
 # the projects of others too.
 for _name in (
     *("_branches", "_deletion", "_failures", "_heads", "_machine", "_recording"),
-    *("_notes", "_reopening", "_saving", "_stepping", "_tables", "_timelines"),
+    *("_names", "_notes", "_reopening", "_saving", "_stepping", "_tables"),
+    "_timelines",
 ):
     if f"{__name__}.{_name}" not in sys.modules:
         pytest.register_assert_rewrite(f"{__name__}.{_name}")

@@ -8,6 +8,7 @@ from conversation_state.testing.stores._branches import BranchPromises
 from conversation_state.testing.stores._deletion import DeletionPromises
 from conversation_state.testing.stores._failures import FailurePromises
 from conversation_state.testing.stores._heads import HeadPromises
+from conversation_state.testing.stores._names import NamePromises
 from conversation_state.testing.stores._notes import NotePromises
 from conversation_state.testing.stores._recording import RecordPromises
 from conversation_state.testing.stores._reopening import ReopeningPromises
@@ -22,6 +23,7 @@ __all__ = ["StoreContract"]
 class StoreContract(
     SavingPromises,
     HeadPromises,
+    NamePromises,
     BranchPromises,
     NotePromises,
     StepPromises,

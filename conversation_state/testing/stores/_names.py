@@ -1,0 +1,289 @@
+"""
+Promises about names: what can be listed of them, labelled, loaded and restored.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from conversation_state.aggregator import Aggregator
+from conversation_state.errors import NotSavedError, StaleHeadError
+from conversation_state.store import Store
+from conversation_state.testing.stores._fixtures import (
+    CONVERSATION,
+    StoreFixtures,
+    append_turns,
+)
+from conversation_state.usage import Usage
+
+__all__ = ["NamePromises"]
+
+
+def list_labels(store: Store) -> list[tuple[str, ...]]:
+    return [head.labels for head in store.history("talk")]
+
+
+class NamePromises(StoreFixtures):
+    """
+    Every saved revision can be listed, labelled, loaded and restored.
+    """
+
+    def test_not_saved(self, store: Store) -> None:
+        """
+        A missing name is reported as such, with similar names.
+        """
+        store.save("travel desk", CONVERSATION)
+        with pytest.raises(NotSavedError) as caught:
+            store.load("travel dusk")
+
+        assert ("name", "travel dusk") == (caught.value.what, caught.value.asked)
+        assert ("travel desk",) == caught.value.near
+        for at in (0, 2, -1, 1 << 70, "label"):
+            with pytest.raises(LookupError):
+                store.load("travel desk", at=at)
+
+        for verb in (store.history, store.latest, store.delete):
+            with pytest.raises(NotSavedError):
+                verb("nothing")
+
+        with pytest.raises(NotSavedError):
+            store.erase("nothing", reason="asked")
+
+    def test_default(self, store: Store) -> None:
+        """
+        A default is returned for a name that is not saved, or is deleted, and
+        for nothing else.
+        """
+        for default in (None, (), CONVERSATION):
+            assert store.load("talk", default=default) is default
+            assert store.load("talk", at="label", default=default) is default
+            assert store.load("talk", last=1, default=default) is default
+
+        store.save("talk", CONVERSATION)
+
+        assert CONVERSATION == store.load("talk", default=None)
+        assert store.load("talk", last=1) == store.load("talk", last=1, default=None)
+        for at in (2, "label"):
+            with pytest.raises(NotSavedError):
+                store.load("talk", at=at, default=None)
+
+        self.other(store).delete("talk")
+
+        assert store.load("talk", default=None) is None
+
+    def test_contains(self, store: Store) -> None:
+        """
+        A name is in the store from its first save until it is deleted, by
+        whichever store.
+        """
+        assert "talk" not in store
+
+        self.other(store).save("talk", CONVERSATION)
+
+        assert "talk" in store
+        assert "tal" not in store
+        assert "talk " not in store
+
+        store.delete("talk")
+
+        assert "talk" not in store
+        assert "talk" not in self.other(store)
+
+    def test_names(self, store: Store) -> None:
+        """
+        Names come in the order of their code points, whatever they hold.
+        """
+        given = ["b", "a", "a/2", "a/1", "é", "\U0001f600", "Z", "a b", "ÿ", "\uffff"]
+        for name in given:
+            store.save(name, CONVERSATION)
+
+        assert tuple(sorted(given)) == store.names()
+        assert ("a", "a b", "a/1", "a/2") == store.names(prefix="a")
+        assert () == store.names(prefix="nothing")
+
+    def test_history(self, store: Store) -> None:
+        """
+        The newest first, by pages or all at once.
+        """
+        heads = [store.save("talk", state) for state in append_turns(CONVERSATION, 7)]
+        store.save("other", CONVERSATION)
+        newest_first = tuple(reversed(heads))
+
+        assert newest_first == store.history("talk")
+        assert newest_first[:2] == store.history("talk", limit=2)
+        assert newest_first[3:5] == store.history("talk", before=5, limit=2)
+        assert () == store.history("talk", before=1)
+
+    def test_labels(self, store: Store) -> None:
+        """
+        A label finds the state it was given to last. Any number of them point to
+        one state, and none is lost by another, nor by a save.
+        """
+        states = append_turns(CONVERSATION, 3)
+        store.save("talk", states[0], label="first")
+        store.save("talk", states[1])
+        store.save("talk", states[2])
+
+        assert states[0] == store.load("talk", at="first")
+        assert ("kept",) == store.label("talk", "kept", at=2).labels
+        assert states[1] == store.load("talk", at="kept")
+
+        store.label("talk", "kept")
+
+        assert states[2] == store.load("talk", at="kept")
+        assert [("kept",), (), ("first",)] == list_labels(store)
+
+        assert ("kept", "again") == store.save("talk", states[2], label="again").labels
+        assert ("kept", "again") == store.save("talk", states[2], label="kept").labels
+        for label in ("kept", "again"):
+            assert states[2] == store.load("talk", at=label)
+
+        other = self.other(store)
+        other.save("talk", append_turns(states[2], 1)[0], label="first")
+
+        assert [("first",), ("kept", "again"), (), ()] == list_labels(store)
+        assert 1 == store.fork("talk", "fork", at="kept").revision
+        assert () == store.latest("fork").labels
+        assert () == store.verify()
+
+    def test_removed_label(self, store: Store) -> None:
+        """
+        A label that is removed is gone, and no other one.
+        """
+        store.save("talk", CONVERSATION, label="first")
+        store.label("talk", "second")
+
+        assert ("second",) == store.unlabel("talk", "first").labels
+        for verb in (store.unlabel, lambda *given: store.load(given[0], at=given[1])):
+            with pytest.raises(NotSavedError, match="first"):
+                verb("talk", "first")
+
+        assert [("second",)] == list_labels(self.other(store))
+        assert CONVERSATION == store.load("talk", at="second")
+        assert () == store.verify()
+
+    def test_rollback(self, store: Store) -> None:
+        """
+        Going back keeps usage recorded since, and what is gone back from; a label,
+        a number and a head mean the same.
+        """
+        first = CONVERSATION.add_usage(Usage(10, 1), key="first")
+        wrong = first.add_user_prompt("Book it.").add_usage(Usage(1_500), key="wrong")
+        store.save("talk", first, label="before")
+        gone = store.save("talk", wrong)
+        head = store.rollback("talk", "before")
+
+        back = self.other(store).load("talk")
+        assert (3, first.id, first.entries) == (head.revision, back.id, back.entries)
+        assert ["first", "wrong"] == [entry.id for entry in back.ledger]
+        assert wrong == store.load("talk", at=2)
+        assert ["before"] == [*store.latest("talk", at=1).labels]
+        for to in (1, "before", store.latest("talk", at=1), 3):
+            assert head == store.rollback("talk", to)
+
+        store.rollback("talk", gone)
+
+        assert wrong == store.load("talk")
+        assert () == store.verify()
+
+    def test_rollback_to_what_had_more(self, store: Store) -> None:
+        """
+        The ledger of both counts: also entries that the head lacks, and those of
+        another conversation that stood under the name meanwhile.
+        """
+        with_usage = CONVERSATION.add_usage(Usage(1_500), key="spent")
+        other = Aggregator.new().add_user_prompt("Hi!").add_usage(Usage(7), key="other")
+        store.save("talk", with_usage)
+        store.save("talk", CONVERSATION, expecting=1)
+        store.save("talk", other, expecting=2)
+        store.rollback("talk", 1)
+
+        back = store.load("talk")
+        assert with_usage.entries == back.entries
+        assert ["spent", "other"] == [entry.id for entry in back.ledger]
+        assert () == store.verify()
+
+    def test_rollback_from(self, store: Store) -> None:
+        """
+        A rollback that expects another head fails, and nothing is written; a name or a
+        revision that is not there is said to be missing.
+        """
+        states = append_turns(CONVERSATION, 3)
+        heads = [store.save("talk", state) for state in states]
+        for expecting in (heads[1], 2, 0):
+            with pytest.raises(StaleHeadError) as caught:
+                store.rollback("talk", 1, expecting=expecting)
+
+            assert heads[2] == caught.value.actual
+
+        for name, to in (("none", 1), ("talk", 9), ("talk", "none")):
+            with pytest.raises(NotSavedError):
+                store.rollback(name, to)
+
+        none: Any = None
+        with pytest.raises(TypeError, match="expected a revision's number, a label"):
+            store.rollback("talk", none)
+
+        assert heads[2] == store.latest("talk")
+        assert 4 == store.rollback("talk", 1, expecting=heads[2]).revision
+
+    @pytest.mark.parametrize("last", [0, 1, 20, 61, 1_000])
+    def test_window(self, store: Store, last: int) -> None:
+        """
+        The newest messages without the others, across branches.
+        """
+        states = append_turns(CONVERSATION, 40)
+        store.save("talk", states[-1])
+        fork = append_turns(states[20].fork(), 39)[-1]
+        store.save("fork", fork)
+        window = self.other(store).load("fork", last=last)
+
+        start = max(len(fork) - last, 0)
+        assert (start, len(fork)) == (window.start, window.length)
+        assert fork.messages[start:] == window.messages
+        assert fork.entries[start:] == window.entries
+        assert store.latest("fork") == window.head
+
+    @pytest.mark.parametrize("name", ["", "a\0b", "\ud800", "a" * 501, 7])
+    def test_bad_names(self, store: Store, name: str) -> None:
+        """
+        What can be no name is refused at once.
+        """
+        for verb in (store.load, store.delete, store.history):
+            with pytest.raises(ValueError):
+                verb(name)
+
+    def test_bad_arguments(self, store: Store) -> None:
+        """
+        What can be no label, prefix, number or identity is refused at once, and
+        is never taken for damage; nothing is written.
+        """
+        head = store.save("talk", CONVERSATION)
+        given: Any
+        for given in (None, 0, False, 7, b"x", [], "\ud800"):
+            for verb in (
+                lambda it: store.save("new", CONVERSATION, label=it),
+                lambda it: store.label("talk", it),
+                lambda it: store.unlabel("talk", it),
+                lambda it: store.names(prefix=it),
+                lambda it: store.erase(it, reason="asked"),
+            ):
+                with pytest.raises(ValueError):
+                    verb(given)
+
+        for given in (-1, 1.5, True, "7", [], -1 << 70):
+            for name in ("before", "limit"):
+                with pytest.raises(ValueError, match=name):
+                    store.history("talk", **{name: given})
+
+            with pytest.raises(ValueError, match="last"):
+                store.load("talk", last=given)
+
+        with pytest.raises(ValueError, match="surrogate"):
+            store.load("talk", at="\ud800")
+
+        assert (head,) == store.history("talk", before=1 << 70, limit=1 << 70)
+        assert ("talk",) == store.names()
+        assert () == store.verify()
