@@ -1034,6 +1034,23 @@ class TestAll:
         assert "parts before" in text
         assert "more parts" in text
 
+    @pytest.mark.parametrize("name", FORMATS)
+    def test_difference_in_no_part(self, name):
+        """
+        Where messages differ in something else, long texts and many parts are shown
+        from the beginning.
+        """
+        root = Aggregator.new()
+        text = "first " + "word " * 20_000
+        calls = [ToolCall(f"{n}", "f", "1") for n in range(500)]
+        messages = [AssistantMessage(text, tool_calls=calls, name=x) for x in "xy"]
+        found = diff(*[root.fork().add(each) for each in messages])
+        shown = getattr(found, name)()
+        text = Fragment(shown).text if name == "html" else shown
+
+        assert "first word" in text
+        assert "before" not in text
+
     def test_marks_far_down(self):
         """
         Words that differ are marked in the middle of long texts, too.

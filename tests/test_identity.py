@@ -146,6 +146,23 @@ class TestUuidNumber:
         assert {(7, RFC_4122)} == {(one.version, one.variant) for one in made}
         assert {1_700_000_000_000} == {one.int >> 80 for one in made}
 
+    def test_starts_anywhere(self, monkeypatch):
+        """
+        All bits beside the time, the version, the variant and the highest of the count
+        are random when counting starts.
+        """
+        starts = []
+        with monkeypatch.context() as patched:
+            patched.setattr(time, "time_ns", lambda: 1_700_000_000_000_000_000)
+            for chance in (b"\x00", b"\xff"):
+                patched.setattr(os, "urandom", lambda count, byte=chance: byte * count)
+                _renew_prefix()
+                starts.append(new_uuid_number())
+
+        _renew_prefix()
+
+        assert 0xFFF << 64 | (1 << 61) - 1 == starts[0] ^ starts[1]
+
     def test_who_has_them(self):
         """
         States, forks, runs and turns do.

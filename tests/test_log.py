@@ -393,6 +393,31 @@ def step(total: int, item: int) -> int:
     return (31 * total + item + 7) % 1_000_003
 
 
+class TestIsSharedStartOf:
+    def test_of_what_grew_from_it(self, make):
+        """
+        Every version is the shared start of itself and of all that grew from it, and
+        not of the versions before it.
+        """
+        versions = versions_of(range(70))
+        log = make(range(33))
+
+        assert all(one.is_shared_start_of(versions[-1]) for one in versions)
+        assert log.is_shared_start_of(log.extend(range(70)))
+        assert not any(versions[-1].is_shared_start_of(one) for one in versions[:-1])
+
+    @pytest.mark.parametrize("size", [32, 33, 64, 65])
+    def test_of_a_copy(self, make, size):
+        """
+        Not of a log that was made of other objects, even where the last ones are the
+        same.
+        """
+        first, last = [[n] for n in range(size - 1)], object()
+        log = make([*first, last])
+
+        assert not log.is_shared_start_of(make([*copy.deepcopy(first), last]))
+
+
 class TestFold:
     @pytest.mark.parametrize("size", [*SIZES, *LARGE])
     def test_from_the_left(self, make, size):

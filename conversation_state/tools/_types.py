@@ -341,7 +341,7 @@ class SchemaWriter:
         if items:
             schema["items"] = items
 
-        if issubclass(base, _SETS[:2]) or base in _SETS:
+        if issubclass(base, _SETS):
             schema["uniqueItems"] = True
 
         return schema
