@@ -696,13 +696,16 @@ class TestWatch:
         assert 3 == cell.swap(one_more)
         assert [1, 2, 3] == told == tried
 
-    @pytest.mark.parametrize("wrong", [{"callback": None}, {"on_error": 3}])
-    def test_takes_functions(self, wrong):
+    @pytest.mark.parametrize(
+        ("name", "wrong"), [("callback", None), ("callback", 3), ("on_error", 3)]
+    )
+    def test_takes_functions(self, name, wrong):
         """
         Something else is refused at once.
         """
-        with pytest.raises(TypeError, match="expected a function"):
-            Cell(0).watch(**{"callback": print, **wrong})
+        problem = f"^{name} is {wrong}; expected a function$"
+        with pytest.raises(TypeError, match=problem):
+            Cell(0).watch(**{"callback": print, name: wrong})
 
 
 class TestMemory:

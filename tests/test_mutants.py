@@ -429,13 +429,18 @@ class TestMeasure:
     def test_select(self):
         """
         The tests of a line come with their seconds; of what runs at import, the tests
-        of its file; of a line that no test is known to run, all of them.
+        of its file; of a line that no test is known to run, all of them. What survives
+        them meets all of them if it runs at import, and those of its file if its line
+        ran while tests were collected.
         """
         facts = {
             "modules": [],
             "failed": [],
-            "times": {"a": 1.0, "b": 2.0, "c": 3.0},
-            "lines": {"counter.py": {"25": ["b"], "26": ["c"]}},
+            "times": {"a": 1.0, "b": 2.0, "c": 3.0, "d": 4.0},
+            "lines": {
+                "counter.py": {"25": ["b"], "26": ["", "c"]},
+                "other.py": {"1": ["", "d"]},
+            },
             "blind": ["a"],
         }
         found = {m.change: m for m in find_mutants("counter.py", SOURCE.encode())}
@@ -447,6 +452,11 @@ class TestMeasure:
             found["start += 1 removed"], blind=True
         )
         assert {"b": 2.0, "c": 3.0} == measure.select(found["10 → 11"])
+        assert facts["times"] == measure.select(found["10 → 11"], blind=True)
+        assert {"c": 3.0} == measure.select(found["self.seen = item removed"])
+        assert {"a": 1.0, "b": 2.0, "c": 3.0} == measure.select(
+            found["self.seen = item removed"], blind=True
+        )
         assert facts["times"] == measure.select(found["continue → break"])
 
 

@@ -22,6 +22,7 @@ from pathlib import Path, PurePosixPath
 from typing import (
     Annotated,
     Any,
+    Final,
     Generic,
     Literal,
     NamedTuple,
@@ -135,6 +136,11 @@ class Leg:
     seats: dataclasses.InitVar[int] = 1
     cost: float = dataclasses.field(init=False, default=0.0)
     notes: list[str] = dataclasses.field(default_factory=list)
+
+
+@dataclasses.dataclass
+class Fixed:
+    size: Final[int]
 
 
 T = TypeVar("T")
@@ -397,6 +403,17 @@ KINDS: list[tuple[Any, Any, list[Any], list[Any]]] = [
         ["a"],
     ),
     (Place, PLACE, [{"lat": 1}, {"lat": 1, "hint": "a"}], [{}, {"lat": 1, "made": 1}]),
+    (
+        Fixed,
+        {
+            "type": "object",
+            "properties": {"size": INTEGER},
+            "additionalProperties": False,
+            "required": ["size"],
+        },
+        [{"size": 1}],
+        [{}, {"size": "a"}],
+    ),
     (
         Leg,
         {

@@ -30,6 +30,9 @@ IGNORED = shutil.ignore_patterns(".*", "__pycache__", "dist", "build", "*.egg-in
 # usually takes: the machine may be busy with other mutants.
 WAITING = 30
 
+# What coverage calls the time outside of tests: while they are imported and collected.
+COLLECTION = ""
+
 # pytest's own exit codes.
 PASSED, FAILED, INTERRUPTED, NO_TESTS = 0, 1, 2, 5
 
@@ -359,9 +362,9 @@ class _Plugin:
         data = self._coverage.get_data()
         return {
             Path(path).relative_to(self._folder).as_posix(): {
-                line: sorted(tests - {""})
+                line: sorted(each)
                 for line, each in data.contexts_by_lineno(path).items()
-                if (tests := set(each))
+                if each
             }
             for path in data.measured_files()
         }

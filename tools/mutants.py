@@ -32,6 +32,7 @@ from typing import Any
 import attrs
 
 from tools.mutant_runs import (
+    COLLECTION,
     PACKAGE,
     Child,
     Copy,
@@ -66,7 +67,7 @@ UNKNOWN: Mapping[str, Any] = {
     "blind": [],
 }
 FEW = 4
-FORMAT = 2  # of what is measured and kept
+FORMAT = 3  # of what is measured and kept
 # The profiles of the tests that run a line; what survives them meets other tests.
 PROFILES = ("quick", "default")
 LAST = len(PROFILES)
@@ -105,12 +106,20 @@ class Measure:
         The tests that run the line of *mutant*, with their seconds; of what runs at
         import, those that run any line of its file, and where none is known, all. With
         *blind*, also those of which it can't be known: they start processes, or trace
-        what they run themselves.
+        what they run themselves, or need what was done before them, at import or while
+        tests were collected.
         """
         lines = self._lines.get(mutant.path, {})
         first, last = mutant.span
-        span = lines if mutant.at_import else map(str, range(first, last + 1))
+        span = map(str, range(first, last + 1))
         tests = {test for line in span for test in lines.get(line, ())}
+        if mutant.at_import and blind:
+            return self.times
+
+        if mutant.at_import or (blind and COLLECTION in tests):
+            tests = {test for each in lines.values() for test in each}
+
+        tests -= {COLLECTION}
         if not tests:
             return self.times
 

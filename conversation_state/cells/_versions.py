@@ -69,8 +69,10 @@ class Attempts:
 
     __slots__ = ("_lasts_s", "_lost", "_outer", "_own", "_start", "_thread", "_waiter")
 
+    # For how long others wait; set before they can find it as the first.
+    _lasts_s: float
+
     def __init__(self) -> None:
-        self._lasts_s = 0.01
         self._lost = self._own = 0
         # The call inside of whose function this one is.
         self._outer = running_attempts.get()
