@@ -19,17 +19,16 @@ from itertools import count
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
     from uuid import UUID
 
 __all__ = ["make_uuid", "new_entry_id", "new_uuid_number", "number_of_uuid"]
 
 # What the identities of entries begin with in this process.
-_prefix: str
+_prefix = ""
 # The number of the next entry.
-_next_entry: Callable[[], int]
+_next_entry = count().__next__
 # The number of the next state.
-_next_state: Callable[[], int]
+_next_state = count().__next__
 
 
 class _CountPerThread(threading.local):

@@ -133,6 +133,15 @@ class TestSwap:
         assert [(1_000, 2_000)] == told
         assert 2_000 == cell.value
 
+        def overtaken_before(n):
+            if n == 2_000:
+                cell.swap(lambda _: 3_000)
+                return 2_001
+            return n
+
+        assert 3_000 == cell.swap(overtaken_before)
+        assert [(1_000, 2_000), (2_000, 3_000)] == told
+
     def test_an_equal_value_is_a_change(self):
         """
         Only the very same value is none.
