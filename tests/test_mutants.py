@@ -22,7 +22,14 @@ from tools.mutant_targets import (
     resolve_module,
     take_sample,
 )
-from tools.mutants import Measure, Verdict, read_killed, summarise, write_results
+from tools.mutants import (
+    Measure,
+    Verdict,
+    read_killed,
+    sort_by_name,
+    summarise,
+    write_results,
+)
 from tools.mutations import find_mutants
 
 SOURCE = '''
@@ -423,6 +430,18 @@ class TestChild:
         Tests that can't be imported notice the mutant; tests that are gone do not.
         """
         assert status == read_status(code)
+
+
+class TestOrder:
+    def test_names(self):
+        """
+        The tests of the changed file come first, then those of its package.
+        """
+        tests = ["a/test_codec.py", "a/test_gemini.py", "a/test_gemini_load.py"]
+
+        assert tests[::-1] == sort_by_name(
+            tests, "conversation_state/adapters/gemini/_load.py"
+        )
 
 
 class TestMeasure:

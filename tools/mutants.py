@@ -66,7 +66,7 @@ UNKNOWN: Mapping[str, Any] = {
     "lines": {},
     "blind": [],
 }
-FEW = 4
+FEW = 10
 FORMAT = 3  # of what is measured and kept
 # The profiles of the tests that run a line; what survives them meets other tests.
 PROFILES = ("quick", "default")
@@ -218,7 +218,7 @@ class Campaign:
 
         files = sorted({name.partition("::")[0] for name in selected})
         return Order(
-            files=files or self._own,
+            files=files or sort_by_name(self._own, mutant.path),
             first=selected,
             without=self._measure.broken,
             only=bool(selected),
@@ -276,6 +276,16 @@ class Campaign:
             cached.write_text(json.dumps(facts), encoding="utf-8")
 
         return Measure(json.loads(cached.read_text(encoding="utf-8")))
+
+
+def sort_by_name(tests: Iterable[str], path: str) -> list[str]:
+    """
+    The files of *tests*, first those that have most words of *path* in their names.
+    """
+    words = [each.strip("_") for each in path.removesuffix(".py").split("/")[1:]]
+    return sorted(
+        tests, key=lambda test: -sum(word in Path(test).stem for word in words)
+    )
 
 
 def run_module(
