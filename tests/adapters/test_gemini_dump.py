@@ -409,6 +409,20 @@ class TestDump:
         assert [asked({"text": "a"})] == contents(UserMessage("a", metadata=about))
 
 
+class TestDataUrls:
+    @pytest.mark.parametrize("data", ["+/+/", "-_-_"])
+    def test_alphabets(self, data):
+        """
+        A ``data:`` URL in either alphabet of base64 is sent as data.
+        """
+        (content,) = contents(
+            UserMessage([ImagePart(url=f"data:image/png;base64,{data}")])
+        )
+
+        (part,) = content["parts"]
+        assert {"mimeType": "image/png", "data": "+/+/"} == part["inlineData"]
+
+
 class TestLost:
     """
     What the format can't say is listed.
