@@ -12,7 +12,7 @@ from hypothesis.stateful import Bundle, RuleBasedStateMachine, initialize, rule
 
 from conversation_state.aggregator import Aggregator
 from conversation_state.messages import UserMessage
-from conversation_state.testing._tree_laws import (
+from conversation_state.testing._timeline_laws import (
     message_trees_add_up,
     paths_lead_to_states,
 )

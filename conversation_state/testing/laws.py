@@ -42,15 +42,13 @@ from conversation_state.testing._state_laws import (
 )
 from conversation_state.testing._timeline_laws import (
     going_there_and_back_changes_nothing,
+    message_trees_add_up,
     nothing_committed_is_lost,
+    paths_lead_to_states,
     redo_then_undo_is_the_identity,
     timelines_add_up,
     timelines_unchanged,
     undo_then_redo_is_the_identity,
-)
-from conversation_state.testing._tree_laws import (
-    message_trees_add_up,
-    paths_lead_to_states,
 )
 from conversation_state.testing._value_laws import (
     accumulators_concat,
