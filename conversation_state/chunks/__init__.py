@@ -107,7 +107,7 @@ def concat(
 
     mode = check_usage_mode(usage)
     given: Any = chunks if isinstance(chunks, (list, tuple)) else list(chunks)
-    if 1 < len(given) < _SHORT:
+    if 1 < len(given) < _SHORT and getattr(given[-1], "response", None) is None:
         text = join_texts(given)
         if text is not None and given[0].__class__ is AssistantMessage:
             return AssistantMessage(text)  # type: ignore[return-value]  # all chunks are of this class

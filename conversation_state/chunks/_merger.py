@@ -38,6 +38,9 @@ __all__ = ["ChunkMerger"]
 
 # How many chunks a fast path gets at once, and how many where it did not apply.
 _BATCH, _SMALL_BATCH = 1024, 32
+# So many at the end are read one by one: they often have what is known of the whole
+# response, and would keep those before them off the fast path.
+_LAST = 3
 
 
 class ChunkMerger:
@@ -78,8 +81,12 @@ class ChunkMerger:
             start = 1
 
         if isinstance(self._first, AssistantMessage):
-            for at in range(start, len(chunks), _BATCH):
-                self._read_batch(chunks[at : at + _BATCH])
+            end = max(start, len(chunks) - _LAST)
+            for at in range(start, end, _BATCH):
+                self._read_batch(chunks[at : min(at + _BATCH, end)])
+
+            for chunk in chunks[end:]:
+                self._read_chunk(chunk)
         else:
             for at in range(start, len(chunks)):
                 self._read_chunk(chunks[at])
