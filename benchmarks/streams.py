@@ -8,7 +8,11 @@ queue to whoever applies the function and one to each consumer.
 
 Text that is read by one reader of a stream that nobody holds: at most ten times a
 loop over the generator itself. Where somebody holds it each piece gets a place of
-its own: about 25 times.
+its own, which another reader may come to at any moment: about 13 times. Of these,
+8 are the bare operations, one after another: the generator and the call of
+`__next__` (1.5), a frame that keeps what the iterator raises (0.5), asking the
+iterator and taking its item in calls that no interrupt can divide (2), a place made,
+linked, collected and freed (2.5), and the turn that others wait for (1.5).
 """
 
 from __future__ import annotations

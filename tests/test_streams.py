@@ -1413,6 +1413,23 @@ class TestClose:
             next(reader)
         assert ["a", "b"] == list(stream)
 
+    def test_while_its_source_is_asked(self):
+        """
+        A reader whose stream is closed meanwhile gets the error, and no element.
+        """
+
+        def source():
+            yield 1
+            stream.close()
+            yield 2
+
+        stream = Stream.of(source())
+        got: list[int] = []
+        with pytest.raises(StreamClosedError, match="it was closed"):
+            got.extend(stream)
+
+        assert [1] == got
+
 
 class TestAbort:
     """
@@ -1665,6 +1682,42 @@ class TestAbort:
         assert late == got
         if kind == "generator":
             assert closed.is_set()
+
+    def test_ends_a_loop_over_the_stream(self):
+        """
+        A loop gets what had come and the error, not what the source gives late,
+        though others have the error already; and the source is closed.
+        """
+        inside, go, closed = threading.Event(), threading.Event(), threading.Event()
+
+        def source():
+            yield 1
+            try:
+                inside.set()
+                go.wait(60)
+                yield 2
+            finally:
+                closed.set()
+
+        stream = Stream.of(source())
+        got: list[int] = []
+
+        def read():
+            got.extend(stream)
+
+        def abort():
+            assert inside.wait(60)
+            stream.abort()
+            late = [*stream.results()]
+            go.set()
+            return late
+
+        ended, late = in_threads(read, abort)
+
+        assert [1] == got
+        assert isinstance(ended, StreamClosedError)
+        assert [Ok(1), Failed(ended)] == late == [*stream.results()]
+        assert closed.is_set()
 
     def test_closes_a_connection_that_is_waited_for(self):
         """
@@ -2013,6 +2066,60 @@ class TestThreads:
             return list(stream)
 
         assert [["one"], ["one"]] == in_threads(lambda: list(stream), second)
+
+    def test_others_get_an_element_though_no_further_one_is_asked_for(self):
+        """
+        Who waits is woken as soon as the one in the source has its element.
+        """
+        inside, go = threading.Event(), threading.Event()
+
+        def source():
+            inside.set()
+            go.wait(60)
+            yield "one"
+
+        stream = Stream.of(source())
+        busy = stream._cell.link[0].busy
+
+        def second():
+            inside.wait(60)
+            return next(iter(stream))
+
+        def release():
+            until(lambda: busy)
+            go.set()
+
+        got = in_threads(lambda: next(iter(stream)), second, release)
+
+        assert ["one", "one", None] == got
+
+    def test_a_turn_is_left_to_the_one_that_has_it(self):
+        """
+        Who finds the turn taken waits, though nobody is in the source yet.
+        """
+        stream = Stream.of(iter([1]))
+        source = stream._cell.link[0]
+        turn = source.turn[0] = [-1]
+
+        def release():
+            until(lambda: source.busy or stream._cell.link is None)
+            is_left = source.turn.get(0) is turn
+            source.release(turn)
+            return is_left
+
+        assert [1, True] == in_threads(lambda: next(iter(stream)), release)
+
+    def test_an_element_that_was_asked_for_comes_first(self):
+        """
+        A reader that was interrupted may leave an element with the source, which
+        is the next one: nothing else is asked for.
+        """
+        numbers = itertools.count()
+        stream = Stream.of(numbers)
+        stream._cell.link[0].ask()
+
+        assert 0 == next(iter(stream))
+        assert 1 == next(numbers)
 
     def test_an_interrupt_leaves_the_others_an_element(self):
         """

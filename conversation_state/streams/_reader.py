@@ -20,6 +20,7 @@ from conversation_state.errors import StreamClosedError
 from conversation_state.streams._cells import (
     EMPTY,
     END,
+    FILLED,
     MARKS,
     Fault,
     StreamCell,
@@ -89,13 +90,37 @@ class CellReader(Generic[T_co]):
     def __iter__(self) -> Self:
         return self
 
-    def __next__(self) -> T_co:
+    def __next__(self) -> T_co:  # noqa: C901, PLR0912 - calls take longer than all
         ask = self._ask
         if ask is None:
             cell = self._cell
-            if cell is not None and getrefcount(cell) <= _ALONE and cell.link:
-                cell = None
-                ask = self._find_ask()
+            link = None if cell is None else cell.link
+            if link is not None:
+                if getrefcount(cell) <= _ALONE:
+                    cell = None
+                    ask = self._find_ask()
+                else:
+                    # What `_read_cell` does, where nothing is unusual.
+                    fill = link[0].fill
+                    error = None
+                    try:
+                        if fill is not None:
+                            error = fill(cell)
+                            if error is FILLED:
+                                error = None
+                                self._cell = cell.next  # type: ignore[union-attr]
+                                if not self._is_closed:
+                                    return cell.item  # type: ignore[union-attr,no-any-return]
+
+                                self._cell = None
+                    except (StopIteration, ValueError):
+                        pass  # interrupted, or another thread asks
+
+                    cell = fill = link = None
+                    if error is not None:
+                        raise_by_value(error)
+
+            link = None
 
         if ask is not None:
             error = None

@@ -4,6 +4,7 @@ Sources: items in memory, and iterators that may block.
 
 from __future__ import annotations
 
+from _thread import get_ident
 from collections import deque
 from collections.abc import Callable, Generator, Iterator
 from contextlib import suppress
@@ -23,6 +24,7 @@ from conversation_state.errors import StreamClosedError
 from conversation_state.streams._cells import (
     EMPTY,
     END,
+    FILLED,
     LAST,
     SET_ITEM,
     Fault,
@@ -31,6 +33,7 @@ from conversation_state.streams._cells import (
     describe_interrupt,
     fault,
     make_abort_fault,
+    make_bare_cell,
     raise_by_value,
 )
 from conversation_state.streams._pull import pull
@@ -47,6 +50,10 @@ class ReadySource(Source):
             for the caller to raise. A ValueError if it runs in another thread.
 
         box: The next item, until a cell or a reader takes it.
+
+        fill: Called with a cell: does for that what `poll` does, and what is around
+            it, if nobody has the turn and nothing is unusual; and returns `FILLED`.
+            If not, the cell is left to `poll`, and the result is that of `ask`.
     """
 
     __slots__ = (
@@ -61,6 +68,7 @@ class ReadySource(Source):
         "_tickets",
         "ask",
         "box",
+        "fill",
     )
 
     def __init__(self, iterator: Iterator[Any]) -> None:
@@ -95,10 +103,9 @@ class ReadySource(Source):
     def _start_asking(self) -> None:
         # A generator for the same reason as in `calling`. One at a time may run it,
         # whether it has the turn or reads alone.
-        self._asks: Any = _ask_repeatedly(
-            self._puts, self._tickets, self.box, self._interrupts
-        )
+        self._asks: Any = _ask_repeatedly(self)
         next(self._asks)
+        self.fill = self._asks.send
         self.ask = self._asks.__next__
 
     def poll(  # noqa: C901, PLR0912 - one loop, any step of which is repeatable
@@ -210,30 +217,103 @@ _CUTS = 4
 _RETRY_S = 0.001
 
 
-def _ask_repeatedly(
-    puts: Iterator[None],
-    tickets: deque[deque[Any]],
-    box: deque[Any],
-    interrupts: list[str],
-) -> Generator[BaseException | None, None, None]:
-    # Yields what interrupted the iterator, for the caller to raise.
-    raised: list[BaseException] = []
+def _ask_repeatedly(  # noqa: C901, PLR0912, PLR0915 - calls take longer than all
+    source: ReadySource,
+) -> Generator[Any, StreamCell | None, None]:
+    # Yields what interrupted the iterator, for the caller to raise; or `FILLED`.
+    box, tickets, cuts = source.box, source._tickets, source._cuts
+    puts, takes, targets = source._puts, source._takes, source._targets
+    interrupts, turn, busy = source._interrupts, source.turn, source.busy
+    closers = source._closers
+    del source  # which owns this generator
+    own = [0]
+    result: object = None
+    following: Any
     while True:
-        yield raised.pop() if raised else None
-        try:
-            if tickets:
-                next(puts)
-                tickets.append(box)
-        except StopIteration:  # the end was reached before, and lost to an interrupt
-            box.append(END)
-        except Exception as error:  # noqa: BLE001 - the iterator's: readers get it
-            box.append(fault(error))
-        except BaseException as error:  # noqa: BLE001 - an interrupt: the caller raises it
-            if box and not tickets:  # it came between the two
-                tickets.append(box)
+        cell = yield result
+        result = None
+        if cell is None:
+            try:
+                if tickets:
+                    next(puts)
+                    tickets.append(box)
+            except BaseException as error:  # noqa: BLE001 - `_put_error` says where
+                result = _put_error(error, box, tickets, interrupts)
 
-            interrupts.append(type(error).__name__)
-            raised.append(error)
+            continue
+
+        # All that is done for a cell in the usual case. Each step is one of
+        # `_pull_one` and `poll`, which go on from where an interrupt left it.
+        own[0] = get_ident()
+        has_asked = False
+        try:
+            try:
+                if (
+                    turn.setdefault(0, own) is own
+                    and cell.item is EMPTY
+                    and tickets
+                    and not box
+                ):
+                    next(puts)
+                    has_asked = True
+                    tickets.append(box)
+                    if cuts:
+                        close_iterator(closers)  # the abort left it to this call
+                    else:
+                        targets.append(cell)
+                        next(takes)
+                        if cell.item is not END:
+                            following = make_bare_cell()
+                            following.item = EMPTY
+                            following.link = cell.link
+                            following.next = None
+                            cell.next = following
+                            cell.link = following = None
+                            result = FILLED
+            except BaseException as error:  # noqa: BLE001 - `_put_error` says where
+                targets.clear()  # it would keep the cell
+                # Or else a reader that was alone until now took the item.
+                if not (has_asked and isinstance(error, IndexError)):
+                    result = _put_error(error, box, tickets, interrupts)
+            finally:
+                if turn.get(0) is own:
+                    turn.clear()
+
+                if busy:
+                    wake_all(busy)
+
+                own[0] = 0  # all is done
+        finally:
+            if own[0]:  # the inner one was interrupted
+                if turn.get(0) is own:
+                    turn.clear()
+
+                wake_all(busy)
+
+            cell = None
+
+
+def _put_error(
+    error: BaseException,
+    box: deque[Any],
+    tickets: deque[deque[Any]],
+    interrupts: list[str],
+) -> BaseException | None:
+    """
+    Put what an iterator raised into the box, or return it if it interrupted it.
+    """
+    if isinstance(error, StopIteration):  # the end was lost to an interrupt before
+        box.append(END)
+    elif isinstance(error, Exception):
+        box.append(fault(error))
+    else:
+        if box and not tickets:  # it came between the two
+            tickets.append(box)
+
+        interrupts.append(type(error).__name__)
+        return error
+
+    return None
 
 
 def close_iterator(closers: deque[Callable[[], object]]) -> None:
