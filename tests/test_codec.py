@@ -528,6 +528,8 @@ class TestProblems:
             ({"version": 2}, "$.version: written by a newer version of conversation"),
             ({"kind": "timetable"}, "$.kind: unknown kind 'timetable'; expected one"),
             ({"kind": ["message"]}, "$.kind: unknown kind an array; expected one"),
+            ({"kind": "x" * 60}, f"$.kind: unknown kind '{'x' * 60}'; expected one"),
+            ({"kind": "x" * 61}, f"$.kind: unknown kind '{'x' * 60}' and more; expe"),
             ({"more": 1}, "$.more: unknown field"),
         ],
     )
@@ -1452,6 +1454,26 @@ class TestHostile:
         place = "$.message.metadata.x[0]"
         assert problem.path.startswith(place)
         assert f"is the same object as at {place}, which holds itself" == problem.what
+
+    def test_long_path(self):
+        """
+        A long path is shown with its beginning and its end.
+        """
+        value: Any = []
+        value.append(value)
+        for number in range(20):
+            value = {f"k{number}_{'x' * 40}": value}
+
+        data = saying(role="user", content="", metadata=value)
+        with pytest.raises(DecodeError) as caught:
+            from_data(data)
+
+        (problem,) = caught.value.problems
+        start, end = problem.path.split("[...]")
+
+        assert start.startswith(f"$.message.metadata.k19_{'x' * 40}.k18_")
+        assert end.endswith(f".k1_{'x' * 40}.k0_{'x' * 40}[0]")
+        assert 250 == len(start) == len(end)
 
     def test_same_object_in_many_places(self):
         """

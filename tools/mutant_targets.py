@@ -99,7 +99,8 @@ TESTS: dict[str, tuple[str, ...]] = {
 # The tests beside these, for what survived: of the modules that use this one.
 MORE_TESTS: dict[str, tuple[str, ...]] = {
     "_identity.py": ("tests/test_aggregator.py", "tests/test_codec.py"),
-    "_canonical.py": ("tests/store/test_*.py", "tests/test_codec_*.py"),
+    "_canonical.py": ("tests/test_parsing.py", "tests/test_codec_*.py"),
+    "_lazy.py": ("tests/test_diffing_shown.py", "tests/test_tree.py"),
     "_persistent": ("tests/test_documents.py", "tests/test_aggregator.py"),
     "_waiting.py": ("tests/test_parallel*.py", "tests/store/test_store.py"),
     "_wording.py": ("tests/test_usage.py", "tests/test_messages.py"),
