@@ -168,7 +168,7 @@ class PayloadWriter:
 
     def lose_error_flag(self, message: ToolMessage, path: str) -> None:
         """
-        List that a result failed, in formats that can't tell it.
+        List that a result failed, in formats that can't represent it.
         """
         if message.is_error:
             why = "the format has no flag for a failed call; only the text can say it"

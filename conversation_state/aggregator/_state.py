@@ -60,15 +60,15 @@ class Aggregator(GrowingState):
 
     Made by `Aggregator.new`.
 
-    >>> talk = Aggregator.new().add_user_prompt("Hi!")
-    >>> one = talk.fork().add_assistant_message("Hello.")
-    >>> two = talk.fork().add_assistant_message("Good day.")
-    >>> both = talk.join(one, two)
+    >>> chat = Aggregator.new().add_user_prompt("Hi!")
+    >>> one = chat.fork().add_assistant_message("Hello.")
+    >>> two = chat.fork().add_assistant_message("Good day.")
+    >>> both = chat.join(one, two)
     >>> [message.text for message in both]
     ['Hi!', 'Hello.', 'Good day.']
     >>> both.join(one) is both
     True
-    >>> len(talk)
+    >>> len(chat)
     1
     """
 
@@ -406,19 +406,19 @@ def join(first: Aggregator, *others: Aggregator | Turn) -> Aggregator:
 @attrs.frozen
 class Checkpoint:
     """
-    A state that is kept, under a label.
+    A state with a label, to go back to.
 
     Attributes:
         state: The state.
 
         label: Its label; not unique.
 
-    >>> talk = Aggregator.new().add_user_prompt("Book it.")
-    >>> kept = talk.checkpoint("before booking")
-    >>> gone_wrong = talk.add_assistant_message("Done. Twice.")
-    >>> kept.restore() == talk
+    >>> chat = Aggregator.new().add_user_prompt("Book it.")
+    >>> saved = chat.checkpoint("before booking")
+    >>> gone_wrong = chat.add_assistant_message("Done. Twice.")
+    >>> saved.restore() == chat
     True
-    >>> len(gone_wrong.rollback(kept))
+    >>> len(gone_wrong.rollback(saved))
     1
     """
 

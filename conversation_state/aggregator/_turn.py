@@ -46,7 +46,7 @@ class Turn:
     _parent: int | None
     entries: Log[Entry]
     ledger: Log[LedgerEntry]
-    # The state it is of, which tells what can't be in it; not shipped.
+    # The state it is of, which shows what can't be in it; not shipped.
     _state: Any = attrs.field(default=None, eq=False)
 
     @classmethod

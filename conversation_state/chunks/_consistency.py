@@ -70,7 +70,7 @@ def _check_same(facts: Facts, field: str, value: object, number: int) -> None:
 
 def _check_media(facts: Facts, chunk: ToolMessage, number: int) -> None:
     # A second image may be another piece, another version or another image, and
-    # nothing tells which; several in one chunk are several images.
+    # no field says which; several in one chunk are several images.
     for part in chunk.parts:
         if part.kind != "text":
             field = f"the {part.kind} of a tool result"

@@ -165,11 +165,11 @@ def serve(store: Store, *, port: int, write: bool) -> None:
 
         raise MissingExtraError("serve", "page") from None
 
-    def tell(address: str) -> None:
+    def print_address(address: str) -> None:
         click.echo(f"Serving {store.url} at {address} (Ctrl-C ends it)")
 
     try:
-        run_server(store, port=port, write=write, on_start=tell)
+        run_server(store, port=port, write=write, on_start=print_address)
     except OSError as error:
         raise RefusedError(
             f"can't listen on 127.0.0.1:{port}: {error.strerror}; choose another "

@@ -334,7 +334,7 @@ def write_media_part(part: MediaPart) -> Object:
 
 def is_as_it_came(value: UnknownMessage | UnknownPart, tag: str) -> bool:
     """
-    Whether an unknown value tells what it is, so that it needs no wrapper. Its
+    Whether an unknown value says what it is, so that it needs no wrapper. Its
     constructor has checked that it is of no known kind.
     """
     kind = value.raw.get(tag)

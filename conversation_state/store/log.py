@@ -279,7 +279,7 @@ def begins_with(segments: Segments, branch: int, length: int) -> bool:
 
 def count_shared(ours: Segments, theirs: Segments) -> int:
     """
-    How many leading rows two logs have in common, as far as segments tell.
+    How many leading rows two logs have in common, as far as segments show.
     """
     common = 0
     for a, b in zip(ours, theirs, strict=False):

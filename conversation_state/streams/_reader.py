@@ -276,7 +276,7 @@ class CellReader(Generic[T_co]):
 
 
 # A reader that is the only reference to its cell, as most are, makes no cells, which
-# are most of the time that an element takes. Reference counts tell; where they are
+# are most of the time that an element takes. Reference counts show it; where they are
 # not exact, as in free-threaded builds, every element gets a cell.
 
 

@@ -242,7 +242,7 @@ def turns_bring_what_was_added(target: Aggregator, state: Aggregator) -> None:
 
 def checkpoints_restore(state: Aggregator, later: Iterable[Message]) -> None:
     """
-    A checkpoint gives back the state it kept, whatever was said *later*.
+    A checkpoint restores the state it has, whatever was added *later*.
     """
     kept = state.checkpoint("kept")
     with unchanged(state):

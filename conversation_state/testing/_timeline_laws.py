@@ -30,7 +30,7 @@ S = TypeVar("S")
 def timelines_add_up(timeline: Timeline[Any]) -> None:
     """
     The moments are numbered in the order of their commits, parents come before
-    their children, and whatever a timeline tells of its tree tells of the same
+    their children, and all that a timeline returns of its tree is of the same
     tree.
     """
     kept = list(timeline.moments)

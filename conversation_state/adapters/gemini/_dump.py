@@ -51,7 +51,7 @@ def dump(messages: Iterable[Message]) -> Export:
     several texts in a tool's result, what is another provider's own, what had
     to be mended. A refusal is sent as text. Ours, and so neither
     sent nor lost, are timestamps, run and turn ids,
-    `AssistantMessage.response`, positions (*index*), which only tell parts and
+    `AssistantMessage.response`, positions (*index*), which only distinguish parts and
     calls in order, and the caller's own metadata.
 
     Raises:

@@ -57,7 +57,7 @@ _CAPITAL = re.compile("[A-Z]")
 
 def snake_case(key: str) -> str:
     """
-    *key* as Google's SDKs for Python spell it.
+    *key* as Google's SDKs for Python write it.
 
     >>> snake_case("inlineData")
     'inline_data'

@@ -1,5 +1,5 @@
 """
-Chat Completions: OpenAI's older format, which most others speak, too.
+Chat Completions: OpenAI's older format, which most others take, too.
 
 ::
 

@@ -67,7 +67,7 @@ class Law:
         examples: What it is held against: a strategy for each argument, or the name
             of the contract's attribute that has it.
 
-        is_first: Whether the others say nothing if this one is broken.
+        is_first: Whether the others are not run if this one is broken.
 
         is_extra: Whether it is only checked on request.
     """

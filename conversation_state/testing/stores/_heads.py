@@ -215,14 +215,14 @@ class HeadPromises(StoreFixtures):
         """
         store.save("talk", Aggregator.new())
 
-        def speak(who: int) -> None:
+        def add_prompts(who: int) -> None:
             for i in range(5):
                 store.update(
                     "talk", partial(Aggregator.add_user_prompt, prompt=f"{who} {i}")
                 )
 
         with ThreadPoolExecutor(4) as threads:
-            list(threads.map(speak, range(4)))
+            list(threads.map(add_prompts, range(4)))
 
         texts = [message.text for message in store.load("talk")]
         assert {f"{who} {i}" for who in range(4) for i in range(5)} == {*texts}

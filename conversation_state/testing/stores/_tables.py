@@ -131,8 +131,8 @@ class TablePromises(StoreFixtures):
 
     def test_many_ranges(self, store: Store) -> None:
         """
-        Many ranges are told and removed each as if it were alone, and none is
-        none.
+        Many ranges are returned and removed, each as if it were alone; no ranges
+        are no rows.
         """
         backend = store._core.backend
         with backend.writing() as rows:

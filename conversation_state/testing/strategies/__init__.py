@@ -51,11 +51,6 @@ from conversation_state.testing.strategies._stores import (
     receipts,
     windows,
 )
-from conversation_state.testing.strategies._talks import (
-    broken_transcripts,
-    is_accepted,
-    transcripts,
-)
 from conversation_state.testing.strategies._timelines import (
     message_trees,
     moments,
@@ -67,6 +62,11 @@ from conversation_state.testing.strategies._tools import (
     placeholders,
     templates,
     tool_infos,
+)
+from conversation_state.testing.strategies._transcripts import (
+    broken_transcripts,
+    is_accepted,
+    transcripts,
 )
 from conversation_state.testing.strategies._values import (
     completion_tokens_details,

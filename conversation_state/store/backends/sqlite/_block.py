@@ -165,7 +165,7 @@ class SqliteBlock(Block):
         self, connection: Connection | None, error: BaseException | None
     ) -> None:
         """
-        Raise what to tell of a block that lost its connection, or never had one.
+        Raise the error of a block that lost its connection, or never had one.
         """
         url = self._backend.url
         if connection is not None:

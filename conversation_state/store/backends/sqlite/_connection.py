@@ -22,7 +22,7 @@ connection is added before it opens, and is removed when it is closed. No lock i
 held at any moment, so that no child inherits one, and none stays locked.
 
 What can't be seen here are connections that other code has to the same file.
-On Linux the files that they hold open tell.
+On Linux the list of open files shows them.
 """
 
 from __future__ import annotations
